@@ -1,0 +1,35 @@
+# ClearStream. Every target first runs tools/prepare, which names what is missing and installs it.
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Where the demo leaves results.json and report.html.
+DEMO_OUT ?= .
+# More options of `clearstream path` for the demo, such as --quick.
+DEMO_OPTIONS ?=
+
+.PHONY: help build demo test bench install uninstall
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+build: ## target/release/clearstream
+	@tools/prepare build
+	@tools/cargo build --release --locked --package clearstream
+
+demo: build ## two hosts and 1650 km on this machine: measured, explained, report.html
+	@tools/prepare demo
+	@tools/demo "$(DEMO_OUT)" $(DEMO_OPTIONS)
+
+test: ## formatting, lints, documentation, every test
+	@tools/prepare test
+	@tools/test
+
+bench: ## our figures beside the peers', in target/bench.json (BENCH=--quick for a short one)
+	@tools/prepare bench
+	@tools/cargo bench --locked --package clearstream --bench peers -- $(BENCH)
+
+install: ## into PREFIX (/usr/local): program, man pages, completions, systemd units
+	@test -x target/release/clearstream || $(MAKE) --no-print-directory build
+	@tools/install "$(DESTDIR)" "$(PREFIX)"
+
+uninstall: ## take away what install put there
+	@tools/install --remove "$(DESTDIR)" "$(PREFIX)"

@@ -1,0 +1,111 @@
+//! `make bench`: our figures beside the peers', measured in the same minutes on the same wires.
+//!
+//! A *comparison* is a list of contenders that take turns: round after round each runs once, so
+//! that whatever drifts on the machine drifts for all. From the rounds come *rows*: our median, the
+//! best peer's median, their ratio, our spread and the number of rounds. A peer that is not
+//! installed or fails is absent with the reason, never zero.
+//!
+//! Both ends live in network namespaces of this run, joined by a veth pair, the sending program on
+//! the first core and the receiving one on the second. Everything ends with this process, whatever
+//! ends it. `target/bench.json` holds the rows.
+//!
+//! ```sh
+//! make bench                                  # 5 rounds of 5 s
+//! make bench BENCH='--quick'                  # 3 rounds of 2 s
+//! make bench BENCH='--only tcp-1-stream'      # comparisons whose name begins so
+//! ```
+
+mod comparison;
+mod host;
+mod iperf;
+mod ours;
+mod pingpong;
+mod plan;
+mod table;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::comparison::Effort;
+use crate::host::BenchError;
+
+/// Options.
+#[derive(Debug, Parser)]
+#[command(about = "ClearStream beside its peers", disable_version_flag = true)]
+struct Options {
+    /// Three rounds of two seconds: enough to see that it works, not to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Only comparisons whose name begins with NAME; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Rounds of each comparison.
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Seconds of each run.
+    #[arg(long, value_name = "S")]
+    seconds: Option<u32>,
+    /// End with exit code 3 when a required ratio is missed.
+    #[arg(long)]
+    gate: bool,
+    /// Name the comparisons and stop.
+    #[arg(long)]
+    list: bool,
+    /// Given by `cargo bench`; means nothing here.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Options {
+    fn effort(&self) -> Effort {
+        let (rounds, seconds) = if self.quick { (3, 2) } else { (5, 5) };
+        Effort {
+            rounds: self.rounds.unwrap_or(rounds).max(1),
+            run: Duration::from_secs(self.seconds.unwrap_or(seconds).max(1).into()),
+            quick: self.quick,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    // The bare ping-pong loops are this program again, inside the namespaces.
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(code) = pingpong::intercept(&arguments) {
+        return code;
+    }
+    let options = Options::parse();
+    match run(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::from(if matches!(error, BenchError::Privilege(_)) { 4 } else { 1 })
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, BenchError> {
+    let chosen = |name: &str| {
+        options.only.is_empty() || options.only.iter().any(|one| name.starts_with(one))
+    };
+    let comparisons: Vec<_> =
+        plan::comparisons(options.effort()).into_iter().filter(|one| chosen(one.name)).collect();
+    if comparisons.is_empty() {
+        return Err(BenchError::Failed(
+            "no comparison has such a name; --list names them".to_owned(),
+        ));
+    }
+    if options.list {
+        comparisons.iter().for_each(|one| println!("{}", one.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut sheet = table::Sheet::new();
+    for comparison in comparisons {
+        let measured = comparison.run()?;
+        sheet.add(&comparison, &measured);
+        sheet.save()?;
+    }
+    sheet.print();
+    Ok(if options.gate && sheet.missed() > 0 { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}

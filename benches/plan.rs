@@ -1,0 +1,314 @@
+//! What is compared with what, and what is required: SPECIFICATION.md, row by row.
+
+use std::time::Duration;
+
+use crate::comparison::{Better, Comparison, Contender, Effort, Gate, Medium, RowPlan, Run};
+use crate::host::installed;
+use crate::{iperf, ours, pingpong};
+
+/// Every comparison, in the order they run.
+pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
+    let mut all = vec![start_time(effort), size(effort), tcp_one_stream(effort)];
+    all.extend([udp_small(effort), udp_large(effort)]);
+    all.extend([round_trips("tcp-rr", "tcp", effort), round_trips("udp-rr", "udp", effort)]);
+    all.extend([sampling(effort), streams(effort), lightpath(effort)]);
+    all
+}
+
+/// Asked of both sides in TCP bulk tests on the veth pair: what hosts have unless somebody chose
+/// otherwise. One that paces would measure its pacing.
+pub(crate) const CONGESTION_CONTROL: &str = "cubic";
+const ONE_EACH: &str = "veth pair, sending program on core 0, receiving on core 1";
+
+fn tcp_one_stream(effort: Effort) -> Comparison {
+    let contenders = vec![
+        ours_tcp("ClearStream", &[]),
+        ours_tcp("ClearStream, sendfile", &["--send-path", "sendfile"]),
+        ours_tcp("ClearStream, zero-copy receive", &["--receive-path", "zerocopy"]),
+        ours_tcp(
+            "ClearStream, sendfile and zero-copy receive",
+            &["--send-path", "sendfile", "--receive-path", "zerocopy"],
+        ),
+        iperf3_tcp("iperf3", &[]),
+        iperf3_tcp("iperf3 -Z", &["-Z"]),
+        iperf2(),
+    ];
+    let copying = ["ClearStream"];
+    let best = [
+        "ClearStream",
+        "ClearStream, sendfile",
+        "ClearStream, zero-copy receive",
+        "ClearStream, sendfile and zero-copy receive",
+    ];
+    let stock = ["iperf3", "iperf2"];
+    let rate = |name: &str, ours: &[&str], peers: &[&str], gate| RowPlan {
+        gate,
+        ..row(name, BITS, ours, peers)
+    };
+    let cpu = |name: &str, figure, gate| RowPlan {
+        name: name.to_owned(),
+        figure,
+        unit: "s/Gbit",
+        scale: 1.0,
+        better: Better::Lower,
+        gate,
+        ..row(name, BITS, &copying, &stock)
+    };
+    Comparison {
+        name: "tcp-1-stream",
+        setting: format!("TCP, one stream, {ONE_EACH}, copying receiver unless it says otherwise"),
+        medium: Medium::Veth,
+        effort,
+        contenders,
+        rows: vec![
+            rate("tcp-1-stream", &copying, &stock, Gate::Ratio(1.05)),
+            rate("tcp-1-stream-best-mode", &best, &stock, Gate::Ratio(1.3)),
+            rate("tcp-1-stream-best-of-all", &best, &["iperf3", "iperf3 -Z", "iperf2"], Gate::None),
+            cpu("tcp-1-stream-cpu", "cpu_s_per_gbit", Gate::Ratio(1.0)),
+            cpu("tcp-1-stream-host-cpu", "host_cpu_s_per_gbit", Gate::None),
+        ],
+    }
+}
+
+/// With every datagram a packet of its own through the kernel, as iperf3 sends them.
+const APART: &str = "ClearStream, no GSO or GRO";
+
+fn udp_small(effort: Effort) -> Comparison {
+    let figure = Figure { name: "datagrams_per_s", unit: "kpkt/s", scale: 1e3 };
+    Comparison {
+        name: "udp-64-byte",
+        setting: format!("UDP, 64-byte datagrams as fast as they go, delivered, {ONE_EACH}"),
+        medium: Medium::Veth,
+        effort,
+        contenders: vec![
+            ours("ClearStream", &["--udp", "--length", "64"]),
+            ours(APART, &["--udp", "--length", "64", "--no-gso", "--no-gro"]),
+            iperf3("iperf3", &["-u", "-b", "0", "-l", "64"]),
+        ],
+        rows: vec![
+            RowPlan {
+                gate: Gate::Ratio(5.0),
+                ..row("udp-64-byte", figure, &["ClearStream"], &["iperf3"])
+            },
+            row("udp-64-byte-apart", figure, &[APART], &["iperf3"]),
+        ],
+    }
+}
+
+fn udp_large(effort: Effort) -> Comparison {
+    Comparison {
+        name: "udp-1400-byte",
+        setting: format!("UDP, 1400-byte datagrams as fast as they go, goodput, {ONE_EACH}"),
+        medium: Medium::Veth,
+        effort,
+        contenders: vec![
+            ours("ClearStream", &["--udp", "--length", "1400"]),
+            ours(APART, &["--udp", "--length", "1400", "--no-gso", "--no-gro"]),
+            iperf3("iperf3", &["-u", "-b", "0", "-l", "1400"]),
+        ],
+        rows: vec![
+            RowPlan {
+                gate: Gate::Ratio(2.0),
+                ..row("udp-1400-byte", BITS, &["ClearStream"], &["iperf3"])
+            },
+            row("udp-1400-byte-apart", BITS, &[APART], &["iperf3"]),
+        ],
+    }
+}
+
+fn round_trips(name: &'static str, protocol: &'static str, effort: Effort) -> Comparison {
+    const BARE: &str = "bare ping-pong loop";
+    let figure = Figure { name: "transactions_per_s", unit: "k/s", scale: 1e3 };
+    let bare: Run = Box::new(move |wire, length| pingpong::run(wire, length, protocol));
+    Comparison {
+        name,
+        setting: format!("one byte each way, one transaction outstanding, {ONE_EACH}"),
+        medium: Medium::Veth,
+        effort,
+        contenders: vec![
+            ours("ClearStream", if protocol == "udp" { &["--rr", "--udp"] } else { &["--rr"] }),
+            Contender { name: BARE.to_owned(), run: bare },
+        ],
+        rows: vec![RowPlan {
+            gate: Gate::Ratio(0.97),
+            ..row(name, figure, &["ClearStream"], &[BARE])
+        }],
+    }
+}
+
+/// What looking costs: the same test sampled ten times a second and once a minute.
+fn sampling(effort: Effort) -> Comparison {
+    const OFTEN: &str = "ClearStream, sampled every 0.1 s";
+    const NEVER: &str = "ClearStream, sampled every 60 s";
+    // A difference of one percent needs more rounds than a factor of two.
+    let effort = Effort {
+        rounds: if effort.quick { effort.rounds } else { effort.rounds.max(11) },
+        ..effort
+    };
+    Comparison {
+        name: "sampling",
+        setting: format!("TCP, one stream, {ONE_EACH}"),
+        medium: Medium::Veth,
+        effort,
+        contenders: vec![
+            ours_tcp(OFTEN, &["--interval", "0.1"]),
+            ours_tcp(NEVER, &["--interval", "60"]),
+        ],
+        rows: vec![RowPlan {
+            gate: Gate::Ratio(0.99),
+            ..row("sampling", BITS, &[OFTEN], &[NEVER])
+        }],
+    }
+}
+
+fn streams(effort: Effort) -> Comparison {
+    let counts: &[u32] = if effort.quick { &[1, 8, 64] } else { &[1, 2, 4, 8, 16, 32, 64] };
+    let ours_name =
+        |count: u32| format!("ClearStream, {count} stream{}", if count > 1 { "s" } else { "" });
+    let peer_name = |count: u32| format!("iperf3 -P {count}");
+    let contenders = counts.iter().flat_map(|&count| {
+        let count_text = count.to_string();
+        [
+            ours_tcp(&ours_name(count), &["--streams", &count_text]),
+            iperf3_tcp(&peer_name(count), &["-P", &count_text]),
+        ]
+    });
+    let mut rows = Vec::new();
+    for &count in counts {
+        let (ours, peer) = (ours_name(count), peer_name(count));
+        rows.push(row(&format!("streams-{count}"), BITS, &[&ours], &[&peer]));
+        if count > 1 {
+            let alone = ours_name(1);
+            let name = format!("streams-{count}-against-1");
+            rows.push(RowPlan { gate: Gate::Ratio(0.9), ..row(&name, BITS, &[&ours], &[&alone]) });
+        }
+    }
+    Comparison {
+        name: "streams",
+        setting: format!("TCP, aggregate of 1 to 64 streams, {ONE_EACH}"),
+        medium: Medium::Veth,
+        effort,
+        contenders: contenders.collect(),
+        rows,
+    }
+}
+
+fn lightpath(effort: Effort) -> Comparison {
+    let effort = Effort { run: effort.run.max(Duration::from_secs(4)), ..effort };
+    Comparison {
+        name: "lightpath",
+        setting: "TCP, one stream over the lab glif2010 (17 ms round trip), first 2 s omitted"
+            .to_owned(),
+        medium: Medium::Lightpath,
+        effort,
+        contenders: vec![
+            ours("ClearStream", &["--window", "128M", "--omit", "2"]),
+            iperf3("iperf3 -w 128M", &["-w", "128M", "-O", "2"]),
+            iperf3("iperf3", &["-O", "2"]),
+        ],
+        rows: vec![RowPlan {
+            gate: Gate::Figure(10.0),
+            ..row("lightpath", BITS, &["ClearStream"], &["iperf3 -w 128M", "iperf3"])
+        }],
+    }
+}
+
+fn start_time(effort: Effort) -> Comparison {
+    let effort = Effort { rounds: 21, ..effort };
+    let figure = Figure { name: "start_ms", unit: "ms", scale: 1.0 };
+    let start = |name: &str, program: &'static str| Contender {
+        name: name.to_owned(),
+        run: Box::new(move |_, _| ours::help_ms(program)),
+    };
+    Comparison {
+        name: "start",
+        setting: "from starting `PROGRAM --help` to its end".to_owned(),
+        medium: Medium::Nothing,
+        effort,
+        contenders: vec![start("ClearStream", ours::PROGRAM), start("iperf3", "iperf3")],
+        rows: vec![RowPlan {
+            better: Better::Lower,
+            gate: Gate::Figure(20.0),
+            ..row("start", figure, &["ClearStream"], &["iperf3"])
+        }],
+    }
+}
+
+fn size(effort: Effort) -> Comparison {
+    let figure = Figure { name: "bytes", unit: "MB", scale: 1e6 };
+    let measure: Run = Box::new(|_, _| ours::size());
+    Comparison {
+        name: "size",
+        setting: "the program, one file".to_owned(),
+        medium: Medium::Nothing,
+        effort: Effort { rounds: 1, ..effort },
+        contenders: vec![Contender { name: "ClearStream".to_owned(), run: measure }],
+        rows: vec![RowPlan {
+            better: Better::Lower,
+            gate: Gate::Figure(15.0),
+            ..row("size", figure, &["ClearStream"], &[])
+        }],
+    }
+}
+
+/// A figure of the runs and how it is printed.
+#[derive(Clone, Copy)]
+struct Figure {
+    name: &'static str,
+    unit: &'static str,
+    scale: f64,
+}
+
+const BITS: Figure = Figure { name: "bits_per_s", unit: "Gbit/s", scale: 1e9 };
+
+fn row(name: &str, figure: Figure, ours: &[&str], peers: &[&str]) -> RowPlan {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    RowPlan {
+        name: name.to_owned(),
+        figure: figure.name,
+        unit: figure.unit,
+        scale: figure.scale,
+        better: Better::Higher,
+        ours: owned(ours),
+        peers: owned(peers),
+        gate: Gate::None,
+    }
+}
+
+/// Ours in a TCP bulk test.
+fn ours_tcp(name: &str, extra: &[&str]) -> Contender {
+    ours(name, &[&["--congestion", CONGESTION_CONTROL], extra].concat())
+}
+
+/// iperf3 in a TCP bulk test.
+fn iperf3_tcp(name: &str, extra: &[&str]) -> Contender {
+    iperf3(name, &[&["-C", CONGESTION_CONTROL], extra].concat())
+}
+
+fn ours(name: &str, extra: &[&str]) -> Contender {
+    let extra = owned(extra);
+    let run: Run = Box::new(move |wire, length| ours::test(wire, length, &borrowed(&extra)));
+    Contender { name: name.to_owned(), run }
+}
+
+fn iperf3(name: &str, extra: &[&str]) -> Contender {
+    let extra = owned(extra);
+    let run: Run = Box::new(move |wire, length| iperf::iperf3(wire, length, &borrowed(&extra)));
+    Contender { name: name.to_owned(), run }
+}
+
+fn iperf2() -> Contender {
+    let run: Run = Box::new(|wire, length| {
+        installed("iperf")?;
+        iperf::iperf2(wire, length, CONGESTION_CONTROL)
+    });
+    Contender { name: "iperf2".to_owned(), run }
+}
+
+fn owned(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|argument| (*argument).to_owned()).collect()
+}
+
+fn borrowed(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}

@@ -1,0 +1,150 @@
+//! Exit codes, decided in one place, and the one line that goes with them.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+/// How a verb ended when nothing went wrong with running it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Ok,
+    /// Done, and a gate or a paper's law does not hold.
+    GateFailed,
+    /// Some of it is done; what is missing was said.
+    Partial,
+    /// A program that was run on the user's behalf ended with this code.
+    Program(u8),
+    /// Ended by this signal.
+    Signal(i32),
+}
+
+/// Why a verb could not do its work: one line, with its causes after colons.
+#[derive(Debug)]
+pub(crate) struct VerbError {
+    kind: Kind,
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Failed,
+    Usage,
+    Missing,
+    Partial,
+    /// Nobody reads our output any more: not an error.
+    BrokenPipe,
+}
+
+impl VerbError {
+    /// The work failed: exit code 1.
+    pub(crate) fn failed(message: impl fmt::Display) -> Self {
+        Self { kind: Kind::Failed, message: message.to_string() }
+    }
+
+    /// The request makes no sense: exit code 2.
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self { kind: Kind::Usage, message: message.to_string() }
+    }
+
+    /// A privilege or kernel feature is missing, named in the message: exit code 4.
+    pub(crate) fn missing(message: impl fmt::Display) -> Self {
+        Self { kind: Kind::Missing, message: message.to_string() }
+    }
+
+    /// Part of the work was done: exit code 5.
+    pub(crate) fn partial(message: impl fmt::Display) -> Self {
+        Self { kind: Kind::Partial, message: message.to_string() }
+    }
+
+    /// The work failed because of `error`, whose causes join the line.
+    pub(crate) fn from_error(error: &dyn Error) -> Self {
+        Self::failed(chain(error))
+    }
+}
+
+impl fmt::Display for VerbError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+impl From<io::Error> for VerbError {
+    fn from(error: io::Error) -> Self {
+        let kind =
+            if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
+        Self { kind, message: error.to_string() }
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = error.source();
+    }
+    line
+}
+
+/// The process's exit code; prints the one line when there is something to say.
+pub(crate) fn code(result: crate::VerbResult) -> ExitCode {
+    match result {
+        Ok(Exit::Ok) => ExitCode::SUCCESS,
+        Ok(Exit::GateFailed) => ExitCode::from(3),
+        Ok(Exit::Partial) => ExitCode::from(5),
+        Ok(Exit::Program(code)) => ExitCode::from(code),
+        Ok(Exit::Signal(number)) => ExitCode::from(u8::try_from(128 + number).unwrap_or(255)),
+        Err(error) => {
+            let code = match error.kind {
+                Kind::BrokenPipe => return ExitCode::SUCCESS,
+                Kind::Failed => 1,
+                Kind::Usage => 2,
+                Kind::Missing => 4,
+                Kind::Partial => 5,
+            };
+            complain(&error.message);
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// What clap had to say: help on stdout is a success, anything else one line and a usage error.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let asked = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if asked {
+        // A reader that has gone away does not change the answer.
+        error.print().ok();
+        return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    }
+    complain(&one_line(&error.to_string()));
+    ExitCode::from(2)
+}
+
+/// clap's paragraphs up to the usage, which `--help` shows better, as one line.
+fn one_line(complaint: &str) -> String {
+    let paragraphs = complaint.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
+    let lines: Vec<String> = paragraphs
+        .filter(|text| !text.starts_with("For more information"))
+        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+        .map(|text| text.trim_start_matches("error: ").trim_start_matches("tip: ").to_owned())
+        .collect();
+    format!("{} (see --help)", lines.join("; "))
+}
+
+fn complain(message: &str) {
+    // Nowhere left to complain to when stderr is closed.
+    writeln!(io::stderr(), "clearstream: {message}").ok();
+}

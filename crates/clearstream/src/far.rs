@@ -1,0 +1,176 @@
+//! The far end of a run: found once, asked for one test after the other, in either protocol.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use results::{
+    Absent, PathFacts, Results, RunKind, SCHEMA_VERSION, TestOutcome, TestSpec, ToolFacts,
+};
+use traffic::client::{self, CONNECT_TIMEOUT, ClientError, IntervalPair, Peer, Target};
+
+use crate::exit::{VerbError, chain};
+use crate::progress::Progress;
+use crate::runner;
+
+/// Idle round trips measured for a path, and how far apart: half a second in all.
+const IDLE_COUNT: u32 = 50;
+const IDLE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Idle round trips before a single test, whose user waits for something else.
+const IDLE_COUNT_OF_TEST: u32 = 10;
+
+/// A stock iperf3 server closes its port between two tests; this long it may stay closed.
+const IPERF3_PAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// A server started just before us may need this long to listen.
+const START_MAX: Duration = Duration::from_millis(500);
+
+/// What runs at the far end and the connection to it.
+pub(crate) struct FarEnd {
+    target: Target,
+    /// Our own server's stays for the whole run; an iperf3 server's serves the first test, and
+    /// later tests make their own.
+    peer: Option<Peer>,
+    is_iperf3: bool,
+}
+
+impl FarEnd {
+    /// Finds out what answers at `target`.
+    ///
+    /// # Errors
+    /// Nothing does, or nothing we know.
+    pub(crate) fn connect(target: &Target) -> Result<Self, VerbError> {
+        let deadline = Instant::now() + START_MAX;
+        let peer = loop {
+            match client::connect(target, CONNECT_TIMEOUT) {
+                Err(ClientError::NothingListens { .. }) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                answer => break answer.map_err(|error| explain(&error))?,
+            }
+        };
+        let is_iperf3 = matches!(peer, Peer::Iperf3(_));
+        Ok(Self { target: target.clone(), peer: Some(peer), is_iperf3 })
+    }
+
+    /// Where it is.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// A document with both hosts and the idle path between them, ready for points.
+    pub(crate) fn document(&mut self, kind: RunKind, progress: &mut Progress) -> Results {
+        let mut results = blank(kind, &self.target);
+        let Some(peer) = &mut self.peer else { return results };
+        let address = peer.address();
+        let path = &mut results.path;
+        path.address = Some(address.ip().to_canonical().to_string());
+        path.peer = Some(peer.name());
+        results.near = topology::host_facts(Some(address.ip().to_canonical()));
+        progress.begin("idle round trips");
+        let is_test = kind == RunKind::Test;
+        let count = if is_test { IDLE_COUNT_OF_TEST } else { IDLE_COUNT };
+        let (idle_rtt, path_mtu) = match peer {
+            Peer::ClearStream(session) => {
+                results.far = Some(session.host().clone());
+                let idle_rtt = session.round_trips(count, IDLE_INTERVAL);
+                (idle_rtt, (!is_test).then(|| session.path_mtu()))
+            }
+            Peer::Iperf3(iperf3) => {
+                let why = "the peer is a stock iperf3 server, which reports byte counts only";
+                for what in ["far host, cores and counters", "far TCP state", "latency under load"]
+                {
+                    results.absent.push(Absent { what: what.to_owned(), why: why.to_owned() });
+                }
+                (iperf3.round_trips(count, IDLE_INTERVAL), Some(iperf3.path_mtu()))
+            }
+        };
+        let mut note = |what: &str, error: &ClientError| {
+            results.absent.push(Absent { what: what.to_owned(), why: chain(error) });
+        };
+        path.idle_rtt = idle_rtt.inspect_err(|error| note("idle round-trip time", error)).ok();
+        let path_mtu = path_mtu.map(|mtu| mtu.inspect_err(|error| note("path MTU", error)));
+        path.path_mtu_bytes = path_mtu.and_then(Result::ok).map(|mtu| mtu.bytes);
+        results
+    }
+
+    /// Runs one test; connects anew where the last one left no connection.
+    ///
+    /// # Errors
+    /// What the client says.
+    pub(crate) fn run_test(
+        &mut self,
+        spec: &TestSpec,
+        on_interval: &mut dyn FnMut(&IntervalPair),
+        should_stop: &dyn Fn() -> bool,
+    ) -> Result<TestOutcome, ClientError> {
+        let peer = match self.peer.take() {
+            Some(peer) => peer,
+            None => self.reconnect(should_stop)?,
+        };
+        match peer {
+            Peer::Iperf3(iperf3) => iperf3.run_test(spec, on_interval, should_stop),
+            Peer::ClearStream(mut session) => {
+                let outcome = session.run_test(spec, on_interval, should_stop);
+                // After an error nobody knows what the connection still carries.
+                self.peer = outcome.is_ok().then_some(Peer::ClearStream(session));
+                outcome
+            }
+        }
+    }
+
+    fn reconnect(&self, should_stop: &dyn Fn() -> bool) -> Result<Peer, ClientError> {
+        let deadline = Instant::now() + IPERF3_PAUSE_MAX;
+        loop {
+            match client::connect(&self.target, CONNECT_TIMEOUT) {
+                Err(error) if self.is_iperf3 && Instant::now() < deadline && !should_stop() => {
+                    drop(error);
+                    thread::sleep(Duration::from_millis(50));
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// A client's error with the exit code it stands for.
+pub(crate) fn explain(error: &ClientError) -> VerbError {
+    let line = chain(error);
+    if error.is_usage() {
+        VerbError::usage(line)
+    } else if error.is_privilege() {
+        VerbError::missing(line)
+    } else {
+        VerbError::failed(line)
+    }
+}
+
+fn blank(kind: RunKind, target: &Target) -> Results {
+    Results {
+        schema_version: SCHEMA_VERSION.to_owned(),
+        kind,
+        tool: ToolFacts {
+            name: "clearstream".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        command: std::env::args().collect(),
+        started_unix_ms: runner::now_unix_ms(),
+        finished_unix_ms: None,
+        partial: None,
+        near: results::HostFacts::default(),
+        far: None,
+        path: PathFacts {
+            target: target.host.clone(),
+            port: Some(target.port),
+            lab: std::env::var("CLEARSTREAM_LAB").ok(),
+            ..PathFacts::default()
+        },
+        points: Vec::new(),
+        summaries: Vec::new(),
+        verdict: None,
+        reproduction: None,
+        findings: Vec::new(),
+        absent: Vec::new(),
+        changes: Vec::new(),
+    }
+}

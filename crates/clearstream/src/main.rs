@@ -1,0 +1,57 @@
+//! `clearstream`: how fast can two Linux hosts really talk, why not faster, and what to change.
+//!
+//! `main` parses, runs one verb and turns its answer into an exit code; each verb is a module of
+//! [`verbs`] that is thin over a library crate.
+
+mod exit;
+mod far;
+mod progress;
+mod runner;
+mod signals;
+mod store;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::exit::{Exit, VerbError};
+use crate::verbs::Verb;
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "clearstream",
+    version,
+    about = "How fast can two Linux hosts really talk, why not faster, and what to change",
+    after_help = "Start with:\n  clearstream serve            on the far host (a stock `iperf3 -s` also does)\n  \
+                  clearstream path HOST        on this one: measure, explain, write the report\n\n\
+                  Exit codes: 0 ok, 1 failed, 2 usage, 3 a gate or law failed,\n  \
+                  4 a privilege or kernel feature is missing, 5 partial, 128+n signal n.",
+    propagate_version = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+struct CommandLine {
+    /// Print machine-readable JSON on stdout instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+fn main() -> ExitCode {
+    // iperf3's own flags are not clap's business: `clearstream iperf3 …` is cut off before.
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    if let Some(code) = verbs::iperf3::intercept(&arguments) {
+        return code;
+    }
+    let line = match CommandLine::try_parse_from(&arguments) {
+        Ok(line) => line,
+        Err(error) => return exit::usage(&error),
+    };
+    exit::code(verbs::run(&line.verb, line.json))
+}
+
+/// What every verb returns.
+type VerbResult = Result<Exit, VerbError>;

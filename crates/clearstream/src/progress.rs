@@ -1,0 +1,48 @@
+//! What is going on, on stderr, for somebody who waits: one line that rewrites itself on a
+//! terminal, and nothing at all where stderr is not one.
+
+use std::io::{self, IsTerminal, Write};
+
+/// A line of progress.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    shown: bool,
+    done_count: usize,
+    total_count: usize,
+}
+
+impl Progress {
+    /// For `total_count` steps.
+    pub(crate) fn new(total_count: usize) -> Self {
+        Self { shown: io::stderr().is_terminal(), done_count: 0, total_count }
+    }
+
+    /// More steps than first thought.
+    pub(crate) fn extend(&mut self, more_count: usize) {
+        self.total_count += more_count;
+    }
+
+    /// A step begins.
+    pub(crate) fn begin(&mut self, what: &str) {
+        self.done_count += 1;
+        self.show(what);
+    }
+
+    /// The step goes on.
+    pub(crate) fn show(&self, what: &str) {
+        if self.shown {
+            let line = format!("[{}/{}] {what}", self.done_count, self.total_count);
+            let cut: String = line.chars().take(100).collect();
+            // Progress is a courtesy; a closed stderr takes nothing from the result.
+            write!(io::stderr(), "\r\x1b[K{cut}").ok();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            write!(io::stderr(), "\r\x1b[K").ok();
+        }
+    }
+}

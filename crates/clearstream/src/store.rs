@@ -1,0 +1,145 @@
+//! Files that must survive: results documents written whole or not at all, and the journal that
+//! keeps every finished point of a run that is cut short.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use results::{Point, Results, read_results};
+use sweep::{Journal, Plan};
+
+use crate::exit::VerbError;
+
+/// Longest results file that is read, bytes: one more than the reader accepts, so that it can say so.
+const FILE_BYTES_MAX: u64 = (256 << 20) + 1;
+
+/// Reads a results document; `-` is standard input.
+///
+/// # Errors
+/// One line: the file and what is wrong with it.
+pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
+    let mut bytes = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        io::stdin().lock().take(FILE_BYTES_MAX).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| at(path, &error))?;
+    read_results(&bytes).map_err(|error| at(path, &error))
+}
+
+/// Writes a results document, whole or not at all.
+///
+/// # Errors
+/// One line: the file and the system's reason; whatever was at `path` is untouched.
+pub(crate) fn save(path: &Path, results: &Results) -> Result<(), VerbError> {
+    let text = serde_json::to_vec_pretty(results).map_err(|error| VerbError::from_error(&error))?;
+    replace(path, &text)
+}
+
+/// Replaces a file whole or not at all: written and synced beside it, then renamed into place.
+/// What is no plain file (a pipe, a device) is written directly.
+///
+/// # Errors
+/// One line: the file and the system's reason.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VerbError> {
+    let is_plain = fs::symlink_metadata(path).map_or(true, |known| known.is_file());
+    if !is_plain {
+        return fs::write(path, bytes).map_err(|error| at(path, &error));
+    }
+    let beside = with_suffix(path, ".new");
+    let written = File::create(&beside)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        // Half a file helps nobody; that it may not exist is fine.
+        fs::remove_file(&beside).ok();
+        at(path, &error)
+    })
+}
+
+/// The finished points of a run, on disk before the next one starts.
+#[derive(Debug)]
+pub(crate) struct PointLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl PointLog {
+    /// Opens the journal that belongs to the results file `results_path`; returns the points an
+    /// earlier, interrupted run of the same plan left there (or none, with the journal started
+    /// afresh, when `resume` is off or the plan is another).
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub(crate) fn open(
+        results_path: &Path,
+        plan: &Plan,
+        resume: bool,
+    ) -> Result<(Self, Vec<Point>), VerbError> {
+        let path = with_suffix(results_path, ".journal");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(|error| at(&path, &error))?;
+        lock(&file, &path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| at(&path, &error))?;
+        let earlier = if resume { Journal::decode(plan, &bytes).ok() } else { None };
+        let kept = earlier.unwrap_or_default();
+        let log = Self { path, file };
+        // Rewritten from what could be read, so that a torn last line is gone for good.
+        log.restart(plan, &kept)?;
+        Ok((log, kept))
+    }
+
+    /// Adds a finished point; returns when it is on disk.
+    pub(crate) fn append(&mut self, point: &Point) -> Result<(), VerbError> {
+        self.file
+            .write_all(&Journal::encode_point(point))
+            .and_then(|()| self.file.sync_data())
+            .map_err(|error| at(&self.path, &error))
+    }
+
+    /// The run is in its results file now; the journal goes.
+    pub(crate) fn discard(self) -> Result<(), VerbError> {
+        fs::remove_file(&self.path).map_err(|error| at(&self.path, &error))
+    }
+
+    /// Where it lies, for the line that tells the user how to resume.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn restart(&self, plan: &Plan, points: &[Point]) -> Result<(), VerbError> {
+        let mut bytes = Journal::encode_header(plan);
+        points.iter().for_each(|point| bytes.extend(Journal::encode_point(point)));
+        let rewrite = || -> io::Result<()> {
+            self.file.set_len(0)?;
+            (&self.file).write_all(&bytes)?;
+            self.file.sync_data()
+        };
+        rewrite().map_err(|error| at(&self.path, &error))
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), VerbError> {
+    file.try_lock().map_err(|_held| {
+        VerbError::failed(format!("{}: another run is writing it; name another -o", path.display()))
+    })
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn at(path: &Path, error: &dyn std::error::Error) -> VerbError {
+    VerbError::failed(format!("{}: {}", path.display(), crate::exit::chain(error)))
+}

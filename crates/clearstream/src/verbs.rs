@@ -1,0 +1,55 @@
+//! One verb, one module. A verb parses its own options, calls one library crate and prints.
+
+pub(crate) mod iperf3;
+mod lab;
+mod live;
+mod manual;
+pub(crate) mod options;
+mod path;
+mod report;
+mod reproduce;
+mod serve;
+pub(crate) mod test;
+
+use clap::Subcommand;
+
+use crate::VerbResult;
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Characterise the path to HOST, name what binds it, write results.json and report.html.
+    Path(path::PathArgs),
+    /// Run one test against HOST.
+    Test(test::TestArgs),
+    /// Serve tests to other hosts (also to stock iperf3 clients).
+    Serve(serve::ServeArgs),
+    /// Show what goes in and out, every second, at one end or both.
+    Live(live::LiveArgs),
+    /// Bring up hosts and links on this machine.
+    Lab(lab::LabArgs),
+    /// Repeat a paper's figure or table here, side by side.
+    Reproduce(reproduce::ReproduceArgs),
+    /// Make one offline HTML page from a results file.
+    Report(report::ReportArgs),
+    /// iperf3's own flags, units, output and JSON.
+    Iperf3(iperf3::Iperf3Args),
+    /// Write man pages and shell completions.
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
+}
+
+/// Runs a verb.
+pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
+    match verb {
+        Verb::Path(args) => path::run(args, json),
+        Verb::Test(args) => test::run(args, json),
+        Verb::Serve(args) => serve::run(args, json),
+        Verb::Live(args) => live::run(args, json),
+        Verb::Lab(args) => lab::run(args, json),
+        Verb::Reproduce(args) => reproduce::run(args, json),
+        Verb::Report(args) => report::run(args, json),
+        Verb::Iperf3(args) => iperf3::run(args, json),
+        Verb::Manual(args) => manual::run(args, json),
+    }
+}

@@ -1,0 +1,227 @@
+//! `clearstream iperf3`: iperf3's own flags, output and exit codes.
+//!
+//! Cut off before clap sees it: iperf3's options are read the way iperf3 reads them. The same
+//! happens when the program is called by the name `iperf3`.
+
+mod place;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use traffic::iperf3::account::Side;
+use traffic::iperf3::client;
+use traffic::iperf3::failure::{Iperf3Error, signal_name};
+use traffic::iperf3::json::JsonReport;
+use traffic::iperf3::options::{self, Options, OptionsError, Request, Role};
+use traffic::iperf3::server::listener::{Guest, Listener};
+use traffic::iperf3::server::{ServeLimits, serve_control};
+use traffic::iperf3::sink::{Output, Sink};
+use traffic::iperf3::text::TextReport;
+use traffic::iperf3::{system_line, version_line};
+
+use crate::VerbResult;
+use crate::exit::Exit;
+use crate::signals;
+
+/// What this build can do, in the words of `iperf3 --version`.
+const FEATURES: &str = "Optional features available: CPU affinity setting, IPv6 flow label, \
+                        TCP congestion algorithm setting, sendfile / zerocopy, socket pacing, \
+                        bind to device, support IPv4 don't fragment, POSIX threads, GSO/GRO support";
+
+/// Options of `iperf3`.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub(crate) struct Iperf3Args {
+    /// iperf3's own options; `clearstream iperf3 --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    options: Vec<OsString>,
+}
+
+/// Runs the verb where it was not cut off before: behind an option of our own.
+pub(crate) fn run(args: &Iperf3Args, json: bool) -> VerbResult {
+    let mut words = args.options.clone();
+    if json {
+        words.insert(0, "--json".into());
+    }
+    Ok(Exit::Program(iperf3(&words)))
+}
+
+/// Takes over when the first argument is `iperf3` or the program was called by that name.
+pub(crate) fn intercept(arguments: &[OsString]) -> Option<ExitCode> {
+    let (program, words) = arguments.split_first()?;
+    let called_iperf3 = Path::new(program).file_name().is_some_and(|name| name == "iperf3");
+    let words = match words.split_first() {
+        _ if called_iperf3 => words,
+        Some((verb, words)) if verb == "iperf3" => words,
+        _ => return None,
+    };
+    Some(ExitCode::from(iperf3(words)))
+}
+
+/// iperf3, from its words to its exit code.
+fn iperf3(words: &[OsString]) -> u8 {
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    match options::parse(&words) {
+        Ok(Request::Help) => say(&options::help()),
+        Ok(Request::Version) => {
+            say(&format!("{}\n{}\n{FEATURES}\n", version_line(), system_line()))
+        }
+        Ok(Request::Run(options)) => start(&options),
+        Err(error @ (OptionsError::Syntax(_) | OptionsError::Parameter(_))) => {
+            complain(&format!("iperf3: {error}\n\n{}", options::usage()))
+        }
+        Err(error) => complain(&format!("iperf3: {error}\n")),
+    }
+}
+
+fn start(options: &Options) -> u8 {
+    if options.server.daemon && !place::is_in_background() {
+        return match place::continue_in_background() {
+            Ok(()) => 0,
+            Err(error) => {
+                complain(&format!("iperf3: error - unable to become a daemon: {error}\n"))
+            }
+        };
+    }
+    let _pid_file = match options.pid_file.as_deref().map(place::PidFile::create).transpose() {
+        Ok(pid_file) => pid_file,
+        Err(text) => return complain(&format!("iperf3: {text}\n")),
+    };
+    if let Err(error) = signals::watch() {
+        return complain(&format!("iperf3: error - {error}\n"));
+    }
+    for warning in options.warnings() {
+        complain(&format!("warning: {warning}\n"));
+    }
+    let side = if options.role == Role::Server { Side::Server } else { Side::Client };
+    let mut report = match report(options, side) {
+        Ok(report) => report,
+        Err(error) => return complain(&format!("iperf3: error - {error}\n")),
+    };
+    match side {
+        Side::Client => run_client(options, report.as_mut()),
+        Side::Server => run_server(options, report.as_mut()),
+    }
+}
+
+fn report(options: &Options, side: Side) -> Result<Box<dyn Sink>, Iperf3Error> {
+    let output = Output::new(options)?;
+    Ok(if options.json {
+        Box::new(JsonReport::new(output, options, side))
+    } else {
+        Box::new(TextReport::new(output, options, side))
+    })
+}
+
+fn run_client(options: &Options, report: &mut dyn Sink) -> u8 {
+    match client::run(options, report, &signals::caught) {
+        Ok(()) => {
+            report.ended(None);
+            0
+        }
+        Err(Iperf3Error::Interrupted(number)) => {
+            report.ended(Some(&interruption("client", number)));
+            0
+        }
+        Err(error) => {
+            report.ended(Some(&format!("error - {error}")));
+            1
+        }
+    }
+}
+
+fn run_server(options: &Options, report: &mut dyn Sink) -> u8 {
+    let mut listener = match Listener::bind(options) {
+        Ok(listener) => listener,
+        Err(error) => {
+            report.ended(Some(&format!("error - {error}")));
+            return 1;
+        }
+    };
+    let idle = Duration::from_secs(options.server.idle_timeout_s);
+    let mut test_number = 1;
+    report.listening(listener.port(), test_number);
+    loop {
+        let guest = listener.next_guest(idle, &signals::caught);
+        if let Some(number) = signals::caught() {
+            report.ended(Some(&interruption("server", number)));
+            return 0;
+        }
+        match guest {
+            Some(guest) => {
+                if let Some(code) = serve(options, &mut listener, guest, report) {
+                    return code;
+                }
+            }
+            // The idle timeout: a new start, which only a one-off server notices.
+            None if options.server.one_off => return 0,
+            None => continue,
+        }
+        if options.server.one_off {
+            return 0;
+        }
+        test_number += 1;
+        report.listening(listener.port(), test_number);
+    }
+}
+
+/// Serves one client; the exit code when the program is to end.
+fn serve(
+    options: &Options,
+    listener: &mut Listener,
+    guest: Guest,
+    report: &mut dyn Sink,
+) -> Option<u8> {
+    let limits = limits(options);
+    let mut data = listener.connections(&guest);
+    let Guest { control, cookie } = guest;
+    match serve_control(control, cookie, &mut data, &limits, report, &signals::caught) {
+        Ok(()) => report.ended(None),
+        Err(Iperf3Error::Interrupted(number)) => {
+            report.ended(Some(&interruption("server", number)));
+            return Some(0);
+        }
+        Err(error @ Iperf3Error::ClientTerminated) => report.ended(Some(&error.to_string())),
+        Err(Iperf3Error::ControlClosed) => {
+            report.ended(Some("the client has unexpectedly closed the connection"));
+        }
+        Err(error) => report.ended(Some(&format!("error - {error}"))),
+    }
+    None
+}
+
+fn limits(options: &Options) -> ServeLimits {
+    let server = &options.server;
+    let rate = server.rate_limit_bits_per_s;
+    let longest_s = server.max_duration_s;
+    ServeLimits {
+        duration_max: (longest_s > 0).then(|| Duration::from_secs(longest_s)),
+        refuses_untimed: longest_s > 0,
+        rate_bits_per_s_max: (rate > 0).then_some(rate as f64),
+        rate_interval_s: server.rate_limit_interval_s,
+        receive_timeout: Duration::from_millis(options.receive_timeout_ms),
+        interval_s: options.interval_s,
+        core: options.core,
+        send_timeout_ms: options.send_timeout_ms,
+        ..ServeLimits::default()
+    }
+}
+
+fn interruption(who: &str, number: i32) -> String {
+    format!("interrupt - the {who} has terminated by signal {}", signal_name(number))
+}
+
+fn say(text: &str) -> u8 {
+    // A reader that has gone does not change the answer.
+    io::stdout().write_all(text.as_bytes()).ok();
+    0
+}
+
+fn complain(text: &str) -> u8 {
+    // Nowhere left to complain to when stderr is closed.
+    io::stderr().write_all(text.as_bytes()).ok();
+    1
+}

@@ -1,0 +1,58 @@
+//! Where an iperf3 runs: in the background, noted in a file.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Set in the environment of the process that goes on in the background.
+const BACKGROUND: &str = "CLEARSTREAM_IPERF3_BACKGROUND";
+
+/// Whether this is the process that [`continue_in_background`] started; it then leaves the
+/// terminal's session, so that the terminal's Ctrl-C and hangup are not meant for it.
+pub(super) fn is_in_background() -> bool {
+    let is = std::env::var_os(BACKGROUND).is_some();
+    if is {
+        // Refused only to a process that leads a session already.
+        rustix::process::setsid().ok();
+    }
+    is
+}
+
+/// Starts this program anew with the same words and without a terminal. The caller ends.
+pub(super) fn continue_in_background() -> io::Result<()> {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_else(|| "iperf3".into());
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg0(name).args(words).env(BACKGROUND, "1");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // It outlives us; nobody waits for it.
+    command.spawn().map(drop)
+}
+
+/// `-I`: a file with the process id, removed at the end.
+#[derive(Debug)]
+pub(super) struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes it, unless a living process is noted there.
+    pub(super) fn create(path: &str) -> Result<Self, String> {
+        let noted = fs::read_to_string(path).ok();
+        let number = noted.and_then(|text| text.trim().parse::<i32>().ok());
+        let other = number.and_then(rustix::process::Pid::from_raw);
+        if other.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok()) {
+            return Err("Another instance of iperf3 appears to be running".to_owned());
+        }
+        fs::write(path, std::process::id().to_string())
+            .map_err(|error| format!("error - unable to write PID file: {error}"))?;
+        Ok(Self(path.into()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Gone already is gone.
+        fs::remove_file(&self.0).ok();
+    }
+}

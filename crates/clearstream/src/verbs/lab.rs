@@ -1,0 +1,260 @@
+//! `clearstream lab`: hosts and links on this machine.
+
+mod show;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use lab::{Arrival, ExecEnd, ExecError, Lab, LabError, Program, builtin_labs, find_plan};
+use serde_json::json;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError, chain};
+
+/// Options of `lab`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream lab up glif2010\n  \
+    clearstream lab exec geneva -- iperf3 -s -D\n  \
+    clearstream lab exec amsterdam -- iperf3 -c geneva\n  \
+    clearstream lab status\n  \
+    clearstream lab down\n\n\
+    A lab is one process: whatever ends it ends the lab, and nothing is left behind. Without root it\n\
+    needs user namespaces. Lab files: see labs/ in the source, or `clearstream lab show glif2010`.")]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Bring a lab up: a built-in one by name, or a lab file.
+    Up {
+        /// Name of a built-in lab, or a lab file.
+        #[arg(value_name = "NAME|FILE.toml")]
+        lab: String,
+    },
+    /// Take a lab down with every program in it.
+    Down {
+        /// Its name; may be left out when one is up.
+        lab: Option<String>,
+        /// All that are up.
+        #[arg(long, conflicts_with = "lab")]
+        all: bool,
+    },
+    /// Run a program on a host of a lab.
+    Exec(ExecArgs),
+    /// The labs there are, and which are up.
+    List,
+    /// Hosts, links and what the links have done so far.
+    Status {
+        /// Its name; all that are up when left out.
+        lab: Option<String>,
+    },
+    /// Print a built-in lab's file, to start one's own from.
+    Show {
+        /// Its name.
+        lab: String,
+    },
+    /// The lab's own processes.
+    #[command(hide = true)]
+    Internal {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 1..)]
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "clearstream lab exec [--detach] [LAB] HOST -- PROGRAM [ARGUMENT]...")]
+struct ExecArgs {
+    /// Leave it running, with its output in the lab's directory, and print its keeper's process id.
+    #[arg(long)]
+    detach: bool,
+    /// The host, after its lab's name when several are up.
+    #[arg(value_name = "HOST", num_args = 1..=2, required = true)]
+    place: Vec<String>,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
+    match &args.action {
+        Action::Up { lab } => up(lab, json),
+        Action::Down { all: true, .. } => {
+            let names = Lab::all().map_err(refused)?;
+            down(names.iter().map(|lab| lab.plan().name.clone()).collect(), json)
+        }
+        Action::Down { lab: Some(name), .. } => down(vec![name.clone()], json),
+        Action::Down { lab: None, .. } => down_only(json),
+        Action::Exec(exec_args) => exec(exec_args),
+        Action::List => list(json),
+        Action::Status { lab } => status(lab.as_deref(), json),
+        Action::Show { lab } => print_file(lab),
+        Action::Internal { arguments } => Ok(Exit::Program(lab::run_role(&program(), arguments))),
+    }
+}
+
+fn up(name_or_file: &str, json: bool) -> VerbResult {
+    let plan = find_plan(name_or_file).map_err(refused)?;
+    let (lab, arrival) = Lab::up(&plan, &program()).map_err(refused)?;
+    for note in lab.notes() {
+        writeln!(io::stderr(), "clearstream: lab {}: {note}", plan.name)?;
+    }
+    let mut out = io::stdout().lock();
+    if json {
+        let already = arrival == Arrival::Already;
+        let line = json!({ "name": plan.name, "pid": lab.pid(), "already_up": already,
+            "plan": lab.plan(), "notes": lab.notes() });
+        writeln!(out, "{line}")?;
+    } else {
+        let how = match arrival {
+            Arrival::New => "is up",
+            Arrival::Already => "is up already",
+        };
+        writeln!(out, "lab {} {how}: {}", plan.name, plan.description)?;
+        show::hosts(&mut out, &plan)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn down_only(json: bool) -> VerbResult {
+    match Lab::only() {
+        Ok(lab) => down(vec![lab.plan().name.clone()], json),
+        Err(_) if Lab::all().is_ok_and(|all| all.is_empty()) => down(Vec::new(), json),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn down(names: Vec<String>, json: bool) -> VerbResult {
+    let mut out = io::stdout().lock();
+    let mut gone = Vec::new();
+    for name in names {
+        let was_up = Lab::down(&name).map_err(refused)?;
+        if !json {
+            writeln!(out, "lab {name} {}", if was_up { "is down" } else { "was not up" })?;
+        }
+        gone.push(json!({ "name": name, "was_up": was_up }));
+    }
+    if json {
+        writeln!(out, "{}", json!({ "down": gone }))?;
+    } else if gone.is_empty() {
+        writeln!(out, "no lab is up")?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn exec(args: &ExecArgs) -> VerbResult {
+    let (lab, host) = match &args.place[..] {
+        [lab, host] => (Lab::open(lab).map_err(refused)?, host),
+        [host] => (Lab::only().map_err(refused)?, host),
+        _ => return Err(VerbError::usage("write: lab exec [LAB] HOST -- PROGRAM")),
+    };
+    if args.detach {
+        return match lab.exec_detached(&program(), host, &args.program) {
+            Ok(pid) => {
+                writeln!(io::stdout(), "{pid}")?;
+                Ok(Exit::Ok)
+            }
+            Err(error) => not_executed(error),
+        };
+    }
+    match lab.exec(&program(), host, &args.program) {
+        Ok(ExecEnd::Code(code)) => Ok(Exit::Program(code)),
+        Ok(ExecEnd::Signal(number)) => Ok(Exit::Signal(number)),
+        Err(error) => not_executed(error),
+    }
+}
+
+/// A program that cannot be started has the codes that shells give it.
+fn not_executed(error: ExecError) -> VerbResult {
+    match error {
+        ExecError::Lab(error) => Err(refused(error)),
+        ExecError::Program { code, message } => {
+            writeln!(io::stderr(), "clearstream: {message}")?;
+            Ok(Exit::Program(code))
+        }
+        other => Err(VerbError::from_error(&other)),
+    }
+}
+
+fn list(json: bool) -> VerbResult {
+    let up = Lab::all().map_err(refused)?;
+    let mut rows: Vec<(String, bool, String)> = up
+        .iter()
+        .map(|lab| (lab.plan().name.clone(), true, lab.plan().description.clone()))
+        .collect();
+    for builtin in builtin_labs() {
+        if !rows.iter().any(|(name, ..)| name == builtin.name) {
+            let description = builtin.plan().map(|plan| plan.description);
+            rows.push((builtin.name.to_owned(), false, description.unwrap_or_default()));
+        }
+    }
+    let mut out = io::stdout().lock();
+    if json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(name, is_up, description)| {
+                json!({ "name": name, "up": is_up, "description": description })
+            })
+            .collect();
+        writeln!(out, "{}", json!({ "labs": rows }))?;
+        return Ok(Exit::Ok);
+    }
+    for (name, is_up, description) in rows {
+        writeln!(out, "{name:<12} {:<5} {description}", if is_up { "up" } else { "-" })?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn status(name: Option<&str>, json: bool) -> VerbResult {
+    let labs = match name {
+        Some(name) => vec![Lab::open(name).map_err(refused)?],
+        None => Lab::all().map_err(refused)?,
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        let mut rows = Vec::new();
+        for lab in &labs {
+            let counters = lab.counters().map_err(refused)?;
+            rows.push(json!({ "name": lab.plan().name, "pid": lab.pid(), "plan": lab.plan(),
+                "notes": lab.notes(), "links": counters }));
+        }
+        writeln!(out, "{}", json!({ "labs": rows }))?;
+    } else if labs.is_empty() {
+        writeln!(out, "no lab is up; bring one up with: clearstream lab up glif2010")?;
+    } else {
+        for lab in &labs {
+            show::status(&mut out, lab, &lab.counters().map_err(refused)?)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn print_file(name: &str) -> VerbResult {
+    let Some(builtin) = builtin_labs().iter().find(|lab| lab.name == name) else {
+        return Err(refused(match find_plan(name) {
+            Err(error) => error,
+            Ok(_) => LabError::NotUp { name: name.to_owned() },
+        }));
+    };
+    io::stdout().write_all(builtin.text.as_bytes())?;
+    Ok(Exit::Ok)
+}
+
+/// The lab's processes are this program, started again.
+fn program() -> Program {
+    Program::new("/proc/self/exe", &["lab", "internal"])
+}
+
+fn refused(error: LabError) -> VerbError {
+    let line = chain(&error);
+    if error.is_missing_privilege() {
+        VerbError::missing(line)
+    } else if error.is_usage() {
+        VerbError::usage(line)
+    } else {
+        VerbError::failed(line)
+    }
+}

@@ -1,0 +1,118 @@
+//! Labs on a terminal.
+
+use std::io::{self, Write};
+
+use lab::plan::{DirectionPlan, EndPlan, LabPlan, WirePlan};
+use lab::{DirectionCounters, Lab, LinkCounters};
+use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
+
+/// Hosts and their addresses, a line each.
+pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
+    for host in &plan.hosts {
+        let addresses: Vec<String> =
+            plan.addresses_of(&host.name).map(|address| address.to_string()).collect();
+        let cores: Vec<String> = host.cores.iter().map(u32::to_string).collect();
+        let cores = match &cores[..] {
+            [] => String::new(),
+            some => format!("  cores {}", some.join(",")),
+        };
+        writeln!(out, "  {:<12} {}{cores}", host.name, addresses.join("  "))?;
+    }
+    Ok(())
+}
+
+/// Everything about a lab that is up.
+pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &[LinkCounters]) -> io::Result<()> {
+    let plan = lab.plan();
+    writeln!(out, "lab {} (pid {}): {}", plan.name, lab.pid(), plan.description)?;
+    hosts(out, plan)?;
+    for note in lab.notes() {
+        writeln!(out, "  note: {note}")?;
+    }
+    for (index, link) in plan.links.iter().enumerate() {
+        let [first, second] = &link.ends;
+        let kind = match link.wire {
+            WirePlan::Veth => "veth pair",
+            WirePlan::Lightpath(_) => "lightpath",
+        };
+        let (near, far) = (place(first), place(second));
+        writeln!(out, "link {near} - {far}: {kind}, MTU {}", link.mtu_bytes)?;
+        let counted = counters.iter().find(|counted| counted.link_index == index);
+        if let (WirePlan::Lightpath(path), Some(counted)) = (&link.wire, counted) {
+            writeln!(out, "  {} -> {}: {}", first.host, second.host, wire(&path.forward))?;
+            direction(out, &counted.forward)?;
+            writeln!(out, "  {} -> {}: {}", second.host, first.host, wire(&path.backward))?;
+            direction(out, &counted.backward)?;
+        }
+    }
+    Ok(())
+}
+
+fn place(end: &EndPlan) -> String {
+    format!("{}:{}", end.host, end.interface)
+}
+
+/// A direction's settings, those that are set.
+fn wire(plan: &DirectionPlan) -> String {
+    let time = |ns: u64| show_seconds(ns as f64 * 1e-9);
+    let share = |share: f64| format!("{}%", share * 100.0);
+    let mut parts = Vec::new();
+    parts.extend(plan.rate_bits_per_s.map(|rate| show_bit_rate(rate as f64)));
+    parts.push(format!("delay {}", time(plan.delay_ns)));
+    if plan.jitter_ns > 0 {
+        parts.push(format!("jitter {}", time(plan.jitter_ns)));
+    }
+    parts.extend(plan.queue_bytes.map(|bytes| format!("queue {}", show_byte_size(bytes))));
+    parts.extend(plan.mark_above_bytes.map(|bytes| format!("ECN > {}", show_byte_size(bytes))));
+    parts.extend(plan.shaper.map(|shaper| {
+        let burst = show_byte_size(shaper.burst_bytes);
+        format!("shaped to {} (burst {burst})", show_bit_rate(shaper.rate_bits_per_s as f64))
+    }));
+    if plan.loss > 0.0 {
+        parts.push(format!("loss {}", share(plan.loss)));
+    }
+    parts.extend(plan.burst_loss.map(|burst| {
+        format!("bursts of loss {} every {:.0} packets", share(burst.loss), 1.0 / burst.enter)
+    }));
+    if plan.reorder > 0.0 {
+        parts.push(format!("reorder {} by {}", share(plan.reorder), time(plan.reorder_by_ns)));
+    }
+    parts.join(", ")
+}
+
+fn direction(out: &mut impl Write, counted: &DirectionCounters) -> io::Result<()> {
+    writeln!(
+        out,
+        "    delivered {} packets, {}; queue {} now, {} at most",
+        show_count(counted.delivered_pkts as f64),
+        show_byte_size(counted.delivered_wire_bytes),
+        show_byte_size(counted.queue_bytes),
+        show_byte_size(counted.queue_bytes_max),
+    )?;
+    writeln!(
+        out,
+        "    dropped: queue {}, loss {}, burst {}; marked {}, reordered {}",
+        counted.dropped_queue_pkts,
+        counted.dropped_loss_pkts,
+        counted.dropped_burst_pkts,
+        counted.marked_pkts,
+        counted.reordered_frames_count,
+    )?;
+    if counted.overflow_frames_count + counted.refused_frames_count > 0 {
+        writeln!(
+            out,
+            "    the emulation itself lost {} frames for want of memory, {} were refused",
+            counted.overflow_frames_count, counted.refused_frames_count,
+        )?;
+    }
+    if let Some(late) = &counted.lateness {
+        writeln!(
+            out,
+            "    released late by {} (median), {} (99%), {} (at most)",
+            show_seconds(late.p50_s),
+            show_seconds(late.p99_s),
+            show_seconds(late.max_s),
+        )?;
+    }
+    Ok(())
+}

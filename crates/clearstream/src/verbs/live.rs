@@ -1,0 +1,312 @@
+//! `clearstream live`: what goes in and out, every second, at one end or both (figure 7 of the
+//! ClearStream paper: what one end sends, the other receives).
+//!
+//! A reading of the counters each interval, here and, with `--far`, by the server over there;
+//! rates are gains over the time between two readings of the *same* end, so a late line is never a
+//! wrong one. Ending the view by hand is a success.
+
+mod far;
+mod json;
+mod meter;
+mod screen;
+mod text;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use topology::InterfaceCounters;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::signals;
+
+use far::FarEnd;
+use meter::{Meter, Reading};
+
+/// Options of `live`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  clearstream live eth0 --interval 500ms\n  \
+    clearstream live --far geneva        both ends of the path to a host that runs `clearstream serve`\n\n\
+    Rates are the interface's own, Ethernet headers included. --json prints an object a line.\n\
+    Ctrl-C ends the view with a summary; in the full-screen view q does too.")]
+pub(crate) struct LiveArgs {
+    /// Interfaces to show; without any, those that are up, loopback left out (with --far, the one
+    /// toward that host).
+    #[arg(value_name = "IFACE")]
+    interfaces: Vec<String>,
+    /// Time between two lines: 1s, 200ms (at least 50ms).
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// End after N lines.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Show the other end too: a host that runs `clearstream serve`.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    far: Option<String>,
+    /// Full screen, with the last two minutes as a chart.
+    #[arg(long)]
+    tui: bool,
+}
+
+/// Seconds of the past that a view keeps.
+const HISTORY_S: f64 = 120.0;
+
+/// Runs the verb.
+pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
+    if args.tui && json {
+        return Err(VerbError::usage("--tui and --json exclude each other"));
+    }
+    if args.tui && !io::stdout().is_terminal() {
+        return Err(VerbError::usage("--tui needs a terminal on stdout; leave it out for text"));
+    }
+    if args.far.is_some() && args.interfaces.len() > 1 {
+        return Err(VerbError::usage("with --far name one interface at most"));
+    }
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let far = args.far.as_deref().map(|host| FarEnd::connect(host, args.interval)).transpose()?;
+    let near = near_interfaces(args, far.as_ref())?;
+    let mut view = View::new(near, far, args.interval);
+    let mut face: Box<dyn Face> = if args.tui {
+        Box::new(screen::Screen::open()?)
+    } else if json {
+        Box::new(Json)
+    } else {
+        Box::new(Text { bars: text::Bars::of_locale() })
+    };
+    let ended = follow(&mut view, face.as_mut(), args.count);
+    // The terminal is itself again before anything else is written.
+    let closed = face.close(&view);
+    drop(face);
+    ended?;
+    closed?;
+    // Ended by the user's Ctrl-C: that is how a live view ends.
+    match (signals::caught(), view.far_lost()) {
+        (Some(number), _lost) if number != SIGINT => Ok(Exit::Signal(number)),
+        (_by_hand, Some(why)) => {
+            Err(VerbError::partial(format!("the far end told only a part: {why}")))
+        }
+        _whole => Ok(Exit::Ok),
+    }
+}
+
+/// Number of the signal a terminal sends for Ctrl-C, on every Linux architecture.
+const SIGINT: i32 = 2;
+
+/// How far a view has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Ticks {
+    /// Intervals so far.
+    count: u64,
+    /// Seconds since the first reading.
+    elapsed_s: f64,
+}
+
+/// The interfaces that are followed.
+#[derive(Debug)]
+struct Ends {
+    near: Vec<Meter>,
+    far: Option<Meter>,
+}
+
+impl Ends {
+    /// Each with the name of its end.
+    fn meters(&self) -> impl Iterator<Item = (&'static str, &Meter)> {
+        let near = self.near.iter().map(|meter| ("near", meter));
+        near.chain(self.far.iter().map(|meter| ("far", meter)))
+    }
+}
+
+/// What a way of showing must do.
+trait Face {
+    /// Waits until then; `false` when the user wants to end.
+    fn wait(&mut self, view: &View, until: Instant) -> Result<bool, VerbError>;
+    /// Shows the interval that has just ended.
+    fn show(&mut self, view: &View) -> Result<(), VerbError>;
+    /// Tells at once of something that will last.
+    fn warn(&mut self, line: &str) {
+        // A closed stderr takes nothing from the view.
+        writeln!(io::stderr(), "clearstream: {line}").ok();
+    }
+    /// Says what it all came to.
+    fn close(&mut self, view: &View) -> Result<(), VerbError>;
+}
+
+/// Both ends, over time.
+#[derive(Debug)]
+struct View {
+    ends: Ends,
+    ticks: Ticks,
+    interval: Duration,
+    far: Option<FarEnd>,
+    started: Instant,
+}
+
+impl View {
+    /// The first reading sets the marks.
+    fn new(near: Vec<String>, far: Option<FarEnd>, interval: Duration) -> Self {
+        let near = near.into_iter().map(|name| Meter::new(name, HISTORY_S)).collect();
+        let meter = far.as_ref().map(|far| Meter::new(&far.interface, HISTORY_S));
+        let ends = Ends { near, far: meter };
+        let mut view =
+            Self { ends, ticks: Ticks::default(), interval, far, started: Instant::now() };
+        view.read();
+        view
+    }
+
+    /// When the interval under way ends. Counted from the start, so that lateness does not add up;
+    /// what a stopped process has missed is left out.
+    fn next_tick(&self) -> Instant {
+        let interval_s = self.interval.as_secs_f64();
+        let whole = (self.started.elapsed().as_secs_f64() / interval_s).floor();
+        self.started + self.interval.mul_f64(whole + 1.0)
+    }
+
+    fn handle_tick(&mut self) {
+        self.read();
+        self.ticks.count += 1;
+    }
+
+    fn read(&mut self) {
+        let at_s = self.started.elapsed().as_secs_f64();
+        let reading = Reading { at_s, devices: InterfaceCounters::read() };
+        self.ends.near.iter_mut().for_each(|meter| meter.handle_reading(&reading));
+        self.ticks.elapsed_s = at_s;
+        if let (Some(far), Some(meter)) = (&mut self.far, &mut self.ends.far) {
+            match far.next_reading(self.interval / 2) {
+                Some(reading) => meter.handle_reading(&reading),
+                None => meter.handle_silence(),
+            }
+        }
+    }
+
+    /// Why there are no more figures from the far end.
+    fn far_lost(&self) -> Option<&str> {
+        self.far.as_ref()?.lost.as_deref()
+    }
+}
+
+fn follow(view: &mut View, face: &mut dyn Face, count: Option<u64>) -> Result<(), VerbError> {
+    while count.is_none_or(|count| view.ticks.count < count) {
+        if !face.wait(view, view.next_tick())? {
+            break;
+        }
+        let far_was_there = view.far_lost().is_none();
+        view.handle_tick();
+        if let (true, Some(why)) = (far_was_there, view.far_lost()) {
+            face.warn(&format!("the far end tells no more: {why}"));
+        }
+        face.show(view)?;
+    }
+    Ok(())
+}
+
+/// Lines of text on stdout.
+#[derive(Debug)]
+struct Text {
+    bars: text::Bars,
+}
+
+impl Face for Text {
+    fn wait(&mut self, _view: &View, until: Instant) -> Result<bool, VerbError> {
+        Ok(sleep_until(until))
+    }
+
+    fn show(&mut self, view: &View) -> Result<(), VerbError> {
+        print(&text::lines(&view.ends, view.ticks, self.bars))
+    }
+
+    fn close(&mut self, view: &View) -> Result<(), VerbError> {
+        print(&text::summary(&view.ends))
+    }
+}
+
+/// Objects on stdout, one a line.
+#[derive(Debug)]
+struct Json;
+
+impl Face for Json {
+    fn wait(&mut self, _view: &View, until: Instant) -> Result<bool, VerbError> {
+        Ok(sleep_until(until))
+    }
+
+    fn show(&mut self, view: &View) -> Result<(), VerbError> {
+        let line = json::interval(&view.ends, view.ticks, now_unix_ms());
+        print(&line.map_err(|error| VerbError::from_error(&error))?)
+    }
+
+    fn close(&mut self, view: &View) -> Result<(), VerbError> {
+        let line = json::summary(&view.ends, view.ticks, now_unix_ms());
+        print(&line.map_err(|error| VerbError::from_error(&error))?)
+    }
+}
+
+/// Writes and flushes at once: a reader at the other end of a pipe wants each line when it is new.
+fn print(text: &str) -> Result<(), VerbError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Sleeps; `false` as soon as a signal asks us to end.
+fn sleep_until(until: Instant) -> bool {
+    loop {
+        if signals::caught().is_some() {
+            return false;
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok(timeout) = rustix::event::Timespec::try_from(left) else { return false };
+        if left.is_zero() {
+            return true;
+        }
+        // Unlike the standard library's sleep, a poll of nothing ends with a signal.
+        rustix::event::poll(&mut [], Some(&timeout)).ok();
+    }
+}
+
+fn now_unix_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    units::Timestamp::from_unix(since_epoch).unix_ms
+}
+
+fn near_interfaces(args: &LiveArgs, far: Option<&FarEnd>) -> Result<Vec<String>, VerbError> {
+    let present = topology::interfaces();
+    let names = || present.iter().map(|link| link.name.as_str()).collect::<Vec<_>>().join(", ");
+    if let Some(missing) =
+        args.interfaces.iter().find(|name| !present.iter().any(|link| link.name == **name))
+    {
+        return Err(VerbError::usage(format!(
+            "no interface '{missing}' here; there are {}",
+            names()
+        )));
+    }
+    if !args.interfaces.is_empty() {
+        return Ok(args.interfaces.clone());
+    }
+    if let Some(far) = far {
+        let toward = topology::interface_toward(far.address).ok_or_else(|| {
+            VerbError::failed(format!("no route to {}; name the interface", far.address))
+        })?;
+        return Ok(vec![toward]);
+    }
+    let up: Vec<String> = present
+        .iter()
+        .filter(|link| link.is_up && !link.is_loopback)
+        .map(|link| link.name.clone())
+        .collect();
+    if up.is_empty() {
+        return Err(VerbError::failed(format!("no interface is up; name one of {}", names())));
+    }
+    Ok(up)
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(3600);
+    let interval = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if (SHORTEST..=LONGEST).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err(format!("'{text}' is not between 50ms and 1h"))
+    }
+}

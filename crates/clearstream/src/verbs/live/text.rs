@@ -1,0 +1,147 @@
+//! The view as text: 80 columns, a line an interval, the heading again every 20 lines.
+
+use super::meter::Meter;
+use super::{Ends, Ticks};
+
+/// Lines between two headings.
+const HEADING_EVERY: u64 = 20;
+
+/// Draws one bar of a moving line from a share of the highest: eight levels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bars(&'static [char; 8]);
+
+impl Bars {
+    /// Block characters where the locale can show them, others where it cannot.
+    pub(super) fn of_locale() -> Self {
+        let variable = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        let utf8 = variable.is_some_and(|value| {
+            let value = value.to_ascii_uppercase();
+            value.contains("UTF-8") || value.contains("UTF8")
+        });
+        if utf8 { Self::blocks() } else { Self::ascii() }
+    }
+
+    pub(super) fn blocks() -> Self {
+        Self(&['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'])
+    }
+
+    pub(super) fn ascii() -> Self {
+        Self(&['_', '.', ':', '-', '=', '+', '*', '#'])
+    }
+
+    /// The last `width` values, newest at the right, the highest of them as the top.
+    fn line(self, values: impl DoubleEndedIterator<Item = f64>, width: usize) -> String {
+        let mut last: Vec<f64> = values.rev().take(width).collect();
+        last.reverse();
+        let top = last.iter().copied().fold(0.0, f64::max);
+        let blank = std::iter::repeat_n(' ', width - last.len());
+        blank.chain(last.iter().map(|value| self.bar(value / top))).collect()
+    }
+
+    /// A share of NaN (nothing moved at all) is the lowest bar.
+    fn bar(self, share: f64) -> char {
+        let level = units::saturating_u64((share * 8.0).ceil() - 1.0);
+        self.0[usize::try_from(level).unwrap_or(0).min(7)]
+    }
+}
+
+/// Lines for the interval that has just ended, the heading before them when it is due.
+pub(super) fn lines(ends: &Ends, ticks: Ticks, bars: Bars) -> String {
+    let mut text = String::new();
+    if (ticks.count - 1).is_multiple_of(HEADING_EVERY) {
+        text.push_str(&heading(ends));
+    }
+    match (&ends.far, ends.near.first()) {
+        (Some(far), Some(near)) => text.push_str(&both(near, far, ticks, bars)),
+        _one_end => ends.near.iter().for_each(|meter| text.push_str(&one(meter, ticks, bars))),
+    }
+    text
+}
+
+/// What it all came to: a line for each way of each interface.
+pub(super) fn summary(ends: &Ends) -> String {
+    let mut text = String::new();
+    for (end, meter) in ends.meters() {
+        let totals = &meter.totals;
+        let mut line = |way: &str, mean: f64, peak: f64| {
+            let (mean, peak) = (kilobits(Some(mean)), kilobits(Some(peak)));
+            let what = format!("{end} {} {way}", meter.interface);
+            let measured_s = totals.measured_s;
+            let figures = format!("mean {mean:>12} peak {peak:>12} Kbit/s, {measured_s:.1} s");
+            text.push_str(&format!("{what:<24} {figures}\n"));
+        };
+        line("in", totals.in_bits_per_s_mean, totals.in_bits_per_s_peak);
+        line("out", totals.out_bits_per_s_mean, totals.out_bits_per_s_peak);
+    }
+    text
+}
+
+fn heading(ends: &Ends) -> String {
+    let Some(far) = &ends.far else {
+        let columns = ["in Kbit/s", "out Kbit/s", "in, of late", "out, of late"];
+        let [input, output, late_in, late_out] = columns;
+        return trimmed(format!(
+            "{:>7} {:<15} {input:>12} {output:>12} {late_in:<15} {late_out}",
+            "s", "interface"
+        ));
+    };
+    let near = ends.near.first().map_or("", |meter| meter.interface.as_str());
+    let (near, far) = (format!("near {near}"), format!("far {}", far.interface));
+    let above = trimmed(format!("{:>7} {near:>25} {far:>25}  near", ""));
+    let [input, output] = ["in Kbit/s", "out Kbit/s"];
+    let columns =
+        format!("{:>7} {input:>12} {output:>12} {input:>12} {output:>12}  {:<9} out", "s", "in");
+    above + &trimmed(columns)
+}
+
+fn one(meter: &Meter, ticks: Ticks, bars: Bars) -> String {
+    const WIDTH: usize = 14;
+    let current = meter.current;
+    let input = bars.line(meter.history.iter().map(|(_at_s, rates)| rates.in_bits_per_s), WIDTH);
+    let output = bars.line(meter.history.iter().map(|(_at_s, rates)| rates.out_bits_per_s), WIDTH);
+    trimmed(format!(
+        "{:>7.1} {:<15} {:>12} {:>12} {input:<WIDTH$}  {output}",
+        ticks.elapsed_s,
+        meter.interface,
+        kilobits(current.map(|rates| rates.in_bits_per_s)),
+        kilobits(current.map(|rates| rates.out_bits_per_s)),
+    ))
+}
+
+fn both(near: &Meter, far: &Meter, ticks: Ticks, bars: Bars) -> String {
+    const WIDTH: usize = 9;
+    let input = bars.line(near.history.iter().map(|(_at_s, rates)| rates.in_bits_per_s), WIDTH);
+    let output = bars.line(near.history.iter().map(|(_at_s, rates)| rates.out_bits_per_s), WIDTH);
+    let (near, far) = (near.current, far.current);
+    trimmed(format!(
+        "{:>7.1} {:>12} {:>12} {:>12} {:>12}  {input:<WIDTH$} {output}",
+        ticks.elapsed_s,
+        kilobits(near.map(|rates| rates.in_bits_per_s)),
+        kilobits(near.map(|rates| rates.out_bits_per_s)),
+        kilobits(far.map(|rates| rates.in_bits_per_s)),
+        kilobits(far.map(|rates| rates.out_bits_per_s)),
+    ))
+}
+
+/// `9,876,543`; a dash for what was not measured.
+pub(super) fn kilobits(bits_per_s: Option<f64>) -> String {
+    let Some(bits_per_s) = bits_per_s else { return "-".to_owned() };
+    let digits = units::saturating_u64((bits_per_s / 1000.0).round()).to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+fn trimmed(line: String) -> String {
+    format!("{}\n", line.trim_end())
+}
+
+#[cfg(test)]
+mod tests;

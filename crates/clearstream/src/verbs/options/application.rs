@@ -1,0 +1,144 @@
+//! What an application does with its sockets: everything of a test but its shape and length.
+
+use clap::{Args, ValueEnum};
+use results::{ReceivePath, SendPath, TestSpec};
+
+use super::values::{Cores, bit_rate, byte_size, congestion_control, cores, dscp};
+use crate::exit::VerbError;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SendPathOption {
+    /// write(2): the kernel copies.
+    Copy,
+    /// sendfile(2) from a file in memory.
+    Sendfile,
+    /// MSG_ZEROCOPY; the share that really was is reported.
+    Zerocopy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReceivePathOption {
+    /// read(2), as any application has it.
+    Copy,
+    /// The kernel drops the bytes: not what an application sees.
+    Discard,
+    /// TCP_ZEROCOPY_RECEIVE: whole pages are mapped.
+    Zerocopy,
+}
+
+/// The application's side of a test. Sizes are binary (128K is 131072 bytes), rates decimal (10G is
+/// 10^10 bit/s).
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ApplicationOptions {
+    /// Bytes per write and read; with -u the payload of a datagram [default: 1448 there].
+    #[arg(short = 'l', long, alias = "length", value_name = "SIZE", value_parser = byte_size,
+          help_heading = "Sockets")]
+    block: Option<u64>,
+    /// Socket buffers at both ends; what the kernels give is reported.
+    #[arg(short = 'w', long, value_name = "SIZE", value_parser = byte_size,
+          help_heading = "Sockets")]
+    window: Option<u64>,
+    /// TCP maximum segment size, bytes.
+    #[arg(short = 'M', long, alias = "set-mss", value_name = "BYTES", help_heading = "Sockets",
+          value_parser = clap::value_parser!(u32).range(88..=65_483))]
+    mss: Option<u32>,
+    /// No Nagle delay (TCP_NODELAY).
+    #[arg(short = 'N', long, help_heading = "Sockets")]
+    no_delay: bool,
+    /// TCP congestion control of the sender: cubic, bbr, …
+    #[arg(short = 'C', long, value_name = "NAME", help_heading = "Sockets",
+          value_parser = congestion_control)]
+    congestion: Option<String>,
+    /// Differentiated services code point: 0 to 63, or a name such as ef, af41, cs1.
+    #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = "Sockets")]
+    dscp: Option<u8>,
+    /// Multipath TCP.
+    #[arg(short = 'm', long, help_heading = "Sockets")]
+    mptcp: bool,
+    /// Source port of the first stream, the others following, so that each flow meets the same
+    /// queues every time.
+    #[arg(long, alias = "cport", value_name = "PORT", help_heading = "Sockets",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    port_base: Option<u16>,
+
+    /// The sending application offers no more, each stream: 950M, 10G.
+    #[arg(short = 'b', long, alias = "bitrate", value_name = "RATE", value_parser = bit_rate,
+          help_heading = "Rates")]
+    offered_rate: Option<u64>,
+    /// The kernel spaces each stream's packets to this rate (SO_MAX_PACING_RATE).
+    #[arg(long, alias = "fq-rate", value_name = "RATE", value_parser = bit_rate,
+          help_heading = "Rates")]
+    pacing_rate: Option<u64>,
+    /// The receiving application reads no faster, each stream.
+    #[arg(long, value_name = "RATE", value_parser = bit_rate, help_heading = "Rates")]
+    read_rate: Option<u64>,
+
+    /// How bytes get into the socket.
+    #[arg(long, value_enum, default_value = "copy", help_heading = "Hosts")]
+    send_path: SendPathOption,
+    /// How bytes get out of the socket.
+    #[arg(long, value_enum, default_value = "copy", help_heading = "Hosts")]
+    receive_path: ReceivePathOption,
+    /// Cores for this end's streams, round robin: 0,2-5 [default: not pinned].
+    #[arg(long, value_name = "CORES", value_parser = cores, help_heading = "Hosts")]
+    cores: Option<Cores>,
+    /// Cores for the far end's streams.
+    #[arg(long, value_name = "CORES", value_parser = cores, help_heading = "Hosts")]
+    far_cores: Option<Cores>,
+}
+
+impl ApplicationOptions {
+    /// One forward TCP stream of this application.
+    pub(crate) fn spec(&self) -> TestSpec {
+        let cores = |cores: &Option<Cores>| cores.clone().map(|cores| cores.0).unwrap_or_default();
+        // iperf3: a bit rate of 0 is no limit.
+        let rate = |rate: Option<u64>| rate.filter(|rate| *rate > 0).map(|rate| rate as f64);
+        TestSpec {
+            block_bytes: self.block,
+            window_bytes: self.window,
+            mss_bytes: self.mss,
+            congestion_control: self.congestion.clone(),
+            dscp: self.dscp,
+            pacing_bits_per_s: rate(self.pacing_rate),
+            offered_bits_per_s: rate(self.offered_rate),
+            read_bits_per_s: rate(self.read_rate),
+            mptcp: self.mptcp,
+            nodelay: self.no_delay,
+            send_path: match self.send_path {
+                SendPathOption::Copy => SendPath::Copy,
+                SendPathOption::Sendfile => SendPath::Sendfile,
+                SendPathOption::Zerocopy => SendPath::Zerocopy,
+            },
+            receive_path: match self.receive_path {
+                ReceivePathOption::Copy => ReceivePath::Copy,
+                ReceivePathOption::Discard => ReceivePath::Discard,
+                ReceivePathOption::Zerocopy => ReceivePath::Zerocopy,
+            },
+            near_cores: cores(&self.cores),
+            far_cores: cores(&self.far_cores),
+            first_port: self.port_base,
+            ..TestSpec::tcp()
+        }
+    }
+
+    /// Block or datagram size, bytes.
+    pub(super) fn block(&self) -> Option<u64> {
+        self.block
+    }
+
+    /// Refuses what only TCP has.
+    pub(super) fn check_for_udp(&self) -> Result<(), VerbError> {
+        if self.mss.is_some() || self.congestion.is_some() || self.no_delay || self.mptcp {
+            return Err(VerbError::usage(
+                "-M, -C, -N and -m are TCP's; they mean nothing with --udp",
+            ));
+        }
+        let paths = (self.send_path, self.receive_path);
+        if paths != (SendPathOption::Copy, ReceivePathOption::Copy) {
+            return Err(VerbError::usage(
+                "UDP streams copy: --send-path and --receive-path are TCP's",
+            ));
+        }
+        Ok(())
+    }
+}

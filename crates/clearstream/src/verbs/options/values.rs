@@ -1,0 +1,129 @@
+//! Values of options, as people type them.
+
+use std::time::Duration;
+
+use units::UnitError;
+
+/// Bytes of a request and of its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) request_bytes: u32,
+    pub(super) response_bytes: u32,
+}
+
+/// A list of cores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cores(pub(super) Vec<u32>);
+
+/// More cores than a list may name.
+const CORES_MAX: usize = 1024;
+
+pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
+    units::parse_duration(text)
+}
+
+pub(super) fn byte_size(text: &str) -> Result<u64, String> {
+    match units::parse_byte_size(text) {
+        Ok(0) => Err("at least 1 byte".to_owned()),
+        other => other.map_err(|error| error.to_string()),
+    }
+}
+
+pub(super) fn bit_rate(text: &str) -> Result<u64, UnitError> {
+    units::parse_bit_rate(text)
+}
+
+/// A count with iperf3's suffixes (binary): `1000`, `64K`.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    byte_size(text)
+}
+
+pub(super) fn sizes(text: &str) -> Result<Sizes, String> {
+    let (request, response) = text.split_once(',').unwrap_or((text, text));
+    let bytes = |text| {
+        let bytes = byte_size(text)?;
+        u32::try_from(bytes).map_err(|_beyond| format!("{bytes} bytes are too many"))
+    };
+    // One number is the request; the response is as long.
+    Ok(Sizes { request_bytes: bytes(request)?, response_bytes: bytes(response)? })
+}
+
+/// `0,2-5`.
+pub(super) fn cores(text: &str) -> Result<Cores, String> {
+    let wrong = || format!("'{text}' is not a list of cores; write for example 0,2-5");
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().map_err(|_not_digits| wrong());
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || last as usize >= CORES_MAX {
+            return Err(wrong());
+        }
+        list.extend(first..=last);
+        if list.len() > CORES_MAX {
+            return Err(wrong());
+        }
+    }
+    Ok(Cores(list))
+}
+
+pub(super) fn congestion_control(text: &str) -> Result<String, String> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if (1..16).contains(&text.len()) && text.bytes().all(known) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name as in net.ipv4.tcp_available_congestion_control".to_owned())
+    }
+}
+
+/// A number or a name of RFC 2474, RFC 2597, RFC 3246 or RFC 8622.
+pub(super) fn dscp(text: &str) -> Result<u8, String> {
+    let text = text.to_ascii_lowercase();
+    let digits = |rest: &str| rest.parse::<u8>().ok();
+    let named = match text.as_str() {
+        "ef" => Some(46),
+        "le" => Some(1),
+        "va" => Some(44),
+        _ => text.strip_prefix("cs").and_then(digits).filter(|class| *class < 8).map(|c| c * 8),
+    };
+    let assured = text.strip_prefix("af").and_then(digits).and_then(|number| {
+        let (class, drop) = (number / 10, number % 10);
+        ((1..=4).contains(&class) && (1..=3).contains(&drop)).then_some(class * 8 + drop * 2)
+    });
+    named
+        .or(assured)
+        .or_else(|| digits(&text).filter(|value| *value < 64))
+        .ok_or_else(|| "0 to 63, or ef, le, va, cs0 to cs7, af11 to af43".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_lists() {
+        assert_eq!(cores("0"), Ok(Cores(vec![0])));
+        assert_eq!(cores("0,2-5"), Ok(Cores(vec![0, 2, 3, 4, 5])));
+        for text in ["", "a", "5-2", "0,", "-1", "0-4294967295"] {
+            assert!(cores(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn code_points() {
+        for (text, value) in [("0", 0), ("63", 63), ("EF", 46), ("af41", 34), ("cs1", 8)] {
+            assert_eq!(dscp(text), Ok(value), "{text}");
+        }
+        for text in ["64", "af44", "af51", "cs8", "", "x"] {
+            assert!(dscp(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn request_and_response() {
+        assert_eq!(sizes("1"), Ok(Sizes { request_bytes: 1, response_bytes: 1 }));
+        assert_eq!(sizes("64,1K"), Ok(Sizes { request_bytes: 64, response_bytes: 1024 }));
+        assert!(sizes("0").is_err());
+        assert!(sizes("1,").is_err());
+    }
+}

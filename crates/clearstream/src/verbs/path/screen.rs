@@ -1,0 +1,209 @@
+//! The path, its figures and the verdict in one screenful.
+
+use std::fmt::Write;
+
+use results::{Estimate, HostFacts, PointOutcome, Results, Verdict};
+use units::{show_bit_rate, show_byte_size, show_seconds};
+
+/// Columns a line may take; longer sentences are wrapped.
+const COLUMNS: usize = 96;
+
+/// Rows of the figures: experiment, label, and the figure's name in the summaries.
+const FIGURES: [(&str, &str, &str); 7] = [
+    ("single-stream", "one stream", "forward_received_bits_per_s"),
+    ("multi-stream", "four streams", "forward_received_bits_per_s"),
+    ("reverse", "one stream, reverse", "reverse_received_bits_per_s"),
+    ("bidirectional", "both ways, forward", "forward_received_bits_per_s"),
+    ("bidirectional", "both ways, reverse", "reverse_received_bits_per_s"),
+    ("udp", "UDP delivered", "forward_received_bits_per_s"),
+    ("udp", "UDP lost", "forward_lost_share"),
+];
+
+/// The whole screen.
+pub(super) fn show(results: &Results) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail; `ok` keeps the lines readable.
+    path(&mut out, results).ok();
+    figures(&mut out, results).ok();
+    window_sweep(&mut out, results).ok();
+    if let Some(verdict) = &results.verdict {
+        verdict_lines(&mut out, verdict).ok();
+    }
+    remarks(&mut out, results).ok();
+    out
+}
+
+fn path(out: &mut String, results: &Results) -> std::fmt::Result {
+    let facts = &results.path;
+    let far_name = results.far.as_ref().map_or(facts.target.as_str(), |far| far.name.as_str());
+    let address = facts.address.as_deref().unwrap_or("?");
+    let peer = facts.peer.as_deref().unwrap_or("unknown peer");
+    writeln!(out, "Path     {} -> {far_name} ({address}, {peer})", results.near.name)?;
+    writeln!(out, "         {}", host(&results.near))?;
+    match &results.far {
+        Some(far) => writeln!(out, "         {}", host(far))?,
+        None => writeln!(out, "         far end: {peer} tells nothing of its host")?,
+    }
+    if let Some(rtt) = &facts.idle_rtt {
+        let at = |percentile| rtt.percentile_s(percentile).map_or("?".into(), show_seconds);
+        write!(out, "         RTT {} median, {} p99 (idle, {})", at(50.0), at(99.0), rtt.method)?;
+        if let Some(mtu) = facts.path_mtu_bytes {
+            write!(out, "; path MTU {mtu}")?;
+        }
+        writeln!(out)?;
+    }
+    if let Some(lab) = &facts.lab {
+        writeln!(out, "         emulated: lab {lab}")?;
+    }
+    Ok(())
+}
+
+fn host(facts: &HostFacts) -> String {
+    let mut parts = vec![format!("{}: Linux {}", facts.name, facts.kernel)];
+    if let Some(processor) = &facts.processor {
+        parts.push(format!("{} cores, {processor}", facts.usable_cores.len()));
+    }
+    if let Some(interface) = &facts.interface {
+        let speed = interface.speed_bits_per_s.map(show_bit_rate);
+        let driver = interface.driver.as_deref().unwrap_or("?");
+        parts.push(format!(
+            "{} ({driver}{}{})",
+            interface.name,
+            if speed.is_some() { ", " } else { "" },
+            speed.unwrap_or_default()
+        ));
+    }
+    parts.join("; ")
+}
+
+fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
+    writeln!(out, "\nMeasured {:<22} {:>14}  {:<31} {:>2}", "", "median", "interval", "n")?;
+    for (experiment, label, figure) in FIGURES {
+        if let Some(estimate) = find(results, experiment, figure) {
+            let shown = |value| {
+                if figure.ends_with("_share") {
+                    format!("{:.2}%", value * 100.0)
+                } else {
+                    show_bit_rate(value)
+                }
+            };
+            row(out, label, estimate, &shown)?;
+        }
+    }
+    for (figure, label) in
+        [("loaded_rtt_p50_s", "RTT under load, p50"), ("loaded_rtt_p99_s", "RTT under load, p99")]
+    {
+        if let Some(estimate) = find(results, "single-stream", figure) {
+            row(out, label, estimate, &show_seconds)?;
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    out: &mut String,
+    label: &str,
+    estimate: &Estimate,
+    shown: &dyn Fn(f64) -> String,
+) -> std::fmt::Result {
+    let interval = format!("{} .. {}", shown(estimate.low), shown(estimate.high));
+    let sure = format!("({:.0}%)", estimate.confidence * 100.0);
+    writeln!(
+        out,
+        "         {label:<22} {:>14}  {interval:<25} {sure:<5} {:>2}",
+        shown(estimate.median),
+        estimate.count
+    )
+}
+
+fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
+    let mut points: Vec<(f64, &Estimate)> = results
+        .summaries
+        .iter()
+        .filter(|s| s.experiment == "window-sweep" && s.figure == "forward_received_bits_per_s")
+        .filter_map(|s| Some((*s.varied.get("window_bytes")?, &s.estimate)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let Some(best) = points.iter().map(|(_, e)| e.median).max_by(f64::total_cmp) else {
+        return Ok(());
+    };
+    let needed = results.path.bandwidth_delay_product_bytes;
+    let suffix = needed.map(|b| format!(" (BDP {})", show_byte_size(b))).unwrap_or_default();
+    writeln!(out, "\nWindow   throughput{suffix}")?;
+    for (window_bytes, estimate) in points {
+        let bar = "#".repeat(units::saturating_u64(estimate.median / best * 40.0) as usize);
+        let window = show_byte_size(units::saturating_u64(window_bytes));
+        writeln!(out, "  {window:>10}  {:>12}  {bar}", show_bit_rate(estimate.median))?;
+    }
+    Ok(())
+}
+
+fn verdict_lines(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
+    let end = match verdict.end {
+        Some(results::End::Near) => " at the near end",
+        Some(results::End::Far) => " at the far end",
+        None => "",
+    };
+    let sure = if verdict.confirmed { "confirmed by experiment" } else { "not confirmed" };
+    writeln!(out, "\nVerdict  {}{end}, {sure}", verdict.limit.name())?;
+    wrapped(out, "         ", &verdict.summary)?;
+    for evidence in verdict.evidence.iter().take(4) {
+        wrapped(out, "       - ", &evidence.text)?;
+    }
+    if let Some(confirmation) = &verdict.confirmation {
+        let line = format!("experiment: {}: {}", confirmation.change, confirmation.outcome);
+        wrapped(out, "       - ", &line)?;
+    }
+    for (number, advice) in verdict.advice.iter().take(3).enumerate() {
+        wrapped(out, if number == 0 { "Advice   " } else { "         " }, advice)?;
+    }
+    if let Some(next) = &verdict.next {
+        let line =
+            format!("{} at {}: {}", next.limit.name(), show_bit_rate(next.bits_per_s), next.text);
+        wrapped(out, "Next     ", &line)?;
+    }
+    Ok(())
+}
+
+fn remarks(out: &mut String, results: &Results) -> std::fmt::Result {
+    let failed = results
+        .points
+        .iter()
+        .filter(|point| matches!(point.outcome, PointOutcome::Failed(_)))
+        .count();
+    if failed > 0 {
+        writeln!(out, "\nFailed   {failed} of {} tests; see the report", results.points.len())?;
+    }
+    if !results.findings.is_empty() || !results.absent.is_empty() {
+        writeln!(out)?;
+    }
+    for finding in results.findings.iter().take(5) {
+        wrapped(out, "Note     ", &finding.text)?;
+    }
+    for absent in &results.absent {
+        wrapped(out, "Unseen   ", &format!("{}: {}", absent.what, absent.why))?;
+    }
+    Ok(())
+}
+
+fn find<'a>(results: &'a Results, experiment: &str, figure: &str) -> Option<&'a Estimate> {
+    results
+        .summaries
+        .iter()
+        .find(|summary| summary.experiment == experiment && summary.figure == figure)
+        .map(|summary| &summary.estimate)
+}
+
+/// Words of `text` in lines of at most [`COLUMNS`], the first after `label`, the rest under it.
+fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
+    let mut line = label.to_owned();
+    let indent = " ".repeat(label.chars().count());
+    for word in text.split_whitespace() {
+        if line.chars().count() + word.chars().count() > COLUMNS && line.trim() != label.trim() {
+            writeln!(out, "{}", line.trim_end())?;
+            line.clone_from(&indent);
+        }
+        write!(line, "{word} ")?;
+    }
+    writeln!(out, "{}", line.trim_end())
+}

@@ -1,0 +1,84 @@
+//! `clearstream report`: a results file in, one offline HTML page out.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use report::RenderOptions;
+use results::Results;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::store;
+
+/// Options of `report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  clearstream report results.json -o report.html")]
+pub(crate) struct ReportArgs {
+    /// Results file of `path`, `test` or `reproduce`; `-` reads standard input.
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+    /// Page to write, `-` for standard output [default: RESULTS with the ending .html].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the verb. With `--json` the document itself, checked, goes to stdout; a page is then
+/// written only where `-o` names a file.
+pub(crate) fn run(args: &ReportArgs, json: bool) -> VerbResult {
+    let place = place(args, json)?;
+    let results = store::load(&args.results)?;
+    if json {
+        print_json(&results)?;
+    }
+    let page = || report::render(&results, &RenderOptions::default());
+    match place {
+        Place::Nowhere => {}
+        Place::Stdout => io::stdout().write_all(page().as_bytes())?,
+        Place::File(file) => {
+            store::replace(&file, page().as_bytes())?;
+            if io::stderr().is_terminal() {
+                writeln!(io::stderr(), "wrote {}", file.display())?;
+            }
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Where the page goes.
+enum Place {
+    /// JSON alone was asked for.
+    Nowhere,
+    Stdout,
+    File(PathBuf),
+}
+
+fn place(args: &ReportArgs, json: bool) -> Result<Place, VerbError> {
+    let is_pipe = |path: &Path| path.as_os_str() == "-";
+    let file = match &args.output {
+        None if json => return Ok(Place::Nowhere),
+        Some(file) if is_pipe(file) && json => {
+            return Err(VerbError::usage("--json and -o - both want standard output"));
+        }
+        Some(file) if is_pipe(file) => return Ok(Place::Stdout),
+        Some(file) => file.clone(),
+        None if is_pipe(&args.results) => return Ok(Place::Stdout),
+        None => args.results.with_extension("html"),
+    };
+    let is_same = match (fs::canonicalize(&file), fs::canonicalize(&args.results)) {
+        (Ok(page), Ok(results)) => page == results,
+        _ => file == args.results,
+    };
+    if is_same {
+        let name = file.display();
+        return Err(VerbError::usage(format!("{name} is the results file; name the page with -o")));
+    }
+    Ok(Place::File(file))
+}
+
+fn print_json(results: &Results) -> Result<(), VerbError> {
+    let json =
+        serde_json::to_string_pretty(results).map_err(|error| VerbError::from_error(&error))?;
+    writeln!(io::stdout(), "{json}")?;
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! `clearstream reproduce`: a paper's figure or table here, side by side with the paper's.
+
+mod catalogue;
+mod in_lab;
+mod recipes;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use results::{Reproduction, Results, RunKind};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::far::FarEnd;
+use crate::progress::Progress;
+use crate::runner::{self, Ended};
+use crate::signals;
+use crate::store::{self, PointLog};
+use crate::verbs::options::{ServerOptions, duration};
+use catalogue::{ENTRIES, Entry};
+use recipes::{Context, Recipe};
+
+/// Options of `reproduce`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  clearstream reproduce --list\n  \
+    clearstream reproduce C-fig6              in the lab, on this machine\n  \
+    clearstream reproduce C-fig6 far.example  between this host and far.example\n\n\
+    Exit code 3: it ran, and the paper's law does not hold here.")]
+pub(crate) struct ReproduceArgs {
+    /// Which figure or table, e.g. C-fig6.
+    #[arg(required_unless_present = "list")]
+    id: Option<String>,
+    /// Far host; without it both hosts are those of a lab on this machine.
+    host: Option<String>,
+    #[command(flatten)]
+    server: ServerOptions,
+    /// Show every figure and table of the papers, and what is missing for those not built yet.
+    #[arg(long)]
+    list: bool,
+    /// Results file; ID.json when absent.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Report page; none when absent.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Time each test measures (the papers: 5m).
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = duration)]
+    duration: Duration,
+    /// Repeats of every setting.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
+    if args.list {
+        return list(json);
+    }
+    let id = args.id.as_deref().unwrap_or_default();
+    let entry = catalogue::find(id).ok_or_else(|| {
+        VerbError::usage(format!(
+            "no figure or table is called '{id}'; `clearstream reproduce --list` shows all"
+        ))
+    })?;
+    let Some(recipe) = recipes::find(entry.id) else {
+        let missing = entry.missing.unwrap_or("its recipe");
+        return Err(VerbError::missing(format!("{} cannot run yet: it needs {missing}", entry.id)));
+    };
+    match &args.host {
+        None => in_lab::run(recipe, args, json),
+        Some(host) => between_hosts(entry, recipe, host, args, json),
+    }
+}
+
+fn list(json: bool) -> VerbResult {
+    let mut out = io::stdout().lock();
+    for entry in &ENTRIES {
+        if json {
+            let line = serde_json::json!({
+                "id": entry.id, "title": entry.title, "source": entry.source,
+                "law": entry.law, "ready": entry.missing.is_none(), "missing": entry.missing,
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            let state =
+                entry.missing.map_or_else(|| "ready".to_owned(), |lack| format!("needs {lack}"));
+            writeln!(out, "{:<10} {:<48} {state}", entry.id, entry.title)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn between_hosts(
+    entry: &'static Entry,
+    recipe: &Recipe,
+    host: &str,
+    args: &ReproduceArgs,
+    json: bool,
+) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let mut far = FarEnd::connect(&args.server.at(host))?;
+    let mut progress = Progress::new(1);
+    let mut results = far.document(RunKind::Reproduce, &mut progress);
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.json", entry.id)));
+    let mut ended = Ended::Complete;
+    let mut log: Option<PointLog> = None;
+    for number in 0.. {
+        let rtt = results.path.idle_rtt.as_ref();
+        let context = Context {
+            duration_s: args.duration.as_secs_f64(),
+            repeats: args.repeats,
+            rtt_s: rtt.and_then(|rtt| rtt.percentile_s(50.0)),
+            path_mtu_bytes: results.path.path_mtu_bytes,
+            points: &results.points,
+        };
+        let Some(plan) = (recipe.round)(number, &context) else { break };
+        let log = match &mut log {
+            Some(log) => log,
+            empty => {
+                let (opened, earlier) = PointLog::open(&output, &plan, true)?;
+                results.points = earlier;
+                empty.insert(opened)
+            }
+        };
+        progress.extend(plan.remaining(&results.points).len());
+        ended = runner::run(&plan, &mut far, &mut results.points, log, &mut progress)?;
+        if ended != Ended::Complete {
+            break;
+        }
+    }
+    drop(progress);
+    results.summaries = sweep::summarise(&results.points);
+    results.finished_unix_ms = Some(runner::now_unix_ms());
+    if let Ended::Interrupted(number) = ended {
+        results.partial = Some(format!("ended by signal {number}"));
+    }
+    let (figures, law) = (recipe.judge)(&results);
+    let reproduction = Reproduction {
+        id: entry.id.to_owned(),
+        title: entry.title.to_owned(),
+        source: entry.source.to_owned(),
+        figures,
+        law,
+    };
+    results.reproduction = Some(reproduction);
+    store::save(&output, &results)?;
+    if let Some(page) = &args.report {
+        store::replace(
+            page,
+            report::render(&results, &report::RenderOptions::default()).as_bytes(),
+        )?;
+    }
+    print(&results, &output, json)?;
+    conclude(&results, ended, log)
+}
+
+fn print(results: &Results, output: &std::path::Path, json: bool) -> Result<(), VerbError> {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let Some(reproduction) = &results.reproduction else { return Ok(()) };
+    writeln!(out, "{}  {} ({})\n", reproduction.id, reproduction.title, reproduction.source)?;
+    writeln!(out, "{:<46} {:<28} here", "", "paper")?;
+    for figure in &reproduction.figures {
+        let here = figure.here.as_deref().unwrap_or("not measured");
+        writeln!(out, "{:<46} {:<28} {here}", figure.name, figure.paper)?;
+    }
+    let answer = match reproduction.law.holds {
+        Some(true) => "holds",
+        Some(false) => "does not hold here",
+        None => "undecided",
+    };
+    writeln!(
+        out,
+        "\nLaw      {}\n         {answer}: {}",
+        reproduction.law.law, reproduction.law.judged
+    )?;
+    writeln!(out, "Written  {}", output.display())?;
+    Ok(())
+}
+
+fn conclude(results: &Results, ended: Ended, log: Option<PointLog>) -> VerbResult {
+    if let Ended::Interrupted(number) = ended {
+        return Ok(Exit::Signal(number));
+    }
+    log.map_or(Ok(()), PointLog::discard)?;
+    match results.reproduction.as_ref().and_then(|reproduction| reproduction.law.holds) {
+        Some(true) => Ok(Exit::Ok),
+        Some(false) => Ok(Exit::GateFailed),
+        None => Ok(Exit::Partial),
+    }
+}

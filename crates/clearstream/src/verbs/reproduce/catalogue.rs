@@ -1,0 +1,255 @@
+//! Every figure and table of the papers: what it shows, its law, and whether it runs yet.
+
+/// One figure or table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    /// `C-fig6`.
+    pub(super) id: &'static str,
+    /// What it shows, what was varied.
+    pub(super) title: &'static str,
+    /// Paper and place in it.
+    pub(super) source: &'static str,
+    /// The law that should carry over.
+    pub(super) law: &'static str,
+    /// What this version lacks to run it; `None` when it runs.
+    pub(super) missing: Option<&'static str>,
+}
+
+const CLEARSTREAM: &str = "ClearStream 2011";
+const PTNET: &str = "ptnet 2016";
+const OPEN_MX: &str = "Open-MX 2009";
+const CUMULUS: &str = "Cumulus 2018";
+
+const NO_PLACEMENT: Option<&str> = Some("the placement sweep (`clearstream place`)");
+const NO_TOPOLOGY: Option<&str> = Some("the topology view (`clearstream topo`)");
+const NO_CHECKER: Option<&str> = Some("the distributed model checker (`clearstream check`)");
+const NO_SWITCH: Option<&str> = Some("the packet switch and its rings (`clearstream switch`)");
+const NO_GUESTS: Option<&str> = Some("guests on the packet switch (`clearstream vm`)");
+const NO_MESSAGING: Option<&str> = Some("message passing over Ethernet (`clearstream mpi`)");
+const NO_GATEWAYS: Option<&str> =
+    Some("gateway routing and file-system load (`clearstream gateway`, `io`)");
+
+/// The catalogue, in the papers' order.
+pub(super) const ENTRIES: [Entry; 34] = [
+    ready(
+        "C-fig5",
+        "local TCP over time: 1 flow, 2 flows, more",
+        "one flow is bound by a core, several by a ceiling they share: more flows add nothing",
+    ),
+    ready(
+        "C-bidir",
+        "both directions at once: 1 flow, 2 flows each way",
+        "duplex costs one flow more than it costs the sum",
+    ),
+    ready(
+        "C-udp",
+        "UDP streaming over offered rate",
+        "as TCP, without the window: delivered follows offered up to the ceiling",
+    ),
+    lacking(
+        "C-ceiling",
+        CLEARSTREAM,
+        "PCIe and header arithmetic",
+        "the lowest ceiling on the way names the limit",
+        NO_TOPOLOGY,
+    ),
+    ready("C-fig6", "one flow at 17 ms RTT over the TCP window", "T(w) = min(w / RTT, Tmax)"),
+    ready(
+        "C-fig7",
+        "live traffic at both ends, a line a second",
+        "what one end sends the other receives",
+    ),
+    lacking("C-fig10", CLEARSTREAM, "memory node distances", "", NO_TOPOLOGY),
+    lacking(
+        "C-fig12",
+        CLEARSTREAM,
+        "sender pinned to each core",
+        "throughput follows the distance from core to NIC",
+        NO_PLACEMENT,
+    ),
+    lacking(
+        "C-fig14",
+        CLEARSTREAM,
+        "sender core x receiver core, one queue",
+        "the receiver's place against its interrupt decides",
+        NO_PLACEMENT,
+    ),
+    lacking(
+        "C-divine",
+        CLEARSTREAM,
+        "a distributed LTL checker over the path",
+        "a real application crosses 10 Gbit/s",
+        NO_CHECKER,
+    ),
+    lacking(
+        "C-mix",
+        CLEARSTREAM,
+        "bulk flows and the checker together",
+        "big and small flows share the pipe",
+        NO_CHECKER,
+    ),
+    lacking(
+        "C-energy",
+        CLEARSTREAM,
+        "energy per bit transported",
+        "joules per Gbit, by placement",
+        NO_PLACEMENT,
+    ),
+    lacking(
+        "P-fig3",
+        PTNET,
+        "request/response over message size and device",
+        "no device emulation wins until copies dominate",
+        NO_GUESTS,
+    ),
+    lacking(
+        "P-stream",
+        PTNET,
+        "TCP_STREAM with 64 KiB TSO packets",
+        "extra copies cost bulk throughput",
+        NO_GUESTS,
+    ),
+    lacking(
+        "P-fig4",
+        PTNET,
+        "UDP_STREAM over message size and device",
+        "fixed cost per message, then copies",
+        NO_GUESTS,
+    ),
+    lacking(
+        "P-fig5",
+        PTNET,
+        "in-guest packet generator over batch size",
+        "batches survive the device; wake-ups decide",
+        NO_GUESTS,
+    ),
+    lacking("P-netmap", PTNET, "netmap pkt-gen guest to guest", "", NO_GUESTS),
+    lacking("P-vale", PTNET, "VALE switch on the host", "", NO_SWITCH),
+    lacking("P-pipe", PTNET, "netmap pipe", "", NO_SWITCH),
+    lacking(
+        "M-tab1",
+        OPEN_MX,
+        "IMB PingPong over receive queues and binding",
+        "bound beats scattered; sharing a cache beats the same core",
+        NO_MESSAGING,
+    ),
+    lacking(
+        "M-idle",
+        OPEN_MX,
+        "idle cores, interrupt on the right core or not",
+        "wake-ups cost more than misses",
+        NO_PLACEMENT,
+    ),
+    lacking("M-tab2", OPEN_MX, "L2 misses over message size and binding", "", NO_MESSAGING),
+    lacking(
+        "M-fig5",
+        OPEN_MX,
+        "IMB Alltoall, one process a core",
+        "spreading receive work pays when many processes talk",
+        NO_MESSAGING,
+    ),
+    lacking(
+        "M-tab3",
+        OPEN_MX,
+        "NAS kernels, 16 processes",
+        "communication-heavy codes gain, others a few percent",
+        NO_MESSAGING,
+    ),
+    lacking(
+        "G-tab2",
+        CUMULUS,
+        "IOR, one client, writes",
+        "native writes equal or better",
+        NO_GATEWAYS,
+    ),
+    lacking("G-tab3", CUMULUS, "IOR, one client, reads", "native reads 2-3x faster", NO_GATEWAYS),
+    lacking(
+        "G-fig2",
+        CUMULUS,
+        "IOR, one client, over tasks",
+        "native reads 2-3x faster",
+        NO_GATEWAYS,
+    ),
+    lacking(
+        "G-tab4",
+        CUMULUS,
+        "mdtest, one client, projected",
+        "metadata gains 2 to 90 fold",
+        NO_GATEWAYS,
+    ),
+    lacking(
+        "G-tab5",
+        CUMULUS,
+        "mdtest, one client, native",
+        "metadata gains 2 to 90 fold",
+        NO_GATEWAYS,
+    ),
+    lacking(
+        "G-fig3-6",
+        CUMULUS,
+        "mdtest over tasks and file size",
+        "metadata gains 2 to 90 fold",
+        NO_GATEWAYS,
+    ),
+    lacking(
+        "G-fig7-8",
+        CUMULUS,
+        "IOR, 16 and 64 clients",
+        "the price of native: know it, show it",
+        NO_GATEWAYS,
+    ),
+    lacking(
+        "G-tab6-7",
+        CUMULUS,
+        "mdtest, 64 nodes",
+        "metadata scales better natively",
+        NO_GATEWAYS,
+    ),
+    lacking(
+        "G-flock",
+        CUMULUS,
+        "flock and byte-range locks",
+        "absent when projected, present natively",
+        NO_GATEWAYS,
+    ),
+    lacking(
+        "G-tune",
+        CUMULUS,
+        "the sysctl list against today's kernel",
+        "",
+        Some("tuning (`clearstream tune`)"),
+    ),
+];
+
+/// Finds an entry by its id, whatever the case.
+pub(super) fn find(id: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.id.eq_ignore_ascii_case(id))
+}
+
+const fn ready(id: &'static str, title: &'static str, law: &'static str) -> Entry {
+    Entry { id, title, source: CLEARSTREAM, law, missing: None }
+}
+
+const fn lacking(
+    id: &'static str,
+    source: &'static str,
+    title: &'static str,
+    law: &'static str,
+    missing: Option<&'static str>,
+) -> Entry {
+    Entry { id, title, source, law, missing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_found() {
+        for entry in &ENTRIES {
+            let same = ENTRIES.iter().filter(|other| other.id == entry.id).count();
+            assert_eq!(same, 1, "{}", entry.id);
+            assert!(find(&entry.id.to_lowercase()).is_some());
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The experiments that run: what each measures, and how its law is judged.
+
+mod bidir;
+mod fig5;
+mod fig6;
+mod fig7;
+mod udp;
+
+use std::collections::BTreeMap;
+
+use results::{Direction, Estimate, LawCheck, PaperFigure, Point, Results, TestLimit, TestSpec};
+use sweep::{Plan, Setting};
+
+/// One experiment that runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recipe {
+    /// Id in the catalogue.
+    pub(super) id: &'static str,
+    /// The lab it runs in when no host is named.
+    pub(super) lab: &'static str,
+    /// What is measured. Given the idle round-trip time and the effort; later rounds may look at
+    /// the points of earlier ones, and an empty plan ends the experiment.
+    pub(super) round: fn(number: u32, context: &Context<'_>) -> Option<Plan>,
+    /// The paper's figures beside ours, and whether the law holds.
+    pub(super) judge: fn(&Results) -> (Vec<PaperFigure>, LawCheck),
+}
+
+/// What a recipe may look at when it plans.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    /// Measured seconds a test.
+    pub(super) duration_s: f64,
+    /// Repeats of every setting.
+    pub(super) repeats: u32,
+    /// Idle round-trip time, seconds.
+    pub(super) rtt_s: Option<f64>,
+    /// Path MTU, bytes.
+    pub(super) path_mtu_bytes: Option<u32>,
+    /// Points measured so far.
+    pub(super) points: &'a [Point],
+}
+
+const RECIPES: [Recipe; 5] = [fig5::RECIPE, bidir::RECIPE, udp::RECIPE, fig6::RECIPE, fig7::RECIPE];
+
+/// The recipe of a catalogue entry.
+pub(super) fn find(id: &str) -> Option<&'static Recipe> {
+    RECIPES.iter().find(|recipe| recipe.id.eq_ignore_ascii_case(id))
+}
+
+/// Shuffled order of every plan depends on this only.
+const SEED: u64 = 0x2010;
+
+impl Context<'_> {
+    /// One TCP test of this effort.
+    fn tcp(&self, streams: u32, direction: Direction) -> TestSpec {
+        TestSpec {
+            streams,
+            direction,
+            limit: TestLimit::DurationS(self.duration_s),
+            omit_s: 0.5,
+            interval_s: 1.0_f64.min(self.duration_s / 4.0),
+            ..TestSpec::tcp()
+        }
+    }
+
+    fn plan(&self, settings: Vec<Setting>) -> Plan {
+        Plan::new(settings, self.repeats, SEED)
+    }
+}
+
+/// One setting of one varied parameter.
+fn setting(experiment: &str, name: &str, value: f64, spec: TestSpec) -> Setting {
+    Setting { varied: BTreeMap::from([(name.to_owned(), value)]), ..Setting::new(experiment, spec) }
+}
+
+/// A figure of one setting over its repeats.
+fn estimate<'a>(
+    results: &'a Results,
+    experiment: &str,
+    varied: (&str, f64),
+    figure: &str,
+) -> Option<&'a Estimate> {
+    results
+        .summaries
+        .iter()
+        .find(|summary| {
+            summary.experiment == experiment
+                && summary.figure == figure
+                && summary.varied.get(varied.0).is_some_and(|value| *value == varied.1)
+        })
+        .map(|summary| &summary.estimate)
+}
+
+/// `9.87 Gbit/s (9.70 .. 9.95, n=5)`.
+fn shown(estimate: &Estimate) -> String {
+    let rate = units::show_bit_rate;
+    let (median, low, high) = (rate(estimate.median), rate(estimate.low), rate(estimate.high));
+    format!("{median} ({low} .. {high}, n={})", estimate.count)
+}
+
+fn figure(name: &str, paper: &str, here: Option<&Estimate>) -> PaperFigure {
+    PaperFigure { name: name.to_owned(), paper: paper.to_owned(), here: here.map(shown) }
+}
+
+/// The answer when points that the law is about are missing.
+fn undecided(law: &str, why: &str) -> LawCheck {
+    LawCheck { law: law.to_owned(), holds: None, judged: why.to_owned() }
+}

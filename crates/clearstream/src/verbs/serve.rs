@@ -1,0 +1,139 @@
+//! `clearstream serve`.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use traffic::control::Limits;
+use traffic::server::{DEFAULT_PORT, Network, Notice, Server, ServerConfig, ServerError};
+use units::{Timestamp, UnitError};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::signals;
+
+/// Options of `serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  clearstream serve --max-duration 60s --max-rate 10G \
+    --allow 192.0.2.0/24 --allow 2001:db8::/32\n\n\
+    Serves clearstream and stock iperf3 clients on one port, TCP and UDP. Needs no privilege.\n\
+    Under systemd the sockets may be handed over (see clearstream.socket); the options for address\n\
+    and port then have no effect. Ctrl-C ends it.")]
+pub(crate) struct ServeArgs {
+    /// TCP and UDP port.
+    #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Address to listen on [default: all, IPv4 and IPv6].
+    #[arg(short = 'B', long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// Accept multipath TCP; windows beyond net.ipv4.tcp_rmem are then not offered.
+    #[arg(short, long)]
+    mptcp: bool,
+    /// Longest test, the omitted start included.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration)]
+    max_duration: Duration,
+    /// Most a test may carry in one direction, all streams together: 10G [default: no limit].
+    #[arg(long, value_name = "RATE", value_parser = positive_rate)]
+    max_rate: Option<f64>,
+    /// Most streams in each direction.
+    #[arg(long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    max_streams: u32,
+    /// Clients at once.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    max_clients: usize,
+    /// Network whose clients are served; may be given several times [default: any].
+    #[arg(long, value_name = "CIDR")]
+    allow: Vec<Network>,
+    /// A client that asks for nothing this long is sent away.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    idle_timeout: Duration,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let server = Server::bind(args.config()).map_err(|error| explain(&error))?;
+    let log = Log { json };
+    for address in server.addresses() {
+        log.line("listening", &format!("on {address}, TCP and UDP"));
+    }
+    if let Err(error) = traffic::server::notify_ready() {
+        log.line("warning", &format!("cannot tell the service manager: {error}"));
+    }
+    let notices = Arc::new(move |notice: &Notice| log.notice(notice));
+    server.run(notices, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
+    // Asked to end by a signal, and nothing was left undone.
+    Ok(Exit::Ok)
+}
+
+impl ServeArgs {
+    fn config(&self) -> ServerConfig {
+        ServerConfig {
+            bind: self.bind,
+            port: self.port,
+            mptcp: self.mptcp,
+            limits: Limits {
+                duration_max: self.max_duration,
+                rate_bits_per_s_max: self.max_rate,
+                streams_max: self.max_streams,
+            },
+            sessions_max: self.max_clients,
+            networks: self.allow.clone(),
+            idle_timeout: self.idle_timeout,
+        }
+    }
+}
+
+fn positive_rate(text: &str) -> Result<f64, UnitError> {
+    let bits_per_s = units::parse_bit_rate(text)?;
+    if bits_per_s == 0 {
+        return Err(UnitError::OutOfRange(text.to_owned()));
+    }
+    Ok(bits_per_s as f64)
+}
+
+fn explain(error: &ServerError) -> VerbError {
+    match error {
+        ServerError::Bind { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            VerbError::missing(format!(
+                "{}; ports below 1024 need CAP_NET_BIND_SERVICE",
+                crate::exit::chain(error)
+            ))
+        }
+        _ => VerbError::from_error(error),
+    }
+}
+
+/// The log: a line an event on stderr.
+#[derive(Debug, Clone, Copy)]
+struct Log {
+    json: bool,
+}
+
+impl Log {
+    fn notice(self, notice: &Notice) {
+        match notice {
+            Notice::Opened { peer, protocol } => self.line("client", &format!("{peer} {protocol}")),
+            Notice::Began { peer, what } => self.line("begin", &format!("{peer} {what}")),
+            Notice::Ended { peer, how } => self.line("end", &format!("{peer} {how}")),
+            Notice::Refused { peer, refusal } => {
+                self.line("refused", &format!("{peer} {refusal}"));
+            }
+            other => self.line("notice", &format!("{other:?}")),
+        }
+    }
+
+    fn line(self, event: &str, text: &str) {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let at = Timestamp::from_unix(since_epoch.unwrap_or_default());
+        // Nobody reads the log any more: not a reason to stop serving.
+        if self.json {
+            let line = serde_json::json!({ "at": at.to_string(), "event": event, "text": text });
+            writeln!(io::stderr(), "{line}").ok();
+        } else {
+            writeln!(io::stderr(), "{at} {event:<9} {text}").ok();
+        }
+    }
+}

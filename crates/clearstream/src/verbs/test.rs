@@ -1,0 +1,129 @@
+//! `clearstream test`: one test, shown while it runs and accounted for at its end.
+
+mod lines;
+mod summary;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use results::{Point, PointOutcome, Results, RunKind, TestSpec};
+use traffic::client::{ClientError, IntervalPair};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError, chain};
+use crate::far::{self, FarEnd};
+use crate::progress::Progress;
+use crate::runner::now_unix_ms;
+use crate::verbs::options::{TargetOptions, TestOptions, command_line};
+use crate::{signals, store};
+use lines::IntervalLines;
+
+/// Options of `test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  clearstream test geneva -P 4 -t 30s -w 40M --latency\n  \
+    clearstream test geneva -u -b 5G -l 8900 -R          UDP, the far end sends\n  \
+    clearstream test geneva --rr                         TCP_RR, one byte each way\n\n\
+    The figure to quote is the receiver's. Ctrl-C ends the test and prints what there is.")]
+pub(crate) struct TestArgs {
+    #[command(flatten)]
+    target: TargetOptions,
+    #[command(flatten)]
+    test: TestOptions,
+    /// Run it so many times; the median and its confidence interval are printed.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Also write the results document to FILE.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let (target, spec) = (args.target.target(), args.test.spec()?);
+    let mut far_end = FarEnd::connect(&target)?;
+    let mut results = far_end.document(RunKind::Test, &mut Progress::new(1));
+    if !json {
+        writeln!(io::stderr(), "{}", summary::heading(&target, &results, &spec)).ok();
+    }
+    let ended = run_all(&mut far_end, args, &spec, json, &mut results);
+    results.finished_unix_ms = Some(now_unix_ms());
+    results.summaries = sweep::summarise(&results.points);
+    if let Some(number) = signals::caught() {
+        results.partial = Some(format!("stopped by signal {number}"));
+    }
+    let nothing_measured = results.points.iter().all(|point| point.measured().is_none());
+    if let (Err(error), true) = (&ended, nothing_measured) {
+        return match signals::caught() {
+            Some(number) => Ok(Exit::Signal(number)),
+            None => Err(far::explain(error)),
+        };
+    }
+    if let Some(path) = &args.output {
+        store::save(path, &results)?;
+    }
+    print(&results, args.repeat, json)?;
+    match (signals::caught(), ended) {
+        (Some(number), _) => Ok(Exit::Signal(number)),
+        (None, Ok(())) => Ok(Exit::Ok),
+        (None, Err(error)) => Err(VerbError::partial(chain(&error))),
+    }
+}
+
+/// Runs every repeat; points so far are in `results` also when one fails.
+fn run_all(
+    far: &mut FarEnd,
+    args: &TestArgs,
+    spec: &TestSpec,
+    json: bool,
+    results: &mut Results,
+) -> Result<(), ClientError> {
+    for repeat in 0..args.repeat {
+        if signals::caught().is_some() {
+            break;
+        }
+        let started_unix_ms = now_unix_ms();
+        let mut lines = IntervalLines::new(spec);
+        let mut on_interval = |pair: &IntervalPair| {
+            if !json {
+                lines.print(pair);
+            }
+        };
+        let answer = far.run_test(spec, &mut on_interval, &|| signals::caught().is_some());
+        let (outcome, ended) = match answer {
+            Ok(outcome) => (PointOutcome::Measured(Box::new(outcome)), Ok(())),
+            Err(error) => (PointOutcome::Failed(chain(&error)), Err(error)),
+        };
+        results.points.push(Point {
+            experiment: "test".to_owned(),
+            varied: std::collections::BTreeMap::new(),
+            repeat,
+            started_unix_ms,
+            command: command_line(far.target(), spec),
+            spec: spec.clone(),
+            outcome,
+        });
+        ended?;
+    }
+    Ok(())
+}
+
+fn print(results: &Results, repeats: u32, json: bool) -> Result<(), VerbError> {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        let measured = results.points.iter().filter_map(|point| Some((point, point.measured()?)));
+        for (point, outcome) in measured {
+            let number = (repeats > 1).then_some(point.repeat + 1);
+            out.write_all(summary::outcome(&point.spec, outcome, number).as_bytes())?;
+        }
+        if repeats > 1 {
+            out.write_all(summary::repeats(&results.summaries).as_bytes())?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! The documents are true where a machine can tell: links lead somewhere, lists are complete,
+//! promised figures name a test or a benchmark that exists.
+
+#[path = "support/tree.rs"]
+#[expect(dead_code, reason = "shared with other tests, each uses a part")]
+mod tree;
+
+use std::path::Path;
+use std::process::Command;
+
+/// `[text](target)` targets of a document, without those on the web and without fragments.
+fn links(text: &str) -> Vec<&str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .map(|target| target.split('#').next().unwrap_or(target))
+        .filter(|target| !target.is_empty() && !target.starts_with("http"))
+        .collect()
+}
+
+/// What stands between single backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).filter(|word| !word.is_empty()).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for path in tree::files("", ".md") {
+        let folder = tree::root().join(Path::new(&path).parent().expect("a folder"));
+        let text = tree::text(&path);
+        let bad = links(&text).into_iter().filter(|target| !folder.join(target).exists());
+        broken.extend(bad.map(|target| format!("{path}: {target}")));
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn readme_lists_every_verb() {
+    let output = Command::new(env!("CARGO_BIN_EXE_clearstream")).arg("--help").output();
+    let help = String::from_utf8(output.expect("the program starts").stdout).expect("UTF-8");
+    let commands = help.split("Commands:\n").nth(1).expect("a list of commands");
+    let mut verbs: Vec<&str> = commands
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let readme = tree::text("README.md");
+    let mut listed: Vec<&str> = readme
+        .split("## What it can do")
+        .nth(1)
+        .and_then(|rest| rest.split("\n## ").next())
+        .expect("the section")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    verbs.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, verbs);
+}
+
+#[test]
+fn architecture_is_short_and_complete() {
+    let text = tree::text("ARCHITECTURE.md");
+    assert!(text.lines().count() <= 200, "{} lines", text.lines().count());
+    let manifest = tree::text("Cargo.toml");
+    let dependencies = manifest.split("[workspace.dependencies]").nth(1).expect("dependencies");
+    let dependencies = dependencies.split("\n[").next().expect("a section");
+    let words = quoted(&text);
+    let missing: Vec<&str> = dependencies
+        .lines()
+        .filter_map(|line| line.split(" =").next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#') && !words.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "neither a room nor a dependency with a reason: {missing:?}");
+}
+
+#[test]
+fn results_guide_names_every_field() {
+    let text = tree::text("docs/results.md");
+    let schema = serde_json::to_value(results::json_schema()).expect("a schema is JSON");
+    let fields = schema["properties"].as_object().expect("properties");
+    let words = quoted(&text);
+    let missing: Vec<&String> =
+        fields.keys().filter(|name| !words.contains(&name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn limits_guide_names_every_limit() {
+    let text = tree::text("docs/limits.md");
+    let words = quoted(&text);
+    for limit in results::Limit::ALL {
+        assert!(words.contains(&limit.name()), "{}", limit.name());
+    }
+}
+
+#[test]
+fn glossary_is_sorted() {
+    let text = tree::text("docs/GLOSSARY.md");
+    let terms: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("**")?.split("**").next())
+        .map(str::to_lowercase)
+        .collect();
+    assert!(terms.len() > 20);
+    assert!(terms.is_sorted(), "{terms:?}");
+}
+
+/// Every promise names what shows it: `bench NAME`, or `FILE::TEST` with both there.
+#[test]
+fn specification_names_tests_that_exist() {
+    let text = tree::text("SPECIFICATION.md");
+    let benches = tree::text("benches/plan.rs");
+    let mut wrong = Vec::new();
+    let mut named = 0;
+    for word in quoted(&text) {
+        if let Some(row) = word.strip_prefix("bench ") {
+            named += 1;
+            if !benches.contains(&format!("\"{row}\"")) {
+                wrong.push(format!("no such row in benches/plan.rs: {row}"));
+            }
+        } else if let Some((path, test)) = word.split_once(".rs::") {
+            named += 1;
+            let file = tree::root().join(format!("{path}.rs"));
+            let source = std::fs::read_to_string(file).unwrap_or_default();
+            if !source.contains(&format!("fn {test}(")) {
+                wrong.push(format!("no such test: {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(named > 20, "only {named} promises name what shows them");
+}
+
+#[test]
+fn changelog_keeps_its_form() {
+    const KINDS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
+    let text = tree::text("CHANGELOG.md");
+    assert!(text.starts_with("# Changelog\n"));
+    let releases: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert_eq!(releases.first(), Some(&"[Unreleased]"));
+    for release in &releases[1..] {
+        let (version, date) = release.split_once(" - ").expect("`[x.y.z] - YYYY-MM-DD`");
+        let numbers = version.trim_matches(['[', ']']).split('.');
+        assert!(
+            numbers.clone().count() == 3
+                && numbers.into_iter().all(|one| one.parse::<u32>().is_ok())
+        );
+        assert!(date.len() == 10 && date.split('-').count() == 3, "{release}");
+    }
+    let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    assert!(kinds.iter().all(|kind| KINDS.contains(kind)), "{kinds:?}");
+}

@@ -1,0 +1,198 @@
+//! Labs as a user meets them: up, exec, status, down, and nothing left behind, whatever is killed.
+//!
+//! Tests with `root` in their name need root or user namespaces; where neither is to be had they
+//! print why they were skipped.
+
+#[path = "lab/bed.rs"]
+mod bed;
+#[path = "lab/wire.rs"]
+mod wire;
+
+use std::io::Read;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use bed::{Bed, Traces, clearstream, code, complaint, eventually, run, stdout};
+
+const PLAIN: &str = "delay = \"1ms\"\nrate = \"10Gbit\"";
+
+#[test]
+fn a_typo_gets_one_line_and_nothing_happens() {
+    let bed = Bed::file("typo", "dealy = \"1ms\"");
+    let refused = run(&["lab", "up", bed.path()]);
+    assert_eq!(code(&refused), 2);
+    let line = complaint(&refused);
+    assert!(line.contains("lab.toml:6: unknown key 'dealy'; did you mean 'delay'?"), "{line}");
+    assert!(!bed.is_up());
+}
+
+#[test]
+fn unknown_names_are_usage_errors() {
+    for (arguments, words) in [
+        (&["lab", "up", "glif2011"][..], "no lab 'glif2011'; built in: glif2010,"),
+        (&["lab", "up", "/no/such/file.toml"], "cannot read /no/such/file.toml: "),
+        (&["lab", "exec", "no-such-lab", "a", "--", "true"], "lab 'no-such-lab' is not up"),
+        (&["lab", "status", "../labs"], "lab '../labs' is not up"),
+    ] {
+        let refused = run(arguments);
+        assert!(matches!(code(&refused), 1 | 2), "{arguments:?}");
+        assert!(complaint(&refused).contains(words), "{}", complaint(&refused));
+    }
+}
+
+#[test]
+fn down_of_what_is_not_up_is_fine() {
+    let down = run(&["lab", "down", "never-was-up"]);
+    assert_eq!((code(&down), stdout(&down)), (0, "lab never-was-up was not up\n"));
+}
+
+#[test]
+fn built_in_files_can_be_printed() {
+    let shown = run(&["lab", "show", "glif2010"]);
+    assert!(stdout(&shown).contains("name = \"glif2010\""));
+}
+
+#[test]
+fn root_up_exec_down_leaves_nothing() {
+    let Some(bed) = Bed::up("cycle", PLAIN) else { return };
+    let hosts = bed.exec("near", &["cat", "/etc/hosts"]);
+    assert!(stdout(&hosts).contains("10.77.0.2 far\nfd77::2 far\n"), "{}", stdout(&hosts));
+    let interfaces = bed.exec("near", &["ls", "/sys/class/net"]);
+    assert_eq!(stdout(&interfaces), "eth0\nlo\n");
+    assert_eq!(stdout(&bed.exec("far", &["hostname"])), "far\n");
+    assert_eq!(
+        stdout(&bed.exec("far", &["printenv", "CLEARSTREAM_LAB"])),
+        format!("{}\n", bed.name)
+    );
+    let keeper =
+        stdout(&run(&["lab", "exec", "--detach", &bed.name, "near", "--", "sleep", "600"]))
+            .trim()
+            .to_owned();
+    assert!(Traces::process(&keeper), "the detached program's keeper runs");
+    let before = bed.traces();
+    assert!(before.processes.len() >= 2 && before.state, "{before:?}");
+    let down = run(&["lab", "down", &bed.name]);
+    assert_eq!(code(&down), 0, "{}", complaint(&down));
+    eventually("nothing of the lab is left", || bed.traces() == Traces::default());
+    assert_eq!(code(&run(&["lab", "down", &bed.name])), 0, "twice is fine");
+}
+
+#[test]
+fn root_up_twice_is_the_same_lab_and_another_plan_is_refused() {
+    let Some(bed) = Bed::up("twice", PLAIN) else { return };
+    let again = run(&["lab", "up", bed.path()]);
+    assert_eq!(code(&again), 0);
+    assert!(stdout(&again).contains("is up already"), "{}", stdout(&again));
+    let other = Bed::file_named(&bed.name, "delay = \"2ms\"");
+    let refused = run(&["lab", "up", other.path()]);
+    assert_eq!(code(&refused), 1);
+    assert!(complaint(&refused).contains("is up with another plan"), "{}", complaint(&refused));
+    assert!(bed.is_up());
+}
+
+#[test]
+fn root_two_ups_at_once_make_one_lab() {
+    let Some(probe) = Bed::up("race-probe", PLAIN) else { return };
+    drop(probe);
+    let bed = Bed::file("race", PLAIN);
+    let ups: Vec<_> = (0..4)
+        .map(|_| {
+            clearstream(&["--json", "lab", "up", bed.path()])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the program starts")
+        })
+        .collect();
+    let answers: Vec<serde_json::Value> = ups
+        .into_iter()
+        .map(|up| {
+            let done = up.wait_with_output().expect("it ends");
+            assert!(done.status.success());
+            serde_json::from_slice(&done.stdout).expect("JSON")
+        })
+        .collect();
+    let news = answers.iter().filter(|answer| answer["already_up"] == false).count();
+    assert_eq!(news, 1, "{answers:?}");
+    assert!(answers.iter().all(|answer| answer["pid"] == answers[0]["pid"]));
+}
+
+#[test]
+fn root_sigkill_of_the_lab_leaves_nothing() {
+    let Some(bed) = Bed::up("killed", PLAIN) else { return };
+    let mut inside = bed.spawn("near", &["sh", "-c", "sleep 600 & setsid sleep 600"]);
+    run(&["lab", "exec", "--detach", &bed.name, "far", "--", "sleep", "600"]);
+    bed.kill_anchor();
+    let ended = inside.wait().expect("lab exec ends with its program");
+    assert_eq!(ended.code(), Some(137));
+    eventually("no process and no device is left", || bed.traces().processes.is_empty());
+    assert!(!bed.is_up(), "what is left of the state does not count");
+    run(&["lab", "list"]);
+    assert_eq!(bed.traces(), Traces::default(), "and the next command removes it");
+    assert_eq!(code(&run(&["lab", "up", bed.path()])), 0, "the name is free again");
+}
+
+#[test]
+fn root_sigkill_of_exec_takes_all_it_started() {
+    let Some(bed) = Bed::up("execkill", PLAIN) else { return };
+    let alone = bed.traces().processes.len();
+    let mut exec = bed.spawn("near", &["sh", "-c", "sleep 600 & setsid sleep 600 & sleep 600"]);
+    eventually("the program runs", || bed.traces().processes.len() >= alone + 5);
+    exec.kill().expect("it runs");
+    exec.wait().expect("it ends");
+    eventually("all it started is gone", || bed.traces().processes.len() == alone);
+    assert!(bed.is_up(), "the lab itself stays");
+}
+
+#[test]
+fn root_exec_passes_codes_signals_and_orphans() {
+    let Some(bed) = Bed::up("exec", PLAIN) else { return };
+    assert_eq!(code(&bed.exec("near", &["sh", "-c", "exit 7"])), 7);
+    assert_eq!(code(&bed.exec("near", &["sh", "-c", "kill -TERM $$"])), 143);
+    let missing = bed.exec("near", &["no-such-program"]);
+    assert_eq!(
+        (code(&missing), complaint(&missing)),
+        (127, "clearstream: no such program: no-such-program")
+    );
+    assert_eq!(code(&bed.exec("near", &["/etc/passwd"])), 126);
+    assert_eq!(code(&bed.exec("neer", &["true"])), 2);
+    let sleeper = bed.spawn("near", &["sleep", "600"]);
+    let pid = i32::try_from(sleeper.id()).ok().and_then(rustix::process::Pid::from_raw);
+    thread::sleep(Duration::from_millis(300));
+    rustix::process::kill_process(pid.expect("a pid"), rustix::process::Signal::TERM)
+        .expect("runs");
+    let done = sleeper.wait_with_output().expect("it ends");
+    assert_eq!(done.status.code(), Some(143), "SIGTERM reaches the program");
+    let mut daemon = bed.spawn("near", &["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo said"]);
+    let mut said = String::new();
+    daemon.stdout.take().expect("piped").read_to_string(&mut said).ok();
+    assert_eq!(daemon.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn root_limits_on_namespaces_are_exit_code_4() {
+    let Some(_bed) = Bed::up("allowed", PLAIN) else { return };
+    let bed = Bed::file("forbidden", PLAIN);
+    for script in [
+        "echo 0 > /proc/sys/user/max_net_namespaces; exec \"$@\"",
+        "echo 0 > /proc/sys/user/max_user_namespaces; \
+         exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"",
+    ] {
+        let refused = std::process::Command::new("unshare")
+            .args(["--user", "--map-root-user", "sh", "-c", script, "sh", bed::PROGRAM])
+            .args(["lab", "up", bed.path()])
+            .output()
+            .expect("unshare is part of util-linux");
+        assert_eq!(code(&refused), 4, "{}", complaint(&refused));
+        assert!(complaint(&refused).contains("unshare"), "{}", complaint(&refused));
+    }
+}
+
+#[test]
+fn root_an_unprivileged_user_has_labs_too() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    bed::as_nobody();
+}

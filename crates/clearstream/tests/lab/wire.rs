@@ -1,0 +1,164 @@
+//! What an emulated link does to traffic, measured from inside its hosts.
+
+use std::fs::File;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, eventually};
+
+/// A socket on a host of the lab. Only for root: it enters the host's network namespace without
+/// its user namespace.
+fn socket(bed: &Bed, host: usize) -> Option<UdpSocket> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can open sockets in a lab from outside");
+        return None;
+    }
+    let pid = bed.status()["pid"].as_i64()?;
+    let path = format!("/proc/{pid}/fd");
+    // The anchor's descriptors of network namespaces, in the order of the hosts.
+    let mut namespaces: Vec<i32> = std::fs::read_dir(&path)
+        .ok()?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let target = std::fs::read_link(entry.path()).ok()?;
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            target.to_str()?.starts_with("net:").then_some(number)
+        })
+        .collect();
+    namespaces.sort_unstable();
+    let namespace = File::open(format!("{path}/{}", namespaces.get(host)?)).ok()?;
+    let opened = thread::spawn(move || {
+        sys::namespace::enter_network(namespace.as_fd()).expect("root may");
+        UdpSocket::bind(if host == 0 { "10.77.0.1:7000" } else { "10.77.0.2:7000" })
+    });
+    let socket = opened.join().expect("no panic").expect("the host has its address");
+    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+    Some(socket)
+}
+
+fn ends(bed: &Bed) -> Option<(UdpSocket, UdpSocket)> {
+    let (near, far) = (socket(bed, 0)?, socket(bed, 1)?);
+    near.connect("10.77.0.2:7000").expect("a route");
+    far.connect("10.77.0.1:7000").expect("a route");
+    // The first packet waits for the neighbour's address, and may be lost.
+    far.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    eventually("a greeting arrives", || {
+        near.send(b"hello").expect("sent");
+        far.recv(&mut [0; 8]).is_ok()
+    });
+    far.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+    Some((near, far))
+}
+
+#[test]
+fn root_round_trips_take_17_ms_and_their_jitter() {
+    let link = "delay = \"8.5ms\"\njitter = \"0.1ms\"\nrate = \"40Gbit\"\nmtu = 9000";
+    let Some(bed) = Bed::up("rtt", link) else { return };
+    let Some((near, far)) = ends(&bed) else { return };
+    let echo = thread::spawn(move || {
+        let mut packet = [0; 64];
+        for _ in 0..100 {
+            let len = far.recv(&mut packet).expect("arrived");
+            far.send(&packet[..len]).expect("sent");
+        }
+    });
+    let mut rtts_ms: Vec<f64> = (0..100)
+        .map(|_| {
+            let sent = Instant::now();
+            near.send(&[7; 56]).expect("sent");
+            near.recv(&mut [0; 64]).expect("arrived");
+            sent.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    echo.join().expect("no panic");
+    rtts_ms.sort_by(f64::total_cmp);
+    assert!(rtts_ms[0] >= 16.8, "nothing is early: {} ms", rtts_ms[0]);
+    // Other programs on this machine make some late.
+    assert!((16.8..17.7).contains(&rtts_ms[50]), "median {} ms", rtts_ms[50]);
+    eventually("the status counts them", || {
+        bed.status()["links"][0]["backward"]["delivered_pkts"].as_u64() >= Some(100)
+    });
+    let late = bed.status()["links"][0]["forward"]["lateness"].clone();
+    assert!(late["p50_s"].as_f64().is_some_and(|p50_s| p50_s < 1e-3), "{late}");
+}
+
+#[test]
+fn root_loss_has_its_share() {
+    let Some(bed) = Bed::up("loss", "delay = \"1ms\"\nloss = \"5%\"\nseed = 3") else { return };
+    let Some((near, far)) = ends(&bed) else { return };
+    let receiver = thread::spawn(move || {
+        let mut packet = [0; 64];
+        std::iter::from_fn(|| far.recv(&mut packet).ok()).count()
+    });
+    let sent_count = 20_000;
+    for index in 0..sent_count {
+        near.send(&[1; 32]).expect("sent");
+        if index % 20 == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let share = 1.0 - receiver.join().expect("no panic") as f64 / f64::from(sent_count);
+    assert!((0.04..0.06).contains(&share), "5% of {sent_count}: {share}");
+    let forward = &bed.status()["links"][0]["forward"];
+    let counted = forward["dropped_loss_pkts"].as_u64().expect("a counter");
+    assert!((800..1200).contains(&counted), "{counted}");
+}
+
+#[test]
+fn root_the_rate_is_the_rate() {
+    let Some(bed) = Bed::up("rate", "rate = \"100Mbit\"\nqueue = \"100K\"") else { return };
+    let Some((near, far)) = ends(&bed) else { return };
+    let receiver = thread::spawn(move || {
+        let mut packet = [0; 2000];
+        let first = Instant::now();
+        let mut last = first;
+        let mut bytes = 0;
+        while let Ok(len) = far.recv(&mut packet) {
+            bytes += len;
+            last = Instant::now();
+        }
+        (bytes, last - first)
+    });
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(1) {
+        for _ in 0..20 {
+            near.send(&[1; 1472]).expect("sent");
+        }
+        // About 230 Mbit/s, more than twice what fits.
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (bytes, time) = receiver.join().expect("no panic");
+    // 1472 of each 1538 bytes on the wire.
+    let wire_bits_per_s = bytes as f64 * 8.0 * 1538.0 / 1472.0 / time.as_secs_f64();
+    assert!((90e6..103e6).contains(&wire_bits_per_s), "{wire_bits_per_s}");
+    eventually("the status counts the drops", || {
+        bed.status()["links"][0]["forward"]["dropped_queue_pkts"].as_u64() > Some(100)
+    });
+    let most = bed.status()["links"][0]["forward"]["queue_bytes_max"].as_u64();
+    assert!(most <= Some(100 * 1024), "{most:?}");
+}
+
+#[test]
+fn root_a_stock_iperf3_runs_over_it() {
+    if Command::new("iperf3").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("skipped: no iperf3 here");
+        return;
+    }
+    let link =
+        "delay = \"2ms\"\nrate = \"10Gbit\"\nqueue = \"16MiB\"\nmtu = 9000\nloss = \"0.001%\"";
+    let Some(bed) = Bed::up("iperf3", link) else { return };
+    let mut server = bed.spawn("far", &["iperf3", "-s", "-1"]);
+    thread::sleep(Duration::from_millis(300));
+    let client = bed.exec("near", &["iperf3", "-c", "far", "-t", "2", "-C", "cubic", "-J"]);
+    let answer: serde_json::Value = serde_json::from_slice(&client.stdout).expect("JSON");
+    let bits_per_s = answer["end"]["sum_received"]["bits_per_second"].as_f64();
+    assert!(bits_per_s > Some(200e6), "{bits_per_s:?}: {}", answer["error"]);
+    assert!(bits_per_s < Some(10e9), "{bits_per_s:?}");
+    server.wait().expect("one test, then it ends");
+    let forward = bed.status()["links"][0]["forward"].clone();
+    assert_eq!(forward["overflow_frames_count"], 0);
+    assert_eq!(forward["refused_frames_count"], 0);
+}

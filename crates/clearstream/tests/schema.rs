@@ -1,0 +1,71 @@
+//! The published results schema is the one the program writes, and the sample files obey it.
+//!
+//! `CLEARSTREAM_WRITE_SCHEMA=1 cargo test -p clearstream --test schema` writes the published file.
+
+#[path = "support/tree.rs"]
+#[expect(dead_code, reason = "shared with other tests, each uses a part")]
+mod tree;
+
+const PUBLISHED: &str = "docs/schema/results-1.schema.json";
+
+fn schema() -> serde_json::Value {
+    serde_json::to_value(results::json_schema()).expect("a schema is JSON")
+}
+
+#[test]
+fn the_published_schema_is_ours() {
+    let mut ours = serde_json::to_string_pretty(&schema()).expect("a schema is JSON");
+    ours.push('\n');
+    if std::env::var_os("CLEARSTREAM_WRITE_SCHEMA").is_some() {
+        std::fs::write(tree::root().join(PUBLISHED), &ours).expect("the schema can be written");
+    }
+    assert!(
+        tree::text(PUBLISHED) == ours,
+        "{PUBLISHED} is not what the program writes; run this test with CLEARSTREAM_WRITE_SCHEMA=1 \
+         and look at the difference: within a major version fields are only added"
+    );
+}
+
+#[test]
+fn the_major_version_is_in_the_file_name() {
+    let major = results::SCHEMA_VERSION.split('.').next().expect("major.minor");
+    assert_eq!(PUBLISHED, format!("docs/schema/results-{major}.schema.json"));
+}
+
+/// `clearstream path --json` promises `.verdict` with these fields and names.
+#[test]
+fn the_verdict_is_where_it_was_promised() {
+    let schema = schema();
+    assert!(schema["properties"]["verdict"].is_object());
+    let verdict = &schema["$defs"]["Verdict"]["properties"];
+    for field in ["limit", "end", "evidence", "confirmed", "advice"] {
+        assert!(verdict[field].is_object(), "{field}");
+    }
+    let limits = serde_json::to_string(&schema["$defs"]["Limit"]).expect("JSON");
+    for limit in results::Limit::ALL {
+        let name = serde_json::to_value(limit).expect("a limit is text");
+        assert_eq!(name, limit.name());
+        assert!(limits.contains(&format!("\"{}\"", limit.name())), "{limits}");
+    }
+}
+
+#[test]
+fn sample_files_parse() {
+    let samples = tree::files("testdata/results", ".json");
+    for path in &samples {
+        let bytes = std::fs::read(tree::root().join(path)).expect("readable sample");
+        let name = path.rsplit('/').next().expect("a file name");
+        match results::read_results(&bytes) {
+            Ok(document) => {
+                assert!(!name.starts_with("bad-"), "{path} should not parse");
+                let again = serde_json::to_vec(&document).expect("results are JSON");
+                assert_eq!(
+                    results::read_results(&again).expect("our own writing"),
+                    document,
+                    "{path}"
+                );
+            }
+            Err(error) => assert!(name.starts_with("bad-"), "{path}: {error}"),
+        }
+    }
+}

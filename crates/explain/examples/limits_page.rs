@@ -1,0 +1,5 @@
+//! Prints `docs/limits.md`.
+
+fn main() {
+    print!("{}", explain::limits_page());
+}

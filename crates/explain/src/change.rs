@@ -1,0 +1,225 @@
+//! Changes an experiment makes to a test: one thing at a time.
+
+use std::fmt;
+
+use results::{End, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
+use units::{show_bit_rate, show_byte_size, show_seconds};
+
+/// One change to a test. [`Change::apply`] makes it, [`fmt::Display`] says it:
+/// `window 4.00 MiB -> 8.00 MiB`.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Ask for other socket buffers. One option sets both ends' buffers, send and receive.
+    Window {
+        /// What the kernel gave so far, bytes.
+        from_bytes: u64,
+        /// What to ask for, bytes.
+        to_bytes: u64,
+    },
+    /// Split the work over more streams.
+    MoreStreams {
+        /// Streams so far.
+        from_count: u32,
+        /// Streams to run.
+        to_count: u32,
+    },
+    /// Let the sending application offer as much as the socket takes.
+    LiftOfferedRate {
+        /// What it offers so far, bit/s each stream.
+        from_bits_per_s: f64,
+    },
+    /// Let the receiving application read as fast as it can.
+    LiftReadRate {
+        /// What it reads so far, bit/s each stream.
+        from_bits_per_s: f64,
+    },
+    /// Let the kernel send as fast as congestion control allows.
+    LiftPacing {
+        /// `SO_MAX_PACING_RATE` so far, bit/s each stream.
+        from_bits_per_s: f64,
+    },
+    /// Run an end's threads elsewhere.
+    MoveCores {
+        /// Whose threads.
+        end: End,
+        /// Cores so far; empty: not pinned.
+        from: Vec<u32>,
+        /// Cores to use; empty: let the scheduler choose.
+        to: Vec<u32>,
+    },
+    /// Another congestion control.
+    CongestionControl {
+        /// In use so far.
+        from: String,
+        /// To use.
+        to: String,
+    },
+    /// Hand bytes to the socket another way: cheaper, for a sender whose core is full.
+    SendPath(SendPath),
+    /// Take bytes from the socket another way: cheaper, for a receiver whose core is full.
+    ReceivePath(ReceivePath),
+    /// Smaller writes and reads: each byte costs its threads more.
+    Block {
+        /// Bytes a call.
+        to_bytes: u64,
+    },
+    /// Do not count the start.
+    Omit {
+        /// Left out so far, seconds.
+        from_s: f64,
+        /// To leave out, seconds.
+        to_s: f64,
+    },
+    /// UDP at a rate instead of TCP.
+    UdpAtRate {
+        /// Offered, bit/s of payload.
+        bits_per_s: f64,
+        /// Payload of a datagram, bytes.
+        datagram_bytes: u32,
+    },
+}
+
+impl Change {
+    /// The test with this one thing changed.
+    #[must_use]
+    pub fn apply(&self, spec: &TestSpec) -> TestSpec {
+        let mut changed = spec.clone();
+        match self {
+            Self::Window { to_bytes, .. } => changed.window_bytes = Some(*to_bytes),
+            Self::MoreStreams { to_count, .. } => changed.streams = *to_count,
+            Self::LiftOfferedRate { .. } => changed.offered_bits_per_s = None,
+            Self::LiftReadRate { .. } => changed.read_bits_per_s = None,
+            Self::LiftPacing { .. } => changed.pacing_bits_per_s = None,
+            Self::MoveCores { end: End::Near, to, .. } => changed.near_cores.clone_from(to),
+            Self::MoveCores { end: End::Far, to, .. } => changed.far_cores.clone_from(to),
+            Self::CongestionControl { to, .. } => changed.congestion_control = Some(to.clone()),
+            Self::SendPath(path) => changed.send_path = *path,
+            Self::ReceivePath(path) => changed.receive_path = *path,
+            Self::Block { to_bytes } => changed.block_bytes = Some(*to_bytes),
+            Self::Omit { to_s, .. } => changed.omit_s = *to_s,
+            Self::UdpAtRate { bits_per_s, datagram_bytes } => {
+                return udp_at_rate(spec, *bits_per_s, *datagram_bytes);
+            }
+        }
+        changed
+    }
+}
+
+/// UDP in place of TCP: same way, time and places; TCP's own options go.
+fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpec {
+    let limit = match spec.limit {
+        TestLimit::DurationS(duration_s) => TestLimit::DurationS(duration_s),
+        TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => TestLimit::DurationS(5.0),
+    };
+    TestSpec {
+        protocol: Protocol::Udp,
+        direction: spec.direction,
+        limit,
+        omit_s: spec.omit_s,
+        interval_s: spec.interval_s,
+        dscp: spec.dscp,
+        near_cores: spec.near_cores.clone(),
+        far_cores: spec.far_cores.clone(),
+        offered_bits_per_s: Some(bits_per_s),
+        udp: Some(UdpSpec { datagram_bytes, gso: true, gro: true, batch_count: 16 }),
+        ..TestSpec::tcp()
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window { from_bytes, to_bytes } => {
+                write!(
+                    out,
+                    "window {} -> {}",
+                    show_byte_size(*from_bytes),
+                    show_byte_size(*to_bytes)
+                )
+            }
+            Self::MoreStreams { from_count, to_count } => {
+                write!(out, "streams {from_count} -> {to_count}")
+            }
+            Self::LiftOfferedRate { from_bits_per_s } => {
+                write!(out, "offered rate {} -> unlimited", show_bit_rate(*from_bits_per_s))
+            }
+            Self::LiftReadRate { from_bits_per_s } => {
+                write!(out, "read rate {} -> unlimited", show_bit_rate(*from_bits_per_s))
+            }
+            Self::LiftPacing { from_bits_per_s } => {
+                write!(out, "pacing {} -> unlimited", show_bit_rate(*from_bits_per_s))
+            }
+            Self::MoveCores { end, from, to } => {
+                let name = match end {
+                    End::Near => "near",
+                    End::Far => "far",
+                };
+                write!(out, "{name} end {} -> {}", place(from), place(to))
+            }
+            Self::CongestionControl { from, to } => {
+                write!(out, "congestion control {from} -> {to}")
+            }
+            Self::SendPath(SendPath::Copy) => write!(out, "send path -> write (copy)"),
+            Self::SendPath(SendPath::Sendfile) => write!(out, "send path -> sendfile (no copy)"),
+            Self::SendPath(SendPath::Zerocopy) => write!(out, "send path -> MSG_ZEROCOPY"),
+            Self::ReceivePath(ReceivePath::Copy) => write!(out, "receive path -> read (copy)"),
+            Self::ReceivePath(ReceivePath::Discard) => {
+                write!(out, "receive path -> discard (no copy)")
+            }
+            Self::ReceivePath(ReceivePath::Zerocopy) => write!(out, "receive path -> zero-copy"),
+            Self::Block { to_bytes } => {
+                write!(out, "blocks -> {} (more work a byte)", show_byte_size(*to_bytes))
+            }
+            Self::Omit { from_s, to_s } => {
+                write!(out, "omitted start {} -> {}", show_seconds(*from_s), show_seconds(*to_s))
+            }
+            Self::UdpAtRate { bits_per_s, datagram_bytes } => {
+                let size = show_byte_size(u64::from(*datagram_bytes));
+                write!(out, "TCP -> UDP at {}, datagrams of {size}", show_bit_rate(*bits_per_s))
+            }
+        }
+    }
+}
+
+fn place(cores: &[u32]) -> String {
+    if cores.is_empty() {
+        return "not pinned".to_owned();
+    }
+    let list: Vec<String> = cores.iter().map(u32::to_string).collect();
+    let noun = if cores.len() == 1 { "core" } else { "cores" };
+    format!("{noun} {}", list.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_changes_one_thing() {
+        let spec =
+            TestSpec { near_cores: vec![1], offered_bits_per_s: Some(1e9), ..TestSpec::tcp() };
+        let wider = Change::Window { from_bytes: 4 << 20, to_bytes: 8 << 20 };
+        assert_eq!(wider.apply(&spec), TestSpec { window_bytes: Some(8 << 20), ..spec.clone() });
+        assert_eq!(wider.to_string(), "window 4.00 MiB -> 8.00 MiB");
+        let unpin = Change::MoveCores { end: End::Near, from: vec![1], to: Vec::new() };
+        assert_eq!(unpin.apply(&spec), TestSpec { near_cores: Vec::new(), ..spec.clone() });
+        assert_eq!(unpin.to_string(), "near end core 1 -> not pinned");
+        let lifted = Change::LiftOfferedRate { from_bits_per_s: 1e9 };
+        assert_eq!(lifted.apply(&spec).offered_bits_per_s, None);
+        assert_eq!(lifted.to_string(), "offered rate 1.00 Gbit/s -> unlimited");
+    }
+
+    #[test]
+    fn udp_drops_what_only_tcp_has() {
+        let spec =
+            TestSpec { window_bytes: Some(1), mptcp: true, near_cores: vec![3], ..TestSpec::tcp() };
+        let udp = Change::UdpAtRate { bits_per_s: 1e9, datagram_bytes: 8952 }.apply(&spec);
+        assert_eq!((udp.protocol, udp.window_bytes, udp.mptcp), (Protocol::Udp, None, false));
+        assert_eq!(
+            (udp.near_cores.as_slice(), udp.offered_bits_per_s),
+            ([3].as_slice(), Some(1e9))
+        );
+        assert_eq!(udp.udp.map(|udp| udp.datagram_bytes), Some(8952));
+    }
+}

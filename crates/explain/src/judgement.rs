@@ -1,0 +1,413 @@
+//! What an experiment's outcome says of the limit it tried.
+
+use results::{
+    Confirmation, End, Estimate, Evidence, Point, PointOutcome, Results, TestSpec, Verdict,
+};
+use units::show_bit_rate;
+
+use crate::change::Change;
+use crate::diagnosis::{Diagnosis, Undecided, diagnose};
+use crate::experiment::{Experiment, Rule};
+use crate::numbers::{middle, percent, positive, ratio};
+use crate::observed::{granted_bytes, repeats_of, udp_seen};
+use crate::verdict;
+
+/// What came of an experiment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// The verdict as it stands now.
+    pub verdict: Verdict,
+    /// Present when it is not confirmed and something is left to try.
+    pub next: Option<Diagnosis>,
+}
+
+/// Judges the points of the experiment that `diagnosis` asked for ([`Diagnosis::experiment`]).
+///
+/// An experiment that decides nothing (it failed, or the kernel did not make the change) is
+/// followed by the candidate's next one; one that refutes its candidate by the next candidate.
+#[must_use]
+pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judgement {
+    let mut next = diagnosis.clone();
+    let trial = diagnosis.experiment().zip(diagnosis.measured).zip(diagnosis.best());
+    let Some((((experiment, _), before), candidate)) = trial else {
+        return Judgement { verdict: diagnosis.verdict(), next: None };
+    };
+    let judged = judged_point(results, diagnosis);
+    let ruling = Trial { experiment, before, points, judged }.ruling();
+    let confirmation = ruling.confirmation(experiment, &before);
+    match (ruling.outcome, confirmation) {
+        (Outcome::Confirmed, Some(confirmation)) => {
+            let verdict = verdict::confirmed(diagnosis, candidate, confirmation);
+            return Judgement { verdict, next: None };
+        }
+        (Outcome::Refuted, _) => {
+            let text = format!("refuted by experiment: {}: {}", experiment.change, ruling.text);
+            next.ruled_out
+                .insert(0, Evidence { limit: candidate.limit, text, weight: candidate.weight });
+            next.move_on();
+        }
+        (_, confirmation) => {
+            next.experiments_run += 1;
+            next.remarks.push(format!("{}: {}", experiment.change, ruling.text));
+            if next.experiments_run >= candidate.experiments.len() {
+                let tried = next.move_on();
+                let why = ruling.text;
+                next.undecided.extend(tried.map(|candidate| Undecided {
+                    candidate,
+                    confirmation,
+                    why,
+                }));
+            }
+        }
+    }
+    let verdict = next.verdict();
+    let next = next.experiment().is_some().then_some(next);
+    Judgement { verdict, next }
+}
+
+/// The verdict of a stored document: judges its `confirm:…` points in the order they were run.
+#[must_use]
+pub fn explain(results: &Results) -> Verdict {
+    let mut diagnosis = diagnose(results);
+    loop {
+        let Some((experiment, _)) = diagnosis.experiment() else { return diagnosis.verdict() };
+        let points = nth_trial(results, &experiment.point_name(), diagnosis.experiments_run);
+        if points.is_empty() {
+            return diagnosis.verdict();
+        }
+        match judge(results, &diagnosis, &points) {
+            Judgement { next: Some(next), .. } => diagnosis = next,
+            Judgement { verdict, next: None } => return verdict,
+        }
+    }
+}
+
+/// The points of the `index`th different test that ran under a name.
+fn nth_trial(results: &Results, name: &str, index: usize) -> Vec<Point> {
+    let named = || results.points.iter().filter(|point| point.experiment == name);
+    let mut specs: Vec<&TestSpec> = Vec::new();
+    for point in named() {
+        if !specs.contains(&&point.spec) {
+            specs.push(&point.spec);
+        }
+    }
+    let Some(spec) = specs.get(index) else { return Vec::new() };
+    named().filter(|point| point.spec == **spec).cloned().collect()
+}
+
+/// The judged test's typical point.
+fn judged_point<'a>(results: &'a Results, diagnosis: &Diagnosis) -> Option<&'a Point> {
+    let wanted = diagnosis.measured?.median;
+    let judged = results.points.iter().filter(|point| {
+        Some(&point.spec) == diagnosis.spec.as_ref() && !point.experiment.starts_with("confirm:")
+    });
+    let judged: Vec<&Point> = judged.collect();
+    let distance = |rate: f64| (rate - wanted).abs();
+    repeats_of(&judged)
+        .into_iter()
+        .min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))
+        .map(|(point, _)| point)
+}
+
+/// Processor time of an end's threads for each byte they moved, seconds.
+fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
+    let outcome = point.measured()?;
+    let report = match end {
+        End::Near => Some(&outcome.near),
+        End::Far => outcome.far.as_ref(),
+    };
+    let streams = &report?.streams;
+    let spent = |stream: &results::StreamEnd| Some(stream.thread_user_s? + stream.thread_system_s?);
+    let spent_s: f64 = streams.iter().filter_map(spent).sum();
+    let bytes: u64 = streams.iter().map(|stream| stream.bytes).sum();
+    ratio(spent_s, bytes as f64)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Confirmed,
+    Refuted,
+    Undecided,
+}
+
+/// An experiment and what came of it.
+struct Trial<'a> {
+    experiment: &'a Experiment,
+    before: Estimate,
+    points: &'a [Point],
+    /// The judged test.
+    judged: Option<&'a Point>,
+}
+
+struct Ruling {
+    outcome: Outcome,
+    predicted_bits_per_s: f64,
+    after_bits_per_s: Option<f64>,
+    text: String,
+}
+
+impl Ruling {
+    /// `None` when the experiment measured nothing.
+    fn confirmation(&self, experiment: &Experiment, before: &Estimate) -> Option<Confirmation> {
+        Some(Confirmation {
+            change: experiment.change.to_string(),
+            predicted_bits_per_s: self.predicted_bits_per_s,
+            before_bits_per_s: before.median,
+            after_bits_per_s: self.after_bits_per_s?,
+            outcome: self.text.clone(),
+        })
+    }
+}
+
+/// Least change that is not noise, even when a few repeats happen to agree.
+const NOISE_MIN: f64 = 0.04;
+
+/// A byte must cost this many times as much for its effect to show.
+const COST_FACTOR_MIN: f64 = 1.2;
+
+/// How far throughput may stray from a window's and still follow it.
+const FOLLOWS: f64 = 0.25;
+
+impl Trial<'_> {
+    fn ruling(&self) -> Ruling {
+        let measured: Vec<&Point> = self.points.iter().collect();
+        let rates: Vec<f64> = repeats_of(&measured).into_iter().map(|(_, rate)| rate).collect();
+        let expected = self.experiment.predicted.expected_bits_per_s;
+        let Some(after) = Estimate::of(&rates) else {
+            return self.undecided(None, format!("the experiment failed ({})", self.failure()));
+        };
+        if let Some(reason) = self.not_made(&after) {
+            return self.undecided(Some(after.median), reason);
+        }
+        let (outcome, predicted) = match self.experiment.rule {
+            Rule::Lifts => (self.lifts(&after), expected),
+            Rule::Eases => (self.eases(&after), expected),
+            Rule::Scales => (self.scales(&after), expected),
+            Rule::Stays => (self.stays(&after), expected),
+            Rule::Loses { low_share } => return self.loses(&after, low_share),
+            Rule::FollowsCost(end) => return self.follows_cost(&after, end),
+            Rule::FollowsReceiveWindow => return self.follows(&after, |granted| granted.0),
+            Rule::FollowsSendBuffer => return self.follows(&after, |granted| granted.1),
+        };
+        self.told(outcome, &after, predicted)
+    }
+
+    /// Gain beyond which a change is not noise, as a share.
+    fn noise(&self, after: &Estimate) -> f64 {
+        let spread = |estimate: &Estimate| match estimate.count {
+            0 | 1 => 0.05,
+            _ => ratio((estimate.high - estimate.low) / 2.0, estimate.median).unwrap_or(0.0),
+        };
+        (spread(&self.before) + spread(after)).clamp(NOISE_MIN, 1.0)
+    }
+
+    fn gain(&self, after: &Estimate) -> f64 {
+        ratio(after.median, self.before.median).unwrap_or(0.0) - 1.0
+    }
+
+    fn lifts(&self, after: &Estimate) -> Outcome {
+        let (gain, noise) = (self.gain(after), self.noise(after));
+        if gain > noise {
+            Outcome::Confirmed
+        } else if noise > 0.3 {
+            Outcome::Undecided
+        } else {
+            Outcome::Refuted
+        }
+    }
+
+    fn eases(&self, after: &Estimate) -> Outcome {
+        if self.gain(after) > self.noise(after) { Outcome::Confirmed } else { Outcome::Undecided }
+    }
+
+    fn scales(&self, after: &Estimate) -> Outcome {
+        let (gain, noise) = (self.gain(after), self.noise(after));
+        let reached = after.median >= self.experiment.predicted.low_bits_per_s;
+        match (gain > noise, reached) {
+            (true, true) => Outcome::Confirmed,
+            // More than noise and less than predicted: something else gave as well.
+            (true, false) => Outcome::Undecided,
+            (false, _) => Outcome::Refuted,
+        }
+    }
+
+    fn stays(&self, after: &Estimate) -> Outcome {
+        let above = after.median > self.experiment.predicted.high_bits_per_s;
+        if above && self.gain(after) > self.noise(after) {
+            Outcome::Refuted
+        } else {
+            Outcome::Confirmed
+        }
+    }
+
+    fn loses(&self, after: &Estimate, low_share: f64) -> Ruling {
+        let seen: Vec<_> = self
+            .points
+            .iter()
+            .filter_map(|point| udp_seen(point, point.measured()?.directions.first()?.direction))
+            .collect();
+        let datagrams: u64 = self
+            .points
+            .iter()
+            .filter_map(|point| point.measured()?.directions.first()?.udp.as_ref())
+            .map(|udp| udp.sent_count)
+            .sum();
+        let Some(lost_share) = middle(seen.iter().map(|seen| seen.lost_share)) else {
+            return self.undecided(
+                Some(after.median),
+                "the peer gave no account of its datagrams".to_owned(),
+            );
+        };
+        let outcome = if lost_share > 0.0 && lost_share >= low_share {
+            Outcome::Confirmed
+        } else if datagrams as f64 * low_share < 5.0 {
+            Outcome::Undecided
+        } else {
+            Outcome::Refuted
+        };
+        let lost = format!("{:.3}% of the datagrams were lost on the path", lost_share * 100.0);
+        let low = format!("at least {:.3}% predicted", low_share * 100.0);
+        let predicted = self.experiment.predicted.expected_bits_per_s;
+        Ruling {
+            outcome,
+            predicted_bits_per_s: predicted,
+            after_bits_per_s: Some(after.median),
+            text: format!("{lost} though the rate was moderate ({low})"),
+        }
+    }
+
+    /// Whether throughput follows what the kernel granted.
+    fn follows(
+        &self,
+        after: &Estimate,
+        read: impl Fn((Option<f64>, Option<f64>)) -> Option<f64>,
+    ) -> Ruling {
+        let Change::Window { from_bytes, to_bytes } = self.experiment.change else {
+            return self.told(
+                self.lifts(after),
+                after,
+                self.experiment.predicted.expected_bits_per_s,
+            );
+        };
+        let before_bytes = self.judged.and_then(|point| read(granted_bytes(point)));
+        let after_bytes = middle(self.points.iter().filter_map(|point| read(granted_bytes(point))));
+        let granted =
+            after_bytes.zip(before_bytes).and_then(|(after, before)| ratio(after, before));
+        let granted = granted.or_else(|| ratio(to_bytes as f64, from_bytes as f64)).unwrap_or(1.0);
+        if (granted - 1.0).abs() < 0.15 {
+            let text = format!("the kernel gave {granted:.2} times the window it gave before");
+            return self.undecided(Some(after.median), text);
+        }
+        let (gain, noise) = (self.gain(after), self.noise(after));
+        let before = self.before.median;
+        let next_ceiling = self.experiment.predicted.expected_bits_per_s.max(before);
+        let expected = if granted > 1.0 {
+            (before * granted).min(next_ceiling.max(before * 1.05))
+        } else {
+            before * granted
+        };
+        let outcome = if granted > 1.0 {
+            self.lifts(after)
+        } else if ((gain + 1.0) / granted - 1.0).abs() <= FOLLOWS + noise {
+            Outcome::Confirmed
+        } else {
+            Outcome::Refuted
+        };
+        let mut ruling = self.told(outcome, after, expected);
+        ruling.text += &format!(" with {granted:.2} times the window");
+        ruling
+    }
+
+    /// Whether throughput falls as the processor time of a byte rises.
+    fn follows_cost(&self, after: &Estimate, end: End) -> Ruling {
+        let before_s = self.judged.and_then(|point| cost_s_per_byte(point, end));
+        let after_s = middle(self.points.iter().filter_map(|point| cost_s_per_byte(point, end)));
+        let Some(factor) = after_s.zip(before_s).and_then(|(after, before)| ratio(after, before))
+        else {
+            let text = "the threads' processor time is unknown".to_owned();
+            return self.undecided(Some(after.median), text);
+        };
+        if factor < COST_FACTOR_MIN {
+            let text = format!("a byte cost {factor:.2} times as much, too little to tell");
+            return self.undecided(Some(after.median), text);
+        }
+        let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
+        let outcome = if (kept * factor - 1.0).abs() <= FOLLOWS + noise {
+            Outcome::Confirmed
+        } else if kept > 1.0 - noise {
+            Outcome::Refuted
+        } else {
+            Outcome::Undecided
+        };
+        let mut ruling = self.told(outcome, after, self.before.median / factor);
+        ruling.text += &format!(" with {factor:.2} times the processor time a byte");
+        ruling
+    }
+
+    /// Why the change was not really made, if it was not.
+    fn not_made(&self, after: &Estimate) -> Option<String> {
+        match &self.experiment.change {
+            Change::CongestionControl { to, .. } => {
+                let used = self.points.iter().find_map(|point| {
+                    let outcome = point.measured()?;
+                    let streams = outcome
+                        .near
+                        .streams
+                        .iter()
+                        .chain(outcome.far.iter().flat_map(|far| &far.streams));
+                    streams.filter(|stream| stream.sending).find_map(|stream| stream.tcp.as_ref())
+                })?;
+                let other = !used.congestion_control.is_empty() && used.congestion_control != *to;
+                other
+                    .then(|| format!("the kernel used {} instead of {to}", used.congestion_control))
+            }
+            Change::UdpAtRate { .. } if self.experiment.rule == Rule::Stays => {
+                let sent = middle(self.points.iter().filter_map(|point| {
+                    positive(point.measured()?.directions.first()?.sent_bits_per_s)
+                }))?;
+                let pushed = sent >= self.before.median * 1.1;
+                let arrived = after.median >= self.before.median * 0.5;
+                let rate = show_bit_rate(sent);
+                match (pushed, arrived) {
+                    (false, _) => Some(format!("UDP was sent at {rate} only")),
+                    (true, false) => {
+                        Some(format!("UDP arrived at {} only", show_bit_rate(after.median)))
+                    }
+                    (true, true) => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn failure(&self) -> &str {
+        let mut reasons = self.points.iter().filter_map(|point| match &point.outcome {
+            PointOutcome::Failed(reason) => Some(reason.as_str()),
+            _ => None,
+        });
+        reasons.next_back().unwrap_or("it measured nothing")
+    }
+
+    fn told(&self, outcome: Outcome, after: &Estimate, predicted: f64) -> Ruling {
+        let text = format!(
+            "{} -> {} ({}{}), predicted {}; noise {}",
+            show_bit_rate(self.before.median),
+            show_bit_rate(after.median),
+            if self.gain(after) < 0.0 { "" } else { "+" },
+            percent(self.gain(after)),
+            show_bit_rate(predicted),
+            percent(self.noise(after))
+        );
+        Ruling {
+            outcome,
+            predicted_bits_per_s: predicted,
+            after_bits_per_s: Some(after.median),
+            text,
+        }
+    }
+
+    fn undecided(&self, after_bits_per_s: Option<f64>, text: String) -> Ruling {
+        let predicted_bits_per_s = self.experiment.predicted.expected_bits_per_s;
+        Ruling { outcome: Outcome::Undecided, predicted_bits_per_s, after_bits_per_s, text }
+    }
+}

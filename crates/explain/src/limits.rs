@@ -1,0 +1,114 @@
+//! The limits, one module each.
+
+mod applications;
+mod congestion_control;
+mod cores;
+mod link_rate;
+mod loss;
+mod receive_window;
+mod send_buffer;
+mod shaper;
+
+pub(crate) use applications::{ReceivingApplication, SendingApplication};
+pub(crate) use congestion_control::CongestionControl;
+pub(crate) use cores::{ReceiverCore, SenderCore};
+pub(crate) use link_rate::LinkRate;
+pub(crate) use loss::Loss;
+pub(crate) use receive_window::ReceiveWindow;
+pub(crate) use send_buffer::SendBuffer;
+pub(crate) use shaper::Shaper;
+
+use units::saturating_u64;
+
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::observed::Observed;
+
+/// Streams of an experiment that splits the work: enough to tell a limit of the stream from one of
+/// the path.
+const EXPERIMENT_STREAMS: u32 = 4;
+
+/// An experiment with more streams, for a limit that every stream has to itself.
+fn more_streams(
+    limit: results::Limit,
+    seen: &Observed<'_>,
+    headroom: Option<f64>,
+) -> Option<Experiment> {
+    let from_count = seen.spec.streams.max(1);
+    let to_count = from_count.saturating_mul(EXPERIMENT_STREAMS).min(1024);
+    let gain = f64::from(to_count) / f64::from(from_count);
+    let rate = seen.rate();
+    let high = rate * gain * 1.3;
+    let expected = (rate * gain).min(headroom.unwrap_or(f64::MAX)).max(rate * 1.3);
+    (to_count > from_count).then(|| Experiment {
+        limit,
+        change: Change::MoreStreams { from_count, to_count },
+        predicted: Prediction::new((rate * 1.25).max(expected * 0.5), expected, high),
+        rule: Rule::Scales,
+    })
+}
+
+/// An experiment in which only this limit goes away; `gain` is what it would give at most.
+fn lifted(
+    limit: results::Limit,
+    seen: &Observed<'_>,
+    change: Change,
+    gain: f64,
+    headroom: Option<f64>,
+) -> Experiment {
+    let rate = seen.rate();
+    let high = (rate * gain).max(rate * 1.1);
+    let low = rate * 1.05;
+    let expected = headroom.unwrap_or((low * high).sqrt());
+    Experiment { limit, change, predicted: Prediction::new(low, expected, high), rule: Rule::Lifts }
+}
+
+/// Experiments for a limit that is a window: a wider one, then (where the kernel gives no wider one)
+/// half of it, each of which throughput must follow.
+fn other_windows(
+    limit: results::Limit,
+    rule: Rule,
+    seen: &Observed<'_>,
+    window_bytes: Option<f64>,
+    headroom: Option<f64>,
+) -> Vec<Experiment> {
+    let Some(window_bytes) = window_bytes.map(|bytes| bytes / seen.streams()) else {
+        return Vec::new();
+    };
+    let rate = seen.rate();
+    let wanted = headroom.map_or(2.0, |headroom| (headroom / rate * 1.2).clamp(2.0, 4.0));
+    [wanted, 0.5]
+        .into_iter()
+        .map(|gain| {
+            let expected = (rate * gain).min(headroom.unwrap_or(f64::MAX).max(rate * 1.05));
+            Experiment {
+                limit,
+                change: Change::Window {
+                    from_bytes: saturating_u64(window_bytes),
+                    to_bytes: round_size(window_bytes * gain),
+                },
+                predicted: Prediction::new(expected * 0.8, expected, rate * gain * 1.2),
+                rule,
+            }
+        })
+        .collect()
+}
+
+/// A size that reads well: a multiple of 4 KiB with at most three significant binary digits.
+fn round_size(bytes: f64) -> u64 {
+    let bytes = bytes.clamp(4096.0, f64::from(1 << 30));
+    let step = (bytes.log2().floor() - 3.0).exp2().max(4096.0);
+    saturating_u64((bytes / step).round() * step)
+}
+
+/// The buffer to let the kernel grow to for `bits_per_s`, bytes: twice the bandwidth-delay product,
+/// as half of a buffer goes to the kernel's own overhead.
+fn buffer_needed(seen: &Observed<'_>, bits_per_s: f64) -> Option<u64> {
+    let bytes = crate::numbers::positive(bits_per_s * seen.base_rtt_s? / 8.0 * 2.0 * 1.25)?;
+    Some(round_size(bytes))
+}
+
+/// Throughput to plan for: twice what was seen, or what several streams gave.
+fn hoped_for(seen: &Observed<'_>) -> f64 {
+    (seen.rate() * 2.0).max(seen.several.map_or(0.0, |(_, estimate)| estimate.median))
+}

@@ -1,0 +1,219 @@
+//! Applications that offer or take less than the path carries.
+
+use results::{End, Limit};
+use units::{saturating_u64, show_bit_rate, show_byte_size};
+
+use super::lifted;
+use crate::change::Change;
+use crate::experiment::Experiment;
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp, ratio};
+use crate::observed::Observed;
+
+/// Most an experiment that lifts an application's own rate expects to gain.
+const GAIN_MAX: f64 = 20.0;
+
+#[derive(Debug)]
+pub(crate) struct SendingApplication;
+
+#[derive(Debug)]
+pub(crate) struct ReceivingApplication;
+
+impl Mechanism for SendingApplication {
+    fn limit(&self) -> Limit {
+        Limit::SendingApplication
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the sending application",
+            ceiling: "the rate the application offers",
+            mechanism: "The sending application writes less than the connection would take.",
+            evidence: "Throughput equals the rate it was told to offer; it paused by choice; the connection \
+                had nothing outstanding for part of the time, or its delivery was application-limited, while \
+                the sending thread had processor time to spare.",
+            against: "The thread never sleeps (then its core is the limit); data waits in the send buffer.",
+            experiment: "The same test without the offered rate: throughput rises to the next ceiling.",
+            advice: "Let the application write faster: larger blocks, more in flight, no rate of its own.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let reached = seen
+            .spec
+            .offered_bits_per_s
+            .and_then(|offered| ratio(seen.rate(), offered * seen.streams()));
+        let paused = seen.sender_idle();
+        let weight = match reached {
+            Some(reached) => 0.97 * ramp(reached, 0.9, 0.97),
+            None => ramp(paused, 0.05, 0.5),
+        };
+        let mut evidence = Vec::new();
+        if let (Some(offered), Some(reached)) = (seen.spec.offered_bits_per_s, reached) {
+            evidence.push(format!(
+                "the application offers {} a stream; measured {} ({} of it)",
+                show_bit_rate(offered),
+                show_bit_rate(seen.rate()),
+                percent(reached)
+            ));
+        }
+        if let Some(idle) = seen.sender.application_idle_share.filter(|idle| *idle > 0.0) {
+            evidence.push(format!("it paused by choice {} of the time", percent(idle)));
+        }
+        if let Some(busy) = seen.flow.busy_share {
+            evidence
+                .push(format!("the connection had data outstanding {} of the time", percent(busy)));
+        }
+        if let Some(limited) = seen.flow.application_limited_share.filter(|limited| *limited > 0.0)
+        {
+            evidence.push(format!(
+                "delivery was application-limited in {} of the samples",
+                percent(limited)
+            ));
+        }
+        Opinion {
+            weight,
+            end: Some(seen.sender.end),
+            against: match reached {
+                Some(reached) => {
+                    format!("it offers more: {} of its rate got through", percent(reached))
+                }
+                None => format!("it left the connection idle {} of the time", percent(paused)),
+            },
+            evidence,
+            ceiling_bits_per_s: seen
+                .spec
+                .offered_bits_per_s
+                .map(|offered| offered * seen.streams()),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let lift = |from_bits_per_s| {
+            let change = Change::LiftOfferedRate { from_bits_per_s };
+            lifted(self.limit(), seen, change, GAIN_MAX, headroom)
+        };
+        seen.spec.offered_bits_per_s.map(lift).into_iter().collect()
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        match seen.spec.offered_bits_per_s {
+            Some(_) => vec!["offer more: raise or leave out --offered-rate".to_owned()],
+            None => {
+                vec!["make the application write more at a time, or from more threads".to_owned()]
+            }
+        }
+    }
+}
+
+impl Mechanism for ReceivingApplication {
+    fn limit(&self) -> Limit {
+        Limit::ReceivingApplication
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the receiving application",
+            ceiling: "the rate the application reads at",
+            mechanism: "The receiving application reads less than arrives; unread data fills its socket, \
+                and the window closes.",
+            evidence: "Throughput equals the rate it was told to read; unread data fills the receive queue \
+                while the reading thread neither runs nor waits for its core; the sender is held back by \
+                the receive window.",
+            against: "The receive queue is empty; the reading thread never sleeps (then its core is the limit).",
+            experiment: "The same test without the read rate: throughput rises to the next ceiling.",
+            advice: "Let the application read faster: larger reads, no work between them, more threads.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let reached =
+            seen.spec.read_bits_per_s.and_then(|read| ratio(seen.rate(), read * seen.streams()));
+        let weight = match reached {
+            Some(reached) => 0.97 * ramp(reached, 0.85, 0.93) * (1.0 - ramp(reached, 1.15, 1.3)),
+            None => unasked_weight(seen),
+        };
+        Opinion {
+            weight,
+            end: Some(seen.receiver.end),
+            evidence: reading_evidence(seen, reached),
+            against: match (reached, seen.receiver_fullness()) {
+                (Some(reached), _) => {
+                    format!("it reads more: {} of its rate arrived", percent(reached))
+                }
+                (None, Some(fullness)) => {
+                    format!("it keeps up: its socket is {} full", percent(fullness))
+                }
+                (None, None) => "its socket's queue was not seen".to_owned(),
+            },
+            ceiling_bits_per_s: seen.spec.read_bits_per_s.map(|read| read * seen.streams()),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let lift = |from_bits_per_s| {
+            let change = Change::LiftReadRate { from_bits_per_s };
+            lifted(self.limit(), seen, change, GAIN_MAX, headroom)
+        };
+        seen.spec.read_bits_per_s.map(lift).into_iter().collect()
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        match seen.spec.read_bits_per_s {
+            Some(_) => vec!["read faster: raise or leave out --read-rate".to_owned()],
+            None => {
+                vec!["make the application read more at a time, or from more threads".to_owned()]
+            }
+        }
+    }
+}
+
+/// The weight where no read rate was asked for: a full socket before a thread with time to spare.
+fn unasked_weight(seen: &Observed<'_>) -> f64 {
+    let held_back = ramp(seen.receive_window_share(), 0.1, 0.5);
+    let Some(fullness) = seen.receiver_fullness() else {
+        let unsteady =
+            seen.flow.peer_window_steadiness.map_or(0.0, |steady| 1.0 - ramp(steady, 0.2, 0.7));
+        return 0.4 * unsteady * held_back;
+    };
+    let full = ramp(fullness, 0.3, 0.7);
+    // Who says how long it paused is believed; else time its thread neither ran nor waited is.
+    match (seen.receiver.application_idle_share, seen.receiver.busy_share()) {
+        (Some(paused), _) => full * held_back * ramp(paused, 0.05, 0.3),
+        (None, Some(busy)) => full * held_back * (1.0 - ramp(busy, 0.7, 0.95)),
+        (None, None) => 0.5 * full * held_back,
+    }
+}
+
+fn reading_evidence(seen: &Observed<'_>, reached: Option<f64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(read), Some(reached)) = (seen.spec.read_bits_per_s, reached) {
+        lines.push(format!(
+            "the application reads at {} a stream; measured {} ({} of it)",
+            show_bit_rate(read),
+            show_bit_rate(seen.rate()),
+            percent(reached)
+        ));
+    }
+    if let (Some(unread), Some(fullness)) =
+        (seen.receiver.receive_queue_bytes, seen.receiver_fullness())
+    {
+        lines.push(format!(
+            "{} lie unread in its socket, {} of what it can hold",
+            show_byte_size(saturating_u64(unread)),
+            percent(fullness)
+        ));
+    }
+    lines.push(format!(
+        "receive-window-limited {} of the time",
+        percent(seen.receive_window_share())
+    ));
+    if let Some(busy) = seen.receiver.busy_share() {
+        let end = match seen.receiver.end {
+            End::Near => "near",
+            End::Far => "far",
+        };
+        lines.push(format!("the {end} end's thread had work only {} of the time", percent(busy)));
+    }
+    lines
+}

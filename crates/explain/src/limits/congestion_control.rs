@@ -1,0 +1,181 @@
+//! The congestion window without loss: its ramp, or the algorithm's own choice.
+
+use results::{Limit, TestLimit};
+use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
+
+use super::more_streams;
+use crate::ceiling::window_ceiling;
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp, ratio};
+use crate::observed::{Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct CongestionControl;
+
+/// Throughput of the last third of a test over that of the first from which it counts as rising.
+const RISING: (f64, f64) = (1.15, 1.5);
+
+impl Mechanism for CongestionControl {
+    fn limit(&self) -> Limit {
+        Limit::CongestionControl
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the congestion window, without loss",
+            ceiling: "the congestion window over the round-trip time",
+            mechanism: "The congestion window over the round-trip time, though little or nothing is lost: the \
+                window is still growing (a long path, a short test), slow start ended too early (HyStart), or \
+                the algorithm or its pacing chose less than the path carries.",
+            evidence: "The congestion window is used up or paces the sender; neither windows nor buffers nor \
+                cores hold it back; window / RTT equals the throughput; throughput still rises through the \
+                test; more streams carry more.",
+            against: "More streams carry no more (then a rate is the limit); losses explain the window; a \
+                thread never sleeps.",
+            experiment: "Leave out the ramp, where throughput still rises; another congestion control; more \
+                streams, each with a window of its own.",
+            advice: "Another congestion control (BBR), longer tests or transfers, several streams.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let rising = rising(seen);
+        let lifted = seen.lifted_by_streams();
+        let shown = if seen.several.is_some() { lifted.max(rising) } else { 0.5_f64.max(rising) };
+        let used = if paced(seen) {
+            1.0
+        } else {
+            seen.flow.window_use().map_or(0.6, |used| 0.3 + 0.7 * ramp(used, 0.5, 0.85))
+        };
+        let lost = ramp(seen.flow.retransmit_share.unwrap_or(0.0), 2e-6, 2e-5);
+        let weight = 0.9
+            * shown
+            * used
+            * seen.unexplained()
+            * (1.0 - 0.7 * lost * (1.0 - rising))
+            * (1.0 - seen.hosts_full())
+            * (1.0 - seen.queue());
+        Opinion {
+            weight,
+            end: Some(seen.sender.end),
+            evidence: evidence(seen, rising),
+            against: against(seen),
+            ceiling_bits_per_s: law(seen).filter(|_| weight > 0.3),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let rate = seen.rate();
+        let mut experiments = Vec::new();
+        if let (true, TestLimit::DurationS(duration_s)) = (rising(seen) > 0.5, seen.spec.limit) {
+            let growth = seen.flow.growth.unwrap_or(1.2).min(4.0);
+            let from_s = seen.spec.omit_s;
+            experiments.push(Experiment {
+                limit: self.limit(),
+                change: Change::Omit { from_s, to_s: from_s + duration_s },
+                predicted: Prediction::new(rate * 1.05, rate * growth.sqrt(), rate * growth * 2.0),
+                rule: Rule::Lifts,
+            });
+        }
+        experiments.extend(more_streams(self.limit(), seen, headroom));
+        if let Some(to) = another(seen) {
+            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            let most = headroom.unwrap_or(rate * 2.0).max(rate * 1.3);
+            experiments.push(Experiment {
+                limit: self.limit(),
+                change: Change::CongestionControl { from, to },
+                predicted: Prediction::new(rate * 1.15, most, most.max(rate * 4.0)),
+                rule: Rule::Scales,
+            });
+        }
+        experiments
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        if rising(seen) > 0.3 {
+            lines.push(
+                "test longer, or leave out the start (--omit): throughput was still rising"
+                    .to_owned(),
+            );
+        }
+        if let Some(name) = another(seen) {
+            let end = end_name(seen.sender.end);
+            lines.push(format!(
+                "at the {end} end: sysctl -w net.ipv4.tcp_congestion_control={name}"
+            ));
+        }
+        lines.push("several streams, each with a congestion window of its own".to_owned());
+        lines
+    }
+}
+
+fn rising(seen: &Observed<'_>) -> f64 {
+    seen.flow.growth.map_or(0.0, |growth| ramp(growth, RISING.0, RISING.1))
+}
+
+/// Whether the kernel's pacing is what spaces the data: its rate is the throughput.
+fn paced(seen: &Observed<'_>) -> bool {
+    let pacing = seen.flow.pacing_bits_per_s.and_then(|pacing| ratio(pacing, seen.rate()));
+    pacing.is_some_and(|of_rate| (0.9..1.3).contains(&of_rate))
+}
+
+fn law(seen: &Observed<'_>) -> Option<f64> {
+    window_ceiling(seen.flow.congestion_window_bytes?, seen.flow.rtt_s?)
+}
+
+/// Another algorithm the sender has: BBR, or CUBIC where BBR is in use.
+fn another(seen: &Observed<'_>) -> Option<String> {
+    let names = seen.sysctl(seen.sender.end, "net.ipv4.tcp_available_congestion_control")?;
+    let current = seen.flow.congestion_control.as_deref()?;
+    ["bbr", "cubic"]
+        .into_iter()
+        .find(|name| *name != current && names.split_whitespace().any(|offered| offered == *name))
+        .map(str::to_owned)
+}
+
+fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    let name = seen.flow.congestion_control.as_deref().unwrap_or("congestion control");
+    if let (Some(window), Some(rtt_s), Some(law)) =
+        (seen.flow.congestion_window_bytes, seen.flow.rtt_s, law(seen))
+    {
+        let used =
+            seen.flow.window_use().map(|used| format!(", {} of it in flight", percent(used)));
+        lines.push(format!(
+            "{name}: window {}{} / {} = {}; measured {}",
+            show_byte_size(saturating_u64(window)),
+            used.unwrap_or_default(),
+            show_seconds(rtt_s),
+            show_bit_rate(law),
+            show_bit_rate(seen.rate())
+        ));
+    }
+    if let (true, Some(growth)) = (rising > 0.0, seen.flow.growth) {
+        lines.push(format!(
+            "throughput still rises: the last third carries {growth:.1} times the first"
+        ));
+    }
+    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+        let together = show_bit_rate(several.median);
+        lines.push(format!("{streams} streams carry {together} together, {gain:.1} times as much"));
+    }
+    if let Some(share) = seen.flow.retransmit_share {
+        lines.push(format!("{:.4}% of the segments sent again", share * 100.0));
+    }
+    lines
+}
+
+fn against(seen: &Observed<'_>) -> String {
+    match (seen.streams_gain(), seen.flow.window_use()) {
+        (Some(gain), _) if gain < 1.2 => {
+            format!("more streams, more congestion windows: {gain:.2} times as much")
+        }
+        (_, Some(used)) if used < 0.6 => {
+            format!("only {} of the congestion window is in flight", percent(used))
+        }
+        _ => format!("other limits hold it back {} of the time", percent(1.0 - seen.unexplained())),
+    }
+}

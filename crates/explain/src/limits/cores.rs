@@ -1,0 +1,269 @@
+//! Cores with no time left.
+
+use results::{End, Limit, ReceivePath, SendPath};
+
+use super::{lifted, more_streams};
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct SenderCore;
+
+#[derive(Debug)]
+pub(crate) struct ReceiverCore;
+
+/// Most that a cheaper way in or out of the socket is expected to give.
+const CHEAPER_GAIN_MAX: f64 = 2.0;
+
+impl Mechanism for SenderCore {
+    fn limit(&self) -> Limit {
+        Limit::SenderCore
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the sending core",
+            ceiling: "the sending thread running all the time",
+            mechanism: "A stream is fed by one thread on one core. A thread that never sleeps never waits for \
+                the path: it is the slowest stage. It has no time left because it runs all the time, or \
+                because others (threads, interrupts) have its core.",
+            evidence: "Time run plus time ready but waiting for the core (`/proc/PID/schedstat`) is the whole \
+                test; neither the window nor the send buffer holds it back; its core is never idle.",
+            against: "The thread sleeps, waiting for room in its socket: something behind it is slower.",
+            experiment: "Elsewhere: unpinned, when the test pinned it. Else a cheaper way into the socket \
+                (sendfile); smaller blocks, which cost more a byte: throughput falls in proportion; more \
+                streams on more cores.",
+            advice: "Give the thread a core of its own near the NIC's queue; use sendfile or MSG_ZEROCOPY, \
+                larger blocks, segmentation offload, more streams.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let (own, other) = (&seen.sender, &seen.receiver);
+        let held_back = seen.receive_window_share().max(seen.flow.send_buffer_share.unwrap_or(0.0));
+        let reader_is_slower =
+            other.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
+        let full = own.starved().unwrap_or_else(|| 0.6 * core_full(own));
+        let by_thread = full
+            * (1.0 - 0.8 * held_back)
+            * (1.0 - 0.6 * reader_is_slower)
+            * (1.0 - own_choice(own));
+        opinion(seen, own, other, by_thread)
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let cheaper =
+            (seen.spec.send_path == SendPath::Copy).then_some(Change::SendPath(SendPath::Sendfile));
+        experiments(self.limit(), seen, &seen.sender, cheaper, headroom)
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines = placement(&seen.sender);
+        lines.push(
+            "spend less on each byte: --send-path sendfile or zerocopy, larger blocks, segmentation offload"
+                .to_owned(),
+        );
+        lines.push("several streams on several cores".to_owned());
+        lines
+    }
+}
+
+impl Mechanism for ReceiverCore {
+    fn limit(&self) -> Limit {
+        Limit::ReceiverCore
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the receiving core",
+            ceiling: "the receiving thread running all the time",
+            mechanism: "Receiving costs more than sending: the stack's softirq and the copy to the reader, on \
+                one core or two. A reading thread that never sleeps always finds data: it is the slowest \
+                stage. A core full of softirq delays everything behind it.",
+            evidence: "The reading thread's time run plus time waiting for its core is the whole test; unread \
+                data fills its socket and the window closes; or one core spends itself in softirq.",
+            against: "The reading thread sleeps, waiting for data: something before it is slower.",
+            experiment: "Elsewhere: unpinned, when the test pinned it. Else a cheaper way out of the socket \
+                (discard without copying); smaller blocks, which cost more a byte: throughput falls in \
+                proportion; more streams on more cores.",
+            advice: "Give the thread a core of its own that shares a cache with the one that takes the \
+                interrupts; larger MTU, GRO, more receive queues, more streams.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let (own, other) = (&seen.receiver, &seen.sender);
+        let fullness = seen.receiver_fullness();
+        let full = own.starved().unwrap_or_else(|| {
+            // Unread data and a full core; whose work fills it is not known.
+            0.6 * core_full(own) * ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
+        });
+        let feeder_is_slower = other.starved().unwrap_or(0.0) * (1.0 - fullness.unwrap_or(0.3));
+        let by_thread = full * (1.0 - 0.6 * feeder_is_slower) * (1.0 - own_choice(own));
+        let by_softirq = match own.softirq_core {
+            // On one machine the other end's acknowledgements are somebody's softirq as well.
+            Some(core) if !seen.one_machine => {
+                0.8 * ramp(core.softirq, 0.6, 0.9) * seen.unexplained()
+            }
+            _ => 0.0,
+        };
+        // A full socket before a reader that never paused: it is woken too late, or too briefly.
+        let by_queue = ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
+            * ramp(seen.receive_window_share(), 0.1, 0.5)
+            * own.busy_share().map_or(0.0, |busy| ramp(busy, 0.5, 0.9))
+            * (1.0 - own_choice(own));
+        opinion(seen, own, other, by_thread.max(by_softirq).max(by_queue))
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let cheaper = (seen.spec.receive_path == ReceivePath::Copy)
+            .then_some(Change::ReceivePath(ReceivePath::Discard));
+        experiments(self.limit(), seen, &seen.receiver, cheaper, headroom)
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines = placement(&seen.receiver);
+        lines.push("let packets come in larger pieces: larger MTU, GRO".to_owned());
+        lines.push("spread the receive work: more streams, more queues, RPS".to_owned());
+        lines
+    }
+}
+
+fn opinion(
+    seen: &Observed<'_>,
+    own: &HostView<'_>,
+    other: &HostView<'_>,
+    by_thread: f64,
+) -> Opinion {
+    let weight = by_thread.max(by_exhaustion(seen, own, other));
+    let mut evidence: Vec<String> =
+        own.thread_text().map(|text| format!("{}: {text}", own.name())).into_iter().collect();
+    if let Some(core) = own.softirq_core {
+        evidence.push(format!(
+            "core {} spends {} of its time in softirq and {} idle",
+            core.core,
+            percent(core.softirq),
+            percent(core.idle)
+        ));
+    }
+    if let Some(text) = other.thread_text() {
+        evidence.push(format!("{}: {text}", other.name()));
+    }
+    if let (Some(idle), true) = (own.mean_idle, weight > by_thread) {
+        let machine =
+            if seen.one_machine { " (both ends and the emulated path share them)" } else { "" };
+        evidence.push(format!("all cores together are {} idle{machine}", percent(idle)));
+    }
+    Opinion {
+        weight,
+        end: Some(own.end),
+        evidence,
+        against: match own.busy_share() {
+            Some(busy) => format!(
+                "its thread slept {} of the time, waiting for the rest",
+                percent(1.0 - busy)
+            ),
+            None if own.told => "its thread's times are unknown".to_owned(),
+            None => format!("the {} end tells nothing of its cores", end_name(own.end)),
+        },
+        ceiling_bits_per_s: own
+            .busy_share()
+            // A thread that mostly sleeps spends its time on waking up: that does not scale.
+            .filter(|busy| *busy > 0.5)
+            .map(|busy| seen.rate() / busy),
+    }
+}
+
+/// A host without idle time starves threads that look asleep: the end that lacks more is the
+/// likelier one.
+fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) -> f64 {
+    let exhausted = own.mean_idle.map_or(0.0, |idle| 1.0 - ramp(idle, 0.03, 0.10));
+    let lacks = |host: &HostView<'_>| host.busy_share().unwrap_or(0.0);
+    if lacks(own) <= 0.3 || lacks(own) < lacks(other) {
+        return 0.0;
+    }
+    0.5 * exhausted * seen.unexplained()
+}
+
+/// How surely the core its thread ran on has no time left, 0 to 1.
+fn core_full(host: &HostView<'_>) -> f64 {
+    host.core.map_or(0.0, |core| 1.0 - ramp(core.idle, 0.02, 0.08))
+}
+
+/// How surely its application pauses by choice, 0 to 1: then the core has time.
+fn own_choice(host: &HostView<'_>) -> f64 {
+    ramp(host.application_idle_share.unwrap_or(0.0), 0.05, 0.3)
+}
+
+fn experiments(
+    limit: Limit,
+    seen: &Observed<'_>,
+    own: &HostView<'_>,
+    cheaper: Option<Change>,
+    headroom: Option<f64>,
+) -> Vec<Experiment> {
+    let mut experiments = Vec::new();
+    if !own.pinned.is_empty() {
+        let change = Change::MoveCores { end: own.end, from: own.pinned.clone(), to: Vec::new() };
+        let waited = own.wait_share.unwrap_or(0.0).min(0.8);
+        let mut elsewhere = lifted(limit, seen, change, 1.1 / (1.0 - waited), headroom);
+        if own.idle_cores.is_none_or(|idle| idle < 0.5) {
+            elsewhere.rule = Rule::Eases;
+        }
+        experiments.push(elsewhere);
+    }
+    experiments.extend(cheaper.map(|change| {
+        // Whether it is cheaper is the kernel's affair, and on one machine the other end takes
+        // what this one leaves: only a gain says something.
+        let may_cost_more = matches!(change, Change::SendPath(_)) || seen.one_machine;
+        let mut experiment = lifted(limit, seen, change, CHEAPER_GAIN_MAX, headroom);
+        if may_cost_more {
+            experiment.rule = Rule::Eases;
+        }
+        experiment
+    }));
+    let dearer = (seen.spec.block_bytes.is_none()).then(|| {
+        let rate = seen.rate();
+        Experiment {
+            limit,
+            change: Change::Block { to_bytes: DEARER_BLOCK_BYTES },
+            predicted: Prediction::new(rate * 0.2, rate * 0.6, rate * 0.9),
+            rule: Rule::FollowsCost(own.end),
+        }
+    });
+    experiments.extend(dearer);
+    // On one machine, or with no idle core, further streams only share what there is.
+    if own.idle_cores.is_none_or(|idle| idle > 0.5)
+        && own.host.is_none_or(|host| host.usable_cores.len() != 1)
+    {
+        experiments.extend(more_streams(limit, seen, headroom));
+    }
+    experiments
+}
+
+/// Small enough that system calls cost as much as copying, large enough to stay a transfer.
+const DEARER_BLOCK_BYTES: u64 = 8 << 10;
+
+fn placement(host: &HostView<'_>) -> Vec<String> {
+    let end = end_name(host.end);
+    let waited = host.wait_share.unwrap_or(0.0) > 0.1;
+    match (&host.pinned[..], waited) {
+        ([], false) => {
+            vec![format!("pin the {end} end's thread next to the core that serves its NIC queue")]
+        }
+        ([], true) => vec![format!("free the {end} end's cores: other threads want them too")],
+        (_, waited) => {
+            let reason = if waited { ": others use that core too" } else { "" };
+            let option = match host.end {
+                End::Near => "--cores",
+                End::Far => "--far-cores",
+            };
+            vec![format!(
+                "run the {end} end's thread on another core, or unpinned (leave out {option}){reason}"
+            )]
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The line rate of an interface.
+
+use results::{End, Limit};
+use units::show_bit_rate;
+
+use super::shaper::{plateau, plateau_evidence, stays};
+use crate::ceiling::{ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
+use crate::experiment::Experiment;
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp};
+use crate::observed::{Observed, end_name, opposite};
+
+#[derive(Debug)]
+pub(crate) struct LinkRate;
+
+/// An interface and the payload it can carry.
+struct Line {
+    end: End,
+    line_bits_per_s: f64,
+    goodput_bits_per_s: f64,
+}
+
+impl Mechanism for LinkRate {
+    fn limit(&self) -> Limit {
+        Limit::LinkRate
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the line rate of an interface",
+            ceiling: "line rate less headers",
+            mechanism: "An interface sends at its line rate and no faster. Of that, payload gets what the \
+                headers leave: at MTU 1500 with Ethernet, IPv4 and TCP 94.1%, at MTU 9000 99.1%.",
+            evidence: "Throughput within a few percent of line rate less headers, at the slower end's \
+                interface; more streams and UDP carry no more.",
+            against: "Throughput is well below it.",
+            experiment: "More streams: nothing changes.",
+            advice: "A faster interface or a second one; larger MTU where headers count.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let Some(line) = slowest(seen) else {
+            let against = "no interface tells its line rate".to_owned();
+            return Opinion { against, ..Opinion::default() };
+        };
+        let reached = seen.rate() / line.goodput_bits_per_s;
+        let at_the_line = ramp(reached, 0.90, 0.96);
+        // Payload above what the line can carry: the device made its speed up.
+        let believed = 1.0 - ramp(reached, 1.04, 1.10);
+        let shown = if plateau(seen) > 0.5 { 0.97 } else { 0.9 };
+        let weight = shown * at_the_line * believed * (1.0 - 0.9 * seen.lifted_by_streams());
+        let ceiling = after_headers(line.goodput_bits_per_s, line.line_bits_per_s);
+        let first = format!(
+            "the {} end's interface can carry {ceiling}; measured {} ({})",
+            end_name(line.end),
+            show_bit_rate(seen.rate()),
+            percent(reached)
+        );
+        Opinion {
+            weight,
+            end: Some(line.end),
+            evidence: std::iter::once(first.clone()).chain(plateau_evidence(seen)).collect(),
+            against: first,
+            ceiling_bits_per_s: (believed > 0.5).then_some(line.goodput_bits_per_s),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        stays(self.limit(), seen)
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines =
+            vec!["nothing to tune: a faster interface, or a second one beside it".to_owned()];
+        if seen.path_mtu_bytes().is_some_and(|mtu| mtu <= 1500.0) {
+            lines.push(
+                "a larger MTU (9000) along the whole path gives headers less of the line"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+}
+
+/// The interface that carries least; of two alike the sender's, where the queue builds up.
+fn slowest(seen: &Observed<'_>) -> Option<Line> {
+    let ends = [seen.sender.end, opposite(seen.sender.end)];
+    let lines = ends.into_iter().filter_map(|end| {
+        let line_bits_per_s = crate::numbers::positive(seen.interface(end)?.speed_bits_per_s?)?;
+        let goodput_bits_per_s = goodput_ceiling(seen, line_bits_per_s, ETHERNET_WIRE_BYTES)?;
+        Some(Line { end, line_bits_per_s, goodput_bits_per_s })
+    });
+    lines.min_by(|a, b| a.goodput_bits_per_s.total_cmp(&b.goodput_bits_per_s))
+}

@@ -1,0 +1,217 @@
+//! Packets lost on the path, and the congestion window that pays for them.
+
+use results::Limit;
+use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds};
+
+use super::more_streams;
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, positive, ramp};
+use crate::observed::{Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct Loss;
+
+/// Retransmissions below this many are no rate to reason from.
+const RETRANSMITS_MIN: f64 = 3.0;
+
+impl Mechanism for Loss {
+    fn limit(&self) -> Limit {
+        Limit::Loss
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "packet loss on the path",
+            ceiling: "what the congestion control in use answers the losses with",
+            mechanism: "Every loss makes Reno or CUBIC shrink the congestion window, so a path that loses a \
+                share p of its packets whatever the load carries about 1.22 MSS / (RTT sqrt(p)) under Reno \
+                (Mathis et al. 1997) and 1.05 MSS (RTT/p)^0.75 / RTT under CUBIC (RFC 9438 section 5.1).",
+            evidence: "Retransmissions, and a throughput near what that law gives for their share; round \
+                trips no longer than on the idle path; more streams carry more; UDP at a moderate rate loses \
+                a share too.",
+            against: "The losses come with a standing queue or a rate that no number of streams exceeds: then \
+                the queue at that rate overflows, and the rate is the limit. BBR takes little notice of loss.",
+            experiment: "A congestion control that does not take loss for congestion (BBR), where the sender \
+                has one: throughput rises. Else UDP at half the rate: it still loses datagrams.",
+            advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
+                until then use BBR or more streams.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let count = seen.flow.retransmits_count.unwrap_or(0.0);
+        let share = seen.flow.retransmit_share.unwrap_or(0.0);
+        let response = response(seen);
+        let answers = match response {
+            Some(response) => {
+                let above = (seen.rate() / response).ln();
+                // Far above the law it is tolerated (losses come in bursts, and a short test has not
+                // paid for all of them yet); far below, something else is tighter.
+                1.0 - ramp(above, 1.8, 2.7).max(ramp(-above, 1.1, 2.0))
+            }
+            None => ramp(share, 0.05, 0.2),
+        };
+        let enough = if count >= RETRANSMITS_MIN { 1.0 } else { 0.0 };
+        let overflow = overflow(seen);
+        let weight = enough
+            * answers
+            * seen.unexplained()
+            * (1.0 - overflow)
+            * (1.0 - 0.8 * seen.hosts_full());
+        Opinion {
+            weight,
+            end: None,
+            evidence: evidence(seen, response),
+            against: against(seen, count, share, response, overflow),
+            ceiling_bits_per_s: response.filter(|_| count >= RETRANSMITS_MIN),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let rate = seen.rate();
+        let mut experiments = Vec::new();
+        let from = seen.flow.congestion_control.clone().unwrap_or_default();
+        if from != "bbr" && offers_bbr(seen) {
+            let most = headroom.unwrap_or(rate * 4.0).max(rate * 1.5);
+            experiments.push(Experiment {
+                limit: self.limit(),
+                change: Change::CongestionControl { from, to: "bbr".to_owned() },
+                predicted: Prediction::new(rate * 1.25, most, most.max(rate * 10.0)),
+                rule: Rule::Scales,
+            });
+        }
+        let share = seen.flow.retransmit_share.unwrap_or(0.0);
+        let datagram_bytes =
+            seen.path_mtu_bytes().map_or(1400.0, |mtu| (mtu - 48.0).clamp(512.0, 65_000.0));
+        let offered = rate * 0.5;
+        experiments.push(Experiment {
+            limit: self.limit(),
+            change: Change::UdpAtRate {
+                bits_per_s: offered,
+                datagram_bytes: u32::try_from(saturating_u64(datagram_bytes)).unwrap_or(1400),
+            },
+            predicted: Prediction::new(offered * 0.5, offered * (1.0 - share), offered),
+            rule: Rule::Loses { low_share: share * 0.2 },
+        });
+        experiments.extend(more_streams(self.limit(), seen, headroom));
+        experiments
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines = vec![
+            "find where packets are lost: interface errors and drops at every hop, optics, duplex, policers"
+                .to_owned(),
+        ];
+        if seen.flow.congestion_control.as_deref() != Some("bbr") {
+            let end = end_name(seen.sender.end);
+            lines.push(format!(
+                "until then, a congestion control that tolerates loss at the {end} end: \
+                 sysctl -w net.ipv4.tcp_congestion_control=bbr, or --congestion bbr for one test"
+            ));
+        }
+        lines.push("or several streams: each recovers on its own".to_owned());
+        lines
+    }
+}
+
+/// Throughput the algorithm in use answers this loss with, bit/s; `None` for those that do not
+/// take loss for congestion.
+fn response(seen: &Observed<'_>) -> Option<f64> {
+    let name = seen.flow.congestion_control.as_deref().unwrap_or("cubic");
+    if name.starts_with("bbr") {
+        return None;
+    }
+    let lost = positive(seen.flow.retransmit_share?)?;
+    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
+    let reno_segments = 1.22 / lost.sqrt();
+    // (C (3 + beta) / (4 (1 - beta)))^0.25 with C 0.4 and beta 0.7: RFC 9438 section 5.1.
+    let cubic_segments = 1.054 * (rtt_s / lost).powf(0.75);
+    let segments = if name == "reno" { reno_segments } else { cubic_segments.max(reno_segments) };
+    positive(segments * mss_bytes * 8.0 / rtt_s * seen.streams())
+}
+
+/// How surely the losses are the overflow of a queue at some rate, 0 to 1.
+fn overflow(seen: &Observed<'_>) -> f64 {
+    let plateau = match seen.streams_gain() {
+        Some(gain) => 1.0 - ramp(gain, 1.1, 1.4),
+        None => 0.0,
+    };
+    plateau.max(seen.queue())
+}
+
+fn offers_bbr(seen: &Observed<'_>) -> bool {
+    seen.sysctl(seen.sender.end, "net.ipv4.tcp_available_congestion_control")
+        .is_some_and(|names| names.split_whitespace().any(|name| name == "bbr"))
+}
+
+fn evidence(seen: &Observed<'_>, response: Option<f64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    let name = seen.flow.congestion_control.as_deref().unwrap_or("the congestion control");
+    if let (Some(count), Some(share)) = (seen.flow.retransmits_count, seen.flow.retransmit_share) {
+        let mut line = format!("{} segments sent again, {:.3}%", show_count(count), share * 100.0);
+        if let Some(response) = response {
+            line += &format!(
+                "; {name} answers that with about {}; measured {}",
+                show_bit_rate(response),
+                show_bit_rate(seen.rate())
+            );
+        }
+        lines.push(line);
+    }
+    if let (Some(window), Some(rtt_s)) = (seen.flow.congestion_window_bytes, seen.flow.rtt_s) {
+        lines.push(format!(
+            "congestion window {} at {}",
+            show_byte_size(saturating_u64(window)),
+            show_seconds(rtt_s)
+        ));
+    }
+    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+        lines.push(format!(
+            "{streams} streams carry {} together, {gain:.1} times as much",
+            show_bit_rate(several.median)
+        ));
+    }
+    if let Some(udp) = seen.udp.filter(|udp| udp.lost_share > 0.0) {
+        lines.push(format!(
+            "UDP at {} lost {:.3}% too",
+            show_bit_rate(udp.sent_bits_per_s),
+            udp.lost_share * 100.0
+        ));
+    }
+    lines
+}
+
+fn against(
+    seen: &Observed<'_>,
+    count: f64,
+    share: f64,
+    response: Option<f64>,
+    overflow: f64,
+) -> String {
+    if count < RETRANSMITS_MIN {
+        return if count == 0.0 {
+            "no segment was sent again".to_owned()
+        } else {
+            format!("{count} segments sent again")
+        };
+    }
+    let lost = format!("{} segments sent again ({:.3}%)", show_count(count), share * 100.0);
+    if overflow > 0.3 {
+        return format!(
+            "{lost}, but a full queue explains them: more streams carry no more, or round trips grow"
+        );
+    }
+    match response {
+        None => format!(
+            "{lost}, which {} tolerates",
+            seen.flow.congestion_control.as_deref().unwrap_or("it")
+        ),
+        Some(response) => format!(
+            "{lost} would allow {}; other limits: {} of the time",
+            show_bit_rate(response),
+            percent(1.0 - seen.unexplained())
+        ),
+    }
+}

@@ -1,0 +1,180 @@
+//! The receiver's window over the round-trip time.
+
+use results::{Limit, TestSpec};
+use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
+
+use super::{buffer_needed, hoped_for, other_windows};
+use crate::ceiling::{autotuning_max_bytes, window_ceiling};
+use crate::experiment::{Experiment, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp};
+use crate::observed::{Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct ReceiveWindow;
+
+impl Mechanism for ReceiveWindow {
+    fn limit(&self) -> Limit {
+        Limit::ReceiveWindow
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the receive window",
+            ceiling: "the window the kernel may let the receiving socket have, over the round-trip time",
+            mechanism: "A sender may have one receive window outstanding a round trip: T = window / RTT. \
+                The window is what the receiving socket's buffer leaves free; the kernel tunes it up to \
+                `net.ipv4.tcp_rmem`, an application that asks for one gets at most `net.core.rmem_max`.",
+            evidence: "TCP_INFO `tcpi_rwnd_limited` over `tcpi_busy_time` near 1; window / RTT equals the \
+                throughput; the receive queue is empty, so the reader keeps up; buffer given against \
+                buffer asked.",
+            against: "Unread data fills the receive queue (a slow reader or a full core); the round trip \
+                grows under load while more streams carry no more (a queue on the path fills any window).",
+            experiment: "A wider window: throughput follows the window the kernel really gave, up to the \
+                next ceiling. Where it gives no wider one, half the window: half the throughput.",
+            advice: "Raise `net.ipv4.tcp_rmem` at the receiver to twice the bandwidth-delay product, or \
+                ask for no window and let the kernel tune it.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let share = seen.receive_window_share();
+        let fullness = seen.receiver_fullness();
+        let slow_reader = ramp(fullness.unwrap_or(0.0), 0.3, 0.7);
+        let starved =
+            seen.receiver.starved().unwrap_or(0.0) * ramp(fullness.unwrap_or(0.5), 0.05, 0.3);
+        // Without the receiver's account, a window that comes and goes is all that shows its reader.
+        let unsteady = if fullness.is_some() { 0.0 } else { 1.0 - steadiness(seen) };
+        let law = law(seen);
+        let by_law = law.map_or(0.8, |law| 1.0 - ramp((law / seen.rate()).ln().abs(), 0.25, 0.7));
+        let weight = share
+            * (1.0 - slow_reader)
+            * (1.0 - 0.7 * starved)
+            * (1.0 - 0.5 * unsteady)
+            * (1.0 - seen.queue())
+            * (0.7 + 0.3 * by_law);
+        Opinion {
+            weight,
+            end: Some(seen.receiver.end),
+            evidence: evidence(seen, share, law),
+            against: against(seen, share, slow_reader),
+            ceiling_bits_per_s: if share > 0.5 { law } else { tuned_ceiling(seen).or(law) },
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let rule = Rule::FollowsReceiveWindow;
+        other_windows(self.limit(), rule, seen, seen.flow.peer_window_bytes, headroom)
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        let end = end_name(seen.receiver.end);
+        let buffer = buffer_needed(seen, hoped_for(seen));
+        if seen.spec.window_bytes.is_some() {
+            lines.push(
+                "ask for no window (leave out --window): the kernel then tunes it".to_owned(),
+            );
+        }
+        if let Some(bytes) = buffer {
+            let window = show_byte_size(bytes / 2);
+            lines.push(format!(
+                "at the {end} end let the window grow to {window}: sysctl -w net.ipv4.tcp_rmem='4096 131072 {bytes}'"
+            ));
+            if seen.spec.window_bytes.is_some() {
+                lines.push(format!(
+                    "or let applications there ask for that much: sysctl -w net.core.rmem_max={}",
+                    bytes / 2
+                ));
+            }
+        }
+        lines.push("several streams share the work, each with a window of its own".to_owned());
+        lines
+    }
+}
+
+/// Window over round-trip time, bit/s.
+fn law(seen: &Observed<'_>) -> Option<f64> {
+    window_ceiling(seen.flow.peer_window_bytes?, seen.base_rtt_s?)
+}
+
+/// What the window could grow to by itself, over the round-trip time.
+fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
+    let TestSpec { window_bytes: None, .. } = seen.spec else { return None };
+    let most = autotuning_max_bytes(seen.sysctl(seen.receiver.end, "net.ipv4.tcp_rmem")?)?;
+    window_ceiling(most / 2.0 * seen.streams(), seen.base_rtt_s?)
+}
+
+fn steadiness(seen: &Observed<'_>) -> f64 {
+    seen.flow.peer_window_steadiness.map_or(1.0, |steady| ramp(steady, 0.2, 0.7))
+}
+
+fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    let counted = seen.flow.receive_window_share.is_some_and(|counted| counted >= share);
+    let source = if counted { "" } else { " (judged by the data in flight)" };
+    let mut first = format!("receive-window-limited {} of the time{source}", percent(share));
+    if let (Some(window), Some(rtt_s), Some(law)) =
+        (seen.flow.peer_window_bytes, seen.base_rtt_s, law)
+    {
+        first += &format!(
+            "; window {} / {} = {}; measured {}",
+            show_byte_size(saturating_u64(window)),
+            show_seconds(rtt_s),
+            show_bit_rate(law),
+            show_bit_rate(seen.rate())
+        );
+    }
+    lines.push(first);
+    match (seen.receiver.receive_queue_bytes, seen.receiver.told) {
+        (Some(unread), _) => lines.push(format!(
+            "the reader keeps up: {} unread in its socket",
+            show_byte_size(saturating_u64(unread))
+        )),
+        (None, false) => lines.push(format!(
+            "the {} tells nothing of its reader and cores: a slow reader there would look much the same",
+            seen.receiver.name()
+        )),
+        (None, true) => {}
+    }
+    lines.extend(clamp(seen));
+    lines
+}
+
+/// What was asked for and what the kernel gave, when that is less.
+fn clamp(seen: &Observed<'_>) -> Option<String> {
+    let asked = seen.spec.window_bytes? as f64 * seen.streams();
+    let given = seen.receiver.receive_buffer_bytes? / 2.0;
+    if given >= asked * 0.95 {
+        return None;
+    }
+    let cap = seen.sysctl(seen.receiver.end, "net.core.rmem_max");
+    Some(format!(
+        "the kernel clamped the receive buffer: asked {}, given {}{}",
+        show_byte_size(saturating_u64(asked)),
+        show_byte_size(saturating_u64(given)),
+        cap.map(|cap| format!(" (net.core.rmem_max {cap})")).unwrap_or_default()
+    ))
+}
+
+fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
+    let limited = format!("receive-window-limited {} of the time", percent(share));
+    if share < 0.3 {
+        return limited;
+    }
+    if slow_reader > 0.3 {
+        let unread = seen.receiver.receive_queue_bytes.unwrap_or(0.0);
+        let unread = show_byte_size(saturating_u64(unread));
+        return format!(
+            "{limited}, but {unread} lie unread in the socket: the reader closes the window"
+        );
+    }
+    match (seen.flow.rtt_s, seen.base_rtt_s) {
+        (Some(rtt_s), Some(base_s)) if seen.queue() > 0.3 => format!(
+            "{limited}, but a queue fills it: round trips {} under load, {} without",
+            show_seconds(rtt_s),
+            show_seconds(base_s)
+        ),
+        _ => limited,
+    }
+}

@@ -1,0 +1,154 @@
+//! The sender's socket buffer.
+
+use results::Limit;
+use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
+
+use super::{buffer_needed, hoped_for, other_windows};
+use crate::ceiling::{autotuning_max_bytes, window_ceiling};
+use crate::change::Change;
+use crate::experiment::{Experiment, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp};
+use crate::observed::{Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct SendBuffer;
+
+/// Share of `SO_SNDBUF` as read back (twice what was asked) that holds payload, the rest being the
+/// kernel's own overhead per buffer: with page fragments a little more than half.
+const PAYLOAD_SHARE: f64 = 0.6;
+
+impl Mechanism for SendBuffer {
+    fn limit(&self) -> Limit {
+        Limit::SendBuffer
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the send buffer",
+            ceiling: "the buffer the kernel may let the sending socket have, over the round-trip time",
+            mechanism: "Data stays in the send buffer until it is acknowledged, one round trip later: \
+                T = usable buffer / RTT. Linux doubles the size asked for and charges its own overhead \
+                to it; the kernel tunes it up to `net.ipv4.tcp_wmem`.",
+            evidence: "TCP_INFO `tcpi_sndbuf_limited` over `tcpi_busy_time` near 1; the send queue is as \
+                long as the buffer allows and all of it is in flight; queue / RTT equals the throughput.",
+            against: "The receiver's window or a standing queue on the path holds the data back; the \
+                receiving thread never sleeps.",
+            experiment: "A larger buffer: throughput follows the buffer the kernel really gave. Where it \
+                gives no larger one, half of it: half the throughput.",
+            advice: "Raise `net.ipv4.tcp_wmem` at the sender to twice the bandwidth-delay product, or ask \
+                for no buffer size and let the kernel tune it.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let share = seen.send_buffer_share();
+        let starved = seen.receiver.starved().unwrap_or(0.0);
+        let weight = share * (1.0 - 0.7 * starved) * (1.0 - seen.queue());
+        let law = law(seen);
+        Opinion {
+            weight,
+            end: Some(seen.sender.end),
+            evidence: evidence(seen, share, law),
+            against: match seen.flow.send_buffer_share {
+                None if share < 0.3 => "the sender's kernel keeps no account of it".to_owned(),
+                _ if share > 0.3 => {
+                    format!(
+                        "send-buffer-limited {} of the time, but what drains it is slower",
+                        percent(share)
+                    )
+                }
+                _ => format!("send-buffer-limited {} of the time", percent(share)),
+            },
+            ceiling_bits_per_s: if share > 0.5 { law } else { tuned_ceiling(seen).or(law) },
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let asked = seen.sender.send_buffer_bytes.map(|given| given / 2.0);
+        let mut experiments =
+            other_windows(self.limit(), Rule::FollowsSendBuffer, seen, asked, headroom);
+        // The same option sets the receiver's window, which must not become the tighter one.
+        let receiver = saturating_u64(seen.flow.peer_window_bytes.unwrap_or(0.0) / seen.streams());
+        for experiment in &mut experiments {
+            if let Change::Window { from_bytes, to_bytes } = &mut experiment.change
+                && *to_bytes > *from_bytes
+            {
+                *to_bytes = receiver.max(*to_bytes);
+            }
+        }
+        experiments
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        let end = end_name(seen.sender.end);
+        if seen.spec.window_bytes.is_some() {
+            lines.push(
+                "ask for no buffer size (leave out --window): the kernel then tunes it".to_owned(),
+            );
+        }
+        if let Some(bytes) = buffer_needed(seen, hoped_for(seen)) {
+            lines.push(format!(
+                "at the {end} end let the buffer grow: sysctl -w net.ipv4.tcp_wmem='4096 16384 {bytes}'"
+            ));
+            if seen.spec.window_bytes.is_some() {
+                lines.push(format!(
+                    "or let applications there ask for that much: sysctl -w net.core.wmem_max={}",
+                    bytes / 2
+                ));
+            }
+        }
+        lines
+    }
+}
+
+/// Bytes of payload the buffer holds: what was seen queued when it was full, else its usual share.
+fn usable_bytes(seen: &Observed<'_>) -> Option<f64> {
+    let full = seen.send_buffer_share() > 0.5;
+    let queued = seen.sender.send_queue_bytes.filter(|queued| full && *queued > 0.0);
+    queued.or_else(|| seen.sender.send_buffer_bytes.map(|given| given * PAYLOAD_SHARE))
+}
+
+fn law(seen: &Observed<'_>) -> Option<f64> {
+    window_ceiling(usable_bytes(seen)?, seen.base_rtt_s?)
+}
+
+fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
+    if seen.spec.window_bytes.is_some() {
+        return None;
+    }
+    let most = autotuning_max_bytes(seen.sysctl(seen.sender.end, "net.ipv4.tcp_wmem")?)?;
+    window_ceiling(most * PAYLOAD_SHARE * seen.streams(), seen.base_rtt_s?)
+}
+
+fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
+    let mut first = format!("send-buffer-limited {} of the time", percent(share));
+    if let (Some(usable), Some(rtt_s), Some(law)) = (usable_bytes(seen), seen.base_rtt_s, law) {
+        first += &format!(
+            "; {} of payload in it / {} = {}; measured {}",
+            show_byte_size(saturating_u64(usable)),
+            show_seconds(rtt_s),
+            show_bit_rate(law),
+            show_bit_rate(seen.rate())
+        );
+    }
+    let mut lines = vec![first];
+    if let Some(given) = seen.sender.send_buffer_bytes {
+        let asked =
+            seen.spec.window_bytes.map(|asked| format!(", asked {}", show_byte_size(asked)));
+        lines.push(format!(
+            "SO_SNDBUF {} (the kernel's doubled figure{})",
+            show_byte_size(saturating_u64(given)),
+            asked.unwrap_or_default()
+        ));
+    }
+    let idle_window = seen.receive_window_share();
+    if ramp(idle_window, 0.0, 0.3) < 1.0 {
+        lines.push(format!(
+            "the receiver's window holds it back only {} of the time",
+            percent(idle_window)
+        ));
+    }
+    lines
+}

@@ -1,0 +1,242 @@
+//! A rate below the line's, imposed on a host or on the path.
+
+use results::{End, Limit};
+use units::{show_bit_rate, show_seconds};
+
+use super::lifted;
+use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, positive, ramp, ratio};
+use crate::observed::{Observed, end_name, opposite};
+
+#[derive(Debug)]
+pub(crate) struct Shaper;
+
+impl Mechanism for Shaper {
+    fn limit(&self) -> Limit {
+        Limit::Shaper
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "a rate imposed on the way",
+            ceiling: "the rate that all streams together reach",
+            mechanism: "Something on the way passes packets at a fixed rate: a shaping queueing discipline \
+                or pacing on a host, a shaper, policer or slower link on the path. What comes faster waits \
+                (a shaper's queue) or is dropped (a policer's).",
+            evidence: "A ceiling that more streams do not lift and that UDP meets too; round trips longer \
+                under load, or losses that come with it; hosts with time to spare; the rate of a queueing \
+                discipline that either host shows.",
+            against: "More streams carry more; UDP gets more through; a thread never sleeps; the ceiling is \
+                the interface's own.",
+            experiment: "UDP a third faster, then more streams: no more gets through.",
+            advice: "Ask who imposes the rate; on a host, `tc qdisc show`. Pace just below a policer.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        if let Some(opinion) = paced(seen).or_else(|| shaped_on_a_host(seen)) {
+            return opinion;
+        }
+        let at_the_line = at_the_line(seen);
+        let weight = 0.95
+            * plateau(seen)
+            * seen.unexplained()
+            * (1.0 - seen.hosts_full())
+            * (1.0 - at_the_line);
+        let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
+        Opinion {
+            weight,
+            end: None,
+            evidence: plateau_evidence(seen),
+            against: against(seen, at_the_line),
+            ceiling_bits_per_s: (plateau(seen) > 0.5).then_some(best),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        match (paced(seen), seen.spec.pacing_bits_per_s) {
+            (Some(_), Some(from_bits_per_s)) => {
+                let change = Change::LiftPacing { from_bits_per_s };
+                vec![lifted(self.limit(), seen, change, 20.0, headroom)]
+            }
+            _ => stays(self.limit(), seen),
+        }
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        if paced(seen).is_some() {
+            return vec!["raise or leave out --pacing-rate".to_owned()];
+        }
+        match shaped(seen) {
+            Some((end, rate)) => vec![format!(
+                "the {} end shapes to {} itself: tc qdisc show, then change or delete it",
+                end_name(end),
+                show_bit_rate(rate)
+            )],
+            None => vec![
+                "ask who runs the path for its contracted rate; look for shapers, policers and slower links".to_owned(),
+                format!("if it is a policer, pace just below it: --pacing-rate {:.0}M", seen.rate() / 1e6 * 0.98),
+            ],
+        }
+    }
+}
+
+/// The kernel paces the streams because the test asked for it.
+fn paced(seen: &Observed<'_>) -> Option<Opinion> {
+    let asked = seen.spec.pacing_bits_per_s? * seen.streams();
+    let reached = ratio(seen.rate(), asked)?;
+    let weight = 0.95 * ramp(reached, 0.85, 0.92) * (1.0 - ramp(reached, 1.1, 1.2));
+    (weight > 0.0).then(|| Opinion {
+        weight,
+        end: Some(seen.sender.end),
+        evidence: vec![format!(
+            "the test asks the kernel to pace at {}; measured {} ({} of it)",
+            show_bit_rate(asked),
+            show_bit_rate(seen.rate()),
+            percent(reached)
+        )],
+        against: String::new(),
+        ceiling_bits_per_s: Some(asked),
+    })
+}
+
+/// A shaping queueing discipline a host shows: which end, bit/s.
+fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
+    let ends = [seen.sender.end, opposite(seen.sender.end)];
+    let rates = ends.into_iter().filter_map(|end| {
+        // A queueing discipline shapes what leaves: the receiver's acts on acknowledgements only.
+        let rate = seen.interface(end)?.qdisc_rate_bits_per_s.and_then(positive)?;
+        (end == seen.sender.end).then_some((end, rate))
+    });
+    rates.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
+    let (end, rate) = shaped(seen)?;
+    let goodput = goodput_ceiling(seen, rate, ETHERNET_QDISC_BYTES)?;
+    let reached = ratio(seen.rate(), goodput)?;
+    let weight = 0.95 * ramp(reached, 0.82, 0.92) * (1.0 - ramp(reached, 1.06, 1.15));
+    let first = format!(
+        "the {} end shapes to {}; measured {} ({})",
+        end_name(end),
+        after_headers(goodput, rate),
+        show_bit_rate(seen.rate()),
+        percent(reached)
+    );
+    (weight > 0.0).then(|| Opinion {
+        weight,
+        end: Some(end),
+        evidence: std::iter::once(first).chain(plateau_evidence(seen)).collect(),
+        against: String::new(),
+        ceiling_bits_per_s: Some(goodput),
+    })
+}
+
+/// How surely a rate that nothing lifts is reached, 0 to 1.
+pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
+    let streams = seen.streams_gain().map(|gain| 1.0 - ramp(gain, 1.1, 1.3));
+    match (streams, udp_meets_it(seen)) {
+        (Some(streams), Some(udp)) => streams * udp,
+        (Some(streams), None) => 0.85 * streams,
+        (None, Some(udp)) => 0.85 * udp,
+        (None, None) => 0.3 + 0.4 * seen.queue(),
+    }
+}
+
+/// How surely UDP meets the same ceiling, 0 to 1; `None` when it did not get far enough to say.
+fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
+    let udp = seen.udp?;
+    let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
+    let above = 1.0 - ramp(udp.delivered_bits_per_s / best, 1.12, 1.25);
+    let pushed = udp.sent_bits_per_s > best * 1.05;
+    // It went no faster than TCP did, so it says nothing unless it was dropped on the way.
+    if !pushed && above == 1.0 {
+        return None;
+    }
+    // Pushed beyond, delivered about as much and lost the rest: the same ceiling.
+    let lost = if udp.located { ramp(udp.lost_share, 0.002, 0.02) } else { 0.0 };
+    let delivered_alike = ramp(udp.delivered_bits_per_s / best, 0.6, 0.85);
+    Some(above * (0.5 + 0.5 * lost) * (0.6 + 0.4 * delivered_alike))
+}
+
+pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+        lines.push(format!(
+            "{streams} streams carry {} together, one {} ({gain:.2} times)",
+            show_bit_rate(several.median),
+            show_bit_rate(seen.rate())
+        ));
+    }
+    if let Some(udp) = seen.udp {
+        lines.push(format!(
+            "UDP offered {}: {} delivered, {:.1}% lost {}",
+            show_bit_rate(udp.sent_bits_per_s),
+            show_bit_rate(udp.delivered_bits_per_s),
+            udp.lost_share * 100.0,
+            if udp.located { "on the way" } else { "somewhere" }
+        ));
+    }
+    if let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) {
+        lines.push(format!(
+            "round trips {} under load, {} without",
+            show_seconds(rtt_s),
+            show_seconds(base_s)
+        ));
+    }
+    if let Some(share) = seen.flow.retransmit_share.filter(|share| *share > 0.0) {
+        lines.push(format!("{:.3}% of the segments sent again", share * 100.0));
+    }
+    lines
+}
+
+/// Experiments that a fixed rate survives: nothing gets more through.
+pub(super) fn stays(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
+    let rate = seen.rate();
+    let predicted = Prediction::new(rate * 0.85, rate, rate * 1.12);
+    let from_count = seen.spec.streams.max(1);
+    let to_count = from_count.saturating_mul(8).min(1024);
+    let datagram_bytes =
+        seen.path_mtu_bytes().map_or(1400.0, |mtu| (mtu - 48.0).clamp(512.0, 65_000.0));
+    let changes = [
+        Change::UdpAtRate {
+            bits_per_s: rate * 1.33,
+            datagram_bytes: u32::try_from(units::saturating_u64(datagram_bytes)).unwrap_or(1400),
+        },
+        Change::MoreStreams { from_count, to_count },
+    ];
+    changes
+        .into_iter()
+        .map(|change| Experiment { limit, change, predicted, rule: Rule::Stays })
+        .collect()
+}
+
+/// How surely the ceiling is an interface's own line rate, 0 to 1.
+fn at_the_line(seen: &Observed<'_>) -> f64 {
+    let ends = [seen.sender.end, opposite(seen.sender.end)];
+    let reached = ends.into_iter().filter_map(|end| {
+        let line = positive(seen.interface(end)?.speed_bits_per_s?)?;
+        Some(seen.rate() / goodput_ceiling(seen, line, ETHERNET_WIRE_BYTES)?)
+    });
+    reached.fold(0.0, |most, reached| {
+        most.max(ramp(reached, 0.90, 0.96) * (1.0 - ramp(reached, 1.04, 1.10)))
+    })
+}
+
+fn against(seen: &Observed<'_>, at_the_line: f64) -> String {
+    match seen.streams_gain() {
+        Some(gain) if gain > 1.15 => format!("more streams carry {gain:.1} times as much"),
+        _ if at_the_line > 0.5 => "the ceiling is the interface's own".to_owned(),
+        _ if seen.hosts_full() > 0.5 => "the hosts' cores are full before the path is".to_owned(),
+        _ if seen.unexplained() < 0.5 => {
+            format!(
+                "windows, buffers or applications hold it back {} of the time",
+                percent(1.0 - seen.unexplained())
+            )
+        }
+        _ => "nothing shows a rate that cannot be lifted".to_owned(),
+    }
+}

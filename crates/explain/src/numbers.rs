@@ -1,0 +1,62 @@
+//! Arithmetic on figures that may be missing or absurd: nothing here ever yields NaN.
+
+/// The value when it is finite and above zero.
+pub(crate) fn positive(value: f64) -> Option<f64> {
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+/// A count as a positive figure.
+pub(crate) fn counted(count: u64) -> Option<f64> {
+    positive(count as f64)
+}
+
+/// `part` of `whole`, 0 to 1; `None` when either is no figure.
+pub(crate) fn share(part: f64, whole: f64) -> Option<f64> {
+    let quotient = part / positive(whole)?;
+    quotient.is_finite().then(|| quotient.clamp(0.0, 1.0))
+}
+
+/// `numerator / denominator` when it is a positive figure.
+pub(crate) fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
+    positive(numerator / positive(denominator)?)
+}
+
+/// 0 up to `from`, 1 from `to` on, a straight line between.
+pub(crate) fn ramp(value: f64, from: f64, to: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { ((value - from) / (to - from)).clamp(0.0, 1.0) }
+}
+
+/// The middle value, in linear time: interval samples of an hour are many.
+pub(crate) fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    let at = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, f64::total_cmp).1)
+}
+
+/// `97%`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent != 0.0 && percent.abs() < 9.95 {
+        format!("{percent:.1}%")
+    } else {
+        format!("{percent:.0}%")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absurd_figures_are_no_figures() {
+        assert_eq!(share(1.0, 0.0), None);
+        assert_eq!(share(f64::NAN, 1.0), None);
+        assert_eq!(share(3.0, 2.0), Some(1.0));
+        assert_eq!(ratio(1.0, f64::INFINITY), None);
+        assert_eq!(ratio(f64::INFINITY, 1.0), None);
+        assert_eq!(ramp(f64::NAN, 0.0, 1.0), 0.0);
+        assert_eq!(middle([f64::NAN]), None);
+        assert_eq!(middle([3.0, f64::NAN, 1.0, 2.0]), Some(2.0));
+        assert_eq!((percent(0.974), percent(0.012)), ("97%".into(), "1.2%".into()));
+    }
+}

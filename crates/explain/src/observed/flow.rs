@@ -1,0 +1,85 @@
+//! The judged connection, as the sender's kernel saw it.
+
+use super::run::Run;
+use crate::numbers::{counted, positive, share};
+
+/// TCP's account. Windows and queues are of all streams together, times of the typical one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flow {
+    pub(crate) rtt_s: Option<f64>,
+    pub(crate) rtt_min_s: Option<f64>,
+    /// Time with data outstanding, of the measured time.
+    pub(crate) busy_share: Option<f64>,
+    /// Held back by the receiver's window, of the busy time.
+    pub(crate) receive_window_share: Option<f64>,
+    /// Held back by the send buffer, of the busy time.
+    pub(crate) send_buffer_share: Option<f64>,
+    pub(crate) congestion_window_bytes: Option<f64>,
+    pub(crate) in_flight_bytes: Option<f64>,
+    pub(crate) peer_window_bytes: Option<f64>,
+    /// Smallest over largest advertised window in the steady part, 0 to 1.
+    pub(crate) peer_window_steadiness: Option<f64>,
+    /// Samples whose delivery was limited by the application, of all.
+    pub(crate) application_limited_share: Option<f64>,
+    pub(crate) retransmits_count: Option<f64>,
+    /// Segments sent again, of those sent.
+    pub(crate) retransmit_share: Option<f64>,
+    /// Throughput of the last third over that of the first.
+    pub(crate) growth: Option<f64>,
+    pub(crate) pacing_bits_per_s: Option<f64>,
+    pub(crate) mss_bytes: Option<f64>,
+    pub(crate) congestion_control: Option<String>,
+}
+
+impl Flow {
+    pub(super) fn of(run: &Run<'_>) -> Self {
+        let tcp = run.senders.first().and_then(|stream| stream.tcp.as_ref());
+        let busy_s = run.gained_s(|tcp| tcp.busy_s);
+        let streams_s = run.outcome.duration_s * run.senders.len() as f64;
+        let of_busy = |limited_s: Option<f64>| share(limited_s?, busy_s?);
+        let window_swing = run.swing(|tcp| tcp.peer_window_bytes.and_then(counted));
+        Self {
+            rtt_s: run.typical(|tcp| positive(tcp.rtt_s)),
+            rtt_min_s: run.typical(|tcp| tcp.rtt_min_s.and_then(positive)),
+            busy_share: busy_s.and_then(|busy_s| share(busy_s, streams_s)),
+            receive_window_share: of_busy(run.gained_s(|tcp| tcp.receive_window_limited_s)),
+            send_buffer_share: of_busy(run.gained_s(|tcp| tcp.send_buffer_limited_s)),
+            congestion_window_bytes: run.summed(|tcp| counted(tcp.congestion_window_bytes)),
+            in_flight_bytes: run.summed(|tcp| counted(tcp.in_flight_bytes)),
+            peer_window_bytes: run.summed(|tcp| tcp.peer_window_bytes.and_then(counted)),
+            peer_window_steadiness: window_swing.and_then(|(low, high)| share(low, high)),
+            application_limited_share: run.sampled_share(|tcp| tcp.delivery_app_limited),
+            retransmits_count: run.direction.retransmits_count.map(|count| count as f64),
+            retransmit_share: None,
+            growth: run.growth(),
+            pacing_bits_per_s: run.summed(|tcp| tcp.pacing_bits_per_s.and_then(positive)),
+            mss_bytes: tcp.and_then(|tcp| positive(f64::from(tcp.mss_bytes))),
+            congestion_control: tcp
+                .map(|tcp| tcp.congestion_control.clone())
+                .filter(|name| !name.is_empty()),
+        }
+    }
+
+    /// The same with the losses of all repeats together: losses are few and far between.
+    pub(super) fn with_losses_of<'a, 'r: 'a>(
+        self,
+        runs: impl Iterator<Item = &'a Run<'r>>,
+    ) -> Self {
+        let counts: Vec<(f64, f64)> = runs.filter_map(Run::retransmits).collect();
+        if counts.is_empty() {
+            return self;
+        }
+        let (again, sent) =
+            counts.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        Self {
+            retransmits_count: Some(again),
+            retransmit_share: share(again, sent + again),
+            ..self
+        }
+    }
+
+    /// In flight over the congestion window, 0 to 1: near 1 means that the window is used up.
+    pub(crate) fn window_use(&self) -> Option<f64> {
+        share(self.in_flight_bytes?, self.congestion_window_bytes?)
+    }
+}

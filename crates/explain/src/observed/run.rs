@@ -1,0 +1,156 @@
+//! One test: both ends of its bulk direction.
+
+use results::{
+    Direction, DirectionOutcome, End, EndReport, IntervalSample, Point, Protocol, StreamEnd,
+    TcpSample, TestOutcome,
+};
+
+use crate::numbers::{middle, positive, share};
+
+/// A TCP bulk test that moved data.
+#[derive(Debug, Clone)]
+pub(super) struct Run<'a> {
+    pub(super) outcome: &'a TestOutcome,
+    pub(super) direction: &'a DirectionOutcome,
+    pub(super) goodput_bits_per_s: f64,
+    pub(super) sender: End,
+    pub(super) senders: Vec<&'a StreamEnd>,
+    pub(super) receivers: Vec<&'a StreamEnd>,
+}
+
+impl<'a> Run<'a> {
+    /// The run of a point; `None` unless it measured a TCP bulk transfer.
+    pub(super) fn of(point: &'a Point) -> Option<Self> {
+        let outcome = point.measured()?;
+        if point.spec.protocol != Protocol::Tcp || point.spec.request_response.is_some() {
+            return None;
+        }
+        // Both ways at once is judged on the way there.
+        let direction = outcome.directions.first()?;
+        let goodput_bits_per_s = goodput(direction)?;
+        let sender = match direction.direction {
+            Direction::Reverse => End::Far,
+            Direction::Forward | Direction::Bidirectional => End::Near,
+        };
+        let streams = |end: End, sending: bool| -> Vec<&StreamEnd> {
+            let report = report_of(outcome, end).into_iter();
+            report
+                .flat_map(|report| &report.streams)
+                .filter(|stream| stream.sending == sending)
+                .collect()
+        };
+        let (senders, receivers) = (streams(sender, true), streams(opposite(sender), false));
+        Some(Self { outcome, direction, goodput_bits_per_s, sender, senders, receivers })
+    }
+
+    pub(super) fn report(&self, end: End) -> Option<&'a EndReport> {
+        report_of(self.outcome, end)
+    }
+
+    /// A sender's TCP figure in the steady part, all streams together.
+    pub(super) fn summed(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
+        let of_streams = self.senders.iter().filter_map(|stream| steady_tcp(stream, &read));
+        of_streams.reduce(|sum, value| sum + value).and_then(positive)
+    }
+
+    /// A sender's TCP figure in the steady part, of the typical stream.
+    pub(super) fn typical(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
+        middle(self.senders.iter().filter_map(|stream| steady_tcp(stream, &read)))
+            .and_then(positive)
+    }
+
+    /// What a counter of seconds gained while the test was measured, all streams together.
+    pub(super) fn gained_s(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
+        let of_streams = self.senders.iter().filter_map(|stream| {
+            let tcp = stream.tcp.as_ref()?;
+            let gain_s = read(&tcp.last)? - read(&tcp.first)?;
+            gain_s.is_finite().then(|| gain_s.max(0.0))
+        });
+        of_streams.reduce(|sum, value| sum + value)
+    }
+
+    /// Segments sent again and segments sent, as far as the sender's kernel says.
+    pub(super) fn retransmits(&self) -> Option<(f64, f64)> {
+        let counts = self.senders.iter().filter_map(|stream| {
+            let tcp = stream.tcp.as_ref()?;
+            let again =
+                tcp.last.retransmits_count.saturating_sub(tcp.first.retransmits_count) as f64;
+            let mss_bytes = positive(f64::from(tcp.mss_bytes)).unwrap_or(1448.0);
+            Some((again, stream.bytes as f64 / mss_bytes))
+        });
+        counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Share of the steady samples for which `holds`.
+    pub(super) fn sampled_share(&self, holds: impl Fn(&TcpSample) -> bool) -> Option<f64> {
+        let samples =
+            self.senders.iter().flat_map(|stream| steady(stream)).filter_map(|i| i.tcp.as_ref());
+        let (count, held) = samples.fold((0.0, 0.0), |(count, held), tcp| {
+            (count + 1.0, held + f64::from(u8::from(holds(tcp))))
+        });
+        share(held, count)
+    }
+
+    /// Smallest and largest value of a figure over the steady samples of the first stream.
+    pub(super) fn swing(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<(f64, f64)> {
+        let stream = self.senders.first()?;
+        let values = steady(stream).filter_map(|interval| read(interval.tcp.as_ref()?));
+        values.filter(|value| value.is_finite()).fold(None, |range, value| {
+            let (low, high) = range.unwrap_or((value, value));
+            Some((value.min(low), value.max(high)))
+        })
+    }
+
+    /// Throughput of the last third of a single stream over that of its first third.
+    pub(super) fn growth(&self) -> Option<f64> {
+        let stream = match (self.receivers.as_slice(), self.senders.as_slice()) {
+            ([stream], _) | ([], [stream]) => stream,
+            _ => return None,
+        };
+        let rates: Vec<f64> = stream
+            .intervals
+            .iter()
+            .filter(|interval| !interval.omitted)
+            .filter_map(|interval| {
+                positive(interval.bytes as f64 / (interval.end_s - interval.start_s))
+            })
+            .collect();
+        let third = rates.len() / 3;
+        if third < 2 {
+            return None;
+        }
+        let last = middle(rates[rates.len() - third..].iter().copied())?;
+        crate::numbers::ratio(last, middle(rates[..third].iter().copied())?)
+    }
+}
+
+/// What a direction delivered; where the receiver did not say, what was sent.
+pub(super) fn goodput(direction: &DirectionOutcome) -> Option<f64> {
+    positive(direction.received_bits_per_s).or_else(|| positive(direction.sent_bits_per_s))
+}
+
+/// The other end.
+pub(crate) fn opposite(end: End) -> End {
+    match end {
+        End::Near => End::Far,
+        End::Far => End::Near,
+    }
+}
+
+fn report_of(outcome: &TestOutcome, end: End) -> Option<&EndReport> {
+    match end {
+        End::Near => Some(&outcome.near),
+        End::Far => outcome.far.as_ref(),
+    }
+}
+
+/// Intervals that count, without their first fifth: the ramp is no state to judge.
+pub(super) fn steady(stream: &StreamEnd) -> impl Iterator<Item = &IntervalSample> {
+    let counted = || stream.intervals.iter().filter(|interval| !interval.omitted);
+    counted().skip(counted().count() / 5)
+}
+
+fn steady_tcp(stream: &StreamEnd, read: &impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
+    let sampled = steady(stream).filter_map(|interval| read(interval.tcp.as_ref()?));
+    middle(sampled).or_else(|| read(&stream.tcp.as_ref()?.last))
+}

@@ -1,0 +1,200 @@
+//! A lab's one process, in two steps: [`run_starter`] makes the namespaces and ends, [`run_init`] is
+//! process 1 of the lab, makes the network and stays.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::thread::CapabilitySet;
+use switch::lightpath::Lightpath;
+use sys::namespace;
+
+use crate::counters::{DirectionCounters, LinkCounters};
+use crate::network::{self, Ports};
+use crate::plan::{DirectionPlan, LabPlan};
+use crate::pump::{Pump, SharedReport};
+use crate::state::{LabDir, LabState, started_ticks};
+use crate::{LabError, Program};
+
+/// What the anchor writes on its output once everything stands; anything else is why not.
+pub(crate) const READY: &str = "ready";
+
+/// How often the counters are written for `lab status`.
+const PUBLISH_EVERY: Duration = Duration::from_millis(500);
+
+/// First step: a session and namespaces of its own, then process 1 in them.
+pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError> {
+    rustix::process::setsid().map_err(|error| sys::SyscallError::new("setsid", "lab", error))?;
+    let own_user_namespace = !may_make_namespaces();
+    if own_user_namespace {
+        namespace::unshare_user().map_err(|error| LabError::NotPermitted {
+            what: format!("this user may not make namespaces: {error}: {}", error.source),
+            advice: "run as root, or allow user namespaces (sysctl user.max_user_namespaces, \
+                     kernel.apparmor_restrict_unprivileged_userns)"
+                .to_owned(),
+        })?;
+    }
+    namespace::unshare_process_ids()?;
+    let mut init = program.command("init");
+    init.arg(dir).arg(own_user_namespace.to_string());
+    start(&mut init)
+}
+
+/// Second step: everything the plan names, then the frames, until killed.
+pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabError> {
+    let dir = LabDir::at(dir);
+    let plan: LabPlan = serde_json::from_str(&dir.read("plan.json")?)
+        .map_err(|error| LabError::NotStarted(error.to_string()))?;
+    rustix::process::chdir("/").map_err(|error| sys::SyscallError::new("chdir", "/", error))?;
+    sys::process::bury_children()?;
+    let network = network::make(&plan)?;
+    let pid = outer_pid()?;
+    let state = LabState {
+        pid,
+        started_ticks: started_ticks(pid)
+            .ok_or_else(|| LabError::NotStarted("no /proc/PID/stat".to_owned()))?,
+        own_user_namespace,
+        network_fds: network.namespaces.iter().map(AsRawFd::as_raw_fd).collect(),
+        notes: network.notes,
+        plan,
+    };
+    let threads_count = 2 * network.lightpaths.len();
+    let cores_count = thread::available_parallelism().map_or(1, usize::from);
+    let few_cores = cores_count < 2 * threads_count;
+    let mut carried = Vec::new();
+    for ports in network.lightpaths {
+        carried.push(carry(ports, few_cores)?);
+    }
+    let text =
+        serde_json::to_string(&state).map_err(|error| LabError::NotStarted(error.to_string()))?;
+    dir.write("state.json", &text)?;
+    say_ready().map_err(|source| LabError::NotStarted(source.to_string()))?;
+    publish_forever(&dir, &carried)
+}
+
+/// Starts a program that nobody waits for: its parent is about to end, or to bury it unasked.
+fn start(command: &mut Command) -> Result<(), LabError> {
+    match command.spawn() {
+        Ok(_child) => Ok(()),
+        Err(source) => Err(LabError::Spawn {
+            program: command.get_program().to_string_lossy().into_owned(),
+            source,
+        }),
+    }
+}
+
+fn may_make_namespaces() -> bool {
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// This process's id where the lab was brought up: `/proc` is still that of outside.
+fn outer_pid() -> Result<i32, LabError> {
+    let link = fs::read_link("/proc/self").map_err(LabError::state("read", "/proc/self"))?;
+    link.to_str()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| LabError::NotStarted("/proc/self is no number".to_owned()))
+}
+
+/// Tells `lab up`, and lets go of its pipe.
+fn say_ready() -> io::Result<()> {
+    io::stdout().write_all(READY.as_bytes())?;
+    io::stdout().flush()?;
+    let null = fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+struct Carried {
+    link_index: usize,
+    reports: [SharedReport; 2],
+}
+
+/// Starts both directions of a link.
+fn carry(ports: Ports, few_cores: bool) -> Result<Carried, LabError> {
+    let [first, second] = ports.ends;
+    let cores = ports.plan.cores;
+    let start = |name: &str, from: &Arc<_>, to: &Arc<_>, plan: &DirectionPlan| {
+        let path = Lightpath::new(plan.config())
+            .map_err(|error| LabError::NotStarted(format!("link: {error}")))?;
+        let shared = SharedReport::default();
+        let limit_bytes = in_flight_bytes_max(plan);
+        let mut pump =
+            Pump::new(Arc::clone(from), Arc::clone(to), path, limit_bytes, Arc::clone(&shared));
+        if few_cores {
+            pump.batch_bulk();
+        }
+        let cores = cores.clone();
+        thread::Builder::new()
+            .name(format!("{name}{}", ports.link_index))
+            .spawn(move || run_pump(pump, &cores))
+            .map_err(|source| LabError::Spawn { program: "link thread".to_owned(), source })?;
+        Ok::<SharedReport, LabError>(shared)
+    };
+    let reports = [
+        start("forward", &first, &second, &ports.plan.forward)?,
+        start("backward", &second, &first, &ports.plan.backward)?,
+    ];
+    Ok(Carried { link_index: ports.link_index, reports })
+}
+
+fn run_pump(pump: Pump, cores: &[u32]) {
+    // The link stands for hardware: programs that keep all cores busy must not make it late. Where
+    // this user may not ask for it, frames are late on busy cores, which their lateness shows.
+    sys::process::run_before_others().ok();
+    let prepared = sys::thread::timer_slack_ns(1).and_then(|()| match cores {
+        [] => Ok(()),
+        cores => sys::thread::pin_current(cores),
+    });
+    if let Err(error) = prepared {
+        log(&format!("link thread: {error}: {}", error.source));
+    }
+    if let Err(error) = pump.run() {
+        log(&format!("link thread ended: {error}"));
+    }
+}
+
+/// Bytes of frames that a direction may hold: what fits on the fibre and into the queue, doubled
+/// for the virtual buffers' rounding, within reason.
+fn in_flight_bytes_max(plan: &DirectionPlan) -> usize {
+    const LEAST: u64 = 64 << 20;
+    const MOST: u64 = 1 << 30;
+    let rate = plan.rate_bits_per_s.unwrap_or(100_000_000_000) as f64;
+    let seconds = (plan.delay_ns + 3 * plan.jitter_ns + plan.reorder_by_ns) as f64 * 1e-9;
+    let on_fibre = units::bandwidth_delay_product_bytes(rate, seconds);
+    let bytes = on_fibre.saturating_add(plan.queue_bytes.unwrap_or(MOST)).saturating_mul(2);
+    usize::try_from(bytes.clamp(LEAST, MOST)).unwrap_or(usize::MAX)
+}
+
+fn publish_forever(dir: &LabDir, carried: &[Carried]) -> Result<(), LabError> {
+    let mut published = String::new();
+    loop {
+        let counters: Vec<LinkCounters> = carried
+            .iter()
+            .map(|link| LinkCounters {
+                link_index: link.link_index,
+                forward: DirectionCounters::of(&link.reports[0]),
+                backward: DirectionCounters::of(&link.reports[1]),
+            })
+            .collect();
+        let text = serde_json::to_string(&counters)
+            .map_err(|error| LabError::NotStarted(error.to_string()))?;
+        if text != published {
+            if let Err(error) = dir.write("counters.json", &text) {
+                log(&format!("{error}"));
+            }
+            published = text;
+        }
+        thread::sleep(PUBLISH_EVERY);
+    }
+}
+
+/// The anchor's stderr is the log file in the lab's directory.
+fn log(line: &str) {
+    writeln!(io::stderr(), "{line}").ok();
+}

@@ -1,0 +1,106 @@
+use std::sync::PoisonError;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pump::SharedReport;
+
+/// What an emulated link has done since the lab came up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkCounters {
+    /// Which of the plan's links.
+    pub link_index: usize,
+    /// From its first end to its second.
+    pub forward: DirectionCounters,
+    /// From its second end to its first.
+    pub backward: DirectionCounters,
+}
+
+/// One direction of it. Packets are wire packets: a 64 KiB TCP segment counts as many. Half a second
+/// old at most.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DirectionCounters {
+    /// Packets that came in.
+    pub arrived_pkts: u64,
+    /// Packets sent on.
+    pub delivered_pkts: u64,
+    /// Their bytes, Ethernet overhead counted.
+    pub delivered_wire_bytes: u64,
+    /// Packets for which the queue had no room.
+    pub dropped_queue_pkts: u64,
+    /// Packets lost at random.
+    pub dropped_loss_pkts: u64,
+    /// Packets lost in bursts.
+    pub dropped_burst_pkts: u64,
+    /// Packets marked Congestion Experienced.
+    pub marked_pkts: u64,
+    /// Frames made late to be overtaken.
+    pub reordered_frames_count: u64,
+    /// Frames given up because the emulation itself ran out of room: a limit of the lab, not of the
+    /// link.
+    pub overflow_frames_count: u64,
+    /// Frames that the receiving device did not take.
+    pub refused_frames_count: u64,
+    /// Wire bytes waiting for the line.
+    pub queue_bytes: u64,
+    /// Most there have been.
+    pub queue_bytes_max: u64,
+    /// Frames on the fibre or waiting.
+    pub held_frames_count: usize,
+    /// How late frames left against their due time; absent before the first.
+    pub lateness: Option<Lateness>,
+}
+
+/// How late frames were released.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Frames released.
+    pub frames_count: u64,
+    /// Half were at most so late, seconds.
+    pub p50_s: f64,
+    /// Nine in ten, seconds.
+    pub p90_s: f64,
+    /// 99 in a hundred, seconds.
+    pub p99_s: f64,
+    /// 999 in a thousand, seconds.
+    pub p999_s: f64,
+    /// The latest, seconds.
+    pub max_s: f64,
+}
+
+impl DirectionCounters {
+    pub(crate) fn of(shared: &SharedReport) -> Self {
+        let report = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let late = &report.lateness;
+        let at = |percentile| late.percentile_s(percentile).unwrap_or(0.0);
+        let counters = report.counters;
+        Self {
+            arrived_pkts: counters.arrived_pkts,
+            delivered_pkts: counters.delivered_pkts,
+            delivered_wire_bytes: counters.delivered_wire_bytes,
+            dropped_queue_pkts: counters.dropped_queue_pkts,
+            dropped_loss_pkts: counters.dropped_loss_pkts,
+            dropped_burst_pkts: counters.dropped_burst_pkts,
+            marked_pkts: counters.marked_pkts,
+            reordered_frames_count: counters.reordered_frames_count,
+            overflow_frames_count: report.overflow_frames_count,
+            refused_frames_count: report.refused_frames_count,
+            queue_bytes: report.queue_bytes,
+            queue_bytes_max: counters.queue_bytes_max,
+            held_frames_count: report.held_frames_count,
+            lateness: late.max_s().map(|max_s| Lateness {
+                frames_count: late.count(),
+                p50_s: at(50.0),
+                p90_s: at(90.0),
+                p99_s: at(99.0),
+                p999_s: at(99.9),
+                max_s,
+            }),
+        }
+    }
+
+    /// Packets that came in and did not go out, whatever the reason.
+    #[must_use]
+    pub fn dropped_pkts(&self) -> u64 {
+        self.dropped_queue_pkts + self.dropped_loss_pkts + self.dropped_burst_pkts
+    }
+}

@@ -1,0 +1,128 @@
+use std::io;
+use std::path::PathBuf;
+
+use sys::SyscallError;
+use thiserror::Error;
+
+use crate::file::LabFileError;
+
+/// Why a lab could not be brought up, entered, asked or taken down.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The lab file is wrong.
+    #[error(transparent)]
+    File(#[from] LabFileError),
+    /// There is no such file.
+    #[error("cannot read {path}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither a file nor a lab that comes with the program.
+    #[error("no lab '{name}'; built in: {known}; or give a file, NAME.toml")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// A lab of that name is up, made from something else.
+    #[error(
+        "lab '{name}' is up with another plan; take it down first: clearstream lab down {name}"
+    )]
+    OtherPlan {
+        /// Its name.
+        name: String,
+    },
+    /// It is not up.
+    #[error("lab '{name}' is not up; bring it up with: clearstream lab up {name}")]
+    NotUp {
+        /// Its name.
+        name: String,
+    },
+    /// No lab was named and not exactly one is up.
+    #[error("which lab? {up}")]
+    Ambiguous {
+        /// Those that are up.
+        up: String,
+    },
+    /// The lab has no such host.
+    #[error("lab '{lab}' has no host '{host}'; it has {known}")]
+    UnknownHost {
+        /// The lab.
+        lab: String,
+        /// What was asked for.
+        host: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The kernel or its administrator does not let this user do it.
+    #[error("{what}; {advice}")]
+    NotPermitted {
+        /// What failed.
+        what: String,
+        /// What to do about it.
+        advice: String,
+    },
+    /// The lab's process said why it could not come up.
+    #[error("lab did not come up: {0}")]
+    NotStarted(String),
+    /// A file of the lab's state could not be read or written.
+    #[error("{action} {path}")]
+    State {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A system call failed.
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+    /// Another process could not be started.
+    #[error("cannot start {program}")]
+    Spawn {
+        /// Which.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl LabError {
+    /// Whether what is missing is a privilege or a kernel feature (exit code 4).
+    #[must_use]
+    pub fn is_missing_privilege(&self) -> bool {
+        match self {
+            Self::NotPermitted { .. } => true,
+            // A limit of 0 on namespaces is a way to forbid them: ENOSPC (namespaces(7)).
+            Self::Syscall(error) => error.is_privilege() || error.call == "unshare",
+            _ => false,
+        }
+    }
+
+    /// Whether the request itself is wrong (exit code 2).
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::File(_)
+                | Self::Unknown { .. }
+                | Self::Unreadable { .. }
+                | Self::UnknownHost { .. }
+                | Self::Ambiguous { .. }
+        )
+    }
+
+    pub(crate) fn state(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::State { action, path, source }
+    }
+}

@@ -1,0 +1,250 @@
+//! Reading a lab file.
+//!
+//! The whole file is understood before anything is made. An error is one line: file, line number,
+//! what is wrong, and for a word nobody knows the nearest one that is known.
+
+mod direction;
+mod section;
+
+use std::net::IpAddr;
+
+use thiserror::Error;
+use toml::de::DeTable;
+
+use crate::file::direction::{DIRECTION_KEYS, read_direction};
+use crate::file::section::Section;
+use crate::plan::{
+    AddressPlan, DirectionPlan, EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, WirePlan,
+};
+
+/// What is wrong with a lab file.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{file}:{line}: {message}")]
+pub struct LabFileError {
+    /// The file, or the name of a built-in lab.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// What, and what to write instead.
+    pub message: String,
+}
+
+/// Longest name of a lab or host: it becomes a host name and part of a path.
+const NAME_LEN_MAX: usize = 63;
+const HOSTS_COUNT_MAX: usize = 250;
+const MTU_BYTES_DEFAULT: u64 = 1500;
+/// TAP and veth devices take no more.
+const MTU_BYTES_MAX: u64 = 65_521;
+
+/// Reads a lab file's text; `file` is for errors.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
+    let parsed = DeTable::parse(text).map_err(|error| {
+        let line = section::line_of(text, error.span().map_or(0, |span| span.start));
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        LabFileError { file: file.to_owned(), line, message }
+    })?;
+    let top = Section::top(file, text, parsed.get_ref());
+    top.only(&["name", "description", "sysctl", "host", "link"])?;
+    let name = top.required_text("name")?;
+    check_name(&top, "name", name)?;
+    let hosts = read_hosts(&top)?;
+    let mut links = Vec::new();
+    for section in top.sections("link")? {
+        links.push(read_link(&section, links.len(), &hosts, &links)?);
+    }
+    Ok(LabPlan {
+        name: name.to_owned(),
+        description: top.text("description")?.unwrap_or("").to_owned(),
+        hosts,
+        links,
+    })
+}
+
+fn read_hosts(top: &Section<'_>) -> Result<Vec<HostPlan>, LabFileError> {
+    let Some(section) = top.section("host")? else {
+        return Err(top.error("a lab needs hosts: write [host.NAME] for each"));
+    };
+    let mut hosts = Vec::new();
+    for name in section.keys() {
+        check_name(&section, name, name)?;
+        let host = section.section(name)?.unwrap_or_else(|| section.clone());
+        host.only(&["cores", "sysctl"])?;
+        let mut sysctls = read_sysctls(top)?;
+        sysctls.extend(read_sysctls(&host)?);
+        hosts.push(HostPlan {
+            name: name.to_owned(),
+            cores: host.core_list("cores")?,
+            sysctls: sysctls.into_iter().collect(),
+        });
+    }
+    match hosts.len() {
+        0 => Err(top.error("a lab needs hosts: write [host.NAME] for each")),
+        1..=HOSTS_COUNT_MAX => Ok(hosts),
+        count => Err(section.error(format!("{count} hosts; at most {HOSTS_COUNT_MAX}"))),
+    }
+}
+
+fn read_sysctls(section: &Section<'_>) -> Result<Vec<(String, String)>, LabFileError> {
+    let Some(sysctls) = section.section("sysctl")? else { return Ok(Vec::new()) };
+    let mut read = Vec::new();
+    for name in sysctls.keys() {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if !name.starts_with("net.") || name.contains("..") || !name.chars().all(plain) {
+            let message = format!("'{name}' belongs to no network namespace; only net.* does");
+            return Err(sysctls.error_at(name, message));
+        }
+        read.push((name.to_owned(), sysctls.scalar(name)?.unwrap_or_default()));
+    }
+    Ok(read)
+}
+
+fn read_link(
+    section: &Section<'_>,
+    index: usize,
+    hosts: &[HostPlan],
+    earlier: &[LinkPlan],
+) -> Result<LinkPlan, LabFileError> {
+    let own = ["between", "wire", "mtu", "speed", "seed", "cores", "addresses"];
+    let known = [&own[..], &["forward", "backward"], DIRECTION_KEYS].concat();
+    section.only(&known)?;
+    let between = section.text_list("between")?;
+    let &[first, second] = &between[..] else {
+        return Err(section.error_at("between", "write between = [\"HOST\", \"HOST\"]"));
+    };
+    for host in [first, second] {
+        if !hosts.iter().any(|known| known.name == host) {
+            let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+            let message = format!("no host '{host}'{}", section::nearest(host, &names));
+            return Err(section.error_at("between", message));
+        }
+    }
+    if first == second {
+        return Err(section.error_at("between", format!("'{first}' is linked to itself")));
+    }
+    let mtu_bytes = section.size("mtu")?.unwrap_or(MTU_BYTES_DEFAULT);
+    if !(68..=MTU_BYTES_MAX).contains(&mtu_bytes) {
+        let message = format!("an MTU of {mtu_bytes} bytes; from 68 to {MTU_BYTES_MAX}");
+        return Err(section.error_at("mtu", message));
+    }
+    let wire = read_wire(section, index)?;
+    let speeds = match &wire {
+        WirePlan::Veth => [None, None],
+        WirePlan::Lightpath(path) => [path.forward.rate_bits_per_s, path.backward.rate_bits_per_s],
+    };
+    let speed = section.rate("speed")?;
+    let end = |host: &str, which: usize| -> Result<EndPlan, LabFileError> {
+        Ok(EndPlan {
+            host: host.to_owned(),
+            interface: format!("eth{}", links_of(host, earlier)),
+            addresses: read_addresses(section, host, index, which)?,
+            speed_bits_per_s: speed.or(speeds[which]),
+        })
+    };
+    Ok(LinkPlan {
+        ends: [end(first, 0)?, end(second, 1)?],
+        mtu_bytes: u32::try_from(mtu_bytes).unwrap_or(u32::MAX),
+        wire,
+    })
+}
+
+fn read_wire(section: &Section<'_>, index: usize) -> Result<WirePlan, LabFileError> {
+    match section.text("wire")?.unwrap_or("lightpath") {
+        "veth" => {
+            let emulated = ["forward", "backward", "seed", "cores"];
+            if let Some(key) = DIRECTION_KEYS.iter().chain(&emulated).find(|key| section.has(key)) {
+                let message = format!("a veth wire emulates nothing; '{key}' needs a lightpath");
+                return Err(section.error_at(key, message));
+            }
+            Ok(WirePlan::Veth)
+        }
+        "lightpath" => {
+            let seed = section.integer("seed")?.unwrap_or(1 + 2 * index as u64);
+            let common = read_direction(section, &DirectionPlan::default())?;
+            let side = |key: &str, seed: u64| -> Result<DirectionPlan, LabFileError> {
+                let mut direction = match section.section(key)? {
+                    Some(own) => {
+                        own.only(DIRECTION_KEYS)?;
+                        read_direction(&own, &common)?
+                    }
+                    None => common.clone(),
+                };
+                direction.seed = seed;
+                direction
+                    .config()
+                    .validate()
+                    .map_err(|error| section.error_at(key, error.to_string()))?;
+                Ok(direction)
+            };
+            Ok(WirePlan::Lightpath(Box::new(LightpathPlan {
+                forward: side("forward", seed)?,
+                backward: side("backward", seed.wrapping_add(1))?,
+                cores: section.core_list("cores")?,
+            })))
+        }
+        other => {
+            let near = section::nearest(other, &["lightpath", "veth"]);
+            Err(section.error_at("wire", format!("no wire '{other}'{near}")))
+        }
+    }
+}
+
+/// Given ones, or 10.77.LINK.1 and .2 with fd77:LINK::1 and ::2.
+fn read_addresses(
+    section: &Section<'_>,
+    host: &str,
+    link: usize,
+    which: usize,
+) -> Result<Vec<AddressPlan>, LabFileError> {
+    if let Some(addresses) = section.section("addresses")? {
+        let known = section.text_list("between")?;
+        addresses.only(&known)?;
+        if addresses.has(host) {
+            return addresses
+                .text_list(host)?
+                .into_iter()
+                .map(|text| parse_address(text).map_err(|why| addresses.error_at(host, why)))
+                .collect();
+        }
+    }
+    let byte = u8::try_from(link).map_err(|_beyond_255| section.error("at most 256 links"))?;
+    let last = if which == 0 { 1 } else { 2 };
+    let v4 = IpAddr::from([10, 77, byte, last]);
+    let v6 = IpAddr::from([0xfd77, u16::from(byte), 0, 0, 0, 0, 0, u16::from(last)]);
+    Ok(vec![
+        AddressPlan { address: v4, prefix_bits: 24 },
+        AddressPlan { address: v6, prefix_bits: 64 },
+    ])
+}
+
+fn parse_address(text: &str) -> Result<AddressPlan, String> {
+    let wrong = || format!("'{text}' is not an address; write for example 10.0.0.1/24");
+    let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
+    let address: IpAddr = address.parse().map_err(|_not_an_address| wrong())?;
+    let prefix_bits: u8 = prefix.parse().map_err(|_not_a_number| wrong())?;
+    let most = if address.is_ipv6() { 128 } else { 32 };
+    if prefix_bits <= most { Ok(AddressPlan { address, prefix_bits }) } else { Err(wrong()) }
+}
+
+fn links_of(host: &str, links: &[LinkPlan]) -> usize {
+    links.iter().flat_map(|link| &link.ends).filter(|end| end.host == host).count()
+}
+
+/// Names become host names and directories.
+fn check_name(section: &Section<'_>, key: &str, name: &str) -> Result<(), LabFileError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let well_formed = !name.is_empty()
+        && name.len() <= NAME_LEN_MAX
+        && name.chars().all(plain)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if well_formed {
+        return Ok(());
+    }
+    let message = format!("'{name}' is not a name; letters, digits, - and _, up to {NAME_LEN_MAX}");
+    Err(section.error_at(key, message))
+}
+
+#[cfg(test)]
+mod tests;

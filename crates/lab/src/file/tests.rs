@@ -1,0 +1,178 @@
+use super::*;
+use crate::builtin::builtin_labs;
+use crate::plan::{BurstPlan, ShaperPlan};
+
+const HOSTS: &str = "name = \"t\"\n[host.a]\n[host.b]\n";
+
+fn complaint(text: &str) -> String {
+    parse_lab("t.toml", text).unwrap_err().to_string()
+}
+
+fn link(keys: &str) -> Result<LinkPlan, LabFileError> {
+    let text = format!("{HOSTS}[[link]]\nbetween = [\"a\", \"b\"]\n{keys}\n");
+    parse_lab("t.toml", &text).map(|plan| plan.links.into_iter().next().unwrap())
+}
+
+fn directions(link: LinkPlan) -> (DirectionPlan, DirectionPlan) {
+    match link.wire {
+        WirePlan::Lightpath(path) => (path.forward, path.backward),
+        WirePlan::Veth => panic!("a lightpath"),
+    }
+}
+
+#[test]
+fn built_in_labs_are_right() {
+    for lab in builtin_labs() {
+        let plan = lab.plan().unwrap();
+        assert_eq!(plan.name, lab.name);
+        assert!(plan.hosts.len() >= 2 && !plan.links.is_empty() && !plan.description.is_empty());
+    }
+    let plan = builtin_labs()[0].plan().unwrap();
+    let (there, back) = directions(plan.links[0].clone());
+    assert_eq!(there.delay_ns + back.delay_ns, 17_000_000);
+    assert_eq!(there.jitter_ns + back.jitter_ns, 200_000);
+    let rate = there.rate_bits_per_s.unwrap();
+    assert_eq!(rate, 40_000_000_000);
+    let product = units::bandwidth_delay_product_bytes(rate as f64, 0.017);
+    assert!(there.queue_bytes.unwrap() >= product);
+    assert!(plan.hosts.iter().all(|host| host.sysctls["net.ipv4.tcp_rmem"].ends_with("67108864")));
+}
+
+#[test]
+fn every_key_is_read() {
+    let read = link(
+        "mtu = 9000\nspeed = \"25G\"\nseed = 7\ncores = [1]\nrate = \"10Gbit\"\ndelay = \"8.5ms\"\n\
+         jitter = \"100us\"\njitter_distribution = \"normal\"\nqueue = \"1MiB\"\n\
+         ecn_threshold = \"64K\"\nloss = \"0.1%\"\nreorder = 0.01\nreorder_by = \"1ms\"\n\
+         burst_loss = { enter = \"1%\", leave = \"50%\" }\n\
+         shaper = { rate = \"1G\", burst = \"2MiB\" }\n\
+         addresses = { a = [\"10.1.0.1/30\"] }\nbackward = { rate = \"1G\", loss = 0 }",
+    )
+    .unwrap();
+    assert_eq!(read.mtu_bytes, 9000);
+    assert_eq!(read.ends[0].speed_bits_per_s, Some(25_000_000_000));
+    assert_eq!(read.ends[0].addresses[0].address.to_string(), "10.1.0.1");
+    assert_eq!(read.ends[1].addresses[1].address.to_string(), "fd77::2");
+    let (there, back) = directions(read);
+    let expected = DirectionPlan {
+        seed: 7,
+        delay_ns: 8_500_000,
+        jitter_ns: 100_000,
+        jitter_is_normal: true,
+        rate_bits_per_s: Some(10_000_000_000),
+        queue_bytes: Some(1 << 20),
+        mark_above_bytes: Some(65_536),
+        shaper: Some(ShaperPlan { rate_bits_per_s: 1_000_000_000, burst_bytes: 2 << 20 }),
+        loss: 0.001,
+        burst_loss: Some(BurstPlan { enter: 0.01, leave: 0.5, loss: 1.0 }),
+        reorder: 0.01,
+        reorder_by_ns: 1_000_000,
+    };
+    assert_eq!(there, expected);
+    let one_way =
+        DirectionPlan { seed: 8, rate_bits_per_s: Some(1_000_000_000), loss: 0.0, ..expected };
+    assert_eq!(back, one_way);
+}
+
+#[test]
+fn a_typo_gets_its_line_and_the_nearest_word() {
+    for (text, line) in [
+        ("name = \"t\"\n[hots.a]\n", "t.toml:2: unknown key 'hots'; did you mean 'host'?"),
+        ("[host.a]\n", "t.toml:1: 'name' is missing"),
+        ("name = \"t\"\n", "t.toml:1: a lab needs hosts: write [host.NAME] for each"),
+        (
+            "name = \"../x\"\n[host.a]\n",
+            "t.toml:1: '../x' is not a name; letters, digits, - and _, \
+          up to 63",
+        ),
+        (
+            "name = \"t\"\n[host.a]\ncore = [1]\n",
+            "t.toml:3: unknown key 'core'; did you mean \
+          'cores'?",
+        ),
+        (
+            "name = \"t\"\n[host.a]\ncores = [\"x\"]\n",
+            "t.toml:3: cores: expected a list of core \
+          numbers, [0, 1], found string",
+        ),
+        (
+            "name = \"t\"\n[host.a.sysctl]\n\"kernel.pid_max\" = 1\n",
+            "t.toml:3: 'kernel.pid_max' \
+          belongs to no network namespace; only net.* does",
+        ),
+    ] {
+        assert_eq!(complaint(text), line);
+    }
+}
+
+#[test]
+fn a_wrong_link_is_explained() {
+    for (keys, message) in [
+        ("dealy = \"1ms\"", "unknown key 'dealy'; did you mean 'delay'?"),
+        ("delay = 10", "delay: '10' has no unit; write for example \"10ms\""),
+        (
+            "delay = \"1 furlong\"",
+            "delay: '1 furlong' has an unknown unit 'furlong'; known: ns us \
+          ms s m h",
+        ),
+        (
+            "rate = \"fast\"",
+            "rate: 'fast' is not a number; write for example 950M, 10G or 40Gbit/s",
+        ),
+        ("loss = \"150%\"", "loss: '150%' is out of range"),
+        ("wire = \"vet\"", "no wire 'vet'; did you mean 'veth'?"),
+        (
+            "wire = \"veth\"\nrate = \"1G\"",
+            "a veth wire emulates nothing; 'rate' needs a lightpath",
+        ),
+        ("mtu = 20", "an MTU of 20 bytes; from 68 to 65521"),
+        ("shaper = { rate = \"1G\" }", "shaper: 'burst' is missing"),
+        (
+            "addresses = { a = [\"10.0.0.1\"] }",
+            "'10.0.0.1' is not an address; write for example \
+          10.0.0.1/24",
+        ),
+        ("reorder = \"1%\"", "reorder needs reorder_by, the time by which such frames come late"),
+        (
+            "forward = { mtu = 9000 }",
+            "unknown key 'mtu'; known: delay, jitter, \
+          jitter_distribution, rate, queue, ecn_threshold, shaper, loss, burst_loss, reorder, \
+          reorder_by",
+        ),
+    ] {
+        assert_eq!(link(keys).unwrap_err().message, message);
+    }
+    let text = format!("{HOSTS}[[link]]\nbetween = [\"a\", \"c\"]\n");
+    assert_eq!(complaint(&text), "t.toml:5: no host 'c'; did you mean 'a'?");
+    let text = format!("{HOSTS}[[link]]\nbetween = [\"a\", \"a\"]\n");
+    assert_eq!(complaint(&text), "t.toml:5: 'a' is linked to itself");
+    assert!(complaint("name = \n").starts_with("t.toml:1: "));
+}
+
+#[test]
+fn interfaces_and_addresses_do_not_collide() {
+    let text = "name = \"t\"\n[host.a]\n[host.b]\n[host.c]\n\
+                [[link]]\nbetween = [\"a\", \"b\"]\n[[link]]\nbetween = [\"b\", \"c\"]\n";
+    let plan = parse_lab("t.toml", text).unwrap();
+    let interfaces: Vec<_> =
+        plan.links.iter().flat_map(|l| &l.ends).map(|e| &e.interface).collect();
+    assert_eq!(interfaces, ["eth0", "eth0", "eth1", "eth0"]);
+    let of_b: Vec<String> = plan.addresses_of("b").map(|address| address.to_string()).collect();
+    assert_eq!(of_b, ["10.77.0.2", "fd77::2", "10.77.1.1", "fd77:1::1"]);
+    assert!(plan.hosts_file().contains("\n10.77.1.2 c\n"));
+}
+
+#[test]
+fn any_text_is_a_lab_or_one_line() {
+    bolero::check!().for_each(|bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        let text = if bytes.len().is_multiple_of(2) {
+            format!("{HOSTS}[[link]]\nbetween = [\"a\", \"b\"]\n{text}")
+        } else {
+            text.into_owned()
+        };
+        if let Err(error) = parse_lab("t.toml", &text) {
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
+        }
+    });
+}

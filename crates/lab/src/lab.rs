@@ -1,0 +1,299 @@
+//! A lab seen from outside its anchor: brought up, found, taken down.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::Signal;
+
+use crate::anchor::READY;
+use crate::builtin::builtin_labs;
+use crate::counters::LinkCounters;
+use crate::file::parse_lab;
+use crate::plan::LabPlan;
+use crate::state::{LabDir, LabState, LabsDir};
+use crate::{LabError, Program};
+
+/// A lab that is up.
+#[derive(Debug)]
+pub struct Lab {
+    pub(crate) dir: LabDir,
+    pub(crate) state: LabState,
+    pub(crate) anchor: OwnedFd,
+}
+
+/// How [`Lab::up`] found things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// It was brought up now.
+    New,
+    /// It was up already, from the same plan.
+    Already,
+}
+
+/// Longest a lab may take to come up.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest the kernel may take to end a lab's programs.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The plan of a built-in lab, or of a lab file.
+///
+/// # Errors
+/// Neither exists, or the file is wrong.
+pub fn find_plan(name_or_file: &str) -> Result<LabPlan, LabError> {
+    if let Some(builtin) = builtin_labs().iter().find(|lab| lab.name == name_or_file) {
+        return Ok(builtin.plan()?);
+    }
+    let path = Path::new(name_or_file);
+    let looks_like_file = name_or_file.contains('/') || name_or_file.ends_with(".toml");
+    if !looks_like_file && !path.is_file() {
+        let known: Vec<&str> = builtin_labs().iter().map(|lab| lab.name).collect();
+        return Err(LabError::Unknown { name: name_or_file.to_owned(), known: known.join(", ") });
+    }
+    let text = read_bounded(path)
+        .map_err(|source| LabError::Unreadable { path: path.to_owned(), source })?;
+    Ok(parse_lab(name_or_file, &text)?)
+}
+
+impl Lab {
+    /// Brings a lab up; a lab of that name that is up from the same plan is left as it is.
+    ///
+    /// # Errors
+    /// Another lab has the name, this user may not make namespaces or TAP devices, or the kernel
+    /// refuses something; nothing is left behind.
+    pub fn up(plan: &LabPlan, program: &Program) -> Result<(Self, Arrival), LabError> {
+        let labs = LabsDir::of_this_user();
+        let lock = labs.lock()?;
+        let dir = labs.lab(&plan.name);
+        if let Some((state, anchor)) = dir.state_if_up() {
+            if state.plan != *plan {
+                return Err(LabError::OtherPlan { name: plan.name.clone() });
+            }
+            return Ok((Self { dir, state, anchor }, Arrival::Already));
+        }
+        dir.remove()?;
+        dir.create()?;
+        match start_anchor(&dir, plan, program) {
+            Ok((state, anchor)) => Ok((Self { dir, state, anchor }, Arrival::New)),
+            Err(error) => {
+                dir.remove()?;
+                labs.remove_if_empty(&lock);
+                Err(error)
+            }
+        }
+    }
+
+    /// The lab of this name, which must be up.
+    ///
+    /// # Errors
+    /// It is not up.
+    pub fn open(name: &str) -> Result<Self, LabError> {
+        let not_up = || LabError::NotUp { name: name.to_owned() };
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            return Err(not_up());
+        }
+        let dir = LabsDir::of_this_user().lab(name);
+        let (state, anchor) = dir.state_if_up().ok_or_else(not_up)?;
+        Ok(Self { dir, state, anchor })
+    }
+
+    /// All labs of this user that are up; remains of others are removed.
+    ///
+    /// # Errors
+    /// The remains could not be removed.
+    pub fn all() -> Result<Vec<Self>, LabError> {
+        let labs = LabsDir::of_this_user();
+        let names = labs.names();
+        let up: Vec<Self> = names.iter().filter_map(|name| Self::open(name).ok()).collect();
+        if up.len() < names.len() {
+            let lock = labs.lock()?;
+            for dir in names.iter().map(|name| labs.lab(name)) {
+                if dir.state_if_up().is_none() {
+                    dir.remove()?;
+                }
+            }
+            labs.remove_if_empty(&lock);
+        }
+        Ok(up)
+    }
+
+    /// The only lab that is up.
+    ///
+    /// # Errors
+    /// None is, or several are.
+    pub fn only() -> Result<Self, LabError> {
+        let mut all = Self::all()?;
+        match (all.pop(), all.is_empty()) {
+            (Some(lab), true) => Ok(lab),
+            (None, _) => Err(LabError::Ambiguous {
+                up: "none is up; bring one up with: clearstream lab up glif2010".to_owned(),
+            }),
+            (Some(last), false) => {
+                all.push(last);
+                let names: Vec<&str> = all.iter().map(|lab| lab.plan().name.as_str()).collect();
+                Err(LabError::Ambiguous { up: format!("up are {}", names.join(", ")) })
+            }
+        }
+    }
+
+    /// Takes the lab of this name down with every program in it; false when it was not up.
+    ///
+    /// # Errors
+    /// It is another user's, or does not end.
+    pub fn down(name: &str) -> Result<bool, LabError> {
+        let labs = LabsDir::of_this_user();
+        if !labs.names().iter().any(|known| known == name) {
+            return Ok(false);
+        }
+        let lock = labs.lock()?;
+        let dir = labs.lab(name);
+        let was_up = match dir.state_if_up() {
+            Some((_, anchor)) => {
+                end_anchor(&anchor, name)?;
+                true
+            }
+            None => false,
+        };
+        dir.remove()?;
+        labs.remove_if_empty(&lock);
+        Ok(was_up)
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn plan(&self) -> &LabPlan {
+        &self.state.plan
+    }
+
+    /// The anchor's process id: ending that process ends the lab.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.state.pid
+    }
+
+    /// What could not be had, one line each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.state.notes
+    }
+
+    /// What its emulated links have done.
+    ///
+    /// # Errors
+    /// The lab has just gone.
+    pub fn counters(&self) -> Result<Vec<LinkCounters>, LabError> {
+        let text = self.dir.read("counters.json")?;
+        serde_json::from_str(&text).map_err(|error| {
+            LabError::state("read", self.dir.path().join("counters.json"))(error.into())
+        })
+    }
+
+    /// A command that runs what is appended to it on a host, by way of `clearstream lab exec`.
+    #[must_use]
+    pub fn command(&self, clearstream: &Path, host: &str) -> Command {
+        let mut command = Command::new(clearstream);
+        command.args(["lab", "exec", &self.plan().name, host, "--"].map(OsString::from));
+        command
+    }
+}
+
+fn start_anchor(
+    dir: &LabDir,
+    plan: &LabPlan,
+    program: &Program,
+) -> Result<(LabState, OwnedFd), LabError> {
+    let text =
+        serde_json::to_string(plan).map_err(|error| LabError::NotStarted(error.to_string()))?;
+    dir.write("plan.json", &text)?;
+    dir.write("hosts", &plan.hosts_file())?;
+    let log_path = dir.path().join("log");
+    let log = File::create(&log_path).map_err(LabError::state("create", log_path))?;
+    let mut command = program.command("starter");
+    command.arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut starter = command.spawn().map_err(|source| LabError::Spawn {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    let answer = starter.stdout.take().map(read_answer).transpose()?.unwrap_or_default();
+    // Its answer says it all; waiting only clears it away.
+    starter.wait().ok();
+    if answer == READY {
+        return dir.state_if_up().ok_or_else(|| LabError::NotStarted("it ended at once".into()));
+    }
+    Err(match answer.split_once(' ') {
+        Some(("4", why)) => {
+            LabError::NotPermitted { what: why.to_owned(), advice: advice_for(why).to_owned() }
+        }
+        Some(("1", why)) => LabError::NotStarted(why.to_owned()),
+        _ => {
+            let log = dir.read("log").unwrap_or_default();
+            let last = log.lines().last().unwrap_or("it ended without a word");
+            LabError::NotStarted(last.to_owned())
+        }
+    })
+}
+
+fn advice_for(why: &str) -> &'static str {
+    if why.contains("/dev/net/tun") {
+        "let this user open it (chmod 666 /dev/net/tun), or run as root"
+    } else {
+        "run as root, or allow this user namespaces of its own"
+    }
+}
+
+fn read_answer(mut pipe: impl Read + AsFd) -> Result<String, LabError> {
+    let mut answer = Vec::new();
+    loop {
+        if !is_ready(&pipe, START_TIMEOUT) {
+            return Err(LabError::NotStarted(format!("no answer within {START_TIMEOUT:?}")));
+        }
+        let mut chunk = [0; 1024];
+        match pipe.read(&mut chunk) {
+            Ok(0) | Err(_) => return Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Ok(len) => answer.extend_from_slice(&chunk[..len]),
+        }
+    }
+}
+
+fn end_anchor(anchor: &OwnedFd, name: &str) -> Result<(), LabError> {
+    match rustix::process::pidfd_send_signal(anchor, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => {
+            let error = sys::SyscallError::new("pidfd_send_signal", name, error);
+            return Err(LabError::Syscall(error));
+        }
+    }
+    // The kernel ends all other processes of the lab before it lets its init go.
+    if is_ready(anchor, STOP_TIMEOUT) {
+        return Ok(());
+    }
+    let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+    Err(LabError::Syscall(sys::SyscallError::new("pidfd poll", name, source)))
+}
+
+fn is_ready(fd: &impl AsFd, timeout: Duration) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).ok();
+    loop {
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.is_ok_and(|ready_count| ready_count > 0),
+        }
+    }
+}
+
+/// A lab file is a page of text; whatever is longer is something else.
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    const MOST_BYTES: u64 = 1 << 20;
+    let mut text = String::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(std::io::Error::other("longer than 1 MiB, not a lab file"));
+    }
+    Ok(text)
+}

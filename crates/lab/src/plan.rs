@@ -1,0 +1,194 @@
+//! What a lab is made of: the validated form of a lab file, and what the state directory keeps.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use switch::lightpath::{BurstLoss, JitterShape, LightpathConfig, Shaper};
+
+/// Hosts and links.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LabPlan {
+    /// Under which the lab is up, at most once on a machine.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// In the order of the file.
+    pub hosts: Vec<HostPlan>,
+    /// In the order of the file.
+    pub links: Vec<LinkPlan>,
+}
+
+/// A host: a network namespace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostPlan {
+    /// Also its name in the lab's hosts file.
+    pub name: String,
+    /// Cores its programs run on; empty for all.
+    pub cores: Vec<u32>,
+    /// Kernel parameters of its network namespace, as `sysctl` spells them.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// A link between two hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkPlan {
+    /// Both ends; "forward" is from the first to the second.
+    pub ends: [EndPlan; 2],
+    /// Largest packet, bytes.
+    pub mtu_bytes: u32,
+    /// What is between the ends.
+    pub wire: WirePlan,
+}
+
+/// One end of a link: an interface of a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndPlan {
+    /// The host.
+    pub host: String,
+    /// Its interface.
+    pub interface: String,
+    /// The interface's addresses.
+    pub addresses: Vec<AddressPlan>,
+    /// The speed the interface says it has, bit/s.
+    pub speed_bits_per_s: Option<u64>,
+}
+
+/// An address with its network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressPlan {
+    /// The address.
+    pub address: IpAddr,
+    /// Leading bits that are the network's.
+    pub prefix_bits: u8,
+}
+
+/// What connects two ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum WirePlan {
+    /// The kernel's own pair, as fast as it goes.
+    Veth,
+    /// Two emulated directions.
+    Lightpath(Box<LightpathPlan>),
+}
+
+/// An emulated link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LightpathPlan {
+    /// From the first end to the second.
+    pub forward: DirectionPlan,
+    /// From the second end to the first.
+    pub backward: DirectionPlan,
+    /// Cores the link's threads run on; empty for all.
+    pub cores: Vec<u32>,
+}
+
+/// One direction of a lightpath, as [`LightpathConfig`] has it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DirectionPlan {
+    /// Seed of all random draws.
+    pub seed: u64,
+    /// One way, nanoseconds.
+    pub delay_ns: u64,
+    /// To either side, nanoseconds.
+    pub jitter_ns: u64,
+    /// The jitter is a standard deviation instead of a bound.
+    pub jitter_is_normal: bool,
+    /// Line rate, bit/s.
+    pub rate_bits_per_s: Option<u64>,
+    /// Room for frames that wait, wire bytes.
+    pub queue_bytes: Option<u64>,
+    /// Marks above so many waiting wire bytes.
+    pub mark_above_bytes: Option<u64>,
+    /// Token bucket on the way.
+    pub shaper: Option<ShaperPlan>,
+    /// Share of packets lost.
+    pub loss: f64,
+    /// Losses in bursts.
+    pub burst_loss: Option<BurstPlan>,
+    /// Share of frames that come late.
+    pub reorder: f64,
+    /// By so much, nanoseconds.
+    pub reorder_by_ns: u64,
+}
+
+/// A token bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShaperPlan {
+    /// In the long run, bit/s.
+    pub rate_bits_per_s: u64,
+    /// At line rate, bytes.
+    pub burst_bytes: u64,
+}
+
+/// Gilbert's and Elliott's parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BurstPlan {
+    /// Probability of a burst beginning, per packet.
+    pub enter: f64,
+    /// Probability of it ending, per packet.
+    pub leave: f64,
+    /// Share lost within it.
+    pub loss: f64,
+}
+
+impl DirectionPlan {
+    /// As the pure link wants it.
+    #[must_use]
+    pub fn config(&self) -> LightpathConfig {
+        LightpathConfig {
+            seed: self.seed,
+            delay_ns: self.delay_ns,
+            jitter_ns: self.jitter_ns,
+            jitter_shape: match self.jitter_is_normal {
+                true => JitterShape::Normal,
+                false => JitterShape::Uniform,
+            },
+            rate_bits_per_s: self.rate_bits_per_s,
+            queue_bytes: self.queue_bytes,
+            mark_above_bytes: self.mark_above_bytes,
+            shaper: self.shaper.map(|shaper| Shaper {
+                rate_bits_per_s: shaper.rate_bits_per_s,
+                burst_bytes: shaper.burst_bytes,
+            }),
+            loss: self.loss,
+            burst_loss: self.burst_loss.map(|burst| BurstLoss {
+                enter: burst.enter,
+                leave: burst.leave,
+                loss: burst.loss,
+            }),
+            reorder: self.reorder,
+            reorder_by_ns: self.reorder_by_ns,
+        }
+    }
+}
+
+impl LabPlan {
+    /// The host of this name.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<&HostPlan> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// The addresses by which others reach a host, those of its first link first.
+    pub fn addresses_of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
+        self.links
+            .iter()
+            .flat_map(|link| &link.ends)
+            .filter(move |end| end.host == host)
+            .flat_map(|end| end.addresses.iter().map(|address| address.address))
+    }
+
+    /// A hosts file (`hosts(5)`) that knows every host of the lab.
+    #[must_use]
+    pub fn hosts_file(&self) -> String {
+        let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
+        for host in &self.hosts {
+            for address in self.addresses_of(&host.name) {
+                text.push_str(&format!("{address} {}\n", host.name));
+            }
+        }
+        text
+    }
+}

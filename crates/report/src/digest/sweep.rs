@@ -1,0 +1,115 @@
+//! Experiments that vary one setting over several values.
+
+use std::collections::BTreeMap;
+
+use results::{Estimate, Point};
+
+use super::total_rate;
+
+/// Values a setting must take before its experiment is drawn as a sweep.
+const SETTINGS_COUNT_MIN: usize = 3;
+
+/// Settings a chart has room for.
+const SETTINGS_COUNT_MAX: usize = 200;
+
+/// One experiment over one varied setting.
+#[derive(Debug)]
+pub(crate) struct Sweep<'a> {
+    /// Its name in the results.
+    pub(crate) experiment: &'a str,
+    /// What was varied: `window_bytes`.
+    pub(crate) varied: &'a str,
+    /// In ascending order of the setting.
+    pub(crate) settings: Vec<Setting<'a>>,
+}
+
+/// One setting and what it gave.
+#[derive(Debug)]
+pub(crate) struct Setting<'a> {
+    /// Value of what was varied.
+    pub(crate) value: f64,
+    /// All that was varied.
+    pub(crate) varied: &'a BTreeMap<String, f64>,
+    /// Goodput of each repeat, all directions together, bit/s.
+    pub(crate) repeats: Vec<f64>,
+    /// The repeats together.
+    pub(crate) estimate: Estimate,
+}
+
+impl Sweep<'_> {
+    /// Highest median, bit/s.
+    pub(crate) fn best_bits_per_s(&self) -> f64 {
+        self.settings.iter().map(|setting| setting.estimate.median).fold(0.0, f64::max)
+    }
+
+    /// The setting with the highest median.
+    pub(crate) fn best_setting(&self) -> Option<&BTreeMap<String, f64>> {
+        self.settings
+            .iter()
+            .max_by(|one, other| one.estimate.median.total_cmp(&other.estimate.median))
+            .map(|setting| setting.varied)
+    }
+
+    /// Whether the setting is the window, whose law is known.
+    pub(crate) fn is_window(&self) -> bool {
+        self.varied == "window_bytes"
+    }
+}
+
+/// Every sweep among the points, in the order of their first point.
+pub(crate) fn sweeps(points: &[Point]) -> Vec<Sweep<'_>> {
+    let mut experiments: Vec<(&str, Vec<&Point>)> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for point in points.iter().filter(|point| !point.experiment.starts_with("confirm")) {
+        let place = *places.entry(&point.experiment).or_insert(experiments.len());
+        match experiments.get_mut(place) {
+            Some((_, members)) => members.push(point),
+            None => experiments.push((&point.experiment, vec![point])),
+        }
+    }
+    experiments
+        .into_iter()
+        .filter_map(|(experiment, members)| sweep(experiment, &members))
+        .collect()
+}
+
+fn sweep<'a>(experiment: &'a str, points: &[&'a Point]) -> Option<Sweep<'a>> {
+    let mut values: BTreeMap<&'a str, Vec<f64>> = BTreeMap::new();
+    for (name, value) in points.iter().flat_map(|point| &point.varied) {
+        values.entry(name).or_default().push(*value);
+    }
+    let (varied, distinct_count) = values
+        .into_iter()
+        .map(|(name, mut values)| {
+            values.sort_by(f64::total_cmp);
+            values.dedup();
+            (name, values.len())
+        })
+        .max_by_key(|(_, distinct_count)| *distinct_count)?;
+    if distinct_count < SETTINGS_COUNT_MIN {
+        return None;
+    }
+    let settings = settings(points, varied);
+    (!settings.is_empty()).then_some(Sweep { experiment, varied, settings })
+}
+
+fn settings<'a>(points: &[&'a Point], varied: &str) -> Vec<Setting<'a>> {
+    let mut measured: Vec<(f64, &'a Point, f64)> = points
+        .iter()
+        .filter_map(|point| {
+            let value = point.varied.get(varied).copied().filter(|value| value.is_finite())?;
+            Some((value, *point, total_rate(point.measured()?)))
+        })
+        .collect();
+    measured.sort_by(|one, other| one.0.total_cmp(&other.0));
+    measured
+        .chunk_by(|one, other| one.0.total_cmp(&other.0).is_eq())
+        .take(SETTINGS_COUNT_MAX)
+        .filter_map(|chunk| {
+            let (value, first, _) = chunk.first()?;
+            let repeats: Vec<f64> = chunk.iter().map(|(_, _, rate)| *rate).collect();
+            let estimate = Estimate::of(&repeats)?;
+            Some(Setting { value: *value, varied: &first.varied, repeats, estimate })
+        })
+        .collect()
+}

@@ -1,0 +1,230 @@
+//! The verdict card: what binds, how we know, what to do.
+
+use std::fmt::Display;
+
+use results::{Confirmation, End, Evidence, Limit, Reproduction, Verdict};
+
+use super::{command, prose};
+use crate::chart::bars;
+use crate::digest::Digest;
+use crate::markup::{Element, el};
+use crate::show::{self, Quantity};
+
+/// First words of advice that is a command as it stands.
+const PROGRAMS: [&str; 9] =
+    ["sudo", "clearstream", "sysctl", "ip", "tc", "ethtool", "taskset", "numactl", "iperf3"];
+
+/// The card; where there is no verdict it says so.
+pub(crate) fn card(digest: &Digest<'_>) -> Element {
+    let card = el("section")
+        .attr("id", "verdict")
+        .class("verdict")
+        .attr("aria-labelledby", "verdict-heading");
+    let Some(verdict) = &digest.results.verdict else {
+        return match &digest.results.reproduction {
+            Some(reproduction) => card.children(law(reproduction)),
+            None => card.children(measured(digest)),
+        };
+    };
+    card.child(el("p").class("eyebrow").text("What binds this path"))
+        .child(heading(digest, verdict))
+        .child(el("p").class("lead").text(said(digest, &verdict.summary)))
+        .child(el("div").class("columns").maybe(evidence(verdict)).maybe(experiment(verdict)))
+        .maybe(advice(digest, verdict))
+        .maybe(next(verdict))
+        .maybe(ruled_out(verdict))
+}
+
+/// Without a verdict a reproduction's law is what matters most.
+fn law(reproduction: &Reproduction) -> [Element; 4] {
+    let judged = &reproduction.law;
+    [
+        el("p").class("eyebrow").text(format!("Reproduction of {}", reproduction.id)),
+        el("div")
+            .class("verdict-head")
+            .child(title(show::sentence(&reproduction.title)))
+            .child(law_badge(judged.holds)),
+        el("p")
+            .class("lead")
+            .child(el("strong").text(show::sentence(&judged.law)))
+            .text(". ")
+            .text(show::sentence(&judged.judged)),
+        el("p").child(el("small").text(&reproduction.source)),
+    ]
+}
+
+/// Whether a law holds, in words and a sign.
+pub(super) fn law_badge(holds: Option<bool>) -> Element {
+    match holds {
+        Some(true) => badge("badge yes", "✓", "The law holds here"),
+        Some(false) => badge("badge no", "✗", "The law does not hold here"),
+        None => badge("badge open", "?", "The points cannot say whether the law holds"),
+    }
+}
+
+fn badge(class: &str, mark: &str, words: &str) -> Element {
+    let mark = el("span").attr("aria-hidden", "true").text(mark);
+    el("p").class(class).child(mark).text(format!(" {words}"))
+}
+
+fn title(text: impl Display) -> Element {
+    el("h2").attr("id", "verdict-heading").text(text)
+}
+
+/// Without either, the main figure.
+fn measured(digest: &Digest<'_>) -> Vec<Element> {
+    let eyebrow = el("p").class("eyebrow").text("Measured");
+    let figure = digest.main_group().and_then(|group| {
+        let direction = group.directions().first().copied()?;
+        Some((group, group.rate(direction)?))
+    });
+    let Some((group, estimate)) = figure else {
+        return vec![
+            eyebrow,
+            title("No throughput"),
+            el("p").class("lead").text("No test of throughput ran."),
+        ];
+    };
+    let lead = format!(
+        "{}: {} (n {}, {}).",
+        group.label,
+        show::interval(&estimate, Quantity::Rate),
+        estimate.count,
+        show::interval_kind(&estimate)
+    );
+    vec![
+        eyebrow,
+        title(show::rate(estimate.median)),
+        el("p").class("lead").text(lead),
+        prose("p", "No verdict was asked for; `clearstream path HOST` names what binds the path."),
+    ]
+}
+
+fn heading(digest: &Digest<'_>, verdict: &Verdict) -> Element {
+    let place = match verdict.end {
+        Some(End::Near) => format!("at {}, the near end", digest.near_name),
+        Some(End::Far) => format!("at {}, the far end", digest.far_name),
+        None => "on the path".to_owned(),
+    };
+    let place = if verdict.limit == Limit::NoneFound { String::new() } else { place };
+    let found = verdict.limit != Limit::NoneFound;
+    let badge = match (verdict.confirmed, &verdict.confirmation) {
+        (true, _) => Some(badge("badge yes", "✓", "confirmed by experiment")),
+        (false, Some(_)) => Some(badge("badge no", "✗", "the experiment did not confirm it")),
+        (false, None) => {
+            found.then(|| badge("badge open", "?", "not confirmed: no experiment was run"))
+        }
+    };
+    let name = show::sentence(&show::limit(verdict.limit));
+    let heading = title(name).text(" ").child(el("span").class("where").text(place));
+    el("div").class("verdict-head").child(heading).maybe(badge)
+}
+
+/// A sentence with its first letter in upper case, unless a host's name begins it.
+fn said(digest: &Digest<'_>, text: &str) -> String {
+    let hosts = [&digest.near_name, &digest.far_name];
+    if hosts.iter().any(|host| text.starts_with(host.as_str())) {
+        text.to_owned()
+    } else {
+        show::sentence(text)
+    }
+}
+
+fn evidence(verdict: &Verdict) -> Option<Element> {
+    if verdict.evidence.is_empty() {
+        return None;
+    }
+    let list = el("ul").class("evidence").children(
+        verdict.evidence.iter().map(|line| evidence_line(line, line.limit != verdict.limit)),
+    );
+    Some(el("div").child(el("h3").text("Evidence")).child(list))
+}
+
+fn evidence_line(line: &Evidence, named: bool) -> Element {
+    // Named lines speak of limits that were ruled out or stand beside the verdict's own.
+    let of = match named {
+        true => format!("{}: would account for", show::limit(line.limit)),
+        false => "accounts for".to_owned(),
+    };
+    el("li").child(bars::weight(line.weight)).child(
+        el("span")
+            .text(&line.text)
+            .text(" ")
+            .child(el("small").text(format!("{of} {}", show::share(line.weight)))),
+    )
+}
+
+fn experiment(verdict: &Verdict) -> Option<Element> {
+    let experiment: &Confirmation = verdict.confirmation.as_ref()?;
+    let says = format!(
+        "{}: before {}, predicted {}, after {}. {}",
+        experiment.change,
+        show::rate(experiment.before_bits_per_s),
+        show::rate(experiment.predicted_bits_per_s),
+        show::rate(experiment.after_bits_per_s),
+        experiment.outcome,
+    );
+    Some(
+        el("figure")
+            .attr("id", "experiment")
+            .child(
+                el("figcaption")
+                    .child(el("h3").attr("id", "experiment-title").text("The experiment"))
+                    .child(el("p").text(&experiment.change))
+                    .child(el("p").class("hidden").attr("id", "experiment-desc").text(says)),
+            )
+            .child(bars::experiment(experiment).into_svg("experiment", "chart"))
+            .child(el("p").text(&experiment.outcome)),
+    )
+}
+
+fn advice(digest: &Digest<'_>, verdict: &Verdict) -> Option<Element> {
+    if verdict.advice.is_empty() {
+        return None;
+    }
+    let lines = verdict.advice.iter().map(|line| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        let is_command = PROGRAMS.contains(&first) && !line.contains('`');
+        if is_command { el("li").child(command(line)) } else { prose("li", &said(digest, line)) }
+    });
+    Some(
+        el("div")
+            .class("advice")
+            .child(el("h3").text("What to do"))
+            .child(el("ol").children(lines)),
+    )
+}
+
+fn next(verdict: &Verdict) -> Option<Element> {
+    let next = verdict.next.as_ref()?;
+    Some(
+        el("p")
+            .class("next")
+            .child(el("strong").text(format!(
+                "Next ceiling: {} at {}.",
+                show::limit(next.limit),
+                show::rate(next.bits_per_s)
+            )))
+            .text(" ")
+            .text(&next.text),
+    )
+}
+
+fn ruled_out(verdict: &Verdict) -> Option<Element> {
+    if verdict.ruled_out.is_empty() {
+        return None;
+    }
+    let count = verdict.ruled_out.len();
+    let noun = if count == 1 { "limit" } else { "limits" };
+    let details = match verdict.limit {
+        // Then this is all there is to say.
+        Limit::NoneFound => el("details").attr("open", "open"),
+        _ => el("details"),
+    };
+    let lines = verdict.ruled_out.iter().map(|line| evidence_line(line, true));
+    Some(
+        details
+            .child(el("summary").text(format!("{count} {noun} considered and ruled out")))
+            .child(el("ul").class("evidence").children(lines)),
+    )
+}

@@ -1,0 +1,210 @@
+//! The document, and reading it back.
+
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::host::HostFacts;
+use crate::outcome::LatencySummary;
+use crate::point::{Point, Summary};
+use crate::reproduction::Reproduction;
+use crate::spec::End;
+use crate::verdict::Verdict;
+
+/// Version of the schema this program writes. Readers accept any with the same major number.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// Largest document [`read_results`] accepts, bytes.
+const DOCUMENT_BYTES_MAX: usize = 256 << 20;
+
+/// Everything one run of the program found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "ClearStream results")]
+pub struct Results {
+    /// Schema version, `major.minor`.
+    pub schema_version: String,
+    /// What kind of run.
+    pub kind: RunKind,
+    /// The program that wrote this.
+    pub tool: ToolFacts,
+    /// The command line, as typed.
+    pub command: Vec<String>,
+    /// When the run began, milliseconds since 1970 UTC.
+    pub started_unix_ms: u64,
+    /// When it ended; absent while it runs or after a crash.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub finished_unix_ms: Option<u64>,
+    /// Why the run is not complete, when it is not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub partial: Option<String>,
+    /// This host.
+    pub near: HostFacts,
+    /// The other host, as far as it could be seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub far: Option<HostFacts>,
+    /// The path between them.
+    pub path: PathFacts,
+    /// Every run, in the order they were made.
+    pub points: Vec<Point>,
+    /// Repeats taken together.
+    #[serde(default)]
+    pub summaries: Vec<Summary>,
+    /// Which link binds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verdict: Option<Verdict>,
+    /// A paper's experiment, when this run was one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reproduction: Option<Reproduction>,
+    /// What was noticed on the way.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+    /// What could not be measured, and why.
+    #[serde(default)]
+    pub absent: Vec<Absent>,
+    /// What the run changed on a host, if anything.
+    #[serde(default)]
+    pub changes: Vec<AppliedChange>,
+}
+
+/// What kind of run wrote a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum RunKind {
+    /// `clearstream path`.
+    Path,
+    /// `clearstream test`.
+    Test,
+    /// `clearstream reproduce`.
+    Reproduce,
+}
+
+/// The program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolFacts {
+    /// `clearstream`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The path between the hosts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathFacts {
+    /// The far host as it was named.
+    pub target: String,
+    /// Its address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<String>,
+    /// Control port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub port: Option<u16>,
+    /// What answered there: `clearstream 0.1.0`, `iperf3`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peer: Option<String>,
+    /// Round trips of the idle path.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle_rtt: Option<LatencySummary>,
+    /// Path MTU, bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path_mtu_bytes: Option<u32>,
+    /// Bandwidth-delay product of the best throughput seen, bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bandwidth_delay_product_bytes: Option<u64>,
+    /// An emulated path: the lab and link it ran over. Absent on real networks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lab: Option<String>,
+}
+
+/// Something a user should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// Where; absent for the path or the run itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub end: Option<End>,
+    /// A stable name: `window-clamped`, `zerocopy-copied`.
+    pub code: String,
+    /// One line.
+    pub text: String,
+}
+
+/// Something that could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Absent {
+    /// What is missing.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A change made to a host during the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AppliedChange {
+    /// Where.
+    pub end: End,
+    /// Setting.
+    pub key: String,
+    /// Before.
+    pub from: String,
+    /// After.
+    pub to: String,
+}
+
+/// Why a document could not be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Empty, cut short or not JSON.
+    #[error("not a complete results file ({0})")]
+    Malformed(String),
+    /// Another major version.
+    #[error("results schema {found} is not readable by this version, which reads {SCHEMA_VERSION}")]
+    Version {
+        /// The version found.
+        found: String,
+    },
+    /// Absurdly large.
+    #[error("{bytes} bytes are more than a results file may have ({DOCUMENT_BYTES_MAX})")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+/// Reads a document written by this or another minor version.
+///
+/// # Errors
+/// [`ReadError`] says in one line what is wrong and where.
+pub fn read_results(bytes: &[u8]) -> Result<Results, ReadError> {
+    if bytes.len() > DOCUMENT_BYTES_MAX {
+        return Err(ReadError::TooLarge { bytes: bytes.len() });
+    }
+    /// The one field every version has.
+    #[derive(Deserialize)]
+    struct Versioned {
+        schema_version: String,
+    }
+    let text = bytes.trim_ascii();
+    // A cut inside a number is no end-of-file error to the parser.
+    let is_cut = text.starts_with(b"{") && !text.ends_with(b"}");
+    let malformed = |error: serde_json::Error| {
+        let is_cut = is_cut || error.is_eof();
+        let what = if is_cut { "it ends in the middle" } else { "it is not valid" };
+        ReadError::Malformed(format!("{what}: {error}"))
+    };
+    let versioned: Versioned = serde_json::from_slice(bytes).map_err(malformed)?;
+    if major(&versioned.schema_version) != major(SCHEMA_VERSION) {
+        return Err(ReadError::Version { found: versioned.schema_version });
+    }
+    serde_json::from_slice(bytes).map_err(malformed)
+}
+
+/// The published JSON Schema of [`Results`].
+#[must_use]
+pub fn json_schema() -> Schema {
+    schemars::schema_for!(Results)
+}
+
+fn major(version: &str) -> &str {
+    version.split('.').next().unwrap_or_default()
+}

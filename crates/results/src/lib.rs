@@ -1,0 +1,35 @@
+//! The results schema: what every run writes, and all that `explain` and `report` ever read.
+//!
+//! One document, [`Results`]: the two ends, the path, the measured [`Point`]s, the [`Verdict`].
+//! Rules: a field's name ends in its unit; what was not measured is absent (never 0) and, where a
+//! reader would miss it, listed in [`Results::absent`] with the reason; within a major version
+//! fields are only added, so readers ignore what they do not know.
+
+mod document;
+mod host;
+mod outcome;
+mod point;
+mod reproduction;
+mod spec;
+mod stream;
+mod verdict;
+
+pub use document::{
+    Absent, AppliedChange, Finding, PathFacts, ReadError, Results, RunKind, SCHEMA_VERSION,
+    ToolFacts, json_schema, read_results,
+};
+pub use host::{
+    CoreUse, CounterDelta, DeviceCounters, EndCounters, HostFacts, InterfaceFacts, SoftnetCounters,
+};
+pub use outcome::{
+    DirectionOutcome, EndReport, LatencySummary, PercentilePoint, RequestResponseOutcome,
+    TestOutcome, UdpLoss, UdpOutcome,
+};
+pub use point::{Estimate, Point, PointOutcome, Summary};
+pub use reproduction::{LawCheck, PaperFigure, Reproduction};
+pub use spec::{
+    Direction, End, Protocol, ReceivePath, RequestResponseSpec, SendPath, TestLimit, TestSpec,
+    UdpSpec,
+};
+pub use stream::{IntervalSample, StreamEnd, TcpSample, TcpSummary, UdpStreamEnd, ZeroCopyShare};
+pub use verdict::{Confirmation, Evidence, Limit, NextCeiling, Verdict};

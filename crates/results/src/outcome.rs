@@ -1,0 +1,177 @@
+//! What one test gave.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::host::{CoreUse, EndCounters};
+use crate::spec::Direction;
+use crate::stream::StreamEnd;
+
+/// One finished test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TestOutcome {
+    /// Seconds measured, without the omitted start.
+    pub duration_s: f64,
+    /// One entry a direction that carried bulk data (none in a request/response test).
+    pub directions: Vec<DirectionOutcome>,
+    /// Present in a request/response test.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub request_response: Option<RequestResponseOutcome>,
+    /// Round trips measured while the test ran.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub latency_under_load: Option<LatencySummary>,
+    /// This end's account.
+    pub near: EndReport,
+    /// The other end's account; absent with a peer that cannot tell (see `Results::absent`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub far: Option<EndReport>,
+}
+
+/// One direction of a test, all its streams together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DirectionOutcome {
+    /// `forward` or `reverse`.
+    pub direction: Direction,
+    /// Payload bytes the sender handed to its sockets.
+    pub sent_bytes: u64,
+    /// Payload bytes the receiver took from its sockets; the figure to quote.
+    pub received_bytes: u64,
+    /// Goodput at the sender, bit/s.
+    pub sent_bits_per_s: f64,
+    /// Goodput at the receiver, bit/s; the figure to quote.
+    pub received_bits_per_s: f64,
+    /// TCP segments retransmitted, all streams.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retransmits_count: Option<u64>,
+    /// UDP only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub udp: Option<UdpOutcome>,
+}
+
+/// UDP totals of one direction.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UdpOutcome {
+    /// Datagrams handed to the sender's sockets.
+    pub sent_count: u64,
+    /// Datagrams taken from the receiver's sockets.
+    pub received_count: u64,
+    /// Sequence numbers that never came.
+    pub lost_count: u64,
+    /// Out of order.
+    pub reordered_count: u64,
+    /// More than once.
+    pub duplicate_count: u64,
+    /// Mean jitter over the streams, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub jitter_s: Option<f64>,
+    /// Where the lost ones went.
+    pub loss: UdpLoss,
+}
+
+/// Where lost datagrams were lost, as far as counters at the two ends can say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UdpLoss {
+    /// At the receiver's socket buffer (the reader was too slow).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub socket_buffer_count: Option<u64>,
+    /// At a softnet backlog (`/proc/net/softnet_stat`, receiver).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub softnet_count: Option<u64>,
+    /// In a device queue of the sender or receiver.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub device_count: Option<u64>,
+    /// The remainder: somewhere on the path.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path_count: Option<u64>,
+}
+
+/// `TCP_RR`/`UDP_RR`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestResponseOutcome {
+    /// Transactions completed, all streams.
+    pub transactions_count: u64,
+    /// Transactions a second, all streams.
+    pub transactions_per_s: f64,
+    /// Transactions given up for lack of an answer (UDP).
+    pub timeouts_count: u64,
+    /// Round-trip times.
+    pub latency: LatencySummary,
+}
+
+/// A distribution of round-trip times.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencySummary {
+    /// Round trips measured.
+    pub count: u64,
+    /// Lowest, seconds.
+    pub min_s: f64,
+    /// Mean, seconds.
+    pub mean_s: f64,
+    /// Standard deviation, seconds.
+    pub deviation_s: f64,
+    /// Highest, seconds.
+    pub max_s: f64,
+    /// Percentiles, ascending: at least 50, 90, 95, 99, 99.9.
+    pub percentiles: Vec<PercentilePoint>,
+    /// How the round trips were made: `tcp-rr`, `udp-rr`, `tcp-info`, `icmp`.
+    pub method: String,
+}
+
+impl LatencySummary {
+    /// Percentiles every summary lists.
+    pub const PERCENTILES: [f64; 9] = [1.0, 5.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
+
+    /// The summary of a histogram; `None` when it is empty.
+    #[must_use]
+    pub fn of(histogram: &stats::LatencyHistogram, method: &str) -> Option<Self> {
+        let point = |percentile| {
+            let value_s = histogram.percentile_s(percentile)?;
+            Some(PercentilePoint { percentile, value_s })
+        };
+        Some(Self {
+            count: histogram.count(),
+            min_s: histogram.min_s()?,
+            mean_s: histogram.mean_s()?,
+            deviation_s: histogram.deviation_s()?,
+            max_s: histogram.max_s()?,
+            percentiles: Self::PERCENTILES.iter().copied().map_while(point).collect(),
+            method: method.to_owned(),
+        })
+    }
+
+    /// The value at a listed percentile, seconds.
+    #[must_use]
+    pub fn percentile_s(&self, percentile: f64) -> Option<f64> {
+        self.percentiles
+            .iter()
+            .find(|point| (point.percentile - percentile).abs() < 1e-9)
+            .map(|point| point.value_s)
+    }
+}
+
+/// One point of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PercentilePoint {
+    /// 0 to 100.
+    pub percentile: f64,
+    /// Seconds.
+    pub value_s: f64,
+}
+
+/// One end's account of one test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EndReport {
+    /// Every stream this end took part in.
+    pub streams: Vec<StreamEnd>,
+    /// Use of each core of the host during the measured time.
+    pub cores: Vec<CoreUse>,
+    /// What the host's counters gained during the measured time.
+    #[serde(default)]
+    pub counters: EndCounters,
+    /// Processor time of the testing process, seconds (user, system).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub process_cpu_s: Option<(f64, f64)>,
+    /// What this end noticed: a clamped buffer, a refused option, a lost privilege.
+    #[serde(default)]
+    pub findings: Vec<crate::document::Finding>,
+}

@@ -1,0 +1,97 @@
+//! Points: single runs, and what repeats of them say together.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{LatencySummary, TestOutcome};
+use crate::spec::TestSpec;
+
+/// One run of one test of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// Experiment it belongs to: `single-stream`, `multi-stream`, `bidirectional`, `udp`,
+    /// `round-trip`, `window-sweep`, `confirm:<limit>`, or a reproduction's own name.
+    pub experiment: String,
+    /// What was varied: name with unit → value, e.g. `window_bytes` → 4194304.
+    #[serde(default)]
+    pub varied: BTreeMap<String, f64>,
+    /// Repeat number, from 0.
+    pub repeat: u32,
+    /// When it began, milliseconds since 1970 UTC.
+    pub started_unix_ms: u64,
+    /// The exact command that runs this test alone.
+    #[serde(default)]
+    pub command: String,
+    /// What was asked.
+    pub spec: TestSpec,
+    /// What came of it.
+    pub outcome: PointOutcome,
+}
+
+/// What came of a point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PointOutcome {
+    /// It ran.
+    Measured(Box<TestOutcome>),
+    /// A latency probe ran on its own.
+    RoundTrips(LatencySummary),
+    /// It failed; why, in one line.
+    Failed(String),
+}
+
+impl Point {
+    /// The test's outcome, when it ran.
+    #[must_use]
+    pub fn measured(&self) -> Option<&TestOutcome> {
+        match &self.outcome {
+            PointOutcome::Measured(outcome) => Some(outcome),
+            PointOutcome::RoundTrips(_) | PointOutcome::Failed(_) => None,
+        }
+    }
+}
+
+/// A figure from repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// Repeats.
+    pub count: u32,
+    /// Median.
+    pub median: f64,
+    /// Confidence interval of the median; with fewer than 6 repeats it is the whole range.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// How sure the interval is, 0 to 1; for few repeats less than 0.95.
+    pub confidence: f64,
+}
+
+impl Estimate {
+    /// The estimate repeats give; `None` without any finite value.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        stats::median_interval(values).map(|interval| Self {
+            count: u32::try_from(interval.count).unwrap_or(u32::MAX),
+            median: interval.median,
+            low: interval.low,
+            high: interval.high,
+            confidence: interval.confidence,
+        })
+    }
+}
+
+/// One figure of one setting of an experiment, over its repeats.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Experiment.
+    pub experiment: String,
+    /// Setting.
+    #[serde(default)]
+    pub varied: BTreeMap<String, f64>,
+    /// What the figure is, with its unit: `forward_received_bits_per_s`, `rtt_p50_s`.
+    pub figure: String,
+    /// The figure.
+    pub estimate: Estimate,
+}

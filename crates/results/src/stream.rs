@@ -1,0 +1,208 @@
+//! One stream, seen from one end.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One end of one stream over the whole test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamEnd {
+    /// Stream number, from 0, the same at both ends.
+    pub index: u32,
+    /// Whether this end sent. In a bidirectional test each direction has its own streams.
+    pub sending: bool,
+    /// This end's address and port, as `address:port` or `[address]:port`.
+    pub local: String,
+    /// The other end's.
+    pub remote: String,
+    /// Payload bytes handed to or taken from the socket, without the omitted start.
+    pub bytes: u64,
+    /// Seconds those bytes took.
+    pub duration_s: f64,
+    /// Cores the stream's thread was seen on, most used first.
+    pub cores: Vec<u32>,
+    /// Thread time in user mode, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_user_s: Option<f64>,
+    /// Thread time in the kernel, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_system_s: Option<f64>,
+    /// Time the thread was ready but another had its core, seconds (`/proc/PID/schedstat`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_wait_s: Option<f64>,
+    /// Times the thread went to sleep for data or space (voluntary context switches).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_sleeps_count: Option<u64>,
+    /// Block size really used, bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub block_bytes: Option<u64>,
+    /// `SO_SNDBUF` as read back after the test, bytes (the kernel's doubled figure).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub send_buffer_bytes: Option<u64>,
+    /// `SO_RCVBUF` as read back after the test, bytes (the kernel's doubled figure).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub receive_buffer_bytes: Option<u64>,
+    /// Time the application chose not to read or write (offered or read rate), seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub application_idle_s: Option<f64>,
+    /// TCP's own account at the end of the test.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp: Option<TcpSummary>,
+    /// UDP counts of this end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub udp: Option<UdpStreamEnd>,
+    /// Present when `MSG_ZEROCOPY` or `TCP_ZEROCOPY_RECEIVE` was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub zero_copy: Option<ZeroCopyShare>,
+    /// Samples, one an interval, in time order.
+    #[serde(default)]
+    pub intervals: Vec<IntervalSample>,
+}
+
+/// What really was zero-copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ZeroCopyShare {
+    /// Bytes asked for without a copy.
+    pub asked_bytes: u64,
+    /// Bytes the kernel did move without a copy.
+    pub zero_copied_bytes: u64,
+}
+
+/// What happened to one stream during one interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IntervalSample {
+    /// Start, seconds since the test began (omitted start included, so it may be cut off).
+    pub start_s: f64,
+    /// End, seconds since the test began.
+    pub end_s: f64,
+    /// Payload bytes in between.
+    pub bytes: u64,
+    /// Whether this interval lies in the omitted start.
+    #[serde(default)]
+    pub omitted: bool,
+    /// TCP state at the interval's end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tcp: Option<TcpSample>,
+    /// Datagrams sent or received in between (UDP).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub datagrams_count: Option<u64>,
+    /// Datagrams found missing in between (UDP receiver).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost_count: Option<u64>,
+    /// Jitter at the interval's end, seconds (UDP receiver; RFC 3550 section 6.4.1).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub jitter_s: Option<f64>,
+    /// Bytes waiting in the receive queue at the interval's end (`SIOCINQ`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub receive_queue_bytes: Option<u64>,
+    /// Bytes in the send queue, sent or not, at the interval's end (`SIOCOUTQ`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub send_queue_bytes: Option<u64>,
+}
+
+/// `TCP_INFO` at one moment (kernel `include/uapi/linux/tcp.h`). Counters are since the
+/// connection began.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TcpSample {
+    /// Smoothed round-trip time, seconds.
+    pub rtt_s: f64,
+    /// Its variation, seconds.
+    pub rtt_variation_s: f64,
+    /// Lowest round-trip time seen, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rtt_min_s: Option<f64>,
+    /// Congestion window, bytes.
+    pub congestion_window_bytes: u64,
+    /// Window the other end advertises, bytes (Linux 5.4; absent before).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peer_window_bytes: Option<u64>,
+    /// Window this end advertises, bytes (Linux 6.2; absent before).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub advertised_window_bytes: Option<u64>,
+    /// Sent and not yet acknowledged, bytes.
+    pub in_flight_bytes: u64,
+    /// Written and not yet sent, bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub not_sent_bytes: Option<u64>,
+    /// Segments retransmitted.
+    pub retransmits_count: u64,
+    /// Delivery rate the kernel last estimated, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delivery_bits_per_s: Option<f64>,
+    /// Whether that estimate was limited by the application.
+    #[serde(default)]
+    pub delivery_app_limited: bool,
+    /// Pacing rate, bit/s; absent when unlimited.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pacing_bits_per_s: Option<f64>,
+    /// Time with data outstanding, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub busy_s: Option<f64>,
+    /// Of which held back by the other end's receive window, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub receive_window_limited_s: Option<f64>,
+    /// Of which held back by this end's send buffer, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub send_buffer_limited_s: Option<f64>,
+    /// Segments delivered with a congestion mark (ECN).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub marked_count: Option<u64>,
+    /// Duplicate-ACK reordering degree.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reordering_segments: Option<u64>,
+}
+
+/// TCP's account of one connection at the end of the test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TcpSummary {
+    /// Algorithm in use, as `TCP_CONGESTION` names it.
+    pub congestion_control: String,
+    /// Sending MSS, bytes.
+    pub mss_bytes: u32,
+    /// Path MTU the kernel assumes, bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path_mtu_bytes: Option<u32>,
+    /// Segments sent and received on this connection.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub segments_out_count: Option<u64>,
+    /// Segments received.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub segments_in_count: Option<u64>,
+    /// Window scale shifts: ours to send, theirs to receive; absent when not negotiated.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub window_scale_shifts: Option<(u8, u8)>,
+    /// Whether MPTCP was really in use, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mptcp_established: Option<bool>,
+    /// State when the measured time began (after the omitted start).
+    pub first: TcpSample,
+    /// State when the measured time ended.
+    pub last: TcpSample,
+}
+
+/// UDP counts of one end of one stream.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UdpStreamEnd {
+    /// Datagrams sent or received.
+    pub datagrams_count: u64,
+    /// Sequence numbers that never came (receiver).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost_count: Option<u64>,
+    /// Datagrams that came after a later one (receiver).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reordered_count: Option<u64>,
+    /// Datagrams that came more than once (receiver).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub duplicate_count: Option<u64>,
+    /// Jitter, seconds (receiver; RFC 3550 section 6.4.1).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub jitter_s: Option<f64>,
+    /// Drops at this socket's receive buffer (`SO_RXQ_OVFL`/`SK_MEMINFO_DROPS`, receiver).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub socket_drops_count: Option<u64>,
+    /// Sends the kernel refused for want of buffer space (sender).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub send_failures_count: Option<u64>,
+    /// Super-datagrams really received joined by GRO (receiver), 0 when GRO gave nothing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gro_batches_count: Option<u64>,
+}

@@ -1,0 +1,19 @@
+//! Experiments as ordered points: what to run next, what is done already, what repeats say.
+//!
+//! Pure: the caller runs the tests and keeps the files. A [`Plan`] gives the order (every round of
+//! repeats runs each setting once, shuffled, so that drift of the hosts or the path hits all of
+//! them alike), a [`Journal`] turns finished points into bytes and back (so that a run that was
+//! cut short goes on where it was), [`summarise`] takes repeats together, and [`window`](window_sweep)
+//! holds the one sweep whose law is known in advance.
+
+#![forbid(unsafe_code)]
+
+mod journal;
+mod plan;
+mod summary;
+mod window;
+
+pub use journal::{Journal, JournalError};
+pub use plan::{Plan, PlannedPoint, Setting};
+pub use summary::summarise;
+pub use window::{WindowModel, fit_window_model, window_sweep};

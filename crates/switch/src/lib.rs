@@ -1,0 +1,13 @@
+//! The pure packet core: no I/O, no clock, no unsafe. Time comes in as `now_ns`, frames as bytes
+//! the owner read, and what leaves is a decision the owner carries out.
+//!
+//! * [`frame`]: what a frame with its virtio-net header is on the wire;
+//! * [`lightpath`]: one direction of a link: rate, queue, delay, jitter, loss, by seed;
+//! * [`delay_line`]: where the bytes wait until they leave;
+//! * [`split`]: a super-segment of which some wire packets are lost.
+#![forbid(unsafe_code)]
+
+pub mod delay_line;
+pub mod frame;
+pub mod lightpath;
+pub mod split;

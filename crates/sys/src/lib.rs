@@ -1,0 +1,26 @@
+//! The unsafe fence: the system calls that neither the standard library nor rustix offers, behind
+//! safe functions.
+//!
+//! Rules of this room: one system call (or one kernel structure) per function; sizes and lifetimes
+//! are facts of the types, not promises of the caller; every `unsafe` block lists its
+//! preconditions; every failure names the call and the object it was for ([`SyscallError`]).
+#![expect(unsafe_code, reason = "this crate is the fence: system calls live here and nowhere else")]
+
+mod error;
+
+pub mod binding;
+pub mod datagram;
+pub mod ethtool;
+pub mod interface;
+pub mod local_time;
+pub mod memory;
+pub mod namespace;
+pub mod process;
+pub mod signal;
+pub mod socket;
+pub mod tap;
+pub mod tcp_info;
+pub mod thread;
+pub mod zerocopy;
+
+pub use error::SyscallError;

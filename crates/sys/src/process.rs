@@ -1,0 +1,188 @@
+//! Child processes that end with their parent, and signals as things to read.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::SyscallError;
+
+/// From now on the kernel buries this process's children itself: no zombies, and nothing to wait
+/// for. Meant for an init whose adopted orphans nobody asks about.
+///
+/// # Errors
+/// `sigaction` failed.
+pub fn bury_children() -> Result<(), SyscallError> {
+    // SAFETY: all-zero is a valid `sigaction`: empty mask, no flags.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = libc::SIG_IGN;
+    // SAFETY: `action` is initialised and lives through the call; the old action is not asked for.
+    let answer = unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) };
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("sigaction", "SIGCHLD")) }
+}
+
+/// How a child starts beyond what [`Command`] offers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChildStart {
+    /// SIGKILL for the child when the thread that started it ends.
+    pub dies_with_parent: bool,
+    /// A session of its own: no terminal, no signals from one.
+    pub own_session: bool,
+}
+
+/// Has `command`'s child start as `start` says, with no signal blocked.
+pub fn start_child_as(command: &mut Command, start: ChildStart) -> &mut Command {
+    let prepare = move || {
+        if start.own_session {
+            rustix::process::setsid()?;
+        }
+        if start.dies_with_parent {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        }
+        set_mask(libc::SIG_SETMASK, &empty_set())
+    };
+    // SAFETY: `prepare` runs between fork and exec and makes four async-signal-safe system calls;
+    // it allocates nothing and touches no lock (its errors hold a number).
+    unsafe { command.pre_exec(prepare) }
+}
+
+/// Signals that arrive as records to read instead of interrupting: SIGINT, SIGTERM, SIGHUP,
+/// SIGQUIT, SIGUSR1, SIGUSR2 and SIGCHLD.
+#[derive(Debug)]
+pub struct SignalReader {
+    fd: OwnedFd,
+}
+
+/// A signal that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArrivedSignal {
+    /// Its number.
+    pub number: i32,
+    /// Sent by the kernel itself, as a terminal's Ctrl-C is, and thus to every process of the
+    /// group.
+    pub from_kernel: bool,
+}
+
+impl SignalReader {
+    /// Blocks the signals for the calling thread and opens the reader. To be called before other
+    /// threads start, which inherit the mask.
+    ///
+    /// # Errors
+    /// `sigprocmask` or `signalfd` failed.
+    pub fn open() -> Result<Self, SyscallError> {
+        let mut set = empty_set();
+        for number in [
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGHUP,
+            libc::SIGQUIT,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+            libc::SIGCHLD,
+        ] {
+            // SAFETY: `set` is an initialised signal set and the number is a valid signal.
+            unsafe { libc::sigaddset(&raw mut set, number) };
+        }
+        set_mask(libc::SIG_BLOCK, &set)
+            .map_err(|error| SyscallError::new("sigprocmask", "block", error))?;
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: -1 asks for a new descriptor; `set` lives through the call.
+        let fd = unsafe { libc::signalfd(-1, &raw const set, flags) };
+        if fd < 0 {
+            return Err(SyscallError::last("signalfd", ""));
+        }
+        // SAFETY: `fd` was just made and nobody else owns it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// The next signal, if one is waiting.
+    ///
+    /// # Errors
+    /// `read` failed.
+    pub fn next(&self) -> Result<Option<ArrivedSignal>, SyscallError> {
+        let mut record = std::mem::MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: `record` is writable for `size` bytes.
+        let got = unsafe { libc::read(self.fd.as_raw_fd(), record.as_mut_ptr().cast(), size) };
+        if usize::try_from(got) != Ok(size) {
+            let error = std::io::Error::last_os_error();
+            return match error.kind() {
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(SyscallError::new("read", "signalfd", error)),
+            };
+        }
+        // SAFETY: plain integers, all-zero is valid, and the kernel wrote a whole record.
+        let record = unsafe { record.assume_init() };
+        Ok(Some(ArrivedSignal {
+            number: i32::try_from(record.ssi_signo).unwrap_or(0),
+            from_kernel: record.ssi_code == libc::SI_KERNEL,
+        }))
+    }
+}
+
+impl std::os::fd::AsFd for SignalReader {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn empty_set() -> libc::sigset_t {
+    // SAFETY: all-zero is a valid value of the plain-integer type and the empty set on Linux.
+    unsafe { std::mem::zeroed() }
+}
+
+fn set_mask(how: libc::c_int, set: &libc::sigset_t) -> std::io::Result<()> {
+    // SAFETY: `set` is initialised; the old mask is not asked for.
+    let answer = unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) };
+    if answer == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(answer)) }
+}
+
+/// Takes ownership of a descriptor that this process was started with, under its number, and keeps
+/// it from programs started later. Meant for the first lines of a program that was told the number
+/// by the one that started it; to be called once for each number.
+///
+/// # Errors
+/// No such descriptor is open, or it is one of the standard three.
+pub fn take_inherited(number: i32) -> Result<OwnedFd, SyscallError> {
+    let refused = |error: std::io::Error| {
+        SyscallError::new("fcntl(F_SETFD)", format!("descriptor {number}"), error)
+    };
+    if number < 3 {
+        return Err(refused(std::io::ErrorKind::InvalidInput.into()));
+    }
+    // SAFETY: F_SETFD takes its argument by value; an unknown descriptor is an error.
+    let answer = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    if answer != 0 {
+        return Err(SyscallError::last("fcntl(F_SETFD)", format!("descriptor {number}")));
+    }
+    // SAFETY: it is open, as fcntl just said, and its owner until now was the process that started
+    // this one: nothing here has made it or will close it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Lets a child inherit `fd` under its number. Only for a process with one thread, or another
+/// thread's children inherit it too.
+///
+/// # Errors
+/// `fcntl` failed.
+pub fn leave_open_for_children(fd: &impl std::os::fd::AsFd) -> Result<(), SyscallError> {
+    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
+        .map_err(|error| SyscallError::new("fcntl(F_SETFD)", "descriptor", error))
+}
+
+/// From now on the calling thread runs before every ordinary thread of its core (`SCHED_FIFO`,
+/// lowest real-time priority): for work that stands for hardware and must not wait for programs.
+///
+/// # Errors
+/// `CAP_SYS_NICE` is missing where the machine's root has it, and `RLIMIT_RTPRIO` is 0.
+pub fn run_before_others() -> Result<(), SyscallError> {
+    // SAFETY: all-zero is a valid `sched_param`.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // Threads and processes this one starts begin as ordinary ones again.
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: 0 is the calling thread; `parameters` is initialised and lives through the call.
+    let answer = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("sched_setscheduler", "SCHED_FIFO")) }
+}

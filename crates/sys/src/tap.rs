@@ -1,0 +1,147 @@
+//! Two ways to take a device's frames into a program with TCP segments whole: a TAP device (kernel
+//! `Documentation/networking/tuntap.rst`, `include/uapi/linux/if_tun.h`), and a packet socket on one
+//! end of a veth pair (`packet(7)`), for users who may not open `/dev/net/tun`.
+//!
+//! Called by `port-tap`. Both speak the same: a virtio-net header, then the frame.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::SyscallError;
+
+/// Bytes of the virtio-net header before every frame: the legacy one, without a buffer count.
+pub const VNET_HEADER_BYTES: usize = 10;
+
+const DEVICE: &str = "/dev/net/tun";
+const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
+const IFF_TAP: i32 = 0x0002;
+const IFF_NO_PI: i32 = 0x1000;
+const IFF_VNET_HDR: i32 = 0x4000;
+
+const TUN_F_CSUM: libc::c_ulong = 0x01;
+const TUN_F_TSO4: libc::c_ulong = 0x02;
+const TUN_F_TSO6: libc::c_ulong = 0x04;
+const TUN_F_TSO_ECN: libc::c_ulong = 0x08;
+const TUN_F_USO4: libc::c_ulong = 0x20;
+const TUN_F_USO6: libc::c_ulong = 0x40;
+
+/// What the kernel will hand over unsegmented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TapOffloads {
+    /// UDP datagrams of one `UDP_SEGMENT` send too (Linux 6.2 and later).
+    pub udp_segments: bool,
+}
+
+/// Creates the TAP device `name` in the calling thread's network namespace and returns its one
+/// queue, non-blocking. The device goes when the descriptor is closed.
+///
+/// # Errors
+/// No `/dev/net/tun`, no permission to open it, no `CAP_NET_ADMIN`, a name already taken or too
+/// long.
+pub fn open_tap(name: &str) -> Result<(OwnedFd, TapOffloads), SyscallError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(DEVICE, flags, Mode::empty())
+        .map_err(|error| SyscallError::new("open", DEVICE, error))?;
+    create(&fd, name)?;
+    little_endian_headers(&fd, name)?;
+    let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    let udp_segments = set_offloads(&fd, name, tcp | TUN_F_USO4 | TUN_F_USO6).is_ok();
+    if !udp_segments {
+        set_offloads(&fd, name, tcp)?;
+    }
+    Ok((fd, TapOffloads { udp_segments }))
+}
+
+/// Opens a packet socket on the interface `name` of the calling thread's network namespace, for
+/// all frames that arrive there and none that leave, non-blocking, with `buffer_bytes` for each
+/// direction as far as the host's limits allow.
+///
+/// # Errors
+/// No `CAP_NET_RAW`, or no such interface.
+pub fn open_packet_socket(name: &str, buffer_bytes: u32) -> Result<OwnedFd, SyscallError> {
+    let index = crate::interface::RouteSocket::open()?.index(name)?;
+    let fd = rustix::net::socket_with(
+        AddressFamily::PACKET,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )
+    .map_err(|error| SyscallError::new("socket", "AF_PACKET", error))?;
+    let on = 1;
+    for (call, option, value) in [
+        ("setsockopt(PACKET_VNET_HDR)", libc::PACKET_VNET_HDR, on),
+        ("setsockopt(PACKET_IGNORE_OUTGOING)", PACKET_IGNORE_OUTGOING, on),
+        ("setsockopt(PACKET_QDISC_BYPASS)", libc::PACKET_QDISC_BYPASS, on),
+    ] {
+        set_option(&fd, libc::SOL_PACKET, option, value)
+            .map_err(|error| SyscallError::new(call, name, error))?;
+    }
+    let bytes = i32::try_from(buffer_bytes).unwrap_or(i32::MAX);
+    for (force, plain) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        if set_option(&fd, libc::SOL_SOCKET, force, bytes).is_err() {
+            // Cut to the host's limit, never refused.
+            set_option(&fd, libc::SOL_SOCKET, plain, bytes).ok();
+        }
+    }
+    bind_to_interface(&fd, index, name)?;
+    Ok(fd)
+}
+
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+fn set_option(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), std::io::Error> {
+    let len = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    let value = &raw const value;
+    // SAFETY: `value` points to an int, `len` is its size, and both live through the call.
+    let answer = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value.cast(), len) };
+    if answer == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+fn bind_to_interface(fd: &OwnedFd, index: u32, name: &str) -> Result<(), SyscallError> {
+    // SAFETY: all-zero is a valid `sockaddr_ll`.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = u16::try_from(libc::AF_PACKET).unwrap_or(0);
+    address.sll_protocol = u16::try_from(libc::ETH_P_ALL).unwrap_or(0).to_be();
+    address.sll_ifindex = i32::try_from(index).unwrap_or(0);
+    let len = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).unwrap_or(0);
+    let address = &raw const address;
+    // SAFETY: `address` is initialised, `len` is its size, and both live through the call.
+    let answer = unsafe { libc::bind(fd.as_raw_fd(), address.cast(), len) };
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("bind(AF_PACKET)", name)) }
+}
+
+fn create(fd: &OwnedFd, name: &str) -> Result<(), SyscallError> {
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    crate::interface::write_name(&mut request.ifr_name, name)
+        .map_err(|error| SyscallError::new("ioctl(TUNSETIFF)", name, error))?;
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR).unwrap_or(0);
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives through the call.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) };
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("ioctl(TUNSETIFF)", name)) }
+}
+
+fn little_endian_headers(fd: &OwnedFd, name: &str) -> Result<(), SyscallError> {
+    let yes: libc::c_int = 1;
+    // SAFETY: TUNSETVNETLE reads one int, which lives through the call.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETLE, &raw const yes) };
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("ioctl(TUNSETVNETLE)", name)) }
+}
+
+fn set_offloads(fd: &OwnedFd, name: &str, offloads: libc::c_ulong) -> Result<(), SyscallError> {
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, offloads) };
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("ioctl(TUNSETOFFLOAD)", name)) }
+}

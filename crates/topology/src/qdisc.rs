@@ -1,0 +1,130 @@
+//! Which queueing discipline an interface has, and the rate it holds traffic to
+//! (kernel `include/uapi/linux/pkt_sched.h`).
+
+use crate::netlink::{RouteSocket, attribute, text_of, u32_of, u64_of};
+
+/// `TC_H_ROOT`.
+const ROOT: u32 = u32::MAX;
+/// `struct tcmsg`.
+const TCMSG_BYTES: usize = 20;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_INIT: u16 = 2;
+const TCA_HTB_CEIL64: u16 = 7;
+const TCA_FQ_FLOW_MAX_RATE: u16 = 7;
+const TCA_CAKE_BASE_RATE64: u16 = 2;
+
+/// What stands at an interface's root.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct RootQdisc {
+    /// `fq_codel`, `tbf`; `None` when the kernel lists none (`noqueue`).
+    pub(crate) kind: Option<String>,
+    /// The rate it holds to, bit/s: of all traffic (tbf, htb, cake), or of each flow (fq).
+    pub(crate) rate_bits_per_s: Option<f64>,
+}
+
+/// The root qdisc of an interface.
+pub(crate) fn root_qdisc(socket: &RouteSocket, index: u32) -> RootQdisc {
+    let qdiscs: Vec<Discipline> =
+        socket.qdiscs().iter().filter_map(|body| Discipline::parse(body)).collect();
+    let mine = || qdiscs.iter().filter(|qdisc| qdisc.index == index);
+    let Some(root) = mine().find(|qdisc| qdisc.parent == ROOT) else {
+        return RootQdisc::default();
+    };
+    let rate_bytes_per_s = if root.kind == "htb" {
+        let classes = socket.classes(index);
+        let classes: Vec<_> = classes.iter().filter_map(|body| Discipline::parse(body)).collect();
+        htb_rate(root, &classes)
+    } else {
+        // Below a root without a rate of its own (mq) the widest child is the ceiling.
+        root.rate_bytes_per_s().or_else(|| {
+            let children = mine().filter(|qdisc| qdisc.parent >> 16 == root.handle >> 16);
+            children.filter_map(Discipline::rate_bytes_per_s).max()
+        })
+    };
+    RootQdisc {
+        kind: Some(root.kind.clone()),
+        rate_bits_per_s: rate_bytes_per_s.map(|rate| rate as f64 * 8.0),
+    }
+}
+
+/// One qdisc or class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Discipline {
+    index: u32,
+    handle: u32,
+    parent: u32,
+    kind: String,
+    options: Vec<u8>,
+}
+
+impl Discipline {
+    fn parse(body: &[u8]) -> Option<Self> {
+        let attributes = body.get(TCMSG_BYTES..)?;
+        Some(Self {
+            index: u32_of(body.get(4..)?)?,
+            handle: u32_of(body.get(8..)?)?,
+            parent: u32_of(body.get(12..)?)?,
+            kind: text_of(attribute(attributes, TCA_KIND)?)?,
+            options: attribute(attributes, TCA_OPTIONS).unwrap_or(&[]).to_vec(),
+        })
+    }
+
+    fn rate_bytes_per_s(&self) -> Option<u64> {
+        let option = |kind| attribute(&self.options, kind);
+        let rate = match self.kind.as_str() {
+            "tbf" => option(TCA_TBF_RATE64)
+                .and_then(u64_of)
+                .or_else(|| ratespec(option(TCA_TBF_PARMS)?, 0)),
+            // All ones is fq's "unlimited".
+            "fq" => option(TCA_FQ_FLOW_MAX_RATE)
+                .and_then(u32_of)
+                .filter(|&rate| rate != u32::MAX)
+                .map(u64::from),
+            "cake" => option(TCA_CAKE_BASE_RATE64).and_then(u64_of),
+            _other => None,
+        };
+        rate.filter(|&rate| rate > 0)
+    }
+
+    /// An htb class's `ceil`.
+    fn ceil_bytes_per_s(&self) -> Option<u64> {
+        attribute(&self.options, TCA_HTB_CEIL64)
+            .and_then(u64_of)
+            .or_else(|| ratespec(attribute(&self.options, TCA_HTB_PARMS)?, 1))
+    }
+}
+
+/// The `rate` of the n-th `struct tc_ratespec` of a parameter block, bytes/s.
+fn ratespec(parameters: &[u8], place: usize) -> Option<u64> {
+    const RATESPEC_BYTES: usize = 12;
+    u32_of(parameters.get(place * RATESPEC_BYTES + 8..)?).map(u64::from)
+}
+
+/// What htb lets through: the ceiling of the class that unclassified traffic goes to and of those
+/// above it. Where there is no such class filters decide, and the widest top class is the bound.
+fn htb_rate(root: &Discipline, classes: &[Discipline]) -> Option<u64> {
+    const TREE_DEPTH_MAX: usize = 8;
+    let default_minor =
+        attribute(&root.options, TCA_HTB_INIT).and_then(|init| u32_of(init.get(8..)?));
+    let mut at = classes
+        .iter()
+        .find(|class| Some(class.handle & 0xffff) == default_minor.filter(|&minor| minor != 0));
+    let mut narrowest = None;
+    for _level in 0..TREE_DEPTH_MAX {
+        let Some(class) = at else { break };
+        narrowest = narrowest.into_iter().chain(class.ceil_bytes_per_s()).min();
+        at = classes.iter().find(|above| above.handle == class.parent);
+    }
+    narrowest.or_else(|| {
+        let top = classes.iter().filter(|class| class.parent == ROOT);
+        top.filter_map(Discipline::ceil_bytes_per_s).max()
+    })
+}
+
+#[cfg(test)]
+mod tests;

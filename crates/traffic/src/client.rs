@@ -1,0 +1,331 @@
+//! The near end: asks a server for tests.
+//!
+//! [`connect`] finds out what answers at an address: our own server or a stock iperf3. A
+//! [`Session`] with our own asks for tests, round trips, the path MTU or counters; the functions
+//! here that take a [`Target`] connect first and work, as far as they can, against both.
+
+mod dial;
+mod error;
+mod probes;
+mod trial;
+mod watch;
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use results::{HostFacts, LatencySummary, TestOutcome, TestSpec};
+
+pub use dial::{Family, Target};
+pub use error::ClientError;
+pub use probes::PathMtu;
+pub use watch::Watch;
+
+use crate::control::{
+    ClientMessage, GREETING_BYTES, GREETING_TIMEOUT, Link, LinkError, PROTOCOL_MAJOR, Purpose,
+    SERVER_FRAME_BYTES_MAX, ServerMessage,
+};
+use crate::engine::IntervalReport;
+use crate::iperf3;
+
+/// Time for a peer to answer, unless said otherwise.
+pub const CONNECT_TIMEOUT: Duration = GREETING_TIMEOUT;
+/// Time for a server to answer a request.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for one message to come in whole: the account of a long test over a thin path is large.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What answers at a [`Target`].
+#[derive(Debug)]
+pub enum Peer {
+    /// Our own server.
+    ClearStream(Box<Session>),
+    /// A stock iperf3 server that waits for the parameters of a test.
+    Iperf3(Iperf3Peer),
+}
+
+/// A control connection on which an iperf3 server has accepted our greeting as its cookie.
+#[derive(Debug)]
+pub struct Iperf3Peer {
+    /// The connection; the server's state byte (`PARAM_EXCHANGE`) has not been read yet.
+    pub control: TcpStream,
+    /// The cookie for the data connections.
+    pub cookie: [u8; GREETING_BYTES],
+    /// Where it is.
+    pub address: SocketAddr,
+}
+
+/// A control connection to our own server.
+#[derive(Debug)]
+pub struct Session {
+    link: Link,
+    address: SocketAddr,
+    tool_version: String,
+    host: HostFacts,
+    target: Target,
+}
+
+/// An interval at both ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IntervalPair {
+    /// Here.
+    pub near: IntervalReport,
+    /// There; absent with a foreign peer, or when its report came too late to wait for.
+    pub far: Option<IntervalReport>,
+}
+
+impl IntervalPair {
+    /// What this end sent and received in the interval, bit/s.
+    #[must_use]
+    pub fn near_bits_per_s(&self) -> f64 {
+        let bytes: u64 = self.near.streams.iter().map(|(_, _, sample)| sample.bytes).sum();
+        let seconds = self.near.end_s - self.near.start_s;
+        if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+    }
+}
+
+impl Peer {
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Self::ClearStream(session) => session.address(),
+            Self::Iperf3(peer) => peer.address,
+        }
+    }
+
+    /// What it is: `clearstream 0.1.0`, `iperf3`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::ClearStream(session) => format!("clearstream {}", session.tool_version()),
+            Self::Iperf3(_) => "iperf3".to_owned(),
+        }
+    }
+}
+
+impl Iperf3Peer {
+    /// Measures `count` round trips of connection set-ups, one every `interval`: all that a server
+    /// without an echo has to offer.
+    ///
+    /// # Errors
+    /// [`ClientError`] says in one line what is in the way.
+    pub fn round_trips(
+        &self,
+        count: u32,
+        interval: Duration,
+    ) -> Result<LatencySummary, ClientError> {
+        probes::connect_times(self, count, interval)
+    }
+
+    /// The path MTU that this kernel assumes.
+    ///
+    /// # Errors
+    /// [`ClientError`] when the kernel does not say.
+    pub fn path_mtu(&self) -> Result<PathMtu, ClientError> {
+        probes::assumed_path_mtu(&self.control)
+    }
+
+    /// Runs one test; see [`run_test`]. The far end's own account is absent.
+    ///
+    /// # Errors
+    /// [`ClientError`]; among them what iperf3's protocol cannot do.
+    pub fn run_test(
+        self,
+        spec: &TestSpec,
+        on_interval: &mut dyn FnMut(&IntervalPair),
+        should_stop: &dyn Fn() -> bool,
+    ) -> Result<TestOutcome, ClientError> {
+        let mut on_report = |near: &IntervalReport| {
+            on_interval(&IntervalPair { near: near.clone(), far: None });
+        };
+        iperf3::client::run_spec(self.control, self.cookie, spec, &mut on_report, should_stop)
+            .map_err(|source| ClientError::Iperf3 { target: self.address.to_string(), source })
+    }
+}
+
+/// Connects to whatever answers at `target`, waiting at most `timeout` for each step.
+///
+/// # Errors
+/// [`ClientError`] says in one line what is in the way.
+pub fn connect(target: &Target, timeout: Duration) -> Result<Peer, ClientError> {
+    let (stream, address) = dial::dial(target, timeout)?;
+    let greeting = Purpose::Control.greeting();
+    match dial::greet(&stream, &greeting, timeout).map_err(|error| error.at(target))? {
+        dial::Answer::Ours => Session::open(stream, address, target, timeout)
+            .map(|session| Peer::ClearStream(Box::new(session))),
+        dial::Answer::Iperf3 => {
+            Ok(Peer::Iperf3(Iperf3Peer { control: stream, cookie: greeting, address }))
+        }
+    }
+}
+
+/// Runs one test against whatever answers at `target`. `on_interval` is called for every interval,
+/// `should_stop` several times a second; when it says yes the test ends early and what was measured
+/// so far is returned.
+///
+/// # Errors
+/// [`ClientError`] says in one line what is in the way.
+pub fn run_test(
+    target: &Target,
+    spec: &TestSpec,
+    on_interval: &mut dyn FnMut(&IntervalPair),
+    should_stop: &dyn Fn() -> bool,
+) -> Result<TestOutcome, ClientError> {
+    match connect(target, CONNECT_TIMEOUT)? {
+        Peer::ClearStream(mut session) => session.run_test(spec, on_interval, should_stop),
+        Peer::Iperf3(peer) => peer.run_test(spec, on_interval, should_stop),
+    }
+}
+
+/// Measures `count` idle round trips, one every `interval`: of single bytes over TCP with our own
+/// server, of connection set-ups with an iperf3 server (`method` says which).
+///
+/// # Errors
+/// [`ClientError`] says in one line what is in the way.
+pub fn round_trips(
+    target: &Target,
+    count: u32,
+    interval: Duration,
+) -> Result<LatencySummary, ClientError> {
+    match connect(target, CONNECT_TIMEOUT)? {
+        Peer::ClearStream(mut session) => session.round_trips(count, interval),
+        Peer::Iperf3(peer) => peer.round_trips(count, interval),
+    }
+}
+
+/// The largest packet that gets through to `target` whole.
+///
+/// # Errors
+/// [`ClientError`] says in one line what is in the way.
+pub fn path_mtu(target: &Target) -> Result<PathMtu, ClientError> {
+    match connect(target, CONNECT_TIMEOUT)? {
+        Peer::ClearStream(mut session) => session.path_mtu(),
+        Peer::Iperf3(peer) => peer.path_mtu(),
+    }
+}
+
+/// Watches interface counters of the far host: readings every `interval` until dropped. Without
+/// `interfaces`, the one that leads here.
+///
+/// # Errors
+/// [`ClientError`]; an iperf3 server cannot tell its counters.
+pub fn watch(
+    target: &Target,
+    interfaces: &[String],
+    interval: Duration,
+) -> Result<Watch, ClientError> {
+    match connect(target, CONNECT_TIMEOUT)? {
+        Peer::ClearStream(session) => Watch::begin(*session, interfaces, interval),
+        Peer::Iperf3(_) => {
+            Err(ClientError::Unsupported { target: target.to_string(), what: "tell its counters" })
+        }
+    }
+}
+
+impl Session {
+    fn open(
+        stream: TcpStream,
+        address: SocketAddr,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        let link = Link::new(stream, SERVER_FRAME_BYTES_MAX, MESSAGE_TIMEOUT)
+            .map_err(|source| ClientError::socket("the control connection", source))?;
+        let mut session = Self {
+            link,
+            address,
+            tool_version: String::new(),
+            host: HostFacts::default(),
+            target: target.clone(),
+        };
+        match session.answer(timeout)? {
+            ServerMessage::Hello { protocol, tool_version, mut host } => {
+                let major = protocol.split('.').next().and_then(|major| major.parse().ok());
+                if major != Some(PROTOCOL_MAJOR) {
+                    return Err(ClientError::Version {
+                        target: target.to_string(),
+                        reason: format!("it speaks {protocol}, this program {PROTOCOL_MAJOR}"),
+                    });
+                }
+                host.tool_version = Some(tool_version.clone());
+                (session.tool_version, session.host) = (tool_version, *host);
+            }
+            _ => return Err(session.unexpected("no hello")),
+        }
+        let tool_version = env!("CARGO_PKG_VERSION").to_owned();
+        session.say(&ClientMessage::Hello { tool_version })?;
+        Ok(session)
+    }
+
+    /// The server's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Version of the program there.
+    #[must_use]
+    pub fn tool_version(&self) -> &str {
+        &self.tool_version
+    }
+
+    /// The far host, its interface towards this one included.
+    #[must_use]
+    pub fn host(&self) -> &HostFacts {
+        &self.host
+    }
+
+    fn say(&mut self, message: &ClientMessage) -> Result<(), ClientError> {
+        self.link.send(message).map_err(|error| self.lost(error))
+    }
+
+    /// The next message, if one comes within `timeout`.
+    fn hear(&mut self, timeout: Duration) -> Result<Option<ServerMessage>, ClientError> {
+        match self.link.receive(Instant::now() + timeout) {
+            Ok(Some(ServerMessage::Failed { reason })) => {
+                Err(ClientError::Far { target: self.target.to_string(), reason })
+            }
+            Ok(message) => Ok(message),
+            Err(error) => Err(self.lost(error)),
+        }
+    }
+
+    /// The next message that is an answer; a refusal is an error.
+    fn answer(&mut self, timeout: Duration) -> Result<ServerMessage, ClientError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.hear(left)? {
+                Some(ServerMessage::Refused(refusal)) => {
+                    return Err(ClientError::refused(&self.target, refusal));
+                }
+                // What is left of the request before: a probe that came late.
+                Some(
+                    ServerMessage::Alive | ServerMessage::Unknown | ServerMessage::ProbeSeen { .. },
+                ) => {}
+                Some(message) => return Ok(message),
+                None if left.is_zero() => return Err(self.silent()),
+                None => {}
+            }
+        }
+    }
+
+    fn lost(&self, error: LinkError) -> ClientError {
+        ClientError::Lost { target: self.target.to_string(), source: error }
+    }
+
+    fn silent(&self) -> ClientError {
+        ClientError::Silent { target: self.target.to_string() }
+    }
+
+    fn unexpected(&self, what: &str) -> ClientError {
+        ClientError::Unexpected { target: self.target.to_string(), what: what.to_owned() }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // A courtesy; the server notices the end of the connection as well.
+        self.link.send(&ClientMessage::Bye).ok();
+    }
+}

@@ -1,0 +1,163 @@
+//! What can be in the way of a client, each in one line.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::Target;
+use crate::control::{LinkError, Refusal, RefusalCode};
+use crate::engine::EngineError;
+use crate::iperf3::failure::Iperf3Error;
+
+/// Why a client did not get what it asked for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The name has no address.
+    #[error("unknown host '{host}' ({reason})")]
+    UnknownHost {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// Nothing listens there.
+    #[error("nothing listens on {target}; start `clearstream serve` (or `iperf3 -s`) there")]
+    NothingListens {
+        /// `host port N`.
+        target: String,
+    },
+    /// The network gives no connection.
+    #[error("no connection to {target}")]
+    Unreachable {
+        /// `host port N`.
+        target: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// No answer in time.
+    #[error("{target} does not answer (a firewall, or no such host)")]
+    Timeout {
+        /// `host port N`.
+        target: String,
+    },
+    /// It accepts connections and never says what it is.
+    #[error("{target} accepts connections and says nothing: neither clearstream nor iperf3")]
+    Mute {
+        /// `host port N`.
+        target: String,
+    },
+    /// Something else listens there.
+    #[error("what listens on {target} is neither clearstream nor iperf3")]
+    Foreign {
+        /// `host port N`.
+        target: String,
+    },
+    /// Another major version.
+    #[error("{target} runs another version of clearstream's protocol: {reason}")]
+    Version {
+        /// `host port N`.
+        target: String,
+        /// Which.
+        reason: String,
+    },
+    /// The server turns the request down.
+    #[error("{target} refuses: {refusal}")]
+    Refused {
+        /// `host port N`.
+        target: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The connection broke.
+    #[error("lost {target}")]
+    Lost {
+        /// `host port N`.
+        target: String,
+        /// How.
+        source: LinkError,
+    },
+    /// Nothing comes any more.
+    #[error("{target} has gone silent")]
+    Silent {
+        /// `host port N`.
+        target: String,
+    },
+    /// It says what makes no sense here.
+    #[error("{target} does not keep to the protocol ({what})")]
+    Unexpected {
+        /// `host port N`.
+        target: String,
+        /// What.
+        what: String,
+    },
+    /// The far end could not do it.
+    #[error("{target}: {reason}")]
+    Far {
+        /// `host port N`.
+        target: String,
+        /// Why.
+        reason: String,
+    },
+    /// This end could not do it.
+    #[error("this end cannot run the test")]
+    Engine(#[from] EngineError),
+    /// A system call here failed.
+    #[error("{what}")]
+    Socket {
+        /// For what.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The iperf3 protocol failed, or cannot do it.
+    #[error("the iperf3 server at {target}: {source}")]
+    Iperf3 {
+        /// `address:port`.
+        target: String,
+        /// In iperf3's words.
+        source: Iperf3Error,
+    },
+    /// A stock iperf3 server has nothing of the kind.
+    #[error("{target} is a stock iperf3 server and cannot {what}; run `clearstream serve` there")]
+    Unsupported {
+        /// `host port N`.
+        target: String,
+        /// What it cannot do.
+        what: &'static str,
+    },
+    /// The user stopped it before it had begun.
+    #[error("stopped before the test began")]
+    Stopped,
+}
+
+impl ClientError {
+    pub(super) fn socket(what: impl Into<String>, source: io::Error) -> Self {
+        Self::Socket { what: what.into(), source }
+    }
+
+    pub(super) fn refused(target: &Target, refusal: Refusal) -> Self {
+        let target = target.to_string();
+        if refusal.code == RefusalCode::Version {
+            Self::Version { target, reason: refusal.reason }
+        } else {
+            Self::Refused { target, refusal }
+        }
+    }
+
+    /// Whether the request itself was at fault.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Refused { refusal, .. } if refusal.code == RefusalCode::BadRequest)
+    }
+
+    /// Whether a privilege was missing at this end.
+    #[must_use]
+    pub fn is_privilege(&self) -> bool {
+        match self {
+            Self::Engine(EngineError::Syscall(error)) => error.is_privilege(),
+            Self::Socket { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+}

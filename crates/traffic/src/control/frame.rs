@@ -1,0 +1,158 @@
+//! Frames: four bytes of length, big-endian, then that many bytes of JSON.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+const LENGTH_BYTES: usize = 4;
+
+/// What is wrong with a frame.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The length alone says it is not acceptable; nothing was allocated for it.
+    #[error("a message of {bytes} bytes is announced, {max_bytes} are allowed")]
+    TooLong {
+        /// The length announced.
+        bytes: usize,
+        /// The most this end accepts.
+        max_bytes: usize,
+    },
+    /// Not JSON, or not a message of this protocol.
+    #[error("not a message of this protocol ({0})")]
+    Malformed(String),
+}
+
+/// Bytes received so far, cut into frames. Holds no more than one frame and one read beyond it.
+#[derive(Debug)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    frame_bytes_max: usize,
+}
+
+impl FrameBuffer {
+    /// Accepts frames of at most `frame_bytes_max` bytes of JSON.
+    #[must_use]
+    pub fn new(frame_bytes_max: usize) -> Self {
+        Self { bytes: Vec::new(), frame_bytes_max }
+    }
+
+    /// Adds received bytes.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether part of a frame is waiting for the rest.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    /// Takes the next message; `None` until all of it is here.
+    ///
+    /// # Errors
+    /// The frame is too long or not a message; the connection is of no more use.
+    pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
+        let Some(length) = self.bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length_bytes = u32::from_be_bytes(*length) as usize;
+        if length_bytes > self.frame_bytes_max {
+            let max_bytes = self.frame_bytes_max;
+            return Err(FrameError::TooLong { bytes: length_bytes, max_bytes });
+        }
+        let end = LENGTH_BYTES + length_bytes;
+        let Some(json) = self.bytes.get(LENGTH_BYTES..end) else { return Ok(None) };
+        // serde_json refuses nesting beyond 128 levels by itself.
+        let message = serde_json::from_slice(json)
+            .map_err(|error| FrameError::Malformed(error.to_string()))?;
+        self.bytes.drain(..end);
+        Ok(Some(message))
+    }
+}
+
+/// The frame that carries `message`.
+///
+/// # Errors
+/// The message does not serialise, or is beyond 4 GiB.
+pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
+    let mut frame = vec![0; LENGTH_BYTES];
+    serde_json::to_writer(&mut frame, message)
+        .map_err(|error| FrameError::Malformed(error.to_string()))?;
+    let length_bytes = frame.len() - LENGTH_BYTES;
+    let length = u32::try_from(length_bytes).map_err(|_beyond_four_gib| FrameError::TooLong {
+        bytes: length_bytes,
+        max_bytes: u32::MAX as usize,
+    })?;
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{CLIENT_FRAME_BYTES_MAX, ClientMessage, ServerMessage};
+
+    #[test]
+    fn arbitrary_bytes_never_panic_nor_grow_beyond_what_came() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let mut buffer = FrameBuffer::new(CLIENT_FRAME_BYTES_MAX);
+            for piece in bytes.chunks(7) {
+                buffer.extend(piece);
+                assert!(buffer.bytes.len() <= bytes.len());
+                if buffer.next_message::<ClientMessage>().is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn arbitrary_json_in_a_good_frame_never_panics() {
+        bolero::check!().for_each(|json: &[u8]| {
+            let mut buffer = FrameBuffer::new(CLIENT_FRAME_BYTES_MAX);
+            buffer.extend(&u32::try_from(json.len()).expect("short").to_be_bytes());
+            buffer.extend(json);
+            if let Ok(Some(message)) = buffer.next_message::<ServerMessage>() {
+                let again = encode(&message).expect("what was read can be written");
+                buffer.extend(&again);
+                buffer.next_message::<ServerMessage>().expect("and read again").expect("whole");
+            }
+        });
+    }
+
+    #[test]
+    fn an_absurd_length_is_refused_at_once() {
+        let mut buffer = FrameBuffer::new(CLIENT_FRAME_BYTES_MAX);
+        buffer.extend(&(2_u32 << 30).to_be_bytes());
+        let error = buffer.next_message::<ClientMessage>().expect_err("2 GiB");
+        assert!(matches!(error, FrameError::TooLong { bytes: 2_147_483_648, .. }), "{error}");
+        assert!(buffer.bytes.capacity() < 1024);
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let json = "[".repeat(60_000);
+        let mut buffer = FrameBuffer::new(CLIENT_FRAME_BYTES_MAX);
+        buffer.extend(&u32::try_from(json.len()).expect("short").to_be_bytes());
+        buffer.extend(json.as_bytes());
+        assert!(buffer.next_message::<ClientMessage>().is_err());
+    }
+
+    #[test]
+    fn frames_survive_any_cut() {
+        let messages = [ClientMessage::Go, ClientMessage::Alive, ClientMessage::Bye];
+        let bytes: Vec<u8> =
+            messages.iter().flat_map(|message| encode(message).expect("encodes")).collect();
+        for cut in 0..bytes.len() {
+            let mut buffer = FrameBuffer::new(CLIENT_FRAME_BYTES_MAX);
+            let mut seen = Vec::new();
+            for piece in [&bytes[..cut], &bytes[cut..]] {
+                buffer.extend(piece);
+                while let Some(message) = buffer.next_message::<ClientMessage>().expect("good") {
+                    seen.push(message);
+                }
+            }
+            assert_eq!(seen, messages);
+            assert!(!buffer.is_partial());
+        }
+    }
+}

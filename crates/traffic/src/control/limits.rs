@@ -1,0 +1,301 @@
+//! What a server lets a client ask for. Pure: a spec and limits in, the spec that will run or a
+//! reason out.
+
+use std::time::Duration;
+
+use results::{Direction, End, Finding, Protocol, TestLimit, TestSpec};
+
+use super::{Refusal, RefusalCode};
+
+/// What one client may have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Longest test, the omitted start included.
+    pub duration_max: Duration,
+    /// Most a test may carry in one direction, all streams together, bit/s; `None`: no limit.
+    pub rate_bits_per_s_max: Option<f64>,
+    /// Most streams in each direction.
+    pub streams_max: u32,
+}
+
+impl Default for Limits {
+    /// An hour, any rate, 128 streams.
+    fn default() -> Self {
+        Self {
+            duration_max: Duration::from_secs(3600),
+            rate_bits_per_s_max: None,
+            streams_max: 128,
+        }
+    }
+}
+
+/// Streams no limit may exceed: a thread and sockets each.
+const STREAMS_MAX: u32 = 1024;
+const BLOCK_BYTES_MAX: u64 = 16 << 20;
+/// Buffers of all streams together.
+const MEMORY_BYTES_MAX: u64 = 2 << 30;
+const WINDOW_BYTES_MAX: u64 = 2 << 30;
+const MESSAGE_BYTES_MAX: u32 = 1 << 20;
+/// Samples of a test, so that its account stays below the largest message.
+const SAMPLES_MAX: f64 = 100_000.0;
+
+/// The test as a server with these limits runs it, and what they changed.
+///
+/// # Errors
+/// The test makes no sense (`bad-request`) or is beyond a limit that cannot be met by slowing it
+/// down (`limit`).
+pub fn admit(mut spec: TestSpec, limits: &Limits) -> Result<(TestSpec, Vec<Finding>), Refusal> {
+    check_amounts(&spec, limits)?;
+    check_sizes(&spec)?;
+    check_rates(&spec)?;
+    check_names(&spec)?;
+    let finding = clamp_rate(&mut spec, limits);
+    Ok((spec, finding.into_iter().collect()))
+}
+
+fn check_amounts(spec: &TestSpec, limits: &Limits) -> Result<(), Refusal> {
+    let streams_max = limits.streams_max.min(STREAMS_MAX);
+    if spec.streams == 0 {
+        return Err(bad("0 streams carry nothing; ask for at least 1"));
+    }
+    if spec.streams > streams_max {
+        return Err(beyond(format!(
+            "{} streams are more than the {streams_max} this server allows",
+            spec.streams
+        )));
+    }
+    if !within(spec.interval_s, 0.05, 60.0) {
+        return Err(bad(format!(
+            "an interval of {} s is not within 0.05 to 60 s",
+            spec.interval_s
+        )));
+    }
+    let duration_max_s = limits.duration_max.as_secs_f64();
+    if !within(spec.omit_s, 0.0, duration_max_s) {
+        return Err(bad(format!("an omitted start of {} s is out of range", spec.omit_s)));
+    }
+    let duration_s = match spec.limit {
+        TestLimit::DurationS(duration_s) if !within(duration_s, 0.01, f64::MAX) => {
+            return Err(bad(format!("a duration of {duration_s} s is out of range")));
+        }
+        TestLimit::DurationS(duration_s) => duration_s + spec.omit_s,
+        TestLimit::TotalBytes(0) | TestLimit::TotalBlocks(0) => {
+            return Err(bad("a test of nothing; ask for at least one byte or block"));
+        }
+        TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => 0.0,
+    };
+    if duration_s > duration_max_s {
+        return Err(beyond(format!(
+            "{duration_s} s (omitted start included) is longer than the {duration_max_s} s this \
+             server allows"
+        )));
+    }
+    let samples = duration_s / spec.interval_s * f64::from(spec.streams);
+    if samples > SAMPLES_MAX {
+        return Err(beyond(format!(
+            "{samples:.0} samples are more than {SAMPLES_MAX:.0}; ask for a longer interval"
+        )));
+    }
+    Ok(())
+}
+
+fn check_sizes(spec: &TestSpec) -> Result<(), Refusal> {
+    let block_bytes = spec.block_bytes.unwrap_or(1);
+    if !(1..=BLOCK_BYTES_MAX).contains(&block_bytes) {
+        return Err(bad(format!("blocks of {block_bytes} bytes are not within 1 byte to 16 MiB")));
+    }
+    let ways = if spec.direction == Direction::Bidirectional { 2 } else { 1 };
+    if block_bytes * u64::from(spec.streams) * ways > MEMORY_BYTES_MAX {
+        return Err(beyond("streams times block size is more than 2 GiB"));
+    }
+    if spec.window_bytes.is_some_and(|bytes| !(1024..=WINDOW_BYTES_MAX).contains(&bytes)) {
+        return Err(bad("the window is not within 1 KiB to 2 GiB"));
+    }
+    if spec.mss_bytes.is_some_and(|bytes| !(88..=65_483).contains(&bytes)) {
+        return Err(bad("the MSS is not within 88 to 65483 bytes"));
+    }
+    if spec.dscp.is_some_and(|dscp| dscp > 63) {
+        return Err(bad("the DSCP is not within 0 to 63"));
+    }
+    if let Some(udp) = &spec.udp {
+        if !(16..=65_507).contains(&udp.datagram_bytes) {
+            return Err(bad("the datagram size is not within 16 to 65507 bytes"));
+        }
+        if !(1..=1024).contains(&udp.batch_count) {
+            return Err(bad("the batch is not within 1 to 1024 datagrams"));
+        }
+    }
+    if let Some(sizes) = &spec.request_response {
+        let known = 1..=MESSAGE_BYTES_MAX;
+        if !known.contains(&sizes.request_bytes) || !known.contains(&sizes.response_bytes) {
+            return Err(bad("requests and responses are 1 byte to 1 MiB"));
+        }
+        let datagram = spec.protocol == Protocol::Udp;
+        if datagram && sizes.request_bytes.max(sizes.response_bytes) > 65_507 {
+            return Err(bad("a UDP request or response is at most 65507 bytes"));
+        }
+        if spec.direction != Direction::Forward {
+            return Err(bad("a request/response test has no other direction than forward"));
+        }
+    }
+    let bulk_udp = spec.protocol == Protocol::Udp && spec.request_response.is_none();
+    if bulk_udp != spec.udp.is_some() {
+        return Err(bad("a bulk UDP test, and no other, says how large its datagrams are"));
+    }
+    Ok(())
+}
+
+fn check_rates(spec: &TestSpec) -> Result<(), Refusal> {
+    let rates = [
+        ("pacing rate", spec.pacing_bits_per_s),
+        ("offered rate", spec.offered_bits_per_s),
+        ("read rate", spec.read_bits_per_s),
+    ];
+    for (name, rate) in rates {
+        if rate.is_some_and(|bits_per_s| !within(bits_per_s, 1.0, 1e15)) {
+            return Err(bad(format!("the {name} is not within 1 bit/s to 1 Pbit/s")));
+        }
+    }
+    Ok(())
+}
+
+fn check_names(spec: &TestSpec) -> Result<(), Refusal> {
+    // TCP_CA_NAME_MAX is 16 with its NUL (kernel include/net/tcp.h).
+    let good = |name: &String| {
+        (1..16).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    };
+    if spec.congestion_control.as_ref().is_some_and(|name| !good(name)) {
+        return Err(bad("the congestion control has no name a kernel could know"));
+    }
+    let cores_max = 1024;
+    if spec.near_cores.len().max(spec.far_cores.len()) > cores_max {
+        return Err(bad("a core list names at most 1024 cores"));
+    }
+    Ok(())
+}
+
+/// Slows a test down to the server's rate limit; says so when that changed it.
+fn clamp_rate(spec: &mut TestSpec, limits: &Limits) -> Option<Finding> {
+    let total = limits.rate_bits_per_s_max?;
+    let share = total / f64::from(spec.streams);
+    if spec.offered_bits_per_s.is_some_and(|offered| offered <= share) {
+        return None;
+    }
+    spec.offered_bits_per_s = Some(share);
+    Some(Finding {
+        end: Some(End::Far),
+        code: "rate-limited".to_owned(),
+        text: format!(
+            "the server allows {} a test, so each stream offers {}",
+            units::show_bit_rate(total),
+            units::show_bit_rate(share)
+        ),
+    })
+}
+
+fn within(value: f64, low: f64, high: f64) -> bool {
+    // False for NaN.
+    (low..=high).contains(&value)
+}
+
+fn bad(reason: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalCode::BadRequest, reason)
+}
+
+fn beyond(reason: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalCode::Limit, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use results::RequestResponseSpec;
+
+    fn refused(change: impl FnOnce(&mut TestSpec)) -> RefusalCode {
+        let mut spec = TestSpec::tcp();
+        change(&mut spec);
+        admit(spec, &Limits::default()).expect_err("refused").code
+    }
+
+    #[test]
+    fn ordinary_tests_pass_unchanged() {
+        for spec in [
+            TestSpec::tcp(),
+            TestSpec::udp(1400),
+            TestSpec::request_response(Protocol::Tcp, 1, 1),
+            TestSpec::request_response(Protocol::Udp, 1, 1),
+        ] {
+            let (admitted, findings) = admit(spec.clone(), &Limits::default()).expect("ordinary");
+            assert_eq!((admitted, findings), (spec, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn absurd_parameters_are_refused() {
+        use RefusalCode::{BadRequest, Limit};
+        assert_eq!(refused(|spec| spec.streams = 1_000_000_000), Limit);
+        assert_eq!(refused(|spec| spec.streams = 0), BadRequest);
+        assert_eq!(refused(|spec| spec.omit_s = f64::NAN), BadRequest);
+        assert_eq!(refused(|spec| spec.interval_s = 0.0), BadRequest);
+        assert_eq!(refused(|spec| spec.interval_s = -1.0), BadRequest);
+        assert_eq!(refused(|spec| spec.limit = TestLimit::DurationS(f64::INFINITY)), BadRequest);
+        assert_eq!(refused(|spec| spec.limit = TestLimit::DurationS(-5.0)), BadRequest);
+        assert_eq!(refused(|spec| spec.limit = TestLimit::DurationS(1e9)), Limit);
+        assert_eq!(refused(|spec| spec.limit = TestLimit::TotalBytes(0)), BadRequest);
+        assert_eq!(refused(|spec| spec.block_bytes = Some(u64::MAX)), BadRequest);
+        assert_eq!(refused(|spec| spec.window_bytes = Some(0)), BadRequest);
+        assert_eq!(refused(|spec| spec.mss_bytes = Some(1)), BadRequest);
+        assert_eq!(refused(|spec| spec.dscp = Some(64)), BadRequest);
+        assert_eq!(refused(|spec| spec.pacing_bits_per_s = Some(f64::NAN)), BadRequest);
+        assert_eq!(refused(|spec| spec.offered_bits_per_s = Some(-1.0)), BadRequest);
+        assert_eq!(refused(|spec| spec.congestion_control = Some("../x".into())), BadRequest);
+        assert_eq!(refused(|spec| spec.protocol = Protocol::Udp), BadRequest);
+        assert_eq!(
+            refused(|spec| {
+                let sizes = RequestResponseSpec { request_bytes: 0, response_bytes: 1 };
+                spec.request_response = Some(sizes);
+            }),
+            BadRequest
+        );
+    }
+
+    #[test]
+    fn a_rate_limit_slows_and_says_so() {
+        let limits = Limits { rate_bits_per_s_max: Some(1e9), ..Limits::default() };
+        let mut spec = TestSpec::tcp();
+        spec.streams = 4;
+        let (admitted, findings) = admit(spec.clone(), &limits).expect("slowed");
+        assert_eq!(admitted.offered_bits_per_s, Some(250e6));
+        assert_eq!(findings[0].code, "rate-limited");
+        spec.offered_bits_per_s = Some(1e6);
+        assert_eq!(admit(spec, &limits).expect("slow already").1, Vec::new());
+    }
+
+    #[test]
+    fn whatever_is_admitted_is_within_bounds() {
+        type Numbers = (u32, f64, f64, f64, u64, Option<u64>, Option<f64>);
+        bolero::check!().with_type::<Numbers>().for_each(|numbers| {
+            let (streams, duration_s, omit_s, interval_s, bytes, block_bytes, offered) = *numbers;
+            let mut spec = TestSpec::tcp();
+            spec.streams = streams % 2000;
+            spec.limit = if bytes % 2 == 0 {
+                TestLimit::DurationS(duration_s)
+            } else {
+                TestLimit::TotalBytes(bytes)
+            };
+            (spec.omit_s, spec.interval_s) = (omit_s, interval_s);
+            (spec.block_bytes, spec.offered_bits_per_s) = (block_bytes, offered);
+            let limits = Limits { rate_bits_per_s_max: Some(1e9), ..Limits::default() };
+            let Ok((spec, _)) = admit(spec, &limits) else { return };
+            assert!((1..=limits.streams_max).contains(&spec.streams));
+            assert!(spec.interval_s >= 0.05 && spec.omit_s >= 0.0);
+            assert!(spec.block_bytes.unwrap_or(1) <= BLOCK_BYTES_MAX);
+            let offered = spec.offered_bits_per_s.expect("limited");
+            assert!(offered * f64::from(spec.streams) <= 1e9 * 1.000_001);
+            if let TestLimit::DurationS(duration_s) = spec.limit {
+                assert!(duration_s + spec.omit_s <= 3600.0);
+            }
+        });
+    }
+}

@@ -1,0 +1,277 @@
+//! From what the threads left behind to what the end says.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use results::{
+    EndReport, Finding, LatencySummary, Protocol, ReceivePath, RequestResponseOutcome, SendPath,
+    StreamEnd, TcpSummary, TestLimit, UdpStreamEnd, ZeroCopyShare,
+};
+use stats::LatencyHistogram;
+
+use super::sampler::{Count, Mark, Record};
+use super::shared::{Shared, Stream};
+use super::worker::{Ending, Remains};
+use super::{EndOutcome, StreamRole};
+
+/// Connections that end this close to the end of the measured time ended with it, seconds.
+const EARLY_S: f64 = 0.25;
+
+/// The account of one end; `remains` in the order of [`Shared::streams`].
+pub(super) fn outcome(
+    shared: &Shared,
+    record: Record,
+    remains: Vec<Option<Remains>>,
+) -> EndOutcome {
+    let window = Window::of(shared, &record);
+    let mut report = EndReport::default();
+    let mut remains: Vec<Remains> = remains.into_iter().map(Option::unwrap_or_default).collect();
+    if let (Some(began), Some(ended)) = (&record.began, &record.ended) {
+        report.cores = ended.cores.since(&began.cores);
+        report.counters = ended.counters.since(&began.counters);
+        report.process_cpu_s = began.process_cpu_s.zip(ended.process_cpu_s).map(
+            |((user_before, system_before), (user, system))| {
+                (user - user_before, system - system_before)
+            },
+        );
+    }
+    let finding =
+        |code: &str, text: String| Finding { end: Some(shared.end), code: code.to_owned(), text };
+    for (position, stream) in shared.streams.iter().enumerate() {
+        let left = &mut remains[position];
+        let noticed = std::mem::take(&mut left.findings);
+        report.findings.extend(noticed.into_iter().map(|(code, text)| finding(code, text)));
+        if let Some((code, text)) =
+            complaint(shared, stream, left, planned_ns(shared, &record, &window))
+        {
+            report.findings.push(finding(code, format!("stream {}: {text}", stream.index)));
+        }
+        if stream.counts(&shared.spec) {
+            report.streams.push(stream_end(shared, position, &record, left, &window));
+        }
+    }
+    report.findings.extend(record.findings.iter().map(|(code, text)| finding(code, text.clone())));
+    EndOutcome {
+        report,
+        request_response: requests(shared, &remains, window.duration_s()),
+        latency_under_load: probe(shared, &remains),
+        duration_s: window.duration_s(),
+    }
+}
+
+/// The measured time on the end's clock; empty when it never began.
+struct Window {
+    from_ns: u64,
+    to_ns: u64,
+    /// When this end's receivers could begin.
+    received_from_ns: u64,
+}
+
+impl Window {
+    fn of(shared: &Shared, record: &Record) -> Self {
+        let at = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.at_ns);
+        let to_ns = at(&record.ended).unwrap_or(0);
+        let from_ns = at(&record.began).unwrap_or(to_ns).min(to_ns);
+        let first_ns = shared.first_byte_ns().unwrap_or(to_ns);
+        // Without an omitted start the first mark is taken a moment after the first byte.
+        let omits = shared.spec.omit_s > 0.0;
+        let only_receives = shared
+            .streams
+            .iter()
+            .all(|stream| matches!(stream.role, StreamRole::Receive | StreamRole::Respond));
+        let from_ns = if only_receives && !omits { first_ns.min(from_ns) } else { from_ns };
+        Self { from_ns, to_ns, received_from_ns: from_ns.max(first_ns).min(to_ns) }
+    }
+
+    fn duration_s(&self) -> f64 {
+        (self.to_ns - self.from_ns) as f64 * 1e-9
+    }
+
+    fn stream_duration_s(&self, stream: &Stream) -> f64 {
+        let from_ns = match stream.role {
+            StreamRole::Receive => self.received_from_ns,
+            _ => self.from_ns,
+        };
+        (self.to_ns - from_ns) as f64 * 1e-9
+    }
+}
+
+fn stream_end(
+    shared: &Shared,
+    position: usize,
+    record: &Record,
+    left: &Remains,
+    window: &Window,
+) -> StreamEnd {
+    let stream = &shared.streams[position];
+    let spec = &shared.spec;
+    let mark = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.streams[position].clone());
+    let (began, ended) = (mark(&record.began), mark(&record.ended));
+    let counted = |mark: &Option<super::sampler::StreamMark>| {
+        mark.as_ref().map(|mark| mark.count).unwrap_or_default()
+    };
+    let (mut before, after) = (counted(&began), counted(&ended));
+    if spec.omit_s <= 0.0 {
+        // Everything counts, also what came before the first mark could be taken.
+        before = Count::default();
+    }
+    if !matches!(spec.limit, TestLimit::DurationS(_)) && stream.sends_bulk() {
+        before.bytes = stream.counters.bytes_before.load(Ordering::Relaxed).min(after.bytes);
+    }
+    // Drops before the measured time do not count.
+    let drops = match (began.as_ref().and_then(|mark| mark.drops), &ended) {
+        (Some(before), Some(mark)) if spec.omit_s > 0.0 => {
+            mark.drops.map(|after| after.saturating_sub(before))
+        }
+        (_, Some(mark)) => mark.drops,
+        (_, None) => None,
+    };
+    let intervals = record.intervals_of(position);
+    let usage = left.usage;
+    let socket = stream.socket.as_fd();
+    StreamEnd {
+        index: stream.index,
+        sending: stream.sends_bulk() || stream.role == StreamRole::Request,
+        local: stream.local.clone(),
+        remote: stream.remote.clone(),
+        bytes: after.bytes - before.bytes,
+        duration_s: window.stream_duration_s(stream),
+        cores: record.cores_of(position),
+        thread_user_s: usage.map(|usage| usage.user.as_secs_f64()),
+        thread_system_s: usage.map(|usage| usage.system.as_secs_f64()),
+        thread_wait_s: left.wait_s,
+        thread_sleeps_count: usage.map(|usage| usage.voluntary_switches_count),
+        block_bytes: Some(left.block_bytes).filter(|&bytes| bytes > 0),
+        send_buffer_bytes: sys::socket::send_buffer_bytes(socket).ok(),
+        receive_buffer_bytes: sys::socket::receive_buffer_bytes(socket).ok(),
+        application_idle_s: Some((after.idle_ns - before.idle_ns) as f64 * 1e-9)
+            .filter(|_| spec.offered_bits_per_s.is_some() || spec.read_bits_per_s.is_some()),
+        tcp: record.tcp_of(position).map(|summary| TcpSummary {
+            first: began.and_then(|mark| mark.tcp).unwrap_or_default(),
+            ..summary
+        }),
+        udp: (stream.protocol == Protocol::Udp).then(|| UdpStreamEnd {
+            socket_drops_count: dropped_datagrams(stream, &before, &after, drops),
+            ..udp_end(stream, &before, &after)
+        }),
+        zero_copy: zero_copy(shared, stream, &before, &after),
+        intervals,
+    }
+}
+
+fn udp_end(stream: &Stream, before: &Count, after: &Count) -> UdpStreamEnd {
+    let receives = stream.role == StreamRole::Receive;
+    let sends = stream.role == StreamRole::Send;
+    UdpStreamEnd {
+        datagrams_count: after.datagrams - before.datagrams,
+        lost_count: receives.then(|| after.lost.saturating_sub(before.lost)),
+        reordered_count: receives.then(|| after.reordered - before.reordered),
+        duplicate_count: receives.then(|| after.duplicates - before.duplicates),
+        jitter_s: receives.then_some(after.jitter_s),
+        socket_drops_count: None,
+        send_failures_count: sends.then(|| after.send_failures - before.send_failures),
+        gro_batches_count: receives.then(|| after.joined_batches - before.joined_batches),
+    }
+}
+
+/// Datagrams dropped at the socket. The kernel counts messages, and one message may be many
+/// datagrams joined: then the figure is as if each had been as full as the fullest that came, but
+/// no more than are missing.
+fn dropped_datagrams(
+    stream: &Stream,
+    before: &Count,
+    after: &Count,
+    drops: Option<u64>,
+) -> Option<u64> {
+    let segments_count = stream.counters.segments_max.load(Ordering::Relaxed).max(1);
+    if segments_count == 1 {
+        return drops;
+    }
+    let missing_count = after.lost.saturating_sub(before.lost);
+    drops.map(|messages| messages.saturating_mul(segments_count).min(missing_count))
+}
+
+fn zero_copy(
+    shared: &Shared,
+    stream: &Stream,
+    before: &Count,
+    after: &Count,
+) -> Option<ZeroCopyShare> {
+    let asked = match stream.role {
+        StreamRole::Send => shared.spec.send_path == SendPath::Zerocopy,
+        StreamRole::Receive => shared.spec.receive_path == ReceivePath::Zerocopy,
+        StreamRole::Request | StreamRole::Respond | StreamRole::Probe => false,
+    };
+    (asked && stream.protocol == Protocol::Tcp).then(|| ZeroCopyShare {
+        asked_bytes: after.zero_copy_asked_bytes - before.zero_copy_asked_bytes,
+        zero_copied_bytes: after.zero_copied_bytes - before.zero_copied_bytes,
+    })
+}
+
+/// When the test was to end: by its limit, or by the caller's word.
+fn planned_ns(shared: &Shared, record: &Record, window: &Window) -> u64 {
+    match (record.stopped_ns, shared.spec.limit) {
+        (Some(stopped_ns), _) => stopped_ns,
+        (None, TestLimit::DurationS(duration_s)) => window.from_ns + (duration_s * 1e9) as u64,
+        (None, TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_)) => window.to_ns,
+    }
+}
+
+/// What is wrong with how a stream ended.
+fn complaint(
+    shared: &Shared,
+    stream: &Stream,
+    left: &Remains,
+    planned_ns: u64,
+) -> Option<(&'static str, String)> {
+    let timed = matches!(shared.spec.limit, TestLimit::DurationS(_));
+    let early_s = planned_ns.saturating_sub(left.ended_ns) as f64 * 1e-9;
+    let before_its_end = early_s > EARLY_S;
+    match &left.ending {
+        Ending::Over | Ending::Spent => None,
+        Ending::Lost => Some(("stream-failed", "its thread panicked".to_owned())),
+        Ending::Closed if timed && before_its_end && stream.role == StreamRole::Receive => {
+            Some(("peer-closed", format!("the peer closed {early_s:.1} s before the end")))
+        }
+        Ending::Closed => None,
+        Ending::Silent(patience) => {
+            Some(("peer-silent", format!("nothing moved for {:.1} s", patience.as_secs_f64())))
+        }
+        Ending::Unable(error) => Some(("stream-failed", format!("{error}: {}", error.source))),
+        // The caller's own end of the connection at the end of the test.
+        Ending::Failed(_) if timed && !before_its_end => None,
+        Ending::Failed(error) => Some(("stream-failed", error.to_string())),
+    }
+}
+
+fn requests(
+    shared: &Shared,
+    remains: &[Remains],
+    duration_s: f64,
+) -> Option<RequestResponseOutcome> {
+    let mut all = LatencyHistogram::default();
+    let (mut transactions_count, mut timeouts_count) = (0, 0);
+    for (stream, left) in shared.streams.iter().zip(remains) {
+        if stream.role == StreamRole::Request {
+            transactions_count += left.transactions_count;
+            timeouts_count += left.timeouts_count;
+            if let Some(latency) = &left.latency {
+                all.merge(latency);
+            }
+        }
+    }
+    let method = if shared.spec.protocol == Protocol::Tcp { "tcp-rr" } else { "udp-rr" };
+    Some(RequestResponseOutcome {
+        transactions_count,
+        transactions_per_s: transactions_count as f64 / duration_s.max(1e-9),
+        timeouts_count,
+        latency: LatencySummary::of(&all, method)?,
+    })
+}
+
+fn probe(shared: &Shared, remains: &[Remains]) -> Option<LatencySummary> {
+    let mut streams = shared.streams.iter().zip(remains);
+    let (stream, left) = streams.find(|(stream, _)| stream.role == StreamRole::Probe)?;
+    let method = if stream.protocol == Protocol::Tcp { "tcp-rr" } else { "udp-rr" };
+    LatencySummary::of(left.latency.as_ref()?, method)
+}

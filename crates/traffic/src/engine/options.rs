@@ -1,0 +1,128 @@
+//! What a spec asks of a socket before it is connected.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use results::{Finding, Protocol, TestSpec};
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
+use sys::SyscallError;
+use sys::socket::{Family, Transport, new_socket};
+
+use super::EngineError;
+
+/// Socket buffer of a UDP stream when the spec asks for none, bytes: a burst of 256 datagrams of
+/// 64 KiB would not fit the kernel's default of 208 KiB.
+const UDP_BUFFER_BYTES: u64 = 4 << 20;
+
+/// A TCP socket of this family, MPTCP when the spec asks for it, closed on exec, not yet bound.
+///
+/// # Errors
+/// The kernel has no MPTCP, or too many files are open.
+pub fn tcp_socket(family: Family, spec: &TestSpec) -> Result<OwnedFd, EngineError> {
+    let transport = if spec.mptcp { Transport::Mptcp } else { Transport::Tcp };
+    Ok(new_socket(family, transport)?)
+}
+
+/// Applies the spec to a socket before `connect` or `listen`: buffers, MSS, congestion control,
+/// DSCP, pacing, `TCP_NODELAY`. What the kernel clamps or refuses is a finding, not an error;
+/// findings name no end, because only the caller knows which it is.
+///
+/// `sending`: whether this end of the socket carries bulk data out.
+pub fn prepare_socket(socket: impl AsFd, spec: &TestSpec, sending: bool) -> Vec<Finding> {
+    let socket = socket.as_fd();
+    let mut findings = Findings(Vec::new());
+    let is_tcp = socket_type(socket)
+        .map_or(spec.protocol == Protocol::Tcp, |kind| kind == SocketType::STREAM);
+    findings.buffers(socket, spec, is_tcp);
+    if is_tcp {
+        if let Some(mss_bytes) = spec.mss_bytes {
+            findings.refusal("mss-refused", sys::socket::set_mss(socket, mss_bytes));
+        }
+        if let Some(name) = &spec.congestion_control {
+            let code = "congestion-control-refused";
+            findings.refusal(code, sys::socket::set_congestion_control(socket, name));
+        }
+        if spec.nodelay {
+            findings.refusal("nodelay-refused", sys::socket::set_nodelay(socket, true));
+        }
+    }
+    if let Some(dscp) = spec.dscp {
+        findings.refusal("dscp-refused", sys::socket::set_dscp(socket, dscp));
+    }
+    if let Some(bits_per_s) = spec.pacing_bits_per_s.filter(|_| sending) {
+        let bytes_per_s = (bits_per_s / 8.0).max(1.0) as u64;
+        findings.refusal("pacing-refused", sys::socket::set_max_pacing_rate(socket, bytes_per_s));
+    }
+    findings.0
+}
+
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, code: &str, text: String) {
+        self.0.push(Finding { end: None, code: code.to_owned(), text });
+    }
+
+    fn refusal(&mut self, code: &str, answer: Result<(), SyscallError>) {
+        if let Err(error) = answer {
+            self.add(code, format!("{error}: {}", error.source));
+        }
+    }
+
+    fn buffers(&mut self, socket: impl AsFd, spec: &TestSpec, is_tcp: bool) {
+        let socket = socket.as_fd();
+        let asked = spec.window_bytes;
+        let Some(bytes) = asked.or((!is_tcp).then_some(UDP_BUFFER_BYTES)) else { return };
+        let given = [
+            ("send", sys::socket::set_send_buffer(socket, bytes)),
+            ("receive", sys::socket::set_receive_buffer(socket, bytes)),
+        ];
+        for (which, given) in given {
+            match given {
+                // The kernel doubles what it grants.
+                Ok(given_bytes) if asked.is_some() && given_bytes / 2 < bytes => {
+                    let half = given_bytes / 2;
+                    let text = format!("asked for a {which} buffer of {bytes} bytes, got {half}");
+                    self.add("window-clamped", text);
+                }
+                Ok(_) => {}
+                Err(error) => self.refusal("window-refused", Err(error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_finding() {
+        let spec = TestSpec {
+            congestion_control: Some("no-such-one".into()),
+            mss_bytes: Some(1_000_000),
+            dscp: Some(46),
+            nodelay: true,
+            pacing_bits_per_s: Some(1e9),
+            window_bytes: Some(1 << 40),
+            ..TestSpec::tcp()
+        };
+        let socket = tcp_socket(Family::Ipv6, &spec).unwrap();
+        let findings = prepare_socket(&socket, &spec, true);
+        let codes: Vec<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
+        assert_eq!(
+            codes,
+            ["window-clamped", "window-clamped", "mss-refused", "congestion-control-refused"],
+            "{findings:?}"
+        );
+        assert!(findings[3].text.contains("no-such-one"), "{}", findings[3].text);
+    }
+
+    #[test]
+    fn nothing_asked_nothing_found() {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let socket = new_socket(Family::Ipv4, transport).unwrap();
+            assert_eq!(prepare_socket(&socket, &TestSpec::tcp(), true), []);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What the threads of one end share: the clock, the phase of the test, the counters.
+
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::thread::Thread;
+use std::time::Instant;
+
+use results::{End, Protocol, TestLimit, TestSpec};
+use sys::SyscallError;
+use sys::memory::Block;
+
+use super::{StreamRole, tcp_send};
+
+/// Where a test stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Bytes do not count yet.
+    Omitted,
+    /// Bytes count.
+    Measured,
+    /// Over: threads wind down.
+    Over,
+}
+
+/// What one stream's thread counts. One writer (the thread), one reader (the sampler): plain loads
+/// and stores, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Counters {
+    pub(super) bytes: AtomicU64,
+    pub(super) datagrams: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) reordered: AtomicU64,
+    pub(super) duplicates: AtomicU64,
+    pub(super) send_failures: AtomicU64,
+    pub(super) joined_batches: AtomicU64,
+    /// Datagrams in the fullest message a receiver saw.
+    pub(super) segments_max: AtomicU64,
+    pub(super) zero_copy_asked_bytes: AtomicU64,
+    pub(super) zero_copied_bytes: AtomicU64,
+    pub(super) idle_ns: AtomicU64,
+    /// Jitter in seconds, as the bits of an `f64`.
+    pub(super) jitter_bits: AtomicU64,
+    /// Time of the last byte on the end's clock; kept only where the limit is not a duration.
+    pub(super) last_byte_ns: AtomicU64,
+    /// Bytes counted before the measured time, noted by the thread itself so that limits in bytes
+    /// are exact.
+    pub(super) bytes_before: AtomicU64,
+    /// Core the thread was last seen on, plus one; 0 before it ran.
+    pub(super) core_plus_1: AtomicU32,
+}
+
+/// Adds to a counter that only the calling thread writes.
+pub(super) fn add(counter: &AtomicU64, gain: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(gain), Ordering::Relaxed);
+}
+
+/// One stream as its thread and the sampler see it.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) index: u32,
+    pub(super) role: StreamRole,
+    pub(super) protocol: Protocol,
+    pub(super) socket: OwnedFd,
+    /// Kept from the start: a connection that was reset forgets them.
+    pub(super) local: String,
+    pub(super) remote: String,
+    pub(super) counters: Counters,
+}
+
+impl Stream {
+    pub(super) fn sends_bulk(&self) -> bool {
+        self.role == StreamRole::Send
+    }
+
+    /// Whether this stream is part of the account: a probe and its answers are not.
+    pub(super) fn counts(&self, spec: &TestSpec) -> bool {
+        match self.role {
+            StreamRole::Send | StreamRole::Receive | StreamRole::Request => true,
+            StreamRole::Respond => spec.request_response.is_some(),
+            StreamRole::Probe => false,
+        }
+    }
+}
+
+/// One end of a running test.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) spec: TestSpec,
+    pub(super) end: End,
+    pub(super) udp_counters_64bit: bool,
+    pub(super) streams: Vec<Stream>,
+    /// Zero of the clock all `_ns` here are on.
+    epoch: Instant,
+    /// Phase in the low two bits, interval number above: one word for threads to compare.
+    signal: AtomicU64,
+    /// What is left of a limit in bytes (TCP), datagrams (UDP) or transactions.
+    pub(super) budget: Option<AtomicU64>,
+    /// What receivers without an end of stream (UDP) still wait for.
+    pub(super) awaited: Option<AtomicU64>,
+    /// When the first byte came to any receiver; 0 before.
+    first_byte_ns: AtomicU64,
+    /// Threads that keep the end going and have not ended.
+    busy_threads: AtomicUsize,
+    stop_asked: AtomicBool,
+    sampler: OnceLock<Thread>,
+    /// What TCP senders send, the same for all so that it stays in the caches; never written to.
+    pub(super) source: Option<Block>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        spec: TestSpec,
+        end: End,
+        udp_counters_64bit: bool,
+        streams: Vec<Stream>,
+    ) -> Result<Self, SyscallError> {
+        let busy = streams.iter().filter(|stream| stream.counts(&spec)).count();
+        let (budget, awaited) = (budget_of(&spec), budget_of(&spec));
+        let phase = if spec.omit_s > 0.0 { Phase::Omitted } else { Phase::Measured };
+        let source = tcp_send::source_of(&spec, &streams)?;
+        Ok(Self {
+            spec,
+            end,
+            udp_counters_64bit,
+            streams,
+            epoch: Instant::now(),
+            signal: AtomicU64::new(phase as u64),
+            budget: budget.map(AtomicU64::new),
+            awaited: awaited.map(AtomicU64::new),
+            first_byte_ns: AtomicU64::new(0),
+            busy_threads: AtomicUsize::new(busy),
+            stop_asked: AtomicBool::new(false),
+            sampler: OnceLock::new(),
+            source,
+        })
+    }
+
+    /// Nanoseconds since the end was set up; never 0.
+    pub(super) fn now_ns(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The word threads compare in their loops; it changes with the phase and every interval.
+    pub(super) fn signal(&self) -> u64 {
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    /// Announces a phase and, with it, a new interval. Called by one thread at a time: the sampler
+    /// while it runs, the owner afterwards.
+    pub(super) fn announce(&self, phase: Phase) {
+        let interval = (self.signal() >> 2) + 1;
+        self.signal.store(interval << 2 | phase as u64, Ordering::Release);
+    }
+
+    /// Streams of this end that do the same.
+    pub(super) fn role_count(&self, role: StreamRole) -> usize {
+        self.streams.iter().filter(|stream| stream.role == role).count()
+    }
+
+    pub(super) fn phase_of(signal: u64) -> Phase {
+        match signal & 3 {
+            0 => Phase::Omitted,
+            1 => Phase::Measured,
+            _ => Phase::Over,
+        }
+    }
+
+    pub(super) fn first_byte_ns(&self) -> Option<u64> {
+        Some(self.first_byte_ns.load(Ordering::Acquire)).filter(|&ns| ns != 0)
+    }
+
+    /// A receiver has its first byte; the earliest of them starts the clock.
+    pub(super) fn first_byte(&self) {
+        let now_ns = self.now_ns();
+        let first =
+            self.first_byte_ns.compare_exchange(0, now_ns, Ordering::AcqRel, Ordering::Relaxed);
+        if first.is_ok() {
+            self.wake_sampler();
+        }
+    }
+
+    pub(super) fn ask_to_stop(&self) {
+        self.stop_asked.store(true, Ordering::Release);
+        self.wake_sampler();
+    }
+
+    pub(super) fn stop_is_asked(&self) -> bool {
+        self.stop_asked.load(Ordering::Acquire)
+    }
+
+    pub(super) fn busy_threads(&self) -> usize {
+        self.busy_threads.load(Ordering::Acquire)
+    }
+
+    pub(super) fn thread_ended(&self, stream: &Stream) {
+        if stream.counts(&self.spec) {
+            self.busy_threads.fetch_sub(1, Ordering::AcqRel);
+            self.wake_sampler();
+        }
+    }
+
+    /// To be called by the sampler before anything else.
+    pub(super) fn i_am_the_sampler(&self) {
+        self.sampler.set(std::thread::current()).expect("an end has one sampler");
+    }
+
+    fn wake_sampler(&self) {
+        if let Some(thread) = self.sampler.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// The limit in what the senders count: bytes (TCP), datagrams (UDP), transactions.
+fn budget_of(spec: &TestSpec) -> Option<u64> {
+    let per_datagram = spec.udp.as_ref().map(|udp| u64::from(udp.datagram_bytes.max(1)));
+    let per_request =
+        spec.request_response.as_ref().map(|pair| u64::from(pair.request_bytes.max(1)));
+    let unit_bytes = per_request.or(per_datagram);
+    match (spec.limit, unit_bytes) {
+        (TestLimit::DurationS(_), _) => None,
+        (TestLimit::TotalBytes(bytes), None) => Some(bytes),
+        (TestLimit::TotalBytes(bytes), Some(unit_bytes)) => Some(bytes.div_ceil(unit_bytes)),
+        (TestLimit::TotalBlocks(blocks), None) => {
+            Some(blocks.saturating_mul(tcp_send::block_bytes(spec)))
+        }
+        (TestLimit::TotalBlocks(units), Some(_)) => Some(units),
+    }
+}

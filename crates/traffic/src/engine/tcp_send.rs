@@ -1,0 +1,260 @@
+//! Bulk senders over TCP.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use results::{Protocol, SendPath, TestSpec};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown};
+use sys::SyscallError;
+use sys::memory::Block;
+
+use super::StreamRole;
+use super::pace::Pace;
+use super::shared::{Stream, add};
+use super::tempo::Tempo;
+use super::worker::{Ending, PATIENCE, Worker, is_pause};
+
+/// Bytes a `send` takes when nothing else was asked: as iperf has it.
+const BLOCK_BYTES: u64 = 128 << 10;
+
+/// Bytes a `send` takes on a fast path when nothing else was asked: fewer sleeps, and still within
+/// a core's second-level cache.
+const FAST_BLOCK_BYTES: u64 = 512 << 10;
+
+/// A path is fast when all senders together move a large block in less time than this, seconds.
+const FAST_BLOCK_TIME_S: f64 = 2e-3;
+
+/// Largest block that makes sense: the kernel takes less than 2 GiB in one call.
+const BLOCK_BYTES_MAX: u64 = 64 << 20;
+
+/// What is sent.
+const FILL: u8 = 0x55;
+
+/// How often a sender that has sent everything looks whether it has arrived.
+const DRAIN_TURN: Duration = Duration::from_millis(1);
+
+/// Bytes per `send` for this test.
+pub(super) fn block_bytes(spec: &TestSpec) -> u64 {
+    spec.block_bytes.unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES_MAX)
+}
+
+/// A way into the socket.
+trait Source {
+    /// Sends at most `bytes`; says how many went.
+    fn push(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno>;
+
+    /// Accounts for what the kernel has done with since.
+    fn settle(&mut self, _worker: &Worker<'_>) {}
+}
+
+pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
+    let path = worker.shared.spec.send_path;
+    let bytes = block_bytes(&worker.shared.spec);
+    worker.block_bytes = bytes;
+    let carried = match path {
+        SendPath::Copy => Ok(carry(worker, &mut Copied)),
+        SendPath::Sendfile => Referenced::new(worker).map(|mut source| carry(worker, &mut source)),
+        SendPath::Zerocopy => Shown::new(worker).map(|mut source| carry(worker, &mut source)),
+    };
+    carried.unwrap_or_else(Ending::Unable)
+}
+
+fn carry(worker: &mut Worker<'_>, source: &mut impl Source) -> Ending {
+    let ending = match pump(worker, source) {
+        Ending::Spent => drain(worker),
+        ending => ending,
+    };
+    source.settle(worker);
+    ending
+}
+
+fn pump(worker: &mut Worker<'_>, source: &mut impl Source) -> Ending {
+    let mut pace = worker.shared.spec.offered_bits_per_s.map(Pace::new);
+    let mut most = match &pace {
+        Some(pace) => pace.portion_bytes(worker.block_bytes),
+        None => worker.block_bytes,
+    };
+    let mut tempo = Tempo::new();
+    let senders_count = worker.shared.role_count(StreamRole::Send) as f64;
+    let adapts = pace.is_none() && worker.shared.spec.block_bytes.is_none();
+    while worker.goes_on() {
+        if let Some(pace) = &mut pace
+            && !pace.is_due(worker)
+        {
+            continue;
+        }
+        let allowed = worker.allowance(most);
+        if allowed == 0 {
+            return Ending::Spent;
+        }
+        match source.push(worker, allowed as usize) {
+            Ok(sent) => {
+                worker.sent(sent as u64);
+                if let Some(pace) = &mut pace {
+                    pace.took(sent as u64);
+                }
+                if adapts && let Some(bytes_per_s) = tempo.moved(sent as u64) {
+                    let is_fast =
+                        bytes_per_s * senders_count * FAST_BLOCK_TIME_S > FAST_BLOCK_BYTES as f64;
+                    most = if is_fast { FAST_BLOCK_BYTES } else { BLOCK_BYTES };
+                    worker.block_bytes = most;
+                }
+            }
+            Err(error) if is_pause(error) => {}
+            Err(error) => return Ending::Failed(error.into()),
+        }
+    }
+    Ending::Over
+}
+
+/// Says that no more will come and waits until the other end has it all.
+fn drain(worker: &mut Worker<'_>) -> Ending {
+    let socket = &worker.stream.socket;
+    if let Err(error) = rustix::net::shutdown(socket, Shutdown::Write) {
+        return Ending::Failed(error.into());
+    }
+    let mut progress = (u64::MAX, Instant::now());
+    while worker.goes_on() {
+        let queued_bytes = match sys::socket::send_queue_bytes(socket) {
+            Ok(0) => return Ending::Spent,
+            Ok(bytes) => bytes,
+            Err(error) => return Ending::Failed(error.source),
+        };
+        if let Err(error) = rustix::net::sockopt::socket_error(socket).and_then(|state| state) {
+            return Ending::Failed(error.into());
+        }
+        if queued_bytes != progress.0 {
+            progress = (queued_bytes, Instant::now());
+        } else if progress.1.elapsed() > worker.silence_max {
+            return Ending::Silent(worker.silence_max);
+        }
+        std::thread::sleep(DRAIN_TURN);
+    }
+    Ending::Over
+}
+
+/// `send` of one warm block.
+struct Copied;
+
+impl Source for Copied {
+    #[inline]
+    fn push(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno> {
+        rustix::net::send(&worker.stream.socket, block(worker, bytes), SendFlags::NOSIGNAL)
+    }
+}
+
+/// `sendfile` of one file in memory.
+struct Referenced {
+    file: File,
+}
+
+impl Referenced {
+    fn new(worker: &Worker<'_>) -> Result<Self, SyscallError> {
+        sys::zerocopy::block_broken_pipe_signal()?;
+        let bytes = source_bytes(&worker.shared.spec);
+        Ok(Self { file: sys::memory::file_in_memory(bytes, FILL)? })
+    }
+}
+
+impl Source for Referenced {
+    #[inline]
+    fn push(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno> {
+        rustix::fs::sendfile(&worker.stream.socket, &self.file, Some(&mut 0), bytes)
+    }
+}
+
+/// `MSG_ZEROCOPY` of one block, which is never written to again: the kernel may look at it as long
+/// as it likes.
+struct Shown {
+    /// Bytes of the sends whose completion has not been seen, oldest first; the number of the
+    /// oldest.
+    pending: VecDeque<u64>,
+    oldest: u32,
+}
+
+/// Completions are looked for once so many sends wait for theirs.
+const PENDING_COUNT: usize = 64;
+
+impl Shown {
+    fn new(worker: &Worker<'_>) -> Result<Self, SyscallError> {
+        sys::zerocopy::allow_zero_copy(&worker.stream.socket)?;
+        Ok(Self { pending: VecDeque::new(), oldest: 0 })
+    }
+
+    /// Too many completions wait to be sent: until there is room again, or patience is over.
+    #[cold]
+    fn wait(&mut self, worker: &Worker<'_>) {
+        let mut socket = [PollFd::new(&worker.stream.socket, PollFlags::empty())];
+        let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
+        // An error other than a signal would show in the next send.
+        poll(&mut socket, Some(&patience)).ok();
+        self.settle(worker);
+    }
+}
+
+impl Source for Shown {
+    /// Reads the completions that are there; the share is of sends whose completion was seen.
+    fn settle(&mut self, worker: &Worker<'_>) {
+        let counters = &worker.stream.counters;
+        while let Ok(Some(completion)) = sys::zerocopy::next_completion(&worker.stream.socket) {
+            // TCP completes in order, so a range starts at the oldest and ends among the pending.
+            let count = completion.last.wrapping_sub(self.oldest).wrapping_add(1) as usize;
+            let done = self.pending.drain(..count.min(self.pending.len()));
+            let bytes: u64 = done.sum();
+            self.oldest = completion.last.wrapping_add(1);
+            add(&counters.zero_copy_asked_bytes, bytes);
+            if !completion.copied {
+                add(&counters.zero_copied_bytes, bytes);
+            }
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno> {
+        if self.pending.len() >= PENDING_COUNT {
+            self.settle(worker);
+        }
+        match sys::zerocopy::send_zero_copy(&worker.stream.socket, block(worker, bytes)) {
+            Ok(sent) => {
+                self.pending.push_back(sent as u64);
+                Ok(sent)
+            }
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                if errno != Errno::NOBUFS {
+                    return Err(errno);
+                }
+                self.wait(worker);
+                Err(Errno::AGAIN)
+            }
+        }
+    }
+}
+
+/// The first bytes of what is sent.
+#[inline]
+fn block<'a>(worker: &Worker<'a>, bytes: usize) -> &'a [u8] {
+    worker.shared.source.as_deref().and_then(|source| source.get(..bytes)).unwrap_or_default()
+}
+
+/// Largest block a sender may use.
+fn source_bytes(spec: &TestSpec) -> u64 {
+    if spec.block_bytes.is_some() { block_bytes(spec) } else { FAST_BLOCK_BYTES }
+}
+
+/// What the TCP senders among these streams need, when there are any.
+pub(super) fn source_of(
+    spec: &TestSpec,
+    streams: &[Stream],
+) -> Result<Option<Block>, SyscallError> {
+    let sends = |stream: &Stream| stream.sends_bulk() && stream.protocol == Protocol::Tcp;
+    if !streams.iter().any(sends) || spec.send_path == SendPath::Sendfile {
+        return Ok(None);
+    }
+    let mut block = Block::new(usize::try_from(source_bytes(spec)).unwrap_or(usize::MAX))?;
+    block.fill(FILL);
+    Ok(Some(block))
+}

@@ -1,0 +1,177 @@
+//! Bulk senders over UDP.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use results::UdpSpec;
+use sys::datagram::SendBatch;
+
+use super::datagram::{DATAGRAM_BYTES_MAX, Header, stamp_now};
+use super::pace::Pace;
+use super::shared::add;
+use super::worker::{Ending, Worker};
+
+/// Most datagrams the kernel cuts out of one send: `UDP_MAX_SEGMENTS` (kernel
+/// `include/linux/udp.h`), 128 since Linux 6.9, 64 before.
+const SEGMENTS_COUNT_MAX: [usize; 3] = [128, 64, 1];
+
+/// How long a peer may refuse datagrams (it answers with ICMP port unreachable) before the stream
+/// gives up: the port may not be open yet.
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
+
+pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
+    let Some(udp) = &worker.shared.spec.udp else {
+        return Ending::Failed(io::Error::other("the test says nothing of datagrams"));
+    };
+    worker.block_bytes = u64::from(udp.datagram_bytes);
+    let mut sender = Sender::new(worker, udp);
+    let ending = sender.pump(worker);
+    if sender.gso_refused {
+        let text = "the kernel does not cut datagrams of this size on this path (UDP_SEGMENT)";
+        worker.finding("gso-refused", text.to_owned());
+    }
+    ending
+}
+
+struct Sender {
+    batch: SendBatch,
+    header: Header,
+    datagram_bytes: usize,
+    /// Datagrams in each message of the batch.
+    segments_count: usize,
+    gso_refused: bool,
+    /// Number of the next datagram; iperf3 counts from 1.
+    next: u64,
+    /// The last call sent less than all: it met an error it did not tell. The next one sends one
+    /// message only, so that the one after it does.
+    fell_short: bool,
+    /// First and last of the refusals that go on.
+    refused: Option<(Instant, Instant)>,
+}
+
+impl Sender {
+    fn new(worker: &Worker<'_>, udp: &UdpSpec) -> Self {
+        let datagram_bytes = (udp.datagram_bytes as usize).clamp(1, DATAGRAM_BYTES_MAX);
+        let messages_count = udp.batch_count.max(1) as usize;
+        let mut sender = Self {
+            batch: SendBatch::new(1, datagram_bytes),
+            header: Header { wide: worker.shared.udp_counters_64bit },
+            datagram_bytes,
+            segments_count: 1,
+            gso_refused: false,
+            next: 1,
+            fell_short: false,
+            refused: None,
+        };
+        let most = if udp.gso { SEGMENTS_COUNT_MAX[0] } else { 1 };
+        sender.cut_into(worker, messages_count, most);
+        sender
+    }
+
+    /// Sets the socket and the batch up for at most this many datagrams a message.
+    fn cut_into(&mut self, worker: &Worker<'_>, messages_count: usize, most: usize) {
+        let fits = (DATAGRAM_BYTES_MAX / self.datagram_bytes).max(1);
+        let mut segments_count = most.min(fits);
+        let segment_bytes = if segments_count > 1 { self.datagram_bytes as u32 } else { 0 };
+        let answer = sys::datagram::set_segment_bytes(&worker.stream.socket, segment_bytes);
+        if answer.is_err() && segments_count > 1 {
+            self.gso_refused = true;
+            segments_count = 1;
+        }
+        self.segments_count = segments_count;
+        self.batch = SendBatch::new(messages_count, segments_count * self.datagram_bytes);
+    }
+
+    fn pump(&mut self, worker: &mut Worker<'_>) -> Ending {
+        let mut pace = worker.shared.spec.offered_bits_per_s.map(Pace::new);
+        while worker.goes_on() {
+            let messages_count = if self.fell_short { 1 } else { self.batch.count() };
+            let whole = (messages_count * self.segments_count) as u64;
+            let due = match &mut pace {
+                None => whole,
+                Some(pace) => match pace.due_count(worker, self.datagram_bytes as u64) {
+                    0 => continue,
+                    count => count.min(whole),
+                },
+            };
+            let allowed = worker.allowance(due);
+            if allowed == 0 {
+                return Ending::Spent;
+            }
+            match self.send(worker, allowed as usize) {
+                Ok(sent) => {
+                    if let Some(pace) = &mut pace {
+                        pace.took(sent * self.datagram_bytes as u64);
+                    }
+                }
+                Err(error) => {
+                    if let Some(ending) = self.handle(worker, error) {
+                        return ending;
+                    }
+                }
+            }
+        }
+        Ending::Over
+    }
+
+    /// Sends this many datagrams; says how many went.
+    fn send(&mut self, worker: &mut Worker<'_>, count: usize) -> io::Result<u64> {
+        let messages_count = count.div_ceil(self.segments_count);
+        let stamp = stamp_now();
+        let mut number = self.next;
+        let mut left = count;
+        for index in 0..messages_count {
+            let segments = left.min(self.segments_count);
+            self.batch.set_length(index, segments * self.datagram_bytes);
+            let message = &mut self.batch.message_mut(index)[..segments * self.datagram_bytes];
+            for datagram in message.chunks_exact_mut(self.datagram_bytes) {
+                self.header.write(datagram, stamp, number);
+                number += 1;
+            }
+            left -= segments;
+        }
+        let went = self.batch.send(&worker.stream.socket, 0..messages_count)?;
+        self.fell_short = went < messages_count;
+        let datagrams = ((went * self.segments_count).min(count)) as u64;
+        // What did not go keeps its numbers: it is written anew next time.
+        self.next += datagrams;
+        add(&worker.stream.counters.datagrams, datagrams);
+        add(&worker.stream.counters.bytes, datagrams * self.datagram_bytes as u64);
+        worker.spend(datagrams);
+        Ok(datagrams)
+    }
+
+    /// What a failed send means; an ending when it means the end.
+    #[cold]
+    fn handle(&mut self, worker: &mut Worker<'_>, error: io::Error) -> Option<Ending> {
+        match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(errno) if super::worker::is_pause(errno) => None,
+            Some(rustix::io::Errno::NOBUFS | rustix::io::Errno::NOMEM) => {
+                add(&worker.stream.counters.send_failures, 1);
+                std::thread::sleep(Duration::from_micros(100));
+                None
+            }
+            Some(rustix::io::Errno::CONNREFUSED) => {
+                add(&worker.stream.counters.send_failures, 1);
+                let now = Instant::now();
+                let still = |&(_, last): &(Instant, Instant)| now - last < 2 * REFUSAL_TIME_MAX;
+                let (first, _) = self.refused.filter(still).unwrap_or((now, now));
+                self.refused = Some((first, now));
+                (now - first > REFUSAL_TIME_MAX).then_some(Ending::Failed(error))
+            }
+            // Too many segments for this kernel, a segment larger than the path's MTU, or a device
+            // without checksum offload: less, then none.
+            Some(rustix::io::Errno::INVAL | rustix::io::Errno::MSGSIZE | rustix::io::Errno::IO)
+                if self.segments_count > 1 =>
+            {
+                let fewer = SEGMENTS_COUNT_MAX.into_iter().find(|&most| most < self.segments_count);
+                let fewer = fewer.unwrap_or(1);
+                self.gso_refused |= fewer == 1;
+                let messages_count = self.batch.count();
+                self.cut_into(worker, messages_count, fewer);
+                None
+            }
+            _ => Some(Ending::Failed(error)),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Traffic: the engine that moves bytes, and the protocols that set it up at both ends.
+//!
+//! - [`engine`] — threads, sockets and counters of *one end* of one test;
+//! - [`control`] — our control protocol: what near and far say to each other (pure codec);
+//! - [`client`] / [`server`] — the two ends of a test over that protocol; one port for everything;
+//! - [`iperf3`] — the same engine behind iperf3's protocol, options, output and JSON.
+
+pub mod client;
+pub mod control;
+pub mod engine;
+pub mod iperf3;
+pub mod outcome;
+pub mod server;

@@ -1,0 +1,313 @@
+//! From the accounts of two ends to the outcome of a test. Pure.
+
+use results::{
+    Direction, DirectionOutcome, End, EndReport, Finding, Protocol, StreamEnd, TestLimit,
+    TestOutcome, TestSpec, UdpLoss, UdpOutcome,
+};
+
+use crate::engine::EndOutcome;
+
+/// The outcome of a test. What only the far end could know is absent without its account; then a
+/// forward direction's received bytes are those this end sent.
+#[must_use]
+pub fn assemble(spec: &TestSpec, near: EndOutcome, far: Option<EndReport>) -> TestOutcome {
+    let EndOutcome { report, request_response, latency_under_load, duration_s } = near;
+    let ways: &[Direction] = match (&spec.request_response, spec.direction) {
+        (Some(_), _) => &[],
+        (None, Direction::Bidirectional) => &[Direction::Forward, Direction::Reverse],
+        (None, Direction::Forward) => &[Direction::Forward],
+        (None, Direction::Reverse) => &[Direction::Reverse],
+    };
+    let directions = ways
+        .iter()
+        .map(|&direction| {
+            let (sender, receiver) = match direction {
+                Direction::Reverse => (far.as_ref(), Some(&report)),
+                Direction::Forward | Direction::Bidirectional => (Some(&report), far.as_ref()),
+            };
+            one_direction(spec, direction, duration_s, sender, receiver)
+        })
+        .collect();
+    TestOutcome { duration_s, directions, request_response, latency_under_load, near: report, far }
+}
+
+/// Adds what was noticed at `end`; the same remark about many streams is made once.
+pub(crate) fn note(findings: &mut Vec<Finding>, noticed: Vec<Finding>, end: End) {
+    for finding in noticed {
+        let finding = Finding { end: Some(end), ..finding };
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+}
+
+/// One direction from its two ends, of which one may not have told.
+fn one_direction(
+    spec: &TestSpec,
+    direction: Direction,
+    duration_s: f64,
+    sender: Option<&EndReport>,
+    receiver: Option<&EndReport>,
+) -> DirectionOutcome {
+    let sending = Flow::of(sender, true, duration_s);
+    let receiving = Flow::of(receiver, false, duration_s);
+    let known = |first: &Option<Flow>, second: &Option<Flow>| {
+        first.as_ref().or(second.as_ref()).map(|flow| (flow.bytes, flow.bits_per_s))
+    };
+    let (sent_bytes, sent_bits_per_s) = known(&sending, &receiving).unwrap_or_default();
+    let (received_bytes, received_bits_per_s) = known(&receiving, &sending).unwrap_or_default();
+    DirectionOutcome {
+        direction,
+        sent_bytes,
+        received_bytes,
+        sent_bits_per_s,
+        received_bits_per_s,
+        retransmits_count: sending.as_ref().and_then(|flow| flow.retransmits_count),
+        udp: (spec.protocol == Protocol::Udp).then(|| udp(spec, sender, receiver)),
+    }
+}
+
+/// The streams of one direction at one end, summed.
+struct Flow {
+    bytes: u64,
+    bits_per_s: f64,
+    retransmits_count: Option<u64>,
+}
+
+impl Flow {
+    fn of(end: Option<&EndReport>, sending: bool, duration_s: f64) -> Option<Self> {
+        let streams: Vec<_> = streams(end?, sending).collect();
+        let bytes = streams.iter().map(|stream| stream.bytes).sum();
+        // All streams run at the same time, so the longest one's is the direction's.
+        let longest_s = streams.iter().map(|stream| stream.duration_s).fold(0.0, f64::max);
+        let seconds = if longest_s > 0.0 { longest_s } else { duration_s };
+        let bits_per_s = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
+        let retransmits = |stream: &&StreamEnd| {
+            let tcp = stream.tcp.as_ref()?;
+            Some(tcp.last.retransmits_count.saturating_sub(tcp.first.retransmits_count))
+        };
+        let retransmits_count: Option<u64> = streams.iter().map(retransmits).sum();
+        let retransmits_count = retransmits_count.filter(|_| !streams.is_empty());
+        Some(Self { bytes, bits_per_s, retransmits_count })
+    }
+}
+
+fn streams(end: &EndReport, sending: bool) -> impl Iterator<Item = &StreamEnd> {
+    end.streams.iter().filter(move |stream| stream.sending == sending)
+}
+
+fn udp(spec: &TestSpec, sender: Option<&EndReport>, receiver: Option<&EndReport>) -> UdpOutcome {
+    let sum =
+        |end: Option<&EndReport>, sending, read: fn(&results::UdpStreamEnd) -> Option<u64>| {
+            let counts = streams(end?, sending).filter_map(|stream| stream.udp.as_ref());
+            counts.map(read).sum::<Option<u64>>()
+        };
+    let sent = sum(sender, true, |udp| Some(udp.datagrams_count));
+    let received = sum(receiver, false, |udp| Some(udp.datagrams_count));
+    let duplicates = sum(receiver, false, |udp| udp.duplicate_count.or(Some(0))).unwrap_or(0);
+    let gaps = sum(receiver, false, |udp| udp.lost_count.or(Some(0)));
+    let lost_count = lost(spec, sent, received.map(|count| count.saturating_sub(duplicates)), gaps);
+    let jitters: Vec<f64> = receiver
+        .into_iter()
+        .flat_map(|end| streams(end, false))
+        .filter_map(|stream| stream.udp.as_ref()?.jitter_s)
+        .collect();
+    let jitter_s =
+        (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64);
+    UdpOutcome {
+        sent_count: sent.or(received).unwrap_or(0),
+        received_count: received.or(sent).unwrap_or(0),
+        lost_count,
+        reordered_count: sum(receiver, false, |udp| udp.reordered_count.or(Some(0))).unwrap_or(0),
+        duplicate_count: duplicates,
+        jitter_s,
+        loss: attribute(lost_count, sender, receiver),
+    }
+}
+
+/// Datagrams lost. Gaps in the sequence are certain; what was lost after the last one that came
+/// leaves no gap and shows only in the difference of the two ends' counts. In a test of a given
+/// length each end counts by its own clock, so there a difference says something only when it is
+/// larger than what the clocks may be apart.
+fn lost(spec: &TestSpec, sent: Option<u64>, received: Option<u64>, gaps: Option<u64>) -> u64 {
+    const CLOCKS_APART_S: f64 = 0.25;
+    let gaps = gaps.unwrap_or(0);
+    let (Some(sent), Some(received)) = (sent, received) else { return gaps };
+    let missing = sent.saturating_sub(received);
+    let slack = match spec.limit {
+        TestLimit::DurationS(duration_s) => {
+            units::saturating_u64(sent as f64 * (CLOCKS_APART_S / duration_s).min(0.9))
+        }
+        // With an omitted start the two ends do not count the same datagrams.
+        _ if spec.omit_s > 0.0 => return gaps,
+        TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => 0,
+    };
+    if missing > gaps + slack { missing } else { gaps }
+}
+
+/// Shares the loss out among the places that count drops, nearest to the receiving application
+/// first; what none of them accounts for was lost on the path. Softnet and device counters are the
+/// host's, so each takes no more than is left.
+fn attribute(lost_count: u64, sender: Option<&EndReport>, receiver: Option<&EndReport>) -> UdpLoss {
+    let mut left = lost_count;
+    let mut take = |dropped: u64| {
+        let taken = dropped.min(left);
+        left -= taken;
+        taken
+    };
+    let socket_drops = receiver.and_then(|end| {
+        let at_sockets: Option<u64> = streams(end, false)
+            .map(|stream| stream.udp.as_ref().and_then(|udp| udp.socket_drops_count))
+            .sum();
+        at_sockets.or_else(|| protocol_gain(end, "Udp.RcvbufErrors"))
+    });
+    let softnet_drops =
+        receiver.map(|end| end.counters.softnet.iter().map(|core| core.dropped_pkts).sum::<u64>());
+    let received_by = receiver
+        .map(|end| end.counters.devices.iter().map(|device| device.rx_drops_count).sum::<u64>());
+    let sent_by = sender
+        .map(|end| end.counters.devices.iter().map(|device| device.tx_drops_count).sum::<u64>());
+    let device_drops = received_by.into_iter().chain(sent_by).reduce(|a, b| a + b);
+    let socket_buffer_count = socket_drops.map(&mut take);
+    let softnet_count = softnet_drops.map(&mut take);
+    let device_count = device_drops.map(&mut take);
+    // Without the receiver's counters the remainder is anybody's.
+    let path_count = receiver.map(|_| left);
+    UdpLoss { socket_buffer_count, softnet_count, device_count, path_count }
+}
+
+fn protocol_gain(end: &EndReport, name: &str) -> Option<u64> {
+    let found = end.counters.protocols.iter().find(|counter| counter.name == name);
+    found.map(|counter| counter.gain_count)
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{
+        DeviceCounters, EndCounters, SoftnetCounters, TcpSample, TcpSummary, UdpStreamEnd,
+    };
+
+    use super::*;
+
+    fn tcp_stream(index: u32, sending: bool, bytes: u64, retransmits: (u64, u64)) -> StreamEnd {
+        let sample = |retransmits_count| TcpSample { retransmits_count, ..TcpSample::default() };
+        let tcp = TcpSummary {
+            first: sample(retransmits.0),
+            last: sample(retransmits.1),
+            ..TcpSummary::default()
+        };
+        StreamEnd { index, sending, bytes, duration_s: 2.0, tcp: Some(tcp), ..StreamEnd::default() }
+    }
+
+    fn udp_end(sending: bool, udp: UdpStreamEnd, counters: EndCounters) -> EndReport {
+        let stream = StreamEnd {
+            sending,
+            bytes: udp.datagrams_count * 1000,
+            duration_s: 1.0,
+            udp: Some(udp),
+            ..StreamEnd::default()
+        };
+        EndReport { streams: vec![stream], counters, ..EndReport::default() }
+    }
+
+    fn near(report: EndReport) -> EndOutcome {
+        EndOutcome { report, request_response: None, latency_under_load: None, duration_s: 2.0 }
+    }
+
+    #[test]
+    fn each_direction_is_counted_at_its_own_ends() {
+        let mut spec = TestSpec::tcp();
+        spec.direction = Direction::Bidirectional;
+        let here = EndReport {
+            streams: vec![tcp_stream(0, true, 1000, (5, 9)), tcp_stream(1, false, 300, (0, 0))],
+            ..EndReport::default()
+        };
+        let there = EndReport {
+            streams: vec![tcp_stream(0, false, 900, (0, 0)), tcp_stream(1, true, 400, (0, 1))],
+            ..EndReport::default()
+        };
+        let outcome = assemble(&spec, near(here), Some(there));
+        let [forward, reverse] = &outcome.directions[..] else { panic!("two directions") };
+        assert_eq!((forward.sent_bytes, forward.received_bytes), (1000, 900));
+        assert_eq!((reverse.sent_bytes, reverse.received_bytes), (400, 300));
+        assert_eq!((forward.retransmits_count, reverse.retransmits_count), (Some(4), Some(1)));
+        assert!((forward.received_bits_per_s - 3600.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_the_far_end_nothing_is_invented() {
+        let here =
+            EndReport { streams: vec![tcp_stream(0, true, 1000, (0, 2))], ..EndReport::default() };
+        let outcome = assemble(&TestSpec::tcp(), near(here), None);
+        assert_eq!(outcome.directions[0].received_bytes, 1000);
+        assert_eq!(outcome.directions[0].retransmits_count, Some(2));
+        assert_eq!(outcome.far, None);
+        let mut spec = TestSpec::tcp();
+        spec.direction = Direction::Reverse;
+        let outcome = assemble(&spec, near(EndReport::default()), None);
+        assert_eq!(outcome.directions[0].retransmits_count, None);
+    }
+
+    #[test]
+    fn udp_loss_is_shared_out_and_adds_up() {
+        let sent = UdpStreamEnd { datagrams_count: 1000, ..UdpStreamEnd::default() };
+        let received = UdpStreamEnd {
+            datagrams_count: 900,
+            lost_count: Some(95),
+            duplicate_count: Some(0),
+            reordered_count: Some(3),
+            jitter_s: Some(1e-5),
+            socket_drops_count: Some(40),
+            ..UdpStreamEnd::default()
+        };
+        let counters = EndCounters {
+            softnet: vec![SoftnetCounters { dropped_pkts: 25, ..SoftnetCounters::default() }],
+            devices: vec![DeviceCounters { rx_drops_count: 10, ..DeviceCounters::default() }],
+            ..EndCounters::default()
+        };
+        let here = udp_end(true, sent, EndCounters::default());
+        let there = udp_end(false, received, counters);
+        let mut spec = TestSpec::udp(1000);
+        spec.limit = TestLimit::TotalBlocks(1000);
+        let outcome = assemble(&spec, near(here), Some(there));
+        let udp = outcome.directions[0].udp.as_ref().expect("UDP");
+        assert_eq!(udp.lost_count, 100, "the five that left no gap count too");
+        let loss = &udp.loss;
+        assert_eq!(loss.socket_buffer_count, Some(40));
+        assert_eq!(loss.softnet_count, Some(25));
+        assert_eq!(loss.device_count, Some(10));
+        assert_eq!(loss.path_count, Some(25));
+    }
+
+    #[test]
+    fn two_clocks_do_not_make_a_loss_and_a_dead_path_does() {
+        let spec = TestSpec::udp(1000);
+        assert_eq!(lost(&spec, Some(100_000), Some(99_500), Some(3)), 3);
+        assert_eq!(lost(&spec, Some(100_000), Some(60_000), Some(3)), 40_000);
+        assert_eq!(lost(&spec, Some(100_000), Some(0), Some(0)), 100_000);
+        assert_eq!(lost(&spec, Some(100_000), None, Some(7)), 7);
+    }
+
+    #[test]
+    fn host_wide_drops_never_exceed_the_loss() {
+        bolero::check!().with_type::<(u32, u32, u32, u32)>().for_each(|numbers| {
+            let [lost, at_socket, at_softnet, at_device] =
+                <[u32; 4]>::from(*numbers).map(u64::from);
+            let received = UdpStreamEnd {
+                lost_count: Some(lost),
+                socket_drops_count: Some(at_socket),
+                ..UdpStreamEnd::default()
+            };
+            let counters = EndCounters {
+                softnet: vec![SoftnetCounters { dropped_pkts: at_softnet, ..Default::default() }],
+                devices: vec![DeviceCounters { rx_drops_count: at_device, ..Default::default() }],
+                ..EndCounters::default()
+            };
+            let end = udp_end(false, received, counters);
+            let loss = attribute(lost, None, Some(&end));
+            let total =
+                [loss.socket_buffer_count, loss.softnet_count, loss.device_count, loss.path_count];
+            assert_eq!(total.into_iter().flatten().sum::<u64>(), lost);
+        });
+    }
+}

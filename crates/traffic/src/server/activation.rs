@@ -1,0 +1,53 @@
+//! Working under a service manager: sockets it bound for us, and telling it that we are ready.
+
+use std::env;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
+
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+use super::ServerError;
+
+/// First inherited descriptor (`SD_LISTEN_FDS_START`, sd_listen_fds(3)).
+const FIRST_FD: i32 = 3;
+/// More than a port needs in every protocol and family.
+const SOCKETS_MAX: i32 = 64;
+
+/// The sockets a service manager passed to this process; none when there is no such manager.
+pub(super) fn inherited_sockets() -> Result<Vec<OwnedFd>, ServerError> {
+    let number = |name| env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+    let for_us = number("LISTEN_PID") == Some(getpid().as_raw_nonzero().get());
+    let count = number("LISTEN_FDS").unwrap_or(0);
+    if !for_us || count <= 0 {
+        return Ok(Vec::new());
+    }
+    if count > SOCKETS_MAX {
+        return Err(ServerError::Inherited(format!("LISTEN_FDS={count}")));
+    }
+    let duplicate = || -> io::Result<Vec<OwnedFd>> {
+        // Duplicated through a pidfd: the numbers are only a claim of the environment, and this
+        // way nothing is taken over that somebody else here owns.
+        let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
+        (FIRST_FD..FIRST_FD + count)
+            .map(|fd| Ok(pidfd_getfd(&ourselves, fd, PidfdGetfdFlags::empty())?))
+            .collect()
+    };
+    duplicate().map_err(|error| ServerError::Inherited(error.to_string()))
+}
+
+/// Tells the service manager, if there is one, that the server serves (`READY=1`, sd_notify(3)).
+///
+/// # Errors
+/// There is one, and it cannot be told.
+pub fn notify_ready() -> io::Result<()> {
+    let Some(name) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let name = name.into_encoded_bytes();
+    let address = match name.split_first() {
+        Some((b'@', rest)) => UnixAddress::from_abstract_name(rest)?,
+        _ => UnixAddress::from_pathname(String::from_utf8_lossy(&name).as_ref())?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address)?;
+    Ok(())
+}

@@ -1,0 +1,344 @@
+//! Who waits for which data connections, and how many clients there are.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{DataConnections, DataError};
+use crate::control::{GREETING_BYTES, Token};
+
+/// What arrives for a session.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// A TCP data connection, its greeting taken.
+    Tcp { index: u16, stream: TcpStream },
+    /// A UDP socket, connected to the peer, and its first datagram.
+    Udp { index: u16, socket: UdpSocket, first: Vec<u8> },
+    /// A padded greeting came through.
+    Probe { payload_bytes: u32 },
+}
+
+/// Data connections beyond the expected that may wait to be fetched; a client may open any number.
+const SURPLUS_MAX: usize = 16;
+/// How often a waiting session looks whether the server ends.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
+
+/// Sessions that expect data connections. Shared by the hub and all sessions.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    inner: Mutex<Inner>,
+    ending: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    sessions_count: usize,
+    /// Tests of our protocol.
+    ours: HashMap<Token, Expected>,
+    /// iperf3 sessions, by cookie.
+    iperf3: HashMap<[u8; GREETING_BYTES], Expected>,
+}
+
+#[derive(Debug)]
+struct Expected {
+    peer: IpAddr,
+    local: SocketAddr,
+    arrivals: SyncSender<Arrival>,
+    /// UDP streams that have a socket already, by index.
+    udp_peers: HashMap<u16, SocketAddr>,
+    streams_max: usize,
+    probes: bool,
+    /// Whether the session is waiting for a UDP stream at this moment (iperf3 only).
+    wants_udp: Arc<AtomicBool>,
+}
+
+/// What the hub does with a datagram that came to the listening socket.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DatagramFate {
+    /// Nobody waits for it.
+    Ignore,
+    /// Give its stream a socket at this local address.
+    Connect { local: SocketAddr },
+    /// It was a path MTU probe and has been reported.
+    Reported,
+}
+
+impl Registry {
+    /// Tells all sessions to end.
+    pub(super) fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
+    /// A place for one more client, unless `max` have one.
+    pub(super) fn enter(self: &Arc<Self>, max: usize) -> Option<Slot> {
+        let mut inner = self.lock();
+        if inner.sessions_count >= max {
+            return None;
+        }
+        inner.sessions_count += 1;
+        Some(Slot { registry: Arc::clone(self) })
+    }
+
+    pub(super) fn sessions_count(&self) -> usize {
+        self.lock().sessions_count
+    }
+
+    /// Data connections that name `token` now go to the inbox, UDP ones only from `peer`.
+    pub(super) fn expect(
+        self: &Arc<Self>,
+        token: &Token,
+        peer: IpAddr,
+        local: SocketAddr,
+        wanted: Wanted,
+    ) -> Inbox {
+        let (expected, arrivals) = expected(peer, local, wanted);
+        self.lock().ours.insert(token.clone(), expected);
+        Inbox { registry: Arc::clone(self), key: Key::Ours(token.clone()), arrivals }
+    }
+
+    /// The same for the connections of an iperf3 test; `None` when its cookie is in use.
+    pub(super) fn expect_iperf3(
+        self: &Arc<Self>,
+        cookie: [u8; GREETING_BYTES],
+        peer: IpAddr,
+        local: SocketAddr,
+        streams_max: usize,
+    ) -> Option<Iperf3Inbox> {
+        let wanted = Wanted { streams_max, probes: false };
+        let (expected, arrivals) = expected(peer, local, wanted);
+        let wants_udp = Arc::clone(&expected.wants_udp);
+        let mut inner = self.lock();
+        if inner.iperf3.contains_key(&cookie) {
+            return None;
+        }
+        inner.iperf3.insert(cookie, expected);
+        let inbox = Inbox { registry: Arc::clone(self), key: Key::Iperf3(cookie), arrivals };
+        Some(Iperf3Inbox { inbox, wants_udp })
+    }
+
+    /// Whether a session with this cookie runs: then the connection is one of its streams.
+    pub(super) fn knows_cookie(&self, cookie: &[u8; GREETING_BYTES]) -> bool {
+        self.lock().iperf3.contains_key(cookie)
+    }
+
+    /// Hands over a TCP data connection; `false` when nobody waits for it.
+    pub(super) fn deliver_tcp(&self, token: &Token, index: u16, stream: TcpStream) -> bool {
+        let arrivals = self.lock().ours.get(token).map(|expected| expected.arrivals.clone());
+        arrivals.is_some_and(|arrivals| offer(&arrivals, Arrival::Tcp { index, stream }))
+    }
+
+    /// Hands over a TCP data connection of an iperf3 test.
+    pub(super) fn deliver_iperf3(&self, cookie: &[u8; GREETING_BYTES], stream: TcpStream) -> bool {
+        let arrivals = self.lock().iperf3.get(cookie).map(|expected| expected.arrivals.clone());
+        arrivals.is_some_and(|arrivals| offer(&arrivals, Arrival::Tcp { index: 0, stream }))
+    }
+
+    /// Decides on a greeting that came by UDP.
+    pub(super) fn on_greeting(
+        &self,
+        token: &Token,
+        index: u16,
+        from: SocketAddr,
+        payload_bytes: usize,
+    ) -> DatagramFate {
+        let mut inner = self.lock();
+        let Some(expected) = inner.ours.get_mut(token) else { return DatagramFate::Ignore };
+        if expected.peer != from.ip().to_canonical() {
+            return DatagramFate::Ignore;
+        }
+        if expected.probes {
+            let payload_bytes = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
+            offer(&expected.arrivals, Arrival::Probe { payload_bytes });
+            return DatagramFate::Reported;
+        }
+        claim(expected, index, from)
+    }
+
+    /// Decides on any other datagram: the first of an iperf3 stream, if a session waits for one
+    /// from that address. Returns the session's cookie with the fate.
+    pub(super) fn on_stranger(
+        &self,
+        from: SocketAddr,
+    ) -> (DatagramFate, Option<[u8; GREETING_BYTES]>) {
+        let mut inner = self.lock();
+        let address = from.ip().to_canonical();
+        let waiting = inner.iperf3.iter_mut().find(|(_, expected)| {
+            expected.peer == address && expected.wants_udp.load(Ordering::Relaxed)
+        });
+        let Some((cookie, expected)) = waiting else { return (DatagramFate::Ignore, None) };
+        if expected.udp_peers.values().any(|known| *known == from) {
+            return (DatagramFate::Ignore, None);
+        }
+        let index = u16::try_from(expected.udp_peers.len()).unwrap_or(u16::MAX);
+        (claim(expected, index, from), Some(*cookie))
+    }
+
+    /// Hands over the socket of a UDP stream of ours.
+    pub(super) fn deliver_udp(&self, token: &Token, index: u16, socket: UdpSocket) {
+        if let Some(expected) = self.lock().ours.get(token) {
+            offer(&expected.arrivals, Arrival::Udp { index, socket, first: Vec::new() });
+        }
+    }
+
+    /// Hands over the socket of an iperf3 UDP stream with its first datagram.
+    pub(super) fn deliver_iperf3_udp(
+        &self,
+        cookie: &[u8; GREETING_BYTES],
+        socket: UdpSocket,
+        first: Vec<u8>,
+    ) {
+        if let Some(expected) = self.lock().iperf3.get(cookie) {
+            offer(&expected.arrivals, Arrival::Udp { index: 0, socket, first });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every critical section leaves the maps whole, so a panic elsewhere does not matter.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a session expects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    /// Streams, TCP or UDP.
+    pub(super) streams_max: usize,
+    /// Path MTU probes instead of streams.
+    pub(super) probes: bool,
+}
+
+fn expected(peer: IpAddr, local: SocketAddr, wanted: Wanted) -> (Expected, Receiver<Arrival>) {
+    let (sender, arrivals) = sync_channel(wanted.streams_max + SURPLUS_MAX);
+    let expected = Expected {
+        peer: peer.to_canonical(),
+        local: canonical(local),
+        arrivals: sender,
+        udp_peers: HashMap::new(),
+        streams_max: wanted.streams_max,
+        probes: wanted.probes,
+        wants_udp: Arc::default(),
+    };
+    (expected, arrivals)
+}
+
+/// An IPv4 address mapped into IPv6 as IPv4; everything else as it is, scope included.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+fn claim(expected: &mut Expected, index: u16, from: SocketAddr) -> DatagramFate {
+    let full = expected.udp_peers.len() >= expected.streams_max;
+    if full || expected.udp_peers.contains_key(&index) {
+        return DatagramFate::Ignore;
+    }
+    expected.udp_peers.insert(index, from);
+    DatagramFate::Connect { local: expected.local }
+}
+
+fn offer(arrivals: &SyncSender<Arrival>, arrival: Arrival) -> bool {
+    match arrivals.try_send(arrival) {
+        Ok(()) => true,
+        // A client with more connections than its session fetches loses the surplus.
+        Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+    }
+}
+
+/// One client's place. Free again when dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    registry: Arc<Registry>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut inner = self.registry.lock();
+        inner.sessions_count = inner.sessions_count.saturating_sub(1);
+    }
+}
+
+#[derive(Debug)]
+enum Key {
+    Ours(Token),
+    Iperf3([u8; GREETING_BYTES]),
+}
+
+/// Data connections of one session. Nobody is expected any more when dropped.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    registry: Arc<Registry>,
+    key: Key,
+    arrivals: Receiver<Arrival>,
+}
+
+impl Inbox {
+    /// The next arrival, waiting at most `timeout`.
+    pub(super) fn next(&self, timeout: Duration) -> Option<Arrival> {
+        self.arrivals.recv_timeout(timeout).ok()
+    }
+
+    fn wait(&self, deadline: Instant) -> Result<Arrival, DataError> {
+        loop {
+            if self.registry.is_ending() {
+                return Err(DataError::Ending);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.arrivals.recv_timeout(left.min(LOOK_UP_EVERY)) {
+                Ok(arrival) => return Ok(arrival),
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(DataError::Timeout),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(DataError::Ending),
+            }
+        }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let mut inner = self.registry.lock();
+        match &self.key {
+            Key::Ours(token) => drop(inner.ours.remove(token)),
+            Key::Iperf3(cookie) => drop(inner.iperf3.remove(cookie)),
+        }
+    }
+}
+
+/// Data connections of an iperf3 session.
+#[derive(Debug)]
+pub(super) struct Iperf3Inbox {
+    inbox: Inbox,
+    wants_udp: Arc<AtomicBool>,
+}
+
+impl DataConnections for Iperf3Inbox {
+    fn next_tcp(&mut self, deadline: Instant) -> Result<TcpStream, DataError> {
+        loop {
+            if let Arrival::Tcp { stream, .. } = self.inbox.wait(deadline)? {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+        }
+    }
+
+    fn next_udp(&mut self, deadline: Instant) -> Result<(UdpSocket, Vec<u8>), DataError> {
+        self.wants_udp.store(true, Ordering::Relaxed);
+        let answer = loop {
+            match self.inbox.wait(deadline) {
+                Ok(Arrival::Udp { socket, first, .. }) => break Ok((socket, first)),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.wants_udp.store(false, Ordering::Relaxed);
+        answer
+    }
+}

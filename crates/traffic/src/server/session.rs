@@ -1,0 +1,223 @@
+//! One client that has been let in.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::hub::Shared;
+use super::{Notice, probes, trial};
+use crate::control::{
+    CLIENT_FRAME_BYTES_MAX, ClientMessage, GREETING_BYTES, GREETING_TIMEOUT, Link, LinkError,
+    PROTOCOL_MAJOR, Refusal, RefusalCode, ServerMessage,
+};
+use crate::iperf3::server::{ServeLimits, serve_control};
+use crate::iperf3::sink::Sink;
+
+/// Minor version of the protocol spoken here.
+const PROTOCOL_MINOR: u32 = 0;
+/// How often a waiting session looks whether the server ends.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
+
+/// What a client speaks.
+pub(super) enum Kind {
+    Ours,
+    Iperf3([u8; GREETING_BYTES]),
+}
+
+/// A client with a place.
+pub(super) struct Session {
+    pub(super) shared: Shared,
+    pub(super) stream: TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) kind: Kind,
+}
+
+/// A client of our protocol.
+pub(super) struct Client {
+    pub(super) shared: Shared,
+    pub(super) link: Link,
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+}
+
+/// Why a session is over.
+#[derive(Debug, Error)]
+pub(super) enum SessionEnd {
+    #[error("done")]
+    Bye,
+    #[error("it asked for nothing any more")]
+    Idle,
+    #[error("it fell silent")]
+    Silent,
+    #[error("the server is ending")]
+    Ending,
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Session {
+    pub(super) fn run(self) {
+        let Self { shared, stream, peer, kind } = self;
+        let protocol = match kind {
+            Kind::Ours => "clearstream",
+            Kind::Iperf3(_) => "iperf3",
+        };
+        shared.notice(&Notice::Opened { peer, protocol });
+        let end = match kind {
+            Kind::Ours => {
+                Client::new(shared.clone(), stream, peer).map(|mut client| client.serve())
+            }
+            Kind::Iperf3(cookie) => Ok(serve_iperf3(&shared, stream, peer, cookie)),
+        };
+        let how = match end {
+            Ok(end) => end.to_string(),
+            Err(error) => error.to_string(),
+        };
+        shared.notice(&Notice::Ended { peer, how });
+    }
+}
+
+/// An iperf3 client gets the same engine and the same limits, in its own protocol.
+fn serve_iperf3(
+    shared: &Shared,
+    stream: TcpStream,
+    peer: SocketAddr,
+    cookie: [u8; GREETING_BYTES],
+) -> SessionEnd {
+    let failed = |error: &dyn std::error::Error| SessionEnd::Failed(error.to_string());
+    let local = match stream.local_addr() {
+        Ok(local) => local,
+        Err(error) => return failed(&error),
+    };
+    let limits = &shared.config.limits;
+    // Both directions of a bidirectional test.
+    let streams_max = limits.streams_max as usize * 2;
+    let Some(mut data) = shared.registry.expect_iperf3(cookie, peer.ip(), local, streams_max)
+    else {
+        return SessionEnd::Failed("its cookie is in use".to_owned());
+    };
+    let granted = ServeLimits {
+        streams_max: limits.streams_max,
+        duration_max: Some(limits.duration_max),
+        rate_bits_per_s_max: limits.rate_bits_per_s_max,
+        patience: shared.config.idle_timeout,
+        ..ServeLimits::default()
+    };
+    let ending = || shared.registry.is_ending().then_some(TERMINATION_SIGNAL);
+    let mut sink = LogSink { shared, peer };
+    match serve_control(stream, cookie, &mut data, &granted, &mut sink, &ending) {
+        Ok(()) => SessionEnd::Bye,
+        Err(error) => failed(&error),
+    }
+}
+
+/// `SIGTERM`: what iperf3 sessions are told when the server ends.
+const TERMINATION_SIGNAL: i32 = 15;
+
+/// Puts an iperf3 session into the server's log.
+struct LogSink<'a> {
+    shared: &'a Shared,
+    peer: SocketAddr,
+}
+
+impl Sink for LogSink<'_> {
+    fn started(&mut self) {
+        let what = "an iperf3 test".to_owned();
+        self.shared.notice(&Notice::Began { peer: self.peer, what });
+    }
+}
+
+impl Client {
+    fn new(shared: Shared, stream: TcpStream, peer: SocketAddr) -> std::io::Result<Self> {
+        let link = Link::new(stream, CLIENT_FRAME_BYTES_MAX, GREETING_TIMEOUT)?;
+        let local = link.local_address()?;
+        Ok(Self { shared, link, peer, local })
+    }
+
+    /// Serves requests until the client leaves; says why it was sent away, if it was.
+    fn serve(&mut self) -> SessionEnd {
+        let end = match self.requests() {
+            Err(end) => end,
+            Ok(never) => match never {},
+        };
+        let reason = match &end {
+            SessionEnd::Bye | SessionEnd::Link(LinkError::Closed | LinkError::Socket(_)) => {
+                return end;
+            }
+            SessionEnd::Idle => format!(
+                "the server ends connections that ask for nothing for {} s",
+                self.shared.config.idle_timeout.as_secs()
+            ),
+            other => other.to_string(),
+        };
+        // The client may be gone already; then nobody misses the explanation.
+        self.link.send(&ServerMessage::Failed { reason }).ok();
+        end
+    }
+
+    fn requests(&mut self) -> Result<std::convert::Infallible, SessionEnd> {
+        let host = Box::new(topology::host_facts(Some(self.peer.ip().to_canonical())));
+        self.link.send(&ServerMessage::Hello {
+            protocol: format!("{PROTOCOL_MAJOR}.{PROTOCOL_MINOR}"),
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            host,
+        })?;
+        let mut active = Instant::now();
+        loop {
+            match self.next_message(LOOK_UP_EVERY)? {
+                Some(ClientMessage::Start { spec }) => trial::serve(self, *spec)?,
+                Some(ClientMessage::Echo) => probes::echo(self)?,
+                Some(ClientMessage::ProbeMtu) => probes::path_mtu(self)?,
+                Some(ClientMessage::Watch { interfaces, interval_s }) => {
+                    probes::watch(self, interfaces, interval_s)?;
+                }
+                Some(ClientMessage::Bye) => return Err(SessionEnd::Bye),
+                // A hello, or what is left of a test that this end has ended. A client that only
+                // says it is alive asks for nothing, so none of it counts as activity.
+                Some(_) => {
+                    self.check_idle(active)?;
+                    continue;
+                }
+                None => {
+                    self.check_idle(active)?;
+                    continue;
+                }
+            }
+            active = Instant::now();
+        }
+    }
+
+    fn check_idle(&self, active: Instant) -> Result<(), SessionEnd> {
+        let idle = active.elapsed() > self.shared.config.idle_timeout;
+        if idle { Err(SessionEnd::Idle) } else { Ok(()) }
+    }
+
+    /// The client's next message, waiting at most `timeout`.
+    pub(super) fn next_message(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<ClientMessage>, SessionEnd> {
+        if self.shared.registry.is_ending() {
+            return Err(SessionEnd::Ending);
+        }
+        Ok(self.link.receive(Instant::now() + timeout)?)
+    }
+
+    /// Turns a request down; the session goes on.
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), SessionEnd> {
+        self.shared.notice(&Notice::Refused { peer: self.peer, refusal: refusal.clone() });
+        Ok(self.link.send(&ServerMessage::Refused(refusal))?)
+    }
+
+    /// Turns a request down that makes no sense.
+    pub(super) fn refuse_bad(&mut self, reason: &str) -> Result<(), SessionEnd> {
+        self.refuse(Refusal { code: RefusalCode::BadRequest, reason: reason.to_owned() })
+    }
+
+    pub(super) fn began(&self, what: String) {
+        self.shared.notice(&Notice::Began { peer: self.peer, what });
+    }
+}

@@ -1,0 +1,287 @@
+//! One test, the server's end of it.
+
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use results::{Direction, End, Finding, Protocol, TestLimit, TestSpec};
+
+use super::registry::{Arrival, Inbox, Wanted};
+use super::session::{Client, SessionEnd};
+use super::sockets::drain;
+use crate::control::{
+    ALIVE_EVERY, ClientMessage, SILENCE_MAX, STREAMS_TIMEOUT, ServerMessage, StreamPlan, Token,
+    admit, streams_of,
+};
+use crate::engine::{
+    EndPlan, Event, IntervalReport, RunningEnd, StreamRole, StreamSocket, prepare_socket,
+};
+use crate::outcome::note;
+
+/// How often the loops look at the other side.
+const TURN: Duration = Duration::from_millis(20);
+/// What a receiver may still find in its socket after the sender has said it is done.
+const DRAIN_TCP: Duration = Duration::from_secs(3);
+const DRAIN_UDP: Duration = Duration::from_millis(200);
+/// Time beyond its length that a test may take to begin and to end.
+const MARGIN: Duration = Duration::from_secs(15);
+/// A client that sends this much faster than it was allowed to is stopped.
+const RATE_TOLERANCE: f64 = 1.5;
+
+/// Serves one test, from the request to the account.
+pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEnd> {
+    let (spec, findings) = match admit(spec, &client.shared.config.limits) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return client.refuse(refusal),
+    };
+    client.began(describe(&spec));
+    let plans = streams_of(&spec);
+    let token = Token::random();
+    let wanted = Wanted { streams_max: plans.len(), probes: false };
+    let inbox = client.shared.registry.expect(&token, client.peer.ip(), client.local, wanted);
+    // Only the connections that are about to be made need it.
+    let offered = spec
+        .window_bytes
+        .filter(|_| spec.protocol == Protocol::Tcp)
+        .and_then(|window_bytes| client.shared.listeners.offer_window(window_bytes));
+    let accepted = Some(Box::new(spec.clone()));
+    client.link.send(&ServerMessage::Accepted { token, spec: accepted, findings })?;
+    let mut noticed = Vec::new();
+    let Some(streams) = collect(client, &spec, &plans, &inbox, &mut noticed)? else {
+        return Ok(());
+    };
+    drop(offered);
+    client.link.send(&ServerMessage::Ready)?;
+    if !wait_for_go(client)? {
+        return Ok(());
+    }
+    // Greetings that were under way when their stream was confirmed.
+    streams.iter().filter(|stream| stream.udp).for_each(|stream| drain(&stream.socket.socket));
+    let streams = streams.into_iter().map(|stream| stream.socket).collect();
+    let plan = EndPlan { spec: spec.clone(), end: End::Far, streams, udp_counters_64bit: true };
+    let running = match RunningEnd::start(plan) {
+        Ok(running) => running,
+        Err(error) => {
+            return Err(SessionEnd::Failed(format!("the far end cannot run it: {error}")));
+        }
+    };
+    client.link.send(&ServerMessage::Started)?;
+    Trial::new(client, &spec).run(running, noticed)
+}
+
+struct Stream {
+    socket: StreamSocket,
+    udp: bool,
+}
+
+/// Waits for all data connections; `None` when the client has changed its mind.
+fn collect(
+    client: &mut Client,
+    spec: &TestSpec,
+    plans: &[StreamPlan],
+    inbox: &Inbox,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<Vec<Stream>>, SessionEnd> {
+    let deadline = Instant::now() + STREAMS_TIMEOUT;
+    let mut streams: Vec<Option<Stream>> = plans.iter().map(|_| None).collect();
+    while streams.iter().any(Option::is_none) {
+        if let Some(arrival) = inbox.next(TURN)
+            && let Some((index, socket, udp)) = opened(arrival)
+            && let Some(plan) = plans.get(usize::from(index))
+            && streams[usize::from(index)].is_none()
+            && udp == (plan.protocol == Protocol::Udp)
+        {
+            if !udp && spec.window_bytes.is_none() {
+                // Made while another test was offered a large window, it would be stuck with it.
+                sys::socket::release_buffers(&socket).ok();
+            }
+            let noticed = prepare_socket(&socket, spec, plan.far == StreamRole::Send);
+            note(findings, noticed, End::Far);
+            let socket = StreamSocket { index: u32::from(index), role: plan.far, socket };
+            streams[usize::from(index)] = Some(Stream { socket, udp });
+            client.link.send(&ServerMessage::StreamConnected { index })?;
+            continue;
+        }
+        match client.next_message(Duration::ZERO)? {
+            Some(ClientMessage::Bye) => return Err(SessionEnd::Bye),
+            Some(ClientMessage::Stop) => return Ok(None),
+            Some(_) | None => {}
+        }
+        if Instant::now() > deadline {
+            let missing = streams.iter().filter(|stream| stream.is_none()).count();
+            return Err(SessionEnd::Failed(format!(
+                "{missing} of {} data connections did not come within {} s",
+                plans.len(),
+                STREAMS_TIMEOUT.as_secs()
+            )));
+        }
+    }
+    Ok(Some(streams.into_iter().flatten().collect()))
+}
+
+fn opened(arrival: Arrival) -> Option<(u16, OwnedFd, bool)> {
+    match arrival {
+        Arrival::Tcp { index, stream } => {
+            stream.set_nonblocking(false).ok()?;
+            Some((index, stream.into(), false))
+        }
+        Arrival::Udp { index, socket, .. } => Some((index, UdpSocket::into(socket), true)),
+        Arrival::Probe { .. } => None,
+    }
+}
+
+fn wait_for_go(client: &mut Client) -> Result<bool, SessionEnd> {
+    let deadline = Instant::now() + SILENCE_MAX;
+    while Instant::now() < deadline {
+        match client.next_message(TURN)? {
+            Some(ClientMessage::Go) => return Ok(true),
+            Some(ClientMessage::Stop) => return Ok(false),
+            Some(ClientMessage::Bye) => return Err(SessionEnd::Bye),
+            Some(_) | None => {}
+        }
+    }
+    Err(SessionEnd::Silent)
+}
+
+/// A running test.
+struct Trial<'a> {
+    client: &'a mut Client,
+    drain: Duration,
+    deadline: Instant,
+    rate_bits_per_s_max: Option<f64>,
+    spoke: Instant,
+    /// When the near end said it is done.
+    near_done: Option<Instant>,
+    far_done: bool,
+}
+
+impl<'a> Trial<'a> {
+    fn new(client: &'a mut Client, spec: &TestSpec) -> Self {
+        let now = Instant::now();
+        let limits = &client.shared.config.limits;
+        let length = match spec.limit {
+            TestLimit::DurationS(duration_s) => {
+                Duration::try_from_secs_f64(duration_s + spec.omit_s).unwrap_or(limits.duration_max)
+            }
+            TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => limits.duration_max,
+        };
+        let drain = if spec.protocol == Protocol::Udp { DRAIN_UDP } else { DRAIN_TCP };
+        Self {
+            drain,
+            deadline: now + length.min(limits.duration_max) + MARGIN,
+            rate_bits_per_s_max: limits.rate_bits_per_s_max,
+            client,
+            spoke: now,
+            near_done: None,
+            far_done: false,
+        }
+    }
+
+    fn run(mut self, mut running: RunningEnd, mut noticed: Vec<Finding>) -> Result<(), SessionEnd> {
+        // Leaving early drops `running`, which ends its threads.
+        while !self.is_over() {
+            let stopped = self.turn(&mut running)?;
+            if let Some(reason) = stopped {
+                self.say(&ServerMessage::Stopped { reason })?;
+                break;
+            }
+        }
+        running.stop();
+        let mut report = Box::new(running.finish().report);
+        report.findings.append(&mut noticed);
+        if !self.far_done {
+            self.say(&ServerMessage::Finished)?;
+        }
+        self.say(&ServerMessage::Report { report })
+    }
+
+    fn is_over(&self) -> bool {
+        self.near_done.is_some_and(|since| self.far_done || since.elapsed() > self.drain)
+    }
+
+    /// Hands on what both sides have to say; a reason when the test must end now.
+    fn turn(&mut self, running: &mut RunningEnd) -> Result<Option<String>, SessionEnd> {
+        // A finished engine has no more events and must not be asked in a tight loop.
+        let mut patience = TURN;
+        if !self.far_done {
+            patience = Duration::ZERO;
+            match running.next_event(TURN) {
+                Event::Interval(report) => {
+                    if let Some(reason) = self.check_rate(&report) {
+                        return Ok(Some(reason));
+                    }
+                    self.say(&ServerMessage::Interval(report.into()))?;
+                }
+                Event::Finished => {
+                    self.far_done = true;
+                    self.say(&ServerMessage::Finished)?;
+                }
+                Event::Quiet => {}
+            }
+        }
+        while let Some(message) = self.client.next_message(patience)? {
+            patience = Duration::ZERO;
+            match message {
+                ClientMessage::Finished => self.near_done = Some(Instant::now()),
+                ClientMessage::Stop => {
+                    running.stop();
+                    self.near_done = Some(Instant::now());
+                }
+                ClientMessage::Bye => return Err(SessionEnd::Bye),
+                _ => {}
+            }
+        }
+        if self.client.link.silent_for() > SILENCE_MAX {
+            return Err(SessionEnd::Silent);
+        }
+        if self.spoke.elapsed() > ALIVE_EVERY {
+            self.say(&ServerMessage::Alive)?;
+        }
+        let late = Instant::now() > self.deadline;
+        Ok(late.then(|| "the test took longer than this server allows".to_owned()))
+    }
+
+    /// Whether the client sends much faster than it was told to.
+    fn check_rate(&self, report: &IntervalReport) -> Option<String> {
+        let max = self.rate_bits_per_s_max?;
+        let received_bytes: u64 = report
+            .streams
+            .iter()
+            .filter(|(_, sending, _)| !sending)
+            .map(|(_, _, sample)| sample.bytes)
+            .sum();
+        let seconds = report.end_s - report.start_s;
+        // Shorter ones are too noisy to accuse anybody.
+        let excessive =
+            seconds > 0.2 && received_bytes as f64 * 8.0 / seconds > max * RATE_TOLERANCE;
+        excessive.then(|| {
+            format!("the client sends faster than the {} allowed", units::show_bit_rate(max))
+        })
+    }
+
+    fn say(&mut self, message: &ServerMessage) -> Result<(), SessionEnd> {
+        self.spoke = Instant::now();
+        Ok(self.client.link.send(message)?)
+    }
+}
+
+/// A test in a few words, for the log.
+fn describe(spec: &TestSpec) -> String {
+    let protocol = match spec.protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+    };
+    let kind = match (&spec.request_response, spec.direction) {
+        (Some(_), _) => "request/response",
+        (None, Direction::Forward) => "forward",
+        (None, Direction::Reverse) => "reverse",
+        (None, Direction::Bidirectional) => "bidirectional",
+    };
+    let length = match spec.limit {
+        TestLimit::DurationS(duration_s) => units::show_seconds(duration_s),
+        TestLimit::TotalBytes(bytes) => units::show_byte_size(bytes),
+        TestLimit::TotalBlocks(blocks) => format!("{blocks} blocks"),
+    };
+    let streams = if spec.streams == 1 { "stream" } else { "streams" };
+    format!("{protocol} {kind}, {} {streams}, {length}", spec.streams)
+}

@@ -1,0 +1,165 @@
+//! Reading what people type.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// What is wrong with a rate, size or duration somebody typed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UnitError {
+    /// Nothing there, or no digits where a number must start.
+    #[error("'{0}' is not a number; write for example {1}")]
+    NotANumber(String, &'static str),
+    /// A unit nobody knows.
+    #[error("'{0}' has an unknown unit '{1}'; known: {2}")]
+    UnknownUnit(String, String, &'static str),
+    /// A number the type cannot hold.
+    #[error("'{0}' is out of range")]
+    OutOfRange(String),
+}
+
+/// A rate in bit/s: `950M`, `40Gbit`, `1.5 Gbit/s`, `0`. Decimal prefixes k, M, G, T.
+///
+/// # Errors
+/// [`UnitError`] names what could not be read.
+///
+/// ```
+/// assert_eq!(units::parse_bit_rate("40Gbit").unwrap(), 40_000_000_000);
+/// ```
+pub fn parse_bit_rate(text: &str) -> Result<u64, UnitError> {
+    const UNITS: &str = "k M G T, optionally with bit, bit/s, bps";
+    let (number, unit) = split(text, "950M, 10G or 40Gbit/s")?;
+    let prefix = unit
+        .trim_end_matches("/s")
+        .trim_end_matches("/sec")
+        .trim_end_matches("bps")
+        .trim_end_matches("bits")
+        .trim_end_matches("bit");
+    let scale = match prefix {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "m" | "M" => 1e6,
+        "g" | "G" => 1e9,
+        "t" | "T" => 1e12,
+        _ => return Err(UnitError::UnknownUnit(text.into(), unit.into(), UNITS)),
+    };
+    whole(text, number * scale)
+}
+
+/// A size in bytes: `64`, `128K`, `4MiB`, `1.5G`. Binary prefixes; `kB`, `MB`, `GB` are decimal.
+///
+/// # Errors
+/// [`UnitError`] names what could not be read.
+///
+/// ```
+/// assert_eq!(units::parse_byte_size("128K").unwrap(), 131_072);
+/// assert_eq!(units::parse_byte_size("40MB").unwrap(), 40_000_000);
+/// ```
+pub fn parse_byte_size(text: &str) -> Result<u64, UnitError> {
+    const UNITS: &str = "K M G T, KiB MiB GiB TiB (binary), kB MB GB TB (decimal)";
+    let (number, unit) = split(text, "64, 128K or 4MiB")?;
+    let scale = match unit {
+        "" | "B" => 1.0,
+        "k" | "K" | "KiB" => 1024.0,
+        "m" | "M" | "MiB" => 1024.0 * 1024.0,
+        "g" | "G" | "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "t" | "T" | "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "TB" => 1e12,
+        _ => return Err(UnitError::UnknownUnit(text.into(), unit.into(), UNITS)),
+    };
+    whole(text, number * scale)
+}
+
+/// A duration: `10` (seconds), `17ms`, `200us`, `5m`, `1.5s`.
+///
+/// # Errors
+/// [`UnitError`] names what could not be read.
+///
+/// ```
+/// assert_eq!(units::parse_duration("8.5ms").unwrap().as_micros(), 8500);
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    const UNITS: &str = "ns us ms s m h";
+    let (number, unit) = split(text, "10, 17ms or 200us")?;
+    let scale = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(UnitError::UnknownUnit(text.into(), unit.into(), UNITS)),
+    };
+    Duration::try_from_secs_f64(number * scale)
+        .map_err(|_beyond_range| UnitError::OutOfRange(text.into()))
+}
+
+/// A share: `0.1%` is 0.001, `0.001` is itself.
+///
+/// # Errors
+/// [`UnitError`] when it is no number or not between 0 and 100%.
+pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
+    let (number, unit) = split(text, "0.1% or 0.001")?;
+    let share = match unit {
+        "%" => number / 100.0,
+        "" => number,
+        _ => return Err(UnitError::UnknownUnit(text.into(), unit.into(), "%")),
+    };
+    if share <= 1.0 { Ok(share) } else { Err(UnitError::OutOfRange(text.into())) }
+}
+
+fn split<'a>(text: &'a str, example: &'static str) -> Result<(f64, &'a str), UnitError> {
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+    let number = trimmed[..end]
+        .parse::<f64>()
+        .map_err(|_not_digits| UnitError::NotANumber(text.into(), example))?;
+    Ok((number, trimmed[end..].trim()))
+}
+
+fn whole(text: &str, value: f64) -> Result<u64, UnitError> {
+    if value.is_finite() && value < 9.0e18 {
+        Ok(crate::saturating_u64(value.round()))
+    } else {
+        Err(UnitError::OutOfRange(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_units_people_type() {
+        for (text, bits_per_s) in [
+            ("10G", 10_000_000_000),
+            ("1.5 Gbit/s", 1_500_000_000),
+            ("950Mbps", 950_000_000),
+            ("0", 0),
+            ("64k", 64_000),
+        ] {
+            assert_eq!(parse_bit_rate(text), Ok(bits_per_s), "{text}");
+        }
+        for (text, bytes) in
+            [("128K", 131_072), ("4MiB", 4 << 20), ("9000", 9000), ("1GB", 1_000_000_000)]
+        {
+            assert_eq!(parse_byte_size(text), Ok(bytes), "{text}");
+        }
+        assert_eq!(parse_duration("200us"), Ok(Duration::from_micros(200)));
+        assert_eq!(parse_percent("0.1%"), Ok(0.001));
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_read() {
+        for text in ["", "G", "ten", "-1", "1e9", "1 furlong", "99999999999999999999G"] {
+            assert!(parse_bit_rate(text).is_err(), "{text}");
+            assert!(parse_byte_size(text).is_err(), "{text}");
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert!(parse_percent("101%").is_err());
+    }
+}

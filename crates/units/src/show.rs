@@ -1,0 +1,88 @@
+//! Printing figures the way the field writes them.
+
+/// `9.87 Gbit/s`: three significant digits, decimal prefix.
+///
+/// ```
+/// assert_eq!(units::show_bit_rate(9.874e9), "9.87 Gbit/s");
+/// assert_eq!(units::show_bit_rate(0.0), "0 bit/s");
+/// ```
+#[must_use]
+pub fn show_bit_rate(bits_per_s: f64) -> String {
+    scaled(bits_per_s, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// `4.00 MiB`: three significant digits, binary prefix.
+///
+/// ```
+/// assert_eq!(units::show_byte_size(4 << 20), "4.00 MiB");
+/// ```
+#[must_use]
+pub fn show_byte_size(bytes: u64) -> String {
+    scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+}
+
+/// `1.93 M`: a count with a decimal prefix, for datagrams and transactions.
+#[must_use]
+pub fn show_count(count: f64) -> String {
+    scaled(count, 1000.0, &["", "k", "M", "G"]).trim_end().to_owned()
+}
+
+/// `17.0 ms`: three significant digits, from nanoseconds to seconds.
+///
+/// ```
+/// assert_eq!(units::show_seconds(0.017), "17.0 ms");
+/// assert_eq!(units::show_seconds(65.0), "65.0 s");
+/// ```
+#[must_use]
+pub fn show_seconds(seconds: f64) -> String {
+    let magnitude = seconds.abs();
+    let (scale, unit) = match magnitude {
+        0.0 => return "0 s".to_owned(),
+        m if m < 0.999_5e-6 => (1e9, "ns"),
+        m if m < 0.999_5e-3 => (1e6, "us"),
+        m if m < 0.999_5 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    format!("{} {unit}", three_digits(seconds * scale))
+}
+
+fn scaled(value: f64, base: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut step = 0;
+    // 999.5 would print as "1000"; move on to the next prefix before that happens.
+    while value.abs() >= base * 0.999_5 && step + 1 < units.len() {
+        value /= base;
+        step += 1;
+    }
+    if step == 0 && value.fract() == 0.0 {
+        return format!("{value} {}", units[0]);
+    }
+    format!("{} {}", three_digits(value), units[step])
+}
+
+fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= 99.95 {
+        format!("{value:.0}")
+    } else if magnitude >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_three_digits_across_prefixes() {
+        assert_eq!(show_bit_rate(999_600_000.0), "1.00 Gbit/s");
+        assert_eq!(show_bit_rate(12_345.0), "12.3 kbit/s");
+        assert_eq!(show_bit_rate(512.0), "512 bit/s");
+        assert_eq!(show_byte_size(1023), "1023 B");
+        assert_eq!(show_byte_size(100), "100 B");
+        assert_eq!(show_seconds(8.2e-6), "8.20 us");
+        assert_eq!(show_count(1_930_000.0), "1.93 M");
+    }
+}
