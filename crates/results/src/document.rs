@@ -77,6 +77,10 @@ pub enum RunKind {
     Test,
     /// `clearstream reproduce`.
     Reproduce,
+    /// `clearstream place`.
+    Place,
+    /// `clearstream tune apply --measure`.
+    Tune,
 }
 
 /// The program.

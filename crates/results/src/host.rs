@@ -34,6 +34,9 @@ pub struct HostFacts {
     /// Kernel settings that bear on throughput: `net.ipv4.tcp_rmem` → its text.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
+    /// What it is made of: cores, caches, memory nodes, interfaces and their queues.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub machine: Option<crate::Machine>,
     /// Version of clearstream there; absent for a foreign peer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tool_version: Option<String>,

@@ -7,6 +7,7 @@
 
 mod document;
 mod host;
+mod machine;
 mod outcome;
 mod point;
 mod reproduction;
@@ -20,6 +21,10 @@ pub use document::{
 };
 pub use host::{
     CoreUse, CounterDelta, DeviceCounters, EndCounters, HostFacts, InterfaceFacts, SoftnetCounters,
+};
+pub use machine::{
+    Cache, Channels, Coalescing, Core, CoreFrequency, IdleState, Interrupt, Machine, MemoryNode,
+    NapiThread, Nic, Offload, PcieLink, Proximity, ReceiveQueue, Rings, TransmitQueue,
 };
 pub use outcome::{
     DirectionOutcome, EndReport, LatencySummary, PercentilePoint, RequestResponseOutcome,

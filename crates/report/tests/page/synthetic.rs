@@ -297,6 +297,7 @@ fn host(name: &str, far: bool) -> HostFacts {
             memory_node: Some(0),
         }),
         sysctls: sysctls.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        machine: None,
         tool_version: Some("0.1.0".to_owned()),
     }
 }
