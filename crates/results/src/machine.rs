@@ -26,6 +26,9 @@ pub struct Machine {
     /// A running `irqbalance`, which moves interrupts by itself.
     #[serde(default)]
     pub irqbalance_runs: bool,
+    /// Entries of the global RFS table (`net.core.rps_sock_flow_entries`); 0: off.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rfs_entries_count: Option<u32>,
     /// What could not be read, and why.
     #[serde(default)]
     pub absent: Vec<Absent>,
@@ -164,6 +167,12 @@ pub struct Nic {
     /// The threads of threaded NAPI.
     #[serde(default)]
     pub napi_threads: Vec<NapiThread>,
+    /// Polls without packets before the interrupt is armed again (`napi_defer_hard_irqs`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub defer_hard_irqs_count: Option<u32>,
+    /// How long such a poll waits, nanoseconds (`gro_flush_timeout`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gro_flush_timeout_ns: Option<u64>,
     /// Combined, receive, transmit channels: in use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub channels: Option<Channels>,
@@ -210,9 +219,18 @@ pub struct PcieLink {
     /// Largest payload of a transaction, bytes (MaxPayload of the device's control register).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub payload_max_bytes: Option<u32>,
+    /// Largest read request the device makes, bytes (MaxReadRequest, same register).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read_request_max_bytes: Option<u32>,
     /// The bridge above that is narrower than the device's own link, where there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub narrowest_bridge: Option<String>,
+    /// What that bridge runs at, 10^9 transfers/s a lane.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bridge_speed_gt_per_s: Option<f64>,
+    /// The lanes of that bridge.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bridge_lanes_count: Option<u32>,
 }
 
 /// A receive queue's steering in software.
@@ -226,6 +244,9 @@ pub struct ReceiveQueue {
     /// Entries of this queue's RFS table; 0: off.
     #[serde(default)]
     pub rfs_entries_count: u32,
+    /// The NAPI instance that polls it, where the kernel says so (Linux 6.8 and later).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub napi_id: Option<u32>,
 }
 
 /// A transmit queue's choice in software.
@@ -236,6 +257,9 @@ pub struct TransmitQueue {
     /// Cores whose traffic XPS sends here; empty: off.
     #[serde(default)]
     pub xps_cores: Vec<u32>,
+    /// The NAPI instance that cleans it, where the kernel says so (Linux 6.8 and later).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub napi_id: Option<u32>,
 }
 
 /// An interrupt: where it may run and where it did.
@@ -248,6 +272,12 @@ pub struct Interrupt {
     /// The queue it serves, where its name says so.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queue: Option<u32>,
+    /// It serves the receive queue of that number.
+    #[serde(default)]
+    pub serves_receive: bool,
+    /// It serves the transmit queue of that number.
+    #[serde(default)]
+    pub serves_transmit: bool,
     /// May run on (`smp_affinity_list`).
     #[serde(default)]
     pub allowed_cores: Vec<u32>,
@@ -266,6 +296,12 @@ pub struct NapiThread {
     pub pid: u32,
     /// `napi/eth0-8193`.
     pub name: String,
+    /// The NAPI instance it polls.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub napi_id: Option<u32>,
+    /// The receive queue of that instance.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub queue: Option<u32>,
     /// May run on.
     #[serde(default)]
     pub allowed_cores: Vec<u32>,

@@ -55,6 +55,11 @@ impl CoreTimes {
         Self { cores: text.lines().filter_map(parse_line).collect() }
     }
 
+    /// The cores the reading holds.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.cores.keys().copied()
+    }
+
     /// How many cores the reading holds.
     pub(crate) fn cores_count(&self) -> usize {
         self.cores.len()

@@ -18,6 +18,8 @@ pub struct Interface {
     pub index: u32,
     /// Administratively up.
     pub is_up: bool,
+    /// The link carries: a cable, or the other end of a pair, is there and up.
+    pub has_carrier: bool,
     /// The loopback device.
     pub is_loopback: bool,
     /// MTU, bytes.
@@ -64,26 +66,43 @@ pub(crate) fn facts_toward(files: &HostFiles, address: IpAddr) -> Option<Interfa
     Some(describe(files, &socket, &link))
 }
 
+/// What a device tells of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    /// `mlx5_core`, `veth`.
+    pub(crate) driver: Option<String>,
+    /// Where it sits, `0000:41:00.0` for PCI.
+    pub(crate) bus: Option<String>,
+    /// Link speed, bit/s, where it is not made up.
+    pub(crate) speed_bits_per_s: Option<f64>,
+}
+
+/// What the device of an interface tells of itself.
+pub(crate) fn told(files: &HostFiles, link: &Interface, device: Option<&Device>) -> Told {
+    let info = device.and_then(|device| device.driver().ok());
+    let (driver, bus) = info.map(|info| (info.driver, info.bus)).unzip();
+    let is_named = |name: &String| !name.is_empty();
+    let driver = driver.filter(is_named).or_else(|| link.kind.clone());
+    let speed_bits_per_s = speed(files, link, device, driver.as_deref());
+    Told { driver, bus: bus.filter(is_named), speed_bits_per_s }
+}
+
 fn describe(files: &HostFiles, socket: &RouteSocket, link: &Interface) -> InterfaceFacts {
     let device = Device::open(&link.name).ok();
-    let driver = device.as_ref().and_then(|device| device.driver().ok());
-    let driver_name = driver
-        .as_ref()
-        .map(|driver| driver.driver.clone())
-        .filter(|name| !name.is_empty())
-        .or_else(|| link.kind.clone());
+    let told = told(files, link, device.as_ref());
     let features = device.as_ref().and_then(|device| device.active_features().ok());
     let qdisc = root_qdisc(socket, link.index);
     InterfaceFacts {
         name: link.name.clone(),
-        speed_bits_per_s: speed(files, link, device.as_ref(), driver_name.as_deref()),
+        speed_bits_per_s: told.speed_bits_per_s,
         mtu_bytes: link.mtu_bytes,
         queues_count: queues(files, link, device.as_ref()),
         qdisc: qdisc.kind.or_else(|| link.qdisc.clone()),
         qdisc_rate_bits_per_s: qdisc.rate_bits_per_s,
         offloads: offloads(&features.unwrap_or_default()),
-        memory_node: driver.and_then(|driver| memory_node(files, &driver.bus)),
-        driver: driver_name,
+        memory_node: told.bus.and_then(|bus| memory_node(files, &bus)),
+        driver: told.driver,
+        ..InterfaceFacts::default()
     }
 }
 
@@ -106,7 +125,7 @@ fn speed(
 /// A veth claims 10 Gbit/s whatever it does (`drivers/net/veth.c`). A tap claims 10 Gbit/s, before
 /// Linux 6.2 10 Mbit/s, of copper until its owner sets what is true (`drivers/net/tun.c`); a lab
 /// sets fibre, so that its 10 Gbit/s are believed.
-fn is_believable(driver: Option<&str>, mbit_per_s: u32, is_fibre: bool) -> bool {
+pub(crate) fn is_believable(driver: Option<&str>, mbit_per_s: u32, is_fibre: bool) -> bool {
     match driver {
         Some("veth") => false,
         Some("tun") => is_fibre || !matches!(mbit_per_s, 10 | 10_000),
@@ -135,7 +154,7 @@ fn queues(files: &HostFiles, link: &Interface, device: Option<&Device>) -> Optio
 
 /// The device's folder below `/sys`, when what stands there is this very device and not one of
 /// another namespace with the same name.
-fn sys_of(files: &HostFiles, link: &Interface) -> Option<String> {
+pub(crate) fn sys_of(files: &HostFiles, link: &Interface) -> Option<String> {
     let folder = format!("class/net/{}", link.name);
     let index: u32 = files.sys_line(&format!("{folder}/ifindex"))?.parse().ok()?;
     let address = files.sys_line(&format!("{folder}/address")).unwrap_or_default();
@@ -144,7 +163,7 @@ fn sys_of(files: &HostFiles, link: &Interface) -> Option<String> {
 
 /// The memory node of a PCI device; the kernel writes -1 where there is only one.
 fn memory_node(files: &HostFiles, bus: &str) -> Option<u32> {
-    if bus.is_empty() || bus.contains('/') {
+    if bus.contains('/') {
         return None;
     }
     files.sys_line(&format!("bus/pci/devices/{bus}/numa_node"))?.parse().ok()
@@ -186,6 +205,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
     const IFINFOMSG_BYTES: usize = 16;
     const IFF_UP: u32 = 1;
     const IFF_LOOPBACK: u32 = 8;
+    const IFF_LOWER_UP: u32 = 1 << 16;
     const IFLA_ADDRESS: u16 = 1;
     const IFLA_IFNAME: u16 = 3;
     const IFLA_MTU: u16 = 4;
@@ -204,6 +224,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         name: text_of(find(IFLA_IFNAME)?)?,
         index: u32_of(body.get(4..)?)?,
         is_up: flags & IFF_UP != 0,
+        has_carrier: flags & IFF_LOWER_UP != 0,
         is_loopback: flags & IFF_LOOPBACK != 0,
         mtu_bytes: find(IFLA_MTU).and_then(u32_of).unwrap_or(0),
         address: address.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"),

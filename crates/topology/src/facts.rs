@@ -71,7 +71,7 @@ pub(crate) fn host_facts_from(files: &HostFiles, toward: Option<IpAddr>) -> Host
         hypervisor: hypervisor(files, &cpuinfo),
         interface: toward.and_then(|address| device::facts_toward(files, address)),
         sysctls: sysctls(files),
-        machine: None,
+        machine: Some(crate::machine()),
         tool_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
 }

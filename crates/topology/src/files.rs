@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// Longest file read; `/proc/net/dev` of thousands of interfaces is shorter.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// Longest file read below `/sys`: a list or mask of thousands of cores is shorter.
+const SYS_BYTES_MAX: u64 = 64 << 10;
+
 /// The roots of the kernel's file trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFiles {
@@ -51,11 +54,31 @@ impl HostFiles {
         Some(text.trim().to_owned()).filter(|line| !line.is_empty())
     }
 
+    /// A file below `/sys` of any number of lines.
+    pub(crate) fn sys_text(&self, path: &str) -> Option<String> {
+        read(&self.sys.join(path), SYS_BYTES_MAX)
+    }
+
+    /// The last name of what a link below `/sys` points to.
+    pub(crate) fn sys_link_name(&self, path: &str) -> Option<String> {
+        let target = std::fs::read_link(self.sys.join(path)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+
+    /// Names in a folder below `/proc`.
+    pub(crate) fn proc_names(&self, path: &str) -> Vec<String> {
+        names(&self.proc.join(path))
+    }
+
     /// Names in a folder below `/sys`.
     pub(crate) fn sys_names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.sys.join(path)) else { return Vec::new() };
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        names(&self.sys.join(path))
     }
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 fn read(path: &Path, bytes_max: u64) -> Option<String> {
