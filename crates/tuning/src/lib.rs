@@ -1,0 +1,1 @@
+//! Planning, applying, journalling and undoing changes to a host.
