@@ -70,6 +70,22 @@ pub struct InterfaceFacts {
     /// Memory node of the device.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory_node: Option<u32>,
+    /// Largest MTU the device takes, bytes (`IFLA_MAX_MTU`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mtu_max_bytes: Option<u32>,
+    /// `txqueuelen`, packets.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub transmit_queue_pkts: Option<u32>,
+    /// Largest super-segment the stack hands it, bytes (`IFLA_GSO_MAX_SIZE`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gso_max_bytes: Option<u32>,
+    /// Largest super-segment it joins on receipt, bytes (`IFLA_GRO_MAX_SIZE`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gro_max_bytes: Option<u32>,
+    /// Metrics of the route to the other end that bind a connection: `mtu`, `advmss`, `window`,
+    /// `cwnd`, `initcwnd`, `rto_min` (`ip-route(8)`), as the kernel holds them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub route_metrics: BTreeMap<String, u64>,
 }
 
 /// How one core spent the measured time; shares of it, 0 to 1.
@@ -103,6 +119,169 @@ pub struct EndCounters {
     /// Protocol counters that moved: `Tcp.RetransSegs`, `Udp.RcvbufErrors`, `TcpExt.TCPLostRetransmit`.
     #[serde(default)]
     pub protocols: Vec<CounterDelta>,
+    /// Software interrupts a core handled (`/proc/softirqs`), cores that handled any.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub softirqs: Vec<SoftirqCounters>,
+    /// Hardware interrupts gained (`/proc/interrupts`), those of devices that fired.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub interrupts: Vec<InterruptCounters>,
+    /// Kernel threads of the network stack that ran: `ksoftirqd/3`, `napi/eth0-5`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub kernel_threads: Vec<KernelThreadUse>,
+    /// Queueing disciplines of the namespace that passed, dropped or held anything.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub qdiscs: Vec<QdiscCounters>,
+    /// The narrowest processor quota this process ran under.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quota: Option<CpuQuota>,
+    /// Clock of the cores, where the kernel tells it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub clocks: Vec<CoreClock>,
+    /// Time the cores spent in each idle state (`cpuidle`).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub idle_states: Vec<IdleStateUse>,
+    /// Memory traffic of each node, where a counter exists (`resctrl` `mbm_total_bytes`).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub memory_traffic: Vec<MemoryTraffic>,
+}
+
+/// Software interrupts of one core.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SoftirqCounters {
+    /// Core number.
+    pub core: u32,
+    /// Rounds of receive work (`NET_RX`).
+    pub net_rx_count: u64,
+    /// Rounds of transmit completion (`NET_TX`).
+    pub net_tx_count: u64,
+}
+
+/// One interrupt's gain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterruptCounters {
+    /// Linux interrupt number.
+    pub irq: u32,
+    /// `mlx5_comp0@pci:0000:41:00.0`, `eth0-TxRx-3`.
+    pub name: String,
+    /// Fired on: (core, times), cores with none left out.
+    pub ran: Vec<(u32, u64)>,
+}
+
+/// What a kernel thread of the network stack used.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelThreadUse {
+    /// `ksoftirqd/3`, `napi/eth0-8193`.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// Ran, seconds.
+    pub run_s: f64,
+    /// Was ready while another had its core, seconds.
+    pub wait_s: f64,
+    /// The core it ran on last.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core: Option<u32>,
+    /// Cores it may run on.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub allowed_cores: Vec<u32>,
+}
+
+/// A queueing discipline's gain (netlink `TCA_STATS2`), and what it is set to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QdiscCounters {
+    /// Interface it stands at.
+    pub interface: String,
+    /// `fq`, `tbf`, `pfifo`, `bfifo`, `ingress`, `clsact`.
+    pub kind: String,
+    /// Its handle and its parent's, as `tc` writes them: `1:`, `root`, `ffff:`.
+    pub handle: String,
+    /// What it hangs below.
+    pub parent: String,
+    /// Bytes passed.
+    pub sent_bytes: u64,
+    /// Packets passed (super-segments count once).
+    pub sent_pkts: u64,
+    /// Packets dropped; at `ingress` and `clsact` those a filter or policer dropped.
+    pub dropped_pkts: u64,
+    /// Times a packet had to wait for its rate.
+    pub overlimits_count: u64,
+    /// Packets the device gave back.
+    pub requeues_count: u64,
+    /// Waiting when the test ended, bytes.
+    pub backlog_bytes: u64,
+    /// Most that may wait, bytes (bfifo, tbf), where it says.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit_bytes: Option<u64>,
+    /// Most that may wait, packets (pfifo, fq, fq_codel, …), where it says.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit_pkts: Option<u64>,
+    /// The rate it holds to, bit/s: of all traffic (tbf, htb, cake), or of each flow (fq).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_bits_per_s: Option<f64>,
+    /// A policer below it: the rate it lets through, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub police_bits_per_s: Option<f64>,
+    /// Packets it marked instead of dropping (fq_codel, red, cake: ECN).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub marked_pkts: Option<u64>,
+}
+
+/// A control group's processor quota (`cpu.max`, or `cpu.cfs_quota_us` of version 1).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuQuota {
+    /// The group, as `/proc/self/cgroup` names it.
+    pub group: String,
+    /// Processor time allowed, in cores.
+    pub cores: f64,
+    /// Length of a period, seconds.
+    pub period_s: f64,
+    /// Periods that passed with the group active.
+    pub periods_count: u64,
+    /// Of which it was stopped in.
+    pub throttled_count: u64,
+    /// Time its threads were stopped, all cores together, seconds.
+    pub throttled_s: f64,
+}
+
+/// A core's clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CoreClock {
+    /// Core number.
+    pub core: u32,
+    /// When the measured time began, kHz (`scaling_cur_freq`).
+    pub first_khz: u64,
+    /// When it ended, kHz.
+    pub last_khz: u64,
+    /// Highest the governor may choose, kHz.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub governor_max_khz: Option<u64>,
+    /// Highest the processor can, kHz.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hardware_max_khz: Option<u64>,
+}
+
+/// One idle state of one core.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IdleStateUse {
+    /// Core number.
+    pub core: u32,
+    /// `POLL`, `C1E`, `C6`.
+    pub state: String,
+    /// Time to leave it, microseconds.
+    pub exit_latency_us: u64,
+    /// Times entered.
+    pub entered_count: u64,
+    /// Time in it, seconds.
+    pub time_s: f64,
+}
+
+/// Memory traffic of one node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryTraffic {
+    /// The counter's domain: a last-level cache's id, which on most machines is a node's number.
+    pub domain: u32,
+    /// Bytes read and written.
+    pub bytes: u64,
 }
 
 /// One protocol counter's gain.
@@ -135,6 +314,10 @@ pub struct DeviceCounters {
     pub tx_drops_count: u64,
     /// Errors on sending.
     pub tx_errors_count: u64,
+    /// Dropped because the receive ring was full or the device out of buffers: missed, FIFO and
+    /// over-run errors of `rtnl_link_stats64` together.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rx_ring_overruns_count: Option<u64>,
 }
 
 /// One core's softnet gain (kernel `net/core/net-procfs.c`).
@@ -150,4 +333,7 @@ pub struct SoftnetCounters {
     pub squeezed_count: u64,
     /// Packets steered here by RPS.
     pub steered_pkts: u64,
+    /// Dropped by the flow limit: one flow filled half the backlog (`net.core.flow_limit_cpu_bitmap`).
+    #[serde(default)]
+    pub flow_limited_pkts: u64,
 }

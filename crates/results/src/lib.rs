@@ -20,7 +20,9 @@ pub use document::{
     ToolFacts, json_schema, read_results,
 };
 pub use host::{
-    CoreUse, CounterDelta, DeviceCounters, EndCounters, HostFacts, InterfaceFacts, SoftnetCounters,
+    CoreClock, CoreUse, CounterDelta, CpuQuota, DeviceCounters, EndCounters, HostFacts,
+    IdleStateUse, InterfaceFacts, InterruptCounters, KernelThreadUse, MemoryTraffic, QdiscCounters,
+    SoftirqCounters, SoftnetCounters,
 };
 pub use machine::{
     Cache, Channels, Coalescing, Core, CoreFrequency, IdleState, Interrupt, Machine, MemoryNode,
@@ -37,4 +39,4 @@ pub use spec::{
     UdpSpec,
 };
 pub use stream::{IntervalSample, StreamEnd, TcpSample, TcpSummary, UdpStreamEnd, ZeroCopyShare};
-pub use verdict::{Confirmation, Evidence, Limit, NextCeiling, Verdict};
+pub use verdict::{Confirmation, Evidence, HostChange, Limit, NextCeiling, Verdict};

@@ -20,6 +20,10 @@ pub struct StreamEnd {
     pub duration_s: f64,
     /// Cores the stream's thread was seen on, most used first.
     pub cores: Vec<u32>,
+    /// The core that processed the stream's incoming packets (data or acknowledgements) most often
+    /// (`SO_INCOMING_CPU`): the one its receive queue is served by.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub incoming_core: Option<u32>,
     /// Thread time in user mode, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub thread_user_s: Option<f64>,
@@ -32,6 +36,27 @@ pub struct StreamEnd {
     /// Times the thread went to sleep for data or space (voluntary context switches).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub thread_sleeps_count: Option<u64>,
+    /// Times another thread took its core away (involuntary context switches).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_preempted_count: Option<u64>,
+    /// Times it was put on a core; over `thread_wait_s` its mean delay from ready to running.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_slices_count: Option<u64>,
+    /// Times it was moved to another core (`se.nr_migrations`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_migrations_count: Option<u64>,
+    /// How it is scheduled when not as any other (`SCHED_OTHER`, nice 0): `nice 10`, `idle`, `batch`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub thread_policy: Option<String>,
+    /// The core it ran on when the measured time began and when it ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core_first_last: Option<(u32, u32)>,
+    /// `SO_MAX_PACING_RATE`, bit/s; absent when unlimited.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pacing_max_bits_per_s: Option<f64>,
+    /// `TCP_WINDOW_CLAMP`, bytes: most the receive window may be, whatever the buffer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub window_clamp_bytes: Option<u64>,
     /// Block size really used, bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub block_bytes: Option<u64>,
@@ -149,6 +174,18 @@ pub struct TcpSample {
     /// Duplicate-ACK reordering degree.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reordering_segments: Option<u64>,
+    /// Segments that turned out to be late, not lost (Linux 4.19).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reordered_count: Option<u64>,
+    /// Segments sent again for nothing, by the receiver's D-SACKs (Linux 4.19).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub needless_retransmits_count: Option<u64>,
+    /// Packets received out of order (Linux 5.4).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub out_of_order_count: Option<u64>,
+    /// Slow-start threshold, bytes; absent before the first loss.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub slow_start_threshold_bytes: Option<u64>,
 }
 
 /// TCP's account of one connection at the end of the test.

@@ -32,13 +32,49 @@ pub enum Limit {
     SendingApplication,
     /// The receiving application reads no faster.
     ReceivingApplication,
+    /// A thread is ready and is not run: others are preferred on its core, or it is woken late.
+    Scheduler,
+    /// A control group's processor quota (`cpu.max`): its threads are stopped for part of each period.
+    CpuQuota,
+    /// Cores fall asleep between packets and take time to wake.
+    IdleStates,
+    /// Cores run below the clock they could have.
+    CpuFrequency,
+    /// Thread, packet work and device lie on cores that share no cache, or on other memory nodes.
+    Placement,
+    /// The core (or threaded-NAPI thread) that takes the interface's packets off it has no time left.
+    InterruptCore,
+    /// The sender's kernel spaces the packets: `SO_MAX_PACING_RATE`, fq's `maxrate`.
+    Pacing,
+    /// The sending host's own queueing discipline drops: its queue is too short.
+    Qdisc,
+    /// The backlog between device and protocol overflows (`net.core.netdev_max_backlog`).
+    SoftnetBacklog,
+    /// The device's receive ring overflows.
+    RingOverrun,
+    /// The PCI Express link of the interface.
+    Pcie,
+    /// Memory bandwidth of the node that holds the buffers.
+    MemoryBandwidth,
+    /// A policer: what exceeds a rate is dropped at once, not queued.
+    Policer,
+    /// Small segments: the path's or the connection's MTU makes each byte cost more packets.
+    PathMtu,
+    /// Segmentation or receive offloads are off, so that every packet passes the stack alone.
+    Offloads,
+    /// Other traffic takes part of an interface's line.
+    CrossTraffic,
+    /// The path marks packets (ECN) and the congestion window pays for it.
+    EcnMarks,
+    /// Packets arrive out of order and are taken for lost.
+    Reordering,
     /// Nothing measured explains the figure.
     NoneFound,
 }
 
 impl Limit {
     /// Every limit, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 29] = [
         Self::ReceiveWindow,
         Self::SendBuffer,
         Self::Loss,
@@ -49,6 +85,24 @@ impl Limit {
         Self::Shaper,
         Self::SendingApplication,
         Self::ReceivingApplication,
+        Self::Scheduler,
+        Self::CpuQuota,
+        Self::IdleStates,
+        Self::CpuFrequency,
+        Self::Placement,
+        Self::InterruptCore,
+        Self::Pacing,
+        Self::Qdisc,
+        Self::SoftnetBacklog,
+        Self::RingOverrun,
+        Self::Pcie,
+        Self::MemoryBandwidth,
+        Self::Policer,
+        Self::PathMtu,
+        Self::Offloads,
+        Self::CrossTraffic,
+        Self::EcnMarks,
+        Self::Reordering,
         Self::NoneFound,
     ];
 
@@ -66,6 +120,24 @@ impl Limit {
             Self::Shaper => "shaper",
             Self::SendingApplication => "sending-application",
             Self::ReceivingApplication => "receiving-application",
+            Self::Scheduler => "scheduler",
+            Self::CpuQuota => "cpu-quota",
+            Self::IdleStates => "idle-states",
+            Self::CpuFrequency => "cpu-frequency",
+            Self::Placement => "placement",
+            Self::InterruptCore => "interrupt-core",
+            Self::Pacing => "pacing",
+            Self::Qdisc => "qdisc",
+            Self::SoftnetBacklog => "softnet-backlog",
+            Self::RingOverrun => "ring-overrun",
+            Self::Pcie => "pcie",
+            Self::MemoryBandwidth => "memory-bandwidth",
+            Self::Policer => "policer",
+            Self::PathMtu => "path-mtu",
+            Self::Offloads => "offloads",
+            Self::CrossTraffic => "cross-traffic",
+            Self::EcnMarks => "ecn-marks",
+            Self::Reordering => "reordering",
             Self::NoneFound => "none-found",
         }
     }
@@ -88,6 +160,10 @@ pub struct Verdict {
     /// The experiment that decided `confirmed`; absent when none could be run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub confirmation: Option<Confirmation>,
+    /// The change to a host that would confirm it, where a change to the test alone cannot: for the
+    /// user to make. Absent when an experiment decided or none is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host_change: Option<HostChange>,
     /// What to change, most useful first.
     pub advice: Vec<String>,
     /// The ceiling that would come next.
@@ -132,5 +208,21 @@ pub struct NextCeiling {
     /// Where it would lie, bit/s.
     pub bits_per_s: f64,
     /// How that is known.
+    pub text: String,
+}
+
+/// A change to a host that would confirm a verdict, for its user to make.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostChange {
+    /// On which host.
+    pub end: End,
+    /// The command that makes it, to be run there as root.
+    pub command: String,
+    /// The command that takes it back; absent where the state before is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub undo: Option<String>,
+    /// What the verdict predicts of the same test afterwards, bit/s.
+    pub predicted_bits_per_s: f64,
+    /// What would confirm it and what would refute it, in words.
     pub text: String,
 }

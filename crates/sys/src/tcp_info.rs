@@ -59,6 +59,7 @@ impl TcpInfo {
         path_mtu_bytes 60 "Path MTU the kernel assumes, bytes.";
         rtt_us 68 "Smoothed round-trip time, microseconds.";
         rtt_variation_us 72 "Its variation, microseconds.";
+        slow_start_threshold_segments 76 "Slow-start threshold, segments; 0x7fffffff before the first loss.";
         congestion_window_segments 80 "Congestion window, segments.";
         reordering_segments 88 "Reordering degree the kernel assumes, segments.";
         retransmits_count 100 "Segments retransmitted since the beginning.";
@@ -67,12 +68,16 @@ impl TcpInfo {
         not_sent_bytes 144 "Written and not yet sent, bytes (Linux 4.6).";
         rtt_min_us 148 "Lowest round-trip time seen, microseconds (Linux 4.6).";
         marked_count 196 "Segments delivered with a congestion mark (Linux 4.18).";
+        needless_retransmits_count 216 "D-SACKs received: segments sent again for nothing (Linux 4.19).";
+        reordered_count 220 "Reordering events seen (Linux 4.19).";
+        out_of_order_count 224 "Packets received out of order (Linux 5.4).";
         peer_window_bytes 228 "Window the other end advertises, bytes (Linux 5.4).";
         advertised_window_bytes 232 "Window this end advertises, bytes (Linux 6.2).";
     }
 
     double_words! {
         pacing_bytes_per_s 104 "Pacing rate, bytes a second; all ones when unlimited.";
+        pacing_max_bytes_per_s 112 "`SO_MAX_PACING_RATE`, bytes a second; all ones when unlimited.";
         bytes_acked 120 "Bytes the other end has acknowledged (Linux 4.1).";
         bytes_received 128 "Bytes received from the other end (Linux 4.1).";
         delivery_bytes_per_s 160 "Last estimate of the delivery rate, bytes a second (Linux 4.9).";

@@ -57,6 +57,7 @@ impl CounterSnapshot {
             devices: devices.collect(),
             softnet: softnet.collect(),
             protocols: self.protocols.since(&earlier.protocols),
+            ..EndCounters::default()
         }
     }
 }
@@ -119,6 +120,7 @@ fn parse_device(line: &str) -> Option<DeviceCounters> {
         tx_pkts: figures[9],
         tx_errors_count: figures[10],
         tx_drops_count: figures[11],
+        rx_ring_overruns_count: None,
     })
 }
 
@@ -137,6 +139,10 @@ fn device_gain(now: &DeviceCounters, earlier: &DeviceCounters) -> DeviceCounters
         tx_pkts: gain(now.tx_pkts, earlier.tx_pkts),
         tx_drops_count: gain(now.tx_drops_count, earlier.tx_drops_count),
         tx_errors_count: gain(now.tx_errors_count, earlier.tx_errors_count),
+        rx_ring_overruns_count: now
+            .rx_ring_overruns_count
+            .zip(earlier.rx_ring_overruns_count)
+            .map(|(now, earlier)| gain(now, earlier)),
     }
 }
 
@@ -161,6 +167,7 @@ fn parse_softnet(text: &str) -> Vec<SoftnetCounters> {
             dropped_pkts: word(1)?.into(),
             squeezed_count: word(2)?.into(),
             steered_pkts: word(9).unwrap_or(0).into(),
+            flow_limited_pkts: word(10).unwrap_or(0).into(),
         })
     };
     text.lines().enumerate().filter_map(row).collect()
@@ -174,6 +181,7 @@ fn softnet_gain(now: SoftnetCounters, earlier: SoftnetCounters) -> SoftnetCounte
         dropped_pkts: gain(now.dropped_pkts, earlier.dropped_pkts),
         squeezed_count: gain(now.squeezed_count, earlier.squeezed_count),
         steered_pkts: gain(now.steered_pkts, earlier.steered_pkts),
+        flow_limited_pkts: gain(now.flow_limited_pkts, earlier.flow_limited_pkts),
     }
 }
 

@@ -99,6 +99,7 @@ pub(crate) fn unseen() -> Results {
         }],
         confirmed: false,
         confirmation: None,
+        host_change: None,
         advice: vec!["Run `clearstream serve` on geneva: then the receiving core can be seen.".to_owned()],
         next: None,
         ruled_out: Vec::new(),
@@ -249,6 +250,7 @@ fn verdict() -> Verdict {
             after_bits_per_s: 7.75e9,
             outcome: "Twice the window gave 2.00 times the throughput, as predicted.".to_owned(),
         }),
+        host_change: None,
         advice: vec![
             "sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 67108864' net.core.rmem_max=67108864".to_owned(),
             "Do the same for `net.ipv4.tcp_wmem` on amsterdam if it is to receive as well.".to_owned(),
@@ -295,6 +297,7 @@ fn host(name: &str, far: bool) -> HostFacts {
             qdisc_rate_bits_per_s: None,
             offloads: ["tso", "gso", "gro"].map(str::to_owned).to_vec(),
             memory_node: Some(0),
+            ..InterfaceFacts::default()
         }),
         sysctls: sysctls.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         machine: None,

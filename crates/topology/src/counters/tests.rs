@@ -39,6 +39,7 @@ fn reads_the_devices() {
             tx_pkts: 2206,
             tx_errors_count: 3,
             tx_drops_count: 4,
+            rx_ring_overruns_count: None,
         }
     );
 }

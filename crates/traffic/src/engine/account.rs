@@ -137,6 +137,7 @@ fn stream_end(
         bytes: after.bytes - before.bytes,
         duration_s: window.stream_duration_s(stream),
         cores: record.cores_of(position),
+        incoming_core: record.incoming_core_of(position),
         thread_user_s: usage.map(|usage| usage.user.as_secs_f64()),
         thread_system_s: usage.map(|usage| usage.system.as_secs_f64()),
         thread_wait_s: left.wait_s,
@@ -156,6 +157,7 @@ fn stream_end(
         }),
         zero_copy: zero_copy(shared, stream, &before, &after),
         intervals,
+        ..StreamEnd::default()
     }
 }
 

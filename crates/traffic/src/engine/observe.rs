@@ -9,6 +9,9 @@ use sys::tcp_info::{TcpInfo, tcp_info};
 use super::StreamRole;
 use super::shared::Stream;
 
+/// A slow-start threshold that is none (kernel `include/net/tcp.h`).
+const TCP_INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
 /// `TCP_INFO` of a stream now; `None` for UDP and for a socket the kernel no longer answers for.
 pub(super) fn tcp_sample(stream: &Stream) -> Option<TcpSample> {
     if stream.protocol != Protocol::Tcp {
@@ -70,6 +73,13 @@ fn sample_of(info: &TcpInfo) -> TcpSample {
         send_buffer_limited_s: info.send_buffer_limited_us().map(seconds),
         marked_count: info.marked_count().map(u64::from),
         reordering_segments: info.reordering_segments().map(u64::from),
+        reordered_count: info.reordered_count().map(u64::from),
+        needless_retransmits_count: info.needless_retransmits_count().map(u64::from),
+        out_of_order_count: info.out_of_order_count().map(u64::from),
+        slow_start_threshold_bytes: info
+            .slow_start_threshold_segments()
+            .filter(|&segments| segments < TCP_INFINITE_SSTHRESH)
+            .map(|segments| u64::from(segments) * mss_bytes),
     }
 }
 
