@@ -9,7 +9,7 @@ mod bed;
 mod wire;
 
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -118,6 +118,31 @@ fn root_two_ups_at_once_make_one_lab() {
 }
 
 #[test]
+fn root_a_lab_goes_with_its_owner() {
+    let bed = Bed::file("owned", PLAIN);
+    let mut owner = Command::new("sleep").arg("600").spawn().expect("sleep runs");
+    let owner_pid = owner.id().to_string();
+    let up = run(&["lab", "up", bed.path(), "--while", &owner_pid]);
+    if code(&up) == 4 {
+        owner.kill().expect("it runs");
+        owner.wait().expect("it ends");
+        println!("skipped: {}", complaint(&up));
+        return;
+    }
+    assert_eq!(code(&up), 0, "{}", complaint(&up));
+    assert_eq!(bed.status()["owner_pid"].to_string(), owner_pid);
+    let refused = run(&["lab", "up", bed.path()]);
+    assert_eq!(code(&refused), 1);
+    assert!(complaint(&refused).contains("belongs to process"), "{}", complaint(&refused));
+    run(&["lab", "exec", "--detach", &bed.name, "far", "--", "sleep", "600"]);
+    owner.kill().expect("it runs");
+    owner.wait().expect("it ends");
+    eventually("the lab is gone", || bed.traces().processes.is_empty() && !bed.is_up());
+    let refused = run(&["lab", "up", bed.path(), "--while", &owner_pid]);
+    assert_eq!((code(&refused), bed.is_up()), (2, false), "{}", complaint(&refused));
+}
+
+#[test]
 fn root_sigkill_of_the_lab_leaves_nothing() {
     let Some(bed) = Bed::up("killed", PLAIN) else { return };
     let mut inside = bed.spawn("near", &["sh", "-c", "sleep 600 & setsid sleep 600"]);
@@ -178,7 +203,7 @@ fn root_limits_on_namespaces_are_exit_code_4() {
         "echo 0 > /proc/sys/user/max_user_namespaces; \
          exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"",
     ] {
-        let refused = std::process::Command::new("unshare")
+        let refused = Command::new("unshare")
             .args(["--user", "--map-root-user", "sh", "-c", script, "sh", bed::PROGRAM])
             .args(["lab", "up", bed.path()])
             .output()

@@ -18,13 +18,13 @@ use crate::counters::{DirectionCounters, LinkCounters};
 use crate::network::{self, Ports};
 use crate::plan::{DirectionPlan, LabPlan};
 use crate::pump::{Pump, SharedReport};
-use crate::state::{LabDir, LabState, started_ticks};
+use crate::state::{LabDir, LabOwner, LabState, started_ticks};
 use crate::{LabError, Program};
 
 /// What the anchor writes on its output once everything stands; anything else is why not.
 pub(crate) const READY: &str = "ready";
 
-/// How often the counters are written for `lab status`.
+/// How often the counters are written for `lab status`, and the owner is looked for.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
 /// First step: a session and namespaces of its own, then process 1 in them.
@@ -45,7 +45,7 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
     start(&mut init)
 }
 
-/// Second step: everything the plan names, then the frames, until killed.
+/// Second step: everything the plan names, then the frames, until killed or left by the owner.
 pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabError> {
     let dir = LabDir::at(dir);
     let plan: LabPlan = serde_json::from_str(&dir.read("plan.json")?)
@@ -61,6 +61,7 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
         own_user_namespace,
         network_fds: network.namespaces.iter().map(AsRawFd::as_raw_fd).collect(),
         notes: network.notes,
+        owner: dir.owner(),
         plan,
     };
     let threads_count = 2 * network.lightpaths.len();
@@ -74,7 +75,7 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
         serde_json::to_string(&state).map_err(|error| LabError::NotStarted(error.to_string()))?;
     dir.write("state.json", &text)?;
     say_ready().map_err(|source| LabError::NotStarted(source.to_string()))?;
-    publish_forever(&dir, &carried)
+    publish(&dir, &carried, state.owner)
 }
 
 /// Starts a program that nobody waits for: its parent is about to end, or to bury it unasked.
@@ -171,9 +172,10 @@ fn in_flight_bytes_max(plan: &DirectionPlan) -> usize {
     usize::try_from(bytes.clamp(LEAST, MOST)).unwrap_or(usize::MAX)
 }
 
-fn publish_forever(dir: &LabDir, carried: &[Carried]) -> Result<(), LabError> {
+/// Writes the counters again and again; returns when the owner has ended.
+fn publish(dir: &LabDir, carried: &[Carried], owner: Option<LabOwner>) -> Result<(), LabError> {
     let mut published = String::new();
-    loop {
+    while owner.is_none_or(LabOwner::is_running) {
         let counters: Vec<LinkCounters> = carried
             .iter()
             .map(|link| LinkCounters {
@@ -192,6 +194,7 @@ fn publish_forever(dir: &LabDir, carried: &[Carried]) -> Result<(), LabError> {
         }
         thread::sleep(PUBLISH_EVERY);
     }
+    Ok(())
 }
 
 /// The anchor's stderr is the log file in the lab's directory.

@@ -37,6 +37,20 @@ pub enum LabError {
         /// Its name.
         name: String,
     },
+    /// It goes with a process, and so serves nobody else.
+    #[error(
+        "lab '{name}' belongs to process {pid} and goes with it; wait for its end, or: \
+         clearstream lab down {name}"
+    )]
+    Owned {
+        /// Its name.
+        name: String,
+        /// The process.
+        pid: i32,
+    },
+    /// The process that a lab is to go with does not run.
+    #[error("no process {0} for the lab to go with")]
+    NoOwner(i32),
     /// It is not up.
     #[error("lab '{name}' is not up; bring it up with: clearstream lab up {name}")]
     NotUp {
@@ -115,6 +129,7 @@ impl LabError {
                 | Self::Unreadable { .. }
                 | Self::UnknownHost { .. }
                 | Self::Ambiguous { .. }
+                | Self::NoOwner(_)
         )
     }
 

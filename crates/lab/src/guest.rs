@@ -10,11 +10,13 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::CWD;
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
     mount_change, move_mount, open_tree,
@@ -89,10 +91,16 @@ fn prepare(network: OwnedFd, dir: &Path, host: &str) -> Result<(SignalReader, bo
     drop(network);
     sys::namespace::unshare_mounts_and_host_name()?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(|error| SyscallError::new("mount", "/", error))?;
-    let hosts = dir.join("hosts");
-    // A system without this file has no names to add to; programs then need addresses.
-    mount_bind(&hosts, "/etc/hosts").ok();
+    mount_change("/", private).map_err(|error| match error {
+        // What follows would be seen by the whole machine.
+        Errno::INVAL => SyscallError::new("mount", "/, which is no mount point (chroot?)", error),
+        _ => SyscallError::new("mount", "/", error),
+    })?;
+    if !Path::new("/etc/hosts").exists() {
+        // Without a place for the names programs need addresses.
+        make_room_in_etc().ok();
+    }
+    mount_bind(dir.join("hosts"), "/etc/hosts").ok();
     let sees_own_processes = mount_own_views();
     rustix::system::sethostname(host.as_bytes())
         .map_err(|error| SyscallError::new("sethostname", host, error))?;
@@ -108,6 +116,21 @@ fn prepare(network: OwnedFd, dir: &Path, host: &str) -> Result<(SignalReader, bo
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| SyscallError::new("prctl(PR_SET_CHILD_SUBREAPER)", host, error))?;
     Ok((signals, sees_own_processes))
+}
+
+/// An `/etc` of our own with everything that is in the system's and an empty `hosts`.
+fn make_room_in_etc() -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let system = open_tree(CWD, "/etc", flags | OpenTreeFlags::AT_RECURSIVE)?;
+    let entries: Vec<OsString> =
+        fs::read_dir("/etc")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
+    mount("tmpfs", "/etc", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)?;
+    fs::create_dir("/etc/.system")?;
+    move_mount(&system, "", CWD, "/etc/.system", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    for name in entries {
+        symlink(Path::new(".system").join(&name), Path::new("/etc").join(&name))?;
+    }
+    File::create("/etc/hosts").map(drop)
 }
 
 /// `/sys` of the host's network namespace, with the control groups of before, and `/proc` of the

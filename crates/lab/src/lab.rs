@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
@@ -16,7 +16,7 @@ use crate::builtin::builtin_labs;
 use crate::counters::LinkCounters;
 use crate::file::parse_lab;
 use crate::plan::LabPlan;
-use crate::state::{LabDir, LabState, LabsDir};
+use crate::state::{LabDir, LabOwner, LabState, LabsDir, OWNER_FILE, started_ticks};
 use crate::{LabError, Program};
 
 /// A lab that is up.
@@ -40,6 +40,8 @@ pub enum Arrival {
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest the kernel may take to end a lab's programs.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often it is looked at whether they have.
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The plan of a built-in lab, or of a lab file.
 ///
@@ -61,24 +63,36 @@ pub fn find_plan(name_or_file: &str) -> Result<LabPlan, LabError> {
 }
 
 impl Lab {
-    /// Brings a lab up; a lab of that name that is up from the same plan is left as it is.
+    /// Brings a lab up; a lab of that name that is up from the same plan is left as it is. With an
+    /// owner, a process id, a new lab goes when that process ends, however it ends.
     ///
     /// # Errors
-    /// Another lab has the name, this user may not make namespaces or TAP devices, or the kernel
-    /// refuses something; nothing is left behind.
-    pub fn up(plan: &LabPlan, program: &Program) -> Result<(Self, Arrival), LabError> {
+    /// Another lab has the name or goes with another process, this user may not make namespaces or
+    /// TAP devices, or the kernel refuses something; nothing is left behind.
+    pub fn up(
+        plan: &LabPlan,
+        program: &Program,
+        owner: Option<i32>,
+    ) -> Result<(Self, Arrival), LabError> {
+        let owner = owner.map(|pid| LabOwner::of(pid).ok_or(LabError::NoOwner(pid))).transpose()?;
         let labs = LabsDir::of_this_user();
         let lock = labs.lock()?;
         let dir = labs.lab(&plan.name);
         if let Some((state, anchor)) = dir.state_if_up() {
-            if state.plan != *plan {
-                return Err(LabError::OtherPlan { name: plan.name.clone() });
+            match state.owner {
+                Some(other) if !other.is_running() => end_anchor(&anchor, &state)?,
+                Some(other) if owner != Some(other) => {
+                    return Err(LabError::Owned { name: plan.name.clone(), pid: other.pid });
+                }
+                _ if state.plan != *plan => {
+                    return Err(LabError::OtherPlan { name: plan.name.clone() });
+                }
+                _ => return Ok((Self { dir, state, anchor }, Arrival::Already)),
             }
-            return Ok((Self { dir, state, anchor }, Arrival::Already));
         }
         dir.remove()?;
         dir.create()?;
-        match start_anchor(&dir, plan, program) {
+        match start_anchor(&dir, plan, program, owner) {
             Ok((state, anchor)) => Ok((Self { dir, state, anchor }, Arrival::New)),
             Err(error) => {
                 dir.remove()?;
@@ -153,8 +167,8 @@ impl Lab {
         let lock = labs.lock()?;
         let dir = labs.lab(name);
         let was_up = match dir.state_if_up() {
-            Some((_, anchor)) => {
-                end_anchor(&anchor, name)?;
+            Some((state, anchor)) => {
+                end_anchor(&anchor, &state)?;
                 true
             }
             None => false,
@@ -174,6 +188,12 @@ impl Lab {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.state.pid
+    }
+
+    /// The process it goes with.
+    #[must_use]
+    pub fn owner_pid(&self) -> Option<i32> {
+        self.state.owner.map(|owner| owner.pid)
     }
 
     /// What could not be had, one line each.
@@ -206,10 +226,12 @@ fn start_anchor(
     dir: &LabDir,
     plan: &LabPlan,
     program: &Program,
+    owner: Option<LabOwner>,
 ) -> Result<(LabState, OwnedFd), LabError> {
-    let text =
-        serde_json::to_string(plan).map_err(|error| LabError::NotStarted(error.to_string()))?;
-    dir.write("plan.json", &text)?;
+    dir.write("plan.json", &json(plan)?)?;
+    if let Some(owner) = owner {
+        dir.write(OWNER_FILE, &json(&owner)?)?;
+    }
     dir.write("hosts", &plan.hosts_file())?;
     let log_path = dir.path().join("log");
     let log = File::create(&log_path).map_err(LabError::state("create", log_path))?;
@@ -238,6 +260,10 @@ fn start_anchor(
     })
 }
 
+fn json(value: &impl serde::Serialize) -> Result<String, LabError> {
+    serde_json::to_string(value).map_err(|error| LabError::NotStarted(error.to_string()))
+}
+
 fn advice_for(why: &str) -> &'static str {
     if why.contains("/dev/net/tun") {
         "let this user open it (chmod 666 /dev/net/tun), or run as root"
@@ -260,7 +286,9 @@ fn read_answer(mut pipe: impl Read + AsFd) -> Result<String, LabError> {
     }
 }
 
-fn end_anchor(anchor: &OwnedFd, name: &str) -> Result<(), LabError> {
+fn end_anchor(anchor: &OwnedFd, state: &LabState) -> Result<(), LabError> {
+    let name = &state.plan.name;
+    let process_ids = process_id_namespace(state.pid);
     match rustix::process::pidfd_send_signal(anchor, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => {
@@ -268,12 +296,32 @@ fn end_anchor(anchor: &OwnedFd, name: &str) -> Result<(), LabError> {
             return Err(LabError::Syscall(error));
         }
     }
-    // The kernel ends all other processes of the lab before it lets its init go.
-    if is_ready(anchor, STOP_TIMEOUT) {
-        return Ok(());
+    // The kernel ends all other processes of the lab before it lets its init go. It waits until they
+    // are buried too: where this machine's own process 1 buries nobody, as in many containers, what
+    // is left of them holds nothing and is left to it.
+    let began = Instant::now();
+    while began.elapsed() < STOP_TIMEOUT {
+        if is_ready(anchor, STOP_LOOK_EVERY) || !any_runs_in(process_ids.as_deref()) {
+            return Ok(());
+        }
     }
     let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
     Err(LabError::Syscall(sys::SyscallError::new("pidfd poll", name, source)))
+}
+
+fn process_id_namespace(pid: i32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+}
+
+/// Whether any process in this process-id namespace has not ended. Assumed when it cannot be seen.
+fn any_runs_in(process_ids: Option<&Path>) -> bool {
+    let (Some(process_ids), Ok(entries)) = (process_ids, std::fs::read_dir("/proc")) else {
+        return true;
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&pid| process_id_namespace(pid).as_deref() == Some(process_ids))
+        .any(|pid| started_ticks(pid).is_some())
 }
 
 fn is_ready(fd: &impl AsFd, timeout: Duration) -> bool {

@@ -27,4 +27,4 @@ pub use error::LabError;
 pub use exec::{ExecEnd, ExecError};
 pub use lab::{Arrival, Lab, find_plan};
 pub use program::{Program, run_role};
-pub use state::LabState;
+pub use state::{LabOwner, LabState};

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::LabError;
 use crate::plan::LabPlan;
 
+/// Where `lab up` notes whom the lab goes with.
+pub(crate) const OWNER_FILE: &str = "owner.json";
+
 /// What a lab's anchor wrote about itself once everything stood.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabState {
@@ -33,6 +36,28 @@ pub struct LabState {
     pub network_fds: Vec<i32>,
     /// What could not be had, one line each.
     pub notes: Vec<String>,
+    /// The process it goes with; absent when it stays until taken down.
+    pub owner: Option<LabOwner>,
+}
+
+/// A process outside with which a lab goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabOwner {
+    /// Its process id.
+    pub pid: i32,
+    /// When it started, clock ticks since boot.
+    pub started_ticks: u64,
+}
+
+impl LabOwner {
+    /// The process of this id; `None` when there is none.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        Some(Self { pid, started_ticks: started_ticks(pid)? })
+    }
+
+    pub(crate) fn is_running(self) -> bool {
+        started_ticks(self.pid) == Some(self.started_ticks)
+    }
 }
 
 /// The directory of all labs of this user.
@@ -152,6 +177,11 @@ impl LabDir {
     pub(crate) fn read(&self, file: &str) -> Result<String, LabError> {
         let path = self.path.join(file);
         fs::read_to_string(&path).map_err(LabError::state("read", path))
+    }
+
+    /// The owner that `lab up` noted, if any.
+    pub(crate) fn owner(&self) -> Option<LabOwner> {
+        serde_json::from_str(&self.read(OWNER_FILE).ok()?).ok()
     }
 
     /// Replaces a file at once: readers see the old or the new one.

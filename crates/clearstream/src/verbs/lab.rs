@@ -33,6 +33,9 @@ enum Action {
         /// Name of a built-in lab, or a lab file.
         #[arg(value_name = "NAME|FILE.toml")]
         lab: String,
+        /// Take it down when this process has ended, however it ended.
+        #[arg(long = "while", value_name = "PID")]
+        owner: Option<i32>,
     },
     /// Take a lab down with every program in it.
     Down {
@@ -81,7 +84,7 @@ struct ExecArgs {
 /// Runs the verb.
 pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
     match &args.action {
-        Action::Up { lab } => up(lab, json),
+        Action::Up { lab, owner } => up(lab, *owner, json),
         Action::Down { all: true, .. } => {
             let names = Lab::all().map_err(refused)?;
             down(names.iter().map(|lab| lab.plan().name.clone()).collect(), json)
@@ -96,9 +99,9 @@ pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
     }
 }
 
-fn up(name_or_file: &str, json: bool) -> VerbResult {
+fn up(name_or_file: &str, owner: Option<i32>, json: bool) -> VerbResult {
     let plan = find_plan(name_or_file).map_err(refused)?;
-    let (lab, arrival) = Lab::up(&plan, &program()).map_err(refused)?;
+    let (lab, arrival) = Lab::up(&plan, &program(), owner).map_err(refused)?;
     for note in lab.notes() {
         writeln!(io::stderr(), "clearstream: lab {}: {note}", plan.name)?;
     }
@@ -106,7 +109,7 @@ fn up(name_or_file: &str, json: bool) -> VerbResult {
     if json {
         let already = arrival == Arrival::Already;
         let line = json!({ "name": plan.name, "pid": lab.pid(), "already_up": already,
-            "plan": lab.plan(), "notes": lab.notes() });
+            "owner_pid": lab.owner_pid(), "plan": lab.plan(), "notes": lab.notes() });
         writeln!(out, "{line}")?;
     } else {
         let how = match arrival {
@@ -218,8 +221,9 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
         let mut rows = Vec::new();
         for lab in &labs {
             let counters = lab.counters().map_err(refused)?;
-            rows.push(json!({ "name": lab.plan().name, "pid": lab.pid(), "plan": lab.plan(),
-                "notes": lab.notes(), "links": counters }));
+            rows.push(json!({ "name": lab.plan().name, "pid": lab.pid(),
+                "owner_pid": lab.owner_pid(), "plan": lab.plan(), "notes": lab.notes(),
+                "links": counters }));
         }
         writeln!(out, "{}", json!({ "labs": rows }))?;
     } else if labs.is_empty() {

@@ -25,6 +25,9 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
 pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &[LinkCounters]) -> io::Result<()> {
     let plan = lab.plan();
     writeln!(out, "lab {} (pid {}): {}", plan.name, lab.pid(), plan.description)?;
+    if let Some(owner_pid) = lab.owner_pid() {
+        writeln!(out, "  goes down with process {owner_pid}")?;
+    }
     hosts(out, plan)?;
     for note in lab.notes() {
         writeln!(out, "  note: {note}")?;

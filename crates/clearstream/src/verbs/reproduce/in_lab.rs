@@ -37,7 +37,7 @@ pub(super) fn run(recipe: &Recipe, args: &ReproduceArgs, json: bool) -> VerbResu
     }
 }
 
-/// A lab that goes when this does, if it came with it.
+/// A lab that goes when this does, if it came with it; SIGKILL included.
 #[derive(Debug)]
 struct TestBed<'a> {
     program: &'a Path,
@@ -53,9 +53,8 @@ impl<'a> TestBed<'a> {
             .stderr(Stdio::null())
             .status()?
             .success();
-        if !is_up {
-            step(Command::new(program).args(["lab", "up", name]))?;
-        }
+        let own_pid = std::process::id().to_string();
+        step(Command::new(program).args(["lab", "up", name, "--while", &own_pid]))?;
         Ok(Self { program, name, ours: !is_up })
     }
 }
