@@ -23,6 +23,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("report", Layer::Pure),
     ("topology", Layer::Parts),
     ("port-tap", Layer::Parts),
+    ("bpf-cc", Layer::Parts),
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),
     ("lab", Layer::World),

@@ -9,8 +9,10 @@
 mod error;
 
 pub mod binding;
+pub mod bpf;
 pub mod datagram;
 pub mod ethtool;
+pub mod ethtool_set;
 pub mod interface;
 pub mod local_time;
 pub mod memory;
