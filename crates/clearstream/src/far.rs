@@ -168,6 +168,7 @@ fn blank(kind: RunKind, target: &Target) -> Results {
         points: Vec::new(),
         summaries: Vec::new(),
         verdict: None,
+        placement: None,
         reproduction: None,
         findings: Vec::new(),
         absent: Vec::new(),

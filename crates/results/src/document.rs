@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::host::HostFacts;
 use crate::outcome::LatencySummary;
+use crate::placement::PlacementFindings;
 use crate::point::{Point, Summary};
 use crate::reproduction::Reproduction;
 use crate::spec::End;
@@ -52,6 +53,9 @@ pub struct Results {
     /// Which link binds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verdict: Option<Verdict>,
+    /// Which placement is best, when this run compared placements.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub placement: Option<PlacementFindings>,
     /// A paper's experiment, when this run was one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reproduction: Option<Reproduction>,

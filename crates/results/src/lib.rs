@@ -5,16 +5,19 @@
 //! reader would miss it, listed in [`Results::absent`] with the reason; within a major version
 //! fields are only added, so readers ignore what they do not know.
 
+mod ceilings;
 mod document;
 mod host;
 mod machine;
 mod outcome;
+mod placement;
 mod point;
 mod reproduction;
 mod spec;
 mod stream;
 mod verdict;
 
+pub use ceilings::{Ceiling, CeilingLink, CeilingStep, NicCeilings, pcie_bits_per_s};
 pub use document::{
     Absent, AppliedChange, Finding, PathFacts, ReadError, Results, RunKind, SCHEMA_VERSION,
     ToolFacts, json_schema, read_results,
@@ -31,6 +34,10 @@ pub use machine::{
 pub use outcome::{
     DirectionOutcome, EndReport, LatencySummary, PercentilePoint, RequestResponseOutcome,
     TestOutcome, UdpLoss, UdpOutcome,
+};
+pub use placement::{
+    PLACEMENT_VERSION, PlacedEnd, PlacedPair, Placement, PlacementError, PlacementFindings,
+    RelationFigure, read_placement,
 };
 pub use point::{Estimate, Point, PointOutcome, Summary};
 pub use reproduction::{LawCheck, PaperFigure, Reproduction};

@@ -303,6 +303,18 @@ pub fn mptcp_established(fd: impl AsFd) -> bool {
     }
 }
 
+/// The core that last processed a packet of this socket's (`SO_INCOMING_CPU`, Linux 3.19): the one
+/// its receive queue is served by. `None` before the first packet.
+///
+/// # Errors
+/// `getsockopt` failed.
+pub fn incoming_core(fd: impl AsFd) -> Result<Option<u32>, SyscallError> {
+    let call = "getsockopt(SO_INCOMING_CPU)";
+    let (core, _length) = get(fd.as_fd(), libc::SOL_SOCKET, libc::SO_INCOMING_CPU, -1, call)?;
+    // -1 until the kernel knows.
+    Ok(u32::try_from(core).ok())
+}
+
 fn int(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -398,6 +410,8 @@ mod tests {
         assert_eq!(receive_queue_bytes(&far).unwrap(), 777);
         assert_eq!(send_queue_bytes(&near).unwrap(), 0);
         assert!(!mptcp_established(&near));
+        let core = incoming_core(&far).unwrap().expect("packets came");
+        assert!(core < 1024, "{core}");
         for option in [set_nodelay(&near, true), set_dscp(&near, 46), reset_on_close(&near)] {
             option.unwrap();
         }

@@ -126,6 +126,7 @@ impl Model {
             points,
             summaries: Vec::new(),
             verdict: None,
+            placement: None,
             reproduction: None,
             findings: Vec::new(),
             absent: Vec::new(),

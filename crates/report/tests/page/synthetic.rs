@@ -211,6 +211,7 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
         points: maker.points,
         summaries,
         verdict: None,
+        placement: None,
         reproduction: None,
         findings: vec![Finding {
             end: None,

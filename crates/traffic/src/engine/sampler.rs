@@ -25,6 +25,8 @@ pub(super) struct Record {
     intervals: Vec<Vec<IntervalSample>>,
     /// How often each stream's thread was seen on which core.
     cores: Vec<BTreeMap<u32, u32>>,
+    /// How often each stream's packets were seen to come in on which core.
+    incoming_cores: Vec<BTreeMap<u32, u32>>,
     /// TCP's account at the end of the measured time.
     tcp: Vec<Option<TcpSummary>>,
     /// When the caller ended the test before its time.
@@ -41,6 +43,12 @@ impl Record {
     /// TCP's account of the stream at this position.
     pub(super) fn tcp_of(&self, position: usize) -> Option<TcpSummary> {
         self.tcp.get(position).cloned().flatten()
+    }
+
+    /// The core most of the samples saw the packets of the stream at this position come in on.
+    pub(super) fn incoming_core_of(&self, position: usize) -> Option<u32> {
+        let seen = self.incoming_cores.get(position)?;
+        seen.iter().max_by_key(|(_, times)| **times).map(|(core, _)| *core)
     }
 
     /// Cores the thread of the stream at this position was seen on, most used first.
@@ -132,6 +140,7 @@ pub(super) fn run(shared: &Arc<Shared>, events: &Sender<Event>, silence_max: Dur
             ended: None,
             intervals: vec![Vec::new(); shared.streams.len()],
             cores: vec![BTreeMap::new(); shared.streams.len()],
+            incoming_cores: vec![BTreeMap::new(); shared.streams.len()],
             tcp: vec![None; shared.streams.len()],
             stopped_ns: None,
             findings: Vec::new(),
@@ -286,6 +295,9 @@ impl Sampler<'_> {
             }
             if let Some(core) = stream.counters.core_plus_1.load(Ordering::Relaxed).checked_sub(1) {
                 *self.record.cores[position].entry(core).or_default() += 1;
+            }
+            if let Ok(Some(core)) = sys::socket::incoming_core(&stream.socket) {
+                *self.record.incoming_cores[position].entry(core).or_default() += 1;
             }
             let sample = sample(stream, &self.last[position], &counts[position], (start_s, end_s));
             let sample = IntervalSample { omitted, ..sample };
