@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use results::{Point, Results, RunKind};
+use results::{Direction, Point, Results, RunKind};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
@@ -52,6 +52,12 @@ pub(crate) struct PathArgs {
     /// No window sweep.
     #[arg(long)]
     no_sweep: bool,
+    /// Judge the way back: the far end sends.
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Only the way that is judged: no tests of the other and of both at once.
+    #[arg(long)]
+    one_way: bool,
     /// Do not confirm the verdict by an experiment.
     #[arg(long)]
     no_confirm: bool,
@@ -91,8 +97,10 @@ impl PathArgs {
             duration_s,
             omit_s: 0.5,
             baseline_repeats,
-            repeats: (baseline_repeats * 3).div_ceil(5),
+            repeats: ((baseline_repeats * 3 + 2) / 5).max(1),
             sweep: !(self.quick || self.no_sweep),
+            way: if self.reverse { Direction::Reverse } else { Direction::Forward },
+            one_way: self.one_way,
         }
     }
 }
@@ -122,9 +130,13 @@ fn measure(
     }
     results.points.clone_from(points);
     results.summaries = sweep::summarise(points);
-    results.path.bandwidth_delay_product_bytes = rtt_s.and_then(|rtt_s| bdp(results, rtt_s));
+    let best = battery::best_tcp(points, effort.way);
+    results.path.bandwidth_delay_product_bytes =
+        best.zip(rtt_s).map(|(best, rtt_s)| units::bandwidth_delay_product_bytes(best, rtt_s));
     collect_findings(results);
-    let (verdict, ended) = confirm::verdict(results, far, !args.no_confirm, points, log, progress)?;
+    // The judgement weighs the spread of an experiment's repeats.
+    let repeats = if args.no_confirm { 0 } else { effort.baseline_repeats.min(3) };
+    let (verdict, ended) = confirm::verdict(results, far, repeats, points, log, progress)?;
     results.verdict = Some(verdict);
     Ok(ended)
 }
@@ -175,16 +187,6 @@ impl PathArgs {
     fn report_note(&self) -> String {
         if self.no_report { String::new() } else { format!(", {}", self.report.display()) }
     }
-}
-
-fn bdp(results: &Results, rtt_s: f64) -> Option<u64> {
-    results
-        .summaries
-        .iter()
-        .filter(|summary| summary.figure == "forward_received_bits_per_s")
-        .map(|summary| summary.estimate.median)
-        .max_by(f64::total_cmp)
-        .map(|best| units::bandwidth_delay_product_bytes(best, rtt_s))
 }
 
 /// What any test noticed, once.

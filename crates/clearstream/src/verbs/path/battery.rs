@@ -18,6 +18,10 @@ pub(super) struct Effort {
     pub(super) repeats: u32,
     /// Whether to sweep the window.
     pub(super) sweep: bool,
+    /// Forward or reverse: the way that is judged.
+    pub(super) way: Direction,
+    /// Whether to leave out the tests of the other way and of both at once.
+    pub(super) one_way: bool,
 }
 
 /// Streams of the `multi-stream` test: enough to tell a limit of the stream from one of the path.
@@ -30,10 +34,10 @@ const UDP_HEADROOM: f64 = 1.2;
 /// Every order of the tests is a shuffle from this seed; any fixed number serves.
 const SEED: u64 = 0x1650;
 
-/// The application's own options, as a single forward stream of this effort.
+/// The application's own options, as a single stream of this effort, the way that is judged.
 pub(super) fn baseline(application: &TestSpec, effort: &Effort) -> TestSpec {
     TestSpec {
-        direction: Direction::Forward,
+        direction: effort.way,
         streams: 1,
         limit: TestLimit::DurationS(effort.duration_s),
         omit_s: effort.omit_s,
@@ -48,12 +52,18 @@ pub(super) fn first_round(application: &TestSpec, effort: &Effort) -> Plan {
     let single = baseline(application, effort);
     let quiet = TestSpec { latency_under_load: false, ..single.clone() };
     let mut settings = vec![Setting::new("single-stream", single.clone())];
-    let others = [
-        Setting::new("multi-stream", TestSpec { streams: STREAMS_COUNT, ..single }),
-        Setting::new("reverse", TestSpec { direction: Direction::Reverse, ..quiet.clone() }),
-        Setting::new("bidirectional", TestSpec { direction: Direction::Bidirectional, ..quiet }),
-    ];
-    settings.extend(others.map(|setting| setting.with_repeats(effort.repeats)));
+    let mut others =
+        vec![Setting::new("multi-stream", TestSpec { streams: STREAMS_COUNT, ..single })];
+    if !effort.one_way {
+        let (name, direction) = match effort.way {
+            Direction::Reverse => ("forward", Direction::Forward),
+            Direction::Forward | Direction::Bidirectional => ("reverse", Direction::Reverse),
+        };
+        let both = TestSpec { direction: Direction::Bidirectional, ..quiet.clone() };
+        others.push(Setting::new(name, TestSpec { direction, ..quiet }));
+        others.push(Setting::new("bidirectional", both));
+    }
+    settings.extend(others.into_iter().map(|setting| setting.with_repeats(effort.repeats)));
     Plan::new(settings, effort.baseline_repeats, SEED)
 }
 
@@ -65,7 +75,7 @@ pub(super) fn second_round(
     rtt_s: Option<f64>,
     points: &[Point],
 ) -> Plan {
-    let best_bits_per_s = best_tcp(points);
+    let best_bits_per_s = best_tcp(points, effort.way);
     let mut settings =
         vec![Setting::new("udp", udp(application, effort, path_mtu_bytes, best_bits_per_s))];
     if let (true, Some(rtt_s), Some(best)) = (effort.sweep, rtt_s, best_bits_per_s) {
@@ -91,6 +101,7 @@ fn udp(
     const HEADERS_BYTES: u32 = 48;
     let datagram_bytes = path_mtu_bytes.map_or(1400, |mtu| mtu.saturating_sub(HEADERS_BYTES));
     TestSpec {
+        direction: effort.way,
         limit: TestLimit::DurationS(effort.duration_s),
         omit_s: effort.omit_s,
         interval_s: 0.25_f64.min(effort.duration_s / 4.0),
@@ -102,12 +113,13 @@ fn udp(
     }
 }
 
-fn best_tcp(points: &[Point]) -> Option<f64> {
+/// The most that TCP carried `way` so far, bit/s.
+pub(super) fn best_tcp(points: &[Point], way: Direction) -> Option<f64> {
     points
         .iter()
         .filter_map(Point::measured)
         .flat_map(|outcome| &outcome.directions)
-        .filter(|direction| direction.direction == Direction::Forward)
+        .filter(|direction| direction.direction == way)
         .map(|direction| direction.received_bits_per_s)
         .max_by(f64::total_cmp)
         .filter(|best| *best > 0.0)

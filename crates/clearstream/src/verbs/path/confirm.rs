@@ -10,30 +10,27 @@ use crate::progress::Progress;
 use crate::runner::{self, Ended};
 use crate::store::PointLog;
 
-/// Repeats of an experiment: the judgement weighs their spread.
-const REPEATS: u32 = 3;
-
-/// The verdict on `results`, confirmed by experiment when `experiments` are wanted.
+/// The verdict on `results`, confirmed by experiments of so many repeats; of none, unconfirmed.
 ///
 /// # Errors
 /// The peer is gone, or the journal cannot be written.
 pub(super) fn verdict(
     results: &Results,
     far: &mut FarEnd,
-    experiments: bool,
+    repeats: u32,
     points: &mut Vec<Point>,
     log: &mut PointLog,
     progress: &mut Progress,
 ) -> Result<(Verdict, Ended), VerbError> {
     let mut diagnosis: Diagnosis = explain::diagnose(results);
-    if !experiments {
+    if repeats == 0 {
         return Ok((diagnosis.verdict(), Ended::Complete));
     }
     for trial in 0_u32.. {
         let Some((experiment, spec)) = diagnosis.experiment() else { break };
         let name = experiment.point_name();
         let setting = Setting::new(name.as_str(), spec).varying("trial", f64::from(trial));
-        let plan = Plan::new(vec![setting], REPEATS, u64::from(trial));
+        let plan = Plan::new(vec![setting], repeats, u64::from(trial));
         progress.extend(plan.remaining(points).len());
         if let interrupted @ Ended::Interrupted(_) = runner::run(&plan, far, points, log, progress)?
         {

@@ -9,14 +9,19 @@ use units::{show_bit_rate, show_byte_size, show_seconds};
 const COLUMNS: usize = 96;
 
 /// Rows of the figures: experiment, label, and the figure's name in the summaries.
-const FIGURES: [(&str, &str, &str); 7] = [
+const FIGURES: [(&str, &str, &str); 12] = [
     ("single-stream", "one stream", "forward_received_bits_per_s"),
     ("multi-stream", "four streams", "forward_received_bits_per_s"),
     ("reverse", "one stream, reverse", "reverse_received_bits_per_s"),
+    ("single-stream", "one stream, reverse", "reverse_received_bits_per_s"),
+    ("multi-stream", "four streams, reverse", "reverse_received_bits_per_s"),
+    ("forward", "one stream, forward", "forward_received_bits_per_s"),
     ("bidirectional", "both ways, forward", "forward_received_bits_per_s"),
     ("bidirectional", "both ways, reverse", "reverse_received_bits_per_s"),
     ("udp", "UDP delivered", "forward_received_bits_per_s"),
     ("udp", "UDP lost", "forward_lost_share"),
+    ("udp", "UDP delivered, reverse", "reverse_received_bits_per_s"),
+    ("udp", "UDP lost, reverse", "reverse_lost_share"),
 ];
 
 /// The whole screen.
@@ -120,7 +125,7 @@ fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
     let mut points: Vec<(f64, &Estimate)> = results
         .summaries
         .iter()
-        .filter(|s| s.experiment == "window-sweep" && s.figure == "forward_received_bits_per_s")
+        .filter(|s| s.experiment == "window-sweep" && s.figure.ends_with("_received_bits_per_s"))
         .filter_map(|s| Some((*s.varied.get("window_bytes")?, &s.estimate)))
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
