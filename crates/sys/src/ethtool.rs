@@ -4,6 +4,8 @@
 //! long as the longest answer the kernel can write for that command. Callers (`topology`) treat a
 //! refused request as "the device does not say".
 
+mod settings;
+
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -11,11 +13,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::SyscallError;
 
+pub use settings::{Channels, Coalescing, Feature, Rings};
+
 const GDRVINFO: u32 = 0x03;
 const GSTRINGS: u32 = 0x1b;
 const GSSET_INFO: u32 = 0x37;
-const GFEATURES: u32 = 0x3a;
-const GCHANNELS: u32 = 0x3c;
 const GLINKSETTINGS: u32 = 0x4c;
 
 /// `ETH_SS_FEATURES`, the set of feature names.
@@ -23,7 +25,7 @@ const SET_FEATURES: u32 = 4;
 /// `ETH_GSTRING_LEN`.
 const NAME_BYTES: usize = 32;
 /// More feature bits than any kernel has (64 in Linux 6.18); the bound on what we let it write.
-const FEATURES_COUNT_MAX: usize = 1024;
+pub(crate) const FEATURES_COUNT_MAX: usize = 1024;
 /// `link_mode_masks_nwords` is a signed byte, and there are three masks.
 const LINK_MODE_WORDS_MAX: usize = 3 * 127;
 
@@ -34,17 +36,6 @@ pub struct DriverInfo {
     pub driver: String,
     /// Where the device sits, `0000:41:00.0` for PCI; empty when it sits nowhere.
     pub bus: String,
-}
-
-/// Queue counts as configured (`ethtool -l`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Channels {
-    /// Receive-only channels.
-    pub receive_count: u32,
-    /// Transmit-only channels.
-    pub transmit_count: u32,
-    /// Channels that do both.
-    pub combined_count: u32,
 }
 
 /// One device of the calling thread's network namespace.
@@ -126,38 +117,17 @@ impl Device {
         })
     }
 
-    /// Queues as configured.
-    ///
-    /// # Errors
-    /// No such device, or its driver does not say.
-    pub fn channels(&self) -> Result<Channels, SyscallError> {
-        let mut words = [0; 9];
-        words[0] = GCHANNELS;
-        self.ask("ETHTOOL_GCHANNELS", &mut words)?;
-        Ok(Channels { receive_count: words[5], transmit_count: words[6], combined_count: words[8] })
-    }
-
     /// Kernel names of the features that are on: `tx-tcp-segmentation`, `rx-gro`.
     ///
     /// # Errors
     /// No such device, or a kernel without feature names.
     pub fn active_features(&self) -> Result<Vec<String>, SyscallError> {
-        let names = self.feature_names()?;
-        let mut words = [0; 2 + 4 * FEATURES_COUNT_MAX / 32];
-        words[0] = GFEATURES;
-        words[1] = u32::try_from(names.len().div_ceil(32)).unwrap_or(0);
-        self.ask("ETHTOOL_GFEATURES", &mut words)?;
-        // Blocks of available, requested, active, never-changed.
-        let is_active = |bit: usize| words[2 + 4 * (bit / 32) + 2] >> (bit % 32) & 1 == 1;
-        Ok(names
-            .into_iter()
-            .enumerate()
-            .filter(|(bit, name)| is_active(*bit) && !name.is_empty())
-            .map(|(_bit, name)| name)
-            .collect())
+        let features = self.features()?;
+        let active = features.into_iter().filter(|feature| feature.is_on);
+        Ok(active.map(|feature| feature.name).collect())
     }
 
-    fn feature_names(&self) -> Result<Vec<String>, SyscallError> {
+    pub(crate) fn feature_names(&self) -> Result<Vec<String>, SyscallError> {
         // cmd, reserved, 64-bit mask of wanted sets, then a length for each set found.
         let mut info = [0; 5];
         info[0] = GSSET_INFO;
@@ -182,7 +152,7 @@ impl Device {
     }
 
     /// One request; `words` starts with the command and is as long as its longest answer.
-    fn ask(&self, call: &'static str, words: &mut [u32]) -> Result<(), SyscallError> {
+    pub(crate) fn ask(&self, call: &'static str, words: &mut [u32]) -> Result<(), SyscallError> {
         let mut request = libc::ifreq {
             ifr_name: self.request_name,
             ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: words.as_mut_ptr().cast() },

@@ -2,7 +2,11 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::mount::{self, FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 /// Longest file read; `/proc/net/dev` of thousands of interfaces is shorter.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -11,17 +15,19 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const SYS_BYTES_MAX: u64 = 64 << 10;
 
 /// The roots of the kernel's file trees.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct HostFiles {
     /// `/proc`.
     pub proc: PathBuf,
     /// `/sys`.
     pub sys: PathBuf,
+    /// Holds a mount that `sys` leads through.
+    _mount: Option<Arc<OwnedFd>>,
 }
 
 impl Default for HostFiles {
     fn default() -> Self {
-        Self { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
+        Self { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys"), _mount: None }
     }
 }
 
@@ -29,7 +35,22 @@ impl HostFiles {
     /// A recorded tree with `proc` and `sys` below `root`.
     #[must_use]
     pub fn at(root: &Path) -> Self {
-        Self { proc: root.join("proc"), sys: root.join("sys") }
+        Self { proc: root.join("proc"), sys: root.join("sys"), _mount: None }
+    }
+
+    /// `/proc`, and a `/sys` that shows the devices of the calling thread's network namespace: a
+    /// mount of its own that no path leads to and that goes with the value. `None` without
+    /// `CAP_SYS_ADMIN`, or before Linux 5.2.
+    #[must_use]
+    pub fn of_this_namespace() -> Option<Self> {
+        let context = mount::fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+        mount::fsconfig_create(&context).ok()?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let root = mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).ok()?;
+        let sys = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
+        Some(Self { proc: PathBuf::from("/proc"), sys, _mount: Some(Arc::new(root)) })
     }
 
     /// A file below `/proc`; `None` when it is not there or may not be read.
@@ -52,6 +73,14 @@ impl HostFiles {
     pub(crate) fn sys_line(&self, path: &str) -> Option<String> {
         let text = read(&self.sys.join(path), 4096)?;
         Some(text.trim().to_owned()).filter(|line| !line.is_empty())
+    }
+
+    /// A file of bytes below `/sys`.
+    pub(crate) fn sys_bytes(&self, path: &str) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let file = File::open(self.sys.join(path)).ok()?;
+        file.take(SYS_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// A file below `/sys` of any number of lines.

@@ -6,14 +6,18 @@
 
 mod caches;
 mod cores;
+mod ethtool;
 mod interrupts;
+mod napi;
 mod nics;
 mod nodes;
+mod pcie;
 mod threads;
 
 use results::{Absent, Machine};
 
 use crate::HostFiles;
+use crate::device::{self, Interface};
 use crate::files::parse_list;
 use threads::KernelThreads;
 
@@ -21,12 +25,37 @@ use threads::KernelThreads;
 /// privilege; takes some milliseconds, and some tens on a host of hundreds of cores.
 #[must_use]
 pub fn machine() -> Machine {
-    let files = HostFiles::default();
+    let mut files = HostFiles::default();
     let mut machine = Machine::default();
     let links: Vec<_> = crate::interfaces().into_iter().filter(|link| !link.is_loopback).collect();
+    let is_shown = |link: &Interface| device::sys_of(&HostFiles::default(), link).is_some();
+    if !links.iter().all(is_shown)
+        && let Some(own) = HostFiles::of_this_namespace()
+    {
+        files = own;
+    }
     let sources = links.iter().map(|link| nics::Source::of_link(&files, link)).collect();
     fill(&files, sources, &mut machine);
+    let has_queues = links.iter().any(|link| link.is_up);
+    let instances = napi::Instances::read(has_queues);
+    for (nic, link) in machine.nics.iter_mut().zip(sorted(links)) {
+        debug_assert_eq!(nic.name, link.name, "both are in the order of names");
+        ethtool::lay_over(nic, &mut machine.absent);
+        instances.lay_over(&files, link.index, nic);
+    }
+    if instances.is_unknown {
+        note(
+            &mut machine.absent,
+            "which queue each interrupt and NAPI thread serves, from the kernel",
+            "this kernel does not tell (Linux 6.8 does); their names are read instead",
+        );
+    }
     machine
+}
+
+fn sorted(mut links: Vec<Interface>) -> Vec<Interface> {
+    links.sort_by(|a, b| a.name.cmp(&b.name));
+    links
 }
 
 /// What a recorded tree of files says; never asks the kernel of this host.

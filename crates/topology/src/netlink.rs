@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt,
+};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
@@ -31,6 +33,8 @@ const RTA_OIF: u16 = 4;
 
 /// Length of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
+/// Length of `struct genlmsghdr`.
+const GENERIC_HEADER_BYTES: usize = 4;
 /// What the kernel fills at most in one answer to a dump (`NLMSG_GOODSIZE` grown to the reader's
 /// buffer, at most 32 KiB).
 const ANSWER_BYTES_MAX: usize = 32 << 10;
@@ -50,11 +54,20 @@ impl RouteSocket {
     /// `None` where the sandbox forbids netlink.
     pub(crate) fn open() -> Option<Self> {
         // No protocol means protocol 0, which is NETLINK_ROUTE.
+        Self::open_for(None)
+    }
+
+    /// A socket for generic netlink, whose families are numbered as the kernel boots.
+    pub(crate) fn open_generic() -> Option<Self> {
+        Self::open_for(Some(rustix::net::netlink::GENERIC))
+    }
+
+    fn open_for(protocol: Option<Protocol>) -> Option<Self> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
             SocketFlags::CLOEXEC,
-            None,
+            protocol,
         )
         .ok()?;
         let patience = Some(Duration::from_secs(1));
@@ -93,6 +106,36 @@ impl RouteSocket {
         let mut body = [0; 20];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
         self.ask(RTM_GETTCLASS, NLM_F_DUMP, &body, RTM_NEWTCLASS)
+    }
+
+    /// A dump of a generic netlink family: the attributes of each answer.
+    pub(crate) fn generic_dump(&self, family: u16, command: u8) -> Vec<Body> {
+        let answers = self.ask(family, NLM_F_DUMP, &[command, 1, 0, 0], family);
+        answers.iter().filter_map(|body| Some(body.get(GENERIC_HEADER_BYTES..)?.to_vec())).collect()
+    }
+
+    /// The number of a generic netlink family; `None` where the kernel has none of this name.
+    pub(crate) fn generic_family(&self, name: &str) -> Option<u16> {
+        const GENL_ID_CTRL: u16 = 16;
+        const CTRL_CMD_GETFAMILY: u8 = 3;
+        const CTRL_ATTR_FAMILY_ID: u16 = 1;
+        const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+        let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
+        body.extend(u16::try_from(4 + name.len() + 1).ok()?.to_ne_bytes());
+        body.extend(CTRL_ATTR_FAMILY_NAME.to_ne_bytes());
+        body.extend(name.bytes());
+        body.push(0);
+        body.resize(body.len().next_multiple_of(4), 0);
+        let answers = self.ask(GENL_ID_CTRL, 0, &body, GENL_ID_CTRL);
+        u16_of(attribute(answers.first()?.get(GENERIC_HEADER_BYTES..)?, CTRL_ATTR_FAMILY_ID)?)
+    }
+
+    /// The filters of one interface below a qdisc's handle (`struct tcmsg` and attributes).
+    pub(crate) fn filters(&self, index: u32, parent: u32) -> Vec<Body> {
+        let mut body = [0; 20];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        body[12..16].copy_from_slice(&parent.to_ne_bytes());
+        self.ask(RTM_GETTFILTER, NLM_F_DUMP, &body, RTM_NEWTFILTER)
     }
 
     /// Sends one question and gathers the bodies of the wanted kind; empty when refused.

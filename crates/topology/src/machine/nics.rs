@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use results::{Absent, Nic, ReceiveQueue, TransmitQueue};
 
 use super::interrupts::Table;
+use super::pcie;
 use super::threads::KernelThreads;
 use super::{core_list, note, number};
 use crate::HostFiles;
@@ -92,6 +93,7 @@ pub(super) fn read(
     nic.node = number(files, &format!("{}/numa_node", device.folder));
     nic.near_cores =
         core_list(files, &format!("{}/local_cpulist", device.folder)).unwrap_or_default();
+    nic.pcie = pcie::read(files, &device.folder, device.address.as_deref(), &nic.name, absent);
     let names: Vec<String> =
         [Some(nic.name.clone()), device.address.clone(), device.virtio.clone()]
             .into_iter()
@@ -103,7 +105,7 @@ pub(super) fn read(
         None => note(
             absent,
             format!("queues of {}", nic.name),
-            "/sys shows another namespace's interfaces here",
+            "/sys shows another namespace's interfaces here, and mounting our own needs CAP_SYS_ADMIN",
         ),
     }
     read_threads(files, threads, &mut nic, absent);
@@ -211,7 +213,7 @@ fn read_threads(
 }
 
 /// A value of a device's `uevent` file.
-fn uevent(files: &HostFiles, folder: &str, key: &str) -> Option<String> {
+pub(super) fn uevent(files: &HostFiles, folder: &str, key: &str) -> Option<String> {
     let text = files.sys_text(&format!("{folder}/uevent"))?;
     text.lines().find_map(|line| {
         let (found, value) = line.split_once('=')?;

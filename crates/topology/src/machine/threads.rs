@@ -71,7 +71,7 @@ pub(super) fn describe(files: &HostFiles, pid: u32, name: &str) -> NapiThread {
 
 /// The number after `napi/INTERFACE-`: `Some(None)` where the kernel cut the name off after 15
 /// letters (before Linux 5.17), `None` when it is another interface's.
-fn napi_id(name: &str, interface: &str) -> Option<Option<u32>> {
+pub(super) fn napi_id(name: &str, interface: &str) -> Option<Option<u32>> {
     /// `TASK_COMM_LEN` without the NUL.
     const NAME_BYTES_MAX: usize = 15;
     let (found, id) = name.strip_prefix("napi/")?.rsplit_once('-').unwrap_or((name, ""));
