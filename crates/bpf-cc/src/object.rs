@@ -168,7 +168,7 @@ mod tests {
         let wanted = ["cong_avoid", "init", "pkts_acked", "set_state", "ssthresh", "undo_cwnd"];
         assert_eq!(members, wanted);
         assert!(object.programs.iter().all(|program| !program.relocations.is_empty()));
-        assert!(object.btf.structure("htcp").is_some());
+        assert!(object.btf.structure("tcp_sock").is_some());
     }
 
     #[test]

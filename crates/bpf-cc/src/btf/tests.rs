@@ -15,11 +15,11 @@ fn description(types: &[u32], names: &[&str]) -> Vec<u8> {
 fn outer() -> Vec<u8> {
     let types = [
         [1, 0x0100_0000, 4, 0x0100_0020].as_slice(), // 1: int
-        &[0, 0x8400_0001, 4, 6, 1, (3 << 24) | 2],   // 2: struct { int b : 3 at bit 2 }
+        &[0, 0x8400_0001, 4, 5, 1, (3 << 24) | 2],   // 2: struct { int b : 3 at bit 2 }
         &[0, 0x0a00_0000, 1],                        // 3: const int
-        &[8, 0x0800_0000, 3],                        // 4: typedef inner_t
+        &[7, 0x0800_0000, 3],                        // 4: typedef inner_t
         &[0, 0x0300_0000, 0, 4, 1, 4],               // 5: inner_t[4]
-        &[16, 0x0400_0003, 24, 24, 1, 0, 0, 2, 32, 26, 5, 64], // 6: outer
+        &[15, 0x0400_0003, 24, 23, 1, 0, 0, 2, 32, 25, 5, 64], // 6: outer
     ]
     .concat();
     description(&types, &["int", "b", "inner_t", "outer", "-", "a", "c"])
