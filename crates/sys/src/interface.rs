@@ -3,6 +3,8 @@
 //! A [`RouteSocket`] acts in the network namespace its thread was in when it was opened. Every
 //! request waits for the kernel's acknowledgement, so that each error belongs to one request.
 
+mod tuning;
+
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -12,6 +14,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::SyscallError;
 use crate::ethtool::PORT_FIBRE;
+
+pub use tuning::RootQdisc;
 
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;

@@ -1,1 +1,25 @@
-//! Planning, applying, journalling and undoing changes to a host.
+//! Changing a host's settings so that nothing is lost: what to change and why, the journal, exact
+//! undo, profiles of the papers.
+//!
+//! [`plan`] decides from a results document and nothing else. [`Engine`] makes changes and undoes
+//! them as a step machine over a [`World`] and a [`Log`]: it has no I/O of its own, so tests end it at
+//! every step. [`Host`] is the world of this machine, [`Store`] the journal on disk.
+
+#![forbid(unsafe_code)]
+
+pub mod catalogue;
+mod engine;
+mod host;
+pub mod journal;
+mod key;
+mod store;
+mod world;
+
+pub use engine::{
+    Applied, Change, ChangeResult, Decision, Engine, Log, LogError, Outcome, Policy, RevertOutcome,
+    RevertRequest, Reverted, Step, decide,
+};
+pub use host::{Host, namespace};
+pub use key::{FILES, InterfaceKey, Key, KeyError, PARAMETERS, PersistedFile, mask_of};
+pub use store::{Store, StoreError, Writer};
+pub use world::{World, WorldError};
