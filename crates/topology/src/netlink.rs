@@ -130,14 +130,6 @@ impl RouteSocket {
         u16_of(attribute(answers.first()?.get(GENERIC_HEADER_BYTES..)?, CTRL_ATTR_FAMILY_ID)?)
     }
 
-    /// The filters of one interface below a qdisc's handle (`struct tcmsg` and attributes).
-    pub(crate) fn filters(&self, index: u32, parent: u32) -> Vec<Body> {
-        let mut body = [0; 20];
-        body[4..8].copy_from_slice(&index.to_ne_bytes());
-        body[12..16].copy_from_slice(&parent.to_ne_bytes());
-        self.ask(RTM_GETTFILTER, NLM_F_DUMP, &body, RTM_NEWTFILTER)
-    }
-
     /// Sends one question and gathers the bodies of the wanted kind; empty when refused.
     fn ask(&self, kind: u16, flags: u16, body: &[u8], wanted: u16) -> Vec<Body> {
         let length = u32::try_from(HEADER_BYTES + body.len()).unwrap_or(0);
