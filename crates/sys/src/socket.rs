@@ -152,6 +152,15 @@ pub fn mss_bytes(fd: impl AsFd) -> Result<u64, SyscallError> {
     int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, "getsockopt(TCP_MAXSEG)")
 }
 
+/// Most the receive window may be, whatever the buffer (`TCP_WINDOW_CLAMP`), bytes.
+///
+/// # Errors
+/// Not a TCP socket.
+pub fn window_clamp_bytes(fd: impl AsFd) -> Result<u64, SyscallError> {
+    let call = "getsockopt(TCP_WINDOW_CLAMP)";
+    int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, call)
+}
+
 /// Chooses the congestion control algorithm.
 ///
 /// # Errors

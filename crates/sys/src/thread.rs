@@ -63,6 +63,20 @@ pub fn last_core(thread_id: i32) -> Option<u32> {
     parse_last_core(&fs::read_to_string(format!("/proc/self/task/{thread_id}/stat")).ok()?)
 }
 
+/// Times a thread of this process was moved to another core; `None` when the thread is gone or the
+/// kernel does not tell (no `CONFIG_SCHED_DEBUG`).
+#[must_use]
+pub fn migrations_count(thread_id: i32) -> Option<u64> {
+    parse_migrations(&fs::read_to_string(format!("/proc/self/task/{thread_id}/sched")).ok()?)
+}
+
+/// How a thread of this process is scheduled, when it is not as any other (`SCHED_OTHER`, nice 0):
+/// `nice 10`, `batch`, `idle`, `fifo`, `round-robin`, `deadline`.
+#[must_use]
+pub fn special_policy(thread_id: i32) -> Option<String> {
+    parse_policy(&fs::read_to_string(format!("/proc/self/task/{thread_id}/stat")).ok()?)
+}
+
 /// Processor time of the calling thread, exact to the nanosecond (`CLOCK_THREAD_CPUTIME_ID`).
 #[must_use]
 pub fn thread_cpu_time() -> Duration {
@@ -174,6 +188,31 @@ fn parse_last_core(text: &str) -> Option<u32> {
     after.split_ascii_whitespace().nth(39 - 3)?.parse().ok()
 }
 
+/// `se.nr_migrations   :   4` (kernel `kernel/sched/debug.c`).
+fn parse_migrations(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("se.nr_migrations"))?;
+    line.rsplit_once(':')?.1.trim().parse().ok()
+}
+
+/// Fields 19 (nice) and 41 (policy) of `/proc/PID/stat`; the numbers are those of kernel
+/// `include/uapi/linux/sched.h`.
+fn parse_policy(text: &str) -> Option<String> {
+    let (_name, after) = text.rsplit_once(')')?;
+    let field = |number: usize| after.split_ascii_whitespace().nth(number - 3);
+    let nice: i32 = field(19)?.parse().ok()?;
+    let named = |name: &str| Some(name.to_owned());
+    match field(41)? {
+        "0" if nice == 0 => None,
+        "0" => Some(format!("nice {nice}")),
+        "1" => named("fifo"),
+        "2" => named("round-robin"),
+        "3" => named("batch"),
+        "5" => named("idle"),
+        "6" => named("deadline"),
+        _newer => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,6 +279,20 @@ mod tests {
                     428 18446744073709551615 1 1 1 1 1 0 0 0 0 0 0 0 17 7 0 0 0 0 0";
         assert_eq!(parse_last_core(stat), Some(7));
         assert_eq!(parse_last_core("31 (a"), None);
+        assert_eq!(
+            parse_migrations("se.vruntime : 1.5\nse.nr_migrations      :        4\n"),
+            Some(4)
+        );
+        assert_eq!(parse_policy(stat), None);
+        let policy = |nice: &str, policy: &str| {
+            parse_policy(
+                &stat
+                    .replace(" 20 0 1 ", &format!(" 20 {nice} 1 "))
+                    .replace(" 17 7 0 0 ", &format!(" 17 7 0 {policy} ")),
+            )
+        };
+        assert_eq!(policy("10", "0").as_deref(), Some("nice 10"));
+        assert_eq!(policy("0", "5").as_deref(), Some("idle"));
     }
 
     #[test]

@@ -4,10 +4,22 @@
 //! under the same name): its gain is its present value. The 32-bit counters of the softirq layer
 //! go round through zero instead.
 
+mod interrupts;
+mod power;
+mod quota;
+mod rings;
+mod threads;
+
 use results::{DeviceCounters, EndCounters, SoftnetCounters};
 
 use crate::HostFiles;
 use crate::protocols::ProtocolCounters;
+use crate::qdisc::QdiscReadings;
+
+use interrupts::{Interrupts, Softirqs};
+use power::Power;
+use quota::Quotas;
+use threads::KernelThreads;
 
 /// All counters of the calling thread's network namespace at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,13 +27,22 @@ pub struct CounterSnapshot {
     devices: Vec<DeviceCounters>,
     softnet: Vec<SoftnetCounters>,
     protocols: ProtocolCounters,
+    softirqs: Softirqs,
+    interrupts: Interrupts,
+    threads: KernelThreads,
+    qdiscs: QdiscReadings,
+    quotas: Quotas,
+    power: Power,
 }
 
 impl CounterSnapshot {
-    /// Reads this host's. Softnet counters are the whole host's, all others the namespace's.
+    /// Reads this host's. Counters of devices, of protocols and of queueing disciplines are the
+    /// namespace's, the quota is this process's, all others are the whole host's.
     #[must_use]
     pub fn read() -> Self {
-        Self::read_from(&HostFiles::default())
+        let files = Self::read_from(&HostFiles::default());
+        let devices = rings::join(files.devices, &rings::read());
+        Self { devices, qdiscs: QdiscReadings::read(), ..files }
     }
 
     /// Reads a recorded tree's.
@@ -36,6 +57,12 @@ impl CounterSnapshot {
             devices: parse_devices(&text("dev")),
             softnet: parse_softnet(&text("softnet_stat")),
             protocols,
+            softirqs: Softirqs::parse(&files.proc("softirqs").unwrap_or_default()),
+            interrupts: Interrupts::parse(&files.proc("interrupts").unwrap_or_default()),
+            threads: KernelThreads::read_from(files),
+            qdiscs: QdiscReadings::default(),
+            quotas: Quotas::read_from(files),
+            power: Power::read_from(files),
         }
     }
 
@@ -57,7 +84,14 @@ impl CounterSnapshot {
             devices: devices.collect(),
             softnet: softnet.collect(),
             protocols: self.protocols.since(&earlier.protocols),
-            ..EndCounters::default()
+            softirqs: self.softirqs.since(&earlier.softirqs),
+            interrupts: self.interrupts.since(&earlier.interrupts),
+            kernel_threads: self.threads.since(&earlier.threads),
+            qdiscs: self.qdiscs.since(&earlier.qdiscs),
+            quota: self.quotas.since(&earlier.quotas),
+            clocks: self.power.clocks_since(&earlier.power),
+            idle_states: self.power.idle_since(&earlier.power),
+            memory_traffic: self.power.memory_since(&earlier.power),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Interfaces: which there are, which one carries a path, and what each can do.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use results::InterfaceFacts;
@@ -32,6 +33,16 @@ pub struct Interface {
     qdisc: Option<String>,
     /// Receive and transmit queues the kernel set aside; the device may use fewer.
     reserved_queues_count: Option<(u32, u32)>,
+    limits: Limits,
+}
+
+/// What its device and its queue take at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Limits {
+    mtu_max_bytes: Option<u32>,
+    transmit_queue_pkts: Option<u32>,
+    gso_max_bytes: Option<u32>,
+    gro_max_bytes: Option<u32>,
 }
 
 /// The interfaces of the calling thread's network namespace, in the kernel's order; empty where a
@@ -63,7 +74,8 @@ pub(crate) fn facts_toward(files: &HostFiles, address: IpAddr) -> Option<Interfa
     let socket = RouteSocket::open()?;
     let index = socket.route_toward(address)?;
     let link = list(&socket).into_iter().find(|link| link.index == index)?;
-    Some(describe(files, &socket, &link))
+    let route_metrics = socket.metrics_toward(address);
+    Some(InterfaceFacts { route_metrics, ..describe(files, &socket, &link) })
 }
 
 /// What a device tells of itself.
@@ -102,7 +114,11 @@ fn describe(files: &HostFiles, socket: &RouteSocket, link: &Interface) -> Interf
         offloads: offloads(&features.unwrap_or_default()),
         memory_node: told.bus.and_then(|bus| memory_node(files, &bus)),
         driver: told.driver,
-        ..InterfaceFacts::default()
+        mtu_max_bytes: link.limits.mtu_max_bytes,
+        transmit_queue_pkts: link.limits.transmit_queue_pkts,
+        gso_max_bytes: link.limits.gso_max_bytes,
+        gro_max_bytes: link.limits.gro_max_bytes,
+        route_metrics: BTreeMap::new(),
     }
 }
 
@@ -210,10 +226,14 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_MTU: u16 = 4;
     const IFLA_QDISC: u16 = 6;
+    const IFLA_TXQLEN: u16 = 13;
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_NUM_TX_QUEUES: u16 = 31;
     const IFLA_NUM_RX_QUEUES: u16 = 32;
+    const IFLA_GSO_MAX_SIZE: u16 = 41;
+    const IFLA_MAX_MTU: u16 = 51;
+    const IFLA_GRO_MAX_SIZE: u16 = 58;
     let attributes = body.get(IFINFOMSG_BYTES..)?;
     let find = |kind| attribute(attributes, kind);
     let flags = u32_of(body.get(8..)?)?;
@@ -231,6 +251,13 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
         kind: find(IFLA_LINKINFO).and_then(|info| text_of(attribute(info, IFLA_INFO_KIND)?)),
         qdisc: find(IFLA_QDISC).and_then(text_of),
         reserved_queues_count: reserved(),
+        limits: Limits {
+            // 0 is the kernel's "no limit known".
+            mtu_max_bytes: find(IFLA_MAX_MTU).and_then(u32_of).filter(|&bytes| bytes > 0),
+            transmit_queue_pkts: find(IFLA_TXQLEN).and_then(u32_of),
+            gso_max_bytes: find(IFLA_GSO_MAX_SIZE).and_then(u32_of),
+            gro_max_bytes: find(IFLA_GRO_MAX_SIZE).and_then(u32_of),
+        },
     })
 }
 

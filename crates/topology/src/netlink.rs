@@ -4,6 +4,7 @@
 //! Questions need no privilege and see the calling thread's namespace. Reading is over plain byte
 //! slices and cannot run past their end.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,6 +21,8 @@ const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTCLASS: u16 = 40;
 const RTM_GETTCLASS: u16 = 42;
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_GETTFILTER: u16 = 46;
 
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
@@ -82,18 +85,16 @@ impl RouteSocket {
 
     /// The index of the interface the kernel would send to this address through.
     pub(crate) fn route_toward(&self, address: IpAddr) -> Option<u32> {
-        let (family, bytes) = match address {
-            IpAddr::V4(address) => (AF_INET, address.octets().to_vec()),
-            IpAddr::V6(address) => (AF_INET6, address.octets().to_vec()),
-        };
-        // struct rtmsg: family, destination prefix length, the rest zero.
-        let mut body = vec![family, u8::try_from(bytes.len() * 8).ok()?];
-        body.resize(12, 0);
-        body.extend(u16::try_from(4 + bytes.len()).ok()?.to_ne_bytes());
-        body.extend(RTA_DST.to_ne_bytes());
-        body.extend(bytes);
-        let answers = self.ask(RTM_GETROUTE, 0, &body, RTM_NEWROUTE);
+        let answers = self.ask(RTM_GETROUTE, 0, &route_question(address)?, RTM_NEWROUTE);
         u32_of(attribute(answers.first()?.get(12..)?, RTA_OIF)?)
+    }
+
+    /// Metrics of the route to an address, by the names of `ip-route(8)`; those that are not set are
+    /// left out. `cwnd` is told only where it is locked, as it binds only then.
+    pub(crate) fn metrics_toward(&self, address: IpAddr) -> BTreeMap<String, u64> {
+        let Some(body) = route_question(address) else { return BTreeMap::new() };
+        let answers = self.ask(RTM_GETROUTE, 0, &body, RTM_NEWROUTE);
+        answers.first().and_then(|body| route_metrics(body)).unwrap_or_default()
     }
 
     /// All queueing disciplines of the namespace (`struct tcmsg` and attributes).
@@ -130,6 +131,14 @@ impl RouteSocket {
         u16_of(attribute(answers.first()?.get(GENERIC_HEADER_BYTES..)?, CTRL_ATTR_FAMILY_ID)?)
     }
 
+    /// The filters of one interface below a qdisc's handle (`struct tcmsg` and attributes).
+    pub(crate) fn filters(&self, index: u32, parent: u32) -> Vec<Body> {
+        let mut body = [0; 20];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        body[12..16].copy_from_slice(&parent.to_ne_bytes());
+        self.ask(RTM_GETTFILTER, NLM_F_DUMP, &body, RTM_NEWTFILTER)
+    }
+
     /// Sends one question and gathers the bodies of the wanted kind; empty when refused.
     fn ask(&self, kind: u16, flags: u16, body: &[u8], wanted: u16) -> Vec<Body> {
         let length = u32::try_from(HEADER_BYTES + body.len()).unwrap_or(0);
@@ -162,6 +171,45 @@ impl RouteSocket {
         }
         bodies
     }
+}
+
+/// `struct rtmsg` and a destination.
+fn route_question(address: IpAddr) -> Option<Vec<u8>> {
+    let (family, bytes) = match address {
+        IpAddr::V4(address) => (AF_INET, address.octets().to_vec()),
+        IpAddr::V6(address) => (AF_INET6, address.octets().to_vec()),
+    };
+    // struct rtmsg: family, destination prefix length, the rest zero.
+    let mut body = vec![family, u8::try_from(bytes.len() * 8).ok()?];
+    body.resize(12, 0);
+    body.extend(u16::try_from(4 + bytes.len()).ok()?.to_ne_bytes());
+    body.extend(RTA_DST.to_ne_bytes());
+    body.extend(bytes);
+    Some(body)
+}
+
+/// The metrics of a route's answer (kernel `include/uapi/linux/rtnetlink.h`, `RTAX_…`).
+fn route_metrics(body: &[u8]) -> Option<BTreeMap<String, u64>> {
+    const RTMSG_BYTES: usize = 12;
+    const RTA_METRICS: u16 = 8;
+    const RTAX_LOCK: u16 = 1;
+    const RTAX_CWND: u16 = 7;
+    const NAMES: [(u16, &str); 6] = [
+        (2, "mtu"),
+        (3, "window"),
+        (RTAX_CWND, "cwnd"),
+        (8, "advmss"),
+        (11, "initcwnd"),
+        (13, "rto_min"),
+    ];
+    let metrics = attribute(body.get(RTMSG_BYTES..)?, RTA_METRICS)?;
+    let locks = attribute(metrics, RTAX_LOCK).and_then(u32_of).unwrap_or(0);
+    let told = NAMES.iter().filter_map(|&(kind, name)| {
+        let value = attribute(metrics, kind).and_then(u32_of).filter(|&value| value > 0)?;
+        let binds = kind != RTAX_CWND || locks & (1 << RTAX_CWND) != 0;
+        binds.then(|| (name.to_owned(), u64::from(value)))
+    });
+    Some(told.collect())
 }
 
 /// The messages of one answer: kind and body. Ends at the first that is cut off.

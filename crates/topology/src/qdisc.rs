@@ -1,6 +1,10 @@
 //! Which queueing discipline an interface has, and the rate it holds traffic to
 //! (kernel `include/uapi/linux/pkt_sched.h`).
 
+mod stats;
+
+pub(crate) use stats::QdiscReadings;
+
 use crate::netlink::{RouteSocket, attribute, text_of, u32_of, u64_of};
 
 /// `TC_H_ROOT`.

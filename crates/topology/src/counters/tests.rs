@@ -19,6 +19,7 @@ fn snapshot(dev: &str, softnet: &str) -> CounterSnapshot {
         devices: parse_devices(dev),
         softnet: parse_softnet(softnet),
         protocols: ProtocolCounters::default(),
+        ..CounterSnapshot::default()
     }
 }
 

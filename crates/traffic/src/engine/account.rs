@@ -12,7 +12,7 @@ use stats::LatencyHistogram;
 use super::sampler::{Count, Mark, Record};
 use super::shared::{Shared, Stream};
 use super::worker::{Ending, Remains};
-use super::{EndOutcome, StreamRole};
+use super::{EndOutcome, StreamRole, observe};
 
 /// Connections that end this close to the end of the measured time ended with it, seconds.
 const EARLY_S: f64 = 0.25;
@@ -100,7 +100,7 @@ fn stream_end(
     shared: &Shared,
     position: usize,
     record: &Record,
-    left: &Remains,
+    left: &mut Remains,
     window: &Window,
 ) -> StreamEnd {
     let stream = &shared.streams[position];
@@ -142,6 +142,15 @@ fn stream_end(
         thread_system_s: usage.map(|usage| usage.system.as_secs_f64()),
         thread_wait_s: left.wait_s,
         thread_sleeps_count: usage.map(|usage| usage.voluntary_switches_count),
+        thread_preempted_count: usage.map(|usage| usage.involuntary_switches_count),
+        thread_slices_count: left.slices_count,
+        thread_migrations_count: left.migrations_count,
+        thread_policy: left.policy.take(),
+        core_first_last: left.core_first_last,
+        window_clamp_bytes: sys::socket::window_clamp_bytes(socket)
+            .ok()
+            .filter(|_| stream.protocol == Protocol::Tcp),
+        pacing_max_bits_per_s: observe::pacing_max_bits_per_s(stream),
         block_bytes: Some(left.block_bytes).filter(|&bytes| bytes > 0),
         send_buffer_bytes: sys::socket::send_buffer_bytes(socket).ok(),
         receive_buffer_bytes: sys::socket::receive_buffer_bytes(socket).ok(),
@@ -157,7 +166,6 @@ fn stream_end(
         }),
         zero_copy: zero_copy(shared, stream, &before, &after),
         intervals,
-        ..StreamEnd::default()
     }
 }
 

@@ -40,6 +40,16 @@ pub(super) fn tcp_summary(stream: &Stream, mptcp_asked: bool) -> Option<TcpSumma
     })
 }
 
+/// `SO_MAX_PACING_RATE` of a stream; `None` when it is unlimited.
+pub(super) fn pacing_max_bits_per_s(stream: &Stream) -> Option<f64> {
+    if stream.protocol != Protocol::Tcp {
+        return None;
+    }
+    let rate = tcp_info(&stream.socket).ok()?.pacing_max_bytes_per_s();
+    rate.filter(|&rate| rate != u64::MAX && rate != u64::from(u32::MAX))
+        .map(|rate| rate as f64 * 8.0)
+}
+
 fn sample_of(info: &TcpInfo) -> TcpSample {
     let seconds = |us: u64| us as f64 * 1e-6;
     let mss_bytes = u64::from(info.sending_mss_bytes().unwrap_or(0));

@@ -43,6 +43,11 @@ pub(super) struct Remains {
     /// Used in the measured time.
     pub(super) usage: Option<Usage>,
     pub(super) wait_s: Option<f64>,
+    pub(super) slices_count: Option<u64>,
+    pub(super) migrations_count: Option<u64>,
+    /// How it is scheduled, when not as any other thread.
+    pub(super) policy: Option<String>,
+    pub(super) core_first_last: Option<(u32, u32)>,
     pub(super) block_bytes: u64,
     pub(super) latency: Option<LatencyHistogram>,
     pub(super) transactions_count: u64,
@@ -57,7 +62,7 @@ pub(super) struct Worker<'a> {
     pub(super) stream: &'a Stream,
     signal: u64,
     held: u64,
-    used_before: Option<(Usage, Option<SchedStat>)>,
+    used_before: Option<Used>,
     keeps_last_byte: bool,
     pub(super) block_bytes: u64,
     pub(super) latency: Option<LatencyHistogram>,
@@ -224,13 +229,19 @@ impl<'a> Worker<'a> {
             budget.fetch_add(std::mem::take(&mut self.held), Ordering::Relaxed);
         }
         let used = self.used_before.zip(used_so_far());
+        let scheduled = used.and_then(|(before, after)| before.scheduled.zip(after.scheduled));
+        let migrated = used.and_then(|(before, after)| before.migrations.zip(after.migrations));
         Remains {
             ending,
             ended_ns: self.shared.now_ns(),
-            usage: used.map(|((before, _), (after, _))| usage_between(before, after)),
-            wait_s: used.and_then(|((_, before), (_, after))| {
-                Some(after?.wait_ns.saturating_sub(before?.wait_ns) as f64 * 1e-9)
-            }),
+            usage: used.map(|(before, after)| usage_between(before.usage, after.usage)),
+            wait_s: scheduled
+                .map(|(before, after)| after.wait_ns.saturating_sub(before.wait_ns) as f64 * 1e-9),
+            slices_count: scheduled
+                .map(|(before, after)| after.slices_count.saturating_sub(before.slices_count)),
+            migrations_count: migrated.map(|(before, after)| after.saturating_sub(before)),
+            policy: sys::thread::special_policy(sys::thread::current_thread_id()),
+            core_first_last: used.map(|(before, after)| (before.core, after.core)),
             block_bytes: self.block_bytes,
             latency: self.latency,
             transactions_count: self.transactions_count,
@@ -240,10 +251,24 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn used_so_far() -> Option<(Usage, Option<SchedStat>)> {
+/// What a thread has used at one moment, and where it was.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    usage: Usage,
+    scheduled: Option<SchedStat>,
+    migrations: Option<u64>,
+    core: u32,
+}
+
+fn used_so_far() -> Option<Used> {
     let usage = sys::thread::thread_usage().ok()?;
     let id = sys::thread::current_thread_id();
-    Some((usage, sys::thread::schedstat(id).ok()))
+    Some(Used {
+        usage,
+        scheduled: sys::thread::schedstat(id).ok(),
+        migrations: sys::thread::migrations_count(id),
+        core: sys::thread::current_core(),
+    })
 }
 
 fn usage_between(before: Usage, after: Usage) -> Usage {
