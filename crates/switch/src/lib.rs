@@ -4,6 +4,7 @@
 //! * [`frame`]: what a frame with its virtio-net header is on the wire;
 //! * [`lightpath`]: one direction of a link: rate, queue, delay, jitter, loss, by seed;
 //! * [`delay_line`]: where the bytes wait until they leave;
+//! * [`vale`]: a learning switch: where each frame of a batch goes;
 //! * [`split`]: a super-segment of which some wire packets are lost.
 #![forbid(unsafe_code)]
 
@@ -11,3 +12,4 @@ pub mod delay_line;
 pub mod frame;
 pub mod lightpath;
 pub mod split;
+pub mod vale;

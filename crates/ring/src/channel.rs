@@ -1,0 +1,302 @@
+//! Sending and receiving frames: an [`End`] together with the buffers its slots name.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shm::{Bell, Buffer, Buffers};
+use sys::SyscallError;
+use thiserror::Error;
+
+use crate::end::{End, Violation};
+use crate::mapped::Mapped;
+use crate::slot::{Slot, SlotFlags};
+
+/// Why a wait ended without an answer.
+#[derive(Debug, Error)]
+pub enum WaitError {
+    /// The other side broke the protocol.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// The bell is broken.
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+}
+
+/// The two bells of a ring as one side has them.
+#[derive(Debug)]
+pub struct Bells {
+    /// Rung here, heard by the other side.
+    pub theirs: Bell,
+    /// Rung by the other side, heard here.
+    pub ours: Bell,
+}
+
+impl Bells {
+    /// For both sides of a new ring.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn pair() -> Result<(Self, Self), SyscallError> {
+        let (one, other) = (Bell::new()?, Bell::new()?);
+        let mirrored = Self { theirs: other.share()?, ours: one.share()? };
+        Ok((Self { theirs: one, ours: other }, mirrored))
+    }
+}
+
+/// How a side waits: it polls for a while, which answers fastest but keeps a core busy, then sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How long it polls before it sleeps.
+    pub linger: Duration,
+    /// After how long it gives up.
+    pub timeout: Duration,
+}
+
+/// The sending side of a ring: at the user's seat of a transmit ring, or the owner's of a receive
+/// ring.
+#[derive(Debug)]
+pub struct Sender {
+    end: End<Mapped>,
+    buffers: Buffers,
+    bells: Bells,
+}
+
+impl Sender {
+    /// At this seat, with the region's buffers.
+    #[must_use]
+    pub fn join(end: End<Mapped>, buffers: Buffers, bells: Bells) -> Self {
+        Self { end, buffers, bells }
+    }
+
+    /// Slots that may be filled now. Looks at the other side only when fewer than `wanted` are known
+    /// of: each look costs the cache line that the other side is writing.
+    ///
+    /// # Errors
+    /// The other side broke the protocol.
+    #[inline]
+    pub fn reserve(&mut self, wanted: u32) -> Result<u32, Violation> {
+        look(&mut self.end, wanted)
+    }
+
+    /// Writes a frame into the `offset`th reserved slot; false when it does not fit, or the slot is
+    /// not reserved.
+    #[inline]
+    #[must_use]
+    pub fn put(&mut self, offset: u32, frame: &[u8]) -> bool {
+        let Some((index, slot, buffer)) = self.reserved(offset) else { return false };
+        let Ok(length_bytes) = u16::try_from(frame.len()) else { return false };
+        if !buffer.write(0, frame) {
+            return false;
+        }
+        let flags = SlotFlags(slot.flags.0 & SlotFlags::BUFFER_CHANGED);
+        self.end.memory().set_slot(index, Slot { length_bytes, flags, ..slot });
+        true
+    }
+
+    /// Says that the `offset`th reserved slot holds a frame of that length already; false when no
+    /// buffer is that long.
+    #[inline]
+    #[must_use]
+    pub fn put_length(&mut self, offset: u32, length_bytes: u16) -> bool {
+        let Some((index, slot, buffer)) = self.reserved(offset) else { return false };
+        let fits = usize::from(length_bytes) <= buffer.length_bytes();
+        let flags = SlotFlags(slot.flags.0 & SlotFlags::BUFFER_CHANGED);
+        if fits {
+            self.end.memory().set_slot(index, Slot { length_bytes, flags, ..slot });
+        }
+        fits
+    }
+
+    /// The buffer of the `offset`th reserved slot, to write parts of a frame.
+    #[inline]
+    #[must_use]
+    pub fn buffer(&self, offset: u32) -> Option<Buffer<'_>> {
+        self.reserved(offset).map(|(_, _, buffer)| buffer)
+    }
+
+    /// Hands over the first `count` reserved slots, and wakes the other side if it sleeps.
+    ///
+    /// # Errors
+    /// The bell is broken; the slots are handed over all the same.
+    #[inline]
+    pub fn publish(&mut self, count: u32) -> Result<(), SyscallError> {
+        hand_over(&mut self.end, &self.bells, count)
+    }
+
+    /// Waits until at least one slot may be filled: polls, then sleeps. Returns how many
+    /// there are, 0 when the time is up.
+    ///
+    /// # Errors
+    /// The other side broke the protocol, or the bell is broken.
+    pub fn wait(&mut self, patience: Patience) -> Result<u32, WaitError> {
+        wait(&mut self.end, &self.bells.ours, patience)
+    }
+
+    /// Its side of the ring.
+    #[must_use]
+    pub fn end(&mut self) -> &mut End<Mapped> {
+        &mut self.end
+    }
+
+    #[inline]
+    fn reserved(&self, offset: u32) -> Option<(u32, Slot, Buffer<'_>)> {
+        find(&self.end, &self.buffers, offset)
+    }
+}
+
+/// The receiving side of a ring: at the user's seat of a receive ring, or the owner's of a transmit
+/// ring.
+#[derive(Debug)]
+pub struct Receiver {
+    end: End<Mapped>,
+    buffers: Buffers,
+    bells: Bells,
+}
+
+impl Receiver {
+    /// At this seat, with the region's buffers.
+    #[must_use]
+    pub fn join(end: End<Mapped>, buffers: Buffers, bells: Bells) -> Self {
+        Self { end, buffers, bells }
+    }
+
+    /// Slots with frames that have arrived. Looks at the other side only when fewer than `wanted` are
+    /// known of.
+    ///
+    /// # Errors
+    /// The other side broke the protocol.
+    #[inline]
+    pub fn peek(&mut self, wanted: u32) -> Result<u32, Violation> {
+        look(&mut self.end, wanted)
+    }
+
+    /// Length of the `offset`th frame that has arrived, at most that of its buffer; `None` when none
+    /// is there or its slot names no buffer.
+    #[inline]
+    #[must_use]
+    pub fn length_bytes(&self, offset: u32) -> Option<usize> {
+        self.frame(offset).map(|(_, length)| length)
+    }
+
+    /// The `offset`th frame that has arrived: its buffer and length.
+    #[inline]
+    #[must_use]
+    pub fn frame(&self, offset: u32) -> Option<(Buffer<'_>, usize)> {
+        let (_, slot, buffer) = find(&self.end, &self.buffers, offset)?;
+        Some((buffer, usize::from(slot.length_bytes).min(buffer.length_bytes())))
+    }
+
+    /// Copies the `offset`th frame to the start of `out` and says how long it is; what is longer than
+    /// `out` is cut off.
+    #[inline]
+    #[must_use]
+    pub fn copy(&self, offset: u32, out: &mut [u8]) -> Option<usize> {
+        let (buffer, length) = self.frame(offset)?;
+        let copied = length.min(out.len());
+        buffer.read(0, &mut out[..copied]).then_some(length)
+    }
+
+    /// Gives back the first `count` slots, whose frames are gone then, and wakes the other side if it
+    /// sleeps.
+    ///
+    /// # Errors
+    /// The bell is broken; the slots are given back all the same.
+    #[inline]
+    pub fn release(&mut self, count: u32) -> Result<(), SyscallError> {
+        hand_over(&mut self.end, &self.bells, count)
+    }
+
+    /// Waits until at least one frame has arrived: polls, then sleeps. Returns how many
+    /// there are, 0 when the time is up.
+    ///
+    /// # Errors
+    /// The other side broke the protocol, or the bell is broken.
+    pub fn wait(&mut self, patience: Patience) -> Result<u32, WaitError> {
+        wait(&mut self.end, &self.bells.ours, patience)
+    }
+
+    /// Its side of the ring.
+    #[must_use]
+    pub fn end(&mut self) -> &mut End<Mapped> {
+        &mut self.end
+    }
+}
+
+/// Forwards a frame without copying it: the buffers of a received slot and of a reserved one change
+/// places. False when the two rings are not of one region, or one of the slots is not there; then
+/// nothing has changed.
+pub fn swap(from: &mut Receiver, received: u32, to: &mut Sender, reserved: u32) -> bool {
+    if !Arc::ptr_eq(from.buffers.region(), to.buffers.region()) {
+        return false;
+    }
+    let Some((rx_index, full, _)) = find(&from.end, &from.buffers, received) else { return false };
+    let Some((tx_index, empty, _)) = find(&to.end, &to.buffers, reserved) else { return false };
+    let changed = |slot: Slot, buffer| Slot {
+        buffer,
+        flags: SlotFlags(slot.flags.0 | SlotFlags::BUFFER_CHANGED),
+        ..slot
+    };
+    to.end.memory().set_slot(tx_index, changed(full, full.buffer));
+    from.end.memory().set_slot(rx_index, changed(full, empty.buffer));
+    true
+}
+
+#[inline]
+fn find<'a>(
+    end: &End<Mapped>,
+    buffers: &'a Buffers,
+    offset: u32,
+) -> Option<(u32, Slot, Buffer<'a>)> {
+    if offset >= end.available() {
+        return None;
+    }
+    let index = end.index(offset);
+    let slot = end.memory().slot(index);
+    buffers.get(slot.buffer).map(|buffer| (index, slot, buffer))
+}
+
+#[inline]
+fn look(end: &mut End<Mapped>, wanted: u32) -> Result<u32, Violation> {
+    if end.available() < wanted { end.observe() } else { Ok(end.available()) }
+}
+
+#[inline]
+fn hand_over(end: &mut End<Mapped>, bells: &Bells, count: u32) -> Result<(), SyscallError> {
+    if count == 0 {
+        return Ok(());
+    }
+    end.advance(count);
+    if end.must_ring() { bells.theirs.ring() } else { Ok(()) }
+}
+
+/// Dry looks between two questions for the time.
+const LOOKS: u32 = 32;
+
+fn wait(end: &mut End<Mapped>, bell: &Bell, patience: Patience) -> Result<u32, WaitError> {
+    let began = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            let available = end.observe()?;
+            if available > 0 {
+                return Ok(available);
+            }
+            std::hint::spin_loop();
+        }
+        let passed = began.elapsed();
+        if passed >= patience.timeout {
+            return Ok(0);
+        }
+        if passed >= patience.linger {
+            let slept = sleep(end, bell, patience.timeout - passed);
+            end.disarm();
+            slept?;
+        }
+    }
+}
+
+fn sleep(end: &mut End<Mapped>, bell: &Bell, timeout: Duration) -> Result<(), WaitError> {
+    if end.arm()? {
+        bell.wait(Some(timeout))?;
+    }
+    Ok(())
+}

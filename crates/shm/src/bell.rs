@@ -1,0 +1,114 @@
+//! Waking a sleeper.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use sys::SyscallError;
+
+/// An eventfd that one side rings and the other waits for. Ringing twice wakes once.
+#[derive(Debug)]
+pub struct Bell {
+    fd: OwnedFd,
+}
+
+impl Bell {
+    /// A new one.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn new() -> Result<Self, SyscallError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = rustix::event::eventfd(0, flags)
+            .map_err(|error| SyscallError::new("eventfd", "bell", error))?;
+        Ok(Self { fd })
+    }
+
+    /// One that another process made. Whatever descriptor it really is, ringing and waiting do no
+    /// harm here beyond an error.
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// Another handle to the same bell.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn share(&self) -> Result<Self, SyscallError> {
+        let fd = self.fd.try_clone().map_err(|error| SyscallError::new("dup", "bell", error))?;
+        Ok(Self { fd })
+    }
+
+    /// Wakes whoever waits, or the next who does.
+    ///
+    /// # Errors
+    /// The descriptor is not an eventfd. A bell that was rung too often to count is rung.
+    pub fn ring(&self) -> Result<(), SyscallError> {
+        match rustix::io::write(&self.fd, &1_u64.to_ne_bytes()) {
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(SyscallError::new("write", "bell", error)),
+        }
+    }
+
+    /// Forgets that it was rung.
+    ///
+    /// # Errors
+    /// The descriptor is not an eventfd.
+    pub fn clear(&self) -> Result<(), SyscallError> {
+        match rustix::io::read(&self.fd, &mut [0; 8]) {
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(SyscallError::new("read", "bell", error)),
+        }
+    }
+
+    /// Sleeps until it rings, and forgets that it did; false when `timeout` passed first. A signal
+    /// ends the sleep as a ring does.
+    ///
+    /// # Errors
+    /// The descriptor is not an eventfd.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, SyscallError> {
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let mut set = [PollFd::new(&self.fd, PollFlags::IN)];
+        match rustix::event::poll(&mut set, timeout.as_ref()) {
+            Ok(0) => Ok(false),
+            Ok(_) => self.clear().map(|()| true),
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(SyscallError::new("poll", "bell", error)),
+        }
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_add_up_to_one() {
+        let bell = Bell::new().unwrap();
+        assert!(!bell.wait(Some(Duration::ZERO)).unwrap());
+        bell.ring().unwrap();
+        bell.share().unwrap().ring().unwrap();
+        assert!(bell.wait(None).unwrap());
+        assert!(!bell.wait(Some(Duration::from_millis(1))).unwrap());
+    }
+
+    #[test]
+    fn a_bell_rung_beyond_counting_still_rings() {
+        let bell = Bell::new().unwrap();
+        rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        bell.ring().unwrap();
+        assert!(bell.wait(None).unwrap());
+    }
+}

@@ -1,0 +1,217 @@
+//! Parts of a region as packet buffers.
+//!
+//! Their bytes belong to whoever holds the slot that names them, by a protocol that the other process
+//! may break. So nothing here lends them: they are copied in and out. A copy that races with a
+//! writer gets some mixture of bytes, which its user must check like any other input.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::{OutsideRegion, Region};
+
+/// Buffers of one size, one after the other.
+pub struct Buffers {
+    start: NonNull<u8>,
+    buffer_bytes: usize,
+    count: u32,
+    region: Arc<Region>,
+}
+
+// SAFETY: bytes are only copied, and the region held is Send and Sync.
+unsafe impl Send for Buffers {}
+
+// SAFETY: as above.
+unsafe impl Sync for Buffers {}
+
+impl Buffers {
+    /// `count` buffers of `buffer_bytes` each from `offset` bytes on.
+    ///
+    /// # Errors
+    /// They do not lie inside the region.
+    pub fn new(
+        region: &Arc<Region>,
+        offset: usize,
+        buffer_bytes: usize,
+        count: u32,
+    ) -> Result<Self, OutsideRegion> {
+        let outside = |length_bytes| OutsideRegion { offset, length_bytes };
+        let all = buffer_bytes.checked_mul(count as usize).ok_or_else(|| outside(usize::MAX))?;
+        let start = region.part(offset, all).ok_or_else(|| outside(all))?;
+        Ok(Self { start, buffer_bytes, count, region: Arc::clone(region) })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Length of each.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
+    /// The region they lie in.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// The buffer with that index; `None` beyond the last.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<Buffer<'_>> {
+        if index >= self.count {
+            return None;
+        }
+        let offset = index as usize * self.buffer_bytes;
+        // SAFETY: `index < count`, and `count` buffers were checked to lie inside the mapping.
+        let start = unsafe { self.start.add(offset) };
+        Some(Buffer { start, length: self.buffer_bytes, keeper: PhantomData })
+    }
+}
+
+impl fmt::Debug for Buffers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Buffers")
+            .field("buffer_bytes", &self.buffer_bytes)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One buffer; its bytes may change at any time.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffer<'a> {
+    start: NonNull<u8>,
+    length: usize,
+    keeper: PhantomData<&'a Buffers>,
+}
+
+/// Up to this length a copy is a few loads and stores; beyond, a call.
+const SMALL_BYTES: usize = 64;
+
+impl Buffer<'_> {
+    /// Its length.
+    #[inline]
+    #[must_use]
+    pub fn length_bytes(&self) -> usize {
+        self.length
+    }
+
+    /// Copies bytes from `offset` on into `out`; false when they do not lie inside.
+    #[inline]
+    #[must_use]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
+        let Some(from) = self.part(offset, out.len()) else { return false };
+        // SAFETY: `from` is valid for `out.len()` bytes; `out` is ours alone, so it cannot overlap
+        // a shared mapping. Races with another process yield unspecified bytes, which are valid u8.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
+        true
+    }
+
+    /// Copies `bytes` to `offset`; false when they do not fit.
+    #[inline]
+    #[must_use]
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> bool {
+        let Some(to) = self.part(offset, bytes.len()) else { return false };
+        // SAFETY: as in `read`, the other way.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+        true
+    }
+
+    /// Copies the first `length` bytes of `from`, not a byte more; false when one of the two is
+    /// shorter.
+    #[inline]
+    #[must_use]
+    pub fn copy_from(&self, from: &Buffer<'_>, length: usize) -> bool {
+        if length > self.length || length > from.length {
+            return false;
+        }
+        if (SMALL_BYTES / 2..=SMALL_BYTES).contains(&length) {
+            self.copy_small(from, length);
+            return true;
+        }
+        // SAFETY: both are valid for `length` bytes. They may be the same buffer when a client put
+        // it into two slots, hence `copy`, which allows overlap.
+        unsafe { std::ptr::copy(from.start.as_ptr(), self.start.as_ptr(), length) };
+        true
+    }
+
+    /// 32 to 64 bytes as two overlapping halves: most frames are that short, and a call costs as
+    /// much as their copy.
+    #[inline]
+    fn copy_small(&self, from: &Buffer<'_>, length: usize) {
+        type Half = [u8; SMALL_BYTES / 2];
+        let last = length - size_of::<Half>();
+        // SAFETY: the caller checked 32 <= length <= both lengths.
+        let first_half = unsafe { from.start.cast::<Half>().read_unaligned() };
+        // SAFETY: `last + 32 == length`.
+        let from_last = unsafe { from.start.add(last) };
+        // SAFETY: 32 bytes from there are inside.
+        let last_half = unsafe { from_last.cast::<Half>().read_unaligned() };
+        // SAFETY: as for reading; both halves are in registers, so overlap does no harm.
+        unsafe { self.start.cast::<Half>().write_unaligned(first_half) };
+        // SAFETY: `last + 32 == length`.
+        let to_last = unsafe { self.start.add(last) };
+        // SAFETY: 32 bytes from there are inside.
+        unsafe { to_last.cast::<Half>().write_unaligned(last_half) };
+    }
+
+    /// Tells the processor that the first bytes will be read soon.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch reads nothing that the program can see, wherever it points.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                self.start.as_ptr().cast(),
+            );
+        }
+    }
+
+    #[inline]
+    fn part(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(length)?;
+        // SAFETY: `offset <= end <= self.length`.
+        (end <= self.length).then(|| unsafe { self.start.add(offset) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_stay_inside_and_are_exact() {
+        let region = Region::private(8192).unwrap();
+        let buffers = Buffers::new(&region, 1024, 256, 4).unwrap();
+        assert!(buffers.get(4).is_none());
+        let (from, to) = (buffers.get(0).unwrap(), buffers.get(3).unwrap());
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert!(from.write(0, &bytes) && !from.write(1, &bytes) && !from.write(usize::MAX, &[1]));
+        for length in 0..=256 {
+            assert!(to.write(0, &[0xee; 256]));
+            assert!(to.copy_from(&from, length));
+            let mut out = [0; 256];
+            assert!(to.read(0, &mut out));
+            assert_eq!(out[..length], bytes[..length]);
+            assert!(out[length..].iter().all(|&byte| byte == 0xee), "not a byte beyond {length}");
+        }
+        assert!(!to.copy_from(&from, 257));
+        assert!(to.copy_from(&to, 100), "a buffer in two slots is copied onto itself");
+        to.prefetch();
+    }
+
+    #[test]
+    fn buffers_beyond_the_region_are_refused() {
+        let region = Region::private(8192).unwrap();
+        assert!(Buffers::new(&region, 0, 2048, 4).is_ok());
+        for (offset, bytes, count) in [(1, 2048, 4), (0, 2048, 5), (0, usize::MAX, 2), (usize::MAX, 1, 1)] {
+            assert!(Buffers::new(&region, offset, bytes, count).is_err());
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Mappings, and where they come from.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use sys::SyscallError;
+use thiserror::Error;
+
+/// Largest region that is created or accepted, bytes: rings and buffers for sixty-four ports of the
+/// largest geometry, and far from what overflows an offset.
+pub const REGION_BYTES_MAX: u64 = 4 << 30;
+
+/// Regions are multiples of this, so that the kernel can use 2 MiB pages for them.
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
+/// What keeps a region as long as it is: without these seals its creator could cut it off under
+/// whoever mapped it, whose next access would be a SIGBUS.
+const SEALS: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Memory mapped from a sealed memfd; unmapped with the last handle.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    length: usize,
+    fd: Option<OwnedFd>,
+}
+
+// SAFETY: the mapping is not bound to a thread, and all access goes through atomics or raw copies.
+unsafe impl Send for Region {}
+
+// SAFETY: as above; no method lends plain bytes.
+unsafe impl Sync for Region {}
+
+/// Why a region could not be made or accepted.
+#[derive(Debug, Error)]
+pub enum RegionError {
+    /// The kernel refused.
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+    /// Not between one byte and [`REGION_BYTES_MAX`].
+    #[error("a region of {bytes} bytes: from 1 byte to 4 GiB is possible")]
+    Size {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// Whoever sent it could still truncate it.
+    #[error("the memory handed over is not sealed against shrinking and growing")]
+    Unsealed,
+}
+
+impl Region {
+    /// New zeroed shared memory of at least so many bytes, rounded up to 2 MiB, sealed at that size.
+    /// It lies in 2 MiB pages where the host gives them for shared memory
+    /// (`/sys/kernel/mm/transparent_hugepage/shmem_enabled`).
+    ///
+    /// # Errors
+    /// The size is 0 or beyond [`REGION_BYTES_MAX`]; no memory or no descriptor left.
+    pub fn create(name: &str, bytes: u64) -> Result<Arc<Self>, RegionError> {
+        if bytes == 0 || bytes > REGION_BYTES_MAX {
+            return Err(RegionError::Size { bytes });
+        }
+        let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        let failed = |call| move |error| SyscallError::new(call, name, error);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create(name, flags).map_err(failed("memfd_create"))?;
+        rustix::fs::ftruncate(&fd, bytes).map_err(failed("ftruncate"))?;
+        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+        Self::map(bytes, Some(fd))
+    }
+
+    /// Maps memory that another process made. Its size is what the kernel says, not what the sender
+    /// does, and it must be sealed.
+    ///
+    /// # Errors
+    /// Not a memfd, not sealed, of a size no region has, or the kernel refused to map it.
+    pub fn attach(fd: OwnedFd) -> Result<Arc<Self>, RegionError> {
+        // Anything but a memfd has no seals, and the call fails.
+        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| RegionError::Unsealed)?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+            return Err(RegionError::Unsealed);
+        }
+        let stat = rustix::fs::fstat(&fd)
+            .map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        if bytes == 0 || bytes > REGION_BYTES_MAX {
+            return Err(RegionError::Size { bytes });
+        }
+        Self::map(bytes, Some(fd))
+    }
+
+    /// Memory of this process alone: for tests, also under Miri, which has no memfd.
+    ///
+    /// # Errors
+    /// As [`Region::create`].
+    pub fn private(bytes: u64) -> Result<Arc<Self>, RegionError> {
+        if bytes == 0 || bytes > REGION_BYTES_MAX {
+            return Err(RegionError::Size { bytes });
+        }
+        Self::map(bytes, None)
+    }
+
+    fn map(bytes: u64, fd: Option<OwnedFd>) -> Result<Arc<Self>, RegionError> {
+        let length = usize::try_from(bytes).map_err(|_| RegionError::Size { bytes })?;
+        let start = map_bytes(length, fd.as_ref())
+            .map_err(|error| SyscallError::new("mmap", format!("{bytes} bytes"), error))?;
+        let start = NonNull::new(start.cast::<u8>()).expect("mmap gives no null page unasked");
+        Ok(Arc::new(Self { start, length, fd }))
+    }
+
+    /// Its length.
+    #[must_use]
+    pub fn length_bytes(&self) -> usize {
+        self.length
+    }
+
+    /// The memfd to hand to another process; none for private memory.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Address of `length` bytes from `offset`, if they lie inside.
+    pub(crate) fn part(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(length)?;
+        // SAFETY: `offset <= end <= self.length`, so the result is within the mapping or one past.
+        (end <= self.length).then(|| unsafe { self.start.add(offset) })
+    }
+}
+
+#[cfg(not(miri))]
+fn map_bytes(length: usize, fd: Option<&OwnedFd>) -> rustix::io::Result<*mut std::ffi::c_void> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let anywhere = std::ptr::null_mut();
+    let start = match fd {
+        // SAFETY: the kernel chooses the address, so nothing mapped already is touched.
+        Some(fd) => unsafe {
+            rustix::mm::mmap(anywhere, length, protection, MapFlags::SHARED, fd, 0)
+        },
+        // SAFETY: as above.
+        None => unsafe {
+            rustix::mm::mmap_anonymous(anywhere, length, protection, MapFlags::PRIVATE)
+        },
+    }?;
+    // SAFETY: the advice concerns this mapping only and keeps its contents. Where huge pages are
+    // switched off it is refused, and small ones serve.
+    unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) }.ok();
+    Ok(start)
+}
+
+/// Miri has no system calls: zeroed heap memory, aligned as pages are.
+#[cfg(miri)]
+fn map_bytes(length: usize, _fd: Option<&OwnedFd>) -> rustix::io::Result<*mut std::ffi::c_void> {
+    let layout = miri_layout(length);
+    // SAFETY: the length is not zero.
+    Ok(unsafe { std::alloc::alloc_zeroed(layout) }.cast())
+}
+
+#[cfg(miri)]
+fn miri_layout(length: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(length, 4096).expect("less than 4 GiB")
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        #[cfg(not(miri))]
+        // SAFETY: `start` and `length` are what mmap gave; views hold the region, so none is left.
+        // A failure would leak the mapping, no more.
+        unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) }.ok();
+        #[cfg(miri)]
+        // SAFETY: allocated with this layout.
+        unsafe {
+            std::alloc::dealloc(self.start.as_ptr(), miri_layout(self.length));
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn both_mappings_see_the_same_memory() {
+        let ours = Region::create("test", 100_000).unwrap();
+        assert_eq!(ours.length_bytes(), 2 << 20, "rounded up to a huge page");
+        let theirs = Region::attach(ours.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
+        let here = ours.view::<std::sync::atomic::AtomicU64>(4096, 2).unwrap();
+        let there = theirs.view::<std::sync::atomic::AtomicU64>(4096, 2).unwrap();
+        here[1].store(7, std::sync::atomic::Ordering::Release);
+        assert_eq!(there[1].load(std::sync::atomic::Ordering::Acquire), 7);
+    }
+
+    #[test]
+    fn nobody_can_truncate_a_region() {
+        let region = Region::create("test", 1).unwrap();
+        let file = File::from(region.fd().unwrap().try_clone_to_owned().unwrap());
+        for bytes in [0, 4096, 4 << 20] {
+            let error = file.set_len(bytes).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn hostile_memory_is_refused() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = |bytes: u64, seals| {
+            let fd = rustix::fs::memfd_create("hostile", flags).unwrap();
+            rustix::fs::ftruncate(&fd, bytes).unwrap();
+            rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+            fd
+        };
+        let refused = |fd| Region::attach(fd).unwrap_err();
+        assert!(matches!(refused(memfd(4096, SealFlags::empty())), RegionError::Unsealed));
+        assert!(matches!(refused(memfd(4096, SealFlags::GROW)), RegionError::Unsealed));
+        assert!(matches!(refused(memfd(0, SEALS)), RegionError::Size { bytes: 0 }));
+        assert!(matches!(refused(memfd(8 << 30, SEALS)), RegionError::Size { .. }));
+        let file = File::open("/proc/self/exe").unwrap();
+        assert!(matches!(refused(file.into()), RegionError::Unsealed));
+        assert!(matches!(Region::create("none", 0), Err(RegionError::Size { .. })));
+        assert!(matches!(Region::create("huge", u64::MAX), Err(RegionError::Size { .. })));
+    }
+}

@@ -1,0 +1,266 @@
+//! Messages with descriptors over a UNIX socket.
+//!
+//! `SOCK_SEQPACKET`: the kernel keeps messages apart, so there is no framing to get wrong, and a
+//! message arrives together with its descriptors or not at all.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use sys::SyscallError;
+
+/// Longest message. One that is longer is refused whole.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Most descriptors in one message; the kernel's own limit is 253 (`SCM_MAX_FD`).
+pub const FDS_MAX: usize = 130;
+
+/// What arrived.
+#[derive(Debug)]
+pub enum Message {
+    /// A message.
+    Received {
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// Its descriptors; all are close-on-exec.
+        fds: Vec<OwnedFd>,
+    },
+    /// Longer than [`MESSAGE_BYTES_MAX`], or more descriptors than [`FDS_MAX`].
+    TooLong,
+    /// None there now.
+    Nothing,
+    /// The peer has gone.
+    Closed,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+}
+
+impl Socket {
+    /// Connects to whoever listens at `path`.
+    ///
+    /// # Errors
+    /// Nobody listens there, or no permission.
+    pub fn connect(path: &Path) -> Result<Self, SyscallError> {
+        let object = || path.display().to_string();
+        let address = SocketAddrUnix::new(path)
+            .map_err(|error| SyscallError::new("connect", object(), error))?;
+        let fd = new_socket(SocketFlags::CLOEXEC, &object())?;
+        rustix::net::connect(&fd, &address)
+            .map_err(|error| SyscallError::new("connect", object(), error))?;
+        Ok(Self { fd })
+    }
+
+    /// Sends a message, whole.
+    ///
+    /// # Errors
+    /// The peer has gone or does not read, or the message is too long.
+    pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), SyscallError> {
+        let failed = |error: Errno| SyscallError::new("sendmsg", "UNIX socket", error);
+        if bytes.len() > MESSAGE_BYTES_MAX || fds.len() > FDS_MAX {
+            return Err(failed(Errno::MSGSIZE));
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(failed(Errno::MSGSIZE));
+        }
+        let flags = SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(&self.fd, &[IoSlice::new(bytes)], &mut control, flags)
+            .map(|_| ())
+            .map_err(failed)
+    }
+
+    /// The next message; on a blocking socket, waits for it.
+    ///
+    /// # Errors
+    /// The connection broke in another way than by closing.
+    pub fn receive(&self) -> Result<Message, SyscallError> {
+        let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let into = &mut [IoSliceMut::new(&mut bytes)];
+        let received = match rustix::net::recvmsg(&self.fd, into, &mut control, flags) {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Message::Nothing),
+            Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Message::Closed),
+            Err(error) => return Err(SyscallError::new("recvmsg", "UNIX socket", error)),
+        };
+        let fds: Vec<OwnedFd> = control
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Ok(Message::TooLong);
+        }
+        // A sequenced packet socket says that the peer has gone by a message of no bytes.
+        if received.bytes == 0 && fds.is_empty() {
+            return Ok(Message::Closed);
+        }
+        bytes.truncate(received.bytes);
+        Ok(Message::Received { bytes, fds })
+    }
+
+    /// The user id of the process at the other end, as the kernel knows it.
+    ///
+    /// # Errors
+    /// Not a connected UNIX socket.
+    pub fn peer_user(&self) -> Result<u32, SyscallError> {
+        rustix::net::sockopt::socket_peercred(&self.fd)
+            .map(|credentials| credentials.uid.as_raw())
+            .map_err(|error| SyscallError::new("getsockopt(SO_PEERCRED)", "UNIX socket", error))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A socket that others connect to. Its path goes with it.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Listens at `path`. What is left of a process that ended without cleaning up is replaced; a
+    /// socket that somebody serves is not.
+    ///
+    /// # Errors
+    /// Somebody listens there already (`EADDRINUSE`), or no permission for the folder.
+    pub fn bind(path: &Path) -> Result<Self, SyscallError> {
+        let object = path.display().to_string();
+        let failed = |call| {
+            let object = object.clone();
+            move |error: Errno| SyscallError::new(call, object, error)
+        };
+        let address = SocketAddrUnix::new(path).map_err(failed("bind"))?;
+        let fd = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, &object)?;
+        match rustix::net::bind(&fd, &address) {
+            Err(Errno::ADDRINUSE) if deserted(path) => {
+                rustix::fs::unlink(path).map_err(failed("unlink"))?;
+                rustix::net::bind(&fd, &address).map_err(failed("bind"))?;
+            }
+            answer => answer.map_err(failed("bind"))?,
+        }
+        rustix::net::listen(&fd, 64).map_err(failed("listen"))?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// The next connection, if one waits; it does not block either.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn accept(&self) -> Result<Option<Socket>, SyscallError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match rustix::net::accept_with(&self.fd, flags) {
+            Ok(fd) => Ok(Some(Socket { fd })),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(SyscallError::new("accept", self.path.display().to_string(), error)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody may have removed it already.
+        rustix::fs::unlink(&self.path).ok();
+    }
+}
+
+/// Whether `path` is a socket that nobody serves.
+fn deserted(path: &Path) -> bool {
+    let refused = |error: &SyscallError| {
+        error.source.raw_os_error() == Some(Errno::CONNREFUSED.raw_os_error())
+    };
+    Socket::connect(path).is_err_and(|error| refused(&error))
+}
+
+fn new_socket(flags: SocketFlags, object: &str) -> Result<OwnedFd, SyscallError> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|error| SyscallError::new("socket", object, error))
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use crate::{Bell, Region};
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("clearstream-shm-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn memory_and_bells_travel() {
+        let path = path("travel");
+        let listener = Listener::bind(&path).unwrap();
+        let near = Socket::connect(&path).unwrap();
+        let far = listener.accept().unwrap().unwrap();
+        assert!(matches!(far.receive().unwrap(), Message::Nothing));
+        assert_eq!(far.peer_user().unwrap(), rustix::process::getuid().as_raw());
+
+        let (region, bell) = (Region::create("test", 1).unwrap(), Bell::new().unwrap());
+        far.send(b"here", &[region.fd().unwrap(), bell.as_fd()]).unwrap();
+        let Message::Received { bytes, mut fds } = near.receive().unwrap() else { panic!() };
+        assert_eq!((bytes.as_slice(), fds.len()), (b"here".as_slice(), 2));
+        Bell::from_fd(fds.pop().unwrap()).ring().unwrap();
+        assert!(bell.wait(None).unwrap());
+        assert_eq!(Region::attach(fds.pop().unwrap()).unwrap().length_bytes(), 2 << 20);
+
+        drop(far);
+        assert!(matches!(near.receive().unwrap(), Message::Closed));
+        assert!(near.send(b"x", &[]).is_err());
+    }
+
+    #[test]
+    fn only_a_deserted_socket_is_replaced() {
+        let path = path("deserted");
+        let served = Listener::bind(&path).unwrap();
+        assert!(Listener::bind(&path).is_err(), "somebody serves it");
+        // As after a crash: the descriptor is closed, the path stays.
+        let address = SocketAddrUnix::new(path.with_extension("old")).unwrap();
+        let left = new_socket(SocketFlags::CLOEXEC, "test").unwrap();
+        rustix::net::bind(&left, &address).unwrap();
+        drop(left);
+        Listener::bind(&path.with_extension("old")).unwrap();
+        drop(served);
+        assert!(!path.exists(), "the path goes with the listener");
+    }
+
+    #[test]
+    fn too_much_is_refused_whole() {
+        let path = path("long");
+        let listener = Listener::bind(&path).unwrap();
+        let near = Socket::connect(&path).unwrap();
+        let far = listener.accept().unwrap().unwrap();
+        assert!(near.send(&vec![1; MESSAGE_BYTES_MAX + 1], &[]).is_err());
+        rustix::net::send(&near, &vec![1; MESSAGE_BYTES_MAX + 1], SendFlags::empty()).unwrap();
+        near.send(b"short", &[]).unwrap();
+        assert!(matches!(far.receive().unwrap(), Message::TooLong));
+        assert!(matches!(far.receive().unwrap(), Message::Received { .. }), "the next is whole");
+    }
+}
