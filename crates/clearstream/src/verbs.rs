@@ -10,6 +10,7 @@ mod report;
 mod reproduce;
 mod serve;
 pub(crate) mod test;
+mod tune;
 
 use clap::Subcommand;
 
@@ -32,6 +33,8 @@ pub(crate) enum Verb {
     Reproduce(reproduce::ReproduceArgs),
     /// Make one offline HTML page from a results file.
     Report(report::ReportArgs),
+    /// Change what binds on this host, and take it back.
+    Tune(tune::TuneArgs),
     /// iperf3's own flags, units, output and JSON.
     Iperf3(iperf3::Iperf3Args),
     /// Write man pages and shell completions.
@@ -49,6 +52,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
         Verb::Report(args) => report::run(args, json),
+        Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),
         Verb::Manual(args) => manual::run(args, json),
     }

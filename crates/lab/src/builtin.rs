@@ -17,6 +17,7 @@ pub fn builtin_labs() -> &'static [BuiltinLab] {
         BuiltinLab { name: "glif2010", text: include_str!("../../../labs/glif2010.toml") },
         BuiltinLab { name: "local40g", text: include_str!("../../../labs/local40g.toml") },
         BuiltinLab { name: "lossy", text: include_str!("../../../labs/lossy.toml") },
+        BuiltinLab { name: "shared", text: include_str!("../../../labs/shared.toml") },
         BuiltinLab { name: "shaped", text: include_str!("../../../labs/shaped.toml") },
     ]
 }

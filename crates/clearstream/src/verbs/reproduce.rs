@@ -1,7 +1,7 @@
 //! `clearstream reproduce`: a paper's figure or table here, side by side with the paper's.
 
 mod catalogue;
-mod in_lab;
+pub(in crate::verbs) mod in_lab;
 mod recipes;
 
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
-//! Runs a recipe between two hosts of a lab: the same program, the same verb, inside.
+//! Runs an experiment between two hosts of a lab: the same program, the same verb, inside.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::ReproduceArgs;
@@ -11,59 +11,103 @@ use crate::exit::{Exit, VerbError};
 /// Brings the recipe's lab up (unless it is), serves in its second host, runs the verb in its
 /// first, and takes down what it brought up.
 pub(super) fn run(recipe: &Recipe, args: &ReproduceArgs, json: bool) -> VerbResult {
-    let program = std::env::current_exe()?;
-    let plan = lab::find_plan(recipe.lab).map_err(|error| VerbError::from_error(&error))?;
-    let [near, far, ..] = plan.hosts.as_slice() else {
-        return Err(VerbError::failed(format!("lab {} has no two hosts", recipe.lab)));
-    };
-    let bed = TestBed::up(&program, recipe.lab)?;
-    let serve = ["lab", "exec", "--detach", recipe.lab, &far.name, "--"];
-    step(Command::new(&program).args(serve).arg(&program).arg("serve"))?;
-    let mut inner = Command::new(&program);
-    inner.args(["lab", "exec", recipe.lab, &near.name, "--"]).arg(&program);
-    if json {
-        inner.arg("--json");
-    }
-    inner.args(["reproduce", recipe.id, &far.name]);
+    let bed = TestBed::up(recipe.lab)?;
+    bed.serve()?;
+    let mut inner = bed.program(bed.near(), json);
+    inner.args(["reproduce", recipe.id, bed.far()]);
     inner.args(["--duration", &args.duration.as_secs_f64().to_string()]);
     inner.args(["--repeats", &args.repeats.to_string()]);
     inner.args(path_option("--output", args.output.as_ref()));
     inner.args(path_option("--report", args.report.as_ref()));
-    let status = inner.status()?;
-    drop(bed);
-    match status.code().map(u8::try_from) {
-        Some(Ok(code)) => Ok(Exit::Program(code)),
-        _ => Err(VerbError::failed(format!("the run in the lab ended: {status}"))),
-    }
+    bed.end_with(&mut inner)
 }
 
-/// A lab that goes when this does, if it came with it; SIGKILL included.
+/// A lab that goes when this does, if it came with it.
 #[derive(Debug)]
-struct TestBed<'a> {
-    program: &'a Path,
+pub(in crate::verbs) struct TestBed {
+    program: PathBuf,
     name: &'static str,
+    near: String,
+    far: String,
     ours: bool,
 }
 
-impl<'a> TestBed<'a> {
-    fn up(program: &'a Path, name: &'static str) -> Result<Self, VerbError> {
-        let is_up = Command::new(program)
+impl TestBed {
+    /// Brings a built-in lab up, unless it is.
+    ///
+    /// # Errors
+    /// It has no two hosts, or cannot be brought up here.
+    pub(in crate::verbs) fn up(name: &'static str) -> Result<Self, VerbError> {
+        let program = std::env::current_exe()?;
+        let plan = lab::find_plan(name).map_err(|error| VerbError::from_error(&error))?;
+        let [near, far, ..] = plan.hosts.as_slice() else {
+            return Err(VerbError::failed(format!("lab {name} has no two hosts")));
+        };
+        let (near, far) = (near.name.clone(), far.name.clone());
+        let is_up = Command::new(&program)
             .args(["lab", "status", name])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()?
             .success();
-        let own_pid = std::process::id().to_string();
-        step(Command::new(program).args(["lab", "up", name, "--while", &own_pid]))?;
-        Ok(Self { program, name, ours: !is_up })
+        if !is_up {
+            step(Command::new(&program).args(["lab", "up", name]))?;
+        }
+        Ok(Self { program, name, near, far, ours: !is_up })
+    }
+
+    /// Its first host.
+    pub(in crate::verbs) fn near(&self) -> &str {
+        &self.near
+    }
+
+    /// Its second host.
+    pub(in crate::verbs) fn far(&self) -> &str {
+        &self.far
+    }
+
+    /// Serves tests in its second host from now on.
+    ///
+    /// # Errors
+    /// The server could not be started.
+    pub(in crate::verbs) fn serve(&self) -> Result<(), VerbError> {
+        let serve = ["lab", "exec", "--detach", self.name, &self.far, "--"];
+        step(Command::new(&self.program).args(serve).arg(&self.program).arg("serve"))
+    }
+
+    /// Anything on one of its hosts, ready for the program and its arguments.
+    pub(in crate::verbs) fn command(&self, host: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["lab", "exec", self.name, host, "--"]);
+        command
+    }
+
+    /// This program on one of its hosts, ready for a verb.
+    pub(in crate::verbs) fn program(&self, host: &str, json: bool) -> Command {
+        let mut command = self.command(host);
+        command.arg(&self.program);
+        if json {
+            command.arg("--json");
+        }
+        command
+    }
+
+    /// Runs the last command of a run and ends as it does.
+    pub(in crate::verbs) fn end_with(self, inner: &mut Command) -> VerbResult {
+        let status = inner.status()?;
+        drop(self);
+        match status.code().map(u8::try_from) {
+            Some(Ok(code)) => Ok(Exit::Program(code)),
+            _ => Err(VerbError::failed(format!("the run in the lab ended: {status}"))),
+        }
     }
 }
 
-impl Drop for TestBed<'_> {
+impl Drop for TestBed {
     fn drop(&mut self) {
         if self.ours {
             // It says itself what went wrong; the result is not changed by it.
-            step(Command::new(self.program).args(["lab", "down", self.name])).ok();
+            step(Command::new(&self.program).args(["lab", "down", self.name])).ok();
         }
     }
 }
@@ -78,6 +122,7 @@ fn step(command: &mut Command) -> Result<(), VerbError> {
     }
 }
 
-fn path_option(name: &str, path: Option<&PathBuf>) -> Vec<std::ffi::OsString> {
+/// An option with a path, where there is one.
+pub(in crate::verbs) fn path_option(name: &str, path: Option<&PathBuf>) -> Vec<std::ffi::OsString> {
     path.map_or_else(Vec::new, |path| vec![name.into(), path.as_os_str().to_owned()])
 }
