@@ -61,6 +61,7 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
         own_user_namespace,
         network_fds: network.namespaces.iter().map(AsRawFd::as_raw_fd).collect(),
         notes: network.notes,
+        threads: network.threads,
         owner: dir.owner(),
         plan,
     };

@@ -5,6 +5,7 @@
 
 mod direction;
 mod section;
+mod veth;
 
 use std::net::IpAddr;
 
@@ -13,6 +14,7 @@ use toml::de::DeTable;
 
 use crate::file::direction::{DIRECTION_KEYS, read_direction};
 use crate::file::section::Section;
+use crate::file::veth::{VETH_KEYS, read_veth, refuse_veth_keys};
 use crate::plan::{
     AddressPlan, DirectionPlan, EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, WirePlan,
 };
@@ -108,7 +110,7 @@ fn read_link(
     earlier: &[LinkPlan],
 ) -> Result<LinkPlan, LabFileError> {
     let own = ["between", "wire", "mtu", "speed", "seed", "cores", "addresses"];
-    let known = [&own[..], &["forward", "backward"], DIRECTION_KEYS].concat();
+    let known = [&own[..], &["forward", "backward"], DIRECTION_KEYS, VETH_KEYS].concat();
     section.only(&known)?;
     let between = section.text_list("between")?;
     let &[first, second] = &between[..] else {
@@ -129,9 +131,9 @@ fn read_link(
         let message = format!("an MTU of {mtu_bytes} bytes; from 68 to {MTU_BYTES_MAX}");
         return Err(section.error_at("mtu", message));
     }
-    let wire = read_wire(section, index)?;
+    let wire = read_wire(section, index, [first, second])?;
     let speeds = match &wire {
-        WirePlan::Veth => [None, None],
+        WirePlan::Veth(_) => [None, None],
         WirePlan::Lightpath(path) => [path.forward.rate_bits_per_s, path.backward.rate_bits_per_s],
     };
     let speed = section.rate("speed")?;
@@ -150,17 +152,15 @@ fn read_link(
     })
 }
 
-fn read_wire(section: &Section<'_>, index: usize) -> Result<WirePlan, LabFileError> {
+fn read_wire(
+    section: &Section<'_>,
+    index: usize,
+    hosts: [&str; 2],
+) -> Result<WirePlan, LabFileError> {
     match section.text("wire")?.unwrap_or("lightpath") {
-        "veth" => {
-            let emulated = ["forward", "backward", "seed", "cores"];
-            if let Some(key) = DIRECTION_KEYS.iter().chain(&emulated).find(|key| section.has(key)) {
-                let message = format!("a veth wire emulates nothing; '{key}' needs a lightpath");
-                return Err(section.error_at(key, message));
-            }
-            Ok(WirePlan::Veth)
-        }
+        "veth" => Ok(WirePlan::Veth(read_veth(section, hosts)?)),
         "lightpath" => {
+            refuse_veth_keys(section)?;
             let seed = section.integer("seed")?.unwrap_or(1 + 2 * index as u64);
             let common = read_direction(section, &DirectionPlan::default())?;
             let side = |key: &str, seed: u64| -> Result<DirectionPlan, LabFileError> {

@@ -93,7 +93,10 @@ impl Lab {
         dir.remove()?;
         dir.create()?;
         match start_anchor(&dir, plan, program, owner) {
-            Ok((state, anchor)) => Ok((Self { dir, state, anchor }, Arrival::New)),
+            Ok((mut state, anchor)) => {
+                crate::veth::pin(&state.threads, &mut state.notes);
+                Ok((Self { dir, state, anchor }, Arrival::New))
+            }
             Err(error) => {
                 dir.remove()?;
                 labs.remove_if_empty(&lock);

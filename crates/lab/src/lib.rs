@@ -20,6 +20,7 @@ pub mod plan;
 mod program;
 mod pump;
 mod state;
+mod veth;
 
 pub use builtin::{BuiltinLab, builtin, builtin_labs};
 pub use counters::{DirectionCounters, Lateness, LinkCounters};
@@ -28,3 +29,4 @@ pub use exec::{ExecEnd, ExecError};
 pub use lab::{Arrival, Lab, find_plan};
 pub use program::{Program, run_role};
 pub use state::{LabOwner, LabState};
+pub use veth::PinnedThread;

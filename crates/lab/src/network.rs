@@ -13,6 +13,7 @@ use sys::namespace;
 
 use crate::LabError;
 use crate::plan::{EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, WirePlan};
+use crate::veth::{self, PinnedThread};
 
 /// The network as it stands.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Network {
     pub(crate) namespaces: Vec<OwnedFd>,
     /// The links that need threads.
     pub(crate) lightpaths: Vec<Ports>,
+    /// Kernel threads that `lab up` is to pin.
+    pub(crate) threads: Vec<PinnedThread>,
     /// What could not be had.
     pub(crate) notes: Vec<String>,
     /// Kept for as long as the ports in it.
@@ -90,9 +93,10 @@ fn make_link(
     let near = namespace_of(plan, first, &network.namespaces)?;
     let far = namespace_of(plan, second, &network.namespaces)?;
     let ports = match &link.wire {
-        WirePlan::Veth => {
+        WirePlan::Veth(pair) => {
             namespace::enter_network(near.as_fd())?;
-            RouteSocket::open()?.add_veth(&first.interface, &second.interface, far.as_fd())?;
+            let names = [first.interface.as_str(), second.interface.as_str()];
+            RouteSocket::open()?.add_veth(names, far.as_fd(), pair.queues_count)?;
             None
         }
         WirePlan::Lightpath(path) => {
@@ -102,12 +106,16 @@ fn make_link(
             Some(Ports { link_index, plan: (**path).clone(), ends })
         }
     };
-    let mut notes = Vec::new();
-    for (end, namespace) in [(first, near), (second, far)] {
+    let (mut notes, mut threads) = (Vec::new(), Vec::new());
+    for (which, (end, namespace)) in [(first, near), (second, far)].into_iter().enumerate() {
         namespace::enter_network(namespace.as_fd())?;
         configure(end, link.mtu_bytes, &mut notes)?;
+        if let WirePlan::Veth(pair) = &link.wire {
+            threads.extend(veth::settle(pair, which, end, &mut notes));
+        }
     }
     network.notes.extend(notes);
+    network.threads.extend(threads);
     Ok(ports)
 }
 
@@ -152,7 +160,7 @@ fn make_port(
     namespace::enter_network(host)?;
     let name = format!("port{}", workshop.ports_count);
     workshop.ports_count += 1;
-    RouteSocket::open()?.add_veth(&end.interface, &name, namespace.as_fd())?;
+    RouteSocket::open()?.add_veth([&end.interface, &name], namespace.as_fd(), None)?;
     namespace::enter_network(namespace.as_fd())?;
     let settings = LinkSettings { mtu_bytes: Some(link.mtu_bytes), tx_queue_pkts: None, up: true };
     RouteSocket::open()?.set_link(&name, settings)?;

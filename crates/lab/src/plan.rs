@@ -68,9 +68,29 @@ pub struct AddressPlan {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum WirePlan {
     /// The kernel's own pair, as fast as it goes.
-    Veth,
+    Veth(VethPlan),
     /// Two emulated directions.
     Lightpath(Box<LightpathPlan>),
+}
+
+/// A veth pair. What is absent is as the kernel makes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VethPlan {
+    /// Receive and transmit queues of each end.
+    #[serde(default)]
+    pub queues_count: Option<u32>,
+    /// Generic receive offload; a veth end polls (NAPI) only with it.
+    #[serde(default)]
+    pub gro: Option<bool>,
+    /// TCP segmentation offload; without it the wire carries packets of the MTU, as a real one.
+    #[serde(default)]
+    pub tso: Option<bool>,
+    /// Packets are taken in by kernel threads instead of the sender's core.
+    #[serde(default)]
+    pub napi_threaded: bool,
+    /// Cores of those threads, each end's; absent: wherever the scheduler puts them.
+    #[serde(default)]
+    pub napi_cores: [Option<u32>; 2],
 }
 
 /// An emulated link.

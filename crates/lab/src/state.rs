@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::plan::LabPlan;
+use crate::veth::PinnedThread;
 
 /// Where `lab up` notes whom the lab goes with.
 pub(crate) const OWNER_FILE: &str = "owner.json";
@@ -36,6 +37,9 @@ pub struct LabState {
     pub network_fds: Vec<i32>,
     /// What could not be had, one line each.
     pub notes: Vec<String>,
+    /// Kernel threads of the lab's interfaces that have a core of their own.
+    #[serde(default)]
+    pub threads: Vec<PinnedThread>,
     /// The process it goes with; absent when it stays until taken down.
     pub owner: Option<LabOwner>,
 }

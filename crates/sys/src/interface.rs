@@ -33,6 +33,8 @@ const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
@@ -88,25 +90,28 @@ impl RouteSocket {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Makes a veth pair: `name` here, `peer_name` in the namespace behind `peer_namespace`.
+    /// Makes a veth pair: the first of `names` here, the second in the namespace behind
+    /// `peer_namespace`; each with so many queues either way, or one.
     ///
     /// # Errors
     /// No `CAP_NET_ADMIN`, no veth in this kernel, or a name that is taken.
     pub fn add_veth(
         &mut self,
-        name: &str,
-        peer_name: &str,
+        [name, peer_name]: [&str; 2],
         peer_namespace: BorrowedFd<'_>,
+        queues_count: Option<u32>,
     ) -> Result<(), SyscallError> {
         let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
         message.bytes(&LinkBody::default().encode());
         message.text(IFLA_IFNAME, name);
+        message.queues(queues_count);
         message.nested(IFLA_LINKINFO, |info| {
             info.text(IFLA_INFO_KIND, "veth");
             info.nested(IFLA_INFO_DATA, |data| {
                 data.nested(VETH_INFO_PEER, |peer| {
                     peer.bytes(&LinkBody::default().encode());
                     peer.text(IFLA_IFNAME, peer_name);
+                    peer.queues(queues_count);
                     peer.attribute(IFLA_NET_NS_FD, &peer_namespace.as_raw_fd().to_ne_bytes());
                 });
             });
@@ -302,6 +307,13 @@ impl Message {
         self.buffer.extend_from_slice(&len.to_ne_bytes());
         self.buffer.extend_from_slice(&kind.to_ne_bytes());
         self.bytes(value);
+    }
+
+    /// So many queues either way, where that is said.
+    fn queues(&mut self, count: Option<u32>) {
+        for kind in [IFLA_NUM_TX_QUEUES, IFLA_NUM_RX_QUEUES] {
+            count.into_iter().for_each(|count| self.attribute(kind, &count.to_ne_bytes()));
+        }
     }
 
     fn text(&mut self, kind: u16, text: &str) {

@@ -108,6 +108,26 @@ pub fn usable_cores() -> Result<Vec<u32>, SyscallError> {
 /// # Errors
 /// The list is empty, names a core beyond 1023, or no core of it is online and allowed.
 pub fn pin_current(cores: &[u32]) -> Result<(), SyscallError> {
+    pin(None, cores)
+}
+
+/// From now on this thread, a kernel thread perhaps, runs on these cores only. `thread_id` is one
+/// of the calling process's process-id namespace.
+///
+/// # Errors
+/// As [`pin_current`]; also when there is no such thread, or it is another user's and this process
+/// has no `CAP_SYS_NICE`.
+pub fn pin_thread(thread_id: i32, cores: &[u32]) -> Result<(), SyscallError> {
+    // The conversion would panic on a negative number.
+    let thread = (thread_id > 0).then(|| rustix::thread::Pid::from_raw(thread_id)).flatten();
+    let Some(thread) = thread else {
+        let source = io::Error::from_raw_os_error(libc::ESRCH);
+        return Err(SyscallError::new("sched_setaffinity", format!("thread {thread_id}"), source));
+    };
+    pin(Some(thread), cores)
+}
+
+fn pin(thread: Option<rustix::thread::Pid>, cores: &[u32]) -> Result<(), SyscallError> {
     let refused = |source: io::Error| {
         SyscallError::new("sched_setaffinity", format!("cores {cores:?}"), source)
     };
@@ -119,7 +139,7 @@ pub fn pin_current(cores: &[u32]) -> Result<(), SyscallError> {
         }
         set.set(core as usize);
     }
-    rustix::thread::sched_setaffinity(None, &set).map_err(|error| refused(error.into()))
+    rustix::thread::sched_setaffinity(thread, &set).map_err(|error| refused(error.into()))
 }
 
 /// What the calling thread has used since it began (`RUSAGE_THREAD`).
@@ -247,6 +267,25 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn another_thread_is_pinned_by_its_id() {
+        let (say, hear) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            say.send(current_thread_id()).unwrap();
+            ended.recv().unwrap();
+            usable_cores().unwrap()
+        });
+        let core = *usable_cores().unwrap().last().unwrap();
+        pin_thread(hear.recv().unwrap(), &[core]).unwrap();
+        end.send(()).unwrap();
+        assert_eq!(other.join().unwrap(), [core]);
+        for nobody in [0, -1, i32::MAX] {
+            let error = pin_thread(nobody, &[core]).unwrap_err();
+            assert_eq!(error.source.raw_os_error(), Some(libc::ESRCH));
+        }
     }
 
     #[test]

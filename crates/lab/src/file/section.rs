@@ -149,6 +149,15 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// `true` or `false`.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, LabFileError> {
+        match self.entry(key).map(|(_, value)| value.get_ref()) {
+            None => Ok(None),
+            Some(DeValue::Boolean(on)) => Ok(Some(*on)),
+            Some(other) => Err(self.wrong_kind(key, other, "true or false")),
+        }
+    }
+
     pub(super) fn rate(&self, key: &str) -> Result<Option<u64>, LabFileError> {
         self.read(key, |text| units::parse_bit_rate(text).map_err(|error| error.to_string()))
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::builtin::builtin_labs;
-use crate::plan::{BurstPlan, ShaperPlan};
+use crate::plan::{BurstPlan, ShaperPlan, VethPlan};
 
 const HOSTS: &str = "name = \"t\"\n[host.a]\n[host.b]\n";
 
@@ -16,7 +16,7 @@ fn link(keys: &str) -> Result<LinkPlan, LabFileError> {
 fn directions(link: LinkPlan) -> (DirectionPlan, DirectionPlan) {
     match link.wire {
         WirePlan::Lightpath(path) => (path.forward, path.backward),
-        WirePlan::Veth => panic!("a lightpath"),
+        WirePlan::Veth(_) => panic!("a lightpath"),
     }
 }
 
@@ -147,6 +147,42 @@ fn a_wrong_link_is_explained() {
     let text = format!("{HOSTS}[[link]]\nbetween = [\"a\", \"a\"]\n");
     assert_eq!(complaint(&text), "t.toml:5: 'a' is linked to itself");
     assert!(complaint("name = \n").starts_with("t.toml:1: "));
+}
+
+#[test]
+fn a_veth_pair_is_told_who_takes_its_packets_in() {
+    let veth = |keys: &str| match link(&format!("wire = \"veth\"\n{keys}")).unwrap().wire {
+        WirePlan::Veth(plan) => plan,
+        WirePlan::Lightpath(_) => panic!("a veth pair"),
+    };
+    assert_eq!(veth(""), VethPlan::default());
+    let told = veth("queues = 4\ntso = false\nnapi_core = { b = 1 }");
+    let expected = VethPlan {
+        queues_count: Some(4),
+        gro: Some(true),
+        tso: Some(false),
+        napi_threaded: true,
+        napi_cores: [None, Some(1)],
+    };
+    assert_eq!(told, expected);
+    assert_eq!(veth("napi_core = 0").napi_cores, [Some(0), Some(0)]);
+    for (keys, message) in [
+        (
+            "wire = \"veth\"\ngro = false\nnapi_threaded = true",
+            "a veth pair has NAPI only with GRO: write gro = true",
+        ),
+        ("wire = \"veth\"\nqueues = 0", "queues: 0 is not within 1 to 256"),
+        ("wire = \"veth\"\ntso = 1", "tso: expected true or false, found integer"),
+        ("wire = \"veth\"\nnapi_core = { c = 1 }", "unknown key 'c'; did you mean 'a'?"),
+        ("wire = \"veth\"\nnapi_core = 4096", "no host has a core 4096"),
+        (
+            "wire = \"veth\"\nnapi_threaded = false\nnapi_core = 0",
+            "napi_core pins the threads that napi_threaded = false takes away",
+        ),
+        ("tso = false", "'tso' is a veth pair's: write wire = \"veth\""),
+    ] {
+        assert_eq!(link(keys).unwrap_err().message, message);
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &[LinkCounters])
     for (index, link) in plan.links.iter().enumerate() {
         let [first, second] = &link.ends;
         let kind = match link.wire {
-            WirePlan::Veth => "veth pair",
+            WirePlan::Veth(_) => "veth pair",
             WirePlan::Lightpath(_) => "lightpath",
         };
         let (near, far) = (place(first), place(second));
