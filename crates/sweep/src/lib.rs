@@ -4,11 +4,13 @@
 //! repeats runs each setting once, shuffled, so that drift of the hosts or the path hits all of
 //! them alike), a [`Journal`] turns finished points into bytes and back (so that a run that was
 //! cut short goes on where it was), [`summarise`] takes repeats together, and [`window`](window_sweep)
-//! holds the one sweep whose law is known in advance.
+//! holds the one sweep whose law is known in advance. [`placement`] decides which pairs of cores are
+//! worth measuring, and what they say.
 
 #![forbid(unsafe_code)]
 
 mod journal;
+pub mod placement;
 mod plan;
 mod summary;
 mod window;
