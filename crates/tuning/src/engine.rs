@@ -151,7 +151,8 @@ impl Engine<'_> {
         let first = self.journal.next_id();
         if policy == Policy::AllOrNothing {
             // What is known to fail is said before anything is touched.
-            let doomed = changes.iter().find_map(|change| Some((change, self.looks(change).err()?)));
+            let doomed =
+                changes.iter().find_map(|change| Some((change, self.looks(change).err()?)));
             if let Some((doomed, reason)) = doomed {
                 let doomed = doomed.clone();
                 return Ok(refused_all(changes, &doomed, reason));
@@ -199,7 +200,10 @@ impl Engine<'_> {
             && *expected != from
             && from != to
         {
-            let reason = format!("{}: it is {from} by now, the change was planned for {expected}", change.key);
+            let reason = format!(
+                "{}: it is {from} by now, the change was planned for {expected}",
+                change.key
+            );
             return Err(Trouble { reason, is_privilege: false });
         }
         if from != to {
@@ -216,11 +220,14 @@ impl Engine<'_> {
     /// A qdisc somebody configured has options that are not read, so it could not be put back.
     fn cannot_go_back(&self, key: &Key, from: &str) -> Option<String> {
         let Key::Interface { what: InterfaceKey::Qdisc, .. } = key else { return None };
-        let ours = self.journal.open().any(|entry| {
-            entry.intent.key == *key && entry.state == State::Done(from.to_owned())
-        });
+        let ours = self
+            .journal
+            .open()
+            .any(|entry| entry.intent.key == *key && entry.state == State::Done(from.to_owned()));
         (!from.ends_with(" (default)") && !ours).then(|| {
-            format!("{key}: somebody configured {from} there; with its options it could not be put back")
+            format!(
+                "{key}: somebody configured {from} there; with its options it could not be put back"
+            )
         })
     }
 
@@ -231,7 +238,8 @@ impl Engine<'_> {
             Err(trouble) => return Ok(trouble.outcome(change, None)),
         };
         let to = key.check(&change.to).unwrap_or_else(|_checked| change.to.clone());
-        let outcome = |result| Outcome { key: key.clone(), from: Some(from.clone()), to: to.clone(), result };
+        let outcome =
+            |result| Outcome { key: key.clone(), from: Some(from.clone()), to: to.clone(), result };
         if from == to {
             return Ok(outcome(ChangeResult::Unchanged));
         }

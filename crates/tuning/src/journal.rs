@@ -227,7 +227,8 @@ impl Journal {
                 if intent.id != self.next_id() {
                     return Err(format!("change {} follows {}", intent.id, self.entries.len()));
                 }
-                let check = |value: &str| intent.key.check(value).map_err(|error| error.to_string());
+                let check =
+                    |value: &str| intent.key.check(value).map_err(|error| error.to_string());
                 let (from, to) = (check(&intent.from)?, check(&intent.to)?);
                 (intent.from, intent.to) = (from, to);
                 self.entries.push(Entry { intent, state: State::Intended });

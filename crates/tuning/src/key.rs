@@ -84,7 +84,10 @@ pub const FILES: [(PersistedFile, &str); 5] = [
         PersistedFile::UnitLink,
         "etc/systemd/system/multi-user.target.wants/clearstream-tune.service",
     ),
-    (PersistedFile::IrqbalanceDropIn, "etc/systemd/system/irqbalance.service.d/90-clearstream.conf"),
+    (
+        PersistedFile::IrqbalanceDropIn,
+        "etc/systemd/system/irqbalance.service.d/90-clearstream.conf",
+    ),
 ];
 
 /// `ethtool` parameters by our names.
@@ -239,13 +242,15 @@ impl Key {
     /// # Errors
     /// [`KeyError::Value`] when the setting takes no such value.
     pub fn check(&self, value: &str) -> Result<String, KeyError> {
-        let wrong = |wanted| KeyError::Value { key: self.to_string(), value: shorten(value), wanted };
+        let wrong =
+            |wanted| KeyError::Value { key: self.to_string(), value: shorten(value), wanted };
         if value.len() > VALUE_BYTES_MAX {
             return Err(wrong("short enough"));
         }
         match self {
             Self::Sysctl(name) => {
-                let known = catalogue::sysctl(name).ok_or_else(|| KeyError::Unknown(name.clone()))?;
+                let known =
+                    catalogue::sysctl(name).ok_or_else(|| KeyError::Unknown(name.clone()))?;
                 known.kind.check(value).ok_or_else(|| wrong(known.kind.wanted()))
             }
             Self::Interface { what, .. } => what.check(value, &wrong),
@@ -333,8 +338,11 @@ pub fn mask_of(cores: &[u32]) -> String {
     for core in cores.iter().filter(|core| **core <= 4095) {
         nibbles[*core as usize / 4] |= 1 << (core % 4);
     }
-    let digits: String =
-        nibbles.iter().rev().filter_map(|nibble| char::from_digit(u32::from(*nibble), 16)).collect();
+    let digits: String = nibbles
+        .iter()
+        .rev()
+        .filter_map(|nibble| char::from_digit(u32::from(*nibble), 16))
+        .collect();
     mask(&digits).unwrap_or_else(|| "0".to_owned())
 }
 

@@ -1,7 +1,7 @@
 //! Changing a host's settings so that nothing is lost: what to change and why, the journal, exact
 //! undo, profiles of the papers.
 //!
-//! [`plan`] decides from a results document and nothing else. [`Engine`] makes changes and undoes
+//! [`plan::plan`] decides from a results document and nothing else. [`Engine`] makes changes and undoes
 //! them as a step machine over a [`World`] and a [`Log`]: it has no I/O of its own, so tests end it at
 //! every step. [`Host`] is the world of this machine, [`Store`] the journal on disk.
 
@@ -12,6 +12,7 @@ mod engine;
 mod host;
 pub mod journal;
 mod key;
+pub mod plan;
 mod store;
 mod world;
 

@@ -29,7 +29,9 @@ pub enum StoreError {
         source: JournalError,
     },
     /// The journal belongs to another network namespace of the same boot.
-    #[error("{path}: it is of another network namespace (host {host}); name its own with --state, or drop it with --forget")]
+    #[error(
+        "{path}: it is of another network namespace (host {host}); name its own with --state, or drop it with --forget"
+    )]
     OtherNamespace {
         /// The file.
         path: String,

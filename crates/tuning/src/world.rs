@@ -82,10 +82,14 @@ impl WorldError {
         use std::io::ErrorKind;
         match error.kind() {
             ErrorKind::NotFound => Self::absent(key, "this kernel has no such setting"),
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if is_global => Self::denied(
-                key,
-                format!("{error}; it is one for the whole machine and read-only in a network namespace"),
-            ),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if is_global => {
+                Self::denied(
+                    key,
+                    format!(
+                        "{error}; it is one for the whole machine and read-only in a network namespace"
+                    ),
+                )
+            }
             ErrorKind::PermissionDenied => {
                 Self::denied(key, format!("{error}; changing it needs CAP_NET_ADMIN (root)"))
             }

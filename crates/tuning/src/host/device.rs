@@ -62,10 +62,13 @@ impl Host {
         value: &str,
     ) -> Result<(), WorldError> {
         let refused = |error: SyscallError| of_syscall(key, &error);
-        let number = || value.parse::<u32>().map_err(|error| WorldError::refused(key, error.to_string()));
+        let number =
+            || value.parse::<u32>().map_err(|error| WorldError::refused(key, error.to_string()));
         match what {
             InterfaceKey::Mtu => link(key)?.set_mtu(name, number()?).map_err(refused),
-            InterfaceKey::TxQueueLength => link(key)?.set_tx_queue(name, number()?).map_err(refused),
+            InterfaceKey::TxQueueLength => {
+                link(key)?.set_tx_queue(name, number()?).map_err(refused)
+            }
             InterfaceKey::Qdisc => self.write_qdisc(key, name, value),
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;

@@ -51,7 +51,10 @@ fn what_could_lead_elsewhere_is_no_key() {
 #[test]
 fn values_are_brought_into_one_form() {
     let check = |key: &str, value: &str| key.parse::<Key>().expect(key).check(value);
-    assert_eq!(check("net.ipv4.tcp_rmem", "4096\t131072\t6291456\n").unwrap(), "4096 131072 6291456");
+    assert_eq!(
+        check("net.ipv4.tcp_rmem", "4096\t131072\t6291456\n").unwrap(),
+        "4096 131072 6291456"
+    );
     assert!(check("net.ipv4.tcp_rmem", "4096 131072").is_err());
     assert!(check("net.ipv4.tcp_rmem", "4096 1 2 3").is_err());
     assert_eq!(check("net.ipv4.tcp_congestion_control", "bbr\n").unwrap(), "bbr");

@@ -1,0 +1,202 @@
+//! From results to changes: what to set on either host, why, and what it should give.
+//!
+//! Pure: reads a results document and nothing else. Each rule starts from a figure that was measured
+//! (a window that is full, a counter that moved, a core that never sleeps), sizes its change by the
+//! bandwidth-delay product, the packet rate or the machine's own parts, and says what it expects. What
+//! was not measured is not reasoned from; a host that told nothing of itself gets no changes.
+
+mod cores;
+mod packets;
+mod protocol;
+mod seen;
+mod windows;
+
+use results::{End, Results};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Change;
+use crate::key::Key;
+use seen::Seen;
+
+/// How careful to be with a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Risk {
+    /// Allows more; nobody who does not need it notices.
+    Low,
+    /// Changes how traffic is treated; other programs on the host may notice.
+    Medium,
+    /// May interrupt the interface or depends on the rest of the network; made only when named.
+    High,
+}
+
+/// A change and its reasons.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedChange {
+    /// On which host.
+    pub end: End,
+    /// The setting.
+    pub key: Key,
+    /// Its value when it was measured, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The value to set.
+    pub to: String,
+    /// The figures that ask for it.
+    pub why: String,
+    /// Where the setting and its effect are documented.
+    pub source: String,
+    /// What it should give, in words.
+    pub effect: String,
+    /// Throughput it should allow, bit/s, where that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_bits_per_s: Option<f64>,
+    /// How careful to be.
+    pub risk: Risk,
+    /// What could go wrong.
+    pub danger: String,
+}
+
+impl PlannedChange {
+    /// For the step machine.
+    #[must_use]
+    pub fn change(&self) -> Change {
+        Change {
+            key: self.key.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            why: self.why.clone(),
+            source: self.source.clone(),
+        }
+    }
+
+    /// The command that makes it by hand.
+    #[must_use]
+    pub fn command(&self) -> String {
+        command_for(&self.key, &self.to)
+    }
+}
+
+/// What to change, and what it was decided from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// Round-trip time of the idle path, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_s: Option<f64>,
+    /// One stream's throughput now, bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_bits_per_s: Option<f64>,
+    /// What the path should carry, bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_bits_per_s: Option<f64>,
+    /// How that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_source: Option<String>,
+    /// Rate times round-trip time of the target, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth_delay_product_bytes: Option<u64>,
+    /// The changes, the one for the binding limit first.
+    pub changes: Vec<PlannedChange>,
+    /// What was looked at and left, and why.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+}
+
+/// Decides from a results document.
+#[must_use]
+pub fn plan(results: &Results) -> Plan {
+    let diagnosis = explain::diagnose(results);
+    let mut plan = Plan::default();
+    for reverse in [false, true] {
+        let Some(seen) = Seen::of(results, &diagnosis, reverse) else { continue };
+        if !reverse {
+            plan.rtt_s = seen.rtt_s;
+            plan.measured_bits_per_s = Some(seen.rate);
+            plan.target_bits_per_s = Some(seen.target);
+            plan.target_source = Some(seen.target_source.clone());
+            plan.bandwidth_delay_product_bytes = seen.bdp_bytes();
+        }
+        for rule in [windows::rule, protocol::rule, packets::rule, cores::rule] {
+            rule(&seen, &mut plan);
+        }
+    }
+    if plan.measured_bits_per_s.is_none() {
+        plan.remarks
+            .push("no TCP transfer was measured, so there is nothing to decide from".into());
+    }
+    if results.far.is_none() {
+        plan.remarks
+            .push("the far host told nothing of itself, so nothing is planned for it".into());
+    }
+    settle(&mut plan);
+    plan
+}
+
+/// One change a setting, the larger one where both directions ask; the binding limit's first.
+fn settle(plan: &mut Plan) {
+    let mut settled: Vec<PlannedChange> = Vec::new();
+    for change in std::mem::take(&mut plan.changes) {
+        let known = settled.iter_mut().find(|one| one.end == change.end && one.key == change.key);
+        match known {
+            Some(known) if last_number(&change.to) > last_number(&known.to) => {
+                known.to.clone_from(&change.to);
+            }
+            Some(_) => {}
+            None => settled.push(change),
+        }
+    }
+    settled.retain(|change| change.from.as_deref() != Some(change.to.as_str()));
+    plan.changes = settled;
+}
+
+fn last_number(value: &str) -> Option<u64> {
+    value.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// The command a person would type to set this.
+#[must_use]
+pub fn command_for(key: &Key, to: &str) -> String {
+    use crate::key::InterfaceKey as I;
+    let Key::Interface { name, what } = key else {
+        return match key {
+            Key::InterruptAffinity(irq) => format!("echo {to} > /proc/irq/{irq}/smp_affinity_list"),
+            Key::Governor(core) => {
+                format!("echo {to} > /sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor")
+            }
+            Key::File(file) => format!("edit /{}", file.path()),
+            _ if to.contains(' ') => format!("sysctl -w {key}='{to}'"),
+            _ => format!("sysctl -w {key}={to}"),
+        };
+    };
+    let file = |path: String| format!("echo {to} > /sys/class/net/{name}/{path}");
+    match what {
+        I::Mtu => format!("ip link set dev {name} mtu {to}"),
+        I::TxQueueLength => format!("ip link set dev {name} txqueuelen {to}"),
+        I::Qdisc if to.ends_with(" (default)") => format!("tc qdisc del dev {name} root"),
+        I::Qdisc => format!("tc qdisc replace dev {name} root {to}"),
+        I::Feature(feature) => format!("ethtool -K {name} {feature} {to}"),
+        I::RssTable => format!("ethtool -X {name} …"),
+        I::RpsCores(queue) => file(format!("queues/rx-{queue}/rps_cpus")),
+        I::RfsEntries(queue) => file(format!("queues/rx-{queue}/rps_flow_cnt")),
+        I::XpsCores(queue) => file(format!("queues/tx-{queue}/xps_cpus")),
+        I::ThreadedNapi => file("threaded".to_owned()),
+        I::Parameter(_) => {
+            let word = what.to_string();
+            let (flag, option) = match word.split_once('-') {
+                Some(("ring", option)) => ("-G", option.to_owned()),
+                Some(("channels", option)) => ("-L", option.to_owned()),
+                Some((_, option)) => ("-C", option.to_owned()),
+                None => ("-C", word.clone()),
+            };
+            let to = if option.starts_with("adaptive") {
+                if to == "1" { "on" } else { "off" }
+            } else {
+                to
+            };
+            format!("ethtool {flag} {name} {option} {to}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

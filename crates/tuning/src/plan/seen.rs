@@ -1,0 +1,253 @@
+//! What a results document says about one direction, as the rules need it.
+
+use explain::Diagnosis;
+use results::{
+    Direction, End, EndCounters, EndReport, HostFacts, InterfaceFacts, Limit, Nic, Protocol,
+    Results, TestOutcome,
+};
+use units::show_bit_rate;
+
+use super::{Plan, PlannedChange, Risk};
+use crate::key::Key;
+
+/// Ethernet around a packet on the wire, bytes: preamble and start delimiter 8, header 14, frame
+/// check sequence 4, inter-packet gap 12 (IEEE 802.3 clauses 3 and 4).
+const ETHERNET_WIRE_BYTES: f64 = 38.0;
+/// IPv4 and TCP headers with timestamps (RFC 791, RFC 9293, RFC 7323), bytes.
+const HEADERS_BYTES: f64 = 52.0;
+
+/// One direction of a measured path.
+pub(super) struct Seen<'a> {
+    pub(super) results: &'a Results,
+    pub(super) sender: End,
+    pub(super) receiver: End,
+    /// Idle round trip, seconds.
+    pub(super) rtt_s: Option<f64>,
+    /// One stream's goodput, bit/s.
+    pub(super) rate: f64,
+    /// What the path should carry, bit/s.
+    pub(super) target: f64,
+    pub(super) target_source: String,
+    /// The run the rate is of.
+    pub(super) outcome: &'a TestOutcome,
+    /// Limits that may bind here, likeliest first: which, where, the figures.
+    pub(super) suspects: Vec<(Limit, Option<End>, String)>,
+}
+
+impl<'a> Seen<'a> {
+    /// `None` when no single TCP stream was measured in this direction.
+    pub(super) fn of(results: &'a Results, diagnosis: &Diagnosis, reverse: bool) -> Option<Self> {
+        let way = if reverse { Direction::Reverse } else { Direction::Forward };
+        let (sender, receiver) =
+            if reverse { (End::Far, End::Near) } else { (End::Near, End::Far) };
+        let (rate, outcome) = typical(results, way)?;
+        let rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
+        let judged = match diagnosis.spec.as_ref().map(|spec| spec.direction) {
+            Some(Direction::Reverse) => reverse,
+            _ => !reverse,
+        };
+        let suspects = if judged { suspects(results, diagnosis) } else { Vec::new() };
+        let (target, target_source) = target(results, way, rate, &suspects);
+        Some(Self {
+            results,
+            sender,
+            receiver,
+            rtt_s: rtt_s.filter(|rtt| rtt.is_finite() && *rtt > 0.0),
+            rate,
+            target,
+            target_source,
+            outcome,
+            suspects,
+        })
+    }
+
+    pub(super) fn host(&self, end: End) -> Option<&'a HostFacts> {
+        match end {
+            End::Near => Some(&self.results.near),
+            End::Far => self.results.far.as_ref(),
+        }
+    }
+
+    pub(super) fn sysctl(&self, end: End, name: &str) -> Option<&'a str> {
+        self.host(end)?.sysctls.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, end: End, name: &str) -> Option<u64> {
+        self.sysctl(end, name)?.parse().ok()
+    }
+
+    pub(super) fn interface(&self, end: End) -> Option<&'a InterfaceFacts> {
+        self.host(end)?.interface.as_ref()
+    }
+
+    pub(super) fn nic(&self, end: End) -> Option<&'a Nic> {
+        self.host(end)?.machine.as_ref()?.nic(&self.interface(end)?.name)
+    }
+
+    pub(super) fn report(&self, end: End) -> Option<&'a EndReport> {
+        match end {
+            End::Near => Some(&self.outcome.near),
+            End::Far => self.outcome.far.as_ref(),
+        }
+    }
+
+    pub(super) fn counters(&self, end: End) -> Option<&'a EndCounters> {
+        self.report(end).map(|report| &report.counters)
+    }
+
+    /// What is said of a limit here, when it is suspected at this end.
+    pub(super) fn suspected(&self, limit: Limit, end: End) -> Option<&str> {
+        let found = self
+            .suspects
+            .iter()
+            .find(|(known, at, _)| *known == limit && at.is_none_or(|at| at == end));
+        found.map(|(_, _, text)| text.as_str())
+    }
+
+    /// Whether this limit is the verdict (or the likeliest suspect).
+    pub(super) fn binds(&self, limit: Limit) -> bool {
+        self.suspects.first().is_some_and(|(first, _, _)| *first == limit)
+    }
+
+    pub(super) fn bdp_bytes(&self) -> Option<u64> {
+        Some(units::bandwidth_delay_product_bytes(self.target, self.rtt_s?))
+    }
+
+    /// Packets a second at the target, full-sized.
+    pub(super) fn pkts_per_s(&self) -> f64 {
+        let mtu = self.results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535);
+        self.target / 8.0 / f64::from(mtu)
+    }
+
+    /// Adds a change; the target's throughput is what it is predicted to give.
+    pub(super) fn propose(&self, plan: &mut Plan, end: End, key: &str, proposal: Proposal) {
+        let Ok(key) = key.parse::<Key>() else { return };
+        let Ok(to) = key.check(&proposal.to) else { return };
+        plan.changes.push(PlannedChange {
+            end,
+            key,
+            from: proposal.from,
+            to,
+            why: proposal.why,
+            source: proposal.source.to_owned(),
+            effect: proposal.effect,
+            predicted_bits_per_s: proposal.predicted_bits_per_s,
+            risk: proposal.risk,
+            danger: proposal.danger.to_owned(),
+        });
+    }
+
+    /// `45.2 Mbit/s -> about 470 Mbit/s (…)`.
+    pub(super) fn gain(&self, predicted: f64) -> String {
+        format!(
+            "throughput {} -> about {} ({})",
+            show_bit_rate(self.rate),
+            show_bit_rate(predicted),
+            self.target_source
+        )
+    }
+}
+
+/// What a rule proposes.
+pub(super) struct Proposal {
+    pub(super) from: Option<String>,
+    pub(super) to: String,
+    pub(super) why: String,
+    pub(super) source: &'static str,
+    pub(super) effect: String,
+    pub(super) predicted_bits_per_s: Option<f64>,
+    pub(super) risk: Risk,
+    pub(super) danger: &'static str,
+}
+
+/// The repeat of the single stream whose rate is the median one.
+fn typical(results: &Results, way: Direction) -> Option<(f64, &TestOutcome)> {
+    let names = match way {
+        Direction::Reverse => ["reverse", "single-stream"],
+        _ => ["single-stream", "test"],
+    };
+    let of_name = |name: &str| -> Vec<(f64, &TestOutcome)> {
+        let points = results.points.iter().filter(|point| {
+            let spec = &point.spec;
+            point.experiment == name
+                && spec.protocol == Protocol::Tcp
+                && spec.request_response.is_none()
+                && spec.direction == way
+        });
+        points
+            .filter_map(|point| {
+                let outcome = point.measured()?;
+                Some((received(outcome, way)?, outcome))
+            })
+            .collect()
+    };
+    let mut runs = names.iter().map(|name| of_name(name)).find(|runs| !runs.is_empty())?;
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    runs.get(runs.len() / 2).copied()
+}
+
+fn received(outcome: &TestOutcome, way: Direction) -> Option<f64> {
+    let rate = outcome.directions.iter().find(|one| one.direction == way)?.received_bits_per_s;
+    (rate.is_finite() && rate > 0.0).then_some(rate)
+}
+
+/// The verdict first, then what else was suspected, each once.
+fn suspects(results: &Results, diagnosis: &Diagnosis) -> Vec<(Limit, Option<End>, String)> {
+    let mut suspects = Vec::new();
+    if let Some(verdict) = results.verdict.as_ref().filter(|known| known.limit != Limit::NoneFound)
+    {
+        let text =
+            verdict.evidence.first().map_or_else(|| verdict.summary.clone(), |e| e.text.clone());
+        suspects.push((verdict.limit, verdict.end, text));
+    }
+    for candidate in &diagnosis.candidates {
+        if suspects.iter().all(|(limit, _, _)| *limit != candidate.limit) {
+            let text = candidate.evidence.first().cloned().unwrap_or_default();
+            suspects.push((candidate.limit, candidate.end, text));
+        }
+    }
+    suspects
+}
+
+/// What the path should carry when the hosts hold nothing back: the lowest rate that is known for
+/// the path itself, and where none is known, the best that anything was seen to get through.
+fn target(
+    results: &Results,
+    way: Direction,
+    rate: f64,
+    suspects: &[(Limit, Option<End>, String)],
+) -> (f64, String) {
+    let mtu = f64::from(results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535));
+    let goodput = |line: f64| line * (mtu - HEADERS_BYTES) / (mtu + ETHERNET_WIRE_BYTES);
+    let hosts = [Some(&results.near), results.far.as_ref()];
+    let lines = hosts.into_iter().flatten().filter_map(|host| host.interface.as_ref());
+    let known = lines.flat_map(|link| {
+        let line = link.speed_bits_per_s.map(|line| {
+            (goodput(line), format!("{}, {} less headers", link.name, show_bit_rate(line)))
+        });
+        let shaped = link
+            .qdisc_rate_bits_per_s
+            .map(|line| (goodput(line), format!("shaper on {}", link.name)));
+        [line, shaped].into_iter().flatten()
+    });
+    let known = known.filter(|(line, _)| line.is_finite() && *line > 0.0);
+    let line = known.min_by(|a, b| a.0.total_cmp(&b.0));
+    let windows = [Limit::ReceiveWindow, Limit::SendBuffer];
+    let next = results.verdict.as_ref().and_then(|verdict| verdict.next.as_ref());
+    let next = next.filter(|next| !windows.contains(&next.limit) && next.bits_per_s > rate);
+    let seen = results.points.iter().filter_map(|point| received(point.measured()?, way));
+    let best = seen.fold(rate, f64::max);
+    let is_window = suspects.first().is_some_and(|(limit, _, _)| windows.contains(limit));
+    match (line, next) {
+        (Some((line, text)), Some(next)) if next.bits_per_s < line && next.bits_per_s >= best => {
+            (next.bits_per_s, format!("then {} binds; {text}", next.limit.name()))
+        }
+        (Some((line, text)), _) if line >= best * 0.9 => (line, text),
+        (_, Some(next)) if next.bits_per_s >= best => {
+            (next.bits_per_s, format!("then {} binds", next.limit.name()))
+        }
+        _ if best > rate * 1.1 => (best, "the best any test here got through".to_owned()),
+        _ if is_window => (rate * 2.0, "at least twice; no rate of the path is known".to_owned()),
+        _ => (best, "measured".to_owned()),
+    }
+}

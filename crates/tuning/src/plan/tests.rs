@@ -1,0 +1,144 @@
+use results::read_results;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A window-limited path: 20 ms, 500 Mbit/s line, `rmem_max` 256 KiB at the far end.
+fn document(rate: f64, change: impl FnOnce(&mut Value)) -> Results {
+    let host = |name: &str| {
+        json!({
+            "name": name, "kernel": "6.1", "usable_cores": [0, 1], "online_cores_count": 2,
+            "memory_bytes": 8_u64 << 30,
+            "interface": { "name": "eth0", "mtu_bytes": 1500, "speed_bits_per_s": 5e8 },
+            "sysctls": {
+                "net.ipv4.tcp_rmem": "4096 131072 67108864",
+                "net.ipv4.tcp_wmem": "4096 16384 67108864",
+                "net.ipv4.tcp_sack": "1", "net.ipv4.tcp_timestamps": "1",
+                "net.ipv4.tcp_window_scaling": "1", "net.ipv4.tcp_moderate_rcvbuf": "1",
+                "net.ipv4.tcp_congestion_control": "cubic",
+                "net.ipv4.tcp_available_congestion_control": "reno bbr cubic",
+                "net.core.netdev_max_backlog": "1000"
+            }
+        })
+    };
+    let report = json!({ "streams": [], "cores": [], "counters": {}, "findings": [] });
+    let spec = serde_json::to_value(results::TestSpec::tcp()).expect("a spec");
+    let mut value = json!({
+        "schema_version": "1.0", "kind": "path",
+        "tool": { "name": "clearstream", "version": "0" }, "command": [], "started_unix_ms": 0,
+        "near": host("near"), "far": host("far"),
+        "path": { "target": "far", "path_mtu_bytes": 1500, "idle_rtt": {
+            "count": 50, "min_s": 0.02, "mean_s": 0.02, "deviation_s": 0.0, "max_s": 0.02,
+            "percentiles": [{ "percentile": 50.0, "value_s": 0.02 }], "method": "tcp-rr" } },
+        "points": [{
+            "experiment": "single-stream", "repeat": 0, "started_unix_ms": 0, "spec": spec,
+            "outcome": { "measured": {
+                "duration_s": 1.0, "near": report, "far": report,
+                "directions": [{ "direction": "forward", "sent_bytes": 1, "received_bytes": 1,
+                    "sent_bits_per_s": rate, "received_bits_per_s": rate }]
+            } }
+        }],
+        "verdict": null
+    });
+    value.as_object_mut().expect("an object").remove("verdict");
+    change(&mut value);
+    let bytes = serde_json::to_vec(&value).expect("JSON");
+    read_results(&bytes).expect("a document of the schema")
+}
+
+fn find<'a>(plan: &'a Plan, end: End, key: &str) -> Option<&'a PlannedChange> {
+    plan.changes.iter().find(|change| change.end == end && change.key.to_string() == key)
+}
+
+#[test]
+fn a_clamped_window_is_widened_to_what_the_path_needs() {
+    let results = document(5.2e7, |value| {
+        value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
+    });
+    let plan = plan(&results);
+    let change = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
+    // 500 Mbit/s less headers at MTU 1500 is 470.7; two products of it over half of a buffer.
+    let predicted = change.predicted_bits_per_s.expect("told");
+    assert!((predicted - 4.707e8).abs() < 1e6, "{predicted}");
+    let bytes = last_number(&change.to).expect("a size");
+    assert!((4_700_000..4_900_000).contains(&bytes), "{bytes}");
+    assert!(change.to.starts_with("4096 131072 "), "least and first size stay: {}", change.to);
+    assert_eq!(change.from.as_deref(), Some("4096 131072 262144"));
+    assert!(find(&plan, End::Near, "net.ipv4.tcp_wmem").is_none(), "64 MiB are enough");
+    assert!(change.why.contains("20.0 ms"), "{}", change.why);
+}
+
+#[test]
+fn a_path_that_is_full_gets_no_changes() {
+    let plan = plan(&document(4.7e8, |_| {}));
+    assert_eq!(plan.changes, Vec::new());
+}
+
+#[test]
+fn sizes_follow_the_path_not_a_list() {
+    let wanted = |line: f64, rtt_s: f64| {
+        let results = document(1e7, |value| {
+            for end in ["near", "far"] {
+                value[end]["interface"]["speed_bits_per_s"] = json!(line);
+            }
+            value["path"]["idle_rtt"]["percentiles"][0]["value_s"] = json!(rtt_s);
+            value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 65536 65536");
+        });
+        let plan = plan(&results);
+        find(&plan, End::Far, "net.ipv4.tcp_rmem").and_then(|change| last_number(&change.to))
+    };
+    let (short, long) = (wanted(1e9, 0.01).expect("planned"), wanted(1e9, 0.1).expect("planned"));
+    assert!((9.0..11.0).contains(&(long as f64 / short as f64)), "{short} {long}");
+    assert_eq!(wanted(1e7, 0.001), None, "64 KiB are enough over a millisecond");
+}
+
+#[test]
+fn drops_of_the_backlog_ask_for_a_longer_one() {
+    let results = document(1e8, |value| {
+        let far = &mut value["points"][0]["outcome"]["measured"]["far"];
+        far["counters"] = json!({ "softnet": [{ "core": 0, "processed_pkts": 100_000,
+            "dropped_pkts": 321, "squeezed_count": 0, "steered_pkts": 0 }] });
+    });
+    let plan = plan(&results);
+    let change = find(&plan, End::Far, "net.core.netdev_max_backlog").expect("planned");
+    assert!(change.why.contains("321"), "{}", change.why);
+    assert_eq!(change.to, "2000");
+}
+
+#[test]
+fn what_papers_switched_off_is_switched_on_where_it_hurts() {
+    let results = document(1e8, |value| {
+        value["near"]["sysctls"]["net.ipv4.tcp_sack"] = json!("0");
+        value["near"]["sysctls"]["net.ipv4.tcp_timestamps"] = json!("0");
+        let measured = &mut value["points"][0]["outcome"]["measured"];
+        measured["directions"][0]["retransmits_count"] = json!(40);
+    });
+    let plan = plan(&results);
+    assert!(find(&plan, End::Near, "net.ipv4.tcp_sack").is_some());
+    // 500 Mbit/s come around in 69 s, less than a segment may live.
+    assert!(find(&plan, End::Near, "net.ipv4.tcp_timestamps").is_some());
+}
+
+#[test]
+fn a_host_that_told_nothing_gets_no_changes() {
+    let results = document(5e7, |value| {
+        value.as_object_mut().expect("an object").remove("far");
+    });
+    let plan = plan(&results);
+    assert!(plan.changes.iter().all(|change| change.end == End::Near), "{:?}", plan.changes);
+    assert!(plan.remarks.iter().any(|line| line.contains("far host told nothing")));
+}
+
+#[test]
+fn commands_are_what_a_person_would_type() {
+    for (key, to, line) in [
+        ("net.ipv4.tcp_rmem", "1 2 3", "sysctl -w net.ipv4.tcp_rmem='1 2 3'"),
+        ("eth0/ring-rx", "512", "ethtool -G eth0 rx 512"),
+        ("eth0/channels-combined", "4", "ethtool -L eth0 combined 4"),
+        ("eth0/coalesce-adaptive-rx", "1", "ethtool -C eth0 adaptive-rx on"),
+        ("eth0/qdisc", "fq", "tc qdisc replace dev eth0 root fq"),
+        ("eth0/feature-rx-gro", "on", "ethtool -K eth0 rx-gro on"),
+    ] {
+        assert_eq!(command_for(&key.parse().expect("known"), to), line);
+    }
+}
