@@ -1,0 +1,25 @@
+//! The DVE modelling language (`DiVinE`'s): models of processes that run side by side, share variables
+//! and meet on channels.
+//!
+//! [`Model::parse`] reads and compiles a model; [`Steps`] gives the steps out of a state. Semantics are
+//! those of `DiVinE` 2.4, whose state counts were published (BEEM, Pelánek 2007); where its own
+//! description is silent and implementations differ, the code says which was taken.
+//!
+//! Pure: no I/O, no clock. Any text gives a model or a [`Diagnostic`] with line, column and caret.
+
+#![forbid(unsafe_code)]
+
+mod code;
+mod diagnostic;
+mod lexer;
+mod model;
+mod parser;
+mod resolve;
+mod show;
+mod steps;
+mod syntax;
+
+pub use diagnostic::{At, Diagnostic};
+pub use model::{Fault, Model};
+pub use steps::{Step, Steps};
+pub use syntax::Kind;

@@ -1,0 +1,371 @@
+//! From text to [`Source`]: the grammar of `DiVinE` 2.4.
+
+mod expressions;
+
+use crate::diagnostic::{At, Diagnostic};
+use crate::lexer::{Placed, Token, words};
+use crate::syntax::{Channel, Kind, Name, Process, Source, Sync, Transition, Variable};
+
+/// Longest model, bytes.
+const SOURCE_BYTES_MAX: usize = 16 << 20;
+
+const KEYWORDS: [&str; 32] = [
+    "guard", "sync", "async", "effect", "process", "state", "init", "accept", "commit", "trans",
+    "system", "true", "false", "and", "or", "not", "imply", "int", "byte", "const", "channel",
+    "property", "assert", "buchi", "genbuchi", "streett", "rabin", "muller", "if", "else", "for",
+    "input",
+];
+
+/// Reads a model; also returns what a reader should be warned of.
+pub(crate) fn parse(source: &str) -> Result<(Source<'_>, Vec<Diagnostic>), Diagnostic> {
+    if source.len() > SOURCE_BYTES_MAX {
+        let text = format!("a model may have {SOURCE_BYTES_MAX} bytes, this has {}", source.len());
+        return Err(Diagnostic::new("", At(0), text));
+    }
+    let words = words(source)?;
+    let mut parser =
+        Parser { source, words, place: 0, depth: 0, operands: 0, warnings: Vec::new() };
+    let model = parser.model()?;
+    Ok((model, parser.warnings))
+}
+
+struct Parser<'s> {
+    source: &'s str,
+    words: Vec<Placed<'s>>,
+    place: usize,
+    /// Nesting of the expression that is being read.
+    depth: u32,
+    /// Operands of it so far.
+    operands: u32,
+    warnings: Vec<Diagnostic>,
+}
+
+impl<'s> Parser<'s> {
+    fn model(&mut self) -> Result<Source<'s>, Diagnostic> {
+        let mut model = Source::default();
+        loop {
+            match self.peek() {
+                Token::Word("const" | "byte" | "int") => self.variables(&mut model.variables)?,
+                Token::Word("channel") => self.channels(&mut model.channels)?,
+                Token::Word("process") => model.processes.push(self.process()?),
+                Token::Word("system") => break,
+                other => {
+                    let text = format!(
+                        "expected a declaration, a process or `system`, found {}",
+                        quoted(other)
+                    );
+                    return Err(self.error(&text));
+                }
+            }
+        }
+        self.keyword("system")?;
+        if self.peek() == Token::Word("sync") {
+            return Err(self.error(
+                "`system sync` is not supported: no checker implements it; write `system async`",
+            ));
+        }
+        self.keyword("async")?;
+        if self.eat_word("property") {
+            model.property = Some(self.name()?);
+        }
+        self.expect(";")?;
+        match self.peek() {
+            Token::End => Ok(model),
+            other => {
+                Err(self.error(&format!("nothing may follow `system`; found {}", quoted(other))))
+            }
+        }
+    }
+
+    fn variables(&mut self, to: &mut Vec<Variable<'s>>) -> Result<(), Diagnostic> {
+        let is_const = self.eat_word("const");
+        let kind = self.kind()?;
+        loop {
+            let name = self.name()?;
+            let length = if self.eat("[") { Some(self.size()?) } else { None };
+            let mut initial = Vec::new();
+            if self.eat("=") {
+                if self.eat("{") {
+                    initial = self.list(Self::expression)?;
+                    self.expect("}")?;
+                } else {
+                    initial.push(self.expression()?);
+                }
+            }
+            to.push(Variable { name, kind, is_const, length, initial });
+            if !self.eat(",") {
+                return self.expect(";");
+            }
+        }
+    }
+
+    fn channels(&mut self, to: &mut Vec<Channel<'s>>) -> Result<(), Diagnostic> {
+        self.keyword("channel")?;
+        let kinds = if self.eat("{") {
+            let kinds = self.list(Self::kind)?;
+            self.expect("}")?;
+            Some(kinds)
+        } else {
+            None
+        };
+        loop {
+            let name = self.name()?;
+            let mut capacity = 0;
+            if kinds.is_some() {
+                self.expect("[")?;
+                capacity = self.size_or_zero()?;
+            }
+            to.push(Channel { name, kinds: kinds.clone(), capacity });
+            if !self.eat(",") {
+                return self.expect(";");
+            }
+        }
+    }
+
+    fn process(&mut self) -> Result<Process<'s>, Diagnostic> {
+        self.keyword("process")?;
+        let name = self.name()?;
+        self.expect("{")?;
+        let mut variables = Vec::new();
+        while matches!(self.peek(), Token::Word("const" | "byte" | "int")) {
+            self.variables(&mut variables)?;
+        }
+        self.keyword("state")?;
+        let states = self.names()?;
+        let (mut initial, mut committed, mut accepting) = (None, Vec::new(), Vec::new());
+        loop {
+            match self.peek() {
+                Token::Word("init") if initial.is_none() => {
+                    self.next();
+                    initial = Some(self.name()?);
+                    self.expect(";")?;
+                }
+                Token::Word("commit") => {
+                    self.next();
+                    committed.extend(self.names()?);
+                }
+                Token::Word("accept") => {
+                    self.next();
+                    if let Token::Word("genbuchi" | "muller" | "rabin" | "streett") = self.peek() {
+                        return Err(self.error("only Büchi acceptance is checked"));
+                    }
+                    self.eat_word("buchi");
+                    accepting.extend(self.names()?);
+                }
+                _ => break,
+            }
+        }
+        let initial = initial.ok_or_else(|| self.error("expected `init`"))?;
+        let mut assertions = Vec::new();
+        if self.eat_word("assert") {
+            assertions = self.list(|parser| {
+                let state = parser.name()?;
+                parser.expect(":")?;
+                Ok((state, parser.expression()?))
+            })?;
+            self.expect(";")?;
+        }
+        let transitions = if self.eat_word("trans") { self.transitions()? } else { Vec::new() };
+        self.expect("}")?;
+        Ok(Process {
+            name,
+            variables,
+            states,
+            initial,
+            committed,
+            accepting,
+            assertions,
+            transitions,
+        })
+    }
+
+    fn transitions(&mut self) -> Result<Vec<Transition<'s>>, Diagnostic> {
+        let mut transitions: Vec<Transition<'s>> = Vec::new();
+        loop {
+            let at = self.at();
+            let from = match (transitions.last(), self.peek()) {
+                (Some(last), Token::Mark("->")) => last.from,
+                _ => self.name()?,
+            };
+            self.expect("->")?;
+            let to = self.name()?;
+            self.expect("{")?;
+            let mut transition =
+                Transition { at, from, to, guard: None, sync: None, effects: Vec::new() };
+            if self.eat_word("guard") {
+                transition.guard = Some(self.expression()?);
+                self.expect(";")?;
+            }
+            if self.eat_word("sync") {
+                transition.sync = Some(self.sync()?);
+            }
+            if self.eat_word("effect") {
+                transition.effects = self.list(|parser| {
+                    let place = parser.expression()?;
+                    parser.expect("=")?;
+                    Ok((place, parser.expression()?))
+                })?;
+                self.expect(";")?;
+            }
+            self.expect("}")?;
+            transitions.push(transition);
+            if !self.eat(",") {
+                self.expect(";")?;
+                return Ok(transitions);
+            }
+        }
+    }
+
+    fn sync(&mut self) -> Result<Sync<'s>, Diagnostic> {
+        let channel = self.name()?;
+        let sends = self.eat("!");
+        if !sends {
+            self.expect("?")?;
+        }
+        let mut values = Vec::new();
+        if self.eat("{") {
+            values = self.list(Self::expression)?;
+            self.expect("}")?;
+        } else if self.peek() != Token::Mark(";") {
+            values.push(self.expression()?);
+        }
+        self.expect(";")?;
+        Ok(Sync { channel, sends, values })
+    }
+
+    fn kind(&mut self) -> Result<Kind, Diagnostic> {
+        match self.next().token {
+            Token::Word("byte") => Ok(Kind::Byte),
+            Token::Word("int") => Ok(Kind::Int),
+            other => {
+                self.back();
+                Err(self.error(&format!("expected `byte` or `int`, found {}", quoted(other))))
+            }
+        }
+    }
+
+    /// `N]` of an array: at least one element, and few enough for a state to stay small.
+    fn size(&mut self) -> Result<u32, Diagnostic> {
+        let size = self.size_or_zero()?;
+        if size == 0 {
+            self.back();
+            return Err(self.error("an array needs at least one element"));
+        }
+        Ok(size)
+    }
+
+    fn size_or_zero(&mut self) -> Result<u32, Diagnostic> {
+        const SIZE_MAX: u32 = 1 << 16;
+        match self.next().token {
+            Token::Number(number) => {
+                let size = u32::try_from(number).ok().filter(|&size| size <= SIZE_MAX);
+                let size = size.ok_or_else(|| self.error("this size is out of range"))?;
+                self.expect("]")?;
+                Ok(size)
+            }
+            other => {
+                self.back();
+                Err(self.error(&format!("expected a size, found {}", quoted(other))))
+            }
+        }
+    }
+
+    /// `a, b, c;`
+    fn names(&mut self) -> Result<Vec<Name<'s>>, Diagnostic> {
+        let names = self.list(Self::name)?;
+        self.expect(";")?;
+        Ok(names)
+    }
+
+    fn list<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<T, Diagnostic>,
+    ) -> Result<Vec<T>, Diagnostic> {
+        let mut all = vec![one(self)?];
+        while self.eat(",") {
+            all.push(one(self)?);
+        }
+        Ok(all)
+    }
+
+    fn name(&mut self) -> Result<Name<'s>, Diagnostic> {
+        let Placed { token, at } = self.next();
+        match token {
+            Token::Word(text) if !KEYWORDS.contains(&text) => Ok(Name { text, at }),
+            other => {
+                self.back();
+                Err(self.error(&format!("expected a name, found {}", quoted(other))))
+            }
+        }
+    }
+
+    fn peek(&self) -> Token<'s> {
+        self.words[self.place].token
+    }
+
+    fn at(&self) -> At {
+        self.words[self.place].at
+    }
+
+    /// The next word; at the end, the end again.
+    fn next(&mut self) -> Placed<'s> {
+        let placed = self.words[self.place];
+        self.place += 1;
+        if self.place == self.words.len() {
+            self.words.push(placed);
+        }
+        placed
+    }
+
+    fn back(&mut self) {
+        self.place = self.place.saturating_sub(1);
+    }
+
+    fn eat(&mut self, mark: &str) -> bool {
+        let found = matches!(self.peek(), Token::Mark(found) if found == mark);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    fn eat_word(&mut self, word: &str) -> bool {
+        let found = matches!(self.peek(), Token::Word(found) if found == word);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    fn expect(&mut self, mark: &str) -> Result<(), Diagnostic> {
+        if self.eat(mark) {
+            return Ok(());
+        }
+        Err(self.error(&format!("expected `{mark}`, found {}", quoted(self.peek()))))
+    }
+
+    fn keyword(&mut self, word: &str) -> Result<(), Diagnostic> {
+        if self.eat_word(word) {
+            return Ok(());
+        }
+        Err(self.error(&format!("expected `{word}`, found {}", quoted(self.peek()))))
+    }
+
+    fn error(&self, message: &str) -> Diagnostic {
+        Diagnostic::new(self.source, self.at(), message)
+    }
+
+    fn warn(&mut self, at: At, message: String) {
+        self.warnings.push(Diagnostic::new(self.source, at, message));
+    }
+}
+
+/// A word as a message shows it.
+fn quoted(token: Token<'_>) -> String {
+    match token {
+        Token::Word(word) => format!("`{word}`"),
+        Token::Number(number) => format!("`{number}`"),
+        Token::Mark(mark) => format!("`{mark}`"),
+        Token::End => "the end of the model".to_owned(),
+    }
+}

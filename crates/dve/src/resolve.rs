@@ -1,0 +1,224 @@
+//! From [`Source`] to [`Model`]: names looked up, space laid out, expressions compiled.
+
+mod expressions;
+mod transitions;
+
+use std::collections::HashMap;
+
+use crate::code::Code;
+use crate::diagnostic::Diagnostic;
+use crate::model::{Buffer, Channel, Location, Model, Process, State, Variable};
+use crate::parser::parse;
+use crate::syntax::{self, Kind, Name, Source};
+use expressions::{Symbol, Symbols};
+
+/// Longest state, bytes: places are 16 bits wide.
+const STATE_BYTES_MAX: usize = 1 << 15;
+
+pub(crate) fn resolve(text: &str) -> Result<Model, Diagnostic> {
+    let (source, warnings) = parse(text)?;
+    let mut layout = Layout {
+        symbols: Symbols { source: text, ..Symbols::default() },
+        state: Vec::new(),
+        variables: Vec::new(),
+        code: Code::default(),
+    };
+    for variable in &source.variables {
+        layout.variable(None, variable)?;
+    }
+    let channels = layout.channels(&source)?;
+    layout.names(&source)?;
+    let mut processes = Vec::new();
+    for (number, process) in source.processes.iter().enumerate() {
+        processes.push(layout.process(number, process)?);
+    }
+    let Layout { symbols, state: initial, variables, mut code } = layout;
+    let property = match source.property {
+        Some(name) => Some(symbols.process(name)?),
+        None => None,
+    };
+    if let Some(first) = property.map(|property| &source.processes[property])
+        && let Some(name) = first.committed.first()
+    {
+        return Err(symbols.error(name.at, "a property process has no committed states"));
+    }
+    let transitions =
+        transitions::transitions(&symbols, &source, &channels, &mut processes, &mut code)?;
+    let has_commits =
+        processes.iter().flat_map(|process| &process.states).any(|state| state.is_committed);
+    Ok(Model {
+        source: text.to_owned(),
+        warnings,
+        initial,
+        variables,
+        channels,
+        processes,
+        transitions,
+        property,
+        has_commits,
+        code,
+    })
+}
+
+/// The state as it grows, in the order of the declarations.
+struct Layout<'s> {
+    symbols: Symbols<'s>,
+    state: Vec<u8>,
+    variables: Vec<Variable>,
+    code: Code,
+}
+
+impl<'s> Layout<'s> {
+    fn variable(
+        &mut self,
+        process: Option<usize>,
+        variable: &syntax::Variable<'s>,
+    ) -> Result<(), Diagnostic> {
+        let syntax::Variable { name, kind, is_const, length, .. } = variable;
+        let mut values = Vec::new();
+        for expr in &variable.initial {
+            let value = self.symbols.constant(process, expr)?;
+            if !range(*kind).contains(&value) {
+                let text = format!("{value} is out of the range of `{}`", name.text);
+                return Err(self.symbols.error(expr.at, text));
+            }
+            values.push(value);
+        }
+        // Too few are filled up with 0, too many are left out, as BEEM's models expect.
+        values.resize(length.unwrap_or(1) as usize, 0);
+        let symbol = if *is_const {
+            let table = u16::try_from(self.code.tables.len())
+                .ok()
+                .ok_or_else(|| self.symbols.error(name.at, "too many constants"))?;
+            self.code.tables.extend(&values);
+            Symbol::Constant { values, table, is_array: length.is_some() }
+        } else {
+            let at = self.room(*name)?;
+            for &value in &values {
+                match kind {
+                    Kind::Byte => self.state.push(value as u8),
+                    Kind::Int => self.state.extend((value as i16).to_le_bytes()),
+                }
+            }
+            self.room(*name)?;
+            let number = self.variables.len() as u32;
+            let length = length.map(|length| length as u16);
+            self.variables.push(Variable {
+                name: name.text.to_owned(),
+                process,
+                kind: *kind,
+                at,
+                length,
+            });
+            Symbol::Stored { kind: *kind, at, length, number, initial: values }
+        };
+        let names = match process {
+            Some(process) => &mut self.symbols.locals[process],
+            None => &mut self.symbols.globals,
+        };
+        if names.insert(name.text, symbol).is_some() {
+            return Err(self.twice(*name));
+        }
+        Ok(())
+    }
+
+    fn channels(&mut self, source: &Source<'s>) -> Result<Vec<Channel>, Diagnostic> {
+        let mut channels: Vec<Channel> = Vec::new();
+        for syntax::Channel { name, kinds, capacity } in &source.channels {
+            if channels.iter().any(|channel| channel.name == name.text) {
+                return Err(self.twice(*name));
+            }
+            let buffer = match kinds {
+                Some(kinds) if *capacity > 0 => {
+                    let message_bytes = kinds.iter().map(|kind| width(*kind)).sum::<usize>();
+                    let at = self.room(*name)?;
+                    let bytes = 2 + message_bytes.saturating_mul(*capacity as usize);
+                    self.state.resize(self.state.len() + bytes.min(STATE_BYTES_MAX + 1), 0);
+                    self.room(*name)?;
+                    let (capacity, message_bytes) = (*capacity as u16, message_bytes as u16);
+                    Some(Buffer { at, capacity, message_bytes })
+                }
+                _ => None,
+            };
+            channels.push(Channel { name: name.text.to_owned(), kinds: kinds.clone(), buffer });
+        }
+        Ok(channels)
+    }
+
+    /// Processes and states may be named before they are declared.
+    fn names(&mut self, source: &Source<'s>) -> Result<(), Diagnostic> {
+        for (number, process) in source.processes.iter().enumerate() {
+            if self.symbols.processes.insert(process.name.text, number).is_some() {
+                return Err(self.twice(process.name));
+            }
+            let mut states = HashMap::new();
+            for (state, name) in source.processes[number].states.iter().enumerate() {
+                let state = u16::try_from(state).ok().filter(|&state| state < u16::MAX);
+                let state = state.ok_or_else(|| self.symbols.error(name.at, "too many states"))?;
+                if states.insert(name.text, state).is_some() {
+                    return Err(self.twice(*name));
+                }
+            }
+            self.symbols.states.push(states);
+            self.symbols.locals.push(HashMap::new());
+        }
+        Ok(())
+    }
+
+    fn process(
+        &mut self,
+        number: usize,
+        process: &syntax::Process<'s>,
+    ) -> Result<Process, Diagnostic> {
+        let at = self.room(process.name)?;
+        // One value more than there are states: a process that is nowhere, in the error state.
+        let is_wide = process.states.len() > usize::from(u8::MAX);
+        let location = Location { at, is_wide };
+        self.state.resize(self.state.len() + if is_wide { 2 } else { 1 }, 0);
+        let initial = self.symbols.state(number, process.initial)?;
+        location.set(&mut self.state, initial);
+        self.symbols.locations.push(location);
+        for variable in &process.variables {
+            self.variable(Some(number), variable)?;
+        }
+        let named = |name: &Name<'s>| State { name: name.text.to_owned(), ..State::default() };
+        let mut states: Vec<State> = process.states.iter().map(named).collect();
+        for name in &process.committed {
+            states[usize::from(self.symbols.state(number, *name)?)].is_committed = true;
+        }
+        for name in &process.accepting {
+            states[usize::from(self.symbols.state(number, *name)?)].is_accepting = true;
+        }
+        Ok(Process { name: process.name.text.to_owned(), location, states })
+    }
+
+    /// The next free place.
+    fn room(&self, name: Name<'s>) -> Result<u16, Diagnostic> {
+        if self.state.len() > STATE_BYTES_MAX {
+            let text =
+                format!("a state may have {STATE_BYTES_MAX} bytes; `{}` is too much", name.text);
+            return Err(self.symbols.error(name.at, text));
+        }
+        Ok(self.state.len() as u16)
+    }
+
+    fn twice(&self, name: Name<'s>) -> Diagnostic {
+        self.symbols.error(name.at, format!("`{}` is declared twice", name.text))
+    }
+}
+
+/// What a variable can hold.
+pub(crate) fn range(kind: Kind) -> std::ops::RangeInclusive<i32> {
+    match kind {
+        Kind::Byte => 0..=255,
+        Kind::Int => -32_768..=32_767,
+    }
+}
+
+/// Bytes it takes.
+pub(crate) fn width(kind: Kind) -> usize {
+    match kind {
+        Kind::Byte => 1,
+        Kind::Int => 2,
+    }
+}

@@ -1,0 +1,273 @@
+//! Compiling expressions, and folding the constant ones.
+
+use std::collections::HashMap;
+
+use crate::code::{Code, Entry, Op, binary, unary};
+use crate::diagnostic::{At, Diagnostic};
+use crate::model::{Location, Place};
+use crate::syntax::{BinaryOp, Expr, Kind, Name, Node};
+
+/// A variable as expressions see it.
+#[derive(Debug, Clone)]
+pub(super) enum Symbol {
+    Stored {
+        kind: Kind,
+        at: u16,
+        length: Option<u16>,
+        number: u32,
+        initial: Vec<i32>,
+    },
+    /// A constant; its first element's place in the tables, where it is an array.
+    Constant {
+        values: Vec<i32>,
+        table: u16,
+        is_array: bool,
+    },
+}
+
+/// Names of a model while it is compiled.
+#[derive(Debug, Default)]
+pub(super) struct Symbols<'s> {
+    pub(super) source: &'s str,
+    pub(super) globals: HashMap<&'s str, Symbol>,
+    pub(super) locals: Vec<HashMap<&'s str, Symbol>>,
+    pub(super) processes: HashMap<&'s str, usize>,
+    pub(super) states: Vec<HashMap<&'s str, u16>>,
+    pub(super) locations: Vec<Location>,
+}
+
+impl<'s> Symbols<'s> {
+    pub(super) fn error(&self, at: At, text: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(self.source, at, text)
+    }
+
+    /// Globals that take space; they have the first numbers.
+    pub(super) fn globals_stored(&self) -> usize {
+        self.globals.values().filter(|symbol| matches!(symbol, Symbol::Stored { .. })).count()
+    }
+
+    pub(super) fn process(&self, name: Name<'s>) -> Result<usize, Diagnostic> {
+        let found = self.processes.get(name.text).copied();
+        found.ok_or_else(|| self.error(name.at, format!("there is no process `{}`", name.text)))
+    }
+
+    pub(super) fn state(&self, process: usize, name: Name<'s>) -> Result<u16, Diagnostic> {
+        let found = self.states[process].get(name.text).copied();
+        found.ok_or_else(|| self.error(name.at, format!("there is no state `{}`", name.text)))
+    }
+
+    /// A variable: of the named process, else of the one around it, else a global one.
+    fn variable(
+        &self,
+        scope: Option<usize>,
+        of: Option<Name<'s>>,
+        name: Name<'s>,
+    ) -> Result<&Symbol, Diagnostic> {
+        let found = match of {
+            Some(process) => self.locals[self.process(process)?].get(name.text),
+            None => scope
+                .and_then(|process| self.locals[process].get(name.text))
+                .or_else(|| self.globals.get(name.text)),
+        };
+        found.ok_or_else(|| self.error(name.at, format!("there is no variable `{}`", name.text)))
+    }
+
+    /// The value of an expression before the first step.
+    pub(super) fn constant(
+        &self,
+        scope: Option<usize>,
+        expr: &Expr<'s>,
+    ) -> Result<i32, Diagnostic> {
+        match &expr.node {
+            Node::Number(number) => Ok(*number),
+            Node::Variable(of, name, index) => {
+                let values = match self.variable(scope, *of, *name)? {
+                    Symbol::Stored { initial, .. } => initial,
+                    Symbol::Constant { values, .. } => values,
+                };
+                let index = match index {
+                    Some(index) => self.constant(scope, index)?,
+                    None => 0,
+                };
+                usize::try_from(index)
+                    .ok()
+                    .and_then(|index| values.get(index).copied())
+                    .ok_or_else(|| self.error(expr.at, "this index is out of range"))
+            }
+            Node::InState(..) => Err(self.error(expr.at, "a state is no constant")),
+            Node::Unary(operator, operand) => Ok(unary(*operator, self.constant(scope, operand)?)),
+            Node::Binary(operator, left, right) => {
+                let (left, right) = (self.constant(scope, left)?, self.constant(scope, right)?);
+                binary(*operator, left, right)
+                    .map_err(|fault| self.error(expr.at, fault.to_string()))
+            }
+        }
+    }
+
+    /// Compiles an expression.
+    pub(super) fn compile(
+        &self,
+        code: &mut Code,
+        scope: Option<usize>,
+        expr: &Expr<'s>,
+    ) -> Result<Entry, Diagnostic> {
+        let entry = here(code);
+        self.emit(code, scope, expr)?;
+        code.ops.push(Op::End);
+        Ok(entry)
+    }
+
+    /// Compiles the place an assignment or a receiver names; also the number of the variable.
+    pub(super) fn place(
+        &self,
+        code: &mut Code,
+        scope: Option<usize>,
+        expr: &Expr<'s>,
+    ) -> Result<(Place, u32), Diagnostic> {
+        let Node::Variable(of, name, index) = &expr.node else {
+            return Err(self.error(expr.at, "only a variable can be assigned"));
+        };
+        match self.variable(scope, *of, *name)?.clone() {
+            Symbol::Constant { .. } => {
+                Err(self.error(expr.at, format!("`{}` is a constant", name.text)))
+            }
+            Symbol::Stored { kind, at, length, number, .. } => {
+                let index = match index {
+                    Some(index) if length.is_some() => Some(self.compile(code, scope, index)?),
+                    Some(index) => return Err(self.no_array(index.at, *name)),
+                    None => None,
+                };
+                Ok((Place { kind, at, length: length.unwrap_or(1), index }, number))
+            }
+        }
+    }
+
+    fn no_array(&self, at: At, name: Name<'s>) -> Diagnostic {
+        self.error(at, format!("`{}` is no array", name.text))
+    }
+
+    fn emit(
+        &self,
+        code: &mut Code,
+        scope: Option<usize>,
+        expr: &Expr<'s>,
+    ) -> Result<(), Diagnostic> {
+        if let Some(op) = self.simple(scope, expr)? {
+            code.ops.push(op);
+            return Ok(());
+        }
+        match &expr.node {
+            Node::Variable(of, name, Some(index)) => {
+                let symbol = self.variable(scope, *of, *name)?.clone();
+                self.emit(code, scope, index)?;
+                code.ops.push(match symbol {
+                    Symbol::Stored { kind: Kind::Byte, at, length: Some(length), .. } => {
+                        Op::ByteAt { at, length }
+                    }
+                    Symbol::Stored { kind: Kind::Int, at, length: Some(length), .. } => {
+                        Op::IntAt { at, length }
+                    }
+                    Symbol::Constant { values, table, is_array: true } => {
+                        Op::TableAt { at: table, length: values.len() as u16 }
+                    }
+                    _ => return Err(self.no_array(index.at, *name)),
+                });
+            }
+            Node::InState(process, state) => {
+                let process = self.process(*process)?;
+                let state = self.state(process, *state)?;
+                let Location { at, is_wide } = self.locations[process];
+                let narrow = Op::InState { at, state };
+                code.ops.push(if is_wide { Op::InStateWide { at, state } } else { narrow });
+            }
+            Node::Unary(operator, operand) => {
+                self.emit(code, scope, operand)?;
+                code.ops.push(Op::Unary(*operator));
+            }
+            Node::Binary(operator, left, right) => {
+                self.emit(code, scope, left)?;
+                self.emit_right(code, scope, *operator, right)?;
+            }
+            Node::Number(_) | Node::Variable(_, _, None) => {}
+        }
+        Ok(())
+    }
+
+    /// What follows once the left operand is in the accumulator.
+    fn emit_right(
+        &self,
+        code: &mut Code,
+        scope: Option<usize>,
+        operator: BinaryOp,
+        right: &Expr<'s>,
+    ) -> Result<(), Diagnostic> {
+        let early: Option<fn(u32) -> Op> = match operator {
+            BinaryOp::And => Some(Op::AndElse),
+            BinaryOp::Or => Some(Op::OrElse),
+            BinaryOp::Imply => Some(Op::ImplyElse),
+            _ => None,
+        };
+        if let Some(jump) = early {
+            let place = code.ops.len();
+            code.ops.push(Op::End);
+            self.emit(code, scope, right)?;
+            code.ops.push(Op::Truth);
+            code.ops[place] = jump(here(code));
+            return Ok(());
+        }
+        match self.simple(scope, right)? {
+            Some(Op::Const(number)) => code.ops.push(Op::WithConst(operator, number)),
+            Some(Op::Byte(at)) => code.ops.push(Op::WithByte(operator, at)),
+            Some(Op::Int(at)) => code.ops.push(Op::WithInt(operator, at)),
+            _ => {
+                code.ops.push(Op::Push);
+                self.emit(code, scope, right)?;
+                code.ops.push(Op::WithPopped(operator));
+            }
+        }
+        Ok(())
+    }
+
+    /// The one instruction that loads it, where one does: a number, a constant, a variable, an array
+    /// without index (its first element) or with a constant one.
+    fn simple(&self, scope: Option<usize>, expr: &Expr<'s>) -> Result<Option<Op>, Diagnostic> {
+        let (of, name, index) = match &expr.node {
+            Node::Number(number) => return Ok(Some(Op::Const(*number))),
+            Node::Variable(of, name, index) => (of, name, index),
+            _ => return Ok(None),
+        };
+        let index = match index.as_deref().map(|index| &index.node) {
+            None => 0,
+            // An index that is out of range is an error only when it is reached.
+            Some(Node::Number(number)) => match u16::try_from(*number) {
+                Ok(index) => index,
+                Err(_) => return Ok(None),
+            },
+            Some(_) => return Ok(None),
+        };
+        let is_indexed = expr.is_indexed();
+        Ok(match self.variable(scope, *of, *name)? {
+            Symbol::Constant { values, .. } => {
+                values.get(usize::from(index)).map(|&value| Op::Const(value))
+            }
+            Symbol::Stored { length: None, .. } if is_indexed => None,
+            Symbol::Stored { kind, at, length, .. } => {
+                let is_there = index < length.unwrap_or(1);
+                is_there.then(|| match kind {
+                    Kind::Byte => Op::Byte(at + index),
+                    Kind::Int => Op::Int(at + 2 * index),
+                })
+            }
+        })
+    }
+}
+
+impl Expr<'_> {
+    fn is_indexed(&self) -> bool {
+        matches!(self.node, Node::Variable(_, _, Some(_)))
+    }
+}
+
+fn here(code: &Code) -> u32 {
+    u32::try_from(code.ops.len()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,79 @@
+//! States and steps in words.
+
+use crate::diagnostic::Diagnostic;
+use crate::model::{Model, Sync};
+use crate::steps::Step;
+use crate::syntax::Kind;
+
+impl Model {
+    /// A state in one line: processes with their states, then variables.
+    #[must_use]
+    pub fn show_state(&self, state: &[u8]) -> String {
+        if self.is_error(state) {
+            return "error state".to_owned();
+        }
+        let mut line = String::new();
+        for process in &self.processes {
+            let name = &process.states[process.location.get(state)].name;
+            line += &format!("{}.{name} ", process.name);
+        }
+        for variable in &self.variables {
+            if let Some(process) = variable.process {
+                line += &format!("{}->", self.processes[process].name);
+            }
+            let value = |index: u16| match variable.kind {
+                Kind::Byte => i32::from(state[usize::from(variable.at + index)]),
+                Kind::Int => {
+                    let at = usize::from(variable.at + 2 * index);
+                    i32::from(i16::from_le_bytes([state[at], state[at + 1]]))
+                }
+            };
+            match variable.length {
+                None => {
+                    line += &format!("{}={} ", variable.name, value(0));
+                }
+                Some(length) => {
+                    let values: Vec<String> =
+                        (0..length).map(|index| value(index).to_string()).collect();
+                    line += &format!("{}={{{}}} ", variable.name, values.join(","));
+                }
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+
+    /// A step in one line: who moved from where to where, on which channel, and what went wrong.
+    #[must_use]
+    pub fn show_step(&self, step: &Step) -> String {
+        let mut parts = Vec::new();
+        for number in [step.transition, step.receiver, step.property].into_iter().flatten() {
+            let transition = &self.transitions[number as usize];
+            let process = &self.processes[transition.process];
+            let name = |state: u16| &process.states[usize::from(state)].name;
+            let place = Diagnostic::new(&self.source, transition.at, "");
+            let mut part = format!(
+                "{}: {} -> {} (line {})",
+                process.name,
+                name(transition.from),
+                name(transition.to),
+                place.line
+            );
+            if let Sync::MeetSend { channel, .. }
+            | Sync::Put { channel, .. }
+            | Sync::Take { channel, .. } = &transition.sync
+            {
+                part += &format!(" on {}", self.channels[*channel as usize].name);
+            }
+            parts.push(part);
+        }
+        if parts.is_empty() {
+            parts.push("nothing moves".to_owned());
+        }
+        let mut line = parts.join(", ");
+        if let Some(fault) = step.fault {
+            line += &format!(": {fault}");
+        }
+        line
+    }
+}

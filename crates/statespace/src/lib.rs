@@ -1,0 +1,16 @@
+//! State spaces: storing states without loss, searching all that can be reached, finding accepting
+//! cycles.
+//!
+//! Pure: no I/O, no clock; a search is advanced in portions by its caller, who watches time and memory.
+
+#![forbid(unsafe_code)]
+
+mod cycle;
+mod pairs;
+mod reach;
+mod store;
+
+pub use cycle::{Accepting, CycleSearch, Found, Lasso};
+pub use pairs::Full;
+pub use reach::{Progress, Reach, System};
+pub use store::{Batch, StateId, Store, Unpacked};

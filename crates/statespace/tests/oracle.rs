@@ -1,0 +1,194 @@
+//! Searches against plain ones, on random graphs and on random rows of bytes.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use statespace::{Accepting, Batch, CycleSearch, Found, Reach, Store, System, Unpacked};
+use stats::Random;
+
+/// A random graph; a node's state is its number, written over `state_bytes` bytes.
+#[derive(Debug, Clone)]
+struct Graph {
+    state_bytes: usize,
+    edges: Vec<Vec<usize>>,
+    accepting: Vec<bool>,
+}
+
+impl Graph {
+    fn random(random: &mut Random) -> Self {
+        let nodes = 1 + random.below(40) as usize;
+        let fan = 1 + random.below(4);
+        let edges = (0..nodes)
+            .map(|_| {
+                (0..random.below(fan + 1)).map(|_| random.below(nodes as u64) as usize).collect()
+            })
+            .collect();
+        let accepting = (0..nodes).map(|_| random.below(5) == 0).collect();
+        Self { state_bytes: 1 + random.below(45) as usize, edges, accepting }
+    }
+
+    /// The number, then bytes that depend on it, so that the tree's parts differ.
+    fn state(&self, node: usize) -> Vec<u8> {
+        (0..self.state_bytes).map(|place| (node * (place * place + 1)) as u8).collect()
+    }
+
+    fn reachable(&self) -> HashSet<usize> {
+        let mut seen = HashSet::from([0]);
+        let mut queue = VecDeque::from([0]);
+        while let Some(node) = queue.pop_front() {
+            queue.extend(self.edges[node].iter().copied().filter(|next| seen.insert(*next)));
+        }
+        seen
+    }
+
+    /// By definition: an accepting reachable node that reaches itself.
+    fn has_accepting_cycle(&self) -> bool {
+        self.reachable().into_iter().filter(|&node| self.accepting[node]).any(|node| {
+            let mut seen = HashSet::new();
+            let mut queue = VecDeque::from([node]);
+            while let Some(at) = queue.pop_front() {
+                queue.extend(self.edges[at].iter().copied().filter(|next| seen.insert(*next)));
+            }
+            seen.contains(&node)
+        })
+    }
+}
+
+impl System for Graph {
+    fn state_bytes(&self) -> usize {
+        self.state_bytes
+    }
+    fn initial(&self) -> Vec<u8> {
+        self.state(0)
+    }
+    fn each(&mut self, state: &[u8], mut visit: impl FnMut(&[u8])) -> usize {
+        // One byte tells nodes apart: there are fewer than 256, and the first is the number itself.
+        let node = usize::from(state[0]);
+        for &next in &self.edges[node] {
+            visit(&self.state(next));
+        }
+        self.edges[node].len()
+    }
+}
+
+impl Accepting for Graph {
+    fn is_accepting(&self, state: &[u8]) -> bool {
+        self.accepting[usize::from(state[0])]
+    }
+}
+
+#[test]
+fn reachability_finds_what_a_plain_search_finds() {
+    let mut random = Random::from_seed(7);
+    for _ in 0..2000 {
+        let graph = Graph::random(&mut random);
+        let reachable = graph.reachable();
+        let mut search = Reach::new(graph.clone()).unwrap();
+        let mut seen = Vec::new();
+        while search.advance(3, |id, state, steps| {
+            assert_eq!(steps, graph.edges[usize::from(state[0])].len());
+            seen.push((id, usize::from(state[0])));
+            true
+        }) == Ok(true)
+        {}
+        let progress = search.progress();
+        assert_eq!(progress.states_count as usize, reachable.len());
+        let edges: usize = reachable.iter().map(|&node| graph.edges[node].len()).sum();
+        assert_eq!(progress.transitions_count as usize, edges);
+        let stuck = reachable.iter().filter(|&&node| graph.edges[node].is_empty()).count();
+        assert_eq!(progress.deadlocks_count as usize, stuck);
+        assert_eq!(seen.iter().map(|(_, node)| *node).collect::<HashSet<_>>(), reachable);
+        for (id, node) in seen {
+            assert_way(&graph, &search.way_to(id), node);
+        }
+    }
+}
+
+/// A way follows edges, ends where it should, and is no longer than a plain search's.
+fn assert_way(graph: &Graph, way: &[Vec<u8>], node: usize) {
+    let nodes: Vec<usize> = way.iter().map(|state| usize::from(state[0])).collect();
+    assert_eq!((nodes[0], nodes[nodes.len() - 1]), (0, node));
+    assert!(nodes.windows(2).all(|pair| graph.edges[pair[0]].contains(&pair[1])));
+    let mut distance = HashMap::from([(0, 0)]);
+    let mut queue = VecDeque::from([0]);
+    while let Some(at) = queue.pop_front() {
+        for &next in &graph.edges[at] {
+            if !distance.contains_key(&next) {
+                distance.insert(next, distance[&at] + 1);
+                queue.push_back(next);
+            }
+        }
+    }
+    assert_eq!(nodes.len() - 1, distance[&node]);
+}
+
+#[test]
+fn accepting_cycles_are_found_exactly_where_they_are() {
+    let mut random = Random::from_seed(11);
+    let mut cycles = 0;
+    for _ in 0..5000 {
+        let graph = Graph::random(&mut random);
+        let mut search = CycleSearch::new(graph.clone()).unwrap();
+        let found = loop {
+            match search.advance(5).unwrap() {
+                Found::More => {}
+                found => break found,
+            }
+        };
+        assert_eq!(found != Found::NoCycle, graph.has_accepting_cycle(), "{graph:?}");
+        if let Found::Cycle(lasso) = found {
+            cycles += 1;
+            let all: Vec<usize> = lasso
+                .prefix
+                .iter()
+                .chain(&lasso.cycle)
+                .chain(lasso.cycle.first())
+                .map(|state| usize::from(state[0]))
+                .collect();
+            assert_eq!(all[0], 0);
+            assert!(all.windows(2).all(|pair| graph.edges[pair[0]].contains(&pair[1])));
+            assert!(lasso.cycle.iter().any(|state| graph.is_accepting(state)));
+        }
+    }
+    assert!((500..4500).contains(&cycles), "{cycles} of 5000 is no fair mixture");
+}
+
+#[test]
+fn stores_give_back_what_they_were_given() {
+    let mut random = Random::from_seed(3);
+    for state_bytes in [1, 3, 4, 5, 8, 11, 16, 33, 40, 300] {
+        let mut store = Store::new(state_bytes);
+        let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
+        let (mut parent, mut batch) = (Unpacked::default(), Batch::default());
+        let mut state = vec![0u8; state_bytes];
+        for _ in 0..3000 {
+            let place = random.below(state_bytes as u64) as usize;
+            state[place] = random.below(7) as u8;
+            store.prepare(&parent, &state, &mut batch).unwrap();
+            assert_eq!(batch.len(), 1);
+            let mut given = None;
+            store.insert_batch(&mut batch, |id, is_new| given = Some((id, is_new))).unwrap();
+            let (id, is_new) = given.unwrap();
+            assert_eq!(is_new, !known.contains_key(&state));
+            assert_eq!(*known.entry(state.clone()).or_insert(id), id);
+            store.unpack(id, &mut parent);
+            assert_eq!(parent.bytes(), state);
+        }
+        assert_eq!(store.len() as usize, known.len());
+        for (state, id) in &known {
+            assert_eq!(store.insert(state).unwrap(), (*id, false));
+        }
+    }
+}
+
+#[test]
+fn a_million_states_of_40_bytes_take_less_than_25_bytes_each() {
+    // Twenty processes of two bytes, each in one of two configurations.
+    let mut store = Store::new(40);
+    for number in 0..1_000_000u32 {
+        let state: Vec<u8> =
+            (0..20).flat_map(|process| [(number >> process & 1) as u8, process as u8]).collect();
+        assert_eq!(store.insert(&state).unwrap(), (number, true));
+    }
+    let bytes = store.memory_bytes() as f64 / 1e6;
+    assert!(bytes < 25.0, "{bytes} bytes a state");
+}
