@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod ceiling;
+mod ceilings;
 mod change;
 mod diagnosis;
 mod experiment;
@@ -37,6 +38,7 @@ mod observed;
 mod pages;
 mod verdict;
 
+pub use ceilings::{Headers, ceilings};
 pub use change::Change;
 pub use diagnosis::{Candidate, Diagnosis, diagnose};
 pub use experiment::{Experiment, Prediction, Rule, point_name};
