@@ -13,6 +13,7 @@
 //! make bench                                  # 5 rounds of 5 s
 //! make bench BENCH='--quick'                  # 3 rounds of 2 s
 //! make bench BENCH='--only tcp-1-stream'      # comparisons whose name begins so
+//! make bench BENCH='--only verdicts-live --record testdata/planted'   # planted labs, recorded
 //! ```
 
 mod comparison;
@@ -22,7 +23,9 @@ mod ours;
 mod pingpong;
 mod plan;
 mod table;
+mod verdicts;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -47,6 +50,13 @@ struct Options {
     /// Seconds of each run.
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
+    /// Of `verdicts-live`, cases whose name begins so (NAME= for just that one); may be given more
+    /// than once.
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Bring up every planted lab and write what `path` measured there into FOLDER.
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     /// End with exit code 3 when a required ratio is missed.
     #[arg(long)]
     gate: bool,
@@ -89,8 +99,12 @@ fn run(options: &Options) -> Result<ExitCode, BenchError> {
     let chosen = |name: &str| {
         options.only.is_empty() || options.only.iter().any(|one| name.starts_with(one))
     };
-    let comparisons: Vec<_> =
-        plan::comparisons(options.effort()).into_iter().filter(|one| chosen(one.name)).collect();
+    let verdicts =
+        verdicts::Verdicts { only: options.case.clone(), record: options.record.clone() };
+    let comparisons: Vec<_> = plan::comparisons(options.effort(), &verdicts)
+        .into_iter()
+        .filter(|one| chosen(one.name))
+        .collect();
     if comparisons.is_empty() {
         return Err(BenchError::Failed(
             "no comparison has such a name; --list names them".to_owned(),

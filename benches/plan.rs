@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use crate::comparison::{Better, Comparison, Contender, Effort, Gate, Medium, RowPlan, Run};
 use crate::host::installed;
+use crate::verdicts::Verdicts;
 use crate::{iperf, ours, pingpong};
 
 /// Every comparison, in the order they run.
-pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
+pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison> {
     let mut all = vec![start_time(effort), size(effort), tcp_one_stream(effort)];
     all.extend([udp_small(effort), udp_large(effort)]);
     all.extend([round_trips("tcp-rr", "tcp", effort), round_trips("udp-rr", "udp", effort)]);
     all.extend([sampling(effort), streams(effort), lightpath(effort)]);
+    all.extend([recorded_verdicts(effort), live_verdicts(effort, verdicts)]);
     all
 }
 
@@ -248,6 +250,42 @@ fn size(effort: Effort) -> Comparison {
             gate: Gate::Figure(15.0),
             ..row("size", figure, &["ClearStream"], &[])
         }],
+    }
+}
+
+const RIGHT: Figure = Figure { name: "right_share", unit: "%", scale: 0.01 };
+
+/// Recorded results of planted limits, explained again.
+fn recorded_verdicts(effort: Effort) -> Comparison {
+    let run: Run = Box::new(|_, _| Verdicts::recorded());
+    verdict_share(
+        "verdicts-recorded",
+        "right verdicts on recorded results of planted limits, and on unplanted ones",
+        effort,
+        run,
+    )
+}
+
+/// Planted labs brought up one after the other, `path` run once in each.
+fn live_verdicts(effort: Effort, verdicts: &Verdicts) -> Comparison {
+    let verdicts = verdicts.clone();
+    let run: Run = Box::new(move |_, _| verdicts.live(effort.quick));
+    verdict_share(
+        "verdicts-live",
+        "right first verdicts in labs with a planted limit, and in unplanted ones",
+        effort,
+        run,
+    )
+}
+
+fn verdict_share(name: &'static str, setting: &str, effort: Effort, run: Run) -> Comparison {
+    Comparison {
+        name,
+        setting: setting.to_owned(),
+        medium: Medium::Nothing,
+        effort: Effort { rounds: 1, ..effort },
+        contenders: vec![Contender { name: "ClearStream".to_owned(), run }],
+        rows: vec![RowPlan { gate: Gate::Figure(95.0), ..row(name, RIGHT, &["ClearStream"], &[]) }],
     }
 }
 

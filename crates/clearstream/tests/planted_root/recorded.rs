@@ -1,0 +1,53 @@
+//! Recorded results of planted labs: `testdata/planted/*.json`, one file a run, judged again in
+//! milliseconds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use results::{Results, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::cases::Accepted;
+
+/// One recorded run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recorded {
+    /// The mechanism, in words.
+    pub(crate) plants: String,
+    /// Verdicts that name it rightly.
+    pub(crate) accept: Vec<Accepted>,
+    /// The document `path` wrote, or a model did.
+    pub(crate) results: Results,
+}
+
+/// Where they lie.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/planted")
+}
+
+/// All of them with their names, sorted.
+pub(crate) fn recorded() -> Vec<(String, Recorded)> {
+    let entries = fs::read_dir(folder()).expect("testdata/planted");
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    let read = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = fs::read(path).expect("a readable file");
+        let recorded = serde_json::from_slice(&text);
+        (name, recorded.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    };
+    files.iter().map(read).collect()
+}
+
+impl Recorded {
+    /// The verdict on it today, and whether it is right.
+    pub(crate) fn judge(&self) -> (Verdict, bool) {
+        let verdict = explain::explain(&self.results);
+        let is_right = self.accept.iter().any(|accepted| accepted.is(&verdict));
+        (verdict, is_right)
+    }
+}
