@@ -1,0 +1,164 @@
+//! What has become of each setting since it was published.
+
+use serde::Serialize;
+
+/// What to make of a published setting today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Advice {
+    /// Nothing against it where the path asks for it.
+    Sound,
+    /// Depends on the path or the memory: the plan sizes it.
+    Sized,
+    /// No longer in the kernel.
+    Gone,
+    /// There, without effect.
+    Idle,
+    /// Costs more than it gives on today's kernels.
+    Harmful,
+}
+
+/// What is known of a setting.
+struct Known {
+    name: &'static str,
+    /// Only this value is judged so; absent: any.
+    value: Option<&'static str>,
+    advice: Advice,
+    text: &'static str,
+}
+
+const fn any(name: &'static str, advice: Advice, text: &'static str) -> Known {
+    Known { name, value: None, advice, text }
+}
+
+const fn at(name: &'static str, value: &'static str, advice: Advice, text: &'static str) -> Known {
+    Known { name, value: Some(value), advice, text }
+}
+
+/// Sources: kernel `Documentation/networking/ip-sysctl.rst` and the commits and RFCs named.
+const KNOWN: &[Known] = &[
+    at(
+        "net.ipv4.tcp_timestamps",
+        "0",
+        Advice::Harmful,
+        "without timestamps there is no PAWS (RFC 7323: at 40 Gbit/s sequence numbers come around in 0.9 s) and no round-trip sample a segment, which BBR and RACK need; they cost 12 bytes of a segment. Leave 1",
+    ),
+    at(
+        "net.ipv4.tcp_sack",
+        "0",
+        Advice::Harmful,
+        "one lost segment a round trip is repaired, and RACK-TLP (RFC 8985, the kernel's loss detection since 4.18) needs it; the processor time it cost in 2010 went with the SACK rewrite. Leave 1",
+    ),
+    at("net.ipv4.tcp_sack", "1", Advice::Sound, "the default"),
+    any(
+        "net.ipv4.tcp_tw_recycle",
+        Advice::Gone,
+        "removed in Linux 4.12: it broke clients behind address translation. tcp_tw_reuse, on for loopback by default, serves what it was for",
+    ),
+    any(
+        "net.ipv4.tcp_low_latency",
+        Advice::Idle,
+        "without effect since Linux 4.14, when the prequeue it switched off was removed; it is still there to be set. Busy polling (net.core.busy_read) lowers latency",
+    ),
+    any(
+        "net.ipv4.tcp_fack",
+        Advice::Idle,
+        "without effect since Linux 4.15: RACK (RFC 8985) replaced it",
+    ),
+    any(
+        "net.ipv4.tcp_adv_win_scale",
+        Advice::Idle,
+        "without effect since Linux 6.6, which measures each connection's overhead instead (scaling_ratio); before, 1 was the default",
+    ),
+    any(
+        "net.ipv4.tcp_mem",
+        Advice::Harmful,
+        "counted in pages, not bytes: the published figures are either more than the machine has or so few that TCP is under memory pressure all the time. The kernel sizes it at boot: leave it",
+    ),
+    any(
+        "net.core.rmem_default",
+        Advice::Harmful,
+        "first size of every socket that is not TCP, UDP included: memory and delay for all of them; TCP takes the middle figure of tcp_rmem. Leave it",
+    ),
+    any(
+        "net.core.wmem_default",
+        Advice::Harmful,
+        "as rmem_default, for sending; a large one lets UDP queue seconds of data on the host. Leave it",
+    ),
+    any(
+        "net.core.rmem_max",
+        Advice::Sized,
+        "bounds what applications ask for by themselves (SO_RCVBUF); TCP without such a wish is bounded by tcp_rmem alone. Raise it for those applications only",
+    ),
+    any("net.core.wmem_max", Advice::Sized, "as rmem_max, for SO_SNDBUF and tcp_wmem"),
+    any(
+        "net.core.optmem_max",
+        Advice::Sized,
+        "ancillary data and MSG_ZEROCOPY notifications; the default (128 KiB since Linux 6.7) suffices; ESnet's zero-copy tests use 1 MiB, never half a gigabyte",
+    ),
+    any(
+        "net.ipv4.tcp_rmem",
+        Advice::Sized,
+        "the last figure should be about four times the bandwidth-delay product (the window is half of it); a large middle figure gives every connection that much at once and takes away what autotuning is for",
+    ),
+    any(
+        "net.ipv4.tcp_wmem",
+        Advice::Sized,
+        "the last figure should be some three to four times the bandwidth-delay product; the middle one is where autotuning begins and should stay small",
+    ),
+    any(
+        "net.core.netdev_max_backlog",
+        Advice::Sized,
+        "only matters where softnet_stat counts drops: with NAPI drivers that is RPS, tunnels and veth. A longer backlog is longer delay",
+    ),
+    at(
+        "net.core.default_qdisc",
+        "fq",
+        Advice::Sound,
+        "spaces packets for pacing and BBR; since Linux 4.13 TCP paces by itself without it. Takes effect for interfaces brought up later",
+    ),
+    any(
+        "net.ipv4.tcp_congestion_control",
+        Advice::Sized,
+        "CUBIC (the default since 2.6.19, RFC 9438) fills long paths as well as H-TCP did; BBR where losses are not congestion. H-TCP: `clearstream tune cc htcp`",
+    ),
+    at(
+        "net.ipv4.tcp_no_metrics_save",
+        "1",
+        Advice::Sound,
+        "a path that lost once does not start with a small threshold next time; worth it on measurement hosts",
+    ),
+    at(
+        "net.ipv4.tcp_mtu_probing",
+        "1",
+        Advice::Sound,
+        "finds the path's MTU where ICMP is filtered (RFC 4821); needed with jumbo frames over foreign networks",
+    ),
+    any(
+        "net.ipv4.tcp_fin_timeout",
+        Advice::Idle,
+        "how long an orphan waits in FIN-WAIT-2; has nothing to do with throughput. Default 60",
+    ),
+    any(
+        "net.ipv4.tcp_tw_reuse",
+        Advice::Sized,
+        "lets a client reuse a connection in TIME-WAIT; since Linux 4.19 2 (loopback only) is the default. For hosts that open thousands of connections a second",
+    ),
+    at(
+        "net.ipv4.tcp_window_scaling",
+        "1",
+        Advice::Sound,
+        "the default; without it no window is beyond 64 KiB",
+    ),
+];
+
+/// What to make of a published setting: the judgement and a line that says why and what to do now.
+#[must_use]
+pub fn judge(name: &str, value: &str) -> (Advice, &'static str) {
+    let known = KNOWN
+        .iter()
+        .find(|known| known.name == name && known.value.is_none_or(|judged| judged == value));
+    known.map_or((Advice::Sized, "not among the settings that are judged here"), |known| {
+        (known.advice, known.text)
+    })
+}
