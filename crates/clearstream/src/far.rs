@@ -58,6 +58,11 @@ impl FarEnd {
         &self.target
     }
 
+    /// Whether it is a stock iperf3 server.
+    pub(crate) fn is_iperf3(&self) -> bool {
+        self.is_iperf3
+    }
+
     /// A document with both hosts and the idle path between them, ready for points.
     pub(crate) fn document(&mut self, kind: RunKind, progress: &mut Progress) -> Results {
         let mut results = blank(kind, &self.target);

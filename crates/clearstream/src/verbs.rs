@@ -6,8 +6,10 @@ mod live;
 mod manual;
 pub(crate) mod options;
 mod path;
+mod place;
 mod report;
 mod reproduce;
+mod run;
 mod serve;
 pub(crate) mod test;
 mod tune;
@@ -21,6 +23,10 @@ use crate::VerbResult;
 pub(crate) enum Verb {
     /// Characterise the path to HOST, name what binds it, write results.json and report.html.
     Path(path::PathArgs),
+    /// Find the cores on which a flow's two threads run best.
+    Place(place::PlaceArgs),
+    /// Run a program where a placement file says.
+    Run(run::RunArgs),
     /// Run one test against HOST.
     Test(test::TestArgs),
     /// Serve tests to other hosts (also to stock iperf3 clients).
@@ -46,6 +52,8 @@ pub(crate) enum Verb {
 pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
     match verb {
         Verb::Path(args) => path::run(args, json),
+        Verb::Place(args) => place::run(args, json),
+        Verb::Run(args) => run::run(args, json),
         Verb::Test(args) => test::run(args, json),
         Verb::Serve(args) => serve::run(args, json),
         Verb::Live(args) => live::run(args, json),

@@ -20,7 +20,7 @@ pub use conclusion::{conclude, incoming_cores};
 pub use rank::chance_of_being_better;
 
 use classes::{all_pairs, class_pairs};
-use figures::{Group, contenders, groups, key_of};
+use figures::{contenders, groups, key_of};
 
 /// Experiment of every compared point.
 pub const EXPERIMENT: &str = "placement";

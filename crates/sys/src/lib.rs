@@ -16,6 +16,7 @@ pub mod ethtool_set;
 pub mod interface;
 pub mod local_time;
 pub mod memory;
+pub mod memory_policy;
 pub mod namespace;
 pub mod process;
 pub mod signal;

@@ -4,9 +4,9 @@ mod lines;
 mod summary;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use results::{Point, PointOutcome, Results, RunKind, TestSpec};
+use results::{End, HostFacts, Placement, Point, PointOutcome, Results, RunKind, TestSpec};
 use traffic::client::{ClientError, IntervalPair};
 
 use crate::VerbResult;
@@ -15,6 +15,7 @@ use crate::far::{self, FarEnd};
 use crate::progress::Progress;
 use crate::runner::now_unix_ms;
 use crate::verbs::options::{TargetOptions, TestOptions, command_line};
+use crate::verbs::run as place_file;
 use crate::{signals, store};
 use lines::IntervalLines;
 
@@ -22,7 +23,8 @@ use lines::IntervalLines;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  clearstream test geneva -P 4 -t 30s -w 40M --latency\n  \
     clearstream test geneva -u -b 5G -l 8900 -R          UDP, the far end sends\n  \
-    clearstream test geneva --rr                         TCP_RR, one byte each way\n\n\
+    clearstream test geneva --rr                         TCP_RR, one byte each way\n  \
+    clearstream test geneva --place placement.toml       on the cores `place` found\n\n\
     The figure to quote is the receiver's. Ctrl-C ends the test and prints what there is.")]
 pub(crate) struct TestArgs {
     #[command(flatten)]
@@ -33,6 +35,9 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
+    /// Run both ends where this placement file says (see `clearstream place`).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cores", "far_cores"])]
+    place: Option<PathBuf>,
     /// Also write the results document to FILE.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -41,9 +46,13 @@ pub(crate) struct TestArgs {
 /// Runs the verb.
 pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let (target, spec) = (args.target.target(), args.test.spec()?);
+    let (target, mut spec) = (args.target.target(), args.test.spec()?);
+    let placement = args.place.as_ref().map(|path| place_near(path, &mut spec)).transpose()?;
     let mut far_end = FarEnd::connect(&target)?;
     let mut results = far_end.document(RunKind::Test, &mut Progress::new(1));
+    if let (Some(path), Some(placement)) = (&args.place, placement) {
+        place_far(path, &placement, results.far.as_ref(), &mut spec)?;
+    }
     if !json {
         writeln!(io::stderr(), "{}", summary::heading(&target, &results, &spec)).ok();
     }
@@ -69,6 +78,30 @@ pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
         (None, Ok(())) => Ok(Exit::Ok),
         (None, Err(error)) => Err(VerbError::partial(chain(&error))),
     }
+}
+
+/// The near end of a placement file, laid over the test.
+fn place_near(path: &Path, spec: &mut TestSpec) -> Result<Placement, VerbError> {
+    let placement = place_file::load(path)?;
+    let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;
+    place_file::check(path, End::Near, &placement.near, &usable)?;
+    spec.near_cores.clone_from(&placement.near.cores);
+    spec.first_port = spec.first_port.or(placement.near.first_port);
+    Ok(placement)
+}
+
+/// The far end of it; a peer that does not tell its cores may still refuse them.
+fn place_far(
+    path: &Path,
+    placement: &Placement,
+    host: Option<&HostFacts>,
+    spec: &mut TestSpec,
+) -> Result<(), VerbError> {
+    if let Some(host) = host {
+        place_file::check(path, End::Far, &placement.far, &host.usable_cores)?;
+    }
+    spec.far_cores.clone_from(&placement.far.cores);
+    Ok(())
 }
 
 /// Runs every repeat; points so far are in `results` also when one fails.

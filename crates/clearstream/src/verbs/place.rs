@@ -1,0 +1,306 @@
+//! `clearstream place`: sweep where the two threads of a flow run, and say where they should.
+
+mod advice;
+mod heat;
+mod screen;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use results::{Direction, Point, Protocol, Results, RunKind, TestLimit, TestSpec};
+use sweep::placement::{Effort, EndView, ROUNDS_COUNT, Survey, conclude};
+use sweep::{Plan, Setting};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::far::FarEnd;
+use crate::progress::Progress;
+use crate::runner::{self, Ended};
+use crate::signals;
+use crate::store::{self, PointLog};
+use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
+
+/// Source port of the flow when none is given: the same one every time, below those the kernel
+/// hands out, so that the flow's hash and with it its queue stays.
+const PORT_DEFAULT: u16 = 25_201;
+
+/// Options of `place`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  clearstream place geneva\n  \
+    clearstream place geneva -R --cores 0-7 --far-cores 0,8,16\n  \
+    clearstream test geneva --place placement.toml\n  \
+    clearstream run --place placement.toml -- ./sender\n\n\
+    Runs one flow, always from the same source port, with its threads on one pair of cores after\n\
+    another, and without pinning in between. --cores and --far-cores name the cores to choose\n\
+    from. Cores that are equally far from the flow's queue and from the network card stand for\n\
+    each other at first; the best are then looked at more closely. Ctrl-C ends the sweep; the same\n\
+    command takes it up again. What is advised is better than no pinning beyond the noise, or the\n\
+    advice is not to pin.")]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    target: TargetOptions,
+    #[command(flatten)]
+    application: ApplicationOptions,
+    /// The far end sends.
+    #[arg(short = 'R', long, conflicts_with = "rr")]
+    reverse: bool,
+    /// Compare round trips of one byte instead of throughput.
+    #[arg(long)]
+    rr: bool,
+    /// Time each test measures.
+    #[arg(short = 't', long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    duration: Duration,
+    /// Time at the start of each test that does not count.
+    #[arg(short = 'O', long, value_name = "TIME", default_value = "300ms", value_parser = duration)]
+    omit: Duration,
+    /// Repeats of every placement in the first round.
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeats: u32,
+    /// Most tests in all.
+    #[arg(long, value_name = "N", default_value_t = 120,
+          value_parser = clap::value_parser!(u32).range(8..=100_000))]
+    budget: u32,
+    /// Every pair of cores, whatever the budget.
+    #[arg(long)]
+    all: bool,
+    /// Tests of half a second, three repeats, no closer look.
+    #[arg(long, conflicts_with_all = ["duration", "repeats", "all"])]
+    quick: bool,
+    /// Results file; a sweep cut short is taken up again from its journal beside it.
+    #[arg(short, long, value_name = "FILE", default_value = "placement.json")]
+    output: PathBuf,
+    /// Placement file for `test --place` and `run --place`.
+    #[arg(long, value_name = "FILE", default_value = "placement.toml")]
+    save: PathBuf,
+    /// Report page with the heat map; none when absent.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Begin anew even if the same sweep was cut short.
+    #[arg(long)]
+    fresh: bool,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let (spec, wanted) = args.spec();
+    let mut far = FarEnd::connect(&args.target.target())?;
+    if far.is_iperf3() {
+        return Err(VerbError::failed(format!(
+            "{}: an iperf3 server tells neither its cores nor where a flow comes in; run \
+             `clearstream serve` there",
+            far.target()
+        )));
+    }
+    let mut progress = Progress::new(1);
+    let mut results = far.document(RunKind::Place, &mut progress);
+    let cores = Candidates::of(&results, &wanted)?;
+    let survey = args.survey(&results, &cores, spec);
+    let identity = Setting::new(sweep::placement::EXPERIMENT, survey.spec.clone())
+        .varying("near_cores_count", cores.near.len() as f64)
+        .varying("far_cores_count", cores.far.len() as f64);
+    let plan = Plan::new(vec![identity], args.effort().repeats, u64::from(args.budget));
+    let (mut log, mut points) = PointLog::open(&args.output, &plan, !args.fresh)?;
+    if !points.is_empty() {
+        let (count, path) = (points.len(), log.path().display());
+        writeln!(io::stderr(), "clearstream: resuming after {count} tests from {path}").ok();
+    }
+    let ended = sweep_all(&survey, &mut far, &mut points, &mut log, &mut progress);
+    drop(progress);
+    let found = conclude(&survey, &points);
+    results.summaries = sweep::summarise(&points);
+    results.placement = found;
+    results.points = points;
+    results.finished_unix_ms = Some(runner::now_unix_ms());
+    conclude_run(args, json, results, ended, log, &far)
+}
+
+/// Runs every round.
+fn sweep_all(
+    survey: &Survey<'_>,
+    far: &mut FarEnd,
+    points: &mut Vec<Point>,
+    log: &mut PointLog,
+    progress: &mut Progress,
+) -> Result<Ended, VerbError> {
+    for number in 0..ROUNDS_COUNT {
+        let Some(plan) = survey.round(number, points) else { continue };
+        progress.extend(plan.remaining(points).len());
+        if let interrupted @ Ended::Interrupted(_) = runner::run(&plan, far, points, log, progress)?
+        {
+            return Ok(interrupted);
+        }
+    }
+    Ok(Ended::Complete)
+}
+
+/// Writes the files and the screen; decides the exit.
+fn conclude_run(
+    args: &PlaceArgs,
+    json: bool,
+    mut results: Results,
+    ended: Result<Ended, VerbError>,
+    log: PointLog,
+    far: &FarEnd,
+) -> VerbResult {
+    results.partial = match &ended {
+        Ok(Ended::Complete) => None,
+        Ok(Ended::Interrupted(number)) => Some(format!("ended by signal {number}")),
+        Err(error) => Some(error.to_string()),
+    };
+    let Some(found) = &results.placement else {
+        return match ended? {
+            Ended::Interrupted(number) => Ok(Exit::Signal(number)),
+            Ended::Complete => Err(VerbError::failed(nothing_measured(&results))),
+        };
+    };
+    let placement = advice::placement(&results, found);
+    let lines = advice::lines(&results, found, far.target(), &args.save);
+    results.placement.iter_mut().for_each(|found| found.advice.clone_from(&lines));
+    store::save(&args.output, &results)?;
+    store::replace(&args.save, placement.to_text().as_bytes())?;
+    let mut written = format!("{}, {}", args.output.display(), args.save.display());
+    if let Some(page) = &args.report {
+        let options = report::RenderOptions::default();
+        store::replace(page, report::render(&results, &options).as_bytes())?;
+        written.push_str(&format!(", {}", page.display()));
+    }
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &results).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}\nWritten  {written}\n", screen::show(&results))?;
+    }
+    match ended? {
+        Ended::Complete => log.discard().map(|()| Exit::Ok),
+        Ended::Interrupted(number) => {
+            let again = "the same command takes it up again";
+            writeln!(io::stderr(), "clearstream: cut short; {again} from {}", log.path().display())
+                .ok();
+            Ok(Exit::Signal(number))
+        }
+    }
+}
+
+/// Why there is no figure: the last reason a test gave.
+fn nothing_measured(results: &Results) -> String {
+    let last = results.points.iter().rev().find_map(|point| match &point.outcome {
+        results::PointOutcome::Failed(reason) => Some(reason.as_str()),
+        _ => None,
+    });
+    format!("no placement could be measured: {}", last.unwrap_or("no test was run"))
+}
+
+/// Cores to choose from.
+struct Candidates {
+    near: Vec<u32>,
+    far: Vec<u32>,
+}
+
+impl Candidates {
+    fn of(results: &Results, wanted: &TestSpec) -> Result<Self, VerbError> {
+        let far_host = results.far.as_ref();
+        let choose = |wanted: &[u32], usable: &[u32], end: &str| -> Result<Vec<u32>, VerbError> {
+            if usable.is_empty() {
+                return Err(VerbError::failed(format!("the {end} end does not tell its cores")));
+            }
+            if let Some(core) = wanted.iter().find(|core| !usable.contains(core)) {
+                let usable = cores_text(usable);
+                return Err(VerbError::usage(format!(
+                    "the {end} end has no core {core} to use; it has {usable}"
+                )));
+            }
+            Ok(if wanted.is_empty() { usable.to_vec() } else { wanted.to_vec() })
+        };
+        let far_usable = far_host.map_or(&[][..], |host| &host.usable_cores);
+        Ok(Self {
+            near: choose(&wanted.near_cores, &results.near.usable_cores, "near")?,
+            far: choose(&wanted.far_cores, far_usable, "far")?,
+        })
+    }
+}
+
+impl PlaceArgs {
+    /// The test without its cores, and what the user named of them.
+    fn spec(&self) -> (TestSpec, TestSpec) {
+        let wanted = self.application.spec();
+        let duration_s = if self.quick { 0.5 } else { self.duration.as_secs_f64() };
+        let base = if self.rr {
+            TestSpec {
+                nodelay: true,
+                request_response: TestSpec::request_response(Protocol::Tcp, 1, 1).request_response,
+                ..wanted.clone()
+            }
+        } else {
+            wanted.clone()
+        };
+        let spec = TestSpec {
+            direction: if self.reverse { Direction::Reverse } else { Direction::Forward },
+            limit: TestLimit::DurationS(duration_s),
+            omit_s: if self.quick { 0.2 } else { self.omit.as_secs_f64() },
+            interval_s: (duration_s / 4.0).clamp(0.05, 1.0),
+            near_cores: Vec::new(),
+            far_cores: Vec::new(),
+            first_port: wanted.first_port.or(Some(PORT_DEFAULT)),
+            ..base
+        };
+        (spec, wanted)
+    }
+
+    fn effort(&self) -> Effort {
+        Effort {
+            repeats: if self.quick { 3 } else { self.repeats },
+            points_max: self.budget,
+            is_exhaustive: self.all,
+            refines: !self.quick,
+        }
+    }
+
+    fn survey<'a>(
+        &self,
+        results: &'a Results,
+        cores: &'a Candidates,
+        spec: TestSpec,
+    ) -> Survey<'a> {
+        let view = |host: &'a results::HostFacts, usable_cores: &'a [u32]| EndView {
+            machine: host.machine.as_ref(),
+            usable_cores,
+            interface: host.interface.as_ref().map(|interface| interface.name.as_str()),
+        };
+        let far = results.far.as_ref().unwrap_or(&results.near);
+        Survey {
+            near: view(&results.near, &cores.near),
+            far: view(far, &cores.far),
+            shares_machine: shares_machine(results),
+            spec,
+            effort: self.effort(),
+            near_interrupt_cores: Vec::new(),
+            far_interrupt_cores: Vec::new(),
+        }
+    }
+}
+
+/// Both ends run on this machine's cores: in a lab, or over loopback.
+pub(crate) fn shares_machine(results: &Results) -> bool {
+    let address = results.path.address.as_deref().and_then(|text| text.parse().ok());
+    results.path.lab.is_some() || address.is_some_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+/// `0-3,8`.
+pub(crate) fn cores_text(cores: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for core in cores {
+        match parts.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*core) => *last = *core,
+            _ => parts.push((*core, *core)),
+        }
+    }
+    let one = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    parts.iter().map(one).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,131 @@
+//! The heat map in the terminal.
+
+use std::fmt::Write;
+
+use results::{Estimate, PlacementFindings, Results};
+use sweep::placement::{EXPERIMENT, FAR_CORE, NEAR_CORE};
+
+/// Columns and rows a terminal has room for.
+const FAR_MAX: usize = 10;
+const NEAR_MAX: usize = 32;
+/// Lines of a list where a map would not fit.
+const LIST_MAX: usize = 12;
+/// From cold to hot.
+const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
+
+/// One measured pair.
+struct Cell<'a> {
+    near: u32,
+    far: u32,
+    estimate: &'a Estimate,
+}
+
+/// Median of every measured pair of cores: a map, or a list of the best where they are many.
+pub(super) fn map(
+    out: &mut String,
+    results: &Results,
+    found: &PlacementFindings,
+) -> std::fmt::Result {
+    let mut cells = cells(results, found);
+    let (near, far) = (axis(&cells, |cell| cell.near), axis(&cells, |cell| cell.far));
+    let unit = Unit::of(found, &cells);
+    writeln!(out, "\n{} by core, median, {}", what(found), unit.name)?;
+    if near.len() <= NEAR_MAX && far.len() <= FAR_MAX && cells.len() * 2 >= near.len() * far.len() {
+        let head: String = far.iter().map(|core| format!("{core:>9}")).collect();
+        writeln!(out, "         near core \\ far core {head}")?;
+        for row in &near {
+            write!(out, "         {row:>9}            ")?;
+            for column in &far {
+                let cell = cells.iter().find(|cell| cell.near == *row && cell.far == *column);
+                match cell {
+                    Some(cell) => write!(out, " {}", unit.cell(cell, found))?,
+                    None => write!(out, "         ")?,
+                }
+            }
+            writeln!(out)?;
+        }
+        return Ok(());
+    }
+    cells.sort_by(|a, b| match found.more_is_better {
+        true => b.estimate.median.total_cmp(&a.estimate.median),
+        false => a.estimate.median.total_cmp(&b.estimate.median),
+    });
+    writeln!(out, "         near core  far core")?;
+    for cell in cells.iter().take(LIST_MAX) {
+        let Cell { near, far, .. } = cell;
+        writeln!(out, "         {near:>9}  {far:>8}  {}", unit.cell(cell, found))?;
+    }
+    if cells.len() > LIST_MAX {
+        writeln!(out, "         {} more in the results file", cells.len() - LIST_MAX)?;
+    }
+    Ok(())
+}
+
+fn cells<'a>(results: &'a Results, found: &PlacementFindings) -> Vec<Cell<'a>> {
+    let of_sweep = results
+        .summaries
+        .iter()
+        .filter(|summary| summary.experiment == EXPERIMENT && summary.figure == found.figure);
+    let core = |value: &f64| u32::try_from(units::saturating_u64(*value)).ok();
+    of_sweep
+        .filter(|summary| summary.varied.len() == 2)
+        .filter_map(|summary| {
+            Some(Cell {
+                near: core(summary.varied.get(NEAR_CORE)?)?,
+                far: core(summary.varied.get(FAR_CORE)?)?,
+                estimate: &summary.estimate,
+            })
+        })
+        .collect()
+}
+
+fn axis(cells: &[Cell<'_>], core: impl Fn(&Cell<'_>) -> u32) -> Vec<u32> {
+    let mut cores: Vec<u32> = cells.iter().map(core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    cores
+}
+
+fn what(found: &PlacementFindings) -> &'static str {
+    if found.more_is_better { "Goodput" } else { "Round trip" }
+}
+
+struct Unit {
+    name: &'static str,
+    scale: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Unit {
+    fn of(found: &PlacementFindings, cells: &[Cell<'_>]) -> Self {
+        let medians = || cells.iter().map(|cell| cell.estimate.median);
+        let (low, high) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
+        let (name, scale) = match found.more_is_better {
+            true if high >= 1e9 => ("Gbit/s", 1e9),
+            true => ("Mbit/s", 1e6),
+            false => ("us", 1e-6),
+        };
+        Self { name, scale, low, high }
+    }
+
+    /// Shade, figure, a mark for the best: eight columns.
+    fn cell(&self, cell: &Cell<'_>, found: &PlacementFindings) -> String {
+        let median = cell.estimate.median;
+        let warmth = (median - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE);
+        let warmth = if found.more_is_better { warmth } else { 1.0 - warmth };
+        let step = units::saturating_u64((warmth * 4.99).max(0.0)) as usize;
+        let shade = SHADES[step.min(SHADES.len() - 1)];
+        let best = &found.best;
+        let mark = if (cell.near, cell.far) == (best.near_core, best.far_core) { '*' } else { ' ' };
+        format!("{shade}{:>6}{mark}", three_digits(median / self.scale))
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}

@@ -1,0 +1,108 @@
+//! `clearstream run`: a program where a placement file says it should run.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use results::{End, PlacedEnd, Placement, read_placement};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::verbs::place::cores_text;
+
+/// Options of `run`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  clearstream run --place placement.toml -- iperf3 -c geneva\n  \
+    clearstream run --place placement.toml --end far -- iperf3 -s\n\n\
+    The program takes this process's place: its exit code and its signals are its own. 126: it\n\
+    cannot be executed, 127: there is no such program. Cores and memory node are set, interrupts\n\
+    are not touched."
+)]
+pub(crate) struct RunArgs {
+    /// Placement file, as `clearstream place` writes it.
+    #[arg(long, value_name = "FILE")]
+    place: PathBuf,
+    /// Which end of it this host is.
+    #[arg(long, value_enum, default_value = "near")]
+    end: EndOption,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum EndOption {
+    /// The end that asked for the tests.
+    Near,
+    /// The host it talked to.
+    Far,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &RunArgs, _json: bool) -> VerbResult {
+    let placement = load(&args.place)?;
+    let end = match args.end {
+        EndOption::Near => End::Near,
+        EndOption::Far => End::Far,
+    };
+    let placed = placement.end(end);
+    let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;
+    check(&args.place, end, placed, &usable)?;
+    if !placed.cores.is_empty() {
+        sys::thread::pin_current(&placed.cores).map_err(|error| VerbError::from_error(&error))?;
+    }
+    if let Some(node) = placed.memory_node {
+        sys::memory_policy::prefer_node(node).map_err(|error| {
+            let line = format!("{}: memory node {node}: {}", args.place.display(), error.source);
+            if error.is_privilege() { VerbError::missing(line) } else { VerbError::usage(line) }
+        })?;
+    }
+    let [program, arguments @ ..] = args.program.as_slice() else {
+        return Err(VerbError::usage("name a program after --"));
+    };
+    let error = Command::new(program).args(arguments).exec();
+    let name = program.display();
+    writeln!(io::stderr(), "clearstream: cannot run {name}: {error}").ok();
+    Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+/// Longest placement file that is read, bytes: one more than its reader accepts.
+const FILE_BYTES_MAX: u64 = (64 << 10) + 1;
+
+/// Reads a placement file.
+///
+/// # Errors
+/// One line: the file and what is wrong with it.
+pub(crate) fn load(path: &Path) -> Result<Placement, VerbError> {
+    use std::io::Read;
+    let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| at(&error))?;
+    read_placement(&text).map_err(|error| at(&error))
+}
+
+/// Refuses cores that this end does not have.
+///
+/// # Errors
+/// One line: the file, the end, the core and what there is.
+pub(crate) fn check(
+    path: &Path,
+    end: End,
+    placed: &PlacedEnd,
+    usable: &[u32],
+) -> Result<(), VerbError> {
+    let name = if end == End::Near { "near" } else { "far" };
+    match placed.cores.iter().find(|core| !usable.contains(core)) {
+        None => Ok(()),
+        Some(core) => Err(VerbError::usage(format!(
+            "{}: the {name} end has no core {core} to use; it has {}",
+            path.display(),
+            cores_text(usable)
+        ))),
+    }
+}
