@@ -76,7 +76,12 @@ impl From<io::Error> for VerbError {
     fn from(error: io::Error) -> Self {
         let kind =
             if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
-        Self { kind, message: error.to_string() }
+        let message = match error.kind() {
+            // Errors of files are named where they are met; this one is what the verb prints on.
+            io::ErrorKind::StorageFull => format!("standard output: {error}"),
+            _ => error.to_string(),
+        };
+        Self { kind, message }
     }
 }
 
@@ -125,8 +130,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
     if asked {
-        // A reader that has gone away does not change the answer.
-        error.print().ok();
+        match error.print() {
+            // A reader that has gone away does not change the answer.
+            Err(refused) if refused.kind() != io::ErrorKind::BrokenPipe => {
+                return code(Err(refused.into()));
+            }
+            _ => {}
+        }
         return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
     complain(&one_line(&error.to_string()));

@@ -32,10 +32,20 @@ impl Progress {
     pub(crate) fn show(&self, what: &str) {
         if self.shown {
             let line = format!("[{}/{}] {what}", self.done_count, self.total_count);
-            let cut: String = line.chars().take(100).collect();
+            let cut: String = line.chars().take(room_columns()).collect();
             // Progress is a courtesy; a closed stderr takes nothing from the result.
             write!(io::stderr(), "\r\x1b[K{cut}").ok();
         }
+    }
+}
+
+/// Columns of a line that rewrites itself: one that the terminal wraps would stay. As little as a
+/// line of text where the terminal does not say.
+fn room_columns() -> usize {
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+    match usize::from(columns) {
+        0 => 79,
+        columns => columns.saturating_sub(1).min(100),
     }
 }
 

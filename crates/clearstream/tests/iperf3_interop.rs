@@ -203,7 +203,7 @@ fn options_reach_the_other_end() {
         "-k 100",
         "-t 1 -O 1",
         "-t 1 -Z --skip-rx-copy",
-        "-t 1 -w 200K -M 1200 -N -S 0x20 -C cubic",
+        "-t 1 -w 200K -M 1200 -N -S 0x20 -C reno",
         "-t 1 -b 50M/10 -l 8K",
         "-t 1 -u -l 1000 -b 10M --udp-counters-64bit --dont-fragment",
         "-t 1 -u -R -l 1000 -k 200",

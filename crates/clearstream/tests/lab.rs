@@ -51,6 +51,9 @@ fn down_of_what_is_not_up_is_fine() {
 fn built_in_files_can_be_printed() {
     let shown = run(&["lab", "show", "glif2010"]);
     assert!(stdout(&shown).contains("name = \"glif2010\""));
+    let shown = run(&["--json", "lab", "show", "glif2010"]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    assert_eq!(shown["plan"]["hosts"][0]["name"], "amsterdam");
 }
 
 #[test]

@@ -138,6 +138,10 @@ fn every_mistake_gets_one_line() {
     let cut = place.file("cut.json");
     fs::write(&cut, br#"{"schema_version":"1.0","kind":"pa"#).expect("writes");
     refused(&run(&["report", cut.to_str().expect("plain")]), 1, "ends in the middle");
+    refused(&run(&["report", "/"]), 2, "folder");
+    let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let mut help = Command::new(PROGRAM);
+    refused(&help.arg("--help").stdout(full).output().expect("starts"), 1, "standard output");
     let lab = place.file("lab.toml");
     fs::write(
         &lab,

@@ -74,6 +74,8 @@ fn nothing_and_nobody() {
     assert!(matches!(failure(&unknown), ClientError::UnknownHost { .. }));
     let wrong_family = Target { family: Some(client::Family::V6), ..closed };
     assert!(matches!(failure(&wrong_family), ClientError::UnknownHost { .. }));
+    let which_link = failure(&Target::new("fe80::1"));
+    assert!(matches!(which_link, ClientError::NoInterface { .. }), "{which_link:?}");
 }
 
 #[test]

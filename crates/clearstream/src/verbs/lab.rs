@@ -94,7 +94,7 @@ pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
         Action::Exec(exec_args) => exec(exec_args),
         Action::List => list(json),
         Action::Status { lab } => status(lab.as_deref(), json),
-        Action::Show { lab } => print_file(lab),
+        Action::Show { lab } => print_file(lab, json),
         Action::Internal { arguments } => Ok(Exit::Program(lab::run_role(&program(), arguments))),
     }
 }
@@ -236,14 +236,19 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-fn print_file(name: &str) -> VerbResult {
+fn print_file(name: &str, json: bool) -> VerbResult {
     let Some(builtin) = builtin_labs().iter().find(|lab| lab.name == name) else {
         return Err(refused(match find_plan(name) {
             Err(error) => error,
             Ok(_) => LabError::NotUp { name: name.to_owned() },
         }));
     };
-    io::stdout().write_all(builtin.text.as_bytes())?;
+    if json {
+        let plan = builtin.plan().map_err(|error| refused(error.into()))?;
+        writeln!(io::stdout(), "{}", json!({ "plan": plan, "file": builtin.text }))?;
+    } else {
+        io::stdout().write_all(builtin.text.as_bytes())?;
+    }
     Ok(Exit::Ok)
 }
 

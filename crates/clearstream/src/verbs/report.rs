@@ -65,6 +65,10 @@ fn place(args: &ReportArgs, json: bool) -> Result<Place, VerbError> {
         None if is_pipe(&args.results) => return Ok(Place::Stdout),
         None => args.results.with_extension("html"),
     };
+    if args.results.is_dir() {
+        let name = args.results.display();
+        return Err(VerbError::usage(format!("{name} is a folder; name a results file in it")));
+    }
     let is_same = match (fs::canonicalize(&file), fs::canonicalize(&args.results)) {
         (Ok(page), Ok(results)) => page == results,
         _ => file == args.results,

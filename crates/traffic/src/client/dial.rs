@@ -92,7 +92,10 @@ pub(super) fn dial(
     timeout: Duration,
 ) -> Result<(TcpStream, SocketAddr), ClientError> {
     let mut failure = None;
+    let mut lacks_interface = false;
     for address in resolve(target)? {
+        lacks_interface |= matches!(address, SocketAddr::V6(v6)
+            if v6.ip().is_unicast_link_local() && v6.scope_id() == 0);
         match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => return Ok((stream, address)),
             // An address that refuses says more than one that cannot be reached at all.
@@ -106,6 +109,9 @@ pub(super) fn dial(
             io::ErrorKind::ConnectionRefused => ClientError::NothingListens { target: named },
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                 ClientError::Timeout { target: named }
+            }
+            io::ErrorKind::InvalidInput if lacks_interface => {
+                ClientError::NoInterface { host: target.host.clone() }
             }
             _ => ClientError::Unreachable { target: named, source: error },
         },

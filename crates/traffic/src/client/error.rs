@@ -21,6 +21,12 @@ pub enum ClientError {
         /// What the resolver said.
         reason: String,
     },
+    /// A link-local address without the interface it is meant for.
+    #[error("{host} is the same on every link; add its interface: {host}%eth0")]
+    NoInterface {
+        /// The address.
+        host: String,
+    },
     /// Nothing listens there.
     #[error("nothing listens on {target}; start `clearstream serve` (or `iperf3 -s`) there")]
     NothingListens {
