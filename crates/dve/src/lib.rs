@@ -12,6 +12,7 @@
 mod code;
 mod diagnostic;
 mod lexer;
+pub mod ltl;
 mod model;
 mod parser;
 mod resolve;
