@@ -63,7 +63,9 @@ pub enum Violation {
         slots: u32,
     },
     /// A cursor took back slots that were handed over, or passed those it owns.
-    #[error("cursor ran backwards or too far, to {cursor}: {available} slots were handed over, now {now}")]
+    #[error(
+        "cursor ran backwards or too far, to {cursor}: {available} slots were handed over, now {now}"
+    )]
     RanBackwards {
         /// What it wrote.
         cursor: u32,
@@ -246,6 +248,10 @@ impl<M: Shared> End<M> {
     /// Slots from the position up to `limit`, not included.
     #[inline]
     fn distance(&self, limit: u32) -> u32 {
-        if limit >= self.position { limit - self.position } else { limit + self.slots - self.position }
+        if limit >= self.position {
+            limit - self.position
+        } else {
+            limit + self.slots - self.position
+        }
     }
 }

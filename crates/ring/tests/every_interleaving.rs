@@ -4,12 +4,12 @@
 //! Each order in `ring::memory` is then weakened by itself, and loom must find what goes wrong: a slot
 //! touched by both sides at once, or two sides asleep for ever.
 
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use loom::cell::Cell;
-use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::Notify;
+use loom::sync::atomic::{AtomicU32, fence};
 use ring::{End, Fence, Seat, Shared, Word};
 
 /// A fault planted into the memory, one order each.
@@ -32,7 +32,7 @@ struct Model {
 }
 
 #[derive(Debug, Clone)]
-struct Memory(Arc<Model>);
+struct Memory(Rc<Model>);
 
 impl Shared for Memory {
     fn load(&self, word: Word) -> u32 {
@@ -69,14 +69,14 @@ const RECEIVE: Seats = Seats { sender: Seat::RxOwner, receiver: Seat::User };
 
 struct Side {
     end: End<Memory>,
-    model: Arc<Model>,
+    model: Rc<Model>,
     seat: Seat,
 }
 
 impl Side {
-    fn new(model: &Arc<Model>, seat: Seat) -> Self {
-        let end = End::join(Memory(Arc::clone(model)), seat, SLOTS, 1).expect("a new ring");
-        Self { end, model: Arc::clone(model), seat }
+    fn new(model: &Rc<Model>, seat: Seat) -> Self {
+        let end = End::join(Memory(Rc::clone(model)), seat, SLOTS, 1).expect("a new ring");
+        Self { end, model: Rc::clone(model), seat }
     }
 
     /// As `Sender::wait` and `Receiver::wait` do, without lingering.
@@ -108,13 +108,13 @@ fn exchange(seats: Seats, planted: Planted) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(move || {
-        let model = Arc::new(Model {
+        let model = Rc::new(Model {
             words: std::array::from_fn(|_| AtomicU32::new(0)),
             slots: (0..SLOTS).map(|_| Cell::new(0)).collect(),
             bells: [Notify::new(), Notify::new()],
             planted,
         });
-        End::format(&Memory(Arc::clone(&model)), seats.sender == Seat::User, SLOTS);
+        End::format(&Memory(Rc::clone(&model)), seats.sender == Seat::User, SLOTS);
         let mut sender = Side::new(&model, seats.sender);
         let mut receiver = Side::new(&model, seats.receiver);
         let sending = loom::thread::spawn(move || {

@@ -1,10 +1,11 @@
 //! Waking a sleeper.
 
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use sys::SyscallError;
 
 /// An eventfd that one side rings and the other waits for. Ringing twice wakes once.
@@ -63,6 +64,21 @@ impl Bell {
         }
     }
 
+    /// As [`clear`](Self::clear), and does not block even when somebody who shares the descriptor has
+    /// made it a blocking one.
+    ///
+    /// # Errors
+    /// The descriptor is not an eventfd.
+    pub fn clear_now(&self) -> Result<(), SyscallError> {
+        let mut counter = [0; 8];
+        let mut into = [IoSliceMut::new(&mut counter)];
+        // An eventfd has no position: the kernel takes minus one for "none".
+        match rustix::io::preadv2(&self.fd, &mut into, u64::MAX, ReadWriteFlags::NOWAIT) {
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(SyscallError::new("preadv2", "bell", error)),
+        }
+    }
+
     /// Sleeps until it rings, and forgets that it did; false when `timeout` passed first. A signal
     /// ends the sleep as a ring does.
     ///
@@ -102,6 +118,22 @@ mod tests {
         bell.share().unwrap().ring().unwrap();
         assert!(bell.wait(None).unwrap());
         assert!(!bell.wait(Some(Duration::from_millis(1))).unwrap());
+    }
+
+    /// A blocking eventfd whose counter is full: `ring` would hang, so somebody else must empty it.
+    #[test]
+    fn a_jammed_bell_is_freed_from_outside() {
+        let bell = Bell::new().unwrap();
+        rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        rustix::fs::fcntl_setfl(&bell, rustix::fs::OFlags::empty()).unwrap();
+        let ringer = bell.share().unwrap();
+        let ringing = std::thread::spawn(move || ringer.ring());
+        while !ringing.is_finished() {
+            bell.clear_now().unwrap();
+        }
+        ringing.join().unwrap().unwrap();
+        bell.clear_now().unwrap();
+        bell.clear_now().expect("an empty one does not block either");
     }
 
     #[test]

@@ -210,7 +210,9 @@ mod tests {
     fn buffers_beyond_the_region_are_refused() {
         let region = Region::private(8192).unwrap();
         assert!(Buffers::new(&region, 0, 2048, 4).is_ok());
-        for (offset, bytes, count) in [(1, 2048, 4), (0, 2048, 5), (0, usize::MAX, 2), (usize::MAX, 1, 1)] {
+        for (offset, bytes, count) in
+            [(1, 2048, 4), (0, 2048, 5), (0, usize::MAX, 2), (usize::MAX, 1, 1)]
+        {
             assert!(Buffers::new(&region, offset, bytes, count).is_err());
         }
     }

@@ -18,8 +18,7 @@ const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// What keeps a region as long as it is: without these seals its creator could cut it off under
 /// whoever mapped it, whose next access would be a SIGBUS.
-const SEALS: SealFlags =
-    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Memory mapped from a sealed memfd; unmapped with the last handle.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Region {
     /// Not a memfd, not sealed, of a size no region has, or the kernel refused to map it.
     pub fn attach(fd: OwnedFd) -> Result<Arc<Self>, RegionError> {
         // Anything but a memfd has no seals, and the call fails.
-        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| RegionError::Unsealed)?;
+        let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
             return Err(RegionError::Unsealed);
         }
@@ -104,7 +103,7 @@ impl Region {
     }
 
     fn map(bytes: u64, fd: Option<OwnedFd>) -> Result<Arc<Self>, RegionError> {
-        let length = usize::try_from(bytes).map_err(|_| RegionError::Size { bytes })?;
+        let Ok(length) = usize::try_from(bytes) else { return Err(RegionError::Size { bytes }) };
         let start = map_bytes(length, fd.as_ref())
             .map_err(|error| SyscallError::new("mmap", format!("{bytes} bytes"), error))?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap gives no null page unasked");

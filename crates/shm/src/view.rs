@@ -56,9 +56,9 @@ impl Region {
         length: usize,
     ) -> Result<View<A>, OutsideRegion> {
         let outside = |length_bytes| OutsideRegion { offset, length_bytes };
-        let length_bytes =
-            length.checked_mul(size_of::<A>()).ok_or_else(|| outside(usize::MAX))?;
-        let start = self.part(offset, length_bytes).ok_or_else(|| outside(length_bytes))?.cast::<A>();
+        let length_bytes = length.checked_mul(size_of::<A>()).ok_or_else(|| outside(usize::MAX))?;
+        let start =
+            self.part(offset, length_bytes).ok_or_else(|| outside(length_bytes))?.cast::<A>();
         if !start.is_aligned() {
             return Err(outside(length_bytes));
         }
@@ -101,7 +101,9 @@ mod tests {
         let region = Region::private(4096).unwrap();
         assert_eq!(region.view::<AtomicU64>(4096 - 8, 1).unwrap().len(), 1);
         assert_eq!(region.view::<AtomicU64>(4096, 0).unwrap().len(), 0);
-        for (offset, length) in [(4090, 1), (4096, 1), (4, 1), (0, 513), (usize::MAX, 1), (0, usize::MAX)] {
+        for (offset, length) in
+            [(4090, 1), (4096, 1), (4, 1), (0, 513), (usize::MAX, 1), (0, usize::MAX)]
+        {
             assert!(region.view::<AtomicU64>(offset, length).is_err(), "{offset} {length}");
         }
         assert!(region.view::<AtomicU32>(4, 1).is_ok());

@@ -67,7 +67,8 @@ fn hostile_headers_are_refused_or_harmless() {
         for ring in 0..u32::try_from(layout.rings().len()).unwrap() {
             for seat in [Seat::User, Seat::TxOwner, Seat::RxOwner] {
                 if let Ok(end) = layout.end(&region, ring, seat, 0) {
-                    end.memory().slot(end.slots() - 1);
+                    let last = end.memory().slot(end.slots() - 1);
+                    assert_eq!(Slot::from_word(last.to_word()), last);
                 }
             }
         }

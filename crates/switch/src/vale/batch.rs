@@ -50,7 +50,8 @@ impl Batch {
     /// they are pushed; beyond [`BATCH_PACKETS_MAX`] they go nowhere.
     #[inline]
     pub fn push(&mut self, to: Option<Option<PortId>>) {
-        let Some(packet) = u16::try_from(self.next.len()).ok().filter(|&packet| packet < END) else {
+        let Some(packet) = u16::try_from(self.next.len()).ok().filter(|&packet| packet < END)
+        else {
             return;
         };
         self.next.push(END);

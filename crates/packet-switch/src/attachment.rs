@@ -1,0 +1,299 @@
+//! The attachment protocol: JSON over a UNIX socket, memory and bells beside it.
+//!
+//! A client sends a [`Request`] and gets one [`Answer`]. In between the daemon may send
+//! [`Answer::CutOff`]. `docs/attachment.md` says the same for people who write clients in other
+//! languages. An attachment lasts as long as the connection, so one that is killed leaves nothing.
+
+use std::os::fd::OwnedFd;
+
+use ring::{BUFFER_BYTES_DEFAULT, BUFFER_BYTES_MAX, SLOTS_MAX, Seat};
+use serde::{Deserialize, Serialize};
+use shm::MESSAGE_BYTES_MAX;
+use thiserror::Error;
+
+use crate::counters::PortCount;
+use crate::name::{Name, PortName};
+
+/// Version of the protocol. A daemon answers a request of another with a refusal that says so.
+pub const VERSION: u32 = 1;
+
+/// Slots of a ring where nobody asks for more or fewer, as VALE's.
+pub const SLOTS_DEFAULT: u32 = 1024;
+
+/// Most pipes of one group: they share a region.
+pub const PIPES_MAX: u32 = 32;
+
+/// What a client sends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What it wants.
+    pub ask: Ask,
+}
+
+/// What a client may want.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ask {
+    /// A port of a switch. One that does not exist yet is made, and goes with the attachment.
+    AttachPort {
+        /// Which.
+        port: PortName,
+        /// Of a new port; one that exists has its own.
+        #[serde(default)]
+        shape: Shape,
+    },
+    /// One end of a pipe, which must exist.
+    AttachPipe {
+        /// The group it belongs to.
+        group: Name,
+        /// Which of the group's pipes.
+        pipe: u32,
+        /// Which end.
+        end: PipeEnd,
+    },
+    /// Gives an attachment back.
+    Detach {
+        /// Which.
+        attachment: u32,
+    },
+    /// Makes a port that stays when its client leaves.
+    AddPort {
+        /// Its name.
+        port: PortName,
+        /// Its rings.
+        #[serde(default)]
+        shape: Shape,
+    },
+    /// Makes a group of pipes in one region. Their users must be of the user id that made it.
+    AddPipes {
+        /// The group's name.
+        group: Name,
+        /// How many.
+        pipes: u32,
+        /// Their rings.
+        #[serde(default)]
+        shape: Shape,
+    },
+    /// Takes a port away, its client with it.
+    DeletePort {
+        /// Which.
+        port: PortName,
+    },
+    /// Takes a group of pipes away, their users with them.
+    DeletePipes {
+        /// Which.
+        group: Name,
+    },
+    /// Lists ports and groups, so many at a time.
+    List {
+        /// Where the last list ended.
+        #[serde(default)]
+        after: Option<String>,
+    },
+}
+
+/// What a port's rings are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shape {
+    /// Slots of each ring, 2 to [`SLOTS_MAX`].
+    pub slots: u32,
+    /// Bytes of each buffer, a multiple of 64 up to [`BUFFER_BYTES_MAX`].
+    pub buffer_bytes: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { slots: SLOTS_DEFAULT, buffer_bytes: BUFFER_BYTES_DEFAULT }
+    }
+}
+
+impl Shape {
+    /// Whether rings can be like that.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        (2..=SLOTS_MAX).contains(&self.slots)
+            && (64..=BUFFER_BYTES_MAX).contains(&self.buffer_bytes)
+            && self.buffer_bytes.is_multiple_of(64)
+    }
+}
+
+/// Which end of a pipe; netmap's `{` and `}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PipeEnd {
+    /// `{`
+    Master,
+    /// `}`
+    Slave,
+}
+
+/// What the daemon sends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Attached. Descriptors: the memory, then for each ring the bell to ring and the bell to wait
+    /// for.
+    Attached {
+        /// To name it by.
+        attachment: u32,
+        /// Its rings.
+        rings: Vec<RingSeat>,
+    },
+    /// Done.
+    Done,
+    /// Ports and groups, sorted.
+    Listed {
+        /// Some of them.
+        entries: Vec<Entry>,
+        /// Whether there are more, after the last of these.
+        more: bool,
+    },
+    /// No, with the reason in words.
+    Refused {
+        /// For people.
+        why: String,
+    },
+    /// Not an answer: an attachment ended that the client did not end.
+    CutOff {
+        /// Which.
+        attachment: u32,
+        /// For people.
+        why: String,
+    },
+}
+
+/// A ring of an attachment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingSeat {
+    /// Its number in the region.
+    pub ring: u32,
+    /// Whether the client sends on it, or receives.
+    pub sends: bool,
+    /// Where it sits: at the user's seat, or, at the receiving end of a pipe, the owner's.
+    pub user: bool,
+}
+
+impl RingSeat {
+    /// The seat; a client is never the owner of a receive ring.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        if self.user { Seat::User } else { Seat::TxOwner }
+    }
+}
+
+/// A port or a group of pipes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// `vale0:a`, or the group's name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its rings.
+    pub shape: Shape,
+    /// How many attachments it has now.
+    pub attached: u32,
+    /// What went through. Absent for pipes: the switch does not see their frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<PortCount>,
+    /// Why its last client was cut off, if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_cut_off: Option<String>,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A port of a switch that stays.
+    Port,
+    /// A port of a switch that goes with its client.
+    Ephemeral,
+    /// Pipes in one region.
+    Pipes {
+        /// How many.
+        pipes: u32,
+    },
+}
+
+/// Bytes that are no message of this protocol.
+#[derive(Debug, Error)]
+pub enum MessageError {
+    /// Longer than any message.
+    #[error("a message of more than {MESSAGE_BYTES_MAX} bytes")]
+    TooLong,
+    /// Not what is expected.
+    #[error("not a message of protocol version {VERSION}: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Of another version.
+    #[error("protocol version {theirs}; this is version {VERSION}")]
+    Version {
+        /// What it says.
+        theirs: u32,
+    },
+}
+
+impl Request {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(ask: Ask) -> Vec<u8> {
+        // Nothing in it can fail to be JSON: no maps with other keys than text, no floats.
+        serde_json::to_vec(&Self { version: VERSION, ask }).unwrap_or_default()
+    }
+
+    /// From bytes that anybody may have sent.
+    ///
+    /// # Errors
+    /// They are not a request of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Ask, MessageError> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(MessageError::TooLong);
+        }
+        // The version first: a later one may ask for what this one cannot even read.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let Versioned { version: theirs } = serde_json::from_slice(bytes)?;
+        if theirs != VERSION {
+            return Err(MessageError::Version { theirs });
+        }
+        Ok(serde_json::from_slice::<Self>(bytes)?.ask)
+    }
+}
+
+impl Answer {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        // As above.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// From a daemon's bytes.
+    ///
+    /// # Errors
+    /// They are not an answer.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        Ok(serde_json::from_slice(bytes)?)
+    }
+}
+
+/// An answer and the descriptors that go with it.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) answer: Answer,
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+impl From<Answer> for Delivery {
+    fn from(answer: Answer) -> Self {
+        Self { answer, fds: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

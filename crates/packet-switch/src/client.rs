@@ -1,0 +1,299 @@
+//! Attaching from a program.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use packet_switch::client::{Connection, FOREVER};
+//!
+//! let mut connection = Connection::open(Path::new("/run/clearstream/switch"))?;
+//! let mut port = connection.attach_port(&"vale0:a".parse()?)?;
+//! port.sender.wait(FOREVER)?;
+//! if port.sender.put(0, &[0xff; 60]) {
+//!     port.sender.publish(1)?;
+//! }
+//! let arrived = port.receiver.wait(FOREVER)?;
+//! let mut frame = [0; 2048];
+//! for offset in 0..arrived {
+//!     println!("{:?} bytes", port.receiver.copy(offset, &mut frame));
+//! }
+//! port.receiver.release(arrived)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ring::{Bells, Layout, LayoutError, Patience, Receiver, Sender};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::rand::GetRandomFlags;
+use shm::{Bell, Message, Region, RegionError, Socket};
+use sys::SyscallError;
+use thiserror::Error;
+
+use crate::attachment::{Answer, Ask, Entry, MessageError, PipeEnd, Request, RingSeat, Shape};
+use crate::name::{Name, PortName};
+
+/// Sleeps at once, and as long as it takes.
+pub const FOREVER: Patience = Patience { linger: Duration::ZERO, timeout: Duration::MAX };
+
+/// Where clients find the daemon: `CLEARSTREAM_SWITCH`, or below the user's runtime folder, or below
+/// `/run`.
+#[must_use]
+pub fn default_socket() -> PathBuf {
+    if let Some(path) = std::env::var_os("CLEARSTREAM_SWITCH") {
+        return path.into();
+    }
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| "/run".into(), PathBuf::from);
+    folder.join("clearstream-switch.sock")
+}
+
+/// Why something could not be had.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Nobody serves that socket.
+    #[error("no switch at {}: start one with `clearstream switch run`", .0.display())]
+    NoDaemon(PathBuf),
+    /// The daemon says no.
+    #[error("{0}")]
+    Refused(String),
+    /// The daemon has ended.
+    #[error("the switch has gone")]
+    Gone,
+    /// The daemon says something that is not in the protocol.
+    #[error("the switch answers something else than was asked: {0}")]
+    Unexpected(String),
+    /// The same, unreadable.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// The memory it hands over is not as it should be.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// Its rings are not as they should be.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The kernel refused.
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+}
+
+/// A connection to the daemon; attachments last as long as it does.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+    /// Came while an answer was awaited.
+    cut_off: VecDeque<(u32, String)>,
+    /// Regions mapped already, by what the kernel calls them: two pipes of a group are one memory, and
+    /// frames can be swapped between them.
+    regions: Vec<((u64, u64), Weak<Region>)>,
+}
+
+/// An attachment: the rings of a port or of a pipe's end.
+#[derive(Debug)]
+pub struct Attached {
+    /// To name it by.
+    pub attachment: u32,
+    /// Frames go out here.
+    pub sender: Sender,
+    /// Frames come in here.
+    pub receiver: Receiver,
+}
+
+impl Connection {
+    /// Connects to the daemon that serves `path`.
+    ///
+    /// # Errors
+    /// Nobody does, or no permission.
+    pub fn open(path: &Path) -> Result<Self, ClientError> {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound};
+        let socket = Socket::connect(path).map_err(|error| match error.source.kind() {
+            ConnectionRefused | NotFound => ClientError::NoDaemon(path.to_owned()),
+            _ => ClientError::Syscall(error),
+        })?;
+        Ok(Self { socket, cut_off: VecDeque::new(), regions: Vec::new() })
+    }
+
+    /// Attaches to a port, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Somebody else is attached to it, or the daemon has no room for another.
+    pub fn attach_port(&mut self, port: &PortName) -> Result<Attached, ClientError> {
+        self.attach_port_as(port, Shape::default())
+    }
+
+    /// The same; a port that is made gets that shape.
+    ///
+    /// # Errors
+    /// As [`attach_port`](Self::attach_port).
+    pub fn attach_port_as(
+        &mut self,
+        port: &PortName,
+        shape: Shape,
+    ) -> Result<Attached, ClientError> {
+        self.attach(Ask::AttachPort { port: port.clone(), shape })
+    }
+
+    /// Attaches to one end of a pipe.
+    ///
+    /// # Errors
+    /// There is no such pipe, it is another user's, or somebody is attached to that end.
+    pub fn attach_pipe(
+        &mut self,
+        group: &Name,
+        pipe: u32,
+        end: PipeEnd,
+    ) -> Result<Attached, ClientError> {
+        self.attach(Ask::AttachPipe { group: group.clone(), pipe, end })
+    }
+
+    /// Asks for something that comes without memory.
+    ///
+    /// # Errors
+    /// The daemon says no, or has gone.
+    pub fn ask(&mut self, ask: Ask) -> Result<(), ClientError> {
+        match self.exchange(ask)? {
+            (Answer::Done, _) => Ok(()),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// All ports and groups.
+    ///
+    /// # Errors
+    /// The daemon has gone.
+    pub fn list(&mut self) -> Result<Vec<Entry>, ClientError> {
+        let mut all: Vec<Entry> = Vec::new();
+        loop {
+            let after = all.last().map(|entry| entry.name.clone());
+            match self.exchange(Ask::List { after })? {
+                (Answer::Listed { entries, more }, _) => {
+                    // An empty list that promises more would never end.
+                    let more = more && !entries.is_empty();
+                    all.extend(entries);
+                    if !more {
+                        return Ok(all);
+                    }
+                }
+                (other, _) => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// The next attachment that ended unasked, with the reason; does not wait.
+    ///
+    /// # Errors
+    /// The daemon has gone.
+    pub fn poll_cut_off(&mut self) -> Result<Option<(u32, String)>, ClientError> {
+        if let Some(early) = self.cut_off.pop_front() {
+            return Ok(Some(early));
+        }
+        if !self.has_news() {
+            return Ok(None);
+        }
+        match self.receive()? {
+            (Answer::CutOff { attachment, why }, _) => Ok(Some((attachment, why))),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Whether the daemon has said something unasked, or has gone.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !self.cut_off.is_empty() || rustix::event::poll(&mut set, Some(&at_once)) == Ok(1)
+    }
+
+    fn exchange(&mut self, ask: Ask) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        self.socket.send(&Request::encode(ask), &[])?;
+        loop {
+            match self.receive()? {
+                (Answer::CutOff { attachment, why }, _) => {
+                    self.cut_off.push_back((attachment, why));
+                }
+                (Answer::Refused { why }, _) => return Err(ClientError::Refused(why)),
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        loop {
+            match self.socket.receive()? {
+                Message::Received { bytes, fds } => return Ok((Answer::decode(&bytes)?, fds)),
+                Message::TooLong => return Err(MessageError::TooLong.into()),
+                Message::Closed => return Err(ClientError::Gone),
+                // A signal.
+                Message::Nothing => {}
+            }
+        }
+    }
+
+    fn attach(&mut self, ask: Ask) -> Result<Attached, ClientError> {
+        let (answer, fds) = self.exchange(ask)?;
+        let Answer::Attached { attachment, rings } = answer else {
+            return Err(unexpected(&answer));
+        };
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().ok_or_else(|| short("a descriptor is missing"));
+        let region = self.region(next()?)?;
+        let layout = Layout::read(&region)?;
+        let (mut sender, mut receiver) = (None, None);
+        for RingSeat { ring, sends, .. } in &rings {
+            let bells = Bells { theirs: Bell::from_fd(next()?), ours: Bell::from_fd(next()?) };
+            let place = if *sends { &mut sender } else { &mut receiver };
+            *place = Some((*ring, bells));
+        }
+        let seat = |sends: bool| {
+            let its = |ring: &&RingSeat| ring.sends == sends;
+            rings.iter().find(its).map(RingSeat::seat).ok_or_else(|| short("a ring is missing"))
+        };
+        let join = |ring, seat| layout.end(&region, ring, seat, random_number());
+        let (tx, tx_bells) = sender.ok_or_else(|| short("a ring is missing"))?;
+        let (rx, rx_bells) = receiver.ok_or_else(|| short("a ring is missing"))?;
+        Ok(Attached {
+            attachment,
+            sender: Sender::join(join(tx, seat(true)?)?, layout.buffers(&region)?, tx_bells),
+            receiver: Receiver::join(join(rx, seat(false)?)?, layout.buffers(&region)?, rx_bells),
+        })
+    }
+
+    /// Maps memory, unless it is mapped already.
+    fn region(&mut self, fd: OwnedFd) -> Result<Arc<Region>, ClientError> {
+        let stat = rustix::fs::fstat(&fd)
+            .map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
+        let identity = (stat.st_dev, stat.st_ino);
+        self.regions.retain(|(_, region)| region.strong_count() > 0);
+        let known = self.regions.iter().find(|(its, _)| *its == identity);
+        if let Some(region) = known.and_then(|(_, region)| region.upgrade()) {
+            return Ok(region);
+        }
+        let region = Region::attach(fd)?;
+        self.regions.push((identity, Arc::downgrade(&region)));
+        Ok(region)
+    }
+}
+
+/// Readable when an attachment ended or the daemon has gone.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn unexpected(answer: &Answer) -> ClientError {
+    ClientError::Unexpected(format!("{answer:?}").chars().take(200).collect())
+}
+
+fn short(what: &str) -> ClientError {
+    ClientError::Unexpected(what.to_owned())
+}
+
+/// Where a seat begins to number its requests to be woken; see [`ring::End::join`].
+fn random_number() -> u32 {
+    let mut bytes = [0; 4];
+    // Without randomness any number is as good as another, unless a seat changes hands just then.
+    rustix::rand::getrandom(&mut bytes[..], GetRandomFlags::NONBLOCK).ok();
+    u32::from_ne_bytes(bytes)
+}

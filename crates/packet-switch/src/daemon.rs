@@ -1,0 +1,241 @@
+//! The process behind the ports: one control thread for all clients, and a thread a switch.
+//!
+//! The control thread makes memory and bells, hands them out, and watches the connections: when one
+//! closes, however its process ended, its attachments end. It never touches frames.
+
+mod make;
+mod registry;
+mod session;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use shm::{Listener, Message, Socket};
+use sys::SyscallError;
+use thiserror::Error;
+
+use crate::attachment::{Answer, Delivery, MessageError, Request};
+use registry::Registry;
+use session::{Session, SessionId};
+
+/// How the daemon is to be.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where clients connect.
+    pub socket: PathBuf,
+    /// How long an idle switch polls before it sleeps.
+    pub linger: Duration,
+    /// Most memory for all regions together, bytes.
+    pub memory_bytes_max: u64,
+    /// Most connections at once.
+    pub sessions_max: usize,
+}
+
+impl Config {
+    /// With the usual limits.
+    #[must_use]
+    pub fn new(socket: PathBuf) -> Self {
+        Self {
+            socket,
+            linger: Duration::from_micros(50),
+            memory_bytes_max: 8 << 30,
+            sessions_max: 1024,
+        }
+    }
+}
+
+/// Why the daemon cannot begin or go on.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// Somebody serves that socket already.
+    #[error("another switch serves {}", .0.display())]
+    Taken(PathBuf),
+    /// The kernel refused.
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+    /// A switch's thread ended.
+    #[error("the thread of switch {switch} ended: {why}")]
+    Thread {
+        /// Which.
+        switch: String,
+        /// What it said.
+        why: String,
+    },
+}
+
+/// What happens, for a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A client attached to a port or pipe.
+    Attached {
+        /// `vale0:a`.
+        name: String,
+        /// The client's user id.
+        user: u32,
+    },
+    /// It left, or was taken away.
+    Detached {
+        /// `vale0:a`.
+        name: String,
+    },
+    /// It broke the protocol.
+    CutOff {
+        /// `vale0:a`.
+        name: String,
+        /// How.
+        why: String,
+    },
+    /// Somebody was told no.
+    Refused {
+        /// The client's user id.
+        user: u32,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    config: Config,
+    listener: Listener,
+    registry: Registry,
+    sessions: BTreeMap<SessionId, Session>,
+    next_session: SessionId,
+}
+
+/// How often the control thread looks around unasked: at the caller's wish to stop, and at switches
+/// that hang in waking a client.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Daemon {
+    /// Listens; from now on clients can connect, and are served once [`run`](Self::run) is called.
+    ///
+    /// # Errors
+    /// Another daemon serves that socket, or the kernel refused.
+    pub fn bind(config: Config) -> Result<Self, DaemonError> {
+        let listener =
+            Listener::bind(&config.socket).map_err(|error| match error.source.kind() {
+                io::ErrorKind::AddrInUse => DaemonError::Taken(config.socket.clone()),
+                _ => DaemonError::Syscall(error),
+            })?;
+        let registry = Registry::new(config.linger, config.memory_bytes_max)?;
+        Ok(Self { config, listener, registry, sessions: BTreeMap::new(), next_session: 0 })
+    }
+
+    /// Serves until `stop` says so; it is asked ten times a second and after every signal.
+    ///
+    /// # Errors
+    /// A switch's thread ended, or the kernel refused something that the daemon cannot do without.
+    pub fn run(
+        mut self,
+        notice: &mut dyn FnMut(Notice),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), DaemonError> {
+        let mut watched = Instant::now();
+        while !stop() {
+            let ready = self.wait()?;
+            for id in ready {
+                self.serve(id, notice);
+            }
+            for (id, answer) in self.registry.settle_trouble(notice)? {
+                if let Some(session) = self.sessions.get(&id) {
+                    session.tell(&answer.into());
+                }
+            }
+            if watched.elapsed() >= WATCH_INTERVAL {
+                watched = Instant::now();
+                self.registry.watch_bells();
+            }
+            self.accept()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for something to do; the sessions that have something to say.
+    fn wait(&self) -> Result<Vec<SessionId>, SyscallError> {
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        let mut set = vec![
+            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(self.registry.trouble_bell(), PollFlags::IN),
+        ];
+        set.extend(
+            self.sessions
+                .values()
+                .map(|session| PollFd::from_borrowed_fd(session.socket.as_fd(), PollFlags::IN)),
+        );
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(WATCH_INTERVAL.subsec_nanos()) };
+        match rustix::event::poll(&mut set, Some(&timeout)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            Err(error) => return Err(SyscallError::new("poll", "clients", error)),
+        }
+        let ready = set[2..].iter().map(|one| !one.revents().is_empty());
+        Ok(ids.into_iter().zip(ready).filter_map(|(id, ready)| ready.then_some(id)).collect())
+    }
+
+    fn accept(&mut self) -> Result<(), SyscallError> {
+        loop {
+            let socket = match self.listener.accept() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return Ok(()),
+                // No descriptor left: those who wait go on waiting, those who are served are served.
+                Err(error) if is_shortage(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if self.sessions.len() >= self.config.sessions_max {
+                refuse(&socket, &format!("{} clients are all I serve", self.config.sessions_max));
+                continue;
+            }
+            let Ok(user) = socket.peer_user() else { continue };
+            self.next_session += 1;
+            self.sessions.insert(self.next_session, Session { socket, user });
+        }
+    }
+
+    fn serve(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let bytes = match session.socket.receive() {
+            Ok(Message::Received { bytes, .. }) => Ok(bytes),
+            Ok(Message::TooLong) => Err(MessageError::TooLong),
+            Ok(Message::Nothing) => return,
+            Ok(Message::Closed) | Err(_) => return self.close(id, notice),
+        };
+        let user = session.user;
+        let delivery = bytes
+            .and_then(|bytes| Request::decode(&bytes))
+            .map_err(|error| error.to_string())
+            .and_then(|ask| {
+                self.registry.answer(id, user, ask, notice).map_err(|error| error.to_string())
+            })
+            .unwrap_or_else(|why| {
+                notice(Notice::Refused { user, why: why.clone() });
+                Delivery::from(Answer::Refused { why })
+            });
+        // A client that does not read its answers is not waited for.
+        if !session.tell(&delivery) {
+            self.close(id, notice);
+        }
+    }
+
+    fn close(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
+        self.sessions.remove(&id);
+        self.registry.leave(id, notice);
+    }
+}
+
+fn is_shortage(error: &SyscallError) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    shortages.iter().any(|one| error.source.raw_os_error() == Some(one.raw_os_error()))
+}
+
+fn refuse(socket: &Socket, why: &str) {
+    let answer = Answer::Refused { why: why.to_owned() };
+    // It may have gone already.
+    socket.send(&answer.encode(), &[]).ok();
+}

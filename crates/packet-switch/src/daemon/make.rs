@@ -1,0 +1,124 @@
+//! Making what a client is given: memory, rings in it, and bells.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ring::{Bells, Geometry, Layout, LayoutError, Seat};
+use shm::{Region, RegionError};
+use switch::vale::PortId;
+use sys::SyscallError;
+use thiserror::Error;
+
+use crate::attachment::{PipeEnd, RingSeat, Shape};
+use crate::counters::PortCounters;
+use crate::datapath::{Inlet, Marks, Outlet, PortEnds};
+
+/// Why it could not be made.
+#[derive(Debug, Error)]
+pub(crate) enum MakeError {
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+}
+
+/// What goes to the client: descriptors in the order the protocol says, and what the rings are.
+#[derive(Debug)]
+pub(crate) struct Handout {
+    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) rings: Vec<RingSeat>,
+}
+
+/// Length of a region for `rings` rings of that shape, half of them to transmit.
+pub(crate) fn region_bytes(shape: Shape, rings: u32) -> Result<u64, LayoutError> {
+    geometry(shape, rings / 2, rings / 2).region_bytes()
+}
+
+fn geometry(shape: Shape, tx_rings: u32, rx_rings: u32) -> Geometry {
+    let Shape { slots, buffer_bytes } = shape;
+    Geometry { tx_rings, rx_rings, slots, buffer_bytes, extra_buffers: 0 }
+}
+
+fn dup(fd: impl std::os::fd::AsFd) -> Result<OwnedFd, SyscallError> {
+    fd.as_fd().try_clone_to_owned().map_err(|error| SyscallError::new("dup", "handout", error))
+}
+
+fn memory_of(region: &Region) -> Result<OwnedFd, SyscallError> {
+    let none = || SyscallError::new("memfd", "region", std::io::ErrorKind::NotFound);
+    dup(region.fd().ok_or_else(none)?)
+}
+
+/// A port of a switch: the owner's seats for the switch, the user's for the client.
+pub(crate) fn port(
+    id: PortId,
+    serial: u64,
+    shape: Shape,
+    counters: Arc<PortCounters>,
+) -> Result<(PortEnds, Handout), MakeError> {
+    let geometry = geometry(shape, 1, 1);
+    let region = Region::create("clearstream-port", geometry.region_bytes()?)?;
+    let layout = Layout::format(&region, &geometry)?;
+    let (tx_client, tx_switch) = Bells::pair()?;
+    let (rx_client, rx_switch) = Bells::pair()?;
+    let seed = serial as u32;
+    let inlet_end = layout.end(&region, 0, Seat::TxOwner, seed)?;
+    let outlet_end = layout.end(&region, 1, Seat::RxOwner, seed)?;
+    let buffers = || layout.buffers(&region);
+    let ends = PortEnds {
+        id,
+        serial,
+        inlet: Inlet::new(inlet_end, buffers()?, tx_switch.theirs),
+        outlet: Outlet::new(outlet_end, buffers()?, rx_switch.theirs),
+        marks: Marks::new(&buffers()?),
+        kick: tx_switch.ours,
+        counters,
+    };
+    let mut fds = vec![memory_of(&region)?];
+    for bells in [&tx_client, &rx_client] {
+        fds.extend([dup(&bells.theirs)?, dup(&bells.ours)?]);
+    }
+    let rings = vec![
+        RingSeat { ring: 0, sends: true, user: true },
+        RingSeat { ring: 1, sends: false, user: true },
+    ];
+    Ok((ends, Handout { fds, rings }))
+}
+
+/// Pipes in one region: for each, a ring from master to slave and one back.
+#[derive(Debug)]
+pub(crate) struct PipeGroup {
+    region: Arc<Region>,
+    /// A ring's sender's bells, and its receiver's.
+    bells: Vec<(Bells, Bells)>,
+}
+
+impl PipeGroup {
+    pub(crate) fn new(shape: Shape, pipes: u32) -> Result<Self, MakeError> {
+        let geometry = geometry(shape, 2 * pipes, 0);
+        let region = Region::create("clearstream-pipes", geometry.region_bytes()?)?;
+        Layout::format(&region, &geometry)?;
+        let bells = (0..2 * pipes).map(|_| Bells::pair()).collect::<Result<_, _>>()?;
+        Ok(Self { region, bells })
+    }
+
+    /// What one end of a pipe gets: first the ring it sends on.
+    pub(crate) fn handout(&self, pipe: u32, end: PipeEnd) -> Result<Handout, SyscallError> {
+        let (sends_on, receives_on) = match end {
+            PipeEnd::Master => (2 * pipe, 2 * pipe + 1),
+            PipeEnd::Slave => (2 * pipe + 1, 2 * pipe),
+        };
+        let (sender, _) = &self.bells[sends_on as usize];
+        let (_, receiver) = &self.bells[receives_on as usize];
+        let mut fds = vec![memory_of(&self.region)?];
+        for bells in [sender, receiver] {
+            fds.extend([dup(&bells.theirs)?, dup(&bells.ours)?]);
+        }
+        let rings = vec![
+            RingSeat { ring: sends_on, sends: true, user: true },
+            RingSeat { ring: receives_on, sends: false, user: false },
+        ];
+        Ok(Handout { fds, rings })
+    }
+}

@@ -1,0 +1,550 @@
+//! Which switches, ports and pipes there are, and who is attached to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use shm::Bell;
+use switch::vale::{PORTS_MAX, PortId};
+use sys::SyscallError;
+use thiserror::Error;
+
+use super::make::{self, Handout, MakeError, PipeGroup};
+use super::session::SessionId;
+use super::{DaemonError, Notice};
+use crate::attachment::{Answer, Ask, Delivery, Entry, Kind, PIPES_MAX, PipeEnd, Shape};
+use crate::counters::PortCounters;
+use crate::datapath::{Command, CutOff, Datapath, Link, Trouble};
+use crate::name::{Name, PortName};
+
+/// Most switches.
+const SWITCHES_MAX: usize = 8;
+/// Most attachments of one connection.
+const ATTACHMENTS_MAX: usize = 64;
+/// Entries of one list: a message's worth.
+const LIST_ENTRIES: usize = 48;
+
+/// Why somebody is told no.
+#[derive(Debug, Error)]
+pub(super) enum Refusal {
+    #[error("{0} is not there")]
+    NotThere(String),
+    #[error("{0} is there already")]
+    Exists(String),
+    #[error("{0} is taken")]
+    Taken(String),
+    #[error("{what}: {max} are all there can be")]
+    Limit { what: &'static str, max: u64 },
+    #[error("{0} belongs to another user")]
+    Foreign(String),
+    #[error("rings of {} slots with buffers of {} bytes: 2 to 4096 slots and a multiple of 64 up to 65536 bytes are possible", .0.slots, .0.buffer_bytes)]
+    Shape(Shape),
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+}
+
+#[derive(Debug)]
+struct Switch {
+    link: Arc<Link>,
+    thread: Option<JoinHandle<Result<(), SyscallError>>>,
+    ports: BTreeMap<Name, Port>,
+    /// Whom its thread was waking when the control thread looked last.
+    ringing: u64,
+}
+
+#[derive(Debug)]
+struct Port {
+    id: PortId,
+    shape: Shape,
+    /// Who may take it away: the user that added it. An ephemeral port goes with its client.
+    kind: Kind,
+    user: u32,
+    counters: Arc<PortCounters>,
+    client: Option<Client>,
+    last_cut_off: Option<String>,
+}
+
+/// Who is attached to a port.
+#[derive(Debug)]
+struct Client {
+    session: SessionId,
+    attachment: u32,
+    serial: u64,
+    bytes: u64,
+    /// The bells the switch rings for it, to empty should they be jammed.
+    bells: Vec<Bell>,
+}
+
+#[derive(Debug)]
+struct Group {
+    pipes: Vec<Ends>,
+    memory: PipeGroup,
+    shape: Shape,
+    user: u32,
+    bytes: u64,
+}
+
+/// Who is attached to the ends of a pipe.
+#[derive(Debug, Default)]
+struct Ends {
+    master: Option<(SessionId, u32)>,
+    slave: Option<(SessionId, u32)>,
+}
+
+impl Ends {
+    fn end(&mut self, end: PipeEnd) -> &mut Option<(SessionId, u32)> {
+        match end {
+            PipeEnd::Master => &mut self.master,
+            PipeEnd::Slave => &mut self.slave,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Registry {
+    switches: BTreeMap<Name, Switch>,
+    groups: BTreeMap<Name, Group>,
+    linger: Duration,
+    memory_bytes_max: u64,
+    memory_bytes: u64,
+    next_serial: u64,
+    next_attachment: u32,
+    trouble: (Sender<Trouble>, Receiver<Trouble>),
+    trouble_bell: Bell,
+}
+
+type Answered = Result<Delivery, Refusal>;
+
+impl Registry {
+    pub(super) fn new(linger: Duration, memory_bytes_max: u64) -> Result<Self, SyscallError> {
+        Ok(Self {
+            switches: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            linger,
+            memory_bytes_max,
+            memory_bytes: 0,
+            next_serial: 1,
+            next_attachment: 1,
+            trouble: mpsc::channel(),
+            trouble_bell: Bell::new()?,
+        })
+    }
+
+    pub(super) fn trouble_bell(&self) -> &Bell {
+        &self.trouble_bell
+    }
+
+    /// Does what a client of that user asks.
+    pub(super) fn answer(
+        &mut self,
+        session: SessionId,
+        user: u32,
+        ask: Ask,
+        notice: &mut dyn FnMut(Notice),
+    ) -> Answered {
+        match ask {
+            Ask::AttachPort { port, shape } => {
+                let delivery = self.attach_port(session, user, &port, shape)?;
+                notice(Notice::Attached { name: port.to_string(), user });
+                Ok(delivery)
+            }
+            Ask::AttachPipe { group, pipe, end } => {
+                let delivery = self.attach_pipe(session, user, &group, pipe, end)?;
+                notice(Notice::Attached { name: format!("{group} pipe {pipe}"), user });
+                Ok(delivery)
+            }
+            Ask::Detach { attachment } => {
+                self.detach(notice, |one, number| one == session && number == attachment);
+                Ok(Answer::Done.into())
+            }
+            Ask::AddPort { port, shape } => self.add_port(user, &port, shape),
+            Ask::AddPipes { group, pipes, shape } => self.add_pipes(user, group, pipes, shape),
+            Ask::DeletePort { port } => self.delete_port(user, &port, notice),
+            Ask::DeletePipes { group } => self.delete_pipes(user, &group),
+            Ask::List { after } => Ok(self.list(after.as_deref()).into()),
+        }
+    }
+
+    fn attach_port(
+        &mut self,
+        session: SessionId,
+        user: u32,
+        name: &PortName,
+        shape: Shape,
+    ) -> Answered {
+        self.check_attachments(session)?;
+        let ephemeral = self.port(name).is_none();
+        if ephemeral {
+            self.new_port(user, name, shape, Kind::Ephemeral)?;
+        }
+        let outcome = self.plug(session, name);
+        if ephemeral && outcome.is_err() {
+            self.forget_port(name);
+        }
+        outcome
+    }
+
+    /// Gives a free port's rings to a client and to the switch's thread.
+    fn plug(&mut self, session: SessionId, name: &PortName) -> Answered {
+        let not_there = || Refusal::NotThere(name.to_string());
+        let port = self.port(name).ok_or_else(not_there)?;
+        if port.client.is_some() {
+            return Err(Refusal::Taken(name.to_string()));
+        }
+        let (id, shape, counters) = (port.id, port.shape, Arc::clone(&port.counters));
+        let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
+        self.reserve_memory(bytes)?;
+        let (serial, attachment) = self.next_numbers();
+        let (ends, handout) = make::port(id, serial, shape, counters)?;
+        let bells = vec![ends.inlet.bell().share()?, ends.outlet.bell().share()?];
+        let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
+        switch.link.send(Command::Add(Box::new(ends)))?;
+        let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
+        port.client = Some(Client { session, attachment, serial, bytes, bells });
+        self.memory_bytes += bytes;
+        Ok(attached(attachment, handout))
+    }
+
+    fn attach_pipe(
+        &mut self,
+        session: SessionId,
+        user: u32,
+        name: &Name,
+        pipe: u32,
+        end: PipeEnd,
+    ) -> Answered {
+        self.check_attachments(session)?;
+        let (_, attachment) = self.next_numbers();
+        let group = self.groups.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        if user != group.user && user != 0 {
+            return Err(Refusal::Foreign(name.to_string()));
+        }
+        let full_name = || format!("pipe {pipe} of {name}");
+        let ends =
+            group.pipes.get_mut(pipe as usize).ok_or_else(|| Refusal::NotThere(full_name()))?;
+        let place = ends.end(end);
+        if place.is_some() {
+            return Err(Refusal::Taken(format!("that end of {}", full_name())));
+        }
+        let handout = group.memory.handout(pipe, end)?;
+        *place = Some((session, attachment));
+        Ok(attached(attachment, handout))
+    }
+
+    fn add_port(&mut self, user: u32, name: &PortName, shape: Shape) -> Answered {
+        if self.port(name).is_some() {
+            return Err(Refusal::Exists(name.to_string()));
+        }
+        self.new_port(user, name, shape, Kind::Port)?;
+        Ok(Answer::Done.into())
+    }
+
+    fn add_pipes(&mut self, user: u32, name: Name, pipes: u32, shape: Shape) -> Answered {
+        check_shape(shape)?;
+        if !(1..=PIPES_MAX).contains(&pipes) {
+            return Err(Refusal::Limit { what: "pipes of a group", max: PIPES_MAX.into() });
+        }
+        if self.groups.contains_key(&name) {
+            return Err(Refusal::Exists(name.to_string()));
+        }
+        let bytes = make::region_bytes(shape, 2 * pipes).map_err(MakeError::from)?;
+        self.reserve_memory(bytes)?;
+        let memory = PipeGroup::new(shape, pipes)?;
+        self.memory_bytes += bytes;
+        let pipes = (0..pipes).map(|_| Ends::default()).collect();
+        self.groups.insert(name, Group { pipes, memory, shape, user, bytes });
+        Ok(Answer::Done.into())
+    }
+
+    fn delete_port(
+        &mut self,
+        user: u32,
+        name: &PortName,
+        notice: &mut dyn FnMut(Notice),
+    ) -> Answered {
+        let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        if user != port.user && user != 0 {
+            return Err(Refusal::Foreign(name.to_string()));
+        }
+        if let Some(client) = &port.client {
+            let serial = client.serial;
+            self.detach_serial(serial, notice);
+        }
+        self.forget_port(name);
+        Ok(Answer::Done.into())
+    }
+
+    fn delete_pipes(&mut self, user: u32, name: &Name) -> Answered {
+        let group = self.groups.get(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
+        if user != group.user && user != 0 {
+            return Err(Refusal::Foreign(name.to_string()));
+        }
+        // Whoever is attached keeps the memory until it lets go; nobody else gets it.
+        self.memory_bytes -= group.bytes;
+        self.groups.remove(name);
+        Ok(Answer::Done.into())
+    }
+
+    fn list(&self, after: Option<&str>) -> Answer {
+        let ports = self.switches.iter().flat_map(|(switch, entry)| {
+            entry.ports.iter().map(move |(name, port)| port.entry(format!("{switch}:{name}")))
+        });
+        let groups = self.groups.iter().map(|(name, group)| group.entry(name.to_string()));
+        let mut entries: Vec<Entry> = ports.chain(groups).collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        entries.retain(|entry| after.is_none_or(|after| entry.name.as_str() > after));
+        let more = entries.len() > LIST_ENTRIES;
+        entries.truncate(LIST_ENTRIES);
+        Answer::Listed { entries, more }
+    }
+
+    /// A connection has closed.
+    pub(super) fn leave(&mut self, session: SessionId, notice: &mut dyn FnMut(Notice)) {
+        self.detach(notice, |one, _| one == session);
+    }
+
+    /// Clients that a switch cut off: whom to tell what.
+    pub(super) fn settle_trouble(
+        &mut self,
+        notice: &mut dyn FnMut(Notice),
+    ) -> Result<Vec<(SessionId, Answer)>, DaemonError> {
+        self.trouble_bell.clear()?;
+        self.check_threads()?;
+        let troubles: Vec<Trouble> = self.trouble.1.try_iter().collect();
+        let mut to_tell = Vec::new();
+        for Trouble { serial, why } in troubles {
+            let why = why.to_string();
+            if let Some((name, port)) = self.port_of(serial) {
+                port.last_cut_off = Some(why.clone());
+                let client = port.client.as_ref().map(|one| (one.session, one.attachment));
+                notice(Notice::CutOff { name, why: why.clone() });
+                let tell = |(session, attachment)| (session, Answer::CutOff { attachment, why });
+                to_tell.extend(client.map(tell));
+            }
+            self.detach_serial(serial, notice);
+        }
+        Ok(to_tell)
+    }
+
+    /// Frees a switch that hangs in waking somebody (see [`Link`]), and says who that is. To be called
+    /// no more often than any honest wake-up takes.
+    pub(super) fn watch_bells(&mut self) {
+        for switch in self.switches.values_mut() {
+            let ringing = switch.link.ringing.load(Ordering::Relaxed);
+            let jammed = ringing != 0 && ringing == switch.ringing;
+            switch.ringing = ringing;
+            let whose =
+                switch.ports.values().filter(|port| jammed && Link::is_for(ringing, port.id));
+            for client in whose.filter_map(|port| port.client.as_ref()) {
+                // What the thread was doing succeeds once the counter is empty, or fails for good.
+                client.bells.iter().for_each(|bell| drop(bell.clear_now()));
+                let why = CutOff::Bell("it makes whoever rings it wait".to_owned());
+                // Both ends of this channel are here, and the bell is ours alone.
+                self.trouble.0.send(Trouble { serial: client.serial, why }).ok();
+                self.trouble_bell.ring().ok();
+            }
+        }
+    }
+
+    fn check_threads(&mut self) -> Result<(), DaemonError> {
+        for (name, switch) in &mut self.switches {
+            let Some(thread) = switch.thread.take_if(|thread| thread.is_finished()) else {
+                continue;
+            };
+            let why = match thread.join() {
+                Ok(Ok(())) => "it was not asked to".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "a panic".to_owned(),
+            };
+            return Err(DaemonError::Thread { switch: name.to_string(), why });
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, notice: &mut dyn FnMut(Notice), whom: impl Fn(SessionId, u32) -> bool) {
+        let serials: Vec<u64> = self
+            .switches
+            .values()
+            .flat_map(|switch| switch.ports.values())
+            .filter_map(|port| port.client.as_ref())
+            .filter(|client| whom(client.session, client.attachment))
+            .map(|client| client.serial)
+            .collect();
+        serials.into_iter().for_each(|serial| self.detach_serial(serial, notice));
+        for (name, group) in &mut self.groups {
+            for (pipe, ends) in group.pipes.iter_mut().enumerate() {
+                for end in [&mut ends.master, &mut ends.slave] {
+                    if end.take_if(|(session, number)| whom(*session, *number)).is_some() {
+                        notice(Notice::Detached { name: format!("{name} pipe {pipe}") });
+                    }
+                }
+            }
+        }
+    }
+
+    fn detach_serial(&mut self, serial: u64, notice: &mut dyn FnMut(Notice)) {
+        let Some((name, port)) = self.port_of(serial) else { return };
+        let (id, ephemeral) = (port.id, port.kind == Kind::Ephemeral);
+        let bytes = port.client.take().map_or(0, |client| client.bytes);
+        self.memory_bytes -= bytes;
+        notice(Notice::Detached { name: name.clone() });
+        let Ok(name) = name.parse::<PortName>() else { return };
+        if let Some(switch) = self.switches.get(&name.switch) {
+            // The link's bell is ours alone; it cannot break.
+            switch.link.send(Command::Remove { id, serial }).ok();
+        }
+        if ephemeral {
+            self.forget_port(&name);
+        }
+    }
+
+    fn port(&self, name: &PortName) -> Option<&Port> {
+        self.switches.get(&name.switch)?.ports.get(&name.port)
+    }
+
+    fn port_of(&mut self, serial: u64) -> Option<(String, &mut Port)> {
+        self.switches.iter_mut().find_map(|(switch, entry)| {
+            let mut ports = entry.ports.iter_mut();
+            let its = |port: &Port| port.client.as_ref().is_some_and(|one| one.serial == serial);
+            ports.find(|(_, port)| its(port)).map(|(name, port)| (format!("{switch}:{name}"), port))
+        })
+    }
+
+    fn new_port(
+        &mut self,
+        user: u32,
+        name: &PortName,
+        shape: Shape,
+        kind: Kind,
+    ) -> Result<(), Refusal> {
+        check_shape(shape)?;
+        let switch = self.switch(&name.switch)?;
+        let free = |&number: &usize| switch.ports.values().all(|port| port.id.index() != number);
+        let id = (0..PORTS_MAX)
+            .find(free)
+            .and_then(PortId::new)
+            .ok_or(Refusal::Limit { what: "ports of a switch", max: PORTS_MAX as u64 })?;
+        let counters = Arc::default();
+        let port = Port { id, shape, kind, user, counters, client: None, last_cut_off: None };
+        switch.ports.insert(name.port.clone(), port);
+        Ok(())
+    }
+
+    /// The switch of that name, made when it is not there.
+    fn switch(&mut self, name: &Name) -> Result<&mut Switch, Refusal> {
+        if !self.switches.contains_key(name) {
+            if self.switches.len() >= SWITCHES_MAX {
+                return Err(Refusal::Limit { what: "switches", max: SWITCHES_MAX as u64 });
+            }
+            let link = Arc::new(Link::new()?);
+            let (trouble, bell) = (self.trouble.0.clone(), self.trouble_bell.share()?);
+            let datapath =
+                Datapath::new(Arc::clone(&link), trouble, bell, self.linger, random_seed())?;
+            let thread = std::thread::Builder::new()
+                .name(name.to_string().chars().take(15).collect())
+                .spawn(move || datapath.run())
+                .map_err(|error| SyscallError::new("clone", format!("switch {name}"), error))?;
+            let switch = Switch { link, thread: Some(thread), ports: BTreeMap::new(), ringing: 0 };
+            self.switches.insert(name.clone(), switch);
+        }
+        self.switches.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))
+    }
+
+    /// Takes a port out, and its switch when it was the last.
+    fn forget_port(&mut self, name: &PortName) {
+        let Some(switch) = self.switches.get_mut(&name.switch) else { return };
+        switch.ports.remove(&name.port);
+        if switch.ports.is_empty() {
+            self.switches.remove(&name.switch);
+        }
+    }
+
+    fn check_attachments(&self, session: SessionId) -> Result<(), Refusal> {
+        let ports = self.switches.values().flat_map(|switch| switch.ports.values());
+        let at_ports =
+            ports.filter(|port| port.client.as_ref().is_some_and(|one| one.session == session));
+        let pipes = self.groups.values().flat_map(|group| &group.pipes);
+        let at_pipes = pipes
+            .flat_map(|ends| [&ends.master, &ends.slave])
+            .filter(|end| end.is_some_and(|(one, _)| one == session));
+        if at_ports.count() + at_pipes.count() < ATTACHMENTS_MAX {
+            return Ok(());
+        }
+        Err(Refusal::Limit { what: "attachments of a client", max: ATTACHMENTS_MAX as u64 })
+    }
+
+    fn reserve_memory(&self, bytes: u64) -> Result<(), Refusal> {
+        if self.memory_bytes.saturating_add(bytes) <= self.memory_bytes_max {
+            return Ok(());
+        }
+        Err(Refusal::Limit { what: "bytes of all regions", max: self.memory_bytes_max })
+    }
+
+    fn next_numbers(&mut self) -> (u64, u32) {
+        let numbers = (self.next_serial, self.next_attachment);
+        self.next_serial += 1;
+        self.next_attachment = self.next_attachment.wrapping_add(1);
+        numbers
+    }
+}
+
+impl Port {
+    fn entry(&self, name: String) -> Entry {
+        Entry {
+            name,
+            kind: self.kind,
+            shape: self.shape,
+            attached: u32::from(self.client.is_some()),
+            count: Some(self.counters.read()),
+            last_cut_off: self.last_cut_off.clone(),
+        }
+    }
+}
+
+impl Group {
+    fn entry(&self, name: String) -> Entry {
+        let ends = self.pipes.iter().flat_map(|ends| [&ends.master, &ends.slave]);
+        let attached = ends.filter(|end| end.is_some()).count();
+        Entry {
+            name,
+            kind: Kind::Pipes { pipes: u32::try_from(self.pipes.len()).unwrap_or(PIPES_MAX) },
+            shape: self.shape,
+            attached: u32::try_from(attached).unwrap_or(u32::MAX),
+            count: None,
+            last_cut_off: None,
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // The link's bell is ours alone; it cannot break.
+        self.link.send(Command::Stop).ok();
+        if let Some(thread) = self.thread.take() {
+            // What it said was asked for by `check_threads` while that mattered.
+            thread.join().ok();
+        }
+    }
+}
+
+fn attached(attachment: u32, handout: Handout) -> Delivery {
+    let Handout { fds, rings } = handout;
+    Delivery { answer: Answer::Attached { attachment, rings }, fds }
+}
+
+fn check_shape(shape: Shape) -> Result<(), Refusal> {
+    if shape.is_possible() { Ok(()) } else { Err(Refusal::Shape(shape)) }
+}
+
+/// For the hash of addresses; nobody outside should guess it.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    // Where the kernel has no randomness yet, the table still works, only predictably.
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK).ok();
+    u64::from_ne_bytes(bytes)
+}

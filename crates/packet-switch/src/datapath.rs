@@ -1,0 +1,336 @@
+//! A switch's thread: it carries frames from each port to the others, and sleeps when there are none.
+//!
+//! Ports take turns. A turn takes at most [`BATCH_SLOTS`] slots, so that nobody starves the others;
+//! the frames are sorted by destination, and each destination is written and woken once. A full
+//! destination drops (as VALE does); nobody waits for a slow one. Whoever breaks the protocol is
+//! cut off on the spot.
+
+mod inlet;
+mod link;
+mod outlet;
+mod sleep;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use ring::{Slot, Violation};
+use shm::Bell;
+use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
+use sys::SyscallError;
+use thiserror::Error;
+
+pub(crate) use inlet::{Inlet, Marks};
+pub(crate) use link::{Command, Link};
+pub(crate) use outlet::Outlet;
+
+use crate::counters::{PortCounters, Tally, add};
+use sleep::Bed;
+
+/// Most slots that one port's turn takes.
+pub(crate) const BATCH_SLOTS: usize = 256;
+
+/// Fruitless rounds before the thread looks at the clock and lets others run.
+const DRY_ROUNDS: u32 = 64;
+
+/// Why a client is cut off.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum CutOff {
+    #[error("a slot names buffer {buffer}; buffers are 2 to {last}")]
+    NoBuffer { buffer: u32, last: u32 },
+    #[error("a slot holds {length_bytes} bytes; its buffer has {buffer_bytes}")]
+    TooLong { length_bytes: u16, buffer_bytes: usize },
+    #[error("buffer {buffer} is in two slots")]
+    SharedTwice { buffer: u32 },
+    #[error("a packet of more than {0} fragments")]
+    Fragments(usize),
+    #[error(transparent)]
+    Cursor(#[from] Violation),
+    #[error("its bell is broken: {0}")]
+    Bell(String),
+}
+
+/// A client that was cut off.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) serial: u64,
+    pub(crate) why: CutOff,
+}
+
+/// One port as the thread has it.
+#[derive(Debug)]
+pub(crate) struct PortEnds {
+    pub(crate) id: PortId,
+    /// Unique in the daemon's life.
+    pub(crate) serial: u64,
+    pub(crate) inlet: Inlet,
+    pub(crate) outlet: Outlet,
+    pub(crate) marks: Marks,
+    /// Rung by the client when the switch sleeps.
+    pub(crate) kick: Bell,
+    pub(crate) counters: Arc<PortCounters>,
+}
+
+/// A packet of a batch: a run of slots.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    pub(crate) first: u16,
+    pub(crate) slots: u16,
+    pub(crate) bytes: u32,
+}
+
+/// The slots of one turn, copied and checked, and the packets they make.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) packets: Vec<Packet>,
+}
+
+impl Taken {
+    /// The slots of a packet.
+    #[inline]
+    pub(crate) fn fragments(&self, packet: Packet) -> &[Slot] {
+        let first = usize::from(packet.first);
+        &self.slots[first..first + usize::from(packet.slots)]
+    }
+}
+
+/// A switch at work.
+pub(crate) struct Datapath {
+    link: Arc<Link>,
+    trouble: Sender<Trouble>,
+    /// Rung after trouble was sent.
+    control: Bell,
+    ports: Vec<Option<Box<PortEnds>>>,
+    forwarder: Forwarder,
+    batch: Batch,
+    taken: Taken,
+    bed: Bed,
+    linger: Duration,
+    began: Instant,
+    wakeups: Cell<u64>,
+}
+
+impl Datapath {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        trouble: Sender<Trouble>,
+        control: Bell,
+        linger: Duration,
+        seed: u64,
+    ) -> Result<Self, SyscallError> {
+        let bed = Bed::new(link.bell())?;
+        Ok(Self {
+            link,
+            trouble,
+            control,
+            ports: std::iter::repeat_with(|| None).take(switch::vale::PORTS_MAX).collect(),
+            forwarder: Forwarder::new(seed),
+            batch: Batch::default(),
+            taken: Taken::default(),
+            bed,
+            linger,
+            began: Instant::now(),
+            wakeups: Cell::new(0),
+        })
+    }
+
+    /// Carries frames until told to stop.
+    pub(crate) fn run(mut self) -> Result<(), SyscallError> {
+        let mut last_work = Instant::now();
+        let mut dry_rounds = 0;
+        loop {
+            if !self.obey()? {
+                return Ok(());
+            }
+            let ports = *self.forwarder.ports();
+            if self.round(&ports) > 0 {
+                dry_rounds = 0;
+                continue;
+            }
+            dry_rounds += 1;
+            if dry_rounds < DRY_ROUNDS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let now = Instant::now();
+            if dry_rounds == DRY_ROUNDS {
+                last_work = now;
+            }
+            if now - last_work < self.linger {
+                std::thread::yield_now();
+            } else {
+                self.sleep(&ports)?;
+                dry_rounds = 0;
+            }
+        }
+    }
+
+    /// One turn for each port; how many slots that were.
+    fn round(&mut self, ports: &PortSet) -> usize {
+        // Whole seconds are enough for ageing and never run backwards.
+        let now_s = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX);
+        ports.iter().map(|id| self.turn(id, now_s)).sum()
+    }
+
+    fn turn(&mut self, id: PortId, now_s: u32) -> usize {
+        // Taken out while it is served, so that its frames can be written to the others.
+        let Some(mut source) = self.ports[id.index()].take() else { return 0 };
+        let outcome = self.serve(&mut source, now_s);
+        match outcome {
+            Ok(slots) => {
+                self.ports[id.index()] = Some(source);
+                slots
+            }
+            Err(why) => {
+                self.cut_off(*source, why);
+                0
+            }
+        }
+    }
+
+    fn serve(&mut self, source: &mut PortEnds, now_s: u32) -> Result<usize, CutOff> {
+        source.inlet.take(&mut source.marks, &mut self.taken)?;
+        if self.taken.slots.is_empty() {
+            return Ok(0);
+        }
+        let mut tally = Tally::default();
+        self.sort(source, now_s, &mut tally);
+        let destinations = self.batch.destinations(self.forwarder.ports(), source.id);
+        for id in destinations.iter() {
+            let Some(mut port) = self.ports[id.index()].take() else { continue };
+            match self.deliver(source, &mut port) {
+                Ok(()) => self.ports[id.index()] = Some(port),
+                Err(why) => self.cut_off(*port, why),
+            }
+        }
+        source.counters.incoming.add(&tally);
+        let count = self.taken.slots.len();
+        let ring = source.inlet.release(&mut source.marks, &self.taken.slots);
+        self.wake(source, ring, |port| port.inlet.bell())?;
+        Ok(count)
+    }
+
+    /// Looks at each packet of the turn and notes where it goes.
+    fn sort(&mut self, source: &PortEnds, now_s: u32, tally: &mut Tally) {
+        self.batch.clear();
+        for &packet in &self.taken.packets {
+            tally.count(packet.bytes);
+            let verdict = match source.inlet.head(self.taken.fragments(packet)) {
+                Some((head, bytes)) => {
+                    self.forwarder.route(source.id, Addresses::of(&head), bytes, now_s)
+                }
+                None => Verdict::Drop(DropReason::TooShort),
+            };
+            self.batch.push(match verdict {
+                Verdict::To(port) => Some(Some(port)),
+                Verdict::Flood => Some(None),
+                Verdict::Drop(reason) => {
+                    tally.drop(reason);
+                    None
+                }
+            });
+        }
+    }
+
+    fn deliver(&self, source: &PortEnds, port: &mut PortEnds) -> Result<(), CutOff> {
+        let mut tally = Tally::default();
+        port.outlet.refill(&mut port.marks)?;
+        for index in self.batch.packets_for(port.id) {
+            let packet = self.taken.packets[index];
+            let fragments = self.taken.fragments(packet);
+            match port.outlet.put(fragments, source.inlet.buffers()) {
+                Ok(()) => tally.count(packet.bytes),
+                Err(reason) => tally.drop(reason),
+            }
+        }
+        port.counters.outgoing.add(&tally);
+        let ring = port.outlet.publish(&mut port.marks);
+        self.wake(port, ring, |port| port.outlet.bell())
+    }
+
+    /// Rings a client's bell if it sleeps. While this thread is in the call the link says for whom,
+    /// since a hostile client can make it block there (see [`Link`]).
+    fn wake(
+        &self,
+        port: &PortEnds,
+        ring: bool,
+        bell: impl FnOnce(&PortEnds) -> &Bell,
+    ) -> Result<(), CutOff> {
+        if !ring {
+            return Ok(());
+        }
+        add(&port.counters.wakeups, 1);
+        self.wakeups.set(self.wakeups.get() + 1);
+        self.link.ringing.store(Link::wake_up(self.wakeups.get(), port.id), Ordering::Relaxed);
+        let rung = bell(port).ring();
+        self.link.ringing.store(0, Ordering::Relaxed);
+        rung.map_err(|error| CutOff::Bell(error.source.to_string()))
+    }
+
+    fn cut_off(&mut self, port: PortEnds, why: CutOff) {
+        self.leave(&port);
+        let told = self.trouble.send(Trouble { serial: port.serial, why });
+        // Without a control thread the daemon is ending, and the client with it.
+        if told.is_ok() {
+            self.control.ring().ok();
+        }
+    }
+
+    fn leave(&mut self, port: &PortEnds) {
+        self.forwarder.remove(port.id);
+        self.bed.remove(&port.kick);
+    }
+
+    /// Does what the control thread asks; false when it is to end.
+    fn obey(&mut self) -> Result<bool, SyscallError> {
+        if !self.link.has_commands() {
+            return Ok(true);
+        }
+        for command in self.link.take_commands() {
+            match command {
+                Command::Stop => return Ok(false),
+                Command::Add(port) => {
+                    self.bed.add(&port.kick)?;
+                    self.forwarder.add(port.id);
+                    let index = port.id.index();
+                    self.ports[index] = Some(port);
+                }
+                Command::Remove { id, serial } => {
+                    let place = &mut self.ports[id.index()];
+                    if let Some(port) = place.take_if(|port| port.serial == serial) {
+                        self.leave(&port);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks every client to ring, and sleeps if none has sent anything meanwhile.
+    fn sleep(&mut self, ports: &PortSet) -> Result<(), SyscallError> {
+        let mut quiet = true;
+        for id in ports.iter() {
+            let Some(port) = &mut self.ports[id.index()] else { continue };
+            match port.inlet.arm() {
+                Ok(nothing_new) => quiet &= nothing_new,
+                // The next turn sees it again and cuts the client off.
+                Err(_) => quiet = false,
+            }
+        }
+        if quiet && !self.link.has_commands() {
+            self.bed.sleep()?;
+        }
+        for id in ports.iter() {
+            if let Some(port) = &mut self.ports[id.index()] {
+                port.inlet.disarm();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! What comes from a client: each slot is read once, and what was read is checked and used.
+
+use ring::{End, FIRST_BUFFER, Mapped, Slot, Violation};
+use shm::{Bell, Buffers};
+
+use super::{BATCH_SLOTS, CutOff, Packet, Taken};
+
+/// Most slots of one packet, as netmap's `NETMAP_MAX_FRAGS`.
+const FRAGMENTS_MAX: usize = 64;
+
+/// Which buffers of a region are in slots that the switch holds at this moment.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    held: Vec<bool>,
+}
+
+impl Marks {
+    pub(crate) fn new(buffers: &Buffers) -> Self {
+        Self { held: vec![false; buffers.count() as usize] }
+    }
+
+    /// A slot with this buffer was handed over.
+    #[inline]
+    pub(crate) fn take(&mut self, buffer: u32) -> Result<(), CutOff> {
+        let last = || u32::try_from(self.held.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        if buffer < FIRST_BUFFER || buffer as usize >= self.held.len() {
+            return Err(CutOff::NoBuffer { buffer, last: last() });
+        }
+        let held = &mut self.held[buffer as usize];
+        if *held {
+            return Err(CutOff::SharedTwice { buffer });
+        }
+        *held = true;
+        Ok(())
+    }
+
+    /// It was handed back. Only for what [`Marks::take`] took.
+    #[inline]
+    pub(crate) fn give(&mut self, buffer: u32) {
+        self.held[buffer as usize] = false;
+    }
+}
+
+/// The owner's seat of a client's transmit ring.
+#[derive(Debug)]
+pub(crate) struct Inlet {
+    end: End<Mapped>,
+    buffers: Buffers,
+    bell: Bell,
+}
+
+impl Inlet {
+    pub(crate) fn new(end: End<Mapped>, buffers: Buffers, bell: Bell) -> Self {
+        Self { end, buffers, bell }
+    }
+
+    /// Takes up to a turn's worth of slots and the whole packets they make. The slots of a packet
+    /// whose end is not there yet stay for the next turn.
+    pub(crate) fn take(&mut self, marks: &mut Marks, taken: &mut Taken) -> Result<(), CutOff> {
+        taken.slots.clear();
+        taken.packets.clear();
+        let count = (self.end.observe()? as usize).min(BATCH_SLOTS);
+        let mut packet = Packet { first: 0, slots: 0, bytes: 0 };
+        for offset in 0..count {
+            let slot = self.end.memory().slot(self.end.index(offset as u32));
+            self.check(slot, marks)?;
+            taken.slots.push(slot);
+            packet.slots += 1;
+            packet.bytes += u32::from(slot.length_bytes);
+            if usize::from(packet.slots) > FRAGMENTS_MAX {
+                return Err(CutOff::Fragments(FRAGMENTS_MAX));
+            }
+            if !slot.flags.more_fragments() {
+                taken.packets.push(packet);
+                packet = Packet { first: taken.slots.len() as u16, slots: 0, bytes: 0 };
+            }
+        }
+        for slot in taken.slots.drain(usize::from(packet.first)..) {
+            marks.give(slot.buffer);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn check(&self, slot: Slot, marks: &mut Marks) -> Result<(), CutOff> {
+        let (length_bytes, buffer_bytes) = (slot.length_bytes, self.buffers.buffer_bytes());
+        if usize::from(length_bytes) > buffer_bytes {
+            return Err(CutOff::TooLong { length_bytes, buffer_bytes });
+        }
+        marks.take(slot.buffer)?;
+        if let Some(buffer) = self.buffers.get(slot.buffer) {
+            buffer.prefetch();
+        }
+        Ok(())
+    }
+
+    /// A packet's first twelve bytes, and how many its first slot has.
+    #[inline]
+    pub(crate) fn head(&self, fragments: &[Slot]) -> Option<([u8; 12], usize)> {
+        let first = fragments.first()?;
+        let mut head = [0; 12];
+        let there = self.buffers.get(first.buffer)?.read(0, &mut head);
+        there.then_some((head, usize::from(first.length_bytes)))
+    }
+
+    /// Gives the taken slots back; whether the client waits for them.
+    pub(crate) fn release(&mut self, marks: &mut Marks, slots: &[Slot]) -> bool {
+        slots.iter().for_each(|slot| marks.give(slot.buffer));
+        self.end.advance(slots.len() as u32);
+        self.end.must_ring()
+    }
+
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    pub(crate) fn arm(&mut self) -> Result<bool, Violation> {
+        self.end.arm()
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        self.end.disarm();
+    }
+}

@@ -1,0 +1,77 @@
+//! Between the control thread and a switch's thread.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use shm::Bell;
+use switch::vale::PortId;
+use sys::SyscallError;
+
+use super::PortEnds;
+
+/// What the control thread asks of a switch.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Add(Box<PortEnds>),
+    Remove { id: PortId, serial: u64 },
+    Stop,
+}
+
+/// Commands to a switch's thread. It looks at a flag each round and takes the lock only when there is
+/// something.
+///
+/// *A jammed bell.* Whether a write to an eventfd may block is a property of the descriptor's open
+/// file, which the daemon shares with the client. A hostile client can clear `O_NONBLOCK`, fill the
+/// counter to the brim and go to sleep: then the switch would hang in the call that wakes it. The
+/// thread says in [`Link::ringing`] that it is waking somebody, with a new number each time; the control
+/// thread looks now and then, and when it sees the same number again it empties the counter and takes
+/// that client's port away.
+#[derive(Debug)]
+pub(crate) struct Link {
+    commands: Mutex<Vec<Command>>,
+    waiting: AtomicBool,
+    bell: Bell,
+    /// The wake-up under way, see [`Link::wake_up`]; 0 for none.
+    pub(crate) ringing: AtomicU64,
+}
+
+impl Link {
+    pub(crate) fn new() -> Result<Self, SyscallError> {
+        Ok(Self {
+            commands: Mutex::new(Vec::new()),
+            waiting: AtomicBool::new(false),
+            bell: Bell::new()?,
+            ringing: AtomicU64::new(0),
+        })
+    }
+
+    /// What stands in `ringing` during the `number`th wake-up, which is that port's.
+    pub(crate) fn wake_up(number: u64, port: PortId) -> u64 {
+        number << 8 | (port.index() as u64 + 1)
+    }
+
+    /// Whether that wake-up is that port's.
+    pub(crate) fn is_for(ringing: u64, port: PortId) -> bool {
+        ringing & 0xff == port.index() as u64 + 1
+    }
+
+    pub(crate) fn send(&self, command: Command) -> Result<(), SyscallError> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        self.waiting.store(true, Ordering::Release);
+        self.bell.ring()
+    }
+
+    #[inline]
+    pub(crate) fn has_commands(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_commands(&self) -> Vec<Command> {
+        self.waiting.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+}

@@ -1,0 +1,89 @@
+//! What goes to a client.
+
+use ring::{End, Mapped, Slot, SlotFlags};
+use shm::{Bell, Buffers};
+use switch::vale::DropReason;
+
+use super::{CutOff, Marks};
+
+/// The owner's seat of a client's receive ring.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    end: End<Mapped>,
+    buffers: Buffers,
+    bell: Bell,
+    /// The buffer of each slot the switch holds, by the slot's index: read once and checked when the
+    /// client handed it over. Whatever it writes there afterwards is never read.
+    held: Vec<u32>,
+    /// Slots that have been read so.
+    known: u32,
+    /// Slots filled since the last [`publish`](Self::publish).
+    filled: u32,
+}
+
+impl Outlet {
+    pub(crate) fn new(end: End<Mapped>, buffers: Buffers, bell: Bell) -> Self {
+        let held = vec![0; end.slots() as usize];
+        Self { end, buffers, bell, held, known: 0, filled: 0 }
+    }
+
+    /// Reads the slots that the client has handed over since the last time.
+    pub(crate) fn refill(&mut self, marks: &mut Marks) -> Result<(), CutOff> {
+        let available = self.end.observe()?;
+        for offset in self.known..available {
+            let index = self.end.index(offset);
+            let buffer = self.end.memory().slot(index).buffer;
+            marks.take(buffer)?;
+            self.held[index as usize] = buffer;
+        }
+        self.known = available;
+        Ok(())
+    }
+
+    /// Copies a packet, whole or not at all.
+    #[inline]
+    pub(crate) fn put(&mut self, fragments: &[Slot], from: &Buffers) -> Result<(), DropReason> {
+        let free = self.known - self.filled;
+        if fragments.len() > free as usize {
+            return Err(DropReason::RingFull);
+        }
+        let longest = fragments.iter().map(|slot| slot.length_bytes).max().unwrap_or(0);
+        if usize::from(longest) > self.buffers.buffer_bytes() {
+            return Err(DropReason::TooLong);
+        }
+        // At most 64 fragments; netmap's receivers find their number in every slot.
+        let count = (fragments.len() as u16) << 8;
+        for (offset, fragment) in (self.filled..).zip(fragments) {
+            let index = self.end.index(offset);
+            let buffer = self.held[index as usize];
+            let length_bytes = fragment.length_bytes;
+            if let (Some(to), Some(from)) = (self.buffers.get(buffer), from.get(fragment.buffer)) {
+                // Both lengths were checked above and when the slot was taken.
+                let copied = to.copy_from(&from, usize::from(length_bytes));
+                debug_assert!(copied, "checked lengths fit");
+            }
+            let flags = SlotFlags(count | fragment.flags.0 & SlotFlags::MORE_FRAGMENTS);
+            self.end.memory().set_slot(index, Slot { buffer, length_bytes, flags });
+        }
+        self.filled += fragments.len() as u32;
+        Ok(())
+    }
+
+    /// Hands over what was filled; whether the client waits for it.
+    pub(crate) fn publish(&mut self, marks: &mut Marks) -> bool {
+        if self.filled == 0 {
+            return false;
+        }
+        for offset in 0..self.filled {
+            marks.give(self.held[self.end.index(offset) as usize]);
+        }
+        self.end.advance(self.filled);
+        self.known -= self.filled;
+        self.filled = 0;
+        self.end.must_ring()
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+}

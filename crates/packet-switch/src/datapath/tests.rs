@@ -1,0 +1,338 @@
+//! A client that breaks the protocol is cut off with the reason, and nobody else notices.
+
+use std::sync::mpsc;
+
+use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender, Word};
+use ring::{Shared, SlotFlags};
+use shm::Region;
+
+use super::*;
+
+const GEOMETRY: Geometry =
+    Geometry { tx_rings: 1, rx_rings: 1, slots: 64, buffer_bytes: 256, extra_buffers: 0 };
+
+/// A switch whose rounds a test runs by hand, and the clients at its ports.
+struct Bench {
+    switch: Datapath,
+    trouble: mpsc::Receiver<Trouble>,
+    clients: Vec<Client>,
+}
+
+struct Client {
+    tx: Sender,
+    rx: Receiver,
+    number: usize,
+}
+
+fn bench(clients: usize) -> Bench {
+    let (sender, trouble) = mpsc::channel();
+    let link = Arc::new(Link::new().unwrap());
+    let bell = Bell::new().unwrap();
+    let mut switch = Datapath::new(link, sender, bell, Duration::ZERO, 1).unwrap();
+    let clients = (0..clients).map(|number| plug(&mut switch, number)).collect();
+    assert!(switch.obey().unwrap());
+    Bench { switch, trouble, clients }
+}
+
+fn plug(switch: &mut Datapath, number: usize) -> Client {
+    let region = Region::private(GEOMETRY.region_bytes().unwrap()).unwrap();
+    let layout = Layout::format(&region, &GEOMETRY).unwrap();
+    let end = |ring, seat| layout.end(&region, ring, seat, 1).unwrap();
+    let buffers = || layout.buffers(&region).unwrap();
+    let (tx_near, tx_far) = Bells::pair().unwrap();
+    let (rx_near, rx_far) = Bells::pair().unwrap();
+    let port = PortEnds {
+        id: PortId::new(number).unwrap(),
+        serial: number as u64 + 1,
+        inlet: Inlet::new(end(0, Seat::TxOwner), buffers(), tx_far.theirs),
+        outlet: Outlet::new(end(1, Seat::RxOwner), buffers(), rx_far.theirs),
+        marks: Marks::new(&buffers()),
+        kick: tx_far.ours,
+        counters: Arc::default(),
+    };
+    switch.link.send(Command::Add(Box::new(port))).unwrap();
+    Client {
+        tx: Sender::join(end(0, Seat::User), buffers(), tx_near),
+        rx: Receiver::join(end(1, Seat::User), buffers(), rx_near),
+        number,
+    }
+}
+
+fn frame(from: usize, to: usize, fill: u8) -> [u8; 60] {
+    let mut frame = [fill; 60];
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, to as u8]);
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, from as u8]);
+    frame
+}
+
+impl Bench {
+    fn round(&mut self) -> usize {
+        let ports = *self.switch.forwarder.ports();
+        self.switch.round(&ports)
+    }
+
+    /// Everybody says who it is, so that the switch knows.
+    fn introduce(&mut self) {
+        for client in &mut self.clients {
+            client.tx.reserve(1).unwrap();
+            assert!(client.tx.put(0, &frame(client.number, 0xff, 0)));
+            client.tx.publish(1).unwrap();
+        }
+        assert_eq!(self.round(), self.clients.len());
+        self.clients.iter_mut().for_each(|client| {
+            let count = client.rx.peek(u32::MAX).unwrap();
+            client.rx.release(count).unwrap();
+        });
+    }
+
+    fn send(&mut self, from: usize, to: usize, count: u32) {
+        let tx = &mut self.clients[from].tx;
+        assert!(tx.reserve(count).unwrap() >= count);
+        for offset in 0..count {
+            assert!(tx.put(offset, &frame(from, to, offset as u8)));
+        }
+        tx.publish(count).unwrap();
+    }
+
+    fn receive(&mut self, at: usize) -> Vec<Vec<u8>> {
+        let rx = &mut self.clients[at].rx;
+        let count = rx.peek(u32::MAX).unwrap();
+        let frames = (0..count)
+            .map(|offset| {
+                let mut out = [0; 256];
+                let length = rx.copy(offset, &mut out).unwrap();
+                out[..length].to_vec()
+            })
+            .collect();
+        rx.release(count).unwrap();
+        frames
+    }
+
+    fn counters(&self, port: usize) -> crate::counters::PortCount {
+        self.switch.ports[port].as_ref().unwrap().counters.read()
+    }
+
+    fn slot_of_next_frame(&mut self, client: usize) -> Slot {
+        let end = self.clients[client].tx.end();
+        end.memory().slot(end.position())
+    }
+}
+
+#[test]
+fn frames_arrive_whole_in_order_and_only_where_they_belong() {
+    let mut bench = bench(3);
+    bench.introduce();
+    for round in 0..200 {
+        bench.send(0, 1, 50);
+        assert_eq!(bench.round(), 50);
+        let expected: Vec<_> = (0..50).map(|fill| frame(0, 1, fill).to_vec()).collect();
+        assert_eq!(bench.receive(1), expected, "{round}");
+        assert!(bench.receive(2).is_empty() && bench.receive(0).is_empty());
+    }
+    bench.send(2, 0xff, 1);
+    bench.round();
+    assert_eq!((bench.receive(0).len(), bench.receive(1).len()), (1, 1), "unknown: to all others");
+}
+
+#[test]
+fn every_frame_is_counted_once() {
+    let mut bench = bench(2);
+    bench.introduce();
+    // Port 1 holds 63 frames and does not take them.
+    for _ in 0..3 {
+        bench.send(0, 1, 50);
+        bench.round();
+    }
+    let (from, to) = (bench.counters(0), bench.counters(1));
+    assert_eq!(from.incoming.frames, 1 + 150);
+    assert_eq!(from.incoming.bytes, 151 * 60);
+    assert_eq!(to.outgoing.dropped["ring_full"] + to.outgoing.frames, 151);
+    assert_eq!(to.outgoing.frames, 1 + 63);
+    assert_eq!(bench.receive(1).len(), 63);
+    bench.send(0, 0, 2);
+    bench.send(1, 1, 0);
+    bench.round();
+    assert_eq!(bench.counters(0).incoming.dropped["same_port"], 2);
+}
+
+#[test]
+fn packets_of_several_slots_stay_together() {
+    let mut bench = bench(2);
+    bench.introduce();
+    let tx = &mut bench.clients[0].tx;
+    tx.reserve(3).unwrap();
+    for offset in 0..3 {
+        assert!(tx.put(offset, &frame(0, 1, offset as u8)));
+        let (end, more) = (tx.end(), SlotFlags(SlotFlags::MORE_FRAGMENTS));
+        let index = end.index(offset);
+        let slot = end.memory().slot(index);
+        end.memory().set_slot(index, Slot { flags: more, ..slot });
+    }
+    tx.publish(3).unwrap();
+    assert_eq!(bench.round(), 0, "its end is not there");
+    bench.send(0, 1, 1);
+    assert_eq!(bench.round(), 4);
+    let end = bench.clients[1].rx.end();
+    assert_eq!(end.observe().unwrap(), 4);
+    let flags: Vec<u16> =
+        (0..4).map(|offset| end.memory().slot(end.index(offset)).flags.0).collect();
+    assert_eq!(flags, [0x420, 0x420, 0x420, 0x400], "fragments of the packet, and whether more");
+    assert_eq!(bench.counters(1).outgoing.frames, 2, "the introduction, and one packet");
+}
+
+/// Client 0 does something to its rings; it must be cut off for that, and 1 and 2 must go on.
+fn cut_off(what: &str, misdeed: impl FnOnce(&mut Bench)) -> CutOff {
+    let mut bench = bench(3);
+    bench.introduce();
+    misdeed(&mut bench);
+    // A receive ring is looked at when a frame is for it.
+    bench.send(1, 0, 1);
+    bench.round();
+    let trouble = bench.trouble.try_recv().unwrap_or_else(|_| panic!("{what}: not cut off"));
+    assert_eq!(trouble.serial, 1, "{what}");
+    bench.send(1, 2, 50);
+    bench.round();
+    let expected: Vec<_> = (0..50).map(|fill| frame(1, 2, fill).to_vec()).collect();
+    let got = bench.receive(2);
+    assert_eq!(got[got.len() - 50..], expected, "{what}: the others go on");
+    assert!(bench.trouble.try_recv().is_err(), "{what}: only the culprit");
+    trouble.why
+}
+
+#[test]
+fn each_misdeed_is_named() {
+    let put = |bench: &mut Bench, slot: Slot| {
+        let tx = &mut bench.clients[0].tx;
+        tx.reserve(1).unwrap();
+        let end = tx.end();
+        end.memory().set_slot(end.position(), slot);
+        tx.publish(1).unwrap();
+    };
+    for buffer in [0, 1, 130, u32::MAX] {
+        let why = cut_off("no buffer", |bench| put(bench, Slot { buffer, ..Slot::default() }));
+        assert_eq!(why, CutOff::NoBuffer { buffer, last: 129 });
+    }
+    let why = cut_off("too long", |bench| {
+        let slot = bench.slot_of_next_frame(0);
+        put(bench, Slot { length_bytes: 257, ..slot });
+    });
+    assert_eq!(why, CutOff::TooLong { length_bytes: 257, buffer_bytes: 256 });
+    let why = cut_off("two transmit slots", |bench| {
+        let slot = bench.slot_of_next_frame(0);
+        put(bench, slot);
+        put(bench, slot);
+    });
+    assert!(matches!(why, CutOff::SharedTwice { .. }));
+    let why = cut_off("a transmit and a receive slot", |bench| {
+        // Buffers 2 to 65 began in the transmit ring, the others in the receive ring; those of its
+        // slots that the switch has looked at are in the switch's hands.
+        put(bench, Slot { buffer: 100, ..Slot::default() });
+    });
+    assert_eq!(why, CutOff::SharedTwice { buffer: 100 });
+    let why = cut_off("two receive slots", |bench| {
+        let end = bench.clients[0].rx.end();
+        // The slots given back after the introduction; the switch has not read them yet.
+        let second = end.memory().slot(1);
+        end.memory().set_slot(0, second);
+    });
+    assert!(matches!(why, CutOff::SharedTwice { .. }), "{why:?}");
+    let why = cut_off("a receive slot without a buffer", |bench| {
+        bench.clients[0].rx.end().memory().set_slot(0, Slot::default());
+    });
+    assert_eq!(why, CutOff::NoBuffer { buffer: 0, last: 129 });
+}
+
+#[test]
+fn cursors_and_fragments_are_checked() {
+    let why = cut_off("head outside", |bench| {
+        bench.clients[0].tx.end().memory().store(Word::Head, 64);
+    });
+    assert!(matches!(why, CutOff::Cursor(Violation::OutsideRing { cursor: 64, slots: 64 })));
+    let why = cut_off("receive head outside", |bench| {
+        bench.clients[0].rx.end().memory().store(Word::Head, u32::MAX);
+    });
+    assert!(matches!(why, CutOff::Cursor(Violation::OutsideRing { .. })));
+    let why = cut_off("receive head backwards", |bench| {
+        let end = bench.clients[0].rx.end();
+        let behind = (end.position() + 63) % 64;
+        end.memory().store(Word::Head, behind);
+    });
+    assert!(matches!(why, CutOff::Cursor(Violation::RanBackwards { .. })), "{why:?}");
+}
+
+/// A client that writes anything anywhere into its rings, over and over; two others exchange frames
+/// all the while, and each arrives once, in order and as it was sent.
+#[test]
+fn scribbling_harms_nobody_else() {
+    bolero::check!().with_type::<Vec<(u8, u32, u64)>>().for_each(|scribbles| {
+        let mut bench = bench(3);
+        bench.introduce();
+        for &(place, index, value) in scribbles {
+            let client = &mut bench.clients[0];
+            let end = if place % 2 == 0 { client.tx.end() } else { client.rx.end() };
+            match place / 2 % 5 {
+                0 => end.memory().store(Word::Head, value as u32 % 66),
+                1 => end.memory().store(Word::HwTail, value as u32 % 66),
+                2 => end.memory().store(Word::UserSleeps, value as u32),
+                _ => {
+                    // Mostly plausible slots, so that the checks behind the first are reached too.
+                    let buffer = index % 132;
+                    let flags = SlotFlags((value >> 16) as u16 & 0x21);
+                    let length_bytes = value as u16 % 260;
+                    end.memory().set_slot(index % 64, Slot { buffer, length_bytes, flags });
+                }
+            }
+            bench.send(1, 2, 5);
+            bench.round();
+            let got = bench.receive(2);
+            let from_1: Vec<_> = got.iter().filter(|frame| frame.get(11) == Some(&1)).collect();
+            let expected: Vec<_> = (0..5).map(|fill| frame(1, 2, fill).to_vec()).collect();
+            assert!(from_1.into_iter().eq(expected.iter()));
+            assert!(bench.switch.ports[1].is_some() && bench.switch.ports[2].is_some());
+            bench.receive(1);
+        }
+    });
+}
+
+#[test]
+fn a_full_turn_leaves_the_rest_for_the_next() {
+    let geometry = Geometry { slots: 1024, ..GEOMETRY };
+    let region = Region::private(geometry.region_bytes().unwrap()).unwrap();
+    let layout = Layout::format(&region, &geometry).unwrap();
+    let buffers = || layout.buffers(&region).unwrap();
+    let (near, far) = Bells::pair().unwrap();
+    let mut tx = Sender::join(layout.end(&region, 0, Seat::User, 1).unwrap(), buffers(), near);
+    let end = layout.end(&region, 0, Seat::TxOwner, 1).unwrap();
+    let mut inlet = Inlet::new(end, buffers(), far.theirs);
+    assert_eq!(tx.reserve(1023).unwrap(), 1023);
+    assert!((0..1000).all(|offset| tx.put_length(offset, 60)));
+    tx.publish(1000).unwrap();
+    let (mut marks, mut taken) = (Marks::new(&buffers()), Taken::default());
+    for expected in [256, 256, 256, 232, 0] {
+        inlet.take(&mut marks, &mut taken).unwrap();
+        assert_eq!(taken.slots.len(), expected, "one port's turn is bounded");
+        inlet.release(&mut marks, &taken.slots);
+    }
+}
+
+#[test]
+fn endless_packets_are_refused() {
+    let geometry = Geometry { slots: 256, ..GEOMETRY };
+    let region = Region::private(geometry.region_bytes().unwrap()).unwrap();
+    let layout = Layout::format(&region, &geometry).unwrap();
+    let buffers = || layout.buffers(&region).unwrap();
+    let (near, far) = Bells::pair().unwrap();
+    let mut tx = Sender::join(layout.end(&region, 0, Seat::User, 1).unwrap(), buffers(), near);
+    let end = layout.end(&region, 0, Seat::TxOwner, 1).unwrap();
+    let mut inlet = Inlet::new(end, buffers(), far.theirs);
+    tx.reserve(255).unwrap();
+    for offset in 0..65 {
+        let index = tx.end().index(offset);
+        let slot = tx.end().memory().slot(index);
+        let flags = SlotFlags(SlotFlags::MORE_FRAGMENTS);
+        tx.end().memory().set_slot(index, Slot { flags, ..slot });
+    }
+    tx.publish(65).unwrap();
+    let (mut marks, mut taken) = (Marks::new(&buffers()), Taken::default());
+    assert_eq!(inlet.take(&mut marks, &mut taken), Err(CutOff::Fragments(64)));
+}

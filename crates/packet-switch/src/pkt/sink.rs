@@ -1,0 +1,162 @@
+//! Taking frames in.
+
+use std::time::{Duration, Instant};
+
+use ring::Receiver;
+
+use super::frame::{FRAME_BYTES_MIN, Stamp};
+use super::{Manner, PktError, Ticker, now_ns};
+
+/// What to take in.
+#[derive(Debug, Clone)]
+pub struct Sink {
+    /// Reads the stamps: order, gaps and how long the frames were under way. Without it frames are
+    /// counted and not touched, as pkt-gen does.
+    pub check: bool,
+    /// How many; without end without.
+    pub count: Option<u64>,
+    /// For how long.
+    pub duration: Option<Duration>,
+    /// Ends when nothing has come for so long, once something has.
+    pub quiet: Option<Duration>,
+    /// How, and how many at once.
+    pub manner: Manner,
+}
+
+/// What came.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SinkCount {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// From the first frame to the last.
+    pub elapsed: Duration,
+    /// With `check`: frames that are missing between the first and the last.
+    pub missing: u64,
+    /// With `check`: frames that came after a later one.
+    pub late: u64,
+    /// With `check`: frames without a stamp.
+    pub foreign: u64,
+    /// With `check`: mean time under way, nanoseconds; same host only.
+    pub mean_under_way_ns: Option<u64>,
+}
+
+/// Takes frames in.
+///
+/// # Errors
+/// The ring broke.
+pub fn sink(
+    receiver: &mut Receiver,
+    what: &Sink,
+    report: &mut dyn FnMut(SinkCount),
+    stop: &dyn Fn() -> bool,
+) -> Result<SinkCount, PktError> {
+    let (began, mut ticker) = (Instant::now(), Ticker::new());
+    let mut tally = Tally::default();
+    let mut last_progress = began;
+    while !stop() && what.count.is_none_or(|count| tally.count.frames < count) {
+        let mut arrived = receiver.peek(1)?;
+        if arrived == 0 {
+            arrived = receiver.wait(what.manner.patience())?;
+        }
+        let most = what.count.map_or(u64::MAX, |count| count - tally.count.frames);
+        let now = u64::from(arrived.min(what.manner.batch)).min(most) as u32;
+        tally.take(receiver, what.check, now);
+        receiver.release(now)?;
+        let looked = ticker.tick(now == 0);
+        if looked {
+            report(tally.counted());
+        }
+        // The clock is asked when nothing came, and otherwise only as often as the ticker does.
+        if now == 0 {
+            let quiet_since = last_progress.max(tally.last.unwrap_or(last_progress));
+            let over = |limit: Option<Duration>, since: Instant| {
+                limit.is_some_and(|limit| since.elapsed() >= limit)
+            };
+            if over(what.duration, began)
+                || (tally.count.frames > 0 && over(what.quiet, quiet_since))
+            {
+                break;
+            }
+        } else {
+            last_progress = tally.mark();
+            if what.duration.is_some_and(|limit| last_progress - began >= limit) {
+                break;
+            }
+        }
+    }
+    Ok(tally.counted())
+}
+
+/// Batches between two questions for the time while frames keep coming.
+const MARK_EVERY: u32 = 16;
+
+#[derive(Default)]
+struct Tally {
+    count: SinkCount,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    until_mark: u32,
+    next_sequence: Option<u64>,
+    stamped: u64,
+    under_way_ns: u64,
+}
+
+impl Tally {
+    fn take(&mut self, receiver: &Receiver, check: bool, frames: u32) {
+        if frames == 0 {
+            return;
+        }
+        if self.first.is_none() {
+            let now = Instant::now();
+            (self.first, self.last) = (Some(now), Some(now));
+        }
+        let now = if check { now_ns() } else { 0 };
+        for offset in 0..frames {
+            let Some((buffer, length)) = receiver.frame(offset) else { continue };
+            self.count.frames += 1;
+            self.count.bytes += length as u64;
+            if check {
+                let mut head = [0; FRAME_BYTES_MIN];
+                let whole = length >= FRAME_BYTES_MIN && buffer.read(0, &mut head);
+                self.check(if whole { Stamp::decode(&head) } else { None }, now);
+            }
+        }
+    }
+
+    fn check(&mut self, stamp: Option<Stamp>, now: u64) {
+        let Some(stamp) = stamp else {
+            self.count.foreign += 1;
+            return;
+        };
+        self.stamped += 1;
+        self.under_way_ns = self.under_way_ns.wrapping_add(now.saturating_sub(stamp.sent_ns));
+        let expected = self.next_sequence.unwrap_or(stamp.sequence);
+        if stamp.sequence >= expected {
+            self.count.missing += stamp.sequence - expected;
+            self.next_sequence = Some(stamp.sequence.saturating_add(1));
+        } else {
+            self.count.late += 1;
+        }
+    }
+
+    /// The time of the last batch, as near as it is looked at.
+    fn mark(&mut self) -> Instant {
+        if self.until_mark == 0 || self.last.is_none() {
+            self.until_mark = MARK_EVERY;
+            self.last = Some(Instant::now());
+        }
+        self.until_mark -= 1;
+        self.last.unwrap_or_else(Instant::now)
+    }
+
+    fn counted(&self) -> SinkCount {
+        let elapsed = match (self.first, self.last) {
+            (Some(first), Some(last)) => last - first,
+            _ => Duration::ZERO,
+        };
+        let mean_under_way_ns = self.under_way_ns.checked_div(self.stamped);
+        SinkCount { elapsed, mean_under_way_ns, ..self.count }
+    }
+}

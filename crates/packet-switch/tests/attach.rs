@@ -1,0 +1,222 @@
+//! Clients and a daemon over a real socket and real shared memory, within one process.
+
+#[path = "support/serving.rs"]
+mod support;
+
+use std::time::Duration;
+
+use packet_switch::attachment::{Ask, Kind, PipeEnd, Shape};
+use packet_switch::client::{ClientError, Connection};
+use packet_switch::daemon::Notice;
+use ring::Patience;
+use support::{SOON, Serving, frame, wait_until};
+
+fn refusal(outcome: Result<impl std::fmt::Debug, ClientError>) -> String {
+    match outcome {
+        Err(ClientError::Refused(why)) => why,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn two_clients_talk_through_a_switch() {
+    let serving = Serving::start("talk");
+    let mut connection = serving.connect();
+    let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+    let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
+    let mut other = connection.attach_port(&"vale1:b".parse().unwrap()).unwrap();
+    for (from, to) in [(1, 2), (2, 1), (1, 2)] {
+        let (sender, receiver) = if from == 1 {
+            (&mut a.sender, &mut b.receiver)
+        } else {
+            (&mut b.sender, &mut a.receiver)
+        };
+        sender.wait(SOON).unwrap();
+        assert!(sender.put(0, &frame(from, to, 7)));
+        sender.publish(1).unwrap();
+        assert_eq!(receiver.wait(SOON).unwrap(), 1, "{from} to {to}");
+        let mut out = [0; 100];
+        assert_eq!(receiver.copy(0, &mut out), Some(60));
+        assert_eq!(out[..60], frame(from, to, 7));
+        receiver.release(1).unwrap();
+    }
+    let nothing = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(20) };
+    assert_eq!(other.receiver.wait(nothing).unwrap(), 0, "another switch is another network");
+
+    let listed = connection.list().unwrap();
+    let names: Vec<&str> = listed.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["vale0:a", "vale0:b", "vale1:b"]);
+    let count = listed[0].count.as_ref().unwrap();
+    assert_eq!((count.incoming.frames, count.outgoing.frames), (2, 1));
+    assert_eq!(count.incoming.bytes, 120);
+}
+
+#[test]
+fn attachments_end_with_their_connection() {
+    let serving = Serving::start("end");
+    let name = "vale0:a".parse().unwrap();
+    let mut stays = serving.connect();
+    stays
+        .ask(Ask::AddPort { port: "vale0:kept".parse().unwrap(), shape: Shape::default() })
+        .unwrap();
+    let mut first = serving.connect();
+    let attached = first.attach_port(&name).unwrap();
+    assert!(refusal(stays.attach_port(&name)).contains("taken"));
+    first.ask(Ask::Detach { attachment: attached.attachment }).unwrap();
+    let _again = stays.attach_port(&name).unwrap();
+    drop(stays);
+    let mut last = serving.connect();
+    wait_until("the ephemeral port is gone", || last.list().unwrap().len() == 1);
+    let kept = &last.list().unwrap()[0];
+    assert_eq!((kept.name.as_str(), kept.kind, kept.attached), ("vale0:kept", Kind::Port, 0));
+    last.ask(Ask::DeletePort { port: "vale0:kept".parse().unwrap() }).unwrap();
+    assert!(last.list().unwrap().is_empty());
+}
+
+#[test]
+fn pipes_share_memory_and_need_no_switch() {
+    let serving = Serving::start("pipe");
+    let mut left = serving.connect();
+    let mut middle = serving.connect();
+    let mut right = serving.connect();
+    let group = "chain".parse().unwrap();
+    assert!(refusal(left.attach_pipe(&group, 0, PipeEnd::Master)).contains("not there"));
+    left.ask(Ask::AddPipes { group: group.clone(), pipes: 2, shape: Shape::default() }).unwrap();
+    let mut first = left.attach_pipe(&group, 0, PipeEnd::Master).unwrap();
+    assert!(refusal(right.attach_pipe(&group, 0, PipeEnd::Master)).contains("taken"));
+    assert!(refusal(right.attach_pipe(&group, 2, PipeEnd::Master)).contains("not there"));
+    let mut inlet = middle.attach_pipe(&group, 0, PipeEnd::Slave).unwrap();
+    let mut outlet = middle.attach_pipe(&group, 1, PipeEnd::Master).unwrap();
+    let mut last = right.attach_pipe(&group, 1, PipeEnd::Slave).unwrap();
+    for round in 0..5000_u16 {
+        let fill = (round % 251) as u8;
+        first.sender.wait(SOON).unwrap();
+        assert!(first.sender.put(0, &frame(1, 2, fill)));
+        first.sender.publish(1).unwrap();
+        assert_eq!(inlet.receiver.wait(SOON).unwrap(), 1);
+        assert!(outlet.sender.wait(SOON).unwrap() > 0);
+        assert!(ring::swap(&mut inlet.receiver, 0, &mut outlet.sender, 0), "one memory");
+        outlet.sender.publish(1).unwrap();
+        inlet.receiver.release(1).unwrap();
+        assert_eq!(last.receiver.wait(SOON).unwrap(), 1);
+        let mut out = [0; 60];
+        last.receiver.copy(0, &mut out).unwrap();
+        assert_eq!(out, frame(1, 2, fill));
+        last.receiver.release(1).unwrap();
+    }
+    let entry = &left.list().unwrap()[0];
+    assert_eq!((entry.kind, entry.attached), (Kind::Pipes { pipes: 2 }, 4));
+    assert!(entry.count.is_none(), "nobody counts a pipe's frames");
+}
+
+#[test]
+fn a_liar_is_cut_off_and_told_why() {
+    let serving = Serving::start("liar");
+    let mut connection = serving.connect();
+    let mut liar = connection.attach_port(&"vale0:liar".parse().unwrap()).unwrap();
+    let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+    let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
+    liar.sender.reserve(1).unwrap();
+    let end = liar.sender.end();
+    let wild = ring::Slot { buffer: u32::MAX, length_bytes: 60, ..ring::Slot::default() };
+    end.memory().set_slot(end.position(), wild);
+    liar.sender.publish(1).unwrap();
+    let mut told = None;
+    wait_until("it is told", || {
+        told = connection.poll_cut_off().unwrap();
+        told.is_some()
+    });
+    let (attachment, why) = told.unwrap();
+    assert_eq!(attachment, liar.attachment);
+    assert!(why.contains("names buffer 4294967295"), "{why}");
+    a.sender.reserve(1).unwrap();
+    assert!(a.sender.put(0, &frame(1, 2, 3)));
+    a.sender.publish(1).unwrap();
+    assert_eq!(b.receiver.wait(SOON).unwrap(), 1, "the others go on");
+    let cut_off = serving.notices().into_iter().any(|one| matches!(one, Notice::CutOff { .. }));
+    assert!(cut_off, "it stands in the log");
+}
+
+/// A client that makes whoever rings its bell wait for ever.
+#[test]
+fn a_jammed_bell_stops_nobody_for_long() {
+    let serving = Serving::start("jam");
+    let mut connection = serving.connect();
+    let mut fds = serving.raw_attach("vale0:jam");
+    // Memory, then theirs and ours of the transmit ring, then of the receive ring.
+    let region = shm::Region::attach(fds.remove(0)).unwrap();
+    let ours = &fds[3];
+    rustix::io::write(ours, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    rustix::fs::fcntl_setfl(ours, rustix::fs::OFlags::empty()).unwrap();
+    let layout = ring::Layout::read(&region).unwrap();
+    let mut asleep = layout.end(&region, 1, ring::Seat::User, 1).unwrap();
+    assert!(asleep.arm().unwrap());
+
+    let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+    let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
+    for fill in 0..3 {
+        a.sender.reserve(1).unwrap();
+        assert!(a.sender.put(0, &frame(1, 0xff, fill)));
+        a.sender.publish(1).unwrap();
+        assert_eq!(b.receiver.wait(SOON).unwrap(), 1, "frame {fill} arrives");
+        b.receiver.release(1).unwrap();
+    }
+    wait_until("the jam is noticed", || {
+        serving.notices().iter().any(|one| matches!(one, Notice::CutOff { .. }))
+    });
+}
+
+#[test]
+fn impossible_wishes_are_refused_in_words() {
+    let serving = Serving::start("refuse");
+    let mut connection = serving.connect();
+    let port = || "vale0:a".parse().unwrap();
+    for shape in [
+        Shape { slots: 1, ..Shape::default() },
+        Shape { slots: u32::MAX, ..Shape::default() },
+        Shape { buffer_bytes: 100, ..Shape::default() },
+        Shape { buffer_bytes: 0, ..Shape::default() },
+    ] {
+        let why = refusal(connection.attach_port_as(&port(), shape));
+        assert!(why.contains("are possible"), "{why}");
+        assert!(connection.list().unwrap().is_empty(), "nothing is left of it");
+    }
+    let pipes =
+        |pipes| Ask::AddPipes { group: "g".parse().unwrap(), pipes, shape: Shape::default() };
+    assert!(refusal(connection.ask(pipes(0))).contains("32"));
+    assert!(refusal(connection.ask(pipes(u32::MAX))).contains("32"));
+    for number in 0..8 {
+        let port = format!("vale{number}:a").parse().unwrap();
+        connection.ask(Ask::AddPort { port, shape: Shape::default() }).unwrap();
+    }
+    assert!(refusal(connection.attach_port(&"vale8:a".parse().unwrap())).contains("switches: 8"));
+    assert!(
+        refusal(connection.ask(Ask::DeletePort { port: "vale9:a".parse().unwrap() }))
+            .contains("vale9:a is not there")
+    );
+}
+
+#[test]
+fn nonsense_is_answered_and_harms_nobody() {
+    let serving = Serving::start("nonsense");
+    let mut connection = serving.connect();
+    let path = serving.path().to_owned();
+    bolero::check!().with_iterations(300).for_each(|bytes: &[u8]| {
+        let socket = shm::Socket::connect(&path).unwrap();
+        if !bytes.is_empty() && bytes.len() < 4096 {
+            socket.send(bytes, &[]).unwrap();
+            let answer = socket.receive().unwrap();
+            assert!(matches!(answer, shm::Message::Received { .. }), "{answer:?}");
+        }
+    });
+    assert!(connection.list().unwrap().is_empty());
+}
+
+#[test]
+fn sockets_are_not_taken_from_those_who_serve_them() {
+    let serving = Serving::start("taken");
+    let config = packet_switch::daemon::Config::new(serving.path().to_owned());
+    assert!(packet_switch::daemon::Daemon::bind(config).is_err());
+    let gone = serving.path().with_extension("gone");
+    assert!(matches!(Connection::open(&gone), Err(ClientError::NoDaemon(_))));
+}

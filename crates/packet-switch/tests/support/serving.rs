@@ -1,0 +1,87 @@
+//! A daemon in a thread.
+#![allow(dead_code, reason = "shared by tests that each use a part")]
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use packet_switch::attachment::{Ask, Request, Shape};
+use packet_switch::client::Connection;
+use packet_switch::daemon::{Config, Daemon, Notice};
+use ring::Patience;
+
+/// Long enough for anything on a busy machine.
+pub(crate) const SOON: Patience =
+    Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
+
+#[derive(Debug)]
+pub(crate) struct Serving {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    notices: Arc<Mutex<Vec<Notice>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    pub(crate) fn start(name: &str) -> Self {
+        let file = format!("clearstream-{name}-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let daemon = Daemon::bind(Config::new(path.clone())).unwrap();
+        let (stop, notices) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (stopped, log) = (Arc::clone(&stop), Arc::clone(&notices));
+        let thread = std::thread::spawn(move || {
+            let mut notice = |one| log.lock().unwrap().push(one);
+            daemon.run(&mut notice, &|| stopped.load(Ordering::Relaxed)).unwrap();
+        });
+        Self { path, stop, notices, thread: Some(thread) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(&self.path).unwrap()
+    }
+
+    pub(crate) fn notices(&self) -> Vec<Notice> {
+        self.notices.lock().unwrap().clone()
+    }
+
+    /// The descriptors of a new attachment, which lasts as long as the process.
+    pub(crate) fn raw_attach(&self, port: &str) -> Vec<OwnedFd> {
+        let socket = shm::Socket::connect(&self.path).unwrap();
+        let ask = Ask::AttachPort { port: port.parse().unwrap(), shape: Shape::default() };
+        socket.send(&Request::encode(ask), &[]).unwrap();
+        let shm::Message::Received { fds, .. } = socket.receive().unwrap() else { panic!() };
+        std::mem::forget(socket);
+        fds
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        assert!(ended.is_ok() || std::thread::panicking(), "the daemon ends when asked");
+    }
+}
+
+pub(crate) fn frame(from: u8, to: u8, fill: u8) -> [u8; 60] {
+    let mut frame = [fill; 60];
+    let station = |number: u8| if number == 0xff { [0xff; 6] } else { [2, 0, 0, 0, 0, number] };
+    frame[..6].copy_from_slice(&station(to));
+    frame[6..12].copy_from_slice(&station(from));
+    frame
+}
+
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}: not within 20 s");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
