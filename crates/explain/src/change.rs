@@ -48,6 +48,23 @@ pub enum Change {
         /// Cores to use; empty: let the scheduler choose.
         to: Vec<u32>,
     },
+    /// Let the kernel space the packets, all streams together no faster than this.
+    PaceAt {
+        /// Throughput to allow, bit/s.
+        bits_per_s: f64,
+    },
+    /// Smaller segments: each byte costs more packets.
+    SmallerSegments {
+        /// Payload of a segment so far, bytes.
+        from_bytes: u32,
+        /// Payload to allow, bytes.
+        to_bytes: u32,
+    },
+    /// Let the kernel choose the segments' size.
+    LiftMss {
+        /// What the test asked for so far, bytes.
+        from_bytes: u32,
+    },
     /// Another congestion control.
     CongestionControl {
         /// In use so far.
@@ -91,6 +108,12 @@ impl Change {
             Self::LiftOfferedRate { .. } => changed.offered_bits_per_s = None,
             Self::LiftReadRate { .. } => changed.read_bits_per_s = None,
             Self::LiftPacing { .. } => changed.pacing_bits_per_s = None,
+            Self::PaceAt { bits_per_s } => {
+                let each = bits_per_s / f64::from(spec.streams.max(1));
+                changed.pacing_bits_per_s = Some(each);
+            }
+            Self::SmallerSegments { to_bytes, .. } => changed.mss_bytes = Some(*to_bytes),
+            Self::LiftMss { .. } => changed.mss_bytes = None,
             Self::MoveCores { end: End::Near, to, .. } => changed.near_cores.clone_from(to),
             Self::MoveCores { end: End::Far, to, .. } => changed.far_cores.clone_from(to),
             Self::CongestionControl { to, .. } => changed.congestion_control = Some(to.clone()),
@@ -156,6 +179,15 @@ impl fmt::Display for Change {
                     End::Far => "far",
                 };
                 write!(out, "{name} end {} -> {}", place(from), place(to))
+            }
+            Self::PaceAt { bits_per_s } => {
+                write!(out, "packets spaced at {}", show_bit_rate(*bits_per_s))
+            }
+            Self::SmallerSegments { from_bytes, to_bytes } => {
+                write!(out, "segments {from_bytes} -> {to_bytes} bytes (more packets a byte)")
+            }
+            Self::LiftMss { from_bytes } => {
+                write!(out, "segments {from_bytes} bytes -> the path's own")
             }
             Self::CongestionControl { from, to } => {
                 write!(out, "congestion control {from} -> {to}")

@@ -1,7 +1,8 @@
 //! Weighing every limit, and the loop that puts the best ones to the test.
 
 use results::{
-    Confirmation, End, Estimate, Evidence, Limit, NextCeiling, Results, TestSpec, Verdict,
+    Confirmation, End, Estimate, Evidence, HostChange, Limit, NextCeiling, Results, TestSpec,
+    Verdict,
 };
 
 use crate::experiment::Experiment;
@@ -32,6 +33,8 @@ pub struct Candidate {
     pub experiments: Vec<Experiment>,
     /// What to change, most useful first.
     pub advice: Vec<String>,
+    /// The change to a host that would confirm it, where no change to the test does.
+    pub host_change: Option<HostChange>,
     /// What would bind next.
     pub next: Option<NextCeiling>,
 }
@@ -97,6 +100,7 @@ pub fn diagnose(results: &Results) -> Diagnosis {
             ceiling_bits_per_s: opinion.ceiling_bits_per_s,
             experiments: mechanism.experiments(&seen, headroom),
             advice: mechanism.advice(&seen),
+            host_change: mechanism.host_change(&seen, headroom),
             next: verdict::next_of(&seen, &opinions, limit),
         });
     }

@@ -50,6 +50,17 @@ pub enum Rule {
     /// A rate below the hosts does not move, whatever is thrown at it: a gain beyond the
     /// prediction's high end refutes.
     Stays,
+    /// Each byte costs more packets: throughput falls with them if a packet's cost is what binds.
+    /// No fall decides nothing, as super-segments may hide the packets.
+    FollowsPackets,
+    /// Spaced packets at about the same throughput overflow no queue: the losses go away. If they
+    /// stay, they are not a queue's.
+    Calms,
+    /// UDP well below the measured rate comes out of order, at least this share, and is not lost.
+    Reorders {
+        /// Least share of datagrams that come late, 0 to 1.
+        low_share: f64,
+    },
     /// UDP well below the measured rate still loses datagrams on the path, at least this share.
     Loses {
         /// Least share of datagrams lost, 0 to 1.
@@ -84,6 +95,11 @@ impl Experiment {
                 format!("throughput in step with the buffer given; {between}")
             }
             Rule::FollowsCost(_) => "throughput falls as a byte's cost rises".to_owned(),
+            Rule::FollowsPackets => "throughput falls as a byte's packets rise".to_owned(),
+            Rule::Calms => format!("the losses go away at {between}"),
+            Rule::Reorders { low_share } => {
+                format!("at least {:.3}% of the datagrams come late", low_share * 100.0)
+            }
             Rule::Scales => format!("at least {}", show_bit_rate(low)),
             Rule::Stays => format!("no more than {}", show_bit_rate(high)),
             Rule::Loses { low_share } => {
@@ -103,6 +119,9 @@ impl Experiment {
                 "another window without another throughput".to_owned()
             }
             Rule::FollowsCost(_) => "the same throughput at a higher cost".to_owned(),
+            Rule::FollowsPackets => "nothing: super-segments may hide the packets".to_owned(),
+            Rule::Calms => "as many losses as before".to_owned(),
+            Rule::Reorders { .. } => "datagrams come in order, or are lost".to_owned(),
             Rule::Scales => format!("less than {}", show_bit_rate(low)),
             Rule::Stays => format!("more than {}", show_bit_rate(high)),
             Rule::Loses { .. } => "no datagrams lost on the path".to_owned(),

@@ -123,6 +123,20 @@ fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
     ratio(spent_s, bytes as f64)
 }
 
+/// Segments a test's sender sent again, of those sent.
+fn retransmit_share(point: &Point) -> Option<f64> {
+    let outcome = point.measured()?;
+    let ends = std::iter::once(&outcome.near).chain(&outcome.far);
+    let senders = ends.flat_map(|end| &end.streams).filter(|stream| stream.sending);
+    let counts = senders.filter_map(|stream| {
+        let tcp = stream.tcp.as_ref()?;
+        let again = tcp.last.retransmits_count.saturating_sub(tcp.first.retransmits_count) as f64;
+        Some((again, ratio(stream.bytes as f64, f64::from(tcp.mss_bytes))?))
+    });
+    let (again, sent) = counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))?;
+    Some(again / (again + sent))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Confirmed,
@@ -185,6 +199,9 @@ impl Trial<'_> {
             Rule::Scales => (self.scales(&after), expected),
             Rule::Stays => (self.stays(&after), expected),
             Rule::Loses { low_share } => return self.loses(&after, low_share),
+            Rule::Reorders { low_share } => return self.reorders(&after, low_share),
+            Rule::FollowsPackets => return self.follows_packets(&after),
+            Rule::Calms => return self.calms(&after),
             Rule::FollowsCost(end) => return self.follows_cost(&after, end),
             Rule::FollowsReceiveWindow => return self.follows(&after, |granted| granted.0),
             Rule::FollowsSendBuffer => return self.follows(&after, |granted| granted.1),
@@ -342,6 +359,78 @@ impl Trial<'_> {
         let mut ruling = self.told(outcome, after, self.before.median / factor);
         ruling.text += &format!(" with {factor:.2} times the processor time a byte");
         ruling
+    }
+
+    /// Whether throughput falls as each byte costs more packets.
+    fn follows_packets(&self, after: &Estimate) -> Ruling {
+        let Change::SmallerSegments { from_bytes, to_bytes } = self.experiment.change else {
+            let text = "the experiment changed no segments".to_owned();
+            return self.undecided(Some(after.median), text);
+        };
+        let factor = ratio(f64::from(from_bytes), f64::from(to_bytes)).unwrap_or(1.0);
+        let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
+        // Copying stays the same a byte, so the fall is at most in proportion.
+        let follows = kept < 1.0 - 0.4 * (1.0 - 1.0 / factor) && kept < 1.0 - noise;
+        let outcome = if follows { Outcome::Confirmed } else { Outcome::Undecided };
+        let mut ruling = self.told(outcome, after, self.before.median / factor);
+        ruling.text += &format!(" with {factor:.1} times the packets a byte");
+        ruling
+    }
+
+    /// Whether losses go away when packets are spaced at about the same throughput.
+    fn calms(&self, after: &Estimate) -> Ruling {
+        let before = self.judged.and_then(retransmit_share);
+        let later = middle(self.points.iter().filter_map(retransmit_share));
+        let Some((before, later)) = before.zip(later) else {
+            let text = "the sender's kernel tells nothing of its losses".to_owned();
+            return self.undecided(Some(after.median), text);
+        };
+        let held = after.median >= self.experiment.predicted.low_bits_per_s;
+        let outcome = if later <= 0.35 * before && held {
+            Outcome::Confirmed
+        } else if later >= 0.8 * before && held {
+            Outcome::Refuted
+        } else {
+            Outcome::Undecided
+        };
+        let expected = self.experiment.predicted.expected_bits_per_s;
+        let mut ruling = self.told(outcome, after, expected);
+        ruling.text = format!(
+            "segments sent again {:.4}% -> {:.4}% with spaced packets; {}",
+            before * 100.0,
+            later * 100.0,
+            ruling.text
+        );
+        ruling
+    }
+
+    /// Whether UDP comes out of order, and is not lost.
+    fn reorders(&self, after: &Estimate, low_share: f64) -> Ruling {
+        let seen = self.points.iter().filter_map(|point| {
+            let udp = point.measured()?.directions.first()?.udp.as_ref()?;
+            let of_sent = |count: u64| ratio(count as f64, udp.sent_count as f64).unwrap_or(0.0);
+            Some((of_sent(udp.reordered_count), of_sent(udp.lost_count)))
+        });
+        let (late, lost): (Vec<f64>, Vec<f64>) = seen.unzip();
+        let Some((late, lost)) = middle(late).zip(middle(lost)) else {
+            let text = "the peer gave no account of its datagrams".to_owned();
+            return self.undecided(Some(after.median), text);
+        };
+        let outcome = match (late > 0.0 && late >= low_share, lost < late) {
+            (true, true) => Outcome::Confirmed,
+            (true, false) => Outcome::Undecided,
+            (false, _) => Outcome::Refuted,
+        };
+        Ruling {
+            outcome,
+            predicted_bits_per_s: self.experiment.predicted.expected_bits_per_s,
+            after_bits_per_s: Some(after.median),
+            text: format!(
+                "{:.3}% of the datagrams came after a later one, {:.3}% were lost, at a moderate rate",
+                late * 100.0,
+                lost * 100.0
+            ),
+        }
     }
 
     /// Why the change was not really made, if it was not.

@@ -1,22 +1,47 @@
 //! The limits, one module each.
 
 mod applications;
+mod buses;
+mod causes;
 mod congestion_control;
 mod cores;
+mod cpu_quota;
+mod cross_traffic;
+mod drops;
+mod interrupt_core;
 mod link_rate;
 mod loss;
+mod pacing;
+mod placement;
+mod policer;
+mod power;
 mod receive_window;
+mod scheduler;
+mod segments;
 mod send_buffer;
 mod shaper;
+mod signals;
 
 pub(crate) use applications::{ReceivingApplication, SendingApplication};
+pub(crate) use buses::{MemoryBandwidth, Pcie};
 pub(crate) use congestion_control::CongestionControl;
 pub(crate) use cores::{ReceiverCore, SenderCore};
+pub(crate) use cpu_quota::CpuQuota;
+pub(crate) use cross_traffic::CrossTraffic;
+pub(crate) use drops::{Qdisc, RingOverrun, SoftnetBacklog};
+pub(crate) use interrupt_core::InterruptCore;
 pub(crate) use link_rate::LinkRate;
 pub(crate) use loss::Loss;
+pub(crate) use pacing::Pacing;
+pub(crate) use placement::Placement;
+pub(crate) use policer::Policer;
+pub(crate) use power::{CpuFrequency, IdleStates};
 pub(crate) use receive_window::ReceiveWindow;
+pub(crate) use scheduler::Scheduler;
+pub(crate) use segments::{Offloads, PathMtu};
 pub(crate) use send_buffer::SendBuffer;
 pub(crate) use shaper::Shaper;
+pub(crate) use signals::{EcnMarks, Reordering};
 
 use units::saturating_u64;
 

@@ -1,6 +1,6 @@
 //! What a limit is to the diagnosis: one module, one struct, one row of [`TABLE`].
 
-use results::{End, Limit};
+use results::{End, HostChange, Limit};
 
 use crate::experiment::Experiment;
 use crate::limits;
@@ -21,6 +21,11 @@ pub(crate) trait Mechanism: Sync {
     /// Experiments that would decide, the most telling first. `headroom` is the throughput the next
     /// ceiling allows, bit/s, as far as one is known.
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment>;
+
+    /// The change to a host that would confirm it, where no change to the test does.
+    fn host_change(&self, _seen: &Observed<'_>, _headroom: Option<f64>) -> Option<HostChange> {
+        None
+    }
 
     /// What to change, most useful first.
     fn advice(&self, seen: &Observed<'_>) -> Vec<String>;
@@ -61,7 +66,7 @@ pub(crate) struct Opinion {
 }
 
 /// Every mechanism, in the order of the documentation.
-pub(crate) static TABLE: [&dyn Mechanism; 10] = [
+pub(crate) static TABLE: [&dyn Mechanism; 28] = [
     &limits::ReceiveWindow,
     &limits::SendBuffer,
     &limits::Loss,
@@ -72,6 +77,24 @@ pub(crate) static TABLE: [&dyn Mechanism; 10] = [
     &limits::Shaper,
     &limits::SendingApplication,
     &limits::ReceivingApplication,
+    &limits::Scheduler,
+    &limits::CpuQuota,
+    &limits::IdleStates,
+    &limits::CpuFrequency,
+    &limits::Placement,
+    &limits::InterruptCore,
+    &limits::Pacing,
+    &limits::Qdisc,
+    &limits::SoftnetBacklog,
+    &limits::RingOverrun,
+    &limits::Pcie,
+    &limits::MemoryBandwidth,
+    &limits::Policer,
+    &limits::PathMtu,
+    &limits::Offloads,
+    &limits::CrossTraffic,
+    &limits::EcnMarks,
+    &limits::Reordering,
 ];
 
 /// The mechanism of a limit; none for `none-found` and limits this version does not know.

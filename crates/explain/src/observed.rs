@@ -116,6 +116,31 @@ impl<'a> Observed<'a> {
         told.map(f64::from).and_then(positive)
     }
 
+    /// Segments of payload the judged test moved.
+    pub(crate) fn segments(&self) -> Option<f64> {
+        ratio(self.receiver.payload_bytes.max(self.sender.payload_bytes), self.flow.mss_bytes?)
+    }
+
+    /// Mean size of the packets an end's device moved this way, bytes: super-segments count once
+    /// where the device takes them whole.
+    pub(crate) fn packet_bytes(&self, host: &HostView<'_>) -> Option<f64> {
+        let device = host.device()?;
+        let (bytes, pkts) = if host.end == self.sender.end {
+            (device.tx_bytes, device.tx_pkts)
+        } else {
+            (device.rx_bytes, device.rx_pkts)
+        };
+        // Acknowledgements of another direction would blur it.
+        let moved = bytes as f64 > 0.5 * host.payload_bytes;
+        if moved { ratio(bytes as f64, pkts as f64) } else { None }
+    }
+
+    /// Goodput an end's interface could carry at its line rate, bit/s.
+    pub(crate) fn line_goodput(&self, end: End) -> Option<f64> {
+        let line = positive(self.interface(end)?.speed_bits_per_s?)?;
+        crate::ceiling::goodput_ceiling(self, line, crate::ceiling::ETHERNET_WIRE_BYTES)
+    }
+
     /// Throughput of several streams over that of the judged test.
     pub(crate) fn streams_gain(&self) -> Option<f64> {
         ratio(self.several?.1.median, self.rate())

@@ -43,7 +43,8 @@ pub(crate) fn confirmed(
     confirmation: Confirmation,
 ) -> Verdict {
     let summary = format!("{}; confirmed: {}", bound_by(candidate), confirmation.outcome);
-    Verdict { summary, confirmed: true, ..of_candidate(diagnosis, candidate, Some(confirmation)) }
+    let told = of_candidate(diagnosis, candidate, Some(confirmation));
+    Verdict { summary, confirmed: true, host_change: None, ..told }
 }
 
 /// The verdict if nothing more is tried.
@@ -90,7 +91,7 @@ fn of_candidate(
         evidence,
         confirmed: false,
         confirmation,
-        host_change: None,
+        host_change: candidate.host_change.clone(),
         advice: candidate.advice.clone(),
         next: candidate.next.clone(),
         ruled_out: weaker.chain(diagnosis.ruled_out.iter().cloned()).collect(),

@@ -107,6 +107,13 @@ impl Mechanism for CongestionControl {
                 "at the {end} end: sysctl -w net.ipv4.tcp_congestion_control={name}"
             ));
         }
+        if seen.sender.interface().is_some_and(|i| i.route_metrics.contains_key("cwnd")) {
+            let end = end_name(seen.sender.end);
+            lines.insert(
+                0,
+                format!("at the {end} end take `cwnd` out of the route: ip route change …"),
+            );
+        }
         lines.push("several streams, each with a congestion window of its own".to_owned());
         lines
     }
@@ -152,6 +159,9 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
             show_bit_rate(law),
             show_bit_rate(seen.rate())
         ));
+    }
+    if let Some(locked) = seen.sender.interface().and_then(|i| i.route_metrics.get("cwnd")) {
+        lines.push(format!("the sender's route locks the congestion window to {locked} segments"));
     }
     if let (true, Some(growth)) = (rising > 0.0, seen.flow.growth) {
         lines.push(format!(

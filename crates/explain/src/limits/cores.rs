@@ -2,6 +2,7 @@
 
 use results::{End, Limit, ReceivePath, SendPath};
 
+use super::causes::other_reason;
 use super::{lifted, more_streams};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -43,15 +44,7 @@ impl Mechanism for SenderCore {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let (own, other) = (&seen.sender, &seen.receiver);
-        let held_back = seen.receive_window_share().max(seen.flow.send_buffer_share.unwrap_or(0.0));
-        let reader_is_slower =
-            other.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
-        let full = own.starved().unwrap_or_else(|| 0.6 * core_full(own));
-        let by_thread = full
-            * (1.0 - 0.8 * held_back)
-            * (1.0 - 0.6 * reader_is_slower)
-            * (1.0 - own_choice(own));
-        opinion(seen, own, other, by_thread)
+        opinion(seen, own, other, sender_weight(seen) * (1.0 - 0.75 * other_reason(seen, own)))
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
@@ -96,26 +89,7 @@ impl Mechanism for ReceiverCore {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let (own, other) = (&seen.receiver, &seen.sender);
-        let fullness = seen.receiver_fullness();
-        let full = own.starved().unwrap_or_else(|| {
-            // Unread data and a full core; whose work fills it is not known.
-            0.6 * core_full(own) * ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
-        });
-        let feeder_is_slower = other.starved().unwrap_or(0.0) * (1.0 - fullness.unwrap_or(0.3));
-        let by_thread = full * (1.0 - 0.6 * feeder_is_slower) * (1.0 - own_choice(own));
-        let by_softirq = match own.softirq_core {
-            // On one machine the other end's acknowledgements are somebody's softirq as well.
-            Some(core) if !seen.one_machine => {
-                0.8 * ramp(core.softirq, 0.6, 0.9) * seen.unexplained()
-            }
-            _ => 0.0,
-        };
-        // A full socket before a reader that never paused: it is woken too late, or too briefly.
-        let by_queue = ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
-            * ramp(seen.receive_window_share(), 0.1, 0.5)
-            * own.busy_share().map_or(0.0, |busy| ramp(busy, 0.5, 0.9))
-            * (1.0 - own_choice(own));
-        opinion(seen, own, other, by_thread.max(by_softirq).max(by_queue))
+        opinion(seen, own, other, receiver_weight(seen) * (1.0 - 0.75 * other_reason(seen, own)))
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
@@ -132,6 +106,45 @@ impl Mechanism for ReceiverCore {
     }
 }
 
+/// How surely the processor time of an end's threads binds, whatever takes it, 0 to 1.
+pub(super) fn cpu_weight(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    if host.end == seen.sender.end { sender_weight(seen) } else { receiver_weight(seen) }
+}
+
+/// Experiments that tell whether an end's processor time binds, whatever takes it.
+pub(super) fn cpu_experiments(
+    limit: Limit,
+    seen: &Observed<'_>,
+    host: &HostView<'_>,
+) -> Vec<Experiment> {
+    dearer(limit, seen, host.end).into_iter().collect()
+}
+
+fn sender_weight(seen: &Observed<'_>) -> f64 {
+    let (own, other) = (&seen.sender, &seen.receiver);
+    let held_back = seen.receive_window_share().max(seen.flow.send_buffer_share.unwrap_or(0.0));
+    let reader_is_slower = other.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
+    let full = own.starved().unwrap_or_else(|| 0.6 * core_full(own));
+    full * (1.0 - 0.8 * held_back) * (1.0 - 0.6 * reader_is_slower) * (1.0 - own_choice(own))
+}
+
+fn receiver_weight(seen: &Observed<'_>) -> f64 {
+    let (own, other) = (&seen.receiver, &seen.sender);
+    let fullness = seen.receiver_fullness();
+    let full = own.starved().unwrap_or_else(|| {
+        // Unread data and a full core; whose work fills it is not known.
+        0.6 * core_full(own) * ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
+    });
+    let feeder_is_slower = other.starved().unwrap_or(0.0) * (1.0 - fullness.unwrap_or(0.3));
+    let by_thread = full * (1.0 - 0.6 * feeder_is_slower) * (1.0 - own_choice(own));
+    // A full socket before a reader that never paused: it is woken too late, or too briefly.
+    let by_queue = ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
+        * ramp(seen.receive_window_share(), 0.1, 0.5)
+        * own.busy_share().map_or(0.0, |busy| ramp(busy, 0.5, 0.9))
+        * (1.0 - own_choice(own));
+    by_thread.max(by_queue)
+}
+
 fn opinion(
     seen: &Observed<'_>,
     own: &HostView<'_>,
@@ -141,6 +154,12 @@ fn opinion(
     let weight = by_thread.max(by_exhaustion(seen, own, other));
     let mut evidence: Vec<String> =
         own.thread_text().map(|text| format!("{}: {text}", own.name())).into_iter().collect();
+    if let Some(text) = own.mode_text() {
+        evidence.push(format!("its time: {text}{}", work_text(own)));
+    }
+    if let Some(core) = own.core.filter(|core| core.steal > 0.02) {
+        evidence.push(format!("the hypervisor took {} of core {}", percent(core.steal), core.core));
+    }
     if let Some(core) = own.softirq_core {
         evidence.push(format!(
             "core {} spends {} of its time in softirq and {} idle",
@@ -185,7 +204,7 @@ fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) 
     if lacks(own) <= 0.3 || lacks(own) < lacks(other) {
         return 0.0;
     }
-    0.5 * exhausted * seen.unexplained()
+    0.5 * exhausted * seen.unexplained() * (1.0 - 0.75 * other_reason(seen, own))
 }
 
 /// How surely the core its thread ran on has no time left, 0 to 1.
@@ -225,16 +244,7 @@ fn experiments(
         }
         experiment
     }));
-    let dearer = (seen.spec.block_bytes.is_none()).then(|| {
-        let rate = seen.rate();
-        Experiment {
-            limit,
-            change: Change::Block { to_bytes: DEARER_BLOCK_BYTES },
-            predicted: Prediction::new(rate * 0.2, rate * 0.6, rate * 0.9),
-            rule: Rule::FollowsCost(own.end),
-        }
-    });
-    experiments.extend(dearer);
+    experiments.extend(dearer(limit, seen, own.end));
     // On one machine, or with no idle core, further streams only share what there is.
     if own.idle_cores.is_none_or(|idle| idle > 0.5)
         && own.host.is_none_or(|host| host.usable_cores.len() != 1)
@@ -242,6 +252,31 @@ fn experiments(
         experiments.extend(more_streams(limit, seen, headroom));
     }
     experiments
+}
+
+fn dearer(limit: Limit, seen: &Observed<'_>, end: End) -> Option<Experiment> {
+    let rate = seen.rate();
+    seen.spec.block_bytes.is_none().then(|| Experiment {
+        limit,
+        change: Change::Block { to_bytes: DEARER_BLOCK_BYTES },
+        predicted: Prediction::new(rate * 0.2, rate * 0.6, rate * 0.9),
+        rule: Rule::FollowsCost(end),
+    })
+}
+
+/// What the core does beside the thread, when that is much: `; softirq takes 40% of its core`.
+fn work_text(host: &HostView<'_>) -> String {
+    let Some(core) = &host.core else { return String::new() };
+    let mut text = String::new();
+    if core.softirq > 0.15 {
+        text += &format!("; softirq takes {} of core {}", percent(core.softirq), core.core);
+    }
+    let own = host.run_share.unwrap_or(0.0);
+    let others = (core.user + core.system - own).max(0.0);
+    if others > 0.15 {
+        text += &format!("; other threads take {} of core {}", percent(others), core.core);
+    }
+    text
 }
 
 /// Small enough that system calls cost as much as copying, large enough to stay a transfer.

@@ -3,7 +3,8 @@
 use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds};
 
-use super::more_streams;
+use super::causes::explains_losses;
+use super::{more_streams, signals};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -59,7 +60,8 @@ impl Mechanism for Loss {
             * answers
             * seen.unexplained()
             * (1.0 - overflow)
-            * (1.0 - 0.8 * seen.hosts_full());
+            * (1.0 - 0.8 * seen.hosts_full())
+            * (1.0 - 0.9 * elsewhere(seen));
         Opinion {
             weight,
             end: None,
@@ -72,16 +74,7 @@ impl Mechanism for Loss {
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         let rate = seen.rate();
         let mut experiments = Vec::new();
-        let from = seen.flow.congestion_control.clone().unwrap_or_default();
-        if from != "bbr" && offers_bbr(seen) {
-            let most = headroom.unwrap_or(rate * 4.0).max(rate * 1.5);
-            experiments.push(Experiment {
-                limit: self.limit(),
-                change: Change::CongestionControl { from, to: "bbr".to_owned() },
-                predicted: Prediction::new(rate * 1.25, most, most.max(rate * 10.0)),
-                rule: Rule::Scales,
-            });
-        }
+        experiments.extend(with_bbr(self.limit(), seen, headroom));
         let share = seen.flow.retransmit_share.unwrap_or(0.0);
         let datagram_bytes =
             seen.path_mtu_bytes().map_or(1400.0, |mtu| (mtu - 48.0).clamp(512.0, 65_000.0));
@@ -114,6 +107,50 @@ impl Mechanism for Loss {
         lines.push("or several streams: each recovers on its own".to_owned());
         lines
     }
+}
+
+/// The experiment with a congestion control that takes no loss for congestion, where the sender has
+/// it and does not use it.
+pub(super) fn with_bbr(
+    limit: Limit,
+    seen: &Observed<'_>,
+    headroom: Option<f64>,
+) -> Option<Experiment> {
+    let from = seen.flow.congestion_control.clone().unwrap_or_default();
+    let rate = seen.rate();
+    let most = headroom.unwrap_or(rate * 4.0).max(rate * 1.5);
+    (from != "bbr" && offers_bbr(seen)).then(|| Experiment {
+        limit,
+        change: Change::CongestionControl { from, to: "bbr".to_owned() },
+        predicted: Prediction::new(rate * 1.25, most, most.max(rate * 10.0)),
+        rule: Rule::Scales,
+    })
+}
+
+/// How surely what was sent again was not lost on the path, 0 to 1: dropped in a queue of a host
+/// that counts its drops, or not lost at all.
+fn elsewhere(seen: &Observed<'_>) -> f64 {
+    let own =
+        seen.sender.qdiscs().filter(|qdisc| !matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
+    let sent = own.map(|qdisc| qdisc.dropped_pkts).max().unwrap_or(0);
+    let filtered =
+        seen.receiver.qdiscs().filter(|qdisc| matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
+    let policed = filtered.map(|qdisc| qdisc.dropped_pkts).max().unwrap_or(0);
+    let softnet = seen.receiver.counters.map_or(0, |counters| {
+        counters.softnet.iter().fold(0, |sum: u64, core| sum.saturating_add(core.dropped_pkts))
+    });
+    let ring = seen.receiver.device().and_then(|device| device.rx_ring_overruns_count).unwrap_or(0);
+    let counted = [sent, policed, softnet, ring].map(|drops| explains_losses(seen, drops));
+    counted.into_iter().fold(ramp(signals::mistaken(seen), 0.2, 0.6), f64::max)
+}
+
+/// Which drop counters of the two hosts were seen not to move: what is left is the path.
+fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
+    let both = seen.sender.counters.zip(seen.receiver.counters);
+    (both.is_some() && elsewhere(seen) < 0.1).then(|| {
+        "neither the sender's queue nor the receiver's ring, backlog or filters dropped them: lost on the path"
+            .to_owned()
+    })
 }
 
 /// Throughput the algorithm in use answers this loss with, bit/s; `None` for those that do not
@@ -160,6 +197,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>) -> Vec<String> {
         }
         lines.push(line);
     }
+    lines.extend(nowhere_else(seen));
     if let (Some(window), Some(rtt_s)) = (seen.flow.congestion_window_bytes, seen.flow.rtt_s) {
         lines.push(format!(
             "congestion window {} at {}",

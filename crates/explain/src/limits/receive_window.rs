@@ -76,6 +76,17 @@ impl Mechanism for ReceiveWindow {
                 "ask for no window (leave out --window): the kernel then tunes it".to_owned(),
             );
         }
+        if seen.flow.is_window_scaled == Some(false) {
+            lines.push(
+                "switch window scaling on at both ends: sysctl -w net.ipv4.tcp_window_scaling=1"
+                    .to_owned(),
+            );
+        }
+        if seen.receiver.interface().is_some_and(|i| i.route_metrics.contains_key("window")) {
+            lines.push(format!(
+                "at the {end} end take `window` out of the route: ip route change …"
+            ));
+        }
         if let Some(bytes) = buffer {
             let window = show_byte_size(bytes / 2);
             lines.push(format!(
@@ -137,7 +148,56 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
         )),
         (None, true) => {}
     }
-    lines.extend(clamp(seen));
+    lines.extend(why(seen));
+    lines
+}
+
+/// What holds the window down: the test, a clamp, a route, no window scaling, or the kernel's bound.
+fn why(seen: &Observed<'_>) -> Vec<String> {
+    let end = end_name(seen.receiver.end);
+    let window = seen.flow.peer_window_bytes.map(|window| window / seen.streams());
+    let mut lines: Vec<String> = clamp(seen).into_iter().collect();
+    if let (Some(asked), true) = (seen.spec.window_bytes, lines.is_empty()) {
+        lines.push(format!(
+            "configured: the test asks for {} as send and receive buffer at both ends",
+            show_byte_size(asked)
+        ));
+    }
+    let unscaled = seen.flow.is_window_scaled == Some(false);
+    let off = [seen.sender.end, seen.receiver.end].into_iter().find(|end| {
+        seen.sysctl(*end, "net.ipv4.tcp_window_scaling").is_some_and(|value| value.trim() == "0")
+    });
+    match off {
+        Some(end) => lines.push(format!(
+            "clamped: net.ipv4.tcp_window_scaling is 0 at the {} end: no window beyond 64 KiB",
+            end_name(end)
+        )),
+        None if unscaled => {
+            lines.push("clamped: no window scale was agreed on: no window beyond 64 KiB".to_owned())
+        }
+        None => {}
+    }
+    if let Some(metric) = seen.receiver.interface().and_then(|i| i.route_metrics.get("window")) {
+        lines.push(format!("clamped: the {end} end's route sets window {metric}"));
+    }
+    let most = seen.sysctl(seen.receiver.end, "net.ipv4.tcp_rmem").and_then(autotuning_max_bytes);
+    if let (Some(most), Some(window), None) = (most, window, seen.spec.window_bytes)
+        && (0.4..1.1).contains(&(window / (most / 2.0)))
+    {
+        lines.push(format!(
+            "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}, about half of which is window",
+            show_byte_size(saturating_u64(most))
+        ));
+    }
+    if seen.spec.window_bytes.is_none()
+        && seen
+            .sysctl(seen.receiver.end, "net.ipv4.tcp_moderate_rcvbuf")
+            .is_some_and(|on| on.trim() == "0")
+    {
+        lines.push(format!(
+            "configured: net.ipv4.tcp_moderate_rcvbuf is 0 at the {end} end: windows do not grow"
+        ));
+    }
     lines
 }
 

@@ -137,6 +137,12 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     if let Some(given) = seen.sender.send_buffer_bytes {
         let asked =
             seen.spec.window_bytes.map(|asked| format!(", asked {}", show_byte_size(asked)));
+        if seen.spec.window_bytes.is_some() {
+            lines.push(
+                "configured: the test asks for that size as send and receive buffer at both ends"
+                    .to_owned(),
+            );
+        }
         lines.push(format!(
             "SO_SNDBUF {} (the kernel's doubled figure{})",
             show_byte_size(saturating_u64(given)),

@@ -1,9 +1,9 @@
 //! A rate below the line's, imposed on a host or on the path.
 
-use results::{End, Limit};
+use results::{End, HostChange, Limit};
 use units::{show_bit_rate, show_seconds};
 
-use super::lifted;
+use super::policer::{drops_without_queue, polices};
 use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -24,28 +24,30 @@ impl Mechanism for Shaper {
             title: "a rate imposed on the way",
             ceiling: "the rate that all streams together reach",
             mechanism: "Something on the way passes packets at a fixed rate: a shaping queueing discipline \
-                or pacing on a host, a shaper, policer or slower link on the path. What comes faster waits \
-                (a shaper's queue) or is dropped (a policer's).",
+                on a host, a shaper or a slower link on the path. What comes faster waits in its queue.",
             evidence: "A ceiling that more streams do not lift and that UDP meets too; round trips longer \
-                under load, or losses that come with it; hosts with time to spare; the rate of a queueing \
+                under load; hosts with time to spare; the rate of a queueing \
                 discipline that either host shows.",
             against: "More streams carry more; UDP gets more through; a thread never sleeps; the ceiling is \
                 the interface's own.",
             experiment: "UDP a third faster, then more streams: no more gets through.",
-            advice: "Ask who imposes the rate; on a host, `tc qdisc show`. Pace just below a policer.",
+            advice: "Ask who imposes the rate; on a host, `tc qdisc show`.",
         }
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        if let Some(opinion) = paced(seen).or_else(|| shaped_on_a_host(seen)) {
+        if let Some(opinion) = shaped_on_a_host(seen) {
             return opinion;
         }
+        // What drops without a queue is a policer's; so is what a host shows to be one's.
+        let policed = if polices(seen).is_some() { 1.0 } else { drops_without_queue(seen) };
         let at_the_line = at_the_line(seen);
         let weight = 0.95
             * plateau(seen)
             * seen.unexplained()
             * (1.0 - seen.hosts_full())
-            * (1.0 - at_the_line);
+            * (1.0 - at_the_line)
+            * (1.0 - 0.8 * policed);
         let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
         Opinion {
             weight,
@@ -56,20 +58,23 @@ impl Mechanism for Shaper {
         }
     }
 
-    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
-        match (paced(seen), seen.spec.pacing_bits_per_s) {
-            (Some(_), Some(from_bits_per_s)) => {
-                let change = Change::LiftPacing { from_bits_per_s };
-                vec![lifted(self.limit(), seen, change, 20.0, headroom)]
-            }
-            _ => stays(self.limit(), seen),
-        }
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        stays(self.limit(), seen)
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let (end, rate) = shaped(seen)?;
+        let interface = seen.interface(end)?;
+        Some(HostChange {
+            end,
+            command: format!("tc qdisc del dev {} root", interface.name),
+            undo: None,
+            predicted_bits_per_s: headroom.unwrap_or(rate * 2.0),
+            text: "without the shaper throughput rises (note `tc qdisc show` first)".to_owned(),
+        })
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        if paced(seen).is_some() {
-            return vec!["raise or leave out --pacing-rate".to_owned()];
-        }
         match shaped(seen) {
             Some((end, rate)) => vec![format!(
                 "the {} end shapes to {} itself: tc qdisc show, then change or delete it",
@@ -78,29 +83,10 @@ impl Mechanism for Shaper {
             )],
             None => vec![
                 "ask who runs the path for its contracted rate; look for shapers, policers and slower links".to_owned(),
-                format!("if it is a policer, pace just below it: --pacing-rate {:.0}M", seen.rate() / 1e6 * 0.98),
+                "traffic that joins on the path looks the same: look at the rate at other times of the day".to_owned(),
             ],
         }
     }
-}
-
-/// The kernel paces the streams because the test asked for it.
-fn paced(seen: &Observed<'_>) -> Option<Opinion> {
-    let asked = seen.spec.pacing_bits_per_s? * seen.streams();
-    let reached = ratio(seen.rate(), asked)?;
-    let weight = 0.95 * ramp(reached, 0.85, 0.92) * (1.0 - ramp(reached, 1.1, 1.2));
-    (weight > 0.0).then(|| Opinion {
-        weight,
-        end: Some(seen.sender.end),
-        evidence: vec![format!(
-            "the test asks the kernel to pace at {}; measured {} ({} of it)",
-            show_bit_rate(asked),
-            show_bit_rate(seen.rate()),
-            percent(reached)
-        )],
-        against: String::new(),
-        ceiling_bits_per_s: Some(asked),
-    })
 }
 
 /// A shaping queueing discipline a host shows: which end, bit/s.
@@ -108,7 +94,11 @@ fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
     let ends = [seen.sender.end, opposite(seen.sender.end)];
     let rates = ends.into_iter().filter_map(|end| {
         // A queueing discipline shapes what leaves: the receiver's acts on acknowledgements only.
-        let rate = seen.interface(end)?.qdisc_rate_bits_per_s.and_then(positive)?;
+        let interface = seen.interface(end)?;
+        // fq's rate is a flow's: that is pacing.
+        let rate =
+            interface.qdisc_rate_bits_per_s.filter(|_| interface.qdisc.as_deref() != Some("fq"));
+        let rate = rate.and_then(positive)?;
         (end == seen.sender.end).then_some((end, rate))
     });
     rates.min_by(|a, b| a.1.total_cmp(&b.1))
@@ -215,7 +205,7 @@ pub(super) fn stays(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
 }
 
 /// How surely the ceiling is an interface's own line rate, 0 to 1.
-fn at_the_line(seen: &Observed<'_>) -> f64 {
+pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
     let ends = [seen.sender.end, opposite(seen.sender.end)];
     let reached = ends.into_iter().filter_map(|end| {
         let line = positive(seen.interface(end)?.speed_bits_per_s?)?;

@@ -29,6 +29,17 @@ pub(crate) struct Flow {
     pub(crate) pacing_bits_per_s: Option<f64>,
     pub(crate) mss_bytes: Option<f64>,
     pub(crate) congestion_control: Option<String>,
+    /// `SO_MAX_PACING_RATE`, all streams.
+    pub(crate) pacing_max_bits_per_s: Option<f64>,
+    /// Segments delivered with a congestion mark.
+    pub(crate) marked_count: Option<f64>,
+    /// Reordering events the sender noticed, and segments it sent again for nothing.
+    pub(crate) reordered_count: Option<f64>,
+    pub(crate) needless_count: Option<f64>,
+    /// Packets that came out of order, as the receiver counts.
+    pub(crate) out_of_order_count: Option<f64>,
+    /// Whether a window scale was agreed on; `None` where the account does not say.
+    pub(crate) is_window_scaled: Option<bool>,
 }
 
 impl Flow {
@@ -54,6 +65,19 @@ impl Flow {
             growth: run.growth(),
             pacing_bits_per_s: run.summed(|tcp| tcp.pacing_bits_per_s.and_then(positive)),
             mss_bytes: tcp.and_then(|tcp| positive(f64::from(tcp.mss_bytes))),
+            pacing_max_bits_per_s: run
+                .senders
+                .iter()
+                .filter_map(|stream| stream.pacing_max_bits_per_s.and_then(positive))
+                .reduce(|sum, rate| sum + rate),
+            marked_count: Run::gained_count(&run.senders, |tcp| tcp.marked_count),
+            reordered_count: Run::gained_count(&run.senders, |tcp| tcp.reordered_count),
+            needless_count: Run::gained_count(&run.senders, |tcp| tcp.needless_retransmits_count),
+            out_of_order_count: Run::gained_count(&run.receivers, |tcp| tcp.out_of_order_count),
+            is_window_scaled: tcp
+                // A kernel that tells its segments tells its options.
+                .filter(|tcp| tcp.segments_out_count.is_some())
+                .map(|tcp| tcp.window_scale_shifts.is_some()),
             congestion_control: tcp
                 .map(|tcp| tcp.congestion_control.clone())
                 .filter(|name| !name.is_empty()),

@@ -1,6 +1,9 @@
 //! One end of the judged test: its thread, its core, its queues.
 
-use results::{CoreUse, End, HostFacts, Results, StreamEnd, TestSpec};
+use results::{
+    CoreUse, DeviceCounters, End, EndCounters, HostFacts, InterfaceFacts, Machine, QdiscCounters,
+    Results, StreamEnd, TestSpec,
+};
 
 use super::run::{Run, steady};
 use crate::numbers::{counted, middle, percent, ramp, share};
@@ -39,6 +42,18 @@ pub(crate) struct HostView<'a> {
     pub(crate) send_queue_bytes: Option<f64>,
     /// Cores the test pinned it to; empty: not pinned.
     pub(crate) pinned: Vec<u32>,
+    /// The busiest stream thread in more detail.
+    pub(crate) thread: Thread,
+    /// Use of each core of the host.
+    pub(crate) cores: &'a [CoreUse],
+    /// What the host's counters gained, where the end gave an account.
+    pub(crate) counters: Option<&'a EndCounters>,
+    /// Measured time, seconds.
+    pub(crate) duration_s: f64,
+    /// Payload its streams moved this way, bytes.
+    pub(crate) payload_bytes: f64,
+    /// Processor time of its whole process, in cores.
+    pub(crate) process_cores: Option<f64>,
 }
 
 impl<'a> HostView<'a> {
@@ -91,7 +106,78 @@ impl<'a> HostView<'a> {
                 middle(steady(stream).filter_map(|i| i.send_queue_bytes.map(|bytes| bytes as f64)))
             }),
             pinned: pinned.clone(),
+            thread,
+            cores,
+            counters: report.map(|report| &report.counters),
+            duration_s: run.outcome.duration_s,
+            payload_bytes: streams.iter().map(|stream| stream.bytes as f64).sum(),
+            process_cores: report
+                .and_then(|report| report.process_cpu_s)
+                .map(|(user_s, system_s)| (user_s + system_s) / run.outcome.duration_s)
+                .filter(|cores| cores.is_finite()),
         }
+    }
+
+    /// What the host is made of, where it told.
+    pub(crate) fn machine(&self) -> Option<&'a Machine> {
+        self.host?.machine.as_ref()
+    }
+
+    /// The interface that carries the path.
+    pub(crate) fn interface(&self) -> Option<&'a InterfaceFacts> {
+        self.host?.interface.as_ref()
+    }
+
+    /// What that interface's own counters gained.
+    pub(crate) fn device(&self) -> Option<&'a DeviceCounters> {
+        let name = &self.interface()?.name;
+        self.counters?.devices.iter().find(|device| device.interface == *name)
+    }
+
+    /// The queueing disciplines at that interface.
+    pub(crate) fn qdiscs(&self) -> impl Iterator<Item = &'a QdiscCounters> + use<'a> {
+        let name = self.interface().map(|interface| interface.name.as_str());
+        let all = self.counters.map_or(&[][..], |counters| &counters.qdiscs);
+        all.iter().filter(move |qdisc| Some(qdisc.interface.as_str()) == name)
+    }
+
+    /// How a core spent the test.
+    pub(crate) fn core_use(&self, number: u32) -> Option<&'a CoreUse> {
+        self.cores.iter().find(|core| core.core == number)
+    }
+
+    /// How surely its processor quota stopped it, 0 to 1.
+    pub(crate) fn throttled(&self) -> f64 {
+        let Some(quota) = self.counters.and_then(|counters| counters.quota.as_ref()) else {
+            return 0.0;
+        };
+        let periods = share(quota.throttled_count as f64, quota.periods_count as f64);
+        let stopped = share(quota.throttled_s, self.duration_s).unwrap_or(0.0);
+        ramp(periods.unwrap_or(0.0), 0.05, 0.3) * ramp(stopped, 0.02, 0.1)
+    }
+
+    /// How surely a policy that puts it behind others keeps it waiting, 0 to 1.
+    pub(crate) fn held_behind(&self) -> f64 {
+        let behind = self.thread.policy.as_deref().is_some_and(|policy| {
+            let nice = policy.strip_prefix("nice ").and_then(|nice| nice.parse::<i32>().ok());
+            policy == "idle" || policy == "batch" || nice.is_some_and(|nice| nice > 0)
+        });
+        if behind { ramp(self.wait_share.unwrap_or(0.0), 0.1, 0.35) } else { 0.0 }
+    }
+
+    /// `user 8%, system 91%`: what the thread's time went to, when it is known.
+    pub(crate) fn mode_text(&self) -> Option<String> {
+        let (user, system) = (self.thread.user_share?, self.thread.system_share?);
+        let total = crate::numbers::positive(user + system)?;
+        let kernel = system / total;
+        let what = if kernel > 0.6 {
+            "mostly in the kernel"
+        } else if kernel < 0.4 {
+            "mostly in user mode"
+        } else {
+            "in both modes"
+        };
+        Some(format!("user {}, system {}: {what}", percent(user), percent(system)))
     }
 
     /// `near end (amsterdam)`.
@@ -140,12 +226,25 @@ pub(crate) fn end_name(end: End) -> &'static str {
 }
 
 /// The thread of one stream.
-#[derive(Debug, Clone, Copy, Default)]
-struct Thread {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Thread {
     run_share: Option<f64>,
     wait_share: Option<f64>,
     application_idle_share: Option<f64>,
-    core: Option<u32>,
+    /// The core it was seen on most.
+    pub(crate) core: Option<u32>,
+    pub(crate) user_share: Option<f64>,
+    pub(crate) system_share: Option<f64>,
+    /// How it is scheduled, when not as any other.
+    pub(crate) policy: Option<String>,
+    /// Times it went to sleep, a second.
+    pub(crate) sleeps_per_s: Option<f64>,
+    /// Times another thread took its core, a second.
+    pub(crate) preempted_per_s: Option<f64>,
+    /// Mean time from ready to running, seconds.
+    pub(crate) delay_s: Option<f64>,
+    /// The core its packets came in on.
+    pub(crate) incoming_core: Option<u32>,
 }
 
 impl Thread {
@@ -158,11 +257,22 @@ impl Thread {
                 (None, None) => None,
                 (user_s, system_s) => Some(user_s.unwrap_or(0.0) + system_s.unwrap_or(0.0)),
             };
+            let a_second = |count: Option<u64>| Some(count? as f64 / duration_s);
             Self {
                 run_share: of_time(run_s),
                 wait_share: of_time(stream.thread_wait_s),
                 application_idle_share: of_time(stream.application_idle_s).or(run_s.map(|_| 0.0)),
                 core: stream.cores.first().copied(),
+                user_share: of_time(stream.thread_user_s),
+                system_share: of_time(stream.thread_system_s),
+                policy: stream.thread_policy.clone(),
+                sleeps_per_s: a_second(stream.thread_sleeps_count),
+                preempted_per_s: a_second(stream.thread_preempted_count),
+                delay_s: stream
+                    .thread_wait_s
+                    .zip(stream.thread_slices_count)
+                    .and_then(|(wait_s, slices)| crate::numbers::ratio(wait_s, slices as f64)),
+                incoming_core: stream.incoming_core,
             }
         });
         threads.max_by(|a, b| a.busy().total_cmp(&b.busy())).unwrap_or_default()

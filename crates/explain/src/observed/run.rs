@@ -69,6 +69,18 @@ impl<'a> Run<'a> {
         of_streams.reduce(|sum, value| sum + value)
     }
 
+    /// What a counter of events gained while the test was measured, all streams of one end together.
+    pub(super) fn gained_count(
+        streams: &[&StreamEnd],
+        read: impl Fn(&TcpSample) -> Option<u64>,
+    ) -> Option<f64> {
+        let of_streams = streams.iter().filter_map(|stream| {
+            let tcp = stream.tcp.as_ref()?;
+            Some(read(&tcp.last)?.saturating_sub(read(&tcp.first).unwrap_or(0)) as f64)
+        });
+        of_streams.reduce(|sum, value| sum + value)
+    }
+
     /// Segments sent again and segments sent, as far as the sender's kernel says.
     pub(super) fn retransmits(&self) -> Option<(f64, f64)> {
         let counts = self.senders.iter().filter_map(|stream| {

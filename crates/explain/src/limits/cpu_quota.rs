@@ -1,0 +1,125 @@
+//! A control group's processor quota.
+
+use results::{CpuQuota as Quota, HostChange, Limit};
+use units::show_seconds;
+
+use super::cores::cpu_experiments;
+use crate::experiment::Experiment;
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, share};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct CpuQuota;
+
+impl Mechanism for CpuQuota {
+    fn limit(&self) -> Limit {
+        Limit::CpuQuota
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "a processor quota",
+            ceiling: "the processor time the control group allows",
+            mechanism: "A control group (a container, a systemd unit) may use so much processor time in each \
+                period (`cpu.max`; `cpu.cfs_quota_us` of version 1). When it is spent, all threads of the \
+                group stop until the period ends, however idle the host is.",
+            evidence: "`cpu.stat`: periods in which the group was stopped, and for how long; the process \
+                used about as many cores as the quota allows.",
+            against: "The group was hardly ever stopped, or there is no quota.",
+            experiment: "Smaller blocks, which cost more a byte: throughput falls in proportion, as the time \
+                allowed stays the same. A larger quota: `cpu.max`.",
+            advice: "Raise or lift the quota; or spend less on each byte (larger blocks, sendfile, offloads).",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = worse(seen);
+        let weight = 0.96 * host.throttled() * (1.0 - 0.5 * seen.queue());
+        let quota = quota_of(host);
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: quota.map(|quota| evidence(host, quota)).unwrap_or_default(),
+            against: match quota {
+                Some(quota) => format!(
+                    "its quota of {:.2} cores stopped it in {} of {} periods",
+                    quota.cores, quota.throttled_count, quota.periods_count
+                ),
+                None => "no quota binds either end's process".to_owned(),
+            },
+            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        cpu_experiments(self.limit(), seen, worse(seen))
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let host = worse(seen);
+        let quota = quota_of(host)?;
+        let period_us = (quota.period_s * 1e6).round();
+        let file = format!("/sys/fs/cgroup{}/cpu.max", quota.group.trim_end_matches('/'));
+        let stopped = share(quota.throttled_s, host.duration_s).unwrap_or(0.0).min(0.9);
+        Some(HostChange {
+            end: host.end,
+            command: format!("echo 'max {period_us:.0}' > {file}"),
+            undo: Some(format!("echo '{:.0} {period_us:.0}' > {file}", quota.cores * period_us)),
+            predicted_bits_per_s: (seen.rate() / (1.0 - stopped))
+                .min(headroom.unwrap_or(f64::MAX))
+                .max(seen.rate() * 1.05),
+            text: "without the quota nothing stops its threads: throughput rises".to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let host = worse(seen);
+        let end = end_name(host.end);
+        let mut lines = Vec::new();
+        if let Some(quota) = quota_of(host) {
+            lines.push(format!(
+                "at the {end} end raise the quota of group {}: echo 'max 100000' > /sys/fs/cgroup{}/cpu.max \
+                 (version 1: cpu.cfs_quota_us = -1; systemd: CPUQuota=; Docker: --cpus)",
+                quota.group,
+                quota.group.trim_end_matches('/')
+            ));
+        }
+        lines.push(
+            "or spend less on each byte: --send-path sendfile, larger blocks, offloads on"
+                .to_owned(),
+        );
+        lines
+    }
+}
+
+fn quota_of<'a>(host: &HostView<'a>) -> Option<&'a Quota> {
+    host.counters?.quota.as_ref()
+}
+
+/// The end that was stopped more.
+fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
+    let stopped = |host: &HostView<'_>| quota_of(host).map_or(0.0, |quota| quota.throttled_s);
+    if stopped(&seen.receiver) > stopped(&seen.sender) { &seen.receiver } else { &seen.sender }
+}
+
+fn evidence(host: &HostView<'_>, quota: &Quota) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}: group {} may use {:.2} cores; it was stopped in {} of {} periods of {}, {} in all",
+        host.name(),
+        quota.group,
+        quota.cores,
+        quota.throttled_count,
+        quota.periods_count,
+        show_seconds(quota.period_s),
+        show_seconds(quota.throttled_s)
+    )];
+    if let Some(used) = host.process_cores {
+        lines.push(format!("its process used {used:.2} cores of them"));
+    }
+    if let Some(idle) = host.mean_idle {
+        lines.push(format!("the host's cores were {} idle meanwhile", percent(idle)));
+    }
+    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines
+}

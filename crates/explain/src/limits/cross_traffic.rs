@@ -1,0 +1,111 @@
+//! Other traffic on the interfaces of the path.
+
+use results::Limit;
+use units::show_bit_rate;
+
+use super::more_streams;
+use super::shaper::{plateau, plateau_evidence};
+use crate::experiment::{Experiment, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp, ratio};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct CrossTraffic;
+
+impl Mechanism for CrossTraffic {
+    fn limit(&self) -> Limit {
+        Limit::CrossTraffic
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "other traffic",
+            ceiling: "what other traffic leaves of the line or the rate",
+            mechanism: "Other connections use the same interface, so the test gets what they leave: its share \
+                of a line or of a rate on the path.",
+            evidence: "Bytes the interface carried the same way beyond the test's own, while test and other \
+                traffic together reach the line rate, or a rate that nothing lifts.",
+            against: "The interface carried little else. Traffic that joins on the path, beyond both \
+                interfaces, is not seen there: it looks like a shaper whose rate varies.",
+            experiment: "More streams: with more flows the test gets a larger share of the same rate.",
+            advice: "Move or schedule the other traffic; give the test's class its share (DSCP, fq, htb).",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let Some((host, other)) = most_other(seen) else {
+            let against = "the interfaces' own counters are unknown".to_owned();
+            return Opinion { against, ..Opinion::default() };
+        };
+        let together = seen.rate() + other;
+        let of_all = ratio(other, together).unwrap_or(0.0);
+        let line = seen.line_goodput(host.end).map(|line| ramp(together / line, 0.85, 0.93));
+        let held = line.unwrap_or(0.0).max(0.9 * plateau_with_others(seen));
+        let weight =
+            0.96 * ramp(of_all, 0.08, 0.2) * held * seen.unexplained() * (1.0 - seen.hosts_full());
+        let first = format!(
+            "{}: {} carried {} of other traffic the same way, {} of all",
+            host.name(),
+            host.interface().map_or("the interface", |interface| interface.name.as_str()),
+            show_bit_rate(other),
+            percent(of_all)
+        );
+        let mut evidence = vec![first.clone()];
+        evidence.extend(line.map(|_| {
+            format!(
+                "with the test's {} that makes {} of the line's {}",
+                show_bit_rate(seen.rate()),
+                show_bit_rate(together),
+                show_bit_rate(seen.line_goodput(host.end).unwrap_or(0.0))
+            )
+        }));
+        evidence.extend(plateau_evidence(seen));
+        Opinion { weight, end: Some(host.end), evidence, against: first, ceiling_bits_per_s: None }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let more = more_streams(self.limit(), seen, headroom);
+        more.map(|experiment| Experiment { rule: Rule::Eases, ..experiment }).into_iter().collect()
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let end = most_other(seen).map_or("near", |(host, _)| end_name(host.end));
+        vec![
+            format!("find the other traffic at the {end} end: ss -tin, clearstream live"),
+            "move it to another time or interface, or give each its share (htb, fq, DSCP)"
+                .to_owned(),
+        ]
+    }
+}
+
+/// Other traffic takes its share of a queue too: round trips that grow say as much as a plateau.
+fn plateau_with_others(seen: &Observed<'_>) -> f64 {
+    plateau(seen).max(0.8 * seen.queue())
+}
+
+/// Payload-sized rate of what an end's interface carried beyond the test, bit/s.
+fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
+    /// IP, TCP with options, Ethernet.
+    const HEADERS_BYTES: f64 = 20.0 + 32.0 + 14.0;
+    let interface = host.interface()?;
+    // On loopback everything is sent and received by the same device.
+    if interface.name == "lo" {
+        return None;
+    }
+    let device = host.device()?;
+    let sends = host.end == seen.sender.end;
+    let bytes = if sends { device.tx_bytes } else { device.rx_bytes } as f64;
+    let mss = seen.flow.mss_bytes?;
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    // At most: every segment with headers of its own, and those sent again.
+    let own = host.payload_bytes * (mss + HEADERS_BYTES) / mss * (1.0 + again) * 1.01;
+    ratio((bytes - own).max(0.0) * 8.0, host.duration_s).or(Some(0.0))
+}
+
+/// The end whose interface carried more of it.
+fn most_other<'s, 'a>(seen: &'s Observed<'a>) -> Option<(&'s HostView<'a>, f64)> {
+    let both = [&seen.sender, &seen.receiver].into_iter();
+    let told = both.filter_map(|host| Some((host, other_bits_per_s(seen, host)?)));
+    told.max_by(|a, b| a.1.total_cmp(&b.1))
+}

@@ -1,0 +1,378 @@
+//! Queues of the two hosts that overflow: each with a counter of its own.
+
+use results::{HostChange, Limit, QdiscCounters};
+use units::{show_byte_size, show_count};
+
+use super::causes::explains_losses;
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{ramp, ratio};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct Qdisc;
+
+#[derive(Debug)]
+pub(crate) struct SoftnetBacklog;
+
+#[derive(Debug)]
+pub(crate) struct RingOverrun;
+
+const ANSWER: &str = "Spaced packets at about the same throughput: the losses go away, as no burst overflows the \
+                queue. If they stay, they are not this queue's.";
+
+impl Mechanism for Qdisc {
+    fn limit(&self) -> Limit {
+        Limit::Qdisc
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the sending host's queue",
+            ceiling: "what the congestion control answers its drops with",
+            mechanism: "Packets that the device cannot take at once wait in the sending host's queueing \
+                discipline. A queue shorter than the bursts a stream makes (a super-segment is 64 KiB) \
+                drops them before they ever leave the host, and the congestion window pays for it.",
+            evidence: "Drops that `tc -s qdisc` counts, against the segments sent again; its limit; it has \
+                no rate of its own, or throughput is well below that.",
+            against: "The queueing discipline dropped nothing; or it holds to a rate that is reached, and \
+                its drops are that rate's (then the rate is the limit).",
+            experiment: ANSWER,
+            advice: "A longer queue, or one that spaces packets: `tc qdisc replace dev DEV root fq`.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = &seen.sender;
+        let dropped = short_queue(seen).map_or(0, |qdisc| qdisc.dropped_pkts);
+        let weight = 0.96 * explains_losses(seen, dropped) * overflow_binds(seen);
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: short_queue(seen)
+                .map(|qdisc| qdisc_evidence(seen, qdisc))
+                .unwrap_or_default(),
+            against: match (short_queue(seen), host.counters) {
+                (Some(qdisc), _) if dropped > 0 => {
+                    format!(
+                        "{} dropped {} packets, too few to bind",
+                        qdisc.kind,
+                        show_count(dropped as f64)
+                    )
+                }
+                (_, Some(_)) => {
+                    "no queueing discipline of the sender dropped anything of its own accord"
+                        .to_owned()
+                }
+                (_, None) => "the sending host tells no counters".to_owned(),
+            },
+            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        spaced(self.limit(), seen)
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let qdisc = short_queue(seen)?;
+        Some(HostChange {
+            end: seen.sender.end,
+            command: format!("tc qdisc replace dev {} root fq", qdisc.interface),
+            undo: qdisc_setting(qdisc)
+                .map(|setting| format!("tc qdisc replace dev {} root {setting}", qdisc.interface)),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            text: "a longer queue drops nothing: throughput rises".to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let end = end_name(seen.sender.end);
+        let name = short_queue(seen).map_or("DEV", |qdisc| qdisc.interface.as_str());
+        vec![
+            format!(
+                "at the {end} end a longer queue that spaces packets: tc qdisc replace dev {name} root fq"
+            ),
+            format!(
+                "or raise its limit; txqueuelen for the plain ones: ip link set {name} txqueuelen 10000"
+            ),
+        ]
+    }
+}
+
+/// The sender's discipline that dropped most, unless it dropped to hold a rate that is reached.
+fn short_queue<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
+    let rate = seen.rate();
+    let keeps_its_rate = |qdisc: &QdiscCounters| {
+        let limits = [qdisc.rate_bits_per_s, qdisc.police_bits_per_s];
+        limits
+            .into_iter()
+            .flatten()
+            .any(|limit| ratio(rate, limit).is_some_and(|reached| reached > 0.75))
+    };
+    let filters = |qdisc: &QdiscCounters| matches!(qdisc.kind.as_str(), "ingress" | "clsact");
+    let own = seen.sender.qdiscs().filter(|qdisc| !filters(qdisc) && !keeps_its_rate(qdisc));
+    own.max_by_key(|qdisc| qdisc.dropped_pkts)
+}
+
+/// `pfifo limit 2`, where that is all there is to it.
+fn qdisc_setting(qdisc: &QdiscCounters) -> Option<String> {
+    match (qdisc.kind.as_str(), qdisc.limit_pkts, qdisc.limit_bytes) {
+        (kind @ ("pfifo" | "fq" | "fq_codel" | "codel"), Some(limit), _)
+        | (kind @ "bfifo", _, Some(limit)) => Some(format!("{kind} limit {limit}")),
+        ("pfifo_fast", ..) => Some("pfifo_fast".to_owned()),
+        _ => None,
+    }
+}
+
+fn qdisc_evidence(seen: &Observed<'_>, qdisc: &QdiscCounters) -> Vec<String> {
+    let limit = match (qdisc.limit_bytes, qdisc.limit_pkts) {
+        (Some(bytes), _) => format!(" (limit {})", show_byte_size(bytes)),
+        (None, Some(pkts)) => format!(" (limit {pkts} packets)"),
+        (None, None) => String::new(),
+    };
+    let queue = seen.sender.interface().and_then(|interface| interface.transmit_queue_pkts);
+    let mut lines = vec![format!(
+        "{}: {} at {}{limit} dropped {} packets of {}",
+        seen.sender.name(),
+        qdisc.kind,
+        qdisc.interface,
+        show_count(qdisc.dropped_pkts as f64),
+        show_count((qdisc.sent_pkts + qdisc.dropped_pkts) as f64)
+    )];
+    lines.extend(repeats_text(seen));
+    if let (Some(pkts), "pfifo_fast") = (queue, qdisc.kind.as_str()) {
+        lines.push(format!("txqueuelen is {pkts} packets"));
+    }
+    lines
+}
+
+impl Mechanism for SoftnetBacklog {
+    fn limit(&self) -> Limit {
+        Limit::SoftnetBacklog
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the softnet backlog",
+            ceiling: "what the congestion control answers its drops with",
+            mechanism: "Packets that RPS hands to another core, and those of virtual devices, wait in that \
+                core's backlog until its softirq comes. Beyond `net.core.netdev_max_backlog` packets they \
+                are dropped, though the device received them well.",
+            evidence: "Drops that `/proc/net/softnet_stat` counts on the receiving host, by core, against the \
+                segments sent again; the backlog's length.",
+            against: "No backlog dropped anything.",
+            experiment: ANSWER,
+            advice: "A longer backlog; packet work spread over more cores; GRO, so that fewer packets wait.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = &seen.receiver;
+        let dropped = softnet_drops(host);
+        let weight = 0.96 * explains_losses(seen, dropped.unwrap_or(0)) * overflow_binds(seen);
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: softnet_evidence(seen, host),
+            against: match dropped {
+                Some(0) => "no backlog of the receiving host dropped anything".to_owned(),
+                Some(dropped) => {
+                    format!("its backlogs dropped {}, too few to bind", show_count(dropped as f64))
+                }
+                None => "the receiving host tells no counters".to_owned(),
+            },
+            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        spaced(self.limit(), seen)
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let host = &seen.receiver;
+        softnet_drops(host).filter(|dropped| *dropped > 0).map(|_| HostChange {
+            end: host.end,
+            command: "sysctl -w net.core.netdev_max_backlog=10000".to_owned(),
+            undo: seen
+                .sysctl(host.end, "net.core.netdev_max_backlog")
+                .map(|length| format!("sysctl -w net.core.netdev_max_backlog={length}")),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            text: "with a longer backlog nothing is dropped there: throughput rises".to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let end = end_name(seen.receiver.end);
+        vec![
+            format!("at the {end} end: sysctl -w net.core.netdev_max_backlog=10000"),
+            "spread the packets over more cores (RPS, more queues), and let GRO join them"
+                .to_owned(),
+        ]
+    }
+}
+
+fn softnet_drops(host: &HostView<'_>) -> Option<u64> {
+    let softnet = &host.counters?.softnet;
+    Some(
+        softnet
+            .iter()
+            .map(|core| core.dropped_pkts.saturating_add(core.flow_limited_pkts))
+            .fold(0, u64::saturating_add),
+    )
+}
+
+fn softnet_evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
+    let Some(counters) = host.counters else { return Vec::new() };
+    let mut dropping: Vec<_> = counters
+        .softnet
+        .iter()
+        .filter(|core| core.dropped_pkts + core.flow_limited_pkts > 0)
+        .collect();
+    dropping.sort_by_key(|core| std::cmp::Reverse(core.dropped_pkts));
+    let mut lines: Vec<String> = dropping
+        .iter()
+        .take(3)
+        .map(|core| {
+            format!(
+                "{}: the backlog of core {} dropped {} of {} packets ({} handed over by RPS)",
+                host.name(),
+                core.core,
+                show_count(core.dropped_pkts as f64),
+                show_count((core.processed_pkts + core.dropped_pkts) as f64),
+                show_count(core.steered_pkts as f64)
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    if let Some(length) = seen.sysctl(host.end, "net.core.netdev_max_backlog") {
+        lines.push(format!("net.core.netdev_max_backlog is {length} packets"));
+    }
+    if seen.one_machine {
+        lines.push("both ends are one kernel, which has these backlogs in common".to_owned());
+    }
+    lines.extend(repeats_text(seen));
+    lines
+}
+
+impl Mechanism for RingOverrun {
+    fn limit(&self) -> Limit {
+        Limit::RingOverrun
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the device's receive ring",
+            ceiling: "what the congestion control answers its overruns with",
+            mechanism: "The device puts packets into a ring of buffers that the host empties. When the host is \
+                late (a short ring, a busy core, slow coalescing), the ring is full and the device drops.",
+            evidence: "`rx_missed_errors`, `rx_fifo_errors` and `rx_over_errors` of the receiving interface, \
+                against the segments sent again; the ring's length, now and possible.",
+            against: "The receiving interface overran nothing.",
+            experiment: ANSWER,
+            advice: "A longer ring (`ethtool -G`); a core with time for the queue's interrupt; more queues; \
+                pause frames where the network allows.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = &seen.receiver;
+        let overrun = host.device().and_then(|device| device.rx_ring_overruns_count);
+        let weight = 0.96 * explains_losses(seen, overrun.unwrap_or(0)) * overflow_binds(seen);
+        let mut evidence = Vec::new();
+        if let (Some(count), Some(device)) = (overrun.filter(|count| *count > 0), host.device()) {
+            evidence.push(format!(
+                "{}: the receive ring of {} overran {} times for {} packets received",
+                host.name(),
+                device.interface,
+                show_count(count as f64),
+                show_count(device.rx_pkts as f64)
+            ));
+            if let Some((now, most)) = ring(host) {
+                evidence.push(format!("its ring holds {now} packets; it could hold {most}"));
+            }
+            evidence.extend(repeats_text(seen));
+        }
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence,
+            against: match overrun {
+                Some(0) => "the receiving interface overran nothing".to_owned(),
+                Some(count) => format!("{} overruns, too few to bind", show_count(count as f64)),
+                None => "the receiving interface tells no overruns".to_owned(),
+            },
+            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        spaced(self.limit(), seen)
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let host = &seen.receiver;
+        let (now, most) = ring(host).filter(|(now, most)| most > now)?;
+        let name = &host.interface()?.name;
+        Some(HostChange {
+            end: host.end,
+            command: format!("ethtool -G {name} rx {most}"),
+            undo: Some(format!("ethtool -G {name} rx {now}")),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            text: "with the longest ring there are fewer overruns: throughput rises".to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let host = &seen.receiver;
+        let name = host.interface().map_or("DEV", |interface| interface.name.as_str());
+        let longest = ring(host).map_or("MAX".to_owned(), |(_, most)| most.to_string());
+        vec![
+            format!(
+                "at the {} end a longer ring: ethtool -G {name} rx {longest}",
+                end_name(host.end)
+            ),
+            "give the queue's interrupt a core with time; use more queues".to_owned(),
+        ]
+    }
+}
+
+/// Receive descriptors now and possible.
+fn ring(host: &HostView<'_>) -> Option<(u32, u32)> {
+    let rings = host.machine()?.nic(&host.interface()?.name)?.rings?;
+    Some((rings.receive_count, rings.receive_max_count))
+}
+
+/// How surely overflow, not something else, holds throughput back, 0 to 1.
+fn overflow_binds(seen: &Observed<'_>) -> f64 {
+    let starved = seen.sender.starved().unwrap_or(0.0).max(seen.receiver.starved().unwrap_or(0.0));
+    seen.unexplained() * (1.0 - 0.7 * starved)
+}
+
+fn repeats_text(seen: &Observed<'_>) -> Option<String> {
+    let (count, of_sent) = (seen.flow.retransmits_count?, seen.flow.retransmit_share?);
+    Some(format!("{} segments sent again, {:.3}%", show_count(count), of_sent * 100.0))
+}
+
+/// Experiments that space the packets: first at what was measured, then, where bursts fit in even
+/// then, at half.
+pub(super) fn spaced(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
+    let rate = seen.rate();
+    let lost = ramp(seen.flow.retransmit_share.unwrap_or(0.0), 0.0, 1.0);
+    [1.0, 0.5]
+        .into_iter()
+        .map(|part| {
+            let paced = rate * part;
+            Experiment {
+                limit,
+                change: Change::PaceAt { bits_per_s: paced },
+                predicted: Prediction::new(paced * 0.75, paced * (1.0 - 0.1 * lost), paced * 1.05),
+                rule: Rule::Calms,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,312 @@
+//! The core that takes packets off the device.
+
+use results::{CoreUse, HostChange, KernelThreadUse, Limit, NapiThread, Nic};
+
+use super::causes::{small_packets, uncombined};
+use super::more_streams;
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp, share};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct InterruptCore;
+
+impl Mechanism for InterruptCore {
+    fn limit(&self) -> Limit {
+        Limit::InterruptCore
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the core that takes the packets",
+            ceiling: "that core doing nothing but packets",
+            mechanism: "Before a thread reads a byte, some core takes the packet off the device's queue and \
+                through the stack: in a softirq on the core the queue's interrupt goes to, in the kernel \
+                thread of threaded NAPI, or on the core that RPS chooses. When that core has no time left \
+                (its own work, or somebody else's), every stream of the queue waits, and reader and sender \
+                both sleep.",
+            evidence: "A core that spends itself in softirq, or a `napi/…` or `ksoftirqd/…` thread that \
+                always runs or waits for its core, while the stream's threads sleep; the core the packets \
+                came in on (`SO_INCOMING_CPU`), its use, packets per core (`softnet_stat`), interrupts per \
+                core (`/proc/interrupts`); one queue or one RPS core for everything.",
+            against: "The core that takes the packets has idle time; or a stream's thread never sleeps.",
+            experiment: "Smaller segments, so that a byte costs more packets: throughput falls. More \
+                streams, where there are more queues: throughput rises.",
+            advice: "Give the queue's interrupt (or NAPI thread, or RPS) a core with time of its own near the \
+                reader's; more queues and RSS; RPS over several cores; GRO and a larger MTU.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = &seen.receiver;
+        let weight = weight(seen);
+        let core = packet_core(host);
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: evidence(seen, host),
+            against: match core {
+                Some(core) => format!(
+                    "core {}, where its packets came in, was {} idle, {} in softirq",
+                    core.core,
+                    percent(core.idle),
+                    percent(core.softirq)
+                ),
+                None if host.told => "where its packets came in is unknown".to_owned(),
+                None => format!("the {} end tells nothing of its cores", end_name(host.end)),
+            },
+            ceiling_bits_per_s: host
+                .softirq_core
+                .filter(|core| core.softirq > 0.3)
+                .map(|core| seen.rate() / core.softirq.min(1.0)),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let mut experiments = Vec::new();
+        if small_packets(seen, &seen.receiver) > 0.5 {
+            experiments.extend(more_packets(self.limit(), seen));
+        }
+        experiments.extend(
+            more_streams(self.limit(), seen, headroom)
+                .map(|experiment| Experiment { rule: Rule::Eases, ..experiment }),
+        );
+        experiments
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let host = &seen.receiver;
+        let nic = nic_of(host);
+        let name = host.interface().map_or("DEV", |interface| interface.name.as_str());
+        let to = idlest(host)?;
+        let (command, undo) = if let Some(thread) = hungry_thread(host) {
+            (
+                format!("taskset -pc {to} {}", thread.pid),
+                undo_pin(&thread.allowed_cores, thread.pid),
+            )
+        } else if let Some(thread) = nic.and_then(|nic| pinned_napi(nic)) {
+            (
+                format!("taskset -pc {to} {}", thread.pid),
+                undo_pin(&thread.allowed_cores, thread.pid),
+            )
+        } else if let Some(cores) = nic.and_then(|nic| rps_cores(nic)) {
+            let file = format!("/sys/class/net/{name}/queues/rx-0/rps_cpus");
+            (
+                format!("echo {} > {file}", mask(&[to])),
+                Some(format!("echo {} > {file}", mask(cores))),
+            )
+        } else {
+            let interrupt = nic.and_then(|nic| {
+                nic.interrupts.iter().max_by_key(|irq| irq.ran.iter().map(|ran| ran.1).sum::<u64>())
+            })?;
+            let file = format!("/proc/irq/{}/smp_affinity_list", interrupt.irq);
+            let before: Vec<String> = interrupt.allowed_cores.iter().map(u32::to_string).collect();
+            (format!("echo {to} > {file}"), Some(format!("echo {} > {file}", before.join(","))))
+        };
+        Some(HostChange {
+            end: host.end,
+            command,
+            undo,
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 1.5).max(seen.rate() * 1.1),
+            text: format!("with the packet work on core {to}, which has time, throughput rises"),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let end = end_name(seen.receiver.end);
+        let mut lines = Vec::new();
+        if let Some(change) = self.host_change(seen, None) {
+            lines.push(format!("at the {end} end: {}", change.command));
+        }
+        lines.push(format!("at the {end} end spread the packets: more queues (ethtool -L), RSS, RPS over several cores"));
+        if uncombined(seen, &seen.receiver) > 0.5 {
+            lines.push("let the kernel join packets: ethtool -K DEV gro on".to_owned());
+        }
+        lines.push("larger packets cost less a byte: a larger MTU along the whole path".to_owned());
+        lines
+    }
+}
+
+/// An experiment in which each byte costs more packets, where its segments can be halved.
+pub(super) fn more_packets(limit: Limit, seen: &Observed<'_>) -> Option<Experiment> {
+    const MSS_MIN: f64 = 180.0;
+    let from = seen.flow.mss_bytes.filter(|mss| *mss >= 2.0 * MSS_MIN)?;
+    let to = (from / 2.0).min(16_000.0);
+    let rate = seen.rate();
+    let bytes = |mss: f64| u32::try_from(units::saturating_u64(mss)).unwrap_or(u32::MAX);
+    Some(Experiment {
+        limit,
+        change: Change::SmallerSegments { from_bytes: bytes(from), to_bytes: bytes(to) },
+        predicted: Prediction::new(rate * 0.4, rate * 0.6, rate * 0.85),
+        rule: Rule::FollowsPackets,
+    })
+}
+
+/// How surely it binds, 0 to 1.
+pub(super) fn weight(seen: &Observed<'_>) -> f64 {
+    let host = &seen.receiver;
+    let free_sender = 1.0 - 0.85 * seen.sender.starved().unwrap_or(0.0);
+    // A reader that never sleeps on a core of its own is slower than what feeds it.
+    let fed = host.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
+    let others = seen.unexplained() * free_sender * (1.0 - 0.8 * fed);
+    let by_softirq = host.softirq_core.map_or(0.0, |core| 0.9 * ramp(core.softirq, 0.55, 0.85));
+    let by_thread = match hungry_thread(host) {
+        // On one machine the kernel's threads serve both ends and the path between them.
+        Some(thread) if !seen.one_machine || thread.name.starts_with("napi/") => 0.96,
+        Some(_) => 0.8,
+        None => 0.0,
+    };
+    let by_crowd = 0.93 * crowded_packet_core(seen, host);
+    let own_reader = host.starved().unwrap_or(0.0) * same_core(host);
+    by_softirq.max(by_thread).max(by_crowd)
+        * others
+        * (1.0 - 0.6 * own_reader)
+        * (1.0 - 0.5 * seen.queue())
+}
+
+/// Whether the reader shares the core of its packets.
+fn same_core(host: &HostView<'_>) -> f64 {
+    let same = packet_core(host).zip(host.thread.core).is_some_and(|(core, own)| core.core == own);
+    f64::from(u8::from(same))
+}
+
+/// How surely packets are sent, by name, to a core that others fill, 0 to 1: by RPS, or by the
+/// affinity of a NAPI thread.
+fn crowded_packet_core(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let Some(nic) = nic_of(host) else { return 0.0 };
+    let chosen: Vec<u32> = match (pinned_napi(nic), rps_cores(nic)) {
+        (Some(thread), _) => thread.allowed_cores.clone(),
+        (None, Some(cores)) => cores.to_vec(),
+        (None, None) => return 0.0,
+    };
+    // The choice explains something only where it leaves other cores out.
+    if chosen.is_empty() || chosen.len() >= host.cores.len().max(1) {
+        return 0.0;
+    }
+    let idle = chosen.iter().filter_map(|core| host.core_use(*core)).map(|core| core.idle);
+    let Some(idle) = idle.reduce(f64::max) else { return 0.0 };
+    let elsewhere = idlest(host).and_then(|core| host.core_use(core)).map_or(0.0, |core| core.idle);
+    let asleep = 1.0 - host.starved().unwrap_or(0.0) * (1.0 - same_core(host));
+    (1.0 - ramp(idle, 0.02, 0.1))
+        * asleep
+        * if seen.one_machine { 0.9 } else { ramp(elsewhere, 0.05, 0.2).max(0.8) }
+}
+
+/// The kernel thread of packet work that always runs or waits for its core.
+fn hungry_thread<'a>(host: &HostView<'a>) -> Option<&'a KernelThreadUse> {
+    let busy = |thread: &KernelThreadUse| {
+        share(thread.run_s + thread.wait_s, host.duration_s).unwrap_or(0.0)
+    };
+    let threads = host.counters?.kernel_threads.iter();
+    threads.filter(|thread| busy(thread) > 0.85).max_by(|a, b| busy(a).total_cmp(&busy(b)))
+}
+
+fn nic_of<'a>(host: &HostView<'a>) -> Option<&'a Nic> {
+    host.machine()?.nic(&host.interface()?.name)
+}
+
+/// A NAPI thread that is held to some cores.
+fn pinned_napi(nic: &Nic) -> Option<&NapiThread> {
+    let threads = nic.napi_threads.iter().filter(|thread| !thread.allowed_cores.is_empty());
+    threads.min_by_key(|thread| thread.allowed_cores.len())
+}
+
+/// The cores RPS hands packets to.
+fn rps_cores(nic: &Nic) -> Option<&[u32]> {
+    let queues = nic.receive_queues.iter().map(|queue| queue.rps_cores.as_slice());
+    queues.filter(|cores| !cores.is_empty()).min_by_key(|cores| cores.len())
+}
+
+/// The core the packets came in on, else the one full of softirq.
+fn packet_core(host: &HostView<'_>) -> Option<CoreUse> {
+    let named = host.thread.incoming_core.and_then(|core| host.core_use(core)).copied();
+    named.or(host.softirq_core)
+}
+
+fn idlest(host: &HostView<'_>) -> Option<u32> {
+    host.cores.iter().max_by(|a, b| a.idle.total_cmp(&b.idle)).map(|core| core.core)
+}
+
+fn undo_pin(cores: &[u32], pid: u32) -> Option<String> {
+    let list: Vec<String> = cores.iter().map(u32::to_string).collect();
+    (!list.is_empty()).then(|| format!("taskset -pc {} {pid}", list.join(",")))
+}
+
+/// Cores as the kernel's mask of 32-bit words.
+fn mask(cores: &[u32]) -> String {
+    let highest = cores.iter().copied().max().unwrap_or(0).min(8191);
+    let words: Vec<String> = (0..=highest / 32)
+        .rev()
+        .map(|word| {
+            let bits = cores.iter().filter(|core| **core / 32 == word);
+            format!("{:x}", bits.fold(0_u32, |bits, core| bits | 1 << (core % 32)))
+        })
+        .collect();
+    words.join(",")
+}
+
+fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(thread) = hungry_thread(host) {
+        let of_time = |seconds: f64| percent(share(seconds, host.duration_s).unwrap_or(0.0));
+        let place = thread.core.map(|core| format!(" (core {core})")).unwrap_or_default();
+        lines.push(format!(
+            "{}: kernel thread {}{place} ran {} and waited for its core {} of the time",
+            host.name(),
+            thread.name,
+            of_time(thread.run_s),
+            of_time(thread.wait_s)
+        ));
+    }
+    if let Some(core) = packet_core(host) {
+        lines.push(format!(
+            "{}: core {}, where its packets came in: {} idle, {} softirq, {} system, {} user",
+            host.name(),
+            core.core,
+            percent(core.idle),
+            percent(core.softirq),
+            percent(core.system),
+            percent(core.user)
+        ));
+    }
+    if let Some(nic) = nic_of(host) {
+        if let Some(thread) = pinned_napi(nic) {
+            lines.push(format!(
+                "NAPI thread {} may run on {} only",
+                thread.name,
+                cores_text(&thread.allowed_cores)
+            ));
+        }
+        if let Some(cores) = rps_cores(nic) {
+            lines.push(format!("RPS of {} hands packets to {} only", nic.name, cores_text(cores)));
+        }
+        if nic.receive_queues.len() == 1 && host.cores.len() > 1 {
+            lines.push(format!("{} has one receive queue for everything", nic.name));
+        }
+    }
+    let softnet = host.counters.map_or(&[][..], |counters| &counters.softnet);
+    if let Some(most) = softnet.iter().max_by_key(|core| core.processed_pkts) {
+        let all: u64 = softnet.iter().map(|core| core.processed_pkts).sum();
+        let of_all = percent(share(most.processed_pkts as f64, all as f64).unwrap_or(0.0));
+        lines.push(format!("core {} processed {of_all} of the host's packets", most.core));
+    }
+    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines.extend(seen.sender.thread_text().map(|text| format!("{}: {text}", seen.sender.name())));
+    lines
+}
+
+fn cores_text(cores: &[u32]) -> String {
+    let list: Vec<String> = cores.iter().map(u32::to_string).collect();
+    format!("{} {}", if list.len() == 1 { "core" } else { "cores" }, list.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn masks_are_written_as_the_kernel_reads_them() {
+        assert_eq!(super::mask(&[1]), "2");
+        assert_eq!(super::mask(&[0, 33]), "2,1");
+    }
+}

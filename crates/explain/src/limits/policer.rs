@@ -1,0 +1,185 @@
+//! A rate that drops instead of queueing.
+
+use results::{End, HostChange, Limit, QdiscCounters};
+use units::{show_bit_rate, show_count};
+
+use super::drops::spaced;
+use super::shaper::{plateau, plateau_evidence, stays};
+use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
+use crate::experiment::Experiment;
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp, ratio};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct Policer;
+
+impl Mechanism for Policer {
+    fn limit(&self) -> Limit {
+        Limit::Policer
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "a policer",
+            ceiling: "the rate that all streams together reach",
+            mechanism: "Something on the way drops at once what exceeds a rate (and a burst), instead of \
+                letting it wait as a shaper does. The congestion window pays for the drops, so TCP often \
+                gets less than the rate itself.",
+            evidence: "A policer that either host shows (`tc filter`, drops of `ingress` or `clsact`). On the \
+                path: a rate that more streams and UDP do not exceed, and many losses, while round trips \
+                under load stay as short as on the idle path, so nothing waits.",
+            against: "Round trips grow under load (a shaper's queue); few losses; more streams carry more.",
+            experiment: "UDP a third faster, then more streams: no more gets through. Where a host shows the \
+                policer, spaced packets at about the same throughput: the losses go away.",
+            advice: "Pace just below the rate; ask who polices for a shaper, a higher rate or a larger burst.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        if let Some(own) = visible(seen) {
+            return own;
+        }
+        let polices = drops_without_queue(seen);
+        let weight = 0.96
+            * plateau(seen)
+            * polices
+            * seen.unexplained()
+            * (1.0 - seen.hosts_full())
+            * (1.0 - super::shaper::at_the_line(seen));
+        let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
+        let mut evidence = plateau_evidence(seen);
+        evidence.push("nothing waits: what exceeds the rate is dropped at once".to_owned());
+        Opinion {
+            weight,
+            end: None,
+            evidence,
+            against: match seen.flow.retransmit_share {
+                Some(again) if again < 4e-4 => {
+                    format!("only {:.4}% of the segments sent again", again * 100.0)
+                }
+                _ if plateau(seen) < 0.5 => "nothing shows a rate that cannot be lifted".to_owned(),
+                _ => "round trips grow under load: something queues".to_owned(),
+            },
+            ceiling_bits_per_s: (weight > 0.3).then_some(best),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        let mut experiments =
+            if shown(seen).is_some() { spaced(self.limit(), seen) } else { Vec::new() };
+        experiments.extend(stays(self.limit(), seen));
+        experiments
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let (host, qdisc) = shown(seen)?;
+        let side = if qdisc.parent == "egress" { "egress" } else { "ingress" };
+        Some(HostChange {
+            end: host.end,
+            command: format!("tc filter del dev {} {side}", qdisc.interface),
+            undo: None,
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            text: "without the filter nothing is dropped there: throughput rises \
+                   (note `tc filter show` first: there is no way back from here)"
+                .to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let pace = format!("pace just below it: --pacing-rate {:.0}M", seen.rate() / 1e6 * 0.98);
+        match shown(seen) {
+            Some((host, qdisc)) => vec![
+                format!("the {} end polices itself: tc -s filter show dev {} ingress, then change or delete it", end_name(host.end), qdisc.interface),
+                pace,
+            ],
+            None => vec![
+                pace,
+                "ask who runs the path for the contracted rate and burst, or for a shaper in the policer's place".to_owned(),
+            ],
+        }
+    }
+}
+
+/// How surely drops come without any queue before them, 0 to 1.
+pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 0.0 };
+    let longer_s = rtt_s - base_s;
+    let waits = ramp(longer_s, 0.2e-3 + 0.04 * base_s, 0.6e-3 + 0.15 * base_s);
+    ramp(again, 4e-4, 1.5e-3) * (1.0 - waits)
+}
+
+/// A policer that a host of the judged way shows: the sender's on what leaves, the receiver's on
+/// what comes in.
+fn shown<'s, 'a>(seen: &'s Observed<'a>) -> Option<(&'s HostView<'a>, &'a QdiscCounters)> {
+    let drops = |qdisc: &&QdiscCounters| {
+        qdisc.dropped_pkts > 0 && matches!(qdisc.kind.as_str(), "ingress" | "clsact")
+            || qdisc.police_bits_per_s.is_some()
+    };
+    let leaving = |qdisc: &&QdiscCounters| {
+        qdisc.parent == "egress" || !matches!(qdisc.kind.as_str(), "ingress" | "clsact")
+    };
+    let sender =
+        seen.sender.qdiscs().filter(drops).find(leaving).map(|qdisc| (&seen.sender, qdisc));
+    let receiver = seen
+        .receiver
+        .qdiscs()
+        .filter(drops)
+        .find(|qdisc| !leaving(qdisc))
+        .map(|qdisc| (&seen.receiver, qdisc));
+    receiver.or(sender)
+}
+
+fn visible(seen: &Observed<'_>) -> Option<Opinion> {
+    let (host, qdisc) = shown(seen)?;
+    let dropped = ramp(qdisc.dropped_pkts as f64, 0.0, 10.0);
+    let goodput =
+        qdisc.police_bits_per_s.and_then(|rate| goodput_ceiling(seen, rate, ETHERNET_QDISC_BYTES));
+    let reached = goodput.and_then(|goodput| ratio(seen.rate(), goodput));
+    // Loss keeps TCP below the rate, often far below; far above, it is not on this way.
+    let near = match reached {
+        Some(reached) => ramp(reached, 0.02, 0.1) * (1.0 - ramp(reached, 1.15, 1.4)),
+        None => 0.9,
+    };
+    let again =
+        if seen.flow.retransmits_count.is_some_and(|count| count < 3.0) { 0.0 } else { 1.0 };
+    let weight = 0.97 * dropped * near * again * (1.0 - 0.8 * held_elsewhere(seen));
+    let mut evidence = vec![format!(
+        "{}: {} at {} dropped {} packets{}",
+        host.name(),
+        if qdisc.police_bits_per_s.is_some() { "a policer" } else { "a filter" },
+        qdisc.interface,
+        show_count(qdisc.dropped_pkts as f64),
+        qdisc
+            .police_bits_per_s
+            .map(|rate| format!(" above {}", show_bit_rate(rate)))
+            .unwrap_or_default()
+    )];
+    if let (Some(reached), Some(goodput)) = (reached, goodput) {
+        evidence.push(format!(
+            "its rate allows {} of payload; measured {} ({})",
+            show_bit_rate(goodput),
+            show_bit_rate(seen.rate()),
+            percent(reached)
+        ));
+    }
+    evidence.extend(plateau_evidence(seen));
+    (weight > 0.0).then(|| Opinion {
+        weight,
+        end: Some(host.end),
+        evidence,
+        against: String::new(),
+        ceiling_bits_per_s: goodput.or(Some(seen.rate())),
+    })
+}
+
+/// How surely windows, buffers or applications hold it back instead, 0 to 1.
+fn held_elsewhere(seen: &Observed<'_>) -> f64 {
+    1.0 - seen.unexplained()
+}
+
+/// Which end polices, for the shaper to stand back.
+pub(super) fn polices(seen: &Observed<'_>) -> Option<End> {
+    visible(seen).filter(|opinion| opinion.weight > 0.35).and_then(|opinion| opinion.end)
+}

@@ -1,0 +1,214 @@
+//! Cores that sleep, and cores that run slowly.
+
+use results::{HostChange, IdleStateUse, Limit};
+use units::show_seconds;
+
+use super::causes::{clock_khz, slow_clock};
+use super::cores::{cpu_experiments, cpu_weight};
+use crate::experiment::Experiment;
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct IdleStates;
+
+#[derive(Debug)]
+pub(crate) struct CpuFrequency;
+
+impl Mechanism for IdleStates {
+    fn limit(&self) -> Limit {
+        Limit::IdleStates
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "idle states",
+            ceiling: "cores that are awake when packets come",
+            mechanism: "A core that waits for packets falls asleep, the deeper the longer it waits; leaving a \
+                deep state takes tens to hundreds of microseconds, during which packets and threads wait.",
+            evidence: "Entries into deep states (`cpuidle`) times their exit latency is a good part of the \
+                time, on the core of a thread that sleeps and wakes often; nothing else explains the figure.",
+            against: "The thread's core never sleeps, or only lightly.",
+            experiment: "None by a change to the test alone; with deep states off, throughput or latency improves.",
+            advice: "Keep latency-bound cores awake: `cpupower idle-set -D 10`, `tuned-adm profile \
+                network-latency`, or a program that holds `/dev/cpu_dma_latency`.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let (host, waking) = sleepier(seen);
+        let weight = 0.8
+            * ramp(waking, 0.08, 0.3)
+            * seen.unexplained()
+            * (1.0 - seen.hosts_full())
+            * (1.0 - seen.queue())
+            * (1.0 - 0.7 * super::shaper::plateau(seen));
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: deepest(host)
+                .map(|state| {
+                    format!(
+                        "{}: core {} slept in {} {} times, {} in all; leaving it takes {}: {} of the time spent waking",
+                        host.name(),
+                        state.core,
+                        state.state,
+                        state.entered_count,
+                        show_seconds(state.time_s),
+                        show_seconds(state.exit_latency_us as f64 * 1e-6),
+                        percent(waking)
+                    )
+                })
+                .into_iter()
+                .collect(),
+            against: if deepest(host).is_some() {
+                format!("waking its core took {} of the time", percent(waking))
+            } else {
+                "no host tells idle states of its own".to_owned()
+            },
+            ceiling_bits_per_s: None,
+        }
+    }
+
+    fn experiments(&self, _seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        Vec::new()
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Option<HostChange> {
+        let (host, waking) = sleepier(seen);
+        deepest(host).map(|_| HostChange {
+            end: host.end,
+            command: "cpupower idle-set -D 10".to_owned(),
+            undo: Some("cpupower idle-set -E".to_owned()),
+            predicted_bits_per_s: seen.rate() * (1.0 + waking),
+            text: "with states that take more than 10 us to leave switched off, throughput rises"
+                .to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let end = end_name(sleepier(seen).0.end);
+        vec![format!(
+            "keep the {end} end's cores awake: cpupower idle-set -D 10, or tuned-adm profile network-latency"
+        )]
+    }
+}
+
+/// The deep state that costs the busiest thread's core most.
+fn deepest<'a>(host: &HostView<'a>) -> Option<&'a IdleStateUse> {
+    let core = host.thread.incoming_core.or(host.thread.core)?;
+    let states = host.counters?.idle_states.iter().filter(|state| state.core == core);
+    let cost = |state: &IdleStateUse| state.exit_latency_us.saturating_mul(state.entered_count);
+    states.filter(|state| state.exit_latency_us >= 10).max_by_key(|state| cost(state))
+}
+
+fn waking_share(host: &HostView<'_>) -> f64 {
+    let Some(state) = deepest(host) else { return 0.0 };
+    let waking_s = state.exit_latency_us as f64 * 1e-6 * state.entered_count as f64;
+    crate::numbers::share(waking_s, host.duration_s).unwrap_or(0.0)
+}
+
+fn sleepier<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
+    let (sender, receiver) = (waking_share(&seen.sender), waking_share(&seen.receiver));
+    if sender > receiver { (&seen.sender, sender) } else { (&seen.receiver, receiver) }
+}
+
+impl Mechanism for CpuFrequency {
+    fn limit(&self) -> Limit {
+        Limit::CpuFrequency
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the processor's clock",
+            ceiling: "the core at its highest clock",
+            mechanism: "A core that has no time left runs below the clock it could have: a governor that \
+                saves power, a lowered maximum, a hot or power-limited processor.",
+            evidence: "`scaling_cur_freq` of the thread's core against `cpuinfo_max_freq`, and the governor's \
+                maximum; the thread never sleeps.",
+            against: "The clock is near its highest, or the thread has time to spare; most virtual machines \
+                do not show a clock.",
+            experiment: "Smaller blocks, which cost more a byte: throughput falls in proportion, so processor \
+                time binds. A higher clock: `cpupower frequency-set -g performance`.",
+            advice: "Governor `performance`; lift `scaling_max_freq`; look for thermal or power limits.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = slower(seen);
+        let weight = 0.95 * cpu_weight(seen, host) * slow_clock(host);
+        let clock = clock_khz(host);
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: evidence(host),
+            against: match clock {
+                Some((seen, most)) => {
+                    format!("its core runs at {} of its highest clock", percent(seen / most))
+                }
+                None => "no host tells its clock".to_owned(),
+            },
+            ceiling_bits_per_s: clock
+                .filter(|_| weight > 0.3)
+                .map(|(now, most)| seen.rate() * most / now),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        cpu_experiments(self.limit(), seen, slower(seen))
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let host = slower(seen);
+        let (now, most) = clock_khz(host)?;
+        let faster = seen.rate() * most / now;
+        Some(HostChange {
+            end: host.end,
+            command: "cpupower frequency-set -g performance".to_owned(),
+            undo: None,
+            predicted_bits_per_s: faster.min(headroom.unwrap_or(f64::MAX)).max(seen.rate()),
+            text: "at the highest clock throughput rises in proportion, up to the next ceiling"
+                .to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let end = end_name(slower(seen).end);
+        vec![
+            format!(
+                "at the {end} end: cpupower frequency-set -g performance, and raise scaling_max_freq if it is lowered"
+            ),
+            "look for thermal throttling and power limits (turbostat)".to_owned(),
+        ]
+    }
+}
+
+fn slower<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
+    let weigh = |host: &HostView<'_>| cpu_weight(seen, host) * slow_clock(host);
+    if weigh(&seen.receiver) > weigh(&seen.sender) { &seen.receiver } else { &seen.sender }
+}
+
+fn evidence(host: &HostView<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some((now, most)), Some(core)) = (clock_khz(host), host.thread.core) {
+        lines.push(format!(
+            "{}: core {core} ran at {:.2} GHz of {:.2} GHz ({})",
+            host.name(),
+            now / 1e6,
+            most / 1e6,
+            percent(now / most)
+        ));
+        let frequency = host.machine().and_then(|machine| machine.core(core)?.frequency.as_ref());
+        if let Some(frequency) = frequency {
+            let most = frequency.max_khz.map(|khz| format!(", up to {:.2} GHz", khz as f64 / 1e6));
+            lines.push(format!(
+                "its governor is {}{}",
+                frequency.governor,
+                most.unwrap_or_default()
+            ));
+        }
+    }
+    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    lines
+}

@@ -1,0 +1,148 @@
+//! Threads that are ready and not run.
+
+use results::{HostChange, Limit};
+use units::show_seconds;
+
+use super::cores::{cpu_experiments, cpu_weight};
+use crate::experiment::Experiment;
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, ramp};
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct Scheduler;
+
+impl Mechanism for Scheduler {
+    fn limit(&self) -> Limit {
+        Limit::Scheduler
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the scheduler",
+            ceiling: "the thread running whenever it is ready",
+            mechanism: "A stream's thread is ready and is not run: it is nice or of the `idle` or `batch` \
+                policy, so that others go first on its core; or it waits for a busy core while others of \
+                the host idle and nothing pins it.",
+            evidence: "The thread's policy (`/proc/PID/stat`); time ready but waiting and the mean delay \
+                from ready to running (`/proc/PID/schedstat`); how often others took its core; idle time \
+                of the host's other cores.",
+            against: "The thread is scheduled as any other and hardly waits; it is pinned to its core, \
+                which is then the limit.",
+            experiment: "Smaller blocks, which cost the thread more a byte: throughput falls in proportion. \
+                That the policy is the reason shows without it: `chrt --other -a -p 0 PID`, `renice -n 0`.",
+            advice: "Run the program as any other, or ahead (`chrt --rr`, `nice`); keep other work off its cores.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let (host, weight) = worse(seen);
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: evidence(host),
+            against: match host.wait_share {
+                Some(wait) => format!("its threads wait for a core {} of the time", percent(wait)),
+                None => "the threads' waiting is unknown".to_owned(),
+            },
+            // Without waiting, the same work would be done in the time it ran.
+            ceiling_bits_per_s: host
+                .wait_share
+                .filter(|_| weight > 0.3)
+                .map(|wait| seen.rate() / (1.0 - wait.min(0.95))),
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        cpu_experiments(self.limit(), seen, worse(seen).0)
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let (host, _) = worse(seen);
+        let policy = host.thread.policy.as_ref()?;
+        Some(HostChange {
+            end: host.end,
+            command: "for p in $(pgrep -x clearstream); do renice -n 0 -p $p; chrt --other -a -p 0 $p; done"
+                .to_owned(),
+            undo: None,
+            predicted_bits_per_s: unheld(seen, host, headroom),
+            text: format!("it runs as `{policy}`: without that, less waiting and more throughput"),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let (host, _) = worse(seen);
+        let end = end_name(host.end);
+        match &host.thread.policy {
+            Some(policy) => vec![
+                format!(
+                    "start the {end} end's program as any other, not `{policy}`: chrt --other 0 PROGRAM, or renice -n 0 -p PID"
+                ),
+                format!("or give it a core that nobody else uses: --{}", cores_option(seen, host)),
+            ],
+            None => vec![
+                format!(
+                    "pin the {end} end's threads to idle cores: --{}",
+                    cores_option(seen, host)
+                ),
+                "keep other programs off them (cpuset, isolcpus)".to_owned(),
+            ],
+        }
+    }
+}
+
+fn cores_option(seen: &Observed<'_>, host: &HostView<'_>) -> &'static str {
+    let _ = seen;
+    if host.end == results::End::Near { "cores" } else { "far-cores" }
+}
+
+fn unheld(seen: &Observed<'_>, host: &HostView<'_>, headroom: Option<f64>) -> f64 {
+    let wait = host.wait_share.unwrap_or(0.0).min(0.9);
+    (seen.rate() / (1.0 - wait)).min(headroom.unwrap_or(f64::MAX)).max(seen.rate())
+}
+
+/// The end whose threads are held up more, and how surely that binds.
+fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
+    let weigh = |host: &HostView<'_>| {
+        let cpu = cpu_weight(seen, host);
+        let behind = 0.97
+            * host.held_behind()
+            * cpu.max(0.5 * ramp(host.wait_share.unwrap_or(0.0), 0.3, 0.6));
+        let unmoved = 0.92 * cpu * left_waiting(host);
+        behind.max(unmoved)
+    };
+    let (sender, receiver) = (weigh(&seen.sender), weigh(&seen.receiver));
+    if receiver > sender { (&seen.receiver, receiver) } else { (&seen.sender, sender) }
+}
+
+/// How surely it waits though other cores idle and nothing pins it, 0 to 1.
+fn left_waiting(host: &HostView<'_>) -> f64 {
+    let free = host.pinned.is_empty() && host.host.is_some_and(|host| host.usable_cores.len() > 1);
+    if !free {
+        return 0.0;
+    }
+    ramp(host.wait_share.unwrap_or(0.0), 0.2, 0.4) * ramp(host.idle_cores.unwrap_or(0.0), 0.9, 1.5)
+}
+
+fn evidence(host: &HostView<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(policy) = &host.thread.policy {
+        lines.push(format!(
+            "{}: its stream thread runs as `{policy}`: others go first",
+            host.name()
+        ));
+    }
+    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    if let Some(delay_s) = host.thread.delay_s {
+        let preempted = host.thread.preempted_per_s.unwrap_or(0.0);
+        lines.push(format!(
+            "from ready to running it took {} on average; it slept {:.0} times a second, others took its core {preempted:.0} times",
+            show_seconds(delay_s),
+            host.thread.sleeps_per_s.unwrap_or(0.0)
+        ));
+    }
+    if let Some(idle) = host.idle_cores.filter(|idle| *idle > 0.9) {
+        lines.push(format!("{idle:.1} cores of that host were idle meanwhile"));
+    }
+    lines
+}

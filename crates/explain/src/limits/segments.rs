@@ -1,0 +1,275 @@
+//! Many packets a byte: small segments, and offloads that are off.
+
+use results::{HostChange, Limit};
+
+use super::causes::{offloads_off, small_packets, small_segments, uncombined};
+use super::cores::{cpu_experiments, cpu_weight};
+use super::interrupt_core::{self, more_packets};
+use super::lifted;
+use crate::change::Change;
+use crate::experiment::Experiment;
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::percent;
+use crate::observed::{HostView, Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct PathMtu;
+
+#[derive(Debug)]
+pub(crate) struct Offloads;
+
+impl Mechanism for PathMtu {
+    fn limit(&self) -> Limit {
+        Limit::PathMtu
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "small segments",
+            ceiling: "the cores' packets a second times the payload of each",
+            mechanism: "Each packet costs the hosts about the same whatever it carries. With small segments (a \
+                small MTU somewhere on the path, `TCP_MAXSEG`, a route's `advmss` or `mtu`) a byte costs \
+                many packets, and the core that handles them is full early.",
+            evidence: "The connection's segments against the interface's MTU and what the device could take; \
+                a core without time left, and packets that pass the stack alone.",
+            against: "Packets travel joined (segmentation and receive offloads), so their size does not \
+                matter; the cores have time.",
+            experiment: "The same test without its own segment size: throughput rises. Else segments of half \
+                the size: throughput falls.",
+            advice: "A larger MTU along the whole path (`ping -M do -s` finds where it ends); let path MTU \
+                discovery work (do not drop ICMP).",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = worse(seen, small_segments);
+        let by_cost = 0.95 * packet_weight(seen, host) * small_segments(seen, host);
+        // Segments the test itself made small are the first thing to ask about.
+        let asked = if seen.spec.mss_bytes.is_some() { 1.0 } else { 0.98 };
+        let weight = by_cost * asked;
+        Opinion {
+            weight,
+            end: None,
+            evidence: mtu_evidence(seen, host),
+            against: match seen.packet_bytes(host) {
+                Some(bytes) => format!(
+                    "segments of {:.0} bytes, packets of {bytes:.0} on average through the {} end's stack",
+                    seen.flow.mss_bytes.unwrap_or(0.0),
+                    end_name(host.end)
+                ),
+                None => "the size of its packets is unknown".to_owned(),
+            },
+            ceiling_bits_per_s: None,
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let mut experiments = Vec::new();
+        if let Some(from_bytes) = seen.spec.mss_bytes {
+            let change = Change::LiftMss { from_bytes };
+            experiments.push(lifted(self.limit(), seen, change, 20.0, headroom));
+        }
+        experiments.extend(more_packets(self.limit(), seen));
+        experiments
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let interface = seen.sender.interface()?;
+        let most = interface.mtu_max_bytes.unwrap_or(9000).min(9000);
+        (most > interface.mtu_bytes).then(|| HostChange {
+            end: seen.sender.end,
+            command: format!("ip link set {} mtu {most}", interface.name),
+            undo: Some(format!("ip link set {} mtu {}", interface.name, interface.mtu_bytes)),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            text: "with the same at every hop and at the other end, throughput rises".to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        if seen.spec.mss_bytes.is_some() {
+            lines.push("leave out --mss: the kernel then takes what the path carries".to_owned());
+        }
+        if let Some(metric) = route_metric(seen) {
+            lines.push(format!(
+                "the route at the {} end sets {metric}: ip route change … without it",
+                end_name(seen.sender.end)
+            ));
+        }
+        lines.push("a larger MTU at both ends and every hop: ip link set DEV mtu 9000".to_owned());
+        lines.push("find the hop that makes it small: tracepath HOST".to_owned());
+        lines
+    }
+}
+
+impl Mechanism for Offloads {
+    fn limit(&self) -> Limit {
+        Limit::Offloads
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "offloads that are off",
+            ceiling: "the cores' packets a second times the payload of each",
+            mechanism: "With segmentation offload (TSO, GSO) a sender's stack handles up to 64 KiB at once; \
+                with GRO a receiver's joins what came in pieces. Without them each packet passes the whole \
+                stack alone, and the core that does it is full early.",
+            evidence: "Features that are off at the interface (`ethtool -k`), the mean size of the packets \
+                its device moved, and the core without time left.",
+            against: "They are on; or packets travel joined all the same; or the cores have time.",
+            experiment: "Segments of half the size: throughput falls, as packets are what costs. The \
+                features on: `ethtool -K DEV tso on gso on gro on`.",
+            advice: "Switch them on; where they must be off (bridging, capture), a larger MTU.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let host = worse(seen, uncombined);
+        let weight = 0.96 * packet_weight(seen, host) * uncombined(seen, host);
+        let off = offloads_off(seen, host);
+        Opinion {
+            weight,
+            end: Some(host.end),
+            evidence: offload_evidence(seen, host),
+            against: match (off.is_empty(), seen.packet_bytes(host)) {
+                (true, _) => {
+                    "segmentation and receive offloads are on, as far as the hosts tell".to_owned()
+                }
+                (false, Some(bytes)) => {
+                    format!(
+                        "{} off, but packets of {bytes:.0} bytes on average, or cores with time",
+                        off.join(", ")
+                    )
+                }
+                (false, None) => {
+                    format!("{} off; the size of the packets is unknown", off.join(", "))
+                }
+            },
+            ceiling_bits_per_s: None,
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        let mut experiments: Vec<Experiment> =
+            more_packets(self.limit(), seen).into_iter().collect();
+        experiments.extend(cpu_experiments(self.limit(), seen, worse(seen, uncombined)));
+        experiments
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let host = worse(seen, uncombined);
+        let (on, off) = switches(seen, host)?;
+        let name = &host.interface()?.name;
+        Some(HostChange {
+            end: host.end,
+            command: format!("ethtool -K {name} {on}"),
+            undo: Some(format!("ethtool -K {name} {off}")),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            text: "with packets joined, a byte costs less: throughput rises".to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let host = worse(seen, uncombined);
+        let name = host.interface().map_or("DEV", |interface| interface.name.as_str());
+        let on = switches(seen, host).map_or("tso on gso on gro on".to_owned(), |(on, _)| on);
+        vec![
+            format!("at the {} end: ethtool -K {name} {on}", end_name(host.end)),
+            "where they must stay off, a larger MTU along the whole path".to_owned(),
+        ]
+    }
+}
+
+/// `tso on gso on`, and back.
+fn switches(seen: &Observed<'_>, host: &HostView<'_>) -> Option<(String, String)> {
+    let off = offloads_off(seen, host);
+    let names: Vec<&str> = off.into_iter().filter(|name| *name != "gso_max_size").collect();
+    let all = |state: &str| {
+        names.iter().map(|name| format!("{name} {state}")).collect::<Vec<_>>().join(" ")
+    };
+    (!names.is_empty()).then(|| (all("on"), all("off")))
+}
+
+/// How surely an end's packets, one by one, are what binds, 0 to 1.
+fn packet_weight(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
+    let by_thread = cpu_weight(seen, host);
+    let by_packets = if host.end == seen.receiver.end { interrupt_core::weight(seen) } else { 0.0 };
+    by_thread.max(by_packets)
+}
+
+/// The end where a cause of many packets weighs more.
+fn worse<'s, 'a>(
+    seen: &'s Observed<'a>,
+    cause: impl Fn(&Observed<'_>, &HostView<'_>) -> f64,
+) -> &'s HostView<'a> {
+    let weigh = |host: &HostView<'_>| cause(seen, host) * packet_weight(seen, host);
+    let (sender, receiver) = (weigh(&seen.sender), weigh(&seen.receiver));
+    if receiver > sender { &seen.receiver } else { &seen.sender }
+}
+
+fn route_metric(seen: &Observed<'_>) -> Option<String> {
+    let metrics = &seen.sender.interface()?.route_metrics;
+    let named = ["mtu", "advmss"].into_iter().filter_map(|name| Some((name, metrics.get(name)?)));
+    named.map(|(name, value)| format!("{name} {value}")).reduce(|all, one| format!("{all} {one}"))
+}
+
+fn mtu_evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(mss), Some(interface)) = (seen.flow.mss_bytes, seen.sender.interface()) {
+        let reason = match seen.spec.mss_bytes {
+            Some(asked) => format!("the test asked for {asked}"),
+            None => route_metric(seen).map_or_else(
+                || {
+                    format!(
+                        "the path's MTU is {}",
+                        seen.path_mtu_bytes()
+                            .map_or("unknown".to_owned(), |mtu| format!("{mtu:.0}"))
+                    )
+                },
+                |metric| format!("the route sets {metric}"),
+            ),
+        };
+        lines.push(format!(
+            "segments carry {mss:.0} bytes ({reason}); {} has MTU {}{}",
+            interface.name,
+            interface.mtu_bytes,
+            interface
+                .mtu_max_bytes
+                .map(|most| format!(" and could have {most}"))
+                .unwrap_or_default()
+        ));
+    }
+    lines.extend(cost_lines(seen, host));
+    lines
+}
+
+fn offload_evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
+    let off = offloads_off(seen, host);
+    let mut lines = Vec::new();
+    if let (false, Some(interface)) = (off.is_empty(), host.interface()) {
+        lines.push(format!("{}: {} off at {}", host.name(), off.join(", "), interface.name));
+    }
+    lines.extend(cost_lines(seen, host));
+    lines
+}
+
+/// Packet size, packets a second and the core that handles them.
+fn cost_lines(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(bytes), true) = (seen.packet_bytes(host), small_packets(seen, host) > 0.0) {
+        lines.push(format!(
+            "{}: packets of {bytes:.0} bytes on average, {:.0} a second through its stack",
+            host.name(),
+            seen.rate() / 8.0 / bytes
+        ));
+    }
+    lines.extend(host.thread_text().map(|text| format!("{}: {text}", host.name())));
+    if let Some(core) = host.softirq_core {
+        lines.push(format!(
+            "core {} spends {} of its time in softirq",
+            core.core,
+            percent(core.softirq)
+        ));
+    }
+    lines
+}

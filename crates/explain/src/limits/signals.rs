@@ -1,0 +1,192 @@
+//! What congestion control takes for congestion though nothing is lost: marks, and late packets.
+
+use results::{HostChange, Limit};
+use units::{saturating_u64, show_bit_rate, show_count};
+
+use super::{loss, more_streams};
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{ramp, ratio, share};
+use crate::observed::{Observed, end_name};
+
+#[derive(Debug)]
+pub(crate) struct EcnMarks;
+
+#[derive(Debug)]
+pub(crate) struct Reordering;
+
+impl Mechanism for EcnMarks {
+    fn limit(&self) -> Limit {
+        Limit::EcnMarks
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "congestion marks",
+            ceiling: "what the congestion control in use answers the marks with",
+            mechanism: "A queue on the path marks packets (ECN, RFC 3168) instead of dropping them, and the \
+                sender answers each marked round trip as it would answer a loss. A threshold set too low \
+                holds the congestion window down though the path has room.",
+            evidence: "Segments delivered with a mark (`tcpi_delivered_ce`); few or none sent again; windows, \
+                buffers and cores leave room; more streams carry more.",
+            against: "No marks; or more streams carry no more (then the rate that fills the queue is the limit).",
+            experiment: "A congestion control that takes no notice of marks (BBR), where the sender has one; \
+                more streams, each with a window of its own.",
+            advice: "Raise the marking threshold where the queue is; switch ECN off at the sender \
+                (`net.ipv4.tcp_ecn=0`) until then.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let marked = seen.flow.marked_count.unwrap_or(0.0);
+        let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
+        let weight = 0.95
+            * ramp(of_all, 5e-5, 5e-4)
+            * ramp(marked, 2.0, 10.0)
+            * seen.unexplained()
+            * (1.0 - plateau(seen))
+            * (1.0 - 0.8 * seen.hosts_full());
+        let first = format!(
+            "{} segments came back marked, {:.3}% of all",
+            show_count(marked),
+            of_all * 100.0
+        );
+        let mut evidence = vec![first.clone()];
+        if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+            evidence.push(format!(
+                "{streams} streams carry {} together, {gain:.1} times as much",
+                show_bit_rate(several.median)
+            ));
+        }
+        if let Some(again) = seen.flow.retransmit_share {
+            evidence.push(format!("{:.4}% of the segments sent again", again * 100.0));
+        }
+        Opinion {
+            weight,
+            end: None,
+            evidence,
+            against: if marked == 0.0 { "no segment came back marked".to_owned() } else { first },
+            ceiling_bits_per_s: None,
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let mut experiments: Vec<Experiment> =
+            loss::with_bbr(self.limit(), seen, headroom).into_iter().collect();
+        experiments.extend(more_streams(self.limit(), seen, headroom));
+        experiments
+    }
+
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+        let now = seen.sysctl(seen.sender.end, "net.ipv4.tcp_ecn")?;
+        Some(HostChange {
+            end: seen.sender.end,
+            command: "sysctl -w net.ipv4.tcp_ecn=0".to_owned(),
+            undo: Some(format!("sysctl -w net.ipv4.tcp_ecn={now}")),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 1.5),
+            text: "without ECN the queue drops when it is really full: throughput rises".to_owned(),
+        })
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        vec![
+            "raise the marking threshold of the queue that marks (fq_codel ce_threshold, red min)"
+                .to_owned(),
+            format!("or at the {} end: sysctl -w net.ipv4.tcp_ecn=0", end_name(seen.sender.end)),
+        ]
+    }
+}
+
+impl Mechanism for Reordering {
+    fn limit(&self) -> Limit {
+        Limit::Reordering
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "packets out of order",
+            ceiling: "what the congestion control answers the mistaken losses with",
+            mechanism: "Packets overtake each other (several links without flow hashing, queues served by \
+                several cores). The receiver asks for what is only late, the sender sends it again for \
+                nothing and shrinks its window; the receiver joins fewer packets.",
+            evidence: "Reordering the sender noticed (`tcpi_reord_seen`), segments sent again for nothing (the \
+                receiver's D-SACKs), packets out of order at the receiver; UDP comes out of order too.",
+            against: "Packets come in order; what was sent again was really lost.",
+            experiment: "UDP at half the rate: datagrams come late, and hardly any is lost.",
+            advice: "Find what splits a flow (bonding by round robin, per-packet multipath, RPS changed under \
+                load) and hash by flow; until then a larger `net.ipv4.tcp_reordering`.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let again = seen.flow.retransmits_count.unwrap_or(0.0);
+        let needless = mistaken(seen);
+        let noticed = ramp(seen.flow.reordered_count.unwrap_or(0.0), 2.0, 10.0);
+        let weight = 0.95
+            * ramp(needless, 0.2, 0.6)
+            * noticed.max(ramp(seen.flow.needless_count.unwrap_or(0.0), 5.0, 30.0))
+            * seen.unexplained()
+            * (1.0 - plateau(seen))
+            * (1.0 - 0.8 * seen.hosts_full());
+        let mut evidence = vec![format!(
+            "{} of {} segments sent again were sent for nothing; the sender noticed reordering {} times",
+            show_count(seen.flow.needless_count.unwrap_or(0.0)),
+            show_count(again),
+            show_count(seen.flow.reordered_count.unwrap_or(0.0))
+        )];
+        if let Some(late) = seen.flow.out_of_order_count.filter(|late| *late > 0.0) {
+            evidence
+                .push(format!("{} packets came to the receiver out of order", show_count(late)));
+        }
+        Opinion {
+            weight,
+            end: None,
+            against: if seen.flow.reordered_count == Some(0.0)
+                && seen.flow.needless_count == Some(0.0)
+            {
+                "packets came in order".to_owned()
+            } else {
+                evidence[0].clone()
+            },
+            evidence,
+            ceiling_bits_per_s: None,
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        let offered = seen.rate() * 0.5;
+        let datagram_bytes =
+            seen.path_mtu_bytes().map_or(1400.0, |mtu| (mtu - 48.0).clamp(512.0, 65_000.0));
+        vec![Experiment {
+            limit: self.limit(),
+            change: Change::UdpAtRate {
+                bits_per_s: offered,
+                datagram_bytes: u32::try_from(saturating_u64(datagram_bytes)).unwrap_or(1400),
+            },
+            predicted: Prediction::new(offered * 0.5, offered, offered),
+            rule: Rule::Reorders { low_share: 1e-4 },
+        }]
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        vec![
+            "find what splits a flow over several ways (round-robin bonding, per-packet multipath) and hash by flow".to_owned(),
+            format!(
+                "until then at the {} end: sysctl -w net.ipv4.tcp_reordering=30 net.ipv4.tcp_max_reordering=1000",
+                end_name(seen.sender.end)
+            ),
+        ]
+    }
+}
+
+/// How surely more streams carry no more, 0 to 1.
+fn plateau(seen: &Observed<'_>) -> f64 {
+    seen.streams_gain().map_or(0.0, |gain| 1.0 - ramp(gain, 1.1, 1.4)).max(seen.queue())
+}
+
+/// Segments sent again for nothing, of all sent again.
+pub(super) fn mistaken(seen: &Observed<'_>) -> f64 {
+    let needless = seen.flow.needless_count.unwrap_or(0.0);
+    seen.flow.retransmits_count.and_then(|again| ratio(needless, again)).unwrap_or(0.0).min(1.0)
+}
