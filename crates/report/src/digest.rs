@@ -4,6 +4,7 @@
 //! repeats that have no summary are put together with the same statistics.
 
 pub(crate) mod chain;
+pub(crate) mod placement;
 pub(crate) mod series;
 pub(crate) mod sweep;
 
@@ -56,7 +57,9 @@ impl<'a> Digest<'a> {
         let swept: Vec<&str> = sweeps.iter().map(|sweep| sweep.experiment).collect();
         let mut digest = Self { results, near_name, far_name, groups: Vec::new(), sweeps };
         digest.groups = digest.grouped(|point| {
-            !point.experiment.starts_with("confirm") && !swept.contains(&point.experiment.as_str())
+            !point.experiment.starts_with("confirm")
+                && !swept.contains(&point.experiment.as_str())
+                && is_shown_apart(results, point)
         });
         if digest.groups.is_empty() {
             let best =
@@ -144,6 +147,17 @@ impl<'a> Digest<'a> {
             setting => format!("{name}, {}", show::clip(&setting, 60)),
         }
     }
+}
+
+/// Of a placement sweep only the best placement and no pinning are tests among the others.
+fn is_shown_apart(results: &Results, point: &Point) -> bool {
+    let best = results.placement.as_ref().map(|found| &found.best);
+    let is_best = best.is_some_and(|best| {
+        point.spec.near_cores == [best.near_core] && point.spec.far_cores == [best.far_core]
+    });
+    !placement::is_of_placement(point)
+        || is_best
+        || (point.experiment == "placement" && point.varied.is_empty())
 }
 
 /// What makes two points repeats of each other.

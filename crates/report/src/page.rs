@@ -5,7 +5,7 @@ use results::{Results, RunKind};
 use crate::digest::Digest;
 use crate::markup::{Element, el};
 use crate::section::{
-    Section, facts, headline, measured, notes, raw, reproduction, tables, verdict,
+    Section, before_after, facts, headline, measured, notes, placement, raw, reproduction, tables, verdict,
 };
 use crate::show;
 
@@ -22,7 +22,9 @@ pub(crate) fn page(results: &Results, embed_bytes_max: usize) -> String {
     let digest = Digest::of(results);
     let sections: Vec<Section> = [
         measured::chain_section(&digest),
+        placement::section(&digest),
         headline::section(&digest),
+        before_after::section(&digest),
         reproduction::section(&digest),
         measured::time_section(&digest),
         measured::sweep_section(&digest),
@@ -85,6 +87,7 @@ fn kind(results: &Results) -> &'static str {
     match results.kind {
         RunKind::Path => "path",
         RunKind::Test => "test",
+        RunKind::Place => "placement",
         RunKind::Reproduce => "reproduction",
         _ => "results",
     }

@@ -1,9 +1,11 @@
 //! The page's sections, in the order a network engineer asks for them.
 
+pub(crate) mod before_after;
 pub(crate) mod facts;
 pub(crate) mod headline;
 pub(crate) mod measured;
 pub(crate) mod notes;
+pub(crate) mod placement;
 pub(crate) mod raw;
 pub(crate) mod reproduction;
 pub(crate) mod tables;

@@ -19,7 +19,12 @@ fn page(results: &Results) -> String {
 }
 
 fn documents() -> Vec<Results> {
-    vec![synthetic::path(), synthetic::unseen(), synthetic::reproduction()]
+    vec![
+        synthetic::path(),
+        synthetic::unseen(),
+        synthetic::reproduction(),
+        synthetic::placement(),
+    ]
 }
 
 #[test]
@@ -151,6 +156,26 @@ fn a_reproduction_stands_beside_its_paper() {
     {
         assert!(page.contains(text), "{text}");
     }
+}
+
+#[test]
+fn a_placement_sweep_is_a_heat_map_with_its_figures() {
+    let page = page(&synthetic::placement());
+    for text in [
+        "Goodput by both cores",
+        "Goodput by core",
+        "59% better than 4.70 Gbit/s without pinning",
+        "S$ shared cache",
+        "taskset -c 2 PROGRAM",
+        "class=\"heat h4\"",
+        "class=\"heat-best\"",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    // Each pair once in each width, the legend's three beside them, each listed in the table.
+    assert_eq!(page.matches("class=\"heat h").count(), 2 * 64 + 3);
+    assert_eq!(page.matches("<td class=\"w\">core 7</td>").count(), 8);
+    assert!(!page.contains("Goodput by near core"), "no curve over core numbers");
 }
 
 #[test]

@@ -4,14 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use results::{
-    Absent, Confirmation, CoreUse, Direction, DirectionOutcome, End, EndReport, Estimate, Evidence,
-    Finding, HostFacts, InterfaceFacts, IntervalSample, LatencySummary, LawCheck, Limit,
-    NextCeiling, PaperFigure, PathFacts, PercentilePoint, Point, PointOutcome, Protocol,
-    Reproduction, RequestResponseOutcome, Results, RunKind, SCHEMA_VERSION, StreamEnd, Summary,
-    TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts, UdpLoss, UdpOutcome,
-    UdpStreamEnd, Verdict,
-};
+use results::{Absent, Confirmation, CoreUse, Direction, DirectionOutcome, End, EndReport, Estimate, Evidence, Finding, HostFacts, InterfaceFacts, IntervalSample, LatencySummary, LawCheck, Limit, NextCeiling, PaperFigure, PathFacts, PercentilePoint, PlacedPair, PlacementFindings, Point, PointOutcome, Protocol, RelationFigure, Reproduction, RequestResponseOutcome, Results, RunKind, SCHEMA_VERSION, StreamEnd, Summary, TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts, UdpLoss, UdpOutcome, UdpStreamEnd, Verdict};
 use stats::Random;
 
 /// Round-trip time of the path, seconds.
@@ -136,6 +129,60 @@ pub(crate) fn reproduction() -> Results {
                 "Every median lies within 6% of the model, over 9 windows from 256 KiB to 64 MiB."
                     .to_owned(),
         },
+    });
+    results
+}
+
+/// `clearstream place geneva`, 8 x 8 cores: the receiver's package decides.
+pub(crate) fn placement() -> Results {
+    let mut maker =
+        Maker { random: Random::from_seed(10), clock_ms: STARTED_UNIX_MS, points: Vec::new() };
+    let unpinned = TestSpec { first_port: Some(25_201), ..TestSpec::tcp() };
+    for repeat in 0..3 {
+        maker.bulk("placement", repeat, &unpinned, 10e6);
+        for (near, far) in (0..8_u32).flat_map(|near| (0..8_u32).map(move |far| (near, far))) {
+            let spec =
+                TestSpec { near_cores: vec![near], far_cores: vec![far], ..unpinned.clone() };
+            let window = if far < 4 { 16e6 } else { 8e6 } + f64::from(near) * 1e4;
+            let outcome = maker.tcp(&spec, window);
+            let varied = BTreeMap::from([
+                ("near_core".to_owned(), f64::from(near)),
+                ("far_core".to_owned(), f64::from(far)),
+            ]);
+            maker.add("placement", varied, repeat, &spec, outcome);
+        }
+    }
+    let mut results = document(RunKind::Place, maker, Some(host("geneva", true)));
+    let estimate = Estimate { count: 3, median: 7.5e9, low: 7.4e9, high: 7.6e9, confidence: 0.75 };
+    let best = PlacedPair {
+        near_core: 7,
+        far_core: 2,
+        near_interrupt_core: None,
+        far_interrupt_core: None,
+        estimate,
+    };
+    results.placement = Some(PlacementFindings {
+        direction: Direction::Forward,
+        figure: "forward_received_bits_per_s".to_owned(),
+        more_is_better: true,
+        unpinned: Some(Estimate { median: 4.7e9, ..estimate }),
+        best,
+        ties: Vec::new(),
+        beats_unpinned: true,
+        gain: Some(0.59),
+        chance: Some(0.001),
+        near_incoming_core: None,
+        far_incoming_core: Some(1),
+        relations: vec![RelationFigure {
+            end: results::End::Far,
+            proximity: results::Proximity::SharedCache,
+            estimate,
+            core: 2,
+            placements_count: 24,
+        }],
+        pairs_count: 64,
+        measured_pairs_count: 64,
+        advice: vec!["`taskset -c 2 PROGRAM` on geneva".to_owned()],
     });
     results
 }
