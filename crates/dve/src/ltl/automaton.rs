@@ -154,18 +154,18 @@ impl Automaton {
         text + "}\n"
     }
 
-    /// Leaves out what leads to no accepting cycle; the first state stays.
+    /// Leaves out what leads to no accepting cycle; the first state stays. A state that is on no cycle
+    /// need not be accepting.
     fn without_dead_ends(mut self) -> Self {
         let count = self.edges.len();
-        let live: Vec<bool> = {
-            let on_cycle = |state: usize| self.accepting[state] && self.reaches(state)[state];
-            let good: Vec<bool> = (0..count).map(on_cycle).collect();
-            (0..count)
-                .map(|state| {
-                    good[state] || self.reaches(state).iter().zip(&good).any(|(a, b)| *a && *b)
-                })
-                .collect()
+        for state in 0..count {
+            self.accepting[state] = self.accepting[state] && self.reaches(state)[state];
+        }
+        let leads_on = |state: usize| {
+            let reached = self.reaches(state);
+            self.accepting[state] || (0..count).any(|to| reached[to] && self.accepting[to])
         };
+        let live: Vec<bool> = (0..count).map(leads_on).collect();
         for edges in &mut self.edges {
             edges.retain(|edge| live[edge.to]);
         }
