@@ -60,19 +60,15 @@ pub(super) const ENTRIES: [Entry; 34] = [
         "what one end sends the other receives",
     ),
     lacking("C-fig10", CLEARSTREAM, "memory node distances", "", NO_TOPOLOGY),
-    lacking(
+    ready(
         "C-fig12",
-        CLEARSTREAM,
         "sender pinned to each core",
         "throughput follows the distance from core to NIC",
-        NO_PLACEMENT,
     ),
-    lacking(
+    ready(
         "C-fig14",
-        CLEARSTREAM,
         "sender core x receiver core, one queue",
         "the receiver's place against its interrupt decides",
-        NO_PLACEMENT,
     ),
     lacking(
         "C-divine",

@@ -1,6 +1,8 @@
 //! The experiments that run: what each measures, and how its law is judged.
 
 mod bidir;
+mod fig12;
+mod fig14;
 mod fig5;
 mod fig6;
 mod fig7;
@@ -8,7 +10,9 @@ mod udp;
 
 use std::collections::BTreeMap;
 
-use results::{Direction, Estimate, LawCheck, PaperFigure, Point, Results, TestLimit, TestSpec};
+use results::{
+    Direction, Estimate, HostFacts, LawCheck, PaperFigure, Point, Results, TestLimit, TestSpec,
+};
 use sweep::{Plan, Setting};
 
 /// One experiment that runs.
@@ -36,11 +40,23 @@ pub(super) struct Context<'a> {
     pub(super) rtt_s: Option<f64>,
     /// Path MTU, bytes.
     pub(super) path_mtu_bytes: Option<u32>,
+    /// The host that asks.
+    pub(super) near: &'a HostFacts,
+    /// The other one, as far as it tells of itself.
+    pub(super) far: Option<&'a HostFacts>,
     /// Points measured so far.
     pub(super) points: &'a [Point],
 }
 
-const RECIPES: [Recipe; 5] = [fig5::RECIPE, bidir::RECIPE, udp::RECIPE, fig6::RECIPE, fig7::RECIPE];
+const RECIPES: [Recipe; 7] = [
+    fig5::RECIPE,
+    bidir::RECIPE,
+    udp::RECIPE,
+    fig6::RECIPE,
+    fig7::RECIPE,
+    fig12::RECIPE,
+    fig14::RECIPE,
+];
 
 /// The recipe of a catalogue entry.
 pub(super) fn find(id: &str) -> Option<&'static Recipe> {
@@ -103,6 +119,6 @@ fn figure(name: &str, paper: &str, here: Option<&Estimate>) -> PaperFigure {
 }
 
 /// The answer when points that the law is about are missing.
-fn undecided(law: &str, why: &str) -> LawCheck {
+pub(super) fn undecided(law: &str, why: &str) -> LawCheck {
     LawCheck { law: law.to_owned(), holds: None, judged: why.to_owned() }
 }
