@@ -142,6 +142,21 @@ fn pin(thread: Option<rustix::thread::Pid>, cores: &[u32]) -> Result<(), Syscall
     rustix::thread::sched_setaffinity(thread, &set).map_err(|error| refused(error.into()))
 }
 
+/// From now on the calling thread runs only when nothing else wants its core (`SCHED_IDLE`).
+///
+/// # Errors
+/// `sched_setscheduler` failed.
+pub fn run_only_when_idle() -> Result<(), SyscallError> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameters` is a whole sched_param, outlives the call and is only read; 0 is the
+    // calling thread.
+    let answer = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(SyscallError::last("sched_setscheduler(SCHED_IDLE)", "this thread"))
+}
+
 /// What the calling thread has used since it began (`RUSAGE_THREAD`).
 ///
 /// # Errors

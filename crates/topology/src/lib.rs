@@ -15,6 +15,7 @@
 mod cores;
 mod counters;
 mod device;
+mod energy;
 mod facts;
 mod files;
 mod machine;
@@ -25,6 +26,7 @@ mod qdisc;
 pub use cores::CoreTimes;
 pub use counters::{CounterSnapshot, InterfaceCounters};
 pub use device::{Interface, interface_facts, interface_toward, interfaces};
+pub use energy::{EnergyMeter, NoMeter, Source as EnergySource};
 pub use facts::host_facts;
 pub use files::HostFiles;
 pub use machine::{machine, machine_from};

@@ -1,14 +1,17 @@
 //! `clearstream reproduce`: a paper's figure or table here, side by side with the paper's.
 
 mod catalogue;
+mod energy;
+mod idle;
 pub(in crate::verbs) mod in_lab;
 mod recipes;
+mod single;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use results::{Reproduction, Results, RunKind};
+use results::{LawCheck, PaperFigure, Reproduction, Results, RunKind};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
@@ -63,6 +66,11 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
             "no figure or table is called '{id}'; `clearstream reproduce --list` shows all"
         ))
     })?;
+    match entry.id {
+        "C-energy" => return energy::run(entry, args, json),
+        "M-idle" => return idle::run(entry, args, json),
+        _ => {}
+    }
     let Some(recipe) = recipes::find(entry.id) else {
         let missing = entry.missing.unwrap_or("its recipe");
         return Err(VerbError::missing(format!("{} cannot run yet: it needs {missing}", entry.id)));
@@ -132,29 +140,46 @@ fn between_hosts(
         }
     }
     drop(progress);
+    let answer = publish(entry, results, |results| (recipe.judge)(results), ended, args, json)?;
+    if ended == Ended::Complete {
+        log.map_or(Ok(()), PointLog::discard)?;
+    }
+    Ok(answer)
+}
+
+/// Judges what was measured, writes and shows it, and ends as it deserves.
+fn publish(
+    entry: &'static Entry,
+    mut results: Results,
+    judge: impl FnOnce(&mut Results) -> (Vec<PaperFigure>, LawCheck),
+    ended: Ended,
+    args: &ReproduceArgs,
+    json: bool,
+) -> VerbResult {
     results.summaries = sweep::summarise(&results.points);
     results.finished_unix_ms = Some(runner::now_unix_ms());
     if let Ended::Interrupted(number) = ended {
         results.partial = Some(format!("ended by signal {number}"));
     }
-    let (figures, law) = (recipe.judge)(&results);
-    let reproduction = Reproduction {
-        id: entry.id.to_owned(),
-        title: entry.title.to_owned(),
-        source: entry.source.to_owned(),
-        figures,
-        law,
-    };
-    results.reproduction = Some(reproduction);
+    let (figures, law) = judge(&mut results);
+    let (id, title, source) =
+        (entry.id.to_owned(), entry.title.to_owned(), entry.source.to_owned());
+    results.reproduction = Some(Reproduction { id, title, source, figures, law });
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.json", entry.id)));
     store::save(&output, &results)?;
     if let Some(page) = &args.report {
-        store::replace(
-            page,
-            report::render(&results, &report::RenderOptions::default()).as_bytes(),
-        )?;
+        let html = report::render(&results, &report::RenderOptions::default());
+        store::replace(page, html.as_bytes())?;
     }
     print(&results, &output, json)?;
-    conclude(&results, ended, log)
+    if let Ended::Interrupted(number) = ended {
+        return Ok(Exit::Signal(number));
+    }
+    match results.reproduction.as_ref().and_then(|reproduction| reproduction.law.holds) {
+        Some(true) => Ok(Exit::Ok),
+        Some(false) => Ok(Exit::GateFailed),
+        None => Ok(Exit::Partial),
+    }
 }
 
 fn print(results: &Results, output: &std::path::Path, json: bool) -> Result<(), VerbError> {
@@ -183,16 +208,4 @@ fn print(results: &Results, output: &std::path::Path, json: bool) -> Result<(), 
     )?;
     writeln!(out, "Written  {}", output.display())?;
     Ok(())
-}
-
-fn conclude(results: &Results, ended: Ended, log: Option<PointLog>) -> VerbResult {
-    if let Ended::Interrupted(number) = ended {
-        return Ok(Exit::Signal(number));
-    }
-    log.map_or(Ok(()), PointLog::discard)?;
-    match results.reproduction.as_ref().and_then(|reproduction| reproduction.law.holds) {
-        Some(true) => Ok(Exit::Ok),
-        Some(false) => Ok(Exit::GateFailed),
-        None => Ok(Exit::Partial),
-    }
 }

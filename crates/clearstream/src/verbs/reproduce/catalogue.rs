@@ -84,12 +84,10 @@ pub(super) const ENTRIES: [Entry; 34] = [
         "big and small flows share the pipe",
         NO_CHECKER,
     ),
-    lacking(
+    ready(
         "C-energy",
-        CLEARSTREAM,
-        "energy per bit transported",
-        "joules per Gbit, by placement",
-        NO_PLACEMENT,
+        "energy per bit transported, by placement",
+        "a bit costs the less, the less core time it takes",
     ),
     lacking(
         "P-fig3",
@@ -134,7 +132,7 @@ pub(super) const ENTRIES: [Entry; 34] = [
         OPEN_MX,
         "idle cores, interrupt on the right core or not",
         "wake-ups cost more than misses",
-        NO_PLACEMENT,
+        None,
     ),
     lacking("M-tab2", OPEN_MX, "L2 misses over message size and binding", "", NO_MESSAGING),
     lacking(

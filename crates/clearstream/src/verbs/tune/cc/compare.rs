@@ -38,9 +38,9 @@ const SETTLING: f64 = 0.25;
     clearstream tune cc compare htcp,cubic far.example   to a host that serves\n\n\
     Only the sending side's congestion control matters, and this host sends.")]
 pub(super) struct CompareArgs {
-    /// Congestion controls; all that are available when left out.
-    #[arg(value_name = "A,B,...", value_delimiter = ',')]
-    names: Vec<String>,
+    /// Congestion controls; `all`, or left out: those that are available.
+    #[arg(value_name = "A,B,...", default_value = "all")]
+    names: String,
     /// Far host; without it both hosts are those of a lab on this machine.
     host: Option<String>,
     #[command(flatten)]
@@ -76,8 +76,9 @@ fn names(args: &CompareArgs) -> Result<Vec<String>, VerbError> {
     let available = setting(AVAILABLE);
     let available: Vec<&str> = available.split_whitespace().collect();
     let mut names: Vec<String> = Vec::new();
-    for name in &args.names {
-        if !available.contains(&name.as_str()) {
+    let asked = args.names.split(',').filter(|_| args.names != "all");
+    for name in asked {
+        if !available.contains(&name) {
             let help =
                 if name == "htcp" { "; `clearstream tune cc htcp` registers it" } else { "" };
             let known = available.join(", ");
@@ -85,11 +86,11 @@ fn names(args: &CompareArgs) -> Result<Vec<String>, VerbError> {
                 "no congestion control is called {name} here{help} (there are: {known})"
             )));
         }
-        if !names.contains(name) {
-            names.push(name.clone());
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
         }
     }
-    if args.names.is_empty() {
+    if args.names == "all" {
         names = available.iter().map(|name| (*name).to_owned()).collect();
     }
     if names.is_empty() {

@@ -1,0 +1,233 @@
+//! C-energy: what a bit costs in joules, by placement.
+
+use std::time::{Duration, Instant};
+
+use results::{Estimate, LawCheck, PaperFigure, Results, Summary, TestSpec};
+use sweep::{Plan, PlannedPoint, Setting};
+use topology::{EnergyMeter, HostFiles};
+
+use super::catalogue::Entry;
+use super::single::{self, Ground};
+use super::{ReproduceArgs, publish};
+use crate::VerbResult;
+use crate::exit::VerbError;
+use crate::progress::Progress;
+use crate::runner::Ended;
+use crate::signals;
+
+const EXPERIMENT: &str = "C-energy";
+const LAB: &str = "local40g";
+const NEAR: &str = "near_core";
+const FAR: &str = "far_core";
+const ENERGY: &str = "joules_per_gbit";
+const CORE_TIME: &str = "cpu_s_per_gbit";
+const IDLE: &str = "idle_watts";
+const LAW: &str = "a bit costs the less, the less core time it takes";
+const SEED: u64 = 0x2011;
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// The cheapest placement in joules is also the one in core time, or not dearer than it by this.
+const SAME: f64 = 1.10;
+
+/// One measured test: its setting, energy above idle, and the idle power before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Cost {
+    near_core: f64,
+    far_core: f64,
+    joules_per_gbit: f64,
+    idle_watts: f64,
+}
+
+/// Runs the experiment in a lab, whose ends share this host's meter, or toward a host, where this
+/// end is measured.
+pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
+    let mut meter = EnergyMeter::find(HostFiles::default())
+        .map_err(|error| VerbError::missing(format!("C-energy: {error}")))?;
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;
+    let ground = match &args.host {
+        Some(host) => Ground::Host(host.clone()),
+        None => Ground::lab(LAB)?,
+    };
+    let plan = plan(&usable, args);
+    let points = plan.points();
+    let mut progress = Progress::new(points.len());
+    let (mut whole, mut costs) = (None, Vec::new());
+    let mut ended = Ended::Complete;
+    for planned in &points {
+        let core = |name: &str| planned.varied.get(name).copied().unwrap_or_default();
+        progress.begin(&format!("{EXPERIMENT} cores {} and {}", core(NEAR), core(FAR)));
+        let idle_watts = idle_watts(&mut meter, args.duration);
+        let (before, began) = (meter.joules(), Instant::now());
+        let one = ground.test(&options(planned, args), &mut || meter.sample(began.elapsed()))?;
+        let (joules, seconds) = (meter.joules() - before, began.elapsed().as_secs_f64());
+        if let Some(number) = single::interrupted() {
+            ended = Ended::Interrupted(number);
+            break;
+        }
+        let bytes = one.as_ref().ok().and_then(received_bytes);
+        costs.extend(bytes.and_then(|bytes| {
+            let joules_per_gbit = per_gbit(joules, idle_watts, seconds, bytes)?;
+            let (near_core, far_core) = (core(NEAR), core(FAR));
+            Some(Cost { near_core, far_core, joules_per_gbit, idle_watts })
+        }));
+        single::collect(&mut whole, planned, one);
+    }
+    drop(progress);
+    drop(ground);
+    let mut results = whole.ok_or_else(|| VerbError::failed("C-energy: no test finished"))?;
+    results.findings.push(results::Finding {
+        end: None,
+        code: "energy-meter".to_owned(),
+        text: format!("energy is that of {}, idle subtracted", meter.source()),
+    });
+    let judge = move |results: &mut Results| {
+        results.summaries.extend(summaries(&costs));
+        judge(results)
+    };
+    publish(entry, results, judge, ended, args, json)
+}
+
+/// Both ends on one core, on two, and on the two that are farthest apart by number.
+fn plan(usable: &[u32], args: &ReproduceArgs) -> Plan {
+    let first = usable.first().copied().unwrap_or(0);
+    let mut fars: Vec<u32> = vec![first];
+    fars.extend(usable.get(1));
+    fars.extend(usable.get(usable.len() / 2));
+    fars.extend(usable.last());
+    fars.dedup();
+    let settings = fars.into_iter().map(|far| {
+        Setting::new(EXPERIMENT, TestSpec::tcp())
+            .varying(NEAR, f64::from(first))
+            .varying(FAR, f64::from(far))
+    });
+    Plan::new(settings.collect(), args.repeats, SEED)
+}
+
+fn options(planned: &PlannedPoint, args: &ReproduceArgs) -> Vec<String> {
+    let core = |name: &str| planned.varied.get(name).copied().unwrap_or_default().to_string();
+    let mut options = vec!["--cores".to_owned(), core(NEAR)];
+    if args.host.is_none() {
+        options.extend(["--far-cores".to_owned(), core(FAR)]);
+    }
+    options.extend(["--duration".to_owned(), args.duration.as_secs_f64().to_string()]);
+    options
+}
+
+/// Power while nothing is asked of the host.
+fn idle_watts(meter: &mut EnergyMeter, duration: Duration) -> f64 {
+    let began = Instant::now();
+    meter.sample(Duration::ZERO);
+    let before = meter.joules();
+    while began.elapsed() < duration && signals::caught().is_none() {
+        std::thread::sleep(SAMPLE_INTERVAL);
+        meter.sample(began.elapsed());
+    }
+    (meter.joules() - before) / began.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn received_bytes(results: &Results) -> Option<u64> {
+    let outcome = results.points.first()?.measured()?;
+    Some(outcome.directions.first()?.received_bytes)
+}
+
+/// Joules above idle for each 10^9 bits of payload; `None` without any.
+fn per_gbit(joules: f64, idle_watts: f64, seconds: f64, bytes: u64) -> Option<f64> {
+    let gbit = bytes as f64 * 8.0 / 1e9;
+    (gbit > 0.0).then(|| (joules - idle_watts * seconds) / gbit)
+}
+
+fn summaries(costs: &[Cost]) -> Vec<Summary> {
+    let mut settings: Vec<(f64, f64)> =
+        costs.iter().map(|cost| (cost.near_core, cost.far_core)).collect();
+    settings.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    settings.dedup();
+    let mut summaries = Vec::new();
+    for (near, far) in settings {
+        let of = costs.iter().filter(|cost| cost.near_core == near && cost.far_core == far);
+        let (energy, idle): (Vec<f64>, Vec<f64>) =
+            of.map(|cost| (cost.joules_per_gbit, cost.idle_watts)).unzip();
+        for (figure, values) in [(ENERGY, energy), (IDLE, idle)] {
+            let Some(estimate) = Estimate::of(&values) else { continue };
+            summaries.push(Summary {
+                experiment: EXPERIMENT.to_owned(),
+                varied: [(NEAR.to_owned(), near), (FAR.to_owned(), far)].into(),
+                figure: figure.to_owned(),
+                estimate,
+            });
+        }
+    }
+    summaries
+}
+
+fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
+    let of = |figure: &str| -> Vec<&Summary> {
+        results.summaries.iter().filter(|summary| summary.figure == figure).collect()
+    };
+    let core_time = of(CORE_TIME);
+    let mut figures = Vec::new();
+    let mut costs = Vec::new();
+    for energy in of(ENERGY) {
+        let (near, far) = (energy.varied[NEAR], energy.varied[FAR]);
+        let Estimate { median, low, high, count, .. } = energy.estimate;
+        figures.push(PaperFigure {
+            name: format!("joules per Gbit, cores {near} and {far}"),
+            paper: "named, not measured".to_owned(),
+            here: Some(format!("{median:.3} J ({low:.3} .. {high:.3}, n={count})")),
+        });
+        let time = core_time.iter().find(|time| time.varied == energy.varied);
+        costs.extend(time.map(|time| (median, time.estimate.median)));
+    }
+    if let Some(idle) = of(IDLE).first() {
+        figures.push(PaperFigure {
+            name: "idle power, subtracted".to_owned(),
+            paper: "-".to_owned(),
+            here: Some(format!("{:.1} W", idle.estimate.median)),
+        });
+    }
+    let cheapest = costs.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+    let shortest = costs.iter().map(|cost| cost.1).min_by(f64::total_cmp);
+    let (Some((joules, seconds)), Some(shortest), true) = (cheapest, shortest, costs.len() > 1)
+    else {
+        return (
+            figures,
+            super::recipes::undecided(LAW, "fewer than two placements were measured"),
+        );
+    };
+    let judged = format!(
+        "the cheapest placement takes {joules:.3} J and {:.1} ms of core time a Gbit; the shortest \
+         core time is {:.1} ms (the same up to {SAME:.2} x)",
+        seconds * 1e3,
+        shortest * 1e3
+    );
+    let holds = Some(*seconds <= shortest * SAME);
+    (figures, LawCheck { law: LAW.to_owned(), holds, judged })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_is_subtracted() {
+        // 50 W over 4 s, 20 W of it idle, for 40 Gbit.
+        assert_eq!(per_gbit(200.0, 20.0, 4.0, 5_000_000_000), Some(3.0));
+        assert_eq!(per_gbit(200.0, 20.0, 4.0, 0), None);
+    }
+
+    #[test]
+    fn placements_are_told_apart() {
+        let cost = |far_core, joules_per_gbit| Cost {
+            near_core: 0.0,
+            far_core,
+            joules_per_gbit,
+            idle_watts: 20.0,
+        };
+        let all = summaries(&[cost(1.0, 3.0), cost(0.0, 5.0), cost(1.0, 4.0)]);
+        let energy: Vec<(f64, f64)> = all
+            .iter()
+            .filter(|summary| summary.figure == ENERGY)
+            .map(|summary| (summary.varied[FAR], summary.estimate.median))
+            .collect();
+        assert_eq!(energy, [(0.0, 5.0), (1.0, 3.5)]);
+    }
+}
