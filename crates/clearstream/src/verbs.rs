@@ -12,6 +12,7 @@ mod reproduce;
 mod run;
 mod serve;
 pub(crate) mod test;
+mod topo;
 mod tune;
 
 use clap::Subcommand;
@@ -33,6 +34,8 @@ pub(crate) enum Verb {
     Serve(serve::ServeArgs),
     /// Show what goes in and out, every second, at one end or both.
     Live(live::LiveArgs),
+    /// Show what this host is made of, and how fast each interface could be.
+    Topo(topo::TopoArgs),
     /// Bring up hosts and links on this machine.
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
@@ -57,6 +60,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Test(args) => test::run(args, json),
         Verb::Serve(args) => serve::run(args, json),
         Verb::Live(args) => live::run(args, json),
+        Verb::Topo(args) => topo::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
         Verb::Report(args) => report::run(args, json),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 const VERBS: &[&str] =
-    &["path", "test", "serve", "live", "lab", "reproduce", "report", "iperf3", "manual"];
+    &["path", "test", "serve", "live", "topo", "lab", "reproduce", "report", "iperf3", "manual"];
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")

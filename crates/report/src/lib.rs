@@ -7,6 +7,7 @@
 
 mod chart;
 mod digest;
+mod machine_drawing;
 mod markup;
 mod page;
 mod scale;
@@ -16,6 +17,8 @@ mod svg;
 mod table;
 
 use results::Results;
+
+pub use machine_drawing::{machine_svg, machine_text};
 
 /// Choices of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]

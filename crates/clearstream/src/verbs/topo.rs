@@ -1,0 +1,81 @@
+//! `clearstream topo`: what this host is made of, and the ceilings above its interfaces.
+
+mod memory;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use explain::Headers;
+use results::{Machine, NicCeilings};
+use topology::HostFiles;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::store;
+
+/// Options of `topo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  clearstream topo\n  clearstream topo --svg host.svg\n  \
+    clearstream --json topo | jq '.ceilings[] | {nic, ceilings: [.ceilings[] | {link, goodput_bits_per_s}]}'\n\n\
+    A ceiling is what one link of the way could carry if nothing else were in it; the lowest one\n\
+    names the limit. Every step of its arithmetic is shown.")]
+pub(crate) struct TopoArgs {
+    /// Also draw it, as an SVG file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Ceilings for IPv6 instead of IPv4.
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// Measure how fast memory is copied (loads all usable cores for half a second).
+    #[arg(long, conflicts_with = "tree")]
+    memory: bool,
+    /// Read a recorded host: a folder with its `proc` and `sys`.
+    #[arg(long, value_name = "FOLDER")]
+    tree: Option<PathBuf>,
+}
+
+/// Widest drawing: tables grow with the terminal, but not beyond what the eye follows.
+const COLUMNS: usize = 96;
+
+/// Runs the verb.
+pub(crate) fn run(args: &TopoArgs, json: bool) -> VerbResult {
+    let machine = read(args)?;
+    let headers = Headers { is_ipv6: args.ipv6, lacks_timestamps: lacks_timestamps(args) };
+    let copy_bytes_per_s = if args.memory { memory::copy_bytes_per_s(&machine) } else { None };
+    if args.memory && copy_bytes_per_s.is_none() {
+        writeln!(io::stderr(), "memory was not measured: no room for the buffers")?;
+    }
+    let ceilings: Vec<NicCeilings> =
+        machine.nics.iter().map(|nic| explain::ceilings(nic, headers, copy_bytes_per_s)).collect();
+    if let Some(file) = &args.svg {
+        store::replace(file, report::machine_svg(&machine, &ceilings).as_bytes())?;
+        if io::stderr().is_terminal() {
+            writeln!(io::stderr(), "wrote {}", file.display())?;
+        }
+    }
+    let mut out = io::stdout().lock();
+    if json {
+        let document = serde_json::json!({ "machine": machine, "ceilings": ceilings });
+        writeln!(out, "{document}")?;
+    } else {
+        out.write_all(report::machine_text(&machine, &ceilings, COLUMNS).as_bytes())?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn read(args: &TopoArgs) -> Result<Machine, VerbError> {
+    let Some(tree) = &args.tree else { return Ok(topology::machine()) };
+    if !tree.join("sys").is_dir() && !tree.join("proc").is_dir() {
+        let name = tree.display();
+        return Err(VerbError::usage(format!("{name} has neither a `sys` nor a `proc` folder")));
+    }
+    Ok(topology::machine_from(&HostFiles::at(tree)))
+}
+
+/// Whether this host, or the recorded one, sends without timestamps.
+fn lacks_timestamps(args: &TopoArgs) -> bool {
+    let root = args.tree.clone().unwrap_or_else(|| PathBuf::from("/"));
+    let setting = fs::read_to_string(root.join("proc/sys/net/ipv4/tcp_timestamps"));
+    setting.is_ok_and(|text| text.trim() == "0")
+}
