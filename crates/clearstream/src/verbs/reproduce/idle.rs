@@ -214,8 +214,8 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
         ((away_asleep - right_asleep) * 5e5, (away_awake - right_awake) * 5e5);
     let wake_us = asleep_us - miss_us;
     let judged = format!(
-        "one way, another core costs {miss_us:+.1} us when it is awake (the miss) and \
-         {asleep_us:+.1} us when it sleeps: the wake-up costs {wake_us:+.1} us"
+        "one way, another core costs {miss_us:+.1} us when it is awake (misses, and cores that \
+         interrupt each other) and {asleep_us:+.1} us when it sleeps: the wake-up costs {wake_us:+.1} us"
     );
     let law = LawCheck { law: LAW.to_owned(), holds: Some(wake_us > miss_us.max(0.0)), judged };
     (figures, law)
