@@ -1,10 +1,14 @@
 //! The H-TCP program's own instructions against H-TCP's law, without a kernel: a clock, a socket
 //! and acknowledgements of ours.
 
+#[path = "support/kernel.rs"]
+mod kernel;
 #[path = "support/machine.rs"]
 mod machine;
 
 use bpf_cc::law;
+use bpf_cc::relocate::FitError;
+use kernel::Shape;
 use machine::Machine;
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 
@@ -161,4 +165,45 @@ fn a_false_alarm_is_undone() {
     let (with, without) = (grown(true), grown(false));
     assert_eq!(with, without, "the age of the last loss is what it was");
     assert!(with.is_none_or(|window| window > 1040), "{with:?}");
+}
+
+#[test]
+fn it_fits_kernels_that_have_their_fields_elsewhere() {
+    let run = |mut machine: Machine| {
+        machine.acknowledge(10, 20_000);
+        machine.set("snd_cwnd", 500);
+        machine.set("snd_ssthresh", 400);
+        machine.wait_us(3_000_000);
+        machine.acknowledge(500, 20_000);
+        let grown = machine.get("snd_cwnd");
+        machine.set_limited(false);
+        machine.acknowledge(500, 20_000);
+        assert_eq!(machine.get("snd_cwnd"), grown, "the bit field is read where it is");
+        (grown, machine.lose(), machine.undo())
+    };
+    let Some(here) = machine().map(run) else { return };
+    assert!(here.0 > 500);
+    let limited = [(0, 1), (7, 1), (9, 2), (31, 4), (33, 8), (63, 8)];
+    for (gap_bytes, limited) in (0..).map(|gap| gap * 8).zip(limited) {
+        let types = kernel::types(&Shape { gap_bytes, limited, ..Shape::default() });
+        let there = Machine::in_kernel(&types).expect("built in").expect("it fits");
+        assert_eq!(run(there), here, "gaps of {gap_bytes} bytes, bit {limited:?}");
+    }
+    let roomy = kernel::types(&Shape { room: 20, ..Shape::default() });
+    assert_eq!(run(Machine::in_kernel(&roomy).expect("built in").expect("it fits")), here);
+}
+
+#[test]
+fn a_kernel_without_a_field_is_refused_by_its_name() {
+    if machine().is_none() {
+        return;
+    }
+    let refusal = |shape: Shape| {
+        let fitted = Machine::in_kernel(&kernel::types(&shape)).expect("built in");
+        fitted.map(|_| ()).expect_err("it does not fit")
+    };
+    let missing = refusal(Shape { without: Some("prior_cwnd"), ..Shape::default() });
+    assert_eq!(missing.to_string(), "this kernel's tcp_sock has no prior_cwnd");
+    let narrow = refusal(Shape { room: 8, ..Shape::default() });
+    assert!(matches!(narrow, FitError::OtherSize { kernel: 64, ours: 104, .. }), "{narrow}");
 }

@@ -3,7 +3,7 @@
 
 use bpf_cc::btf::Btf;
 use bpf_cc::object::Object;
-use bpf_cc::relocate::fit;
+use bpf_cc::relocate::{FitError, fit};
 
 const ARGUMENTS: u64 = 0x1000_0000;
 const SOCKET: u64 = 0x2000_0000;
@@ -29,10 +29,21 @@ impl Machine {
     /// With the fields where the object itself has them; `None` where it is not built in.
     pub(crate) fn new() -> Option<Self> {
         let object = Object::parse(bpf_cc::htcp_object()?).expect("our own object");
-        let types = &object.btf;
-        let programs = object.programs.iter().map(|program| {
-            (program.member.to_owned(), fit(program, types, types).expect("it fits itself"))
-        });
+        Some(Self::fitted(&object, &object.btf).expect("it fits itself"))
+    }
+
+    /// In a kernel with these types.
+    pub(crate) fn in_kernel(types: &[u8]) -> Option<Result<Self, FitError>> {
+        let object = Object::parse(bpf_cc::htcp_object()?).expect("our own object");
+        Some(Self::fitted(&object, &Btf::parse(types).expect("types")))
+    }
+
+    fn fitted(object: &Object<'_>, types: &Btf<'_>) -> Result<Self, FitError> {
+        let programs = object
+            .programs
+            .iter()
+            .map(|program| Ok((program.member.to_owned(), fit(program, &object.btf, types)?)));
+        let programs = programs.collect::<Result<_, FitError>>()?;
         let fields =
             ["snd_ssthresh", "snd_cwnd", "snd_cwnd_clamp", "prior_cwnd", "max_packets_out"]
                 .map(|name| (name, place(types, "tcp_sock", name)));
@@ -42,11 +53,11 @@ impl Machine {
             (place(types, "ack_sample", "pkts_acked"), place(types, "ack_sample", "rtt_us"));
         let room = |base, bytes| (base, vec![0xa5_u8; bytes]);
         let mut machine = Self {
-            programs: programs.collect(),
+            programs,
             fields: fields.to_vec(),
             limited: (limited as usize / 8, 1 << (limited % 8)),
             sample,
-            regions: [room(ARGUMENTS, 40), room(SOCKET, 256), room(SAMPLE, 16), room(STACK, 512)],
+            regions: [room(ARGUMENTS, 40), room(SOCKET, 2048), room(SAMPLE, 16), room(STACK, 512)],
             now_ns: 1_000_000_000_000,
         };
         machine.set("snd_cwnd", 10);
@@ -55,7 +66,7 @@ impl Machine {
         machine.set("max_packets_out", 10);
         machine.set_limited(true);
         machine.call("init", [SOCKET, 0, 0]);
-        Some(machine)
+        Ok(machine)
     }
 
     pub(crate) fn get(&self, field: &str) -> u32 {
