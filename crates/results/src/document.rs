@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::host::HostFacts;
 use crate::outcome::LatencySummary;
 use crate::placement::PlacementFindings;
-use crate::point::{Point, Summary};
+use crate::point::{Estimate, Point, Summary};
 use crate::reproduction::Reproduction;
 use crate::spec::End;
 use crate::verdict::Verdict;
@@ -146,7 +146,7 @@ pub struct Absent {
 }
 
 /// A change made to a host during the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AppliedChange {
     /// Where.
     pub end: End,
@@ -156,6 +156,27 @@ pub struct AppliedChange {
     pub from: String,
     /// After.
     pub to: String,
+    /// The figures that asked for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+    /// Where the setting is documented.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<String>,
+    /// Throughput that was predicted, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub predicted_bits_per_s: Option<f64>,
+    /// Throughput without it, measured in turns with `after`, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub before: Option<Estimate>,
+    /// Throughput with it, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub after: Option<Estimate>,
+    /// Whether it stayed: it helped beyond the noise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub is_kept: Option<bool>,
+    /// What happened, in words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outcome: Option<String>,
 }
 
 /// Why a document could not be read.
