@@ -124,6 +124,26 @@ impl FarEnd {
         }
     }
 
+    /// Asks something of the far host's settings.
+    ///
+    /// # Errors
+    /// What the client says: no extension, no permission, a stock iperf3 server.
+    pub(crate) fn tune(
+        &mut self,
+        request: &serde_json::Value,
+    ) -> Result<serde_json::Value, ClientError> {
+        if self.peer.is_none() {
+            self.peer = Some(self.reconnect(&|| false)?);
+        }
+        match &mut self.peer {
+            Some(Peer::ClearStream(session)) => session.tune(request),
+            _ => Err(ClientError::Unsupported {
+                target: self.target.to_string(),
+                what: "change settings there",
+            }),
+        }
+    }
+
     fn reconnect(&self, should_stop: &dyn Fn() -> bool) -> Result<Peer, ClientError> {
         let deadline = Instant::now() + IPERF3_PAUSE_MAX;
         loop {

@@ -8,6 +8,7 @@ mod dial;
 mod error;
 mod probes;
 mod trial;
+mod tune;
 mod watch;
 
 use std::net::{SocketAddr, TcpStream};
@@ -61,6 +62,7 @@ pub struct Session {
     address: SocketAddr,
     tool_version: String,
     host: HostFacts,
+    extensions: Vec<String>,
     target: Target,
 }
 
@@ -236,10 +238,11 @@ impl Session {
             address,
             tool_version: String::new(),
             host: HostFacts::default(),
+            extensions: Vec::new(),
             target: target.clone(),
         };
         match session.answer(timeout)? {
-            ServerMessage::Hello { protocol, tool_version, mut host } => {
+            ServerMessage::Hello { protocol, tool_version, mut host, extensions } => {
                 let major = protocol.split('.').next().and_then(|major| major.parse().ok());
                 if major != Some(PROTOCOL_MAJOR) {
                     return Err(ClientError::Version {
@@ -249,6 +252,7 @@ impl Session {
                 }
                 host.tool_version = Some(tool_version.clone());
                 (session.tool_version, session.host) = (tool_version, *host);
+                session.extensions = extensions;
             }
             _ => return Err(session.unexpected("no hello")),
         }

@@ -25,6 +25,8 @@ pub use message::{
 };
 pub use streams::{PROBE_LABEL, StreamPlan, streams_of};
 
+/// Name of the extension by which one end changes the other host's settings.
+pub const TUNE_EXTENSION: &str = "tune";
 /// Largest frame a server accepts from a client, bytes.
 pub const CLIENT_FRAME_BYTES_MAX: usize = 64 << 10;
 /// Largest frame a client accepts from a server, bytes: the account of a long test.

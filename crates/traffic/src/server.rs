@@ -48,6 +48,15 @@ pub struct ServerConfig {
     pub networks: Vec<Network>,
     /// A client that asks for nothing this long is sent away.
     pub idle_timeout: Duration,
+    /// Who answers requests about this host's settings; absent: they are refused.
+    pub tuning: Option<Arc<dyn Tuning>>,
+}
+
+/// Answers requests about this host's settings (extension `tune`). Called from a client's thread;
+/// the request is whatever the client sent.
+pub trait Tuning: std::fmt::Debug + Send + Sync {
+    /// The answer; a failure is an answer too.
+    fn handle(&self, request: &serde_json::Value) -> serde_json::Value;
 }
 
 impl Default for ServerConfig {
@@ -60,6 +69,7 @@ impl Default for ServerConfig {
             sessions_max: 32,
             networks: Vec::new(),
             idle_timeout: Duration::from_secs(30),
+            tuning: None,
         }
     }
 }

@@ -31,6 +31,7 @@ fn hello(stream: TcpStream) -> Link {
         protocol: "1.7".to_owned(),
         tool_version: "9.9.9".to_owned(),
         host: Box::new(HostFacts::default()),
+        extensions: Vec::new(),
     };
     link.send(&hello).expect("sent");
     link

@@ -30,5 +30,5 @@ pub use host::{Host, namespace};
 pub use key::{FILES, InterfaceKey, Key, KeyError, PARAMETERS, PersistedFile, mask_of};
 pub use persist::{read_settings, settings_path};
 pub use store::{Store, StoreError, Writer};
-pub use tuner::{Standing, StatusLine, TuneError, Tuner};
+pub use tuner::{Standing, StatusLine, TuneError, Tuner, Undo};
 pub use world::{World, WorldError};

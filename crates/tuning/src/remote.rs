@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Change, Outcome, Policy, RevertOutcome};
 use crate::key::Key;
-use crate::tuner::{StatusLine, TuneError, Tuner};
+use crate::tuner::{StatusLine, TuneError, Tuner, Undo};
 
 /// Most changes or keys of one request.
 const COUNT_MAX: usize = 256;
@@ -27,9 +27,9 @@ pub enum Request {
         /// Of these settings; empty: all.
         #[serde(default)]
         keys: Vec<Key>,
-        /// Overwrite what somebody else has set since.
+        /// How.
         #[serde(default)]
-        force: bool,
+        how: Undo,
     },
     /// How the changes stand.
     Status,
@@ -92,9 +92,9 @@ pub fn handle(tuner: &Tuner, request: &Request) -> Answer {
         Request::Revert { keys, .. } | Request::Read { keys } if keys.len() > COUNT_MAX => {
             return too_many(keys.len());
         }
-        Request::Revert { keys, force } => tuner
-            .revert(keys, *force, &mut |_step| {})
-            .map(|outcomes| Answer::Reverted { outcomes }),
+        Request::Revert { keys, how } => {
+            tuner.revert(keys, *how, &mut |_step| {}).map(|outcomes| Answer::Reverted { outcomes })
+        }
         Request::Status => tuner.status().map(|lines| Answer::Status { lines }),
         Request::Read { keys } => {
             Ok(Answer::Values { values: tuner.read(keys).into_iter().collect() })

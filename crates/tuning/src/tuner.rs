@@ -59,6 +59,19 @@ pub struct StatusLine {
     pub why: String,
 }
 
+/// How to undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Undo {
+    /// All changes; what somebody else has set since is left.
+    #[default]
+    All,
+    /// Of each setting only the change that was made last.
+    Last,
+    /// All changes, over what somebody else has set since.
+    Force,
+}
+
 /// How a change of the journal stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -117,7 +130,7 @@ impl Tuner {
     pub fn revert(
         &self,
         keys: &[Key],
-        force: bool,
+        how: Undo,
         witness: &mut dyn FnMut(Step<'_>),
     ) -> Result<Vec<RevertOutcome>, TuneError> {
         let mut store = self.open()?;
@@ -126,7 +139,13 @@ impl Tuner {
         let header = known.header.clone();
         let mut host = self.host.clone();
         let (mut journal, mut log) = store.begin(header)?;
-        let request = RevertRequest { keys: keys.to_vec(), ids: None, force, has_rebooted };
+        let request = RevertRequest {
+            keys: keys.to_vec(),
+            ids: None,
+            force: how == Undo::Force,
+            last_only: how == Undo::Last,
+            has_rebooted,
+        };
         let mut engine = Engine { world: &mut host, log: &mut log, journal: &mut journal, witness };
         let outcomes = engine.revert(&request)?;
         drop(log);

@@ -80,7 +80,8 @@ fn child() {
             assert!(rounded, "the kernel rounds a flow table: {:?}", applied.outcomes);
         }
         Some("revert") => {
-            let outcomes = tuner.revert(&[], false, &mut witness).expect("the journal works");
+            let outcomes =
+                tuner.revert(&[], tuning::Undo::All, &mut witness).expect("the journal works");
             let left: Vec<_> = outcomes.iter().filter(|one| !one.result.is_settled()).collect();
             assert!(left.is_empty(), "{left:?}");
         }

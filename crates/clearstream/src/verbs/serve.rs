@@ -12,6 +12,7 @@ use units::{Timestamp, UnitError};
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
+use crate::verbs::tune;
 
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
@@ -49,6 +50,13 @@ pub(crate) struct ServeArgs {
     /// A client that asks for nothing this long is sent away.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     idle_timeout: Duration,
+    /// Let clients change this host's network settings (`clearstream tune apply`); every change is
+    /// journalled here and undone by `clearstream tune revert`. Best together with --allow.
+    #[arg(long)]
+    allow_tuning: bool,
+    /// Where the journal of those changes is kept [default: as `clearstream tune`].
+    #[arg(long, value_name = "DIR", requires = "allow_tuning")]
+    tuning_state: Option<std::path::PathBuf>,
 }
 
 /// Runs the verb.
@@ -58,6 +66,12 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     let log = Log { json };
     for address in server.addresses() {
         log.line("listening", &format!("on {address}, TCP and UDP"));
+    }
+    if args.allow_tuning && args.allow.is_empty() {
+        log.line(
+            "warning",
+            "any client may change this host's settings; name networks with --allow",
+        );
     }
     if let Err(error) = traffic::server::notify_ready() {
         log.line("warning", &format!("cannot tell the service manager: {error}"));
@@ -82,6 +96,7 @@ impl ServeArgs {
             sessions_max: self.max_clients,
             networks: self.allow.clone(),
             idle_timeout: self.idle_timeout,
+            tuning: self.allow_tuning.then(|| tune::far_side(self.tuning_state.as_deref())),
         }
     }
 }

@@ -1,12 +1,37 @@
-//! `clearstream tune`: what to change on a host, and taking it back.
+//! `clearstream tune`: what to change on a host, changing it, proving it, and taking it back.
 
+mod apply;
 mod cc;
+mod ends;
+mod evidence;
+mod measure;
+mod plan;
+mod profile;
+mod show;
+mod status;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use traffic::server::Tuning;
+use tuning::{Host, TuneError, Tuner, remote};
 
 use crate::VerbResult;
+use crate::exit::{VerbError, chain};
+use crate::runner;
 
 /// Options of `tune`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clearstream tune cc htcp")]
+#[command(after_help = "Examples:\n  \
+    clearstream tune plan geneva                  what to change here and there, and why\n  \
+    clearstream tune apply geneva --measure       change it, keep what helps beyond the noise\n  \
+    clearstream tune status\n  \
+    clearstream tune revert\n  \
+    clearstream tune profile compare cumulus-2018\n  \
+    clearstream tune cc htcp\n\n\
+    Every change is journalled on disk before it is made; `revert` restores exactly what was there,\n\
+    also after a crash and after a reboot. Changes are gone after a reboot unless --persist was given.\n\
+    The far host is changed too where `clearstream serve --allow-tuning` runs.")]
 pub(crate) struct TuneArgs {
     #[command(subcommand)]
     action: Action,
@@ -14,13 +39,102 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
+    /// List the changes the evidence asks for, with their reasons; changes nothing.
+    Plan(plan::PlanArgs),
+    /// Make changes, journalled; with --measure keep only what helps.
+    Apply(apply::ApplyArgs),
+    /// Show the changes that are in force, and what somebody else changed since.
+    Status(status::StatusArgs),
+    /// Take changes back, exactly.
+    Revert(status::RevertArgs),
+    /// Published lists of settings, compared with the running kernel.
+    Profile(profile::ProfileArgs),
+    /// Print every setting this program can change, and its value.
+    Dump(status::DumpArgs),
+    /// Make persisted changes again at boot.
+    #[command(hide = true)]
+    Boot(status::BootArgs),
     /// Congestion controls as BPF programs, and one against the other.
     Cc(cc::CcArgs),
+}
+
+/// Where the journal is.
+#[derive(Debug, Clone, clap::Args)]
+struct StateOptions {
+    /// Where the journal is kept [default: /var/lib/clearstream/tune; in a lab, its own place].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Root of the files that --persist writes [default: /].
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+impl StateOptions {
+    fn tuner(&self) -> Tuner {
+        tuner(self.state.as_deref(), self.root.as_deref())
+    }
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &TuneArgs, json: bool) -> VerbResult {
     match &args.action {
+        Action::Plan(args) => plan::run(args, json),
+        Action::Apply(args) => apply::run(args, json),
+        Action::Status(args) => status::run(args, json),
+        Action::Revert(args) => status::revert(args, json),
+        Action::Profile(args) => profile::run(args, json),
+        Action::Dump(args) => status::dump(args, json),
+        Action::Boot(args) => status::boot(args),
         Action::Cc(args) => cc::run(args, json),
     }
+}
+
+/// The far end's part, for `serve --allow-tuning`.
+pub(crate) fn far_side(state: Option<&Path>) -> Arc<dyn Tuning> {
+    #[derive(Debug)]
+    struct FarSide(Option<PathBuf>);
+    impl Tuning for FarSide {
+        fn handle(&self, request: &serde_json::Value) -> serde_json::Value {
+            let answer = match serde_json::from_value(request.clone()) {
+                Ok(request) => remote::handle(&tuner(self.0.as_deref(), None), &request),
+                Err(error) => remote::Answer::Failed { reason: format!("not understood: {error}") },
+            };
+            serde_json::to_value(answer).unwrap_or_default()
+        }
+    }
+    Arc::new(FarSide(state.map(Path::to_owned)))
+}
+
+fn tuner(state: Option<&Path>, root: Option<&Path>) -> Tuner {
+    let host = root.map_or_else(Host::default, Host::with_root);
+    let state = state.map_or_else(default_state, Path::to_owned);
+    Tuner::new(host, &state, runner::now_unix_ms())
+}
+
+/// The system's place for root, the user's for others. A lab's hosts share the file system and end
+/// with the lab, so each has its own below `/run`.
+fn default_state() -> PathBuf {
+    let is_root = rustix::process::geteuid().is_root();
+    if let (Ok(lab), true) = (std::env::var("CLEARSTREAM_LAB"), is_root) {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy().into_owned();
+        return PathBuf::from(format!("/run/clearstream/tune/{lab}-{host}"));
+    }
+    if is_root {
+        return PathBuf::from("/var/lib/clearstream/tune");
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
+    base.unwrap_or_else(std::env::temp_dir).join("clearstream/tune")
+}
+
+/// A tuning error with the exit code it stands for.
+fn explain(error: &TuneError) -> VerbError {
+    let line = chain(error);
+    let is_privilege = match error {
+        TuneError::Store(error) => error.is_privilege(),
+        TuneError::World(error) => matches!(error, tuning::WorldError::Denied { .. }),
+        _ => false,
+    };
+    if is_privilege { VerbError::missing(line) } else { VerbError::failed(line) }
 }

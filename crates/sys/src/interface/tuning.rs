@@ -5,9 +5,7 @@ use std::io;
 
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::{
-    LinkBody, LinkSettings, Message, NLM_F_CREATE, NLMSG_ERROR, RTM_NEWLINK, RouteSocket,
-};
+use super::{LinkBody, LinkSettings, Message, NLM_F_CREATE, NLMSG_ERROR, RTM_NEWLINK, RouteSocket};
 use crate::SyscallError;
 
 const RTM_GETLINK: u16 = 18;
@@ -117,8 +115,9 @@ impl RouteSocket {
         let mut message = Message::new(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE);
         message.bytes(&traffic_body(index, 0, ROOT));
         message.text(TCA_KIND, kind);
-        self.request(message)
-            .map_err(|error| SyscallError::new("rtnetlink newqdisc", format!("{kind} on {name}"), error))
+        self.request(message).map_err(|error| {
+            SyscallError::new("rtnetlink newqdisc", format!("{kind} on {name}"), error)
+        })
     }
 
     /// Deletes the qdisc somebody put at the root; the kernel puts its own choice there.

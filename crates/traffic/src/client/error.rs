@@ -132,6 +132,16 @@ pub enum ClientError {
         /// What it cannot do.
         what: &'static str,
     },
+    /// Our own server, of a version without this extension.
+    #[error("{target} runs clearstream {version}, which lacks the extension to {what}")]
+    NoExtension {
+        /// `host port N`.
+        target: String,
+        /// Its version.
+        version: String,
+        /// What it cannot do.
+        what: &'static str,
+    },
     /// The user stopped it before it had begun.
     #[error("stopped before the test began")]
     Stopped,

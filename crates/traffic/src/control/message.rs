@@ -35,6 +35,12 @@ pub enum ClientMessage {
         /// Seconds between readings, 0.1 to 60.
         interval_s: f64,
     },
+    /// Asks something of the far host's settings (extension `tune`); what, the program's tuning part
+    /// knows.
+    Tune {
+        /// The request.
+        request: serde_json::Value,
+    },
     /// All streams are there: begin.
     Go,
     /// Still here.
@@ -63,6 +69,9 @@ pub enum ServerMessage {
         tool_version: String,
         /// The far host, its interface towards this client included.
         host: Box<HostFacts>,
+        /// Extensions of the protocol it knows: `tune`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        extensions: Vec<String>,
     },
     /// The request, or the connection itself, is turned down.
     Refused(Refusal),
@@ -109,6 +118,11 @@ pub enum ServerMessage {
     },
     /// A reading of `watch`.
     Counters(CounterReading),
+    /// The answer to `tune`.
+    Tuned {
+        /// The answer.
+        answer: serde_json::Value,
+    },
     /// Something failed; the connection ends.
     Failed {
         /// What, in one line.

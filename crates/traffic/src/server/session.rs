@@ -9,7 +9,7 @@ use super::hub::Shared;
 use super::{Notice, probes, trial};
 use crate::control::{
     CLIENT_FRAME_BYTES_MAX, ClientMessage, GREETING_BYTES, GREETING_TIMEOUT, Link, LinkError,
-    PROTOCOL_MAJOR, Refusal, RefusalCode, ServerMessage,
+    PROTOCOL_MAJOR, Refusal, RefusalCode, ServerMessage, TUNE_EXTENSION,
 };
 use crate::iperf3::server::{ServeLimits, serve_control};
 use crate::iperf3::sink::Sink;
@@ -164,6 +164,7 @@ impl Client {
             protocol: format!("{PROTOCOL_MAJOR}.{PROTOCOL_MINOR}"),
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             host,
+            extensions: vec![TUNE_EXTENSION.to_owned()],
         })?;
         let mut active = Instant::now();
         loop {
@@ -174,6 +175,7 @@ impl Client {
                 Some(ClientMessage::Watch { interfaces, interval_s }) => {
                     probes::watch(self, interfaces, interval_s)?;
                 }
+                Some(ClientMessage::Tune { request }) => self.tune(&request)?,
                 Some(ClientMessage::Bye) => return Err(SessionEnd::Bye),
                 // A hello, or what is left of a test that this end has ended. A client that only
                 // says it is alive asks for nothing, so none of it counts as activity.
@@ -188,6 +190,19 @@ impl Client {
             }
             active = Instant::now();
         }
+    }
+
+    /// Hands a request about this host's settings on, where the server was started with permission.
+    fn tune(&mut self, request: &serde_json::Value) -> Result<(), SessionEnd> {
+        let Some(tuning) = self.shared.config.tuning.clone() else {
+            return self.refuse(Refusal::new(
+                RefusalCode::NotAllowed,
+                "the server was started without --allow-tuning",
+            ));
+        };
+        self.began("asks about this host's settings".to_owned());
+        let answer = tuning.handle(request);
+        Ok(self.link.send(&ServerMessage::Tuned { answer })?)
     }
 
     fn check_idle(&self, active: Instant) -> Result<(), SessionEnd> {

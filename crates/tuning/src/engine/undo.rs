@@ -16,6 +16,8 @@ pub struct RevertRequest {
     pub ids: Option<Vec<u32>>,
     /// Overwrite what somebody else has set since.
     pub force: bool,
+    /// Of each setting only the change that was made last.
+    pub last_only: bool,
     /// The host has booted since the journal was begun.
     pub has_rebooted: bool,
 }
@@ -124,8 +126,16 @@ impl Engine<'_> {
     /// A record could not be put on disk; what was undone before it is undone, and the next revert
     /// finds it so.
     pub fn revert(&mut self, request: &RevertRequest) -> Result<Vec<RevertOutcome>, LogError> {
-        let wanted: Vec<Entry> =
+        let mut wanted: Vec<Entry> =
             self.journal.open().rev().filter(|entry| request.asks_for(entry)).cloned().collect();
+        if request.last_only {
+            let mut seen = Vec::new();
+            wanted.retain(|entry| {
+                let is_first = !seen.contains(&entry.intent.key);
+                seen.push(entry.intent.key.clone());
+                is_first
+            });
+        }
         let mut outcomes = Vec::new();
         for entry in wanted {
             (self.witness)(Step::Undo(&entry.intent.key));

@@ -1,0 +1,277 @@
+//! `clearstream tune apply`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use results::{End, Results};
+use serde_json::json;
+use tuning::plan::{Plan, PlannedChange, Risk};
+use tuning::{Change, ChangeResult, Key, Outcome, Policy, Undo};
+
+use super::ends::Ends;
+use super::evidence::EvidenceOptions;
+use super::{StateOptions, measure, show};
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::far::FarEnd;
+use crate::runner::Ended;
+
+/// Most bytes of a plan file.
+const PLAN_BYTES_MAX: u64 = 16 << 20;
+
+/// Options of `tune apply`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream tune apply geneva --measure -o tune.json --report tune.html\n  \
+    clearstream tune apply geneva --only net.ipv4.tcp_rmem\n  \
+    clearstream tune apply --set net.ipv4.tcp_wmem='4096 16384 67108864' --set eth0/ring-rx=4096\n\n\
+    Either all changes are made or none; with --keep-going those that can be, and exit code 5. Risky\n\
+    ones are made only when named. What could not be set on the far host is printed as commands.")]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    evidence: EvidenceOptions,
+    /// Make the changes of this plan (of `tune plan --json`).
+    #[arg(long, value_name = "FILE", conflicts_with = "results")]
+    plan: Option<PathBuf>,
+    /// Make this change on this host, whatever the evidence; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["plan", "results", "measure"])]
+    set: Vec<String>,
+    /// Of the plan only these settings.
+    #[arg(long, value_name = "KEY", num_args = 1..)]
+    only: Vec<Key>,
+    /// Of the plan only this host's changes.
+    #[arg(long)]
+    near_only: bool,
+    /// Measure with and without each change in turns; keep it only if it helps beyond the noise.
+    #[arg(long)]
+    measure: bool,
+    /// Turns of each change with --measure.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(2..=100))]
+    pub(super) turns: u32,
+    /// Results of --measure.
+    #[arg(short, long, value_name = "FILE", default_value = "tune.json")]
+    pub(super) output: PathBuf,
+    /// Report page of --measure.
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+    /// Make the changes that can be made when one fails.
+    #[arg(long)]
+    keep_going: bool,
+    /// Make this host's changes again at every boot (sysctl.d and a systemd unit).
+    #[arg(long)]
+    persist: bool,
+    #[command(flatten)]
+    state: StateOptions,
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
+    if args.persist && args.state.root.is_none() && std::env::var_os("CLEARSTREAM_LAB").is_some() {
+        return Err(VerbError::usage(
+            "a lab's hosts share this machine's /etc: --persist needs --root there",
+        ));
+    }
+    if !args.set.is_empty() {
+        let changes =
+            args.set.iter().map(|text| assignment(text)).collect::<Result<Vec<_>, _>>()?;
+        return finish(&apply_near(args, &changes)?, &[], json);
+    }
+    let mut far = if args.near_only && !args.measure { None } else { args.evidence.far()? };
+    let (plan, evidence) = match args.plan_and_evidence(far.as_mut())? {
+        Some(found) => found,
+        None => return Ok(Exit::Signal(2)),
+    };
+    let chosen = args.chosen(&plan)?;
+    if chosen.is_empty() {
+        return say_nothing_to_do(&plan, json);
+    }
+    let ends = Ends { tuner: args.state.tuner(), far: far.as_mut(), persist: args.persist };
+    if args.measure {
+        let Some(results) = evidence else {
+            return Err(VerbError::usage(
+                "--measure takes its evidence from HOST, not from --plan",
+            ));
+        };
+        return measure::run(args, &chosen, results, ends, json);
+    }
+    all(args, &chosen, ends, json)
+}
+
+impl ApplyArgs {
+    pub(super) fn policy(&self) -> Policy {
+        if self.keep_going { Policy::KeepGoing } else { Policy::AllOrNothing }
+    }
+
+    /// The test whose throughput counts.
+    pub(super) fn spec(&self) -> results::TestSpec {
+        self.evidence.spec()
+    }
+
+    /// `None` when the user interrupted the tests.
+    fn plan_and_evidence(
+        &self,
+        far: Option<&mut FarEnd>,
+    ) -> Result<Option<(Plan, Option<Results>)>, VerbError> {
+        if let Some(file) = &self.plan {
+            return read_plan(file).map(|plan| Some((plan, None)));
+        }
+        let gathered = self.evidence.gather(far, &self.output)?;
+        if gathered.ended != Ended::Complete {
+            return Ok(None);
+        }
+        if self.evidence.results.is_some() {
+            check_host(&gathered.results)?;
+        }
+        Ok(Some((tuning::plan::plan(&gathered.results), Some(gathered.results))))
+    }
+
+    fn chosen(&self, plan: &Plan) -> Result<Vec<PlannedChange>, VerbError> {
+        if let Some(unknown) =
+            self.only.iter().find(|key| !plan.changes.iter().any(|one| one.key == **key))
+        {
+            return Err(VerbError::usage(format!("the plan has no change of {unknown}")));
+        }
+        let is_wanted = |change: &&PlannedChange| {
+            let named = self.only.contains(&change.key);
+            let by_name = if self.only.is_empty() { change.risk < Risk::High } else { named };
+            by_name && !(self.near_only && change.end == End::Far)
+        };
+        Ok(plan.changes.iter().filter(is_wanted).cloned().collect())
+    }
+}
+
+/// Makes all changes: here first, then there; where it fails there, what was made here goes back.
+fn all(args: &ApplyArgs, chosen: &[PlannedChange], mut ends: Ends<'_>, json: bool) -> VerbResult {
+    let of = |end: End| -> Vec<PlannedChange> {
+        chosen.iter().filter(|change| change.end == end).cloned().collect()
+    };
+    let changes =
+        |planned: &[PlannedChange]| planned.iter().map(PlannedChange::change).collect::<Vec<_>>();
+    let (near, far) = (of(End::Near), of(End::Far));
+    let mut by_hand: Vec<String> = Vec::new();
+    if !far.is_empty()
+        && let Err(error) = ends.far_status()
+    {
+        writeln!(io::stderr(), "clearstream: {error}").ok();
+        by_hand.extend(far.iter().map(PlannedChange::command));
+    }
+    let mut outcomes: Vec<(End, Outcome)> = Vec::new();
+    let made = ends.apply(End::Near, &changes(&near), args.policy())?;
+    let near_failed = made.iter().any(has_failed);
+    outcomes.extend(made.into_iter().map(|one| (End::Near, one)));
+    if by_hand.is_empty() && !far.is_empty() && !(near_failed && !args.keep_going) {
+        let made = ends.apply(End::Far, &changes(&far), args.policy())?;
+        if made.iter().any(has_failed) && !args.keep_going {
+            let keys: Vec<Key> = near.iter().map(|change| change.key.clone()).collect();
+            ends.revert(End::Near, &keys, Undo::Last)?;
+            for (_, one) in &mut outcomes {
+                if matches!(one.result, ChangeResult::Applied { .. }) {
+                    one.result = ChangeResult::RolledBack;
+                }
+            }
+        }
+        outcomes.extend(made.into_iter().map(|one| (End::Far, one)));
+    }
+    finish(&outcomes, &by_hand, json)
+}
+
+fn apply_near(args: &ApplyArgs, changes: &[Change]) -> Result<Vec<(End, Outcome)>, VerbError> {
+    let mut ends = Ends { tuner: args.state.tuner(), far: None, persist: args.persist };
+    let outcomes = ends.apply(End::Near, changes, args.policy())?;
+    Ok(outcomes.into_iter().map(|one| (End::Near, one)).collect())
+}
+
+/// Prints what became of the changes; decides the exit.
+fn finish(outcomes: &[(End, Outcome)], by_hand: &[String], json: bool) -> VerbResult {
+    let mut out = io::stdout().lock();
+    if json {
+        let of = |end: End| {
+            outcomes.iter().filter(|(at, _)| *at == end).map(|(_, one)| one).collect::<Vec<_>>()
+        };
+        let line = json!({ "near": of(End::Near), "far": of(End::Far), "far_by_hand": by_hand });
+        writeln!(out, "{line}")?;
+    } else {
+        for (end, one) in outcomes {
+            writeln!(out, "{}", show::outcome(*end, one))?;
+        }
+        if !by_hand.is_empty() {
+            writeln!(out, "On the far host, by hand:")?;
+        }
+        for line in by_hand {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    let failed: Vec<&Outcome> =
+        outcomes.iter().map(|(_, one)| one).filter(|one| has_failed(one)).collect();
+    let made = outcomes.iter().any(|(_, one)| matches!(one.result, ChangeResult::Applied { .. }));
+    let Some(first) = failed.first() else {
+        return Ok(if by_hand.is_empty() { Exit::Ok } else { Exit::Partial });
+    };
+    let ChangeResult::Failed { reason, is_privilege } = &first.result else {
+        return Ok(Exit::Partial);
+    };
+    let told = if made { "the others were made" } else { "nothing is changed" };
+    let line = format!("{reason}; {told}");
+    Err(match (made, is_privilege) {
+        (true, _) => VerbError::partial(line),
+        (false, true) => VerbError::missing(line),
+        (false, false) => VerbError::failed(line),
+    })
+}
+
+fn has_failed(outcome: &Outcome) -> bool {
+    matches!(outcome.result, ChangeResult::Failed { .. })
+}
+
+fn say_nothing_to_do(plan: &Plan, json: bool) -> VerbResult {
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", json!({ "near": [], "far": [], "far_by_hand": [] }))?;
+        return Ok(Exit::Ok);
+    }
+    let risky = plan.changes.iter().filter(|change| change.risk == Risk::High);
+    let risky: Vec<String> = risky.map(|change| change.key.to_string()).collect();
+    if risky.is_empty() {
+        writeln!(out, "Nothing to change: no figure here asks for it.")?;
+    } else {
+        writeln!(out, "Left, for their risk: {}; name them with --only", risky.join(", "))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn assignment(text: &str) -> Result<Change, VerbError> {
+    let (key, to) = text
+        .split_once('=')
+        .ok_or_else(|| VerbError::usage(format!("'{text}' is not KEY=VALUE")))?;
+    let key: Key = key.trim().parse().map_err(VerbError::usage)?;
+    if matches!(key, Key::File(_)) {
+        return Err(VerbError::usage(format!("{key} is written by --persist only")));
+    }
+    let to = key.check(to).map_err(VerbError::usage)?;
+    let why = "asked for on the command line".to_owned();
+    Ok(Change { key, from: None, to, why, source: String::new() })
+}
+
+fn read_plan(file: &PathBuf) -> Result<Plan, VerbError> {
+    use std::io::Read;
+    let at =
+        |error: &dyn std::error::Error| VerbError::failed(format!("{}: {error}", file.display()));
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)
+        .and_then(|opened| opened.take(PLAN_BYTES_MAX).read_to_end(&mut bytes))
+        .map_err(|error| at(&error))?;
+    serde_json::from_slice(&bytes).map_err(|error| at(&error))
+}
+
+/// Another host's evidence says nothing about this one.
+fn check_host(results: &Results) -> Result<(), VerbError> {
+    let uname = rustix::system::uname();
+    let own = uname.nodename().to_string_lossy();
+    if results.near.name == own {
+        return Ok(());
+    }
+    Err(VerbError::usage(format!(
+        "these results were measured from '{}', this is '{own}': plan there, or give --plan",
+        results.near.name
+    )))
+}

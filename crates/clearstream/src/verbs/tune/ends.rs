@@ -1,0 +1,92 @@
+//! Both hosts' settings behind one face: this one's directly, the far one's over the control
+//! connection.
+
+use results::End;
+use serde_json::Value;
+use tuning::remote::{Answer, Request};
+use tuning::{Change, Key, Outcome, Policy, RevertOutcome, StatusLine, Tuner, Undo};
+
+use super::explain;
+use crate::exit::{VerbError, chain};
+use crate::far::FarEnd;
+
+/// Both hosts.
+pub(super) struct Ends<'a> {
+    pub(super) tuner: Tuner,
+    pub(super) far: Option<&'a mut FarEnd>,
+    /// Make near changes survive a reboot.
+    pub(super) persist: bool,
+}
+
+impl Ends<'_> {
+    /// Makes changes on one host.
+    pub(super) fn apply(
+        &mut self,
+        end: End,
+        changes: &[Change],
+        policy: Policy,
+    ) -> Result<Vec<Outcome>, VerbError> {
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        match end {
+            End::Near => self
+                .tuner
+                .apply(changes, policy, self.persist, &mut |_step| {})
+                .map(|applied| applied.outcomes)
+                .map_err(|error| explain(&error)),
+            End::Far => {
+                match self.ask_far(&Request::Apply { changes: changes.to_vec(), policy })? {
+                    Answer::Applied { outcomes, .. } => Ok(outcomes),
+                    other => Err(unexpected(other)),
+                }
+            }
+        }
+    }
+
+    /// Undoes changes on one host.
+    pub(super) fn revert(
+        &mut self,
+        end: End,
+        keys: &[Key],
+        how: Undo,
+    ) -> Result<Vec<RevertOutcome>, VerbError> {
+        match end {
+            End::Near => {
+                let reverted = self.tuner.revert(keys, how, &mut |_step| {});
+                reverted.map_err(|error| explain(&error))
+            }
+            End::Far => match self.ask_far(&Request::Revert { keys: keys.to_vec(), how })? {
+                Answer::Reverted { outcomes } => Ok(outcomes),
+                other => Err(unexpected(other)),
+            },
+        }
+    }
+
+    /// How the far host's changes stand; the line that says why they cannot be made, where the far
+    /// end lacks the extension or the permission.
+    pub(super) fn far_status(&mut self) -> Result<Vec<StatusLine>, VerbError> {
+        match self.ask_far(&Request::Status)? {
+            Answer::Status { lines } => Ok(lines),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn ask_far(&mut self, request: &Request) -> Result<Answer, VerbError> {
+        let Some(far) = self.far.as_deref_mut() else {
+            return Err(VerbError::usage("name the far HOST"));
+        };
+        let request: Value =
+            serde_json::to_value(request).map_err(|error| VerbError::from_error(&error))?;
+        let answer = far.tune(&request).map_err(|error| VerbError::missing(chain(&error)))?;
+        serde_json::from_value(answer)
+            .map_err(|error| VerbError::failed(format!("the far host's answer: {error}")))
+    }
+}
+
+fn unexpected(answer: Answer) -> VerbError {
+    match answer {
+        Answer::Failed { reason } => VerbError::failed(format!("far host: {reason}")),
+        _ => VerbError::failed("the far host answers something else than was asked"),
+    }
+}

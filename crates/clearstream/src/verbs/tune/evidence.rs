@@ -1,0 +1,115 @@
+//! What a plan is made from: a results file, or a few tests made now.
+
+use std::path::{Path, PathBuf};
+
+use results::{Direction, Protocol, Results, RunKind, TestLimit, TestSpec};
+use sweep::{Plan, Setting};
+
+use crate::exit::VerbError;
+use crate::far::FarEnd;
+use crate::progress::Progress;
+use crate::runner::{self, Ended};
+use crate::signals;
+use crate::store::{self, PointLog};
+use crate::verbs::options::{ApplicationOptions, ServerOptions};
+
+/// Every order of the tests is a shuffle from this seed; any fixed number serves.
+const SEED: u64 = 0x7e57;
+
+/// Where evidence comes from.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct EvidenceOptions {
+    /// Far host, for a quick measurement now: `clearstream serve` must run there.
+    #[arg(value_name = "HOST")]
+    pub(super) host: Option<String>,
+    /// Take the evidence from this results file (of `path`) instead.
+    #[arg(long, value_name = "FILE")]
+    pub(super) results: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) server: ServerOptions,
+    /// Time each test measures.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::verbs::options::duration)]
+    pub(super) duration: std::time::Duration,
+    #[command(flatten)]
+    pub(super) application: ApplicationOptions,
+}
+
+impl EvidenceOptions {
+    /// The test whose throughput counts.
+    pub(super) fn spec(&self) -> TestSpec {
+        let duration_s = self.duration.as_secs_f64().max(0.2);
+        TestSpec {
+            protocol: Protocol::Tcp,
+            direction: Direction::Forward,
+            streams: 1,
+            limit: TestLimit::DurationS(duration_s),
+            omit_s: 0.5,
+            interval_s: 0.25_f64.min(duration_s / 4.0).max(0.05),
+            ..self.application.spec()
+        }
+    }
+
+    /// The far end, when one was named.
+    pub(super) fn far(&self) -> Result<Option<FarEnd>, VerbError> {
+        let Some(host) = &self.host else { return Ok(None) };
+        FarEnd::connect(&self.server.at(host)).map(Some)
+    }
+
+    /// The evidence: the file's, or that of tests made now and journalled beside `output`.
+    pub(super) fn gather(
+        &self,
+        far: Option<&mut FarEnd>,
+        output: &Path,
+    ) -> Result<Gathered, VerbError> {
+        if let Some(file) = &self.results {
+            return Ok(Gathered { results: store::load(file)?, ended: Ended::Complete });
+        }
+        let Some(far) = far else {
+            return Err(VerbError::usage(
+                "name the far HOST to measure now, or a results file with --results",
+            ));
+        };
+        signals::watch().map_err(|error| VerbError::from_error(&error))?;
+        let mut progress = Progress::new(1);
+        let mut results = far.document(RunKind::Tune, &mut progress);
+        let plan = battery(&self.spec());
+        let (mut log, mut points) = PointLog::open(output, &plan, false)?;
+        progress.extend(plan.remaining(&points).len());
+        let ended = runner::run(&plan, far, &mut points, &mut log, &mut progress)?;
+        log.discard()?;
+        results.points = points;
+        conclude(&mut results);
+        Ok(Gathered { results, ended })
+    }
+}
+
+/// Evidence, and whether it was cut short.
+pub(super) struct Gathered {
+    pub(super) results: Results,
+    pub(super) ended: Ended,
+}
+
+/// Summaries and the verdict as it stands without an experiment: the change itself is one.
+pub(super) fn conclude(results: &mut Results) {
+    results.summaries = sweep::summarise(&results.points);
+    let rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
+    let rates = results.summaries.iter().filter(|one| one.figure == "forward_received_bits_per_s");
+    let best = rates.map(|one| one.estimate.median).max_by(f64::total_cmp);
+    results.path.bandwidth_delay_product_bytes =
+        rtt_s.zip(best).map(|(rtt_s, best)| units::bandwidth_delay_product_bytes(best, rtt_s));
+    if results.verdict.is_none() {
+        results.verdict = Some(explain::diagnose(results).verdict());
+    }
+}
+
+/// The judged stream three times, and what tells a limit of the stream from one of the path.
+fn battery(single: &TestSpec) -> Plan {
+    const REPEATS: u32 = 3;
+    let settings = vec![
+        Setting::new("single-stream", single.clone()),
+        Setting::new("multi-stream", TestSpec { streams: 4, ..single.clone() }).with_repeats(1),
+        Setting::new("reverse", TestSpec { direction: Direction::Reverse, ..single.clone() })
+            .with_repeats(1),
+    ];
+    Plan::new(settings, REPEATS, SEED)
+}

@@ -1,0 +1,50 @@
+//! `clearstream tune plan`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use super::evidence::EvidenceOptions;
+use super::show;
+use crate::VerbResult;
+use crate::exit::Exit;
+use crate::runner::Ended;
+use crate::store;
+
+/// Options of `tune plan`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream tune plan geneva\n  \
+    clearstream tune plan --results results.json\n  \
+    clearstream --json tune plan geneva > plan.json     for `tune apply --plan plan.json`\n\n\
+    Nothing is changed. With HOST a few short tests are made first; with --results the plan comes from\n\
+    a file, on any machine.")]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    evidence: EvidenceOptions,
+    /// Keep the evidence of the tests made now in this file.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
+    let mut far = if args.evidence.results.is_some() { None } else { args.evidence.far()? };
+    let scratch = std::env::temp_dir().join(format!("clearstream-plan-{}", std::process::id()));
+    let beside = args.output.clone().unwrap_or(scratch);
+    let gathered = args.evidence.gather(far.as_mut(), &beside)?;
+    if let Ended::Interrupted(number) = gathered.ended {
+        return Ok(Exit::Signal(number));
+    }
+    if let Some(file) = &args.output {
+        store::save(file, &gathered.results)?;
+    }
+    let plan = tuning::plan::plan(&gathered.results);
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &plan).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", show::plan(&plan, &gathered.results))?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,137 @@
+//! `clearstream tune profile`: what papers and institutions published, against the running kernel.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::json;
+use tuning::profile::{Advice, Profile, judge, names, own, read};
+
+use super::show;
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// Options of `tune profile`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream tune profile list\n  \
+    clearstream tune profile compare clearstream-2011\n  \
+    clearstream tune profile compare /etc/sysctl.d/90-network.conf\n\n\
+    Profiles are for comparing, not for applying: their figures are those of other paths. `tune plan`\n\
+    sizes each setting for this one.")]
+pub(crate) struct ProfileArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// The profiles there are.
+    List,
+    /// Print one, in the form of sysctl.conf.
+    Show {
+        /// Its name, or a file in the form of sysctl.conf.
+        #[arg(value_name = "NAME|FILE")]
+        profile: String,
+    },
+    /// Each setting beside the running kernel's: gone, harmful today, replaced by what.
+    Compare {
+        /// Its name, or a file in the form of sysctl.conf.
+        #[arg(value_name = "NAME|FILE")]
+        profile: String,
+    },
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &ProfileArgs, json: bool) -> VerbResult {
+    let mut out = io::stdout().lock();
+    match &args.action {
+        Action::List => {
+            let profiles: Vec<Profile> = names().into_iter().filter_map(own).collect();
+            if json {
+                serde_json::to_writer_pretty(&mut out, &profiles).map_err(io::Error::from)?;
+                writeln!(out)?;
+            }
+            for profile in profiles.iter().filter(|_| !json) {
+                writeln!(out, "{:<18} {}", profile.name, profile.title)?;
+                writeln!(out, "{:<18} {}", "", profile.source)?;
+            }
+        }
+        Action::Show { profile } => {
+            let profile = find(profile)?;
+            if json {
+                serde_json::to_writer_pretty(&mut out, &profile).map_err(io::Error::from)?;
+                writeln!(out)?;
+            } else {
+                writeln!(out, "# {}\n# {}", profile.title, profile.source)?;
+                for (key, value) in &profile.settings {
+                    writeln!(out, "{key} = {value}")?;
+                }
+            }
+        }
+        Action::Compare { profile } => compare(&mut out, &find(profile)?, json)?,
+    }
+    Ok(Exit::Ok)
+}
+
+fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), VerbError> {
+    let mut running = BTreeMap::new();
+    for (key, _) in &profile.settings {
+        let path = format!("/proc/sys/{}", key.replace('.', "/"));
+        // A key of a profile is no path: only plain names get here.
+        if let (false, Ok(text)) = (key.contains(".."), std::fs::read_to_string(path)) {
+            let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+            running.insert(key.clone(), text);
+        }
+    }
+    if json {
+        let lines: Vec<_> = profile
+            .settings
+            .iter()
+            .map(|(key, value)| {
+                let (advice, text) = judge(key, value);
+                let here = running.get(key);
+                json!({ "key": key, "published": value, "running": here,
+                    "in_kernel": here.is_some(), "advice": advice, "text": text })
+            })
+            .collect();
+        let document =
+            json!({ "profile": profile.name, "source": profile.source, "settings": lines });
+        writeln!(out, "{document}")?;
+        return Ok(());
+    }
+    writeln!(out, "{}: {}\n{}", profile.name, profile.title, profile.source)?;
+    for (key, value) in &profile.settings {
+        let (advice, text) = judge(key, value);
+        let here = running.get(key);
+        let word = match (advice, here) {
+            (_, None) => "not here",
+            (_, Some(here)) if here == value => "same",
+            (Advice::Harmful, _) => "harmful",
+            (Advice::Idle, _) => "no effect",
+            _ => "differs",
+        };
+        let here = here.map_or("not in this kernel", String::as_str);
+        writeln!(out, "\n{key} = {value}   (running: {here}; {word})")?;
+        let mut lines = String::new();
+        show::wrapped(&mut lines, "    ", text).ok();
+        write!(out, "{lines}")?;
+    }
+    Ok(())
+}
+
+fn find(name: &str) -> Result<Profile, VerbError> {
+    if let Some(profile) = own(name) {
+        return Ok(profile);
+    }
+    let path = Path::new(name);
+    if !path.is_file() {
+        let known = names().join(", ");
+        return Err(VerbError::usage(format!(
+            "no profile '{name}'; there are {known}, or name a file"
+        )));
+    }
+    let at = |error: &dyn std::fmt::Display| VerbError::failed(format!("{name}: {error}"));
+    let text = std::fs::read_to_string(path).map_err(|error| at(&error))?;
+    read(name, &text).map_err(|error| at(&error))
+}

@@ -1,0 +1,154 @@
+//! Plans and outcomes as people read them.
+
+use std::fmt::Write;
+
+use results::{End, Results};
+use tuning::plan::{Plan, PlannedChange, Risk};
+use tuning::{ChangeResult, Outcome, RevertOutcome, Reverted, Standing, StatusLine};
+use units::{show_bit_rate, show_byte_size, show_seconds};
+
+/// Columns a line may take.
+const COLUMNS: usize = 96;
+
+/// A plan in full.
+pub(super) fn plan(plan: &Plan, results: &Results) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail; `ok` keeps the lines readable.
+    head(&mut out, plan, results).ok();
+    for change in &plan.changes {
+        planned(&mut out, change, results).ok();
+    }
+    if plan.changes.is_empty() {
+        writeln!(out, "\nNothing to change: no figure here asks for it.").ok();
+    }
+    if !plan.remarks.is_empty() {
+        writeln!(out).ok();
+    }
+    for remark in &plan.remarks {
+        wrapped(&mut out, "Left     ", remark).ok();
+    }
+    out
+}
+
+fn head(out: &mut String, plan: &Plan, results: &Results) -> std::fmt::Result {
+    let far = results.far.as_ref().map_or(results.path.target.as_str(), |far| far.name.as_str());
+    writeln!(out, "Path     {} -> {far}", results.near.name)?;
+    let mut figures = Vec::new();
+    figures.extend(plan.rtt_s.map(|rtt_s| format!("RTT {}", show_seconds(rtt_s))));
+    figures
+        .extend(plan.measured_bits_per_s.map(|rate| format!("one stream {}", show_bit_rate(rate))));
+    if let Some(target) = plan.target_bits_per_s {
+        let source = plan.target_source.as_deref().unwrap_or("measured");
+        figures.push(format!("should carry {} ({source})", show_bit_rate(target)));
+    }
+    figures.extend(
+        plan.bandwidth_delay_product_bytes.map(|bytes| format!("BDP {}", show_byte_size(bytes))),
+    );
+    wrapped(out, "         ", &figures.join("; "))?;
+    if let Some(verdict) = &results.verdict {
+        wrapped(out, "Verdict  ", &verdict.summary)?;
+    }
+    Ok(())
+}
+
+fn planned(out: &mut String, change: &PlannedChange, results: &Results) -> std::fmt::Result {
+    let host = match change.end {
+        End::Near => results.near.name.as_str(),
+        End::Far => results.far.as_ref().map_or("far", |far| far.name.as_str()),
+    };
+    let from = change.from.as_deref().unwrap_or("?");
+    writeln!(out, "\n{} end ({host})", end_name(change.end))?;
+    writeln!(out, "  {}: {from} -> {}", change.key, change.to)?;
+    wrapped(out, "  why     ", &change.why)?;
+    wrapped(out, "  effect  ", &change.effect)?;
+    let risk = match change.risk {
+        Risk::Low => "low",
+        Risk::Medium => "medium",
+        Risk::High => "high, made only when named with --only",
+    };
+    wrapped(out, "  risk    ", &format!("{risk}; {}", change.danger))?;
+    wrapped(out, "  source  ", &change.source)?;
+    writeln!(out, "  command {}", change.command())
+}
+
+/// `near`, `far`.
+pub(super) fn end_name(end: End) -> &'static str {
+    match end {
+        End::Near => "near",
+        End::Far => "far",
+    }
+}
+
+/// One line for a change that was asked for.
+pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
+    let Outcome { key, from, to, result } = outcome;
+    let from = from.as_deref().unwrap_or("?");
+    let (end, key) = (end_name(end), short_file(&key.to_string(), from, to));
+    match result {
+        ChangeResult::Applied { now } if now == to => format!("{end}  {key}  done"),
+        ChangeResult::Applied { now } => format!("{end}  {key}  done; the kernel made it {now}"),
+        ChangeResult::Unchanged => format!("{end}  {key}  has that value already"),
+        ChangeResult::Failed { reason, .. } => format!("{end}  FAILED: {reason}"),
+        ChangeResult::RolledBack => format!("{end}  {key}  taken back"),
+        ChangeResult::NotTried => format!("{end}  {key}  not tried"),
+    }
+}
+
+/// `KEY: FROM -> TO`; of files only what happens to them.
+fn short_file(key: &str, from: &str, to: &str) -> String {
+    if !key.starts_with("file:") {
+        return format!("{key}: {from} -> {to}");
+    }
+    let what = if from == "-" { "written" } else { "replaced" };
+    format!("{key} ({what})")
+}
+
+/// One line for a change that was undone.
+pub(super) fn reverted(outcome: &RevertOutcome) -> String {
+    let RevertOutcome { key, from, result } = outcome;
+    let is_file = key.to_string().starts_with("file:");
+    let from = if is_file { "as it was" } else { from.as_str() };
+    match result {
+        Reverted::Restored { .. } if is_file => format!("{key}: {from}"),
+        Reverted::Restored { was } => format!("{key}: {was} -> {from}"),
+        Reverted::AlreadyBack => format!("{key}: {from} already"),
+        Reverted::Foreign { now } => format!(
+            "{key}: somebody else has set it to {}; left (--force restores {from})",
+            now.lines().next().unwrap_or_default()
+        ),
+        Reverted::Rebooted { now } => {
+            format!("{key}: the boot has set it to {now}; nothing left of the change")
+        }
+        Reverted::Gone { reason } => format!("{key}: {reason}; nothing to undo"),
+        Reverted::Failed { reason, .. } => format!("FAILED: {reason}"),
+    }
+}
+
+/// One line for a change of the journal.
+pub(super) fn standing(line: &StatusLine) -> String {
+    let StatusLine { key, from, to, now, standing, .. } = line;
+    let now = now.as_deref().unwrap_or("?");
+    let text = short_file(&key.to_string(), from, to);
+    match standing {
+        Standing::InForce if now == to || text.starts_with("file:") => format!("{text}  in force"),
+        Standing::InForce => format!("{text}  in force (the kernel made it {now})"),
+        Standing::Back => format!("{text}  back at its former value"),
+        Standing::Foreign => format!("{text}  somebody else has set it to {now}"),
+        Standing::Unfinished => format!("{text}  cut short (it is {now}); revert settles it"),
+        Standing::Gone => format!("{text}  gone"),
+    }
+}
+
+/// Words of `text` in lines of at most [`COLUMNS`], the first after `label`, the rest under it.
+pub(super) fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
+    let mut line = label.to_owned();
+    let indent = " ".repeat(label.chars().count());
+    for word in text.split_whitespace() {
+        if line.chars().count() + word.chars().count() > COLUMNS && line.trim() != label.trim() {
+            writeln!(out, "{}", line.trim_end())?;
+            line.clone_from(&indent);
+        }
+        write!(line, "{word} ")?;
+    }
+    writeln!(out, "{}", line.trim_end())
+}

@@ -1,0 +1,173 @@
+//! `clearstream tune status`, `revert`, `dump` and `boot`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use results::End;
+use tuning::{Host, Key, Reverted, Tuner, Undo, World, every_key, read_settings, settings_path};
+
+use super::ends::Ends;
+use super::{StateOptions, explain, show};
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::far::FarEnd;
+use crate::verbs::options::ServerOptions;
+
+/// Options of `tune status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  clearstream tune status")]
+pub(crate) struct StatusArgs {
+    /// Ask this far host instead (`clearstream serve --allow-tuning`).
+    #[arg(long, value_name = "HOST")]
+    far: Option<String>,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    state: StateOptions,
+}
+
+/// Options of `tune revert`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream tune revert\n  \
+    clearstream tune revert net.ipv4.tcp_rmem\n  \
+    clearstream tune revert --far geneva\n\n\
+    What somebody else has set since is named and left; exit code 5 then.")]
+pub(crate) struct RevertArgs {
+    /// Only these settings [default: all].
+    #[arg(value_name = "KEY")]
+    keys: Vec<Key>,
+    /// Restore also what somebody else has set since.
+    #[arg(long)]
+    force: bool,
+    /// Drop the journal without restoring anything (of a lab that is gone, of a damaged file).
+    #[arg(long, conflicts_with_all = ["force", "keys", "far"])]
+    forget: bool,
+    /// Revert this far host's changes instead (`clearstream serve --allow-tuning`).
+    #[arg(long, value_name = "HOST")]
+    far: Option<String>,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    state: StateOptions,
+}
+
+/// Options of `tune dump`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  clearstream tune dump > before.txt")]
+pub(crate) struct DumpArgs {
+    /// Interfaces [default: all].
+    #[arg(value_name = "IFACE")]
+    interfaces: Vec<String>,
+    #[command(flatten)]
+    state: StateOptions,
+}
+
+/// Options of `tune boot`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BootArgs {
+    /// Root of the persisted files.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+/// Runs `status`.
+pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
+    let tuner = args.state.tuner();
+    let lines = match &args.far {
+        None => tuner.status().map_err(|error| explain(&error))?,
+        Some(host) => {
+            let mut far = FarEnd::connect(&args.server.at(host))?;
+            Ends { tuner, far: Some(&mut far), persist: false }.far_status()?
+        }
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &lines).map_err(io::Error::from)?;
+        writeln!(out)?;
+        return Ok(Exit::Ok);
+    }
+    if lines.is_empty() {
+        writeln!(out, "No change of this program is in force.")?;
+    }
+    for line in &lines {
+        writeln!(out, "{}", show::standing(line))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Runs `revert`.
+pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
+    let tuner = args.state.tuner();
+    if args.forget {
+        tuner.forget().map_err(|error| explain(&error))?;
+        return Ok(Exit::Ok);
+    }
+    let how = if args.force { Undo::Force } else { Undo::All };
+    let mut far =
+        args.far.as_ref().map(|host| FarEnd::connect(&args.server.at(host))).transpose()?;
+    let end = if far.is_some() { End::Far } else { End::Near };
+    let mut ends = Ends { tuner, far: far.as_mut(), persist: false };
+    let outcomes = ends.revert(end, &args.keys, how)?;
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &outcomes).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        if outcomes.is_empty() {
+            writeln!(out, "Nothing to revert.")?;
+        }
+        for outcome in &outcomes {
+            writeln!(out, "{}", show::reverted(outcome))?;
+        }
+    }
+    let refused = outcomes.iter().find_map(|one| match &one.result {
+        Reverted::Failed { reason, is_privilege } => Some((reason, *is_privilege)),
+        _ => None,
+    });
+    match refused {
+        Some((reason, true)) => Err(VerbError::missing(reason)),
+        Some((reason, false)) => Err(VerbError::partial(reason)),
+        None if outcomes.iter().any(|one| !one.result.is_settled()) => Ok(Exit::Partial),
+        None => Ok(Exit::Ok),
+    }
+}
+
+/// Runs `dump`.
+pub(super) fn dump(args: &DumpArgs, json: bool) -> VerbResult {
+    let interfaces = if args.interfaces.is_empty() {
+        topology::interfaces().into_iter().map(|link| link.name).collect()
+    } else {
+        args.interfaces.clone()
+    };
+    let tuner: Tuner = args.state.tuner();
+    let values = tuner.read(&every_key(&interfaces));
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &values).map_err(io::Error::from)?;
+        writeln!(out)?;
+        return Ok(Exit::Ok);
+    }
+    for (key, value) in values {
+        writeln!(out, "{key} = {}", value.replace('\n', "\\n"))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Runs `boot`: makes persisted changes; they are journalled already.
+pub(super) fn boot(args: &BootArgs) -> VerbResult {
+    let path = args.root.join(settings_path());
+    let at =
+        |error: &dyn std::fmt::Display| VerbError::failed(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(&path).map_err(|error| at(&error))?;
+    let settings = read_settings(&text).map_err(|error| at(&error))?;
+    let mut host = Host::default();
+    let mut failed = None;
+    for (key, value) in settings {
+        if let Err(error) = host.write(&key, &value) {
+            writeln!(io::stderr(), "clearstream: {error}").ok();
+            failed = Some(error.to_string());
+        }
+    }
+    failed.map_or(Ok(Exit::Ok), |error| Err(VerbError::partial(error)))
+}

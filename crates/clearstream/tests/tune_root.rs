@@ -1,0 +1,323 @@
+//! Tuning as a user meets it: a lab with a planted clamp is planned, changed, measured and reverted;
+//! and what goes wrong is said in a line with nothing half-applied.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use results::{AppliedChange, End, Results};
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: only root can create network namespaces");
+    }
+    is_root
+}
+
+/// A lab with two hosts and a server in the far one; gone when dropped.
+struct Bed {
+    name: String,
+    folder: PathBuf,
+    server: Option<Child>,
+}
+
+impl Bed {
+    fn up(name: &str, link: &str, near: &str, far: &str) -> Self {
+        let name = format!("tune-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder).expect("a folder of our own");
+        let windows = "[sysctl]\n\"net.ipv4.tcp_rmem\" = \"4096 131072 33554432\"\n\
+                       \"net.ipv4.tcp_wmem\" = \"4096 131072 33554432\"\n";
+        let text = format!(
+            "name = \"{name}\"\n{windows}[host.near]\n{near}\n[host.far]\n{far}\n[[link]]\n\
+             between = [\"near\", \"far\"]\n{link}\n"
+        );
+        let file = folder.join("lab.toml");
+        fs::write(&file, text).expect("the lab file");
+        let bed = Self { name, folder, server: None };
+        let up = Command::new(PROGRAM).args(["lab", "up"]).arg(&file).output().expect("it starts");
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        bed
+    }
+
+    /// A command for a host, its journal in the bed's folder.
+    fn command(&self, host: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(["lab", "exec", &self.name, host, "--", PROGRAM]).args(arguments);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, host: &str, arguments: &[&str]) -> Output {
+        self.command(host, arguments).output().expect("it starts")
+    }
+
+    fn must(&self, host: &str, arguments: &[&str]) -> String {
+        let done = self.run(host, arguments);
+        let complaint = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {:?} {complaint}", done.status.code());
+        String::from_utf8(done.stdout).expect("UTF-8")
+    }
+
+    fn serve(&mut self, options: &[&str]) {
+        let mut arguments = vec!["serve"];
+        arguments.extend(options);
+        let server = self.command("far", &arguments).stderr(Stdio::null()).spawn();
+        self.server = Some(server.expect("it starts"));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !self.run("near", &["test", "far", "-t", "50ms"]).status.success() {
+            assert!(Instant::now() < deadline, "the server does not listen");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.folder.join(file).to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        Command::new(PROGRAM).args(["lab", "down", &self.name]).output().ok();
+        if let Some(mut server) = self.server.take() {
+            server.kill().ok();
+            server.wait().ok();
+        }
+        fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+/// 400 Mbit/s over 20 ms.
+const LINK: &str = "delay = \"10ms\"\nrate = \"400Mbit\"\nqueue = \"4MiB\"\nmtu = 1500";
+
+/// Least and most of what was predicted that must be measured.
+const AS_PREDICTED: std::ops::RangeInclusive<f64> = 0.9..=1.1;
+
+/// Plan, apply, measure, revert over one planted clamp; `key` at `end` must be found and lifted.
+fn lifts_the_clamp(name: &str, near: &str, far: &str, end: End, key: &str) {
+    let mut bed = Bed::up(name, LINK, near, far);
+    bed.serve(&["--allow-tuning"]);
+    let before = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
+    let (file, page) = (bed.path("tune.json"), bed.path("tune.html"));
+    let arguments = ["tune", "apply", "far", "--measure", "--turns", "2", "-o", &file, "--report", &page];
+    let told = bed.must("near", &arguments);
+    let results: Results =
+        results::read_results(&fs::read(&file).expect("written")).expect("a results file");
+    let found = results.changes.iter().find(|one| one.end == end && one.key == key);
+    let change: &AppliedChange = found.unwrap_or_else(|| panic!("{key} was not tried: {told}"));
+    let (predicted, after) = (change.predicted_bits_per_s.expect("told"), change.after.expect("measured"));
+    let without = change.before.expect("measured").median;
+    println!(
+        "{name}: {:.0} -> {:.0} Mbit/s, predicted {:.0} ({:+.1}%)",
+        without / 1e6, after.median / 1e6, predicted / 1e6, (after.median / predicted - 1.0) * 100.0
+    );
+    assert_eq!(change.is_kept, Some(true), "{told}");
+    let (gain, expected) = (after.median / without, predicted / without);
+    assert!(AS_PREDICTED.contains(&(gain / expected)), "gain {gain:.2}, predicted {expected:.2}: {told}");
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("Before and after") && html.contains(key));
+    let during = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
+    assert_ne!(during, before, "something is in force");
+    bed.must("near", &["tune", "revert"]);
+    bed.must("near", &["tune", "revert", "--far", "far"]);
+    let after = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
+    assert_eq!(after, before, "every setting is what it was");
+    assert_eq!(bed.must("far", &["tune", "revert"]), "Nothing to revert.\n");
+}
+
+#[test]
+fn root_a_clamped_receive_window_is_lifted_as_predicted_and_restored() {
+    if is_root() {
+        let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
+        lifts_the_clamp("rmem", "", clamp, End::Far, "net.ipv4.tcp_rmem");
+    }
+}
+
+#[test]
+fn root_a_clamped_send_buffer_is_lifted_as_predicted_and_restored() {
+    if is_root() {
+        let clamp = "sysctl = { \"net.ipv4.tcp_wmem\" = \"4096 131072 262144\" }";
+        lifts_the_clamp("wmem", clamp, "", End::Near, "net.ipv4.tcp_wmem");
+    }
+}
+
+#[test]
+fn root_without_permission_the_far_changes_are_commands() {
+    if !is_root() {
+        return;
+    }
+    let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
+    let mut bed = Bed::up("unasked", LINK, "", clamp);
+    bed.serve(&[]);
+    let before = bed.must("far", &["tune", "dump"]);
+    let file = bed.path("tune.json");
+    let done = bed.run("near", &["tune", "apply", "far", "-o", &file]);
+    let (said, told) = (String::from_utf8_lossy(&done.stderr), String::from_utf8_lossy(&done.stdout));
+    assert_eq!(done.status.code(), Some(5), "{said}{told}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("started without --allow-tuning"), "{said}");
+    assert!(told.contains("\n  sysctl -w net.ipv4.tcp_rmem='4096 131072 "), "{told}");
+    assert_eq!(bed.must("far", &["tune", "dump"]), before);
+}
+
+/// The program in a network namespace of its own that ends with it; `sh -c script` with `$0` the
+/// program, `$STATE` a state directory and `$ROOT` a root of persisted files.
+fn in_namespace(name: &str, script: &str) -> (Output, PathBuf) {
+    let folder = std::env::temp_dir().join(format!("tune-ns-{name}-{}", std::process::id()));
+    fs::create_dir_all(folder.join("root")).expect("a folder of our own");
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "--propagation", "private", "sh", "-c"])
+        .arg(format!("mount -t sysfs sysfs /sys; {script}"))
+        .arg(PROGRAM)
+        .env("STATE", folder.join("state"))
+        .env("ROOT", folder.join("root"))
+        .output()
+        .expect("unshare is part of util-linux");
+    (output, folder)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn root_one_denied_of_three_leaves_nothing_half_applied() {
+    if !is_root() {
+        return;
+    }
+    let apply = "\"$0\" tune apply --state $STATE --set net.ipv4.tcp_wmem='4096 16384 1048576' \
+                 --set net.core.rmem_max=1048576 --set net.ipv4.tcp_sack=0";
+    let script = format!("\"$0\" tune dump --state $STATE > $ROOT/a; {apply}; echo code $?; \
+                          \"$0\" tune dump --state $STATE > $ROOT/b; cmp $ROOT/a $ROOT/b && echo same; \
+                          {apply} --keep-going; echo code $?; \"$0\" tune status --state $STATE; \
+                          \"$0\" tune revert --state $STATE; \
+                          \"$0\" tune dump --state $STATE > $ROOT/b; cmp $ROOT/a $ROOT/b && echo same");
+    let (done, folder) = in_namespace("denied", &script);
+    let (out, said) = (text(&done.stdout), text(&done.stderr));
+    assert!(out.contains("code 4\nsame\n"), "{out}{said}");
+    assert!(out.contains("code 5\n"), "{out}{said}");
+    assert!(out.contains("net.ipv4.tcp_sack: 1 -> 0  in force"), "{out}");
+    assert!(out.ends_with("same\n"), "{out}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.contains("net.core.rmem_max: ") && said.contains("whole machine"), "{said}");
+    fs::remove_dir_all(folder).ok();
+}
+
+#[test]
+fn root_two_at_once_a_damaged_journal_and_a_foreign_change_get_a_line_each() {
+    if !is_root() {
+        return;
+    }
+    let script = "set() { \"$0\" tune apply --state $STATE --set \"$@\"; echo code $?; }; \
+        set net.ipv4.tcp_sack=0; \
+        (flock 9; set net.ipv4.tcp_ecn=1) 9>>$STATE/lock; \
+        echo 1 > /proc/sys/net/ipv4/tcp_sack; echo 2 > /proc/sys/net/ipv4/tcp_timestamps; \
+        set net.ipv4.tcp_timestamps=1; echo 0 > /proc/sys/net/ipv4/tcp_timestamps; \
+        \"$0\" tune revert --state $STATE; echo code $?; \
+        \"$0\" tune revert --force --state $STATE; echo code $?; cat /proc/sys/net/ipv4/tcp_timestamps; \
+        set net.ipv4.tcp_sack=0; echo nonsense >> $STATE/journal; \
+        set net.ipv4.tcp_ecn=1; \"$0\" tune revert --state $STATE; echo code $?; \
+        cat /proc/sys/net/ipv4/tcp_sack; \"$0\" tune revert --forget --state $STATE; echo code $?";
+    let (done, folder) = in_namespace("lines", script);
+    let (out, said) = (text(&done.stdout), text(&done.stderr));
+    let codes: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("code ")).collect();
+    assert_eq!(codes, ["0", "1", "0", "5", "0", "0", "1", "1", "0"], "{out}{said}");
+    assert!(out.contains("net.ipv4.tcp_timestamps: somebody else has set it to 0; left"), "{out}");
+    assert!(out.contains("code 0\n2\n"), "forced back: {out}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    assert!(lines[0].contains("another clearstream tune is at work"), "{said}");
+    assert!(lines[1].contains("line 4 is not a journal record") && lines[1].contains("nothing was touched"), "{said}");
+    assert!(out.contains("code 1\n0\ncode 0"), "the damaged journal touched nothing: {out}");
+    fs::remove_dir_all(folder).ok();
+}
+
+#[test]
+fn root_persisted_changes_are_files_that_go_again() {
+    if !is_root() {
+        return;
+    }
+    let script = "ip link set lo up; \
+        \"$0\" tune apply --state $STATE --root $ROOT --persist --set net.ipv4.tcp_slow_start_after_idle=0 \
+        --set lo/txqueuelen=777; echo code $?; find $ROOT \\( -type f -o -type l \\) | sort; \
+        cat $ROOT/etc/sysctl.d/90-clearstream.conf; \
+        \"$0\" tune boot --root $ROOT; echo code $?; \
+        \"$0\" tune revert --state $STATE --root $ROOT; find $ROOT \\( -type f -o -type l \\) | wc -l; \
+        cat /proc/sys/net/ipv4/tcp_slow_start_after_idle";
+    let (done, folder) = in_namespace("persist", script);
+    let (out, said) = (text(&done.stdout), text(&done.stderr));
+    assert!(said.is_empty(), "{said}{out}");
+    for line in [
+        "/etc/sysctl.d/90-clearstream.conf",
+        "/etc/clearstream/tune.conf",
+        "/etc/systemd/system/clearstream-tune.service",
+        "/etc/systemd/system/multi-user.target.wants/clearstream-tune.service",
+        "net.ipv4.tcp_slow_start_after_idle = 0",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    assert!(out.ends_with("\n0\n1\n"), "no file is left, the setting is back: {out}");
+    fs::remove_dir_all(folder).ok();
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).stdin(Stdio::null()).output().expect("it starts")
+}
+
+#[test]
+fn profiles_are_compared_with_the_running_kernel() {
+    let listed = text(&run(&["tune", "profile", "list"]).stdout);
+    for name in ["clearstream-2011", "cumulus-2018", "esnet-2025"] {
+        assert!(listed.contains(name), "{listed}");
+    }
+    let done = run(&["--json", "tune", "profile", "compare", "cumulus-2018"]);
+    let document: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let of = |key: &str| {
+        let settings = document["settings"].as_array().expect("settings");
+        settings.iter().find(|one| one["key"] == key).expect(key).clone()
+    };
+    let gone = of("net.ipv4.tcp_tw_recycle");
+    assert_eq!((&gone["in_kernel"], gone["advice"].as_str()), (&Value::Bool(false), Some("gone")));
+    assert_eq!(of("net.ipv4.tcp_timestamps")["advice"], "harmful");
+    assert!(of("net.ipv4.tcp_rmem")["running"].is_string());
+}
+
+#[test]
+fn bad_requests_get_one_line() {
+    let folder = std::env::temp_dir().join(format!("tune-bad-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder of our own");
+    let file = |name: &str, contents: &str| -> String {
+        fs::write(folder.join(name), contents).expect("written");
+        folder.join(name).to_str().expect("a plain path").to_owned()
+    };
+    let state = folder.join("state").to_str().expect("a plain path").to_owned();
+    for (arguments, code, words) in [
+        (vec!["tune", "plan"], 2, "name the far HOST"),
+        (vec!["tune", "apply", "--set", "kernel.panic=1"], 2, "is no setting this program changes"),
+        (vec!["tune", "apply", "--set", "net.ipv4.tcp_rmem=1"], 2, "is not three whole numbers"),
+        (vec!["tune", "apply", "--set", "net.ipv4.tcp_sack"], 2, "is not KEY=VALUE"),
+        (vec!["tune", "apply", "--set", "no-such-dev/mtu=1500"], 1, "there is no interface no-such-dev"),
+        (vec!["tune", "profile", "show", "none-2099"], 2, "no profile 'none-2099'"),
+        (vec!["tune", "profile", "show", &file("p.conf", "net.a = 1\nnonsense\n")], 1, "line 2 is not NAME = VALUE"),
+        (vec!["tune", "plan", "--results", &file("r.json", "{")], 1, "not a complete results file"),
+        (vec!["tune", "apply", "--plan", &file("plan.json", "[]")], 1, "plan.json"),
+    ] {
+        let mut line = arguments.clone();
+        if arguments[1] == "apply" {
+            line.extend(["--state", &state]);
+        }
+        let done = run(&line);
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    assert!(!Path::new(&state).join("journal").exists(), "nothing was begun");
+    fs::remove_dir_all(folder).ok();
+}
