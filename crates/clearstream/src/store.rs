@@ -93,8 +93,7 @@ impl PointLog {
         let earlier = if resume { Journal::decode(plan, &bytes).ok() } else { None };
         let kept = earlier.unwrap_or_default();
         let log = Self { path, file };
-        // Rewritten from what could be read, so that a torn last line is gone for good.
-        log.restart(plan, &kept)?;
+        log.restart(plan, &kept, &bytes)?;
         Ok((log, kept))
     }
 
@@ -116,12 +115,18 @@ impl PointLog {
         &self.path
     }
 
-    fn restart(&self, plan: &Plan, points: &[Point]) -> Result<(), VerbError> {
+    /// Leaves the header and `points` in the file, which now holds `found`: a torn last line goes.
+    fn restart(&self, plan: &Plan, points: &[Point], found: &[u8]) -> Result<(), VerbError> {
         let mut bytes = Journal::encode_header(plan);
         points.iter().for_each(|point| bytes.extend(Journal::encode_point(point)));
         let rewrite = || -> io::Result<()> {
-            self.file.set_len(0)?;
-            (&self.file).write_all(&bytes)?;
+            // What is on disk already stays there: a crash or a full disk now would take it.
+            if found.starts_with(&bytes) {
+                self.file.set_len(bytes.len() as u64)?;
+            } else {
+                self.file.set_len(0)?;
+                (&self.file).write_all(&bytes)?;
+            }
             self.file.sync_data()
         };
         rewrite().map_err(|error| at(&self.path, &error))

@@ -146,6 +146,30 @@ fn root_a_lab_goes_with_its_owner() {
 }
 
 #[test]
+fn root_hosts_between_two_others_forward() {
+    let bed = Bed::file("chain", PLAIN);
+    let text = format!(
+        "name = \"{}\"\n[host.near]\n[host.one]\n[host.two]\n[host.far]\n\
+         [[link]]\nbetween = [\"near\", \"one\"]\ndelay = \"1ms\"\n\
+         [[link]]\nbetween = [\"one\", \"two\"]\nwire = \"veth\"\n\
+         [[link]]\nbetween = [\"two\", \"far\"]\ndelay = \"1ms\"\n",
+        bed.name
+    );
+    std::fs::write(bed.path(), text).expect("the lab file");
+    let up = run(&["lab", "up", bed.path()]);
+    if code(&up) == 4 {
+        println!("skipped: {}", complaint(&up));
+        return;
+    }
+    assert_eq!(code(&up), 0, "{}", complaint(&up));
+    // The far host itself answers that nobody listens there.
+    for family in ["-4", "-6"] {
+        let refused = bed.exec("near", &[bed::PROGRAM, "test", "far", family]);
+        assert!(complaint(&refused).contains("nothing listens on far"), "{}", complaint(&refused));
+    }
+}
+
+#[test]
 fn root_sigkill_of_the_lab_leaves_nothing() {
     let Some(bed) = Bed::up("killed", PLAIN) else { return };
     let mut inside = bed.spawn("near", &["sh", "-c", "sleep 600 & setsid sleep 600"]);

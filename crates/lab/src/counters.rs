@@ -2,6 +2,8 @@ use std::sync::PoisonError;
 
 use serde::{Deserialize, Serialize};
 
+use switch::lightpath::LightpathCounters;
+
 use crate::pump::SharedReport;
 
 /// What an emulated link has done since the lab came up.
@@ -15,26 +17,12 @@ pub struct LinkCounters {
     pub backward: DirectionCounters,
 }
 
-/// One direction of it. Packets are wire packets: a 64 KiB TCP segment counts as many. Half a second
-/// old at most.
+/// One direction of it, half a second old at most.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionCounters {
-    /// Packets that came in.
-    pub arrived_pkts: u64,
-    /// Packets sent on.
-    pub delivered_pkts: u64,
-    /// Their bytes, Ethernet overhead counted.
-    pub delivered_wire_bytes: u64,
-    /// Packets for which the queue had no room.
-    pub dropped_queue_pkts: u64,
-    /// Packets lost at random.
-    pub dropped_loss_pkts: u64,
-    /// Packets lost in bursts.
-    pub dropped_burst_pkts: u64,
-    /// Packets marked Congestion Experienced.
-    pub marked_pkts: u64,
-    /// Frames made late to be overtaken.
-    pub reordered_frames_count: u64,
+    /// What became of the packets.
+    #[serde(flatten)]
+    pub packets: LightpathCounters,
     /// Frames given up because the emulation itself ran out of room: a limit of the lab, not of the
     /// link.
     pub overflow_frames_count: u64,
@@ -42,8 +30,6 @@ pub struct DirectionCounters {
     pub refused_frames_count: u64,
     /// Wire bytes waiting for the line.
     pub queue_bytes: u64,
-    /// Most there have been.
-    pub queue_bytes_max: u64,
     /// Frames on the fibre or waiting.
     pub held_frames_count: usize,
     /// How late frames left against their due time; absent before the first.
@@ -72,20 +58,11 @@ impl DirectionCounters {
         let report = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let late = &report.lateness;
         let at = |percentile| late.percentile_s(percentile).unwrap_or(0.0);
-        let counters = report.counters;
         Self {
-            arrived_pkts: counters.arrived_pkts,
-            delivered_pkts: counters.delivered_pkts,
-            delivered_wire_bytes: counters.delivered_wire_bytes,
-            dropped_queue_pkts: counters.dropped_queue_pkts,
-            dropped_loss_pkts: counters.dropped_loss_pkts,
-            dropped_burst_pkts: counters.dropped_burst_pkts,
-            marked_pkts: counters.marked_pkts,
-            reordered_frames_count: counters.reordered_frames_count,
+            packets: report.counters,
             overflow_frames_count: report.overflow_frames_count,
             refused_frames_count: report.refused_frames_count,
             queue_bytes: report.queue_bytes,
-            queue_bytes_max: counters.queue_bytes_max,
             held_frames_count: report.held_frames_count,
             lateness: late.max_s().map(|max_s| Lateness {
                 frames_count: late.count(),
@@ -96,11 +73,5 @@ impl DirectionCounters {
                 max_s,
             }),
         }
-    }
-
-    /// Packets that came in and did not go out, whatever the reason.
-    #[must_use]
-    pub fn dropped_pkts(&self) -> u64 {
-        self.dropped_queue_pkts + self.dropped_loss_pkts + self.dropped_burst_pkts
     }
 }

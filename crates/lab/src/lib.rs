@@ -19,6 +19,7 @@ mod network;
 pub mod plan;
 mod program;
 mod pump;
+mod routes;
 mod state;
 mod veth;
 

@@ -13,6 +13,7 @@ use sys::namespace;
 
 use crate::LabError;
 use crate::plan::{EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, WirePlan};
+use crate::routes;
 use crate::veth::{self, PinnedThread};
 
 /// The network as it stands.
@@ -45,12 +46,19 @@ const TX_QUEUE_PKTS: u32 = 10_000;
 pub(crate) fn make(plan: &LabPlan) -> Result<Network, LabError> {
     let mut network = Network::default();
     for host in &plan.hosts {
-        let namespace = make_host(host, &mut network.notes)?;
+        let forwards = routes::forwards(plan, &host.name);
+        let namespace = make_host(host, forwards, &mut network.notes)?;
         network.namespaces.push(namespace);
     }
     for (link_index, link) in plan.links.iter().enumerate() {
         if let Some(ports) = make_link(plan, link_index, link, &mut network)? {
             network.lightpaths.push(ports);
+        }
+    }
+    for route in routes::routes(plan) {
+        if let Some(namespace) = network.namespaces.get(route.host_index) {
+            namespace::enter_network(namespace.as_fd())?;
+            RouteSocket::open()?.add_route(route.network, route.prefix_bits, route.gateway)?;
         }
     }
     if network.workshop.ports_count > 0 {
@@ -63,7 +71,11 @@ pub(crate) fn make(plan: &LabPlan) -> Result<Network, LabError> {
     Ok(network)
 }
 
-fn make_host(host: &HostPlan, notes: &mut Vec<String>) -> Result<OwnedFd, LabError> {
+fn make_host(
+    host: &HostPlan,
+    forwards: bool,
+    notes: &mut Vec<String>,
+) -> Result<OwnedFd, LabError> {
     let namespace = namespace::unshare_network()?;
     RouteSocket::open()?.set_link("lo", LinkSettings { up: true, ..LinkSettings::default() })?;
     // Addresses are unique by plan: no second of silence for detecting duplicates, and nobody to
@@ -73,6 +85,10 @@ fn make_host(host: &HostPlan, notes: &mut Vec<String>) -> Result<OwnedFd, LabErr
             // A kernel without IPv6 has nothing to switch off.
             fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/{name}"), "0").ok();
         }
+    }
+    if forwards {
+        fs::write("/proc/sys/net/ipv4/ip_forward", "1").ok();
+        fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").ok();
     }
     for (name, value) in &host.sysctls {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));

@@ -21,6 +21,7 @@ mod lost;
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use stats::Random;
 
 pub use config::{BurstLoss, JitterShape, LightpathConfig, LightpathConfigError, Shaper};
@@ -59,7 +60,7 @@ pub enum DropReason {
 }
 
 /// What a direction has done so far. Packets are wire packets: a super-segment counts as many.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LightpathCounters {
     /// Frames that arrived, super-segments counted once.
     pub arrived_frames_count: u64,

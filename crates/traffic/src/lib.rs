@@ -3,6 +3,7 @@
 //! - [`engine`] — threads, sockets and counters of *one end* of one test;
 //! - [`control`] — our control protocol: what near and far say to each other (pure codec);
 //! - [`client`] / [`server`] — the two ends of a test over that protocol; one port for everything;
+//! - [`describe_test`] — what a test is, in words;
 //! - [`iperf3`] — the same engine behind iperf3's protocol, options, output and JSON.
 
 pub mod client;
@@ -11,3 +12,6 @@ pub mod engine;
 pub mod iperf3;
 pub mod outcome;
 pub mod server;
+mod words;
+
+pub use words::describe_test;

@@ -152,6 +152,32 @@ fn works_over_ipv6_and_on_both_families_at_once() {
 }
 
 #[test]
+fn multipath_tcp_is_what_the_kernels_made_of_it() {
+    let mut spec = brief(TestSpec::tcp());
+    (spec.mptcp, spec.streams) = (true, 2);
+    let has_mptcp = std::fs::read_to_string("/proc/sys/net/mptcp/enabled")
+        .is_ok_and(|enabled| enabled.trim() == "1");
+    for server_speaks in [true, false] {
+        let server = Running::with(|config| config.mptcp = server_speaks && has_mptcp);
+        let tested = server.test(&spec);
+        if !has_mptcp {
+            let line = tested.expect_err("this kernel has none").to_string();
+            assert!(!line.contains('\n'), "{line}");
+            continue;
+        }
+        let outcome = tested.expect("runs");
+        assert!(outcome.directions[0].received_bytes > 1_000_000);
+        let established: Vec<_> = outcome
+            .near
+            .streams
+            .iter()
+            .map(|stream| stream.tcp.as_ref().and_then(|tcp| tcp.mptcp_established))
+            .collect();
+        assert_eq!(established, [Some(server_speaks); 2]);
+    }
+}
+
+#[test]
 fn two_clients_at_once() {
     let server = Running::start();
     std::thread::scope(|scope| {

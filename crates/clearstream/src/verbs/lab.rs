@@ -20,7 +20,8 @@ use crate::exit::{Exit, VerbError, chain};
     clearstream lab status\n  \
     clearstream lab down\n\n\
     A lab is one process: whatever ends it ends the lab, and nothing is left behind. Without root it\n\
-    needs user namespaces. Lab files: see labs/ in the source, or `clearstream lab show glif2010`.")]
+    needs user namespaces. A host with several links forwards between them. Lab files: see labs/ in\n\
+    the source, or `clearstream lab show glif2010`.")]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     action: Action,

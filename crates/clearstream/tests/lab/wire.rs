@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, eventually};
+use crate::bed::{Bed, PROGRAM, eventually};
 
 /// A socket on a host of the lab. Only for root: it enters the host's network namespace without
 /// its user namespace.
@@ -105,6 +105,31 @@ fn root_loss_has_its_share() {
     let forward = &bed.status()["links"][0]["forward"];
     let counted = forward["dropped_loss_pkts"].as_u64().expect("a counter");
     assert!((800..1200).contains(&counted), "{counted}");
+}
+
+#[test]
+fn root_udp_streams_are_set_up_over_a_path_that_loses_packets() {
+    let Some(bed) = Bed::up("udploss", "delay = \"1ms\"\nloss = \"12%\"\nseed = 5") else { return };
+    let server = bed.spawn("far", &[PROGRAM, "serve"]);
+    // Of 16 streams' greetings and answers some are lost: they are sent again.
+    let test = [PROGRAM, "--json", "test", "far", "-u", "-P", "16", "-b", "500K", "-t", "1"];
+    let mut done = bed.exec("near", &test);
+    eventually("the server listens", || {
+        if !done.status.success() {
+            done = bed.exec("near", &test);
+        }
+        done.status.success()
+    });
+    drop(server);
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let outcome = &told["points"][0]["outcome"]["measured"];
+    let forward = &outcome["directions"][0]["udp"];
+    let counted = |name: &str| forward[name].as_u64().expect("counted");
+    let share = counted("lost_count") as f64 / counted("sent_count") as f64;
+    assert!((0.06..0.18).contains(&share), "12%: {share}: {forward}");
+    let streams = outcome["far"]["streams"].as_array().expect("streams");
+    assert_eq!(streams.len(), 16);
+    assert!(streams.iter().all(|stream| stream["bytes"].as_u64() > Some(0)), "{streams:?}");
 }
 
 #[test]

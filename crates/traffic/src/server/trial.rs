@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use results::{Direction, End, Finding, Protocol, TestLimit, TestSpec};
+use results::{End, Finding, Protocol, TestLimit, TestSpec};
 
 use super::registry::{Arrival, Inbox, Wanted};
 use super::session::{Client, SessionEnd};
@@ -34,7 +34,7 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
         Ok(admitted) => admitted,
         Err(refusal) => return client.refuse(refusal),
     };
-    client.began(describe(&spec));
+    client.began(crate::describe_test(&spec));
     let plans = streams_of(&spec);
     let token = Token::random();
     let wanted = Wanted { streams_max: plans.len(), probes: false };
@@ -263,25 +263,4 @@ impl<'a> Trial<'a> {
         self.spoke = Instant::now();
         Ok(self.client.link.send(message)?)
     }
-}
-
-/// A test in a few words, for the log.
-fn describe(spec: &TestSpec) -> String {
-    let protocol = match spec.protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-    };
-    let kind = match (&spec.request_response, spec.direction) {
-        (Some(_), _) => "request/response",
-        (None, Direction::Forward) => "forward",
-        (None, Direction::Reverse) => "reverse",
-        (None, Direction::Bidirectional) => "bidirectional",
-    };
-    let length = match spec.limit {
-        TestLimit::DurationS(duration_s) => units::show_seconds(duration_s),
-        TestLimit::TotalBytes(bytes) => units::show_byte_size(bytes),
-        TestLimit::TotalBlocks(blocks) => format!("{blocks} blocks"),
-    };
-    let streams = if spec.streams == 1 { "stream" } else { "streams" };
-    format!("{protocol} {kind}, {} {streams}, {length}", spec.streams)
 }

@@ -84,22 +84,23 @@ fn wire(plan: &DirectionPlan) -> String {
 }
 
 fn direction(out: &mut impl Write, counted: &DirectionCounters) -> io::Result<()> {
+    let packets = &counted.packets;
     writeln!(
         out,
         "    delivered {} packets, {}; queue {} now, {} at most",
-        show_count(counted.delivered_pkts as f64),
-        show_byte_size(counted.delivered_wire_bytes),
+        show_count(packets.delivered_pkts as f64),
+        show_byte_size(packets.delivered_wire_bytes),
         show_byte_size(counted.queue_bytes),
-        show_byte_size(counted.queue_bytes_max),
+        show_byte_size(packets.queue_bytes_max),
     )?;
     writeln!(
         out,
         "    dropped: queue {}, loss {}, burst {}; marked {}, reordered {}",
-        counted.dropped_queue_pkts,
-        counted.dropped_loss_pkts,
-        counted.dropped_burst_pkts,
-        counted.marked_pkts,
-        counted.reordered_frames_count,
+        packets.dropped_queue_pkts,
+        packets.dropped_loss_pkts,
+        packets.dropped_burst_pkts,
+        packets.marked_pkts,
+        packets.reordered_frames_count,
     )?;
     if counted.overflow_frames_count + counted.refused_frames_count > 0 {
         writeln!(

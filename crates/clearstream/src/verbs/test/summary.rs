@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use results::{
-    CoreUse, Direction, DirectionOutcome, EndReport, LatencySummary, Protocol, Results, StreamEnd,
-    Summary, TestLimit, TestOutcome, TestSpec, UdpOutcome,
+    CoreUse, Direction, DirectionOutcome, EndReport, LatencySummary, Results, StreamEnd, Summary,
+    TestOutcome, TestSpec, UdpOutcome,
 };
 use traffic::client::Target;
+use traffic::describe_test;
 use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
 
 /// Streams listed one by one; more are only summed up.
@@ -16,30 +17,13 @@ const CORE_BUSY_MIN: f64 = 0.02;
 
 /// The line before the first test.
 pub(super) fn heading(target: &Target, results: &Results, spec: &TestSpec) -> String {
-    let protocol = match spec.protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-    };
-    let kind = match (&spec.request_response, spec.direction) {
-        (Some(_), _) => "request/response",
-        (None, Direction::Forward) => "forward",
-        (None, Direction::Reverse) => "reverse",
-        (None, Direction::Bidirectional) => "both directions",
-    };
-    let length = match spec.limit {
-        TestLimit::DurationS(duration_s) => show_seconds(duration_s),
-        TestLimit::TotalBytes(bytes) => show_byte_size(bytes),
-        TestLimit::TotalBlocks(blocks) => format!("{} blocks", show_count(blocks as f64)),
-    };
-    let streams =
-        if spec.streams == 1 { "1 stream".into() } else { format!("{} streams", spec.streams) };
     let address = results.path.address.as_deref().unwrap_or_default();
     let peer = results.path.peer.as_deref().unwrap_or_default();
     let idle = match results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0)) {
         Some(rtt_s) => format!(", idle round trip {}", show_seconds(rtt_s)),
         None => String::new(),
     };
-    format!("{target} ({address}, {peer}{idle}): {protocol} {kind}, {streams}, {length}")
+    format!("{target} ({address}, {peer}{idle}): {}", describe_test(spec))
 }
 
 /// Everything about one test.

@@ -1,0 +1,129 @@
+//! Routes between hosts that share no link: by the fewest links, through the hosts between.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::plan::{AddressPlan, EndPlan, LabPlan};
+
+/// A route that a host needs beyond those of its own links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// Which of the plan's hosts.
+    pub(crate) host_index: usize,
+    /// The network behind the gateway.
+    pub(crate) network: IpAddr,
+    /// Its leading bits.
+    pub(crate) prefix_bits: u8,
+    /// The next host's address on a link that both share.
+    pub(crate) gateway: IpAddr,
+}
+
+/// Whether a host stands between others.
+pub(crate) fn forwards(plan: &LabPlan, host: &str) -> bool {
+    ends_of(plan, host).count() > 1
+}
+
+/// All routes of a lab.
+pub(crate) fn routes(plan: &LabPlan) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for (host_index, host) in plan.hosts.iter().enumerate() {
+        let mut known: BTreeSet<(IpAddr, u8)> =
+            ends_of(plan, &host.name).flat_map(|(own, _)| networks(own)).collect();
+        let mut seen = BTreeSet::from([host.name.as_str()]);
+        // Hosts to look at, with the first gateway on the way there.
+        let mut ahead: VecDeque<(&str, &EndPlan)> = VecDeque::new();
+        for (_, next) in ends_of(plan, &host.name) {
+            if seen.insert(&next.host) {
+                ahead.push_back((&next.host, next));
+            }
+        }
+        while let Some((at, gateway)) = ahead.pop_front() {
+            for (own, next) in ends_of(plan, at) {
+                for (network, prefix_bits) in networks(own) {
+                    let gateway = gateway.addresses.iter().map(|known| known.address);
+                    let mut gateway = gateway.filter(|known| known.is_ipv4() == network.is_ipv4());
+                    if let Some(gateway) = gateway.next()
+                        && known.insert((network, prefix_bits))
+                    {
+                        routes.push(Route { host_index, network, prefix_bits, gateway });
+                    }
+                }
+                if seen.insert(&next.host) {
+                    ahead.push_back((&next.host, gateway));
+                }
+            }
+        }
+    }
+    routes
+}
+
+/// A host's ends of links, each with the other end.
+fn ends_of<'a>(
+    plan: &'a LabPlan,
+    host: &'a str,
+) -> impl Iterator<Item = (&'a EndPlan, &'a EndPlan)> {
+    plan.links.iter().filter_map(move |link| match &link.ends {
+        [own, other] if own.host == host => Some((own, other)),
+        [other, own] if own.host == host => Some((own, other)),
+        _ => None,
+    })
+}
+
+fn networks(end: &EndPlan) -> impl Iterator<Item = (IpAddr, u8)> {
+    end.addresses.iter().map(|address| (network_of(address), address.prefix_bits))
+}
+
+fn network_of(address: &AddressPlan) -> IpAddr {
+    let bits = u32::from(address.prefix_bits);
+    match address.address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits)).unwrap_or(0);
+            Ipv4Addr::from_bits(v4.to_bits() & mask).into()
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
+            Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::parse_lab;
+
+    fn lab(links: &[[&str; 2]]) -> LabPlan {
+        let mut text = "name = \"x\"\n[host.a]\n[host.r]\n[host.s]\n[host.b]\n".to_owned();
+        for [first, second] in links {
+            text.push_str(&format!("[[link]]\nbetween = [\"{first}\", \"{second}\"]\n"));
+        }
+        parse_lab("x", &text).expect("a lab")
+    }
+
+    fn of(plan: &LabPlan, host: &str) -> Vec<String> {
+        let index = plan.hosts.iter().position(|known| known.name == host);
+        routes(plan)
+            .into_iter()
+            .filter(|route| Some(route.host_index) == index && route.network.is_ipv4())
+            .map(|route| format!("{}/{} {}", route.network, route.prefix_bits, route.gateway))
+            .collect()
+    }
+
+    #[test]
+    fn a_chain_is_routed_end_to_end() {
+        let plan = lab(&[["a", "r"], ["r", "s"], ["s", "b"]]);
+        assert_eq!(of(&plan, "a"), ["10.77.1.0/24 10.77.0.2", "10.77.2.0/24 10.77.0.2"]);
+        assert_eq!(of(&plan, "b"), ["10.77.1.0/24 10.77.2.1", "10.77.0.0/24 10.77.2.1"]);
+        assert_eq!(of(&plan, "r"), ["10.77.2.0/24 10.77.1.2"]);
+        assert!(forwards(&plan, "r") && !forwards(&plan, "a"));
+        let v6 = routes(&plan).into_iter().filter(|route| route.network.is_ipv6()).count();
+        assert_eq!(v6 * 2, routes(&plan).len());
+    }
+
+    #[test]
+    fn the_shorter_way_is_taken_and_own_links_need_none() {
+        let plan = lab(&[["a", "r"], ["r", "b"], ["a", "s"], ["s", "r"], ["a", "b"]]);
+        assert_eq!(of(&plan, "a"), ["10.77.1.0/24 10.77.0.2", "10.77.3.0/24 10.77.0.2"]);
+        assert_eq!(of(&lab(&[["a", "b"]]), "a"), [""; 0]);
+    }
+}
