@@ -3,6 +3,7 @@
 //! The control thread makes memory and bells, hands them out, and watches the connections: when one
 //! closes, however its process ended, its attachments end. It never touches frames.
 
+mod entries;
 mod make;
 mod registry;
 mod session;

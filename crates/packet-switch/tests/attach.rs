@@ -9,7 +9,7 @@ use packet_switch::attachment::{Ask, Kind, PipeEnd, Shape};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::Notice;
 use ring::Patience;
-use support::{SOON, Serving, frame, wait_until};
+use support::{RawAttachment, SOON, Serving, frame, wait_until};
 
 fn refusal(outcome: Result<impl std::fmt::Debug, ClientError>) -> String {
     match outcome {
@@ -137,21 +137,25 @@ fn a_liar_is_cut_off_and_told_why() {
     assert!(cut_off, "it stands in the log");
 }
 
-/// A client that makes whoever rings its bell wait for ever.
-#[test]
-fn a_jammed_bell_stops_nobody_for_long() {
-    let serving = Serving::start("jam");
-    let mut connection = serving.connect();
-    let mut fds = serving.raw_attach("vale0:jam");
+/// Attaches, and makes whoever rings for it wait for ever.
+fn jam(serving: &Serving, port: &str) -> RawAttachment {
+    let mut raw = serving.raw_attach(port);
     // Memory, then theirs and ours of the transmit ring, then of the receive ring.
-    let region = shm::Region::attach(fds.remove(0)).unwrap();
-    let ours = &fds[3];
+    let region = shm::Region::attach(raw.fds.remove(0)).unwrap();
+    let ours = &raw.fds[3];
     rustix::io::write(ours, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     rustix::fs::fcntl_setfl(ours, rustix::fs::OFlags::empty()).unwrap();
     let layout = ring::Layout::read(&region).unwrap();
     let mut asleep = layout.end(&region, 1, ring::Seat::User, 1).unwrap();
     assert!(asleep.arm().unwrap());
+    raw
+}
 
+#[test]
+fn a_jammed_bell_stops_nobody_for_long() {
+    let serving = Serving::start("jam");
+    let mut connection = serving.connect();
+    let _jam = jam(&serving, "vale0:jam");
     let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
     let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
     for fill in 0..3 {
@@ -164,6 +168,31 @@ fn a_jammed_bell_stops_nobody_for_long() {
     wait_until("the jam is noticed", || {
         serving.notices().iter().any(|one| matches!(one, Notice::CutOff { .. }))
     });
+}
+
+/// The same, and everybody leaves while the switch hangs: whoever comes next is served.
+#[test]
+fn a_jammed_bell_left_behind_stops_nobody_either() {
+    let serving = Serving::start("jam-left");
+    let left = {
+        let jam = jam(&serving, "vale0:jam");
+        let mut connection = serving.connect();
+        let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+        a.sender.reserve(1).unwrap();
+        assert!(a.sender.put(0, &frame(1, 0xff, 0)));
+        a.sender.publish(1).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        // The connection closes, the bells stay open here.
+        jam.fds
+    };
+    let mut connection = serving.connect();
+    let mut again = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+    let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
+    again.sender.reserve(1).unwrap();
+    assert!(again.sender.put(0, &frame(1, 0xff, 0)));
+    again.sender.publish(1).unwrap();
+    assert_eq!(b.receiver.wait(SOON).unwrap(), 1);
+    drop(left);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! Each order in `ring::memory` is then weakened by itself, and loom must find what goes wrong: a slot
 //! touched by both sides at once, or two sides asleep for ever.
 
+#![cfg(not(miri))]
+
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 

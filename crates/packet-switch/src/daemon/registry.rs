@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use shm::Bell;
@@ -12,11 +10,11 @@ use switch::vale::{PORTS_MAX, PortId};
 use sys::SyscallError;
 use thiserror::Error;
 
+use super::entries::{Client, Ends, Group, Port, Switch};
 use super::make::{self, Handout, MakeError, PipeGroup};
 use super::session::SessionId;
 use super::{DaemonError, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Entry, Kind, PIPES_MAX, PipeEnd, Shape};
-use crate::counters::PortCounters;
 use crate::datapath::{Command, CutOff, Datapath, Link, Trouble};
 use crate::name::{Name, PortName};
 
@@ -49,65 +47,10 @@ pub(super) enum Refusal {
 }
 
 #[derive(Debug)]
-struct Switch {
-    link: Arc<Link>,
-    thread: Option<JoinHandle<Result<(), SyscallError>>>,
-    ports: BTreeMap<Name, Port>,
-    /// Whom its thread was waking when the control thread looked last.
-    ringing: u64,
-}
-
-#[derive(Debug)]
-struct Port {
-    id: PortId,
-    shape: Shape,
-    /// Who may take it away: the user that added it. An ephemeral port goes with its client.
-    kind: Kind,
-    user: u32,
-    counters: Arc<PortCounters>,
-    client: Option<Client>,
-    last_cut_off: Option<String>,
-}
-
-/// Who is attached to a port.
-#[derive(Debug)]
-struct Client {
-    session: SessionId,
-    attachment: u32,
-    serial: u64,
-    bytes: u64,
-    /// The bells the switch rings for it, to empty should they be jammed.
-    bells: Vec<Bell>,
-}
-
-#[derive(Debug)]
-struct Group {
-    pipes: Vec<Ends>,
-    memory: PipeGroup,
-    shape: Shape,
-    user: u32,
-    bytes: u64,
-}
-
-/// Who is attached to the ends of a pipe.
-#[derive(Debug, Default)]
-struct Ends {
-    master: Option<(SessionId, u32)>,
-    slave: Option<(SessionId, u32)>,
-}
-
-impl Ends {
-    fn end(&mut self, end: PipeEnd) -> &mut Option<(SessionId, u32)> {
-        match end {
-            PipeEnd::Master => &mut self.master,
-            PipeEnd::Slave => &mut self.slave,
-        }
-    }
-}
-
-#[derive(Debug)]
 pub(super) struct Registry {
     switches: BTreeMap<Name, Switch>,
+    /// Switches without ports whose threads have been told to stop.
+    ending: Vec<Switch>,
     groups: BTreeMap<Name, Group>,
     linger: Duration,
     memory_bytes_max: u64,
@@ -124,6 +67,7 @@ impl Registry {
     pub(super) fn new(linger: Duration, memory_bytes_max: u64) -> Result<Self, SyscallError> {
         Ok(Self {
             switches: BTreeMap::new(),
+            ending: Vec::new(),
             groups: BTreeMap::new(),
             linger,
             memory_bytes_max,
@@ -334,21 +278,15 @@ impl Registry {
     /// Frees a switch that hangs in waking somebody (see [`Link`]), and says who that is. To be called
     /// no more often than any honest wake-up takes.
     pub(super) fn watch_bells(&mut self) {
-        for switch in self.switches.values_mut() {
-            let ringing = switch.link.ringing.load(Ordering::Relaxed);
-            let jammed = ringing != 0 && ringing == switch.ringing;
-            switch.ringing = ringing;
-            let whose =
-                switch.ports.values().filter(|port| jammed && Link::is_for(ringing, port.id));
-            for client in whose.filter_map(|port| port.client.as_ref()) {
-                // What the thread was doing succeeds once the counter is empty, or fails for good.
-                client.bells.iter().for_each(|bell| drop(bell.clear_now()));
+        for switch in self.switches.values_mut().chain(&mut self.ending) {
+            for serial in switch.free_jam() {
                 let why = CutOff::Bell("it makes whoever rings it wait".to_owned());
                 // Both ends of this channel are here, and the bell is ours alone.
-                self.trouble.0.send(Trouble { serial: client.serial, why }).ok();
+                self.trouble.0.send(Trouble { serial, why }).ok();
                 self.trouble_bell.ring().ok();
             }
         }
+        self.ending.retain(|switch| switch.thread.as_ref().is_some_and(|one| !one.is_finished()));
     }
 
     fn check_threads(&mut self) -> Result<(), DaemonError> {
@@ -390,11 +328,13 @@ impl Registry {
     fn detach_serial(&mut self, serial: u64, notice: &mut dyn FnMut(Notice)) {
         let Some((name, port)) = self.port_of(serial) else { return };
         let (id, ephemeral) = (port.id, port.kind == Kind::Ephemeral);
-        let bytes = port.client.take().map_or(0, |client| client.bytes);
+        let client = port.client.take();
+        let bytes = client.as_ref().map_or(0, |client| client.bytes);
         self.memory_bytes -= bytes;
         notice(Notice::Detached { name: name.clone() });
         let Ok(name) = name.parse::<PortName>() else { return };
-        if let Some(switch) = self.switches.get(&name.switch) {
+        if let Some(switch) = self.switches.get_mut(&name.switch) {
+            switch.gone.extend(client.into_iter().flat_map(|client| client.bells));
             // The link's bell is ours alone; it cannot break.
             switch.link.send(Command::Remove { id, serial }).ok();
         }
@@ -449,7 +389,13 @@ impl Registry {
                 .name(name.to_string().chars().take(15).collect())
                 .spawn(move || datapath.run())
                 .map_err(|error| SyscallError::new("clone", format!("switch {name}"), error))?;
-            let switch = Switch { link, thread: Some(thread), ports: BTreeMap::new(), ringing: 0 };
+            let switch = Switch {
+                link,
+                thread: Some(thread),
+                ports: BTreeMap::new(),
+                ringing: 0,
+                gone: Vec::new(),
+            };
             self.switches.insert(name.clone(), switch);
         }
         self.switches.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))
@@ -459,8 +405,11 @@ impl Registry {
     fn forget_port(&mut self, name: &PortName) {
         let Some(switch) = self.switches.get_mut(&name.switch) else { return };
         switch.ports.remove(&name.port);
-        if switch.ports.is_empty() {
-            self.switches.remove(&name.switch);
+        if switch.ports.is_empty()
+            && let Some(switch) = self.switches.remove(&name.switch)
+        {
+            switch.stop();
+            self.ending.push(switch);
         }
     }
 
@@ -490,45 +439,6 @@ impl Registry {
         self.next_serial += 1;
         self.next_attachment = self.next_attachment.wrapping_add(1);
         numbers
-    }
-}
-
-impl Port {
-    fn entry(&self, name: String) -> Entry {
-        Entry {
-            name,
-            kind: self.kind,
-            shape: self.shape,
-            attached: u32::from(self.client.is_some()),
-            count: Some(self.counters.read()),
-            last_cut_off: self.last_cut_off.clone(),
-        }
-    }
-}
-
-impl Group {
-    fn entry(&self, name: String) -> Entry {
-        let ends = self.pipes.iter().flat_map(|ends| [&ends.master, &ends.slave]);
-        let attached = ends.filter(|end| end.is_some()).count();
-        Entry {
-            name,
-            kind: Kind::Pipes { pipes: u32::try_from(self.pipes.len()).unwrap_or(PIPES_MAX) },
-            shape: self.shape,
-            attached: u32::try_from(attached).unwrap_or(u32::MAX),
-            count: None,
-            last_cut_off: None,
-        }
-    }
-}
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        // The link's bell is ours alone; it cannot break.
-        self.link.send(Command::Stop).ok();
-        if let Some(thread) = self.thread.take() {
-            // What it said was asked for by `check_threads` while that mattered.
-            thread.join().ok();
-        }
     }
 }
 

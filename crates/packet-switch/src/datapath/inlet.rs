@@ -103,11 +103,13 @@ impl Inlet {
         there.then_some((head, usize::from(first.length_bytes)))
     }
 
-    /// Gives the taken slots back; whether the client waits for them.
+    /// Gives the taken slots back; whether the client is to be woken. One that waits for room is let
+    /// sleep as long as another full turn's worth is there: that turn takes at least one packet, so
+    /// the question comes again, and a client that wakes to much room wakes seldom.
     pub(crate) fn release(&mut self, marks: &mut Marks, slots: &[Slot]) -> bool {
         slots.iter().for_each(|slot| marks.give(slot.buffer));
         self.end.advance(slots.len() as u32);
-        self.end.must_ring()
+        (self.end.available() as usize) < BATCH_SLOTS && self.end.must_ring()
     }
 
     pub(crate) fn buffers(&self) -> &Buffers {

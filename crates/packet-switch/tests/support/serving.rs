@@ -51,15 +51,21 @@ impl Serving {
         self.notices.lock().unwrap().clone()
     }
 
-    /// The descriptors of a new attachment, which lasts as long as the process.
-    pub(crate) fn raw_attach(&self, port: &str) -> Vec<OwnedFd> {
+    /// A new attachment as it comes over the socket.
+    pub(crate) fn raw_attach(&self, port: &str) -> RawAttachment {
         let socket = shm::Socket::connect(&self.path).unwrap();
         let ask = Ask::AttachPort { port: port.parse().unwrap(), shape: Shape::default() };
         socket.send(&Request::encode(ask), &[]).unwrap();
         let shm::Message::Received { fds, .. } = socket.receive().unwrap() else { panic!() };
-        std::mem::forget(socket);
-        fds
+        RawAttachment { fds, _socket: socket }
     }
+}
+
+/// Lasts as long as its socket.
+#[derive(Debug)]
+pub(crate) struct RawAttachment {
+    pub(crate) fds: Vec<OwnedFd>,
+    _socket: shm::Socket,
 }
 
 impl Drop for Serving {

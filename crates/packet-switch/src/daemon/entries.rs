@@ -1,0 +1,156 @@
+//! What the registry keeps: switches with their threads and ports, groups of pipes, and who is attached.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use shm::Bell;
+use switch::vale::PortId;
+use sys::SyscallError;
+
+use super::make::PipeGroup;
+use super::session::SessionId;
+use crate::attachment::{Entry, Kind, PIPES_MAX, PipeEnd, Shape};
+use crate::counters::PortCounters;
+use crate::datapath::{Command, Link};
+use crate::name::Name;
+
+#[derive(Debug)]
+pub(super) struct Switch {
+    pub(super) link: Arc<Link>,
+    pub(super) thread: Option<JoinHandle<Result<(), SyscallError>>>,
+    pub(super) ports: BTreeMap<Name, Port>,
+    /// Whom its thread was waking when the control thread looked last.
+    pub(super) ringing: u64,
+    /// Bells of clients that have left, until the thread has let go of them too.
+    pub(super) gone: Vec<Bell>,
+}
+
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) id: PortId,
+    pub(super) shape: Shape,
+    /// Who may take it away: the user that added it. An ephemeral port goes with its client.
+    pub(super) kind: Kind,
+    pub(super) user: u32,
+    pub(super) counters: Arc<PortCounters>,
+    pub(super) client: Option<Client>,
+    pub(super) last_cut_off: Option<String>,
+}
+
+/// Who is attached to a port.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) session: SessionId,
+    pub(super) attachment: u32,
+    pub(super) serial: u64,
+    pub(super) bytes: u64,
+    /// The bells the switch rings for it, to empty should they be jammed.
+    pub(super) bells: Vec<Bell>,
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) pipes: Vec<Ends>,
+    pub(super) memory: PipeGroup,
+    pub(super) shape: Shape,
+    pub(super) user: u32,
+    pub(super) bytes: u64,
+}
+
+/// Who is attached to the ends of a pipe.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    pub(super) master: Option<(SessionId, u32)>,
+    pub(super) slave: Option<(SessionId, u32)>,
+}
+
+impl Ends {
+    pub(super) fn end(&mut self, end: PipeEnd) -> &mut Option<(SessionId, u32)> {
+        match end {
+            PipeEnd::Master => &mut self.master,
+            PipeEnd::Slave => &mut self.slave,
+        }
+    }
+}
+
+impl Port {
+    pub(super) fn entry(&self, name: String) -> Entry {
+        Entry {
+            name,
+            kind: self.kind,
+            shape: self.shape,
+            attached: u32::from(self.client.is_some()),
+            count: Some(self.counters.read()),
+            last_cut_off: self.last_cut_off.clone(),
+        }
+    }
+}
+
+impl Group {
+    pub(super) fn entry(&self, name: String) -> Entry {
+        let ends = self.pipes.iter().flat_map(|ends| [&ends.master, &ends.slave]);
+        let attached = ends.filter(|end| end.is_some()).count();
+        Entry {
+            name,
+            kind: Kind::Pipes { pipes: u32::try_from(self.pipes.len()).unwrap_or(PIPES_MAX) },
+            shape: self.shape,
+            attached: u32::try_from(attached).unwrap_or(u32::MAX),
+            count: None,
+            last_cut_off: None,
+        }
+    }
+}
+
+impl Switch {
+    pub(super) fn stop(&self) {
+        // The link's bell is ours alone; it cannot break.
+        self.link.send(Command::Stop).ok();
+    }
+
+    /// If the thread has been in the same wake-up since the last call, empties the counters it may hang
+    /// on: then that wake-up succeeds. The clients it was for, unless they have left.
+    pub(super) fn free_jam(&mut self) -> Vec<u64> {
+        let ringing = self.link.ringing.load(Ordering::Relaxed);
+        let jammed = ringing != 0 && ringing == self.ringing;
+        self.ringing = ringing;
+        if !jammed {
+            if ringing == 0 && !self.link.has_commands() {
+                self.gone.clear();
+            }
+            return Vec::new();
+        }
+        // Whether it helped is seen the next time.
+        self.gone.iter().for_each(|bell| drop(bell.clear_now()));
+        let whose = self.ports.values().filter(|port| Link::is_for(ringing, port.id));
+        let clients = whose.filter_map(|port| port.client.as_ref());
+        clients
+            .map(|client| {
+                client.bells.iter().for_each(|bell| drop(bell.clear_now()));
+                client.serial
+            })
+            .collect()
+    }
+}
+
+/// How long the end of the daemon waits for a switch's thread.
+const THREAD_END: Duration = Duration::from_secs(1);
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.stop();
+        let Some(thread) = self.thread.take() else { return };
+        let began = Instant::now();
+        while !thread.is_finished() && began.elapsed() < THREAD_END {
+            std::thread::sleep(Duration::from_millis(1));
+            self.free_jam();
+        }
+        // One that hangs even so ends with the process. What an ended one said was asked for by
+        // `check_threads` while that mattered.
+        if thread.is_finished() {
+            thread.join().ok();
+        }
+    }
+}
