@@ -20,7 +20,6 @@ const PTNET: &str = "ptnet 2016";
 const OPEN_MX: &str = "Open-MX 2009";
 const CUMULUS: &str = "Cumulus 2018";
 
-const NO_PLACEMENT: Option<&str> = Some("the placement sweep (`clearstream place`)");
 const NO_TOPOLOGY: Option<&str> = Some("the topology view (`clearstream topo`)");
 const NO_CHECKER: Option<&str> = Some("the distributed model checker (`clearstream check`)");
 const NO_SWITCH: Option<&str> = Some("the packet switch and its rings (`clearstream switch`)");

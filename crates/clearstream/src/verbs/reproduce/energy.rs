@@ -1,5 +1,6 @@
 //! C-energy: what a bit costs in joules, by placement.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use results::{Estimate, LawCheck, PaperFigure, Results, Summary, TestSpec};
@@ -29,10 +30,9 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 const SAME: f64 = 1.10;
 
 /// One measured test: its setting, energy above idle, and the idle power before it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Cost {
-    near_core: f64,
-    far_core: f64,
+    placement: BTreeMap<String, f64>,
     joules_per_gbit: f64,
     idle_watts: f64,
 }
@@ -54,8 +54,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     let (mut whole, mut costs) = (None, Vec::new());
     let mut ended = Ended::Complete;
     for planned in &points {
-        let core = |name: &str| planned.varied.get(name).copied().unwrap_or_default();
-        progress.begin(&format!("{EXPERIMENT} cores {} and {}", core(NEAR), core(FAR)));
+        progress.begin(&format!("{EXPERIMENT} {}", shown(&planned.varied)));
         let idle_watts = idle_watts(&mut meter, args.duration);
         let (before, began) = (meter.joules(), Instant::now());
         let one = ground.test(&options(planned, args), &mut || meter.sample(began.elapsed()))?;
@@ -67,8 +66,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         let bytes = one.as_ref().ok().and_then(received_bytes);
         costs.extend(bytes.and_then(|bytes| {
             let joules_per_gbit = per_gbit(joules, idle_watts, seconds, bytes)?;
-            let (near_core, far_core) = (core(NEAR), core(FAR));
-            Some(Cost { near_core, far_core, joules_per_gbit, idle_watts })
+            Some(Cost { placement: planned.varied.clone(), joules_per_gbit, idle_watts })
         }));
         single::collect(&mut whole, planned, one);
     }
@@ -87,30 +85,40 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, results, judge, ended, args, json)
 }
 
-/// Both ends on one core, on two, and on the two that are farthest apart by number.
+/// In a lab the near end on one core, and the far end on the same, the next, one in the middle of
+/// the list and the last; toward a host these for the near end.
 fn plan(usable: &[u32], args: &ReproduceArgs) -> Plan {
     let first = usable.first().copied().unwrap_or(0);
-    let mut fars: Vec<u32> = vec![first];
-    fars.extend(usable.get(1));
-    fars.extend(usable.get(usable.len() / 2));
-    fars.extend(usable.last());
-    fars.dedup();
-    let settings = fars.into_iter().map(|far| {
-        Setting::new(EXPERIMENT, TestSpec::tcp())
-            .varying(NEAR, f64::from(first))
-            .varying(FAR, f64::from(far))
+    let mut cores: Vec<u32> = vec![first];
+    cores.extend(usable.get(1));
+    cores.extend(usable.get(usable.len() / 2));
+    cores.extend(usable.last());
+    cores.dedup();
+    let settings = cores.into_iter().map(|core| {
+        let setting = Setting::new(EXPERIMENT, TestSpec::tcp());
+        if args.host.is_some() {
+            return setting.varying(NEAR, f64::from(core));
+        }
+        setting.varying(NEAR, f64::from(first)).varying(FAR, f64::from(core))
     });
     Plan::new(settings.collect(), args.repeats, SEED)
 }
 
 fn options(planned: &PlannedPoint, args: &ReproduceArgs) -> Vec<String> {
-    let core = |name: &str| planned.varied.get(name).copied().unwrap_or_default().to_string();
-    let mut options = vec!["--cores".to_owned(), core(NEAR)];
-    if args.host.is_none() {
-        options.extend(["--far-cores".to_owned(), core(FAR)]);
+    let mut options = vec!["--duration".to_owned(), args.duration.as_secs_f64().to_string()];
+    for (option, name) in [("--cores", NEAR), ("--far-cores", FAR)] {
+        if let Some(core) = planned.varied.get(name) {
+            options.extend([option.to_owned(), core.to_string()]);
+        }
     }
-    options.extend(["--duration".to_owned(), args.duration.as_secs_f64().to_string()]);
     options
+}
+
+/// `near core 0, far core 1`.
+fn shown(placement: &BTreeMap<String, f64>) -> String {
+    let core = |(name, end)| Some(format!("{end} core {}", placement.get(name)?));
+    let cores: Vec<String> = [(NEAR, "near"), (FAR, "far")].into_iter().filter_map(core).collect();
+    cores.join(", ")
 }
 
 /// Power while nothing is asked of the host.
@@ -137,20 +145,22 @@ fn per_gbit(joules: f64, idle_watts: f64, seconds: f64, bytes: u64) -> Option<f6
 }
 
 fn summaries(costs: &[Cost]) -> Vec<Summary> {
-    let mut settings: Vec<(f64, f64)> =
-        costs.iter().map(|cost| (cost.near_core, cost.far_core)).collect();
-    settings.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    settings.dedup();
+    let mut placements: Vec<&BTreeMap<String, f64>> = Vec::new();
+    for cost in costs {
+        if !placements.contains(&&cost.placement) {
+            placements.push(&cost.placement);
+        }
+    }
     let mut summaries = Vec::new();
-    for (near, far) in settings {
-        let of = costs.iter().filter(|cost| cost.near_core == near && cost.far_core == far);
+    for placement in placements {
+        let of = costs.iter().filter(|cost| cost.placement == *placement);
         let (energy, idle): (Vec<f64>, Vec<f64>) =
             of.map(|cost| (cost.joules_per_gbit, cost.idle_watts)).unzip();
         for (figure, values) in [(ENERGY, energy), (IDLE, idle)] {
             let Some(estimate) = Estimate::of(&values) else { continue };
             summaries.push(Summary {
                 experiment: EXPERIMENT.to_owned(),
-                varied: [(NEAR.to_owned(), near), (FAR.to_owned(), far)].into(),
+                varied: placement.clone(),
                 figure: figure.to_owned(),
                 estimate,
             });
@@ -167,10 +177,9 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let mut figures = Vec::new();
     let mut costs = Vec::new();
     for energy in of(ENERGY) {
-        let (near, far) = (energy.varied[NEAR], energy.varied[FAR]);
         let Estimate { median, low, high, count, .. } = energy.estimate;
         figures.push(PaperFigure {
-            name: format!("joules per Gbit, cores {near} and {far}"),
+            name: format!("joules per Gbit, {}", shown(&energy.varied)),
             paper: "named, not measured".to_owned(),
             here: Some(format!("{median:.3} J ({low:.3} .. {high:.3}, n={count})")),
         });
@@ -217,8 +226,7 @@ mod tests {
     #[test]
     fn placements_are_told_apart() {
         let cost = |far_core, joules_per_gbit| Cost {
-            near_core: 0.0,
-            far_core,
+            placement: BTreeMap::from([(NEAR.to_owned(), 0.0), (FAR.to_owned(), far_core)]),
             joules_per_gbit,
             idle_watts: 20.0,
         };
@@ -228,6 +236,7 @@ mod tests {
             .filter(|summary| summary.figure == ENERGY)
             .map(|summary| (summary.varied[FAR], summary.estimate.median))
             .collect();
-        assert_eq!(energy, [(0.0, 5.0), (1.0, 3.5)]);
+        assert_eq!(energy, [(1.0, 3.5), (0.0, 5.0)]);
+        assert_eq!(shown(&all[0].varied), "near core 0, far core 1");
     }
 }
