@@ -20,6 +20,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("explain", Layer::Pure),
     ("sweep", Layer::Pure),
     ("switch", Layer::Pure),
+    ("dve", Layer::Pure),
+    ("statespace", Layer::Pure),
     ("report", Layer::Pure),
     ("topology", Layer::Parts),
     ("port-tap", Layer::Parts),
@@ -38,6 +40,7 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("stats", "units"),
     ("shm", "sys"),
     ("ring", "shm"),
+    ("ring", "sys"),
 ];
 
 /// Where `unsafe` may stand.
