@@ -56,6 +56,133 @@ fn root_placement_of_four_arrangements() {
     }
 }
 
+/// A test that moves the far end's kernel thread: on the asked core while it runs, back after it,
+/// and back when the server is killed in the middle. Not in a lab, whose hosts see no kernel
+/// threads.
+#[test]
+fn root_moved_kernel_threads_go_back_also_after_a_kill() {
+    let _alone = alone();
+    let Some(wire) = Wire::new() else { return };
+    let before = wire.thread_cores();
+    let mut server = wire.serve(&["--allow-interrupt-moves"]);
+    let asked = ["test", "10.98.7.2", "--far-interrupt-core", "1"];
+    let done = wire.near(&[&["--json"], &asked[..], &["-t", "300ms"]].concat()).output();
+    let done = done.expect("runs");
+    assert_eq!(done.status.code(), Some(0), "{}", complaint(&done));
+    let results = read_results(&done.stdout).expect("a document");
+    let far = results.points[0].measured().and_then(|outcome| outcome.far.clone());
+    let far = far.expect("the far end's account");
+    assert_eq!(far.streams[0].incoming_core, Some(1), "the kernel says so too");
+    let moved = far.findings.iter().find(|finding| finding.code == "interrupt-moved");
+    assert!(moved.is_some_and(|finding| finding.text.contains("ran on core 1")), "{far:?}");
+    assert_eq!(wire.thread_cores(), before, "it went back");
+
+    let mut running = wire.near(&[&asked[..], &["-t", "30s"]].concat()).spawn().expect("starts");
+    wait_until("the thread is moved", || wire.thread_cores() == "1");
+    server.kill().expect("it runs");
+    server.wait().expect("ends");
+    wait_until("the thread is back", || wire.thread_cores() == before);
+    running.kill().expect("ours");
+    running.wait().expect("ends");
+
+    let mut server = wire.serve(&[]);
+    let done = wire.near(&[&asked[..], &["-t", "1s"]].concat()).output().expect("runs");
+    server.kill().expect("it runs");
+    server.wait().expect("ends");
+    assert_eq!(done.status.code(), Some(1));
+    assert!(complaint(&done).contains("--allow-interrupt-moves"), "{}", complaint(&done));
+    assert_eq!(wire.thread_cores(), before);
+}
+
+/// Two network namespaces and a veth pair whose far end is polled by a kernel thread.
+struct Wire {
+    near: String,
+    far: String,
+    /// The far interface; its name tells its thread from others'.
+    interface: String,
+}
+
+impl Wire {
+    /// `None` after saying why it cannot be here.
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: not root");
+            return None;
+        }
+        let id = std::process::id();
+        let wire = Self {
+            near: format!("csn{id}"),
+            far: format!("csf{id}"),
+            interface: format!("cs{id}"),
+        };
+        let Self { near, far, interface } = &wire;
+        wire.shell(&format!(
+            "set -e; ip netns add {near}; ip netns add {far}
+             ip -n {near} link add eth0 type veth peer name {interface} netns {far}
+             ip netns exec {far} ethtool -K {interface} gro on
+             ip -n {near} addr add 10.98.7.1/24 dev eth0; ip -n {near} link set eth0 up
+             ip -n {far} addr add 10.98.7.2/24 dev {interface}; ip -n {far} link set {interface} up
+             ip netns exec {far} sh -c 'echo 1 > /sys/class/net/{interface}/threaded'"
+        ));
+        Some(wire)
+    }
+
+    fn shell(&self, script: &str) {
+        let done = Command::new("sh").args(["-c", script]).output().expect("a shell");
+        assert!(done.status.success(), "{}: {}", self.near, complaint(&done));
+    }
+
+    fn near(&self, line: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.near, PROGRAM]).args(line);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn serve(&self, options: &[&str]) -> Child {
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &self.far, PROGRAM, "serve", "--bind", "10.98.7.2"])
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        said.read_line(&mut String::new()).expect("it says that it listens");
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        child
+    }
+
+    /// Where the far interface's kernel thread may run.
+    fn thread_cores(&self) -> String {
+        let wanted = format!("napi/{}-", self.interface);
+        let pids = fs::read_dir("/proc").expect("procfs").filter_map(|entry| entry.ok());
+        let thread = pids.map(|entry| entry.path()).find(|path| {
+            fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with(&wanted))
+        });
+        let status = fs::read_to_string(thread.expect("a thread").join("status"));
+        let status = status.expect("its status");
+        let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        cores.expect("its cores").trim().to_owned()
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        for name in [&self.near, &self.far] {
+            Command::new("ip").args(["netns", "del", name]).status().ok();
+        }
+    }
+}
+
+fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !met() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn best_of(found: &PlacementFindings) -> (u32, u32) {
     (found.best.near_core, found.best.far_core)
 }

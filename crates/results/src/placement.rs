@@ -180,9 +180,8 @@ impl PlacedEnd {
         let mut put = |key: &str, value: Option<String>| {
             text.extend(value.map(|value| format!("{key} = {value}\n")));
         };
-        let list = |items: Vec<String>| {
-            (!items.is_empty()).then(|| format!("[{}]", items.join(", ")))
-        };
+        let list =
+            |items: Vec<String>| (!items.is_empty()).then(|| format!("[{}]", items.join(", ")));
         put("cores", list(self.cores.iter().map(u32::to_string).collect()));
         put("memory_node", self.memory_node.map(|node| node.to_string()));
         put("interrupt_core", self.interrupt_core.map(|core| core.to_string()));

@@ -156,6 +156,13 @@ pub struct TestSpec {
     /// Cores for the far end's streams, used round robin; empty: not pinned.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub far_cores: Vec<u32>,
+    /// For the length of the test, the core that takes in the near end's packets: its interface's
+    /// receive interrupts or NAPI threads are moved there and back.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub near_interrupt_core: Option<u32>,
+    /// The same at the far end, where its owner allows it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub far_interrupt_core: Option<u32>,
     /// Source port of the near end's first stream, the next ones following; absent: any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_port: Option<u16>,
@@ -195,6 +202,8 @@ impl TestSpec {
             receive_path: ReceivePath::Copy,
             near_cores: Vec::new(),
             far_cores: Vec::new(),
+            near_interrupt_core: None,
+            far_interrupt_core: None,
             first_port: None,
             udp: None,
             request_response: None,

@@ -297,7 +297,13 @@ impl Survey<'_> {
         (near, far): (u32, u32),
         (near_interrupt, far_interrupt): (Option<u32>, Option<u32>),
     ) -> Setting {
-        let spec = TestSpec { near_cores: vec![near], far_cores: vec![far], ..self.spec.clone() };
+        let spec = TestSpec {
+            near_cores: vec![near],
+            far_cores: vec![far],
+            near_interrupt_core: near_interrupt,
+            far_interrupt_core: far_interrupt,
+            ..self.spec.clone()
+        };
         let mut setting = Setting::new(EXPERIMENT, spec)
             .varying(NEAR_CORE, f64::from(near))
             .varying(FAR_CORE, f64::from(far));

@@ -13,6 +13,7 @@ pub mod bpf;
 pub mod datagram;
 pub mod ethtool;
 pub mod ethtool_set;
+pub mod guard;
 pub mod interface;
 pub mod local_time;
 pub mod memory;

@@ -137,6 +137,10 @@ impl Iperf3Peer {
         on_interval: &mut dyn FnMut(&IntervalPair),
         should_stop: &dyn Fn() -> bool,
     ) -> Result<TestOutcome, ClientError> {
+        if spec.near_interrupt_core.or(spec.far_interrupt_core).is_some() {
+            let (target, what) = (self.address.to_string(), "move interrupts");
+            return Err(ClientError::Unsupported { target, what });
+        }
         let mut on_report = |near: &IntervalReport| {
             on_interval(&IntervalPair { near: near.clone(), far: None });
         };

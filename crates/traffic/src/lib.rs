@@ -9,9 +9,11 @@
 pub mod client;
 pub mod control;
 pub mod engine;
+mod interrupts;
 pub mod iperf3;
 pub mod outcome;
 pub mod server;
 mod words;
 
+pub use interrupts::MoveError;
 pub use words::describe_test;

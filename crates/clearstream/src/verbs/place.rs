@@ -25,6 +25,9 @@ use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 /// hands out, so that the flow's hash and with it its queue stays.
 const PORT_DEFAULT: u16 = 25_201;
 
+/// Cores that the interrupts of one end are tried on.
+const INTERRUPT_CORES_MAX: usize = 4;
+
 /// Options of `place`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  clearstream place geneva\n  \
@@ -68,6 +71,10 @@ pub(crate) struct PlaceArgs {
     /// Tests of half a second, three repeats, no closer look.
     #[arg(long, conflicts_with_all = ["duration", "repeats", "all"])]
     quick: bool,
+    /// Also try where the packets are taken in: moves that end's receive interrupts or NAPI threads
+    /// for each test and back; the far end must be served with --allow-interrupt-moves.
+    #[arg(long, value_enum, value_name = "END")]
+    move_interrupts: Option<EndsOption>,
     /// Results file; a sweep cut short is taken up again from its journal beside it.
     #[arg(short, long, value_name = "FILE", default_value = "placement.json")]
     output: PathBuf,
@@ -100,7 +107,9 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     let survey = args.survey(&results, &cores, spec);
     let identity = Setting::new(sweep::placement::EXPERIMENT, survey.spec.clone())
         .varying("near_cores_count", cores.near.len() as f64)
-        .varying("far_cores_count", cores.far.len() as f64);
+        .varying("far_cores_count", cores.far.len() as f64)
+        .varying("near_interrupt_cores_count", survey.near_interrupt_cores.len() as f64)
+        .varying("far_interrupt_cores_count", survey.far_interrupt_cores.len() as f64);
     let plan = Plan::new(vec![identity], args.effort().repeats, u64::from(args.budget));
     let (mut log, mut points) = PointLog::open(&args.output, &plan, !args.fresh)?;
     if !points.is_empty() {
@@ -112,6 +121,7 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     let found = conclude(&survey, &points);
     results.summaries = sweep::summarise(&points);
     results.placement = found;
+    results.changes = advice::changes(&points);
     results.points = points;
     results.finished_unix_ms = Some(runner::now_unix_ms());
     conclude_run(args, json, results, ended, log, &far)
@@ -244,6 +254,8 @@ impl PlaceArgs {
             interval_s: (duration_s / 4.0).clamp(0.05, 1.0),
             near_cores: Vec::new(),
             far_cores: Vec::new(),
+            near_interrupt_core: None,
+            far_interrupt_core: None,
             first_port: wanted.first_port.or(Some(PORT_DEFAULT)),
             ..base
         };
@@ -277,10 +289,29 @@ impl PlaceArgs {
             shares_machine: shares_machine(results),
             spec,
             effort: self.effort(),
-            near_interrupt_cores: Vec::new(),
-            far_interrupt_cores: Vec::new(),
+            near_interrupt_cores: self.interrupt_cores(EndsOption::Near, &cores.near),
+            far_interrupt_cores: self.interrupt_cores(EndsOption::Far, &cores.far),
         }
     }
+
+    /// Cores to try an end's interrupts on: a few, spread over those there are.
+    fn interrupt_cores(&self, end: EndsOption, cores: &[u32]) -> Vec<u32> {
+        let both = EndsOption::Both;
+        let wanted = self.move_interrupts.is_some_and(|ends| ends == both || ends == end);
+        let step = cores.len().div_ceil(INTERRUPT_CORES_MAX).max(1);
+        if wanted { cores.iter().copied().step_by(step).collect() } else { Vec::new() }
+    }
+}
+
+/// Ends whose interrupts are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum EndsOption {
+    /// This end's.
+    Near,
+    /// The far end's.
+    Far,
+    /// Both.
+    Both,
 }
 
 /// Both ends run on this machine's cores: in a lab, or over loopback.

@@ -57,6 +57,10 @@ pub(crate) struct ServeArgs {
     /// Where the journal of those changes is kept [default: as `clearstream tune`].
     #[arg(long, value_name = "DIR", requires = "allow_tuning")]
     tuning_state: Option<std::path::PathBuf>,
+    /// Let a test move the interface's receive interrupts or NAPI threads for its length
+    /// (`place --move-interrupts`); they go back when it ends, also when this is killed.
+    #[arg(long)]
+    allow_interrupt_moves: bool,
 }
 
 /// Runs the verb.
@@ -92,6 +96,7 @@ impl ServeArgs {
                 duration_max: self.max_duration,
                 rate_bits_per_s_max: self.max_rate,
                 streams_max: self.max_streams,
+                may_move_interrupts: self.allow_interrupt_moves,
             },
             sessions_max: self.max_clients,
             networks: self.allow.clone(),

@@ -75,6 +75,9 @@ pub enum ClientError {
         /// Why.
         refusal: Refusal,
     },
+    /// What takes this end's packets in could not be moved.
+    #[error(transparent)]
+    Move(#[from] crate::interrupts::MoveError),
     /// The connection broke.
     #[error("lost {target}")]
     Lost {

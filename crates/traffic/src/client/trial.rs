@@ -20,6 +20,7 @@ use crate::engine::{
     EndOutcome, EndPlan, Event, IntervalReport, RunningEnd, StreamRole, StreamSocket,
     prepare_socket, tcp_socket,
 };
+use crate::interrupts::{Moved, move_to};
 use crate::outcome;
 
 /// How often the loop looks at both sides.
@@ -43,6 +44,9 @@ impl Session {
     ) -> Result<TestOutcome, ClientError> {
         self.say(&ClientMessage::Start { spec: Box::new(spec.clone()) })?;
         let (token, spec, mut findings) = self.accepted(spec)?;
+        let address = self.address.ip().to_canonical();
+        let moved = spec.near_interrupt_core.map(|core| move_to(core, address, End::Near));
+        let moved = moved.transpose()?;
         let mut opened = self.open_streams(&spec, &token, should_stop)?;
         opened.iter_mut().for_each(|stream| {
             outcome::note(&mut findings, std::mem::take(&mut stream.findings), End::Near);
@@ -51,7 +55,7 @@ impl Session {
         let running = self.begin(&spec, streams)?;
         let mut trial = Trial::new(self, &spec, on_interval);
         trial.findings = findings;
-        trial.run(running, should_stop)
+        trial.run(running, moved, should_stop)
     }
 
     /// The token, and the test as the server will run it.
@@ -64,6 +68,12 @@ impl Session {
                 // A server may slow a test down and nothing else: this end allocates by the spec.
                 let same =
                     TestSpec { offered_bits_per_s: asked.offered_bits_per_s, ..*spec.clone() };
+                if asked.far_interrupt_core.is_some() && spec.far_interrupt_core.is_none() {
+                    return Err(ClientError::Unsupported {
+                        target: self.target.to_string(),
+                        what: "move interrupts (its clearstream is older)",
+                    });
+                }
                 if same != *asked {
                     return Err(self.unexpected("it changed the test"));
                 }
@@ -245,6 +255,7 @@ impl<'a> Trial<'a> {
     fn run(
         mut self,
         mut running: RunningEnd,
+        moved: Option<Moved>,
         should_stop: &dyn Fn() -> bool,
     ) -> Result<TestOutcome, ClientError> {
         let mut stopping = false;
@@ -271,6 +282,7 @@ impl<'a> Trial<'a> {
         self.emit(Duration::ZERO);
         let mut near: EndOutcome = running.finish();
         near.report.findings.append(&mut self.findings);
+        near.report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Near)));
         Ok(outcome::assemble(self.spec, near, self.report))
     }
 

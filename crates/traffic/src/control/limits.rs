@@ -16,6 +16,8 @@ pub struct Limits {
     pub rate_bits_per_s_max: Option<f64>,
     /// Most streams in each direction.
     pub streams_max: u32,
+    /// A test may move this host's receive interrupts for its length.
+    pub may_move_interrupts: bool,
 }
 
 impl Default for Limits {
@@ -25,6 +27,7 @@ impl Default for Limits {
             duration_max: Duration::from_secs(3600),
             rate_bits_per_s_max: None,
             streams_max: 128,
+            may_move_interrupts: false,
         }
     }
 }
@@ -49,6 +52,7 @@ pub fn admit(mut spec: TestSpec, limits: &Limits) -> Result<(TestSpec, Vec<Findi
     check_sizes(&spec)?;
     check_rates(&spec)?;
     check_names(&spec)?;
+    check_interrupts(&spec, limits)?;
     let finding = clamp_rate(&mut spec, limits);
     Ok((spec, finding.into_iter().collect()))
 }
@@ -175,6 +179,21 @@ fn check_names(spec: &TestSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn check_interrupts(spec: &TestSpec, limits: &Limits) -> Result<(), Refusal> {
+    let cores = [spec.near_interrupt_core, spec.far_interrupt_core];
+    if let Some(core) = cores.into_iter().flatten().find(|core| *core >= 1024) {
+        return Err(bad(format!("no host has a core {core} to move interrupts to")));
+    }
+    if spec.far_interrupt_core.is_some() && !limits.may_move_interrupts {
+        return Err(Refusal::new(
+            RefusalCode::NotAllowed,
+            "this server moves no interrupts; its owner can allow it: \
+             clearstream serve --allow-interrupt-moves",
+        ));
+    }
+    Ok(())
+}
+
 /// Slows a test down to the server's rate limit; says so when that changed it.
 fn clamp_rate(spec: &mut TestSpec, limits: &Limits) -> Option<Finding> {
     let total = limits.rate_bits_per_s_max?;
@@ -248,6 +267,9 @@ mod tests {
         assert_eq!(refused(|spec| spec.mss_bytes = Some(1)), BadRequest);
         assert_eq!(refused(|spec| spec.dscp = Some(64)), BadRequest);
         assert_eq!(refused(|spec| spec.pacing_bits_per_s = Some(f64::NAN)), BadRequest);
+        assert_eq!(refused(|spec| spec.near_interrupt_core = Some(4096)), BadRequest);
+        let moving = refused(|spec| spec.far_interrupt_core = Some(0));
+        assert_eq!(moving, RefusalCode::NotAllowed);
         assert_eq!(refused(|spec| spec.offered_bits_per_s = Some(-1.0)), BadRequest);
         assert_eq!(refused(|spec| spec.congestion_control = Some("../x".into())), BadRequest);
         assert_eq!(refused(|spec| spec.protocol = Protocol::Udp), BadRequest);

@@ -118,14 +118,7 @@ fn stream_end(
     if !matches!(spec.limit, TestLimit::DurationS(_)) && stream.sends_bulk() {
         before.bytes = stream.counters.bytes_before.load(Ordering::Relaxed).min(after.bytes);
     }
-    // Drops before the measured time do not count.
-    let drops = match (began.as_ref().and_then(|mark| mark.drops), &ended) {
-        (Some(before), Some(mark)) if spec.omit_s > 0.0 => {
-            mark.drops.map(|after| after.saturating_sub(before))
-        }
-        (_, Some(mark)) => mark.drops,
-        (_, None) => None,
-    };
+    let drops = drops_between(&began, &ended, spec.omit_s > 0.0);
     let intervals = record.intervals_of(position);
     let usage = left.usage;
     let socket = stream.socket.as_fd();
@@ -166,6 +159,19 @@ fn stream_end(
         }),
         zero_copy: zero_copy(shared, stream, &before, &after),
         intervals,
+    }
+}
+
+/// Messages a UDP receiver dropped; those before the measured time do not count.
+fn drops_between(
+    began: &Option<super::sampler::StreamMark>,
+    ended: &Option<super::sampler::StreamMark>,
+    omits: bool,
+) -> Option<u64> {
+    match (began.as_ref().and_then(|mark| mark.drops), ended) {
+        (Some(before), Some(mark)) if omits => mark.drops.map(|after| after.saturating_sub(before)),
+        (_, Some(mark)) => mark.drops,
+        (_, None) => None,
     }
 }
 

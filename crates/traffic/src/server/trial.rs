@@ -10,12 +10,13 @@ use super::registry::{Arrival, Inbox, Wanted};
 use super::session::{Client, SessionEnd};
 use super::sockets::drain;
 use crate::control::{
-    ALIVE_EVERY, ClientMessage, SILENCE_MAX, STREAMS_TIMEOUT, ServerMessage, StreamPlan, Token,
-    admit, streams_of,
+    ALIVE_EVERY, ClientMessage, Refusal, RefusalCode, SILENCE_MAX, STREAMS_TIMEOUT, ServerMessage,
+    StreamPlan, Token, admit, streams_of,
 };
 use crate::engine::{
     EndPlan, Event, IntervalReport, RunningEnd, StreamRole, StreamSocket, prepare_socket,
 };
+use crate::interrupts::{self, Moved};
 use crate::outcome::note;
 
 /// How often the loops look at the other side.
@@ -33,6 +34,13 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
     let (spec, findings) = match admit(spec, &client.shared.config.limits) {
         Ok(admitted) => admitted,
         Err(refusal) => return client.refuse(refusal),
+    };
+    let moved = spec
+        .far_interrupt_core
+        .map(|core| interrupts::move_to(core, client.peer.ip().to_canonical(), End::Far));
+    let moved = match moved.transpose() {
+        Ok(moved) => moved,
+        Err(error) => return client.refuse(Refusal::new(RefusalCode::Other, error.to_string())),
     };
     client.began(crate::describe_test(&spec));
     let plans = streams_of(&spec);
@@ -66,7 +74,7 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
         }
     };
     client.link.send(&ServerMessage::Started)?;
-    Trial::new(client, &spec).run(running, noticed)
+    Trial::new(client, &spec).run(running, noticed, moved)
 }
 
 struct Stream {
@@ -177,7 +185,12 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn run(mut self, mut running: RunningEnd, mut noticed: Vec<Finding>) -> Result<(), SessionEnd> {
+    fn run(
+        mut self,
+        mut running: RunningEnd,
+        mut noticed: Vec<Finding>,
+        moved: Option<Moved>,
+    ) -> Result<(), SessionEnd> {
         // Leaving early drops `running`, which ends its threads.
         while !self.is_over() {
             let stopped = self.turn(&mut running)?;
@@ -189,6 +202,7 @@ impl<'a> Trial<'a> {
         running.stop();
         let mut report = Box::new(running.finish().report);
         report.findings.append(&mut noticed);
+        report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Far)));
         if !self.far_done {
             self.say(&ServerMessage::Finished)?;
         }

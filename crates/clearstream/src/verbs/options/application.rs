@@ -85,6 +85,15 @@ pub(crate) struct ApplicationOptions {
     /// Cores for the far end's streams.
     #[arg(long, value_name = "CORES", value_parser = cores, help_heading = "Hosts")]
     far_cores: Option<Cores>,
+    /// While the test runs, this end's packets are taken in on this core: the interface's receive
+    /// interrupts or NAPI threads are moved there and back, also when this is killed. Needs root.
+    #[arg(long, value_name = "CORE", help_heading = "Hosts",
+          value_parser = clap::value_parser!(u32).range(..1024))]
+    interrupt_core: Option<u32>,
+    /// The same at the far end, where `clearstream serve --allow-interrupt-moves` runs.
+    #[arg(long, value_name = "CORE", help_heading = "Hosts",
+          value_parser = clap::value_parser!(u32).range(..1024))]
+    far_interrupt_core: Option<u32>,
 }
 
 impl ApplicationOptions {
@@ -116,6 +125,8 @@ impl ApplicationOptions {
             },
             near_cores: cores(&self.cores),
             far_cores: cores(&self.far_cores),
+            near_interrupt_core: self.interrupt_core,
+            far_interrupt_core: self.far_interrupt_core,
             first_port: self.port_base,
             ..TestSpec::tcp()
         }

@@ -131,6 +131,8 @@ impl Line {
         };
         self.optional("--cores", list(&spec.near_cores));
         self.optional("--far-cores", list(&spec.far_cores));
+        self.optional("--interrupt-core", spec.near_interrupt_core);
+        self.optional("--far-interrupt-core", spec.far_interrupt_core);
     }
 }
 
@@ -172,6 +174,7 @@ mod tests {
         (rich.send_path, rich.receive_path) = (SendPath::Zerocopy, ReceivePath::Discard);
         (rich.near_cores, rich.far_cores) = (vec![0, 2, 3], vec![1]);
         rich.first_port = Some(40_000);
+        (rich.near_interrupt_core, rich.far_interrupt_core) = (Some(3), Some(0));
         let mut udp = TestSpec::udp(1200);
         udp.direction = Direction::Reverse;
         udp.limit = TestLimit::DurationS(0.5);

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use results::{HostFacts, PLACEMENT_VERSION, PlacedEnd, Placement, PlacementFindings, Results};
+use results::{
+    AppliedChange, End, HostFacts, PLACEMENT_VERSION, PlacedEnd, Placement, PlacementFindings,
+    Point, Results, TestSpec,
+};
 use traffic::client::Target;
 use units::{Timestamp, show_bit_rate, show_seconds};
 
@@ -13,6 +16,13 @@ pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placeme
     let best = &found.best;
     let spec = results.points.first().map(|point| &point.spec);
     let far_host = results.far.as_ref().unwrap_or(&results.near);
+    let with_interrupts = |placed: PlacedEnd, core: Option<u32>, end: End| match core {
+        Some(core) if found.beats_unpinned => {
+            let interrupts = best_move(results, found, end);
+            PlacedEnd { interrupt_core: Some(core), interrupts, ..placed }
+        }
+        _ => placed,
+    };
     let end = |host: &HostFacts, core: u32, queue: Option<u32>, port: Option<u16>| PlacedEnd {
         host: host.name.clone(),
         cores: if found.beats_unpinned { vec![core] } else { Vec::new() },
@@ -27,14 +37,100 @@ pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placeme
         made: Timestamp { unix_ms }.to_string(),
         target: results.path.target.clone(),
         why: verdict(found),
-        near: end(
-            &results.near,
-            best.near_core,
-            found.near_incoming_core,
-            spec.and_then(|spec| spec.first_port),
+        near: with_interrupts(
+            end(
+                &results.near,
+                best.near_core,
+                best.near_interrupt_core.or(found.near_incoming_core),
+                spec.and_then(|spec| spec.first_port),
+            ),
+            best.near_interrupt_core,
+            End::Near,
         ),
-        far: end(far_host, best.far_core, found.far_incoming_core, None),
+        far: with_interrupts(
+            end(far_host, best.far_core, best.far_interrupt_core.or(found.far_incoming_core), None),
+            best.far_interrupt_core,
+            End::Far,
+        ),
     }
+}
+
+/// Whether a test is one of the best placement.
+fn is_best(found: &PlacementFindings, spec: &TestSpec) -> bool {
+    let best = &found.best;
+    spec.near_cores == [best.near_core]
+        && spec.far_cores == [best.far_core]
+        && spec.near_interrupt_core == best.near_interrupt_core
+        && spec.far_interrupt_core == best.far_interrupt_core
+}
+
+/// What was moved at one end in the best placement: `irq 42`, `napi/eth0-8193`.
+fn best_move(results: &Results, found: &PlacementFindings, end: End) -> Vec<String> {
+    let point = results.points.iter().find(|point| is_best(found, &point.spec));
+    let texts = point.into_iter().flat_map(|point| moves_of(point, end));
+    texts.filter_map(|text| Some(text.split_once(" of ")?.0.to_owned())).collect()
+}
+
+/// The lines in which an end says what it moved.
+fn moves_of(point: &Point, end: End) -> Vec<&str> {
+    let outcome = point.measured();
+    let report = outcome.and_then(|outcome| match end {
+        End::Near => Some(&outcome.near),
+        End::Far => outcome.far.as_ref(),
+    });
+    let findings = report.into_iter().flat_map(|report| &report.findings);
+    findings
+        .filter(|finding| finding.code == "interrupt-moved")
+        .map(|finding| finding.text.as_str())
+        .collect()
+}
+
+/// Every change the sweep made, each once; all of them were undone.
+pub(super) fn changes(points: &[Point]) -> Vec<AppliedChange> {
+    let mut changes: Vec<AppliedChange> = Vec::new();
+    for (point, end) in points.iter().flat_map(|point| [(point, End::Near), (point, End::Far)]) {
+        for text in moves_of(point, end) {
+            let Some((key, rest)) = text.split_once(" was on cores ") else { continue };
+            let Some((from, rest)) = rest.split_once(" and ran on core ") else { continue };
+            let to = rest.split(' ').next().unwrap_or_default();
+            let change = AppliedChange {
+                end,
+                key: key.to_owned(),
+                from: from.to_owned(),
+                to: format!("{to}, for the tests only"),
+                why: None,
+                source: None,
+                predicted_bits_per_s: None,
+                before: None,
+                after: None,
+                is_kept: Some(false),
+                outcome: Some("undone after each test".to_owned()),
+            };
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+    }
+    changes
+}
+
+/// The commands that move for good what the best placement moved.
+fn move_commands(results: &Results, found: &PlacementFindings) -> Vec<String> {
+    let best = &found.best;
+    let ends = [(End::Near, best.near_interrupt_core), (End::Far, best.far_interrupt_core)];
+    let far_name = results.far.as_ref().map_or("the far host", |far| far.name.as_str());
+    let mut commands = Vec::new();
+    for (end, core) in ends {
+        let Some(core) = core else { continue };
+        let host = if end == End::Near { results.near.name.as_str() } else { far_name };
+        for what in best_move(results, found, end) {
+            commands.push(match what.strip_prefix("irq ") {
+                Some(irq) => format!("`echo {core} > /proc/irq/{irq}/smp_affinity_list` on {host}"),
+                None => format!("`taskset -pc {core} $(pgrep -x {what})` on {host}"),
+            });
+        }
+    }
+    commands
 }
 
 /// The commands.
@@ -48,16 +144,13 @@ pub(super) fn lines(
     if !found.beats_unpinned {
         return vec!["leave it unpinned".to_owned()];
     }
-    let spec = results
-        .points
-        .iter()
-        .map(|point| &point.spec)
-        .find(|spec| spec.near_cores == [best.near_core] && spec.far_cores == [best.far_core]);
+    let spec = results.points.iter().map(|point| &point.spec).find(|spec| is_best(found, spec));
     let far_name = results.far.as_ref().map_or("the far host", |far| far.name.as_str());
     let mut lines = vec![
         format!("`taskset -c {} PROGRAM` on {}", best.near_core, results.near.name),
         format!("`taskset -c {} PROGRAM` on {far_name}", best.far_core),
     ];
+    lines.extend(move_commands(results, found));
     let file = file.display();
     lines
         .push(format!("`clearstream run --place {file} -- PROGRAM` does it, with --end far there"));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use results::{Estimate, PlacementFindings, Results};
-use sweep::placement::{EXPERIMENT, FAR_CORE, NEAR_CORE};
+use sweep::placement::{EXPERIMENT, FAR_CORE, FAR_INTERRUPT_CORE, NEAR_CORE, NEAR_INTERRUPT_CORE};
 
 /// Columns and rows a terminal has room for.
 const FAR_MAX: usize = 10;
@@ -68,7 +68,12 @@ fn cells<'a>(results: &'a Results, found: &PlacementFindings) -> Vec<Cell<'a>> {
         .filter(|summary| summary.experiment == EXPERIMENT && summary.figure == found.figure);
     let core = |value: &f64| u32::try_from(units::saturating_u64(*value)).ok();
     of_sweep
-        .filter(|summary| summary.varied.len() == 2)
+        .filter(|summary| {
+            // Of moved interrupts, the map where they are best.
+            let at = |name: &str| summary.varied.get(name).and_then(core);
+            at(NEAR_INTERRUPT_CORE) == found.best.near_interrupt_core
+                && at(FAR_INTERRUPT_CORE) == found.best.far_interrupt_core
+        })
         .filter_map(|summary| {
             Some(Cell {
                 near: core(summary.varied.get(NEAR_CORE)?)?,

@@ -33,6 +33,10 @@ fn body(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
     for (number, line) in found.advice.iter().enumerate() {
         writeln!(out, "{:<8} {line}", if number == 0 { "Advice" } else { "" })?;
     }
+    for change in &results.changes {
+        let end = if change.end == End::Near { "near" } else { "far" };
+        writeln!(out, "Moved    {end} {}: {} -> {}, and back", change.key, change.from, change.to)?;
+    }
     for absent in &results.absent {
         writeln!(out, "Unseen   {}: {}", absent.what, absent.why)?;
     }
