@@ -327,7 +327,7 @@ fn strangers_are_refused_by_network() {
 #[test]
 fn limits_are_told() {
     let limits =
-        Limits { duration_max: Duration::from_secs(5), rate_bits_per_s_max: None, streams_max: 2 };
+        Limits { duration_max: Duration::from_secs(5), streams_max: 2, ..Limits::default() };
     let server = Running::with(|config| config.limits = limits);
     let mut long = TestSpec::tcp();
     long.limit = TestLimit::DurationS(60.0);
