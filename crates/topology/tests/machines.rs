@@ -147,7 +147,8 @@ fn a_host_of_256_cores_fits_a_message_between_hosts() {
 #[test]
 fn damaged_trees_are_read() {
     let mut shape = machines::desktop();
-    shape.places.retain(|&core, _| core < 4);
+    shape.places.retain(|&core, _| core < 2);
+    shape.cards[0].queues = 1;
     shape.idle = &[("C1", 1)];
     shape.clock = Some(("x", "y", 1, 2));
     let tree = shape.write("damaged");
@@ -166,7 +167,7 @@ fn damaged_trees_are_read() {
     files.sort();
     let read = || machine_from(&HostFiles::at(&tree.root));
     let whole = read();
-    bolero::check!().with_iterations(400).with_type::<(u16, Option<Vec<u8>>)>().for_each(
+    bolero::check!().with_iterations(200).with_type::<(u16, Option<Vec<u8>>)>().for_each(
         |(which, bytes)| {
             let path = &files[usize::from(*which) % files.len()];
             let before = fs::read(path).unwrap();
