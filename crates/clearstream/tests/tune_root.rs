@@ -105,21 +105,29 @@ fn lifts_the_clamp(name: &str, near: &str, far: &str, end: End, key: &str) {
     bed.serve(&["--allow-tuning"]);
     let before = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
     let (file, page) = (bed.path("tune.json"), bed.path("tune.html"));
-    let arguments = ["tune", "apply", "far", "--measure", "--turns", "2", "-o", &file, "--report", &page];
+    let arguments =
+        ["tune", "apply", "far", "--measure", "--turns", "2", "-o", &file, "--report", &page];
     let told = bed.must("near", &arguments);
     let results: Results =
         results::read_results(&fs::read(&file).expect("written")).expect("a results file");
     let found = results.changes.iter().find(|one| one.end == end && one.key == key);
     let change: &AppliedChange = found.unwrap_or_else(|| panic!("{key} was not tried: {told}"));
-    let (predicted, after) = (change.predicted_bits_per_s.expect("told"), change.after.expect("measured"));
+    let (predicted, after) =
+        (change.predicted_bits_per_s.expect("told"), change.after.expect("measured"));
     let without = change.before.expect("measured").median;
     println!(
         "{name}: {:.0} -> {:.0} Mbit/s, predicted {:.0} ({:+.1}%)",
-        without / 1e6, after.median / 1e6, predicted / 1e6, (after.median / predicted - 1.0) * 100.0
+        without / 1e6,
+        after.median / 1e6,
+        predicted / 1e6,
+        (after.median / predicted - 1.0) * 100.0
     );
     assert_eq!(change.is_kept, Some(true), "{told}");
     let (gain, expected) = (after.median / without, predicted / without);
-    assert!(AS_PREDICTED.contains(&(gain / expected)), "gain {gain:.2}, predicted {expected:.2}: {told}");
+    assert!(
+        AS_PREDICTED.contains(&(gain / expected)),
+        "gain {gain:.2}, predicted {expected:.2}: {told}"
+    );
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("Before and after") && html.contains(key));
     let during = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
@@ -158,7 +166,8 @@ fn root_without_permission_the_far_changes_are_commands() {
     let before = bed.must("far", &["tune", "dump"]);
     let file = bed.path("tune.json");
     let done = bed.run("near", &["tune", "apply", "far", "-o", &file]);
-    let (said, told) = (String::from_utf8_lossy(&done.stderr), String::from_utf8_lossy(&done.stdout));
+    let (said, told) =
+        (String::from_utf8_lossy(&done.stderr), String::from_utf8_lossy(&done.stdout));
     assert_eq!(done.status.code(), Some(5), "{said}{told}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("started without --allow-tuning"), "{said}");
@@ -193,11 +202,13 @@ fn root_one_denied_of_three_leaves_nothing_half_applied() {
     }
     let apply = "\"$0\" tune apply --state $STATE --set net.ipv4.tcp_wmem='4096 16384 1048576' \
                  --set net.core.rmem_max=1048576 --set net.ipv4.tcp_sack=0";
-    let script = format!("\"$0\" tune dump --state $STATE > $ROOT/a; {apply}; echo code $?; \
+    let script = format!(
+        "\"$0\" tune dump --state $STATE > $ROOT/a; {apply}; echo code $?; \
                           \"$0\" tune dump --state $STATE > $ROOT/b; cmp $ROOT/a $ROOT/b && echo same; \
                           {apply} --keep-going; echo code $?; \"$0\" tune status --state $STATE; \
                           \"$0\" tune revert --state $STATE; \
-                          \"$0\" tune dump --state $STATE > $ROOT/b; cmp $ROOT/a $ROOT/b && echo same");
+                          \"$0\" tune dump --state $STATE > $ROOT/b; cmp $ROOT/a $ROOT/b && echo same"
+    );
     let (done, folder) = in_namespace("denied", &script);
     let (out, said) = (text(&done.stdout), text(&done.stderr));
     assert!(out.contains("code 4\nsame\n"), "{out}{said}");
@@ -214,15 +225,15 @@ fn root_two_at_once_a_damaged_journal_and_a_foreign_change_get_a_line_each() {
     if !is_root() {
         return;
     }
-    let script = "set() { \"$0\" tune apply --state $STATE --set \"$@\"; echo code $?; }; \
-        set net.ipv4.tcp_sack=0; \
-        (flock 9; set net.ipv4.tcp_ecn=1) 9>>$STATE/lock; \
+    let script = "change() { \"$0\" tune apply --state $STATE --set \"$@\"; echo code $?; }; \
+        change net.ipv4.tcp_sack=0; \
+        (flock 9; change net.ipv4.tcp_ecn=1) 9>>$STATE/lock; \
         echo 1 > /proc/sys/net/ipv4/tcp_sack; echo 2 > /proc/sys/net/ipv4/tcp_timestamps; \
-        set net.ipv4.tcp_timestamps=1; echo 0 > /proc/sys/net/ipv4/tcp_timestamps; \
+        change net.ipv4.tcp_timestamps=1; echo 0 > /proc/sys/net/ipv4/tcp_timestamps; \
         \"$0\" tune revert --state $STATE; echo code $?; \
         \"$0\" tune revert --force --state $STATE; echo code $?; cat /proc/sys/net/ipv4/tcp_timestamps; \
-        set net.ipv4.tcp_sack=0; echo nonsense >> $STATE/journal; \
-        set net.ipv4.tcp_ecn=1; \"$0\" tune revert --state $STATE; echo code $?; \
+        change net.ipv4.tcp_sack=0; echo nonsense >> $STATE/journal; \
+        change net.ipv4.tcp_ecn=1; \"$0\" tune revert --state $STATE; echo code $?; \
         cat /proc/sys/net/ipv4/tcp_sack; \"$0\" tune revert --forget --state $STATE; echo code $?";
     let (done, folder) = in_namespace("lines", script);
     let (out, said) = (text(&done.stdout), text(&done.stderr));
@@ -233,7 +244,11 @@ fn root_two_at_once_a_damaged_journal_and_a_foreign_change_get_a_line_each() {
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 3, "{said}");
     assert!(lines[0].contains("another clearstream tune is at work"), "{said}");
-    assert!(lines[1].contains("line 4 is not a journal record") && lines[1].contains("nothing was touched"), "{said}");
+    assert!(
+        lines[1].contains("line 4 is not a journal record")
+            && lines[1].contains("nothing was touched"),
+        "{said}"
+    );
     assert!(out.contains("code 1\n0\ncode 0"), "the damaged journal touched nothing: {out}");
     fs::remove_dir_all(folder).ok();
 }
@@ -248,6 +263,8 @@ fn root_persisted_changes_are_files_that_go_again() {
         --set lo/txqueuelen=777; echo code $?; find $ROOT \\( -type f -o -type l \\) | sort; \
         cat $ROOT/etc/sysctl.d/90-clearstream.conf; \
         \"$0\" tune boot --root $ROOT; echo code $?; \
+        \"$0\" tune revert lo/txqueuelen --state $STATE --root $ROOT; \
+        find $ROOT \\( -type f -o -type l \\) | wc -l; \
         \"$0\" tune revert --state $STATE --root $ROOT; find $ROOT \\( -type f -o -type l \\) | wc -l; \
         cat /proc/sys/net/ipv4/tcp_slow_start_after_idle";
     let (done, folder) = in_namespace("persist", script);
@@ -262,6 +279,7 @@ fn root_persisted_changes_are_files_that_go_again() {
     ] {
         assert!(out.contains(line), "{line}: {out}");
     }
+    assert!(out.contains("\n1\n"), "of the files one is left: {out}");
     assert!(out.ends_with("\n0\n1\n"), "no file is left, the setting is back: {out}");
     fs::remove_dir_all(folder).ok();
 }
@@ -302,9 +320,17 @@ fn bad_requests_get_one_line() {
         (vec!["tune", "apply", "--set", "kernel.panic=1"], 2, "is no setting this program changes"),
         (vec!["tune", "apply", "--set", "net.ipv4.tcp_rmem=1"], 2, "is not three whole numbers"),
         (vec!["tune", "apply", "--set", "net.ipv4.tcp_sack"], 2, "is not KEY=VALUE"),
-        (vec!["tune", "apply", "--set", "no-such-dev/mtu=1500"], 1, "there is no interface no-such-dev"),
+        (
+            vec!["tune", "apply", "--set", "no-such-dev/mtu=1500"],
+            1,
+            "there is no interface no-such-dev",
+        ),
         (vec!["tune", "profile", "show", "none-2099"], 2, "no profile 'none-2099'"),
-        (vec!["tune", "profile", "show", &file("p.conf", "net.a = 1\nnonsense\n")], 1, "line 2 is not NAME = VALUE"),
+        (
+            vec!["tune", "profile", "show", &file("p.conf", "net.a = 1\nnonsense\n")],
+            1,
+            "line 2 is not NAME = VALUE",
+        ),
         (vec!["tune", "plan", "--results", &file("r.json", "{")], 1, "not a complete results file"),
         (vec!["tune", "apply", "--plan", &file("plan.json", "[]")], 1, "plan.json"),
     ] {

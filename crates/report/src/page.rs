@@ -88,6 +88,7 @@ fn kind(results: &Results) -> &'static str {
         RunKind::Path => "path",
         RunKind::Test => "test",
         RunKind::Place => "placement",
+        RunKind::Tune => "tuning",
         RunKind::Reproduce => "reproduction",
         _ => "results",
     }

@@ -148,6 +148,9 @@ impl Tuner {
         };
         let mut engine = Engine { world: &mut host, log: &mut log, journal: &mut journal, witness };
         let outcomes = engine.revert(&request)?;
+        if !keys.is_empty() {
+            persist_the_rest(&mut engine)?;
+        }
         drop(log);
         if journal.open().next().is_none() {
             store.remove()?;
@@ -234,6 +237,28 @@ impl Tuner {
         }
         Ok(())
     }
+}
+
+/// Settings that stay changed stay persisted, and no others.
+fn persist_the_rest(engine: &mut Engine<'_>) -> Result<(), TuneError> {
+    let is_file = |key: &Key| matches!(key, Key::File(_));
+    let written: Vec<Key> = engine
+        .journal
+        .open()
+        .filter(|entry| is_file(&entry.intent.key))
+        .map(|entry| entry.intent.key.clone())
+        .collect();
+    if written.is_empty() {
+        return Ok(());
+    }
+    let rest = persist::changes(engine.journal, &[], engine.world);
+    let empty = written.into_iter().filter(|key| rest.iter().all(|change| change.key != *key));
+    let request = RevertRequest { keys: empty.collect(), ..RevertRequest::default() };
+    if !request.keys.is_empty() {
+        engine.revert(&request)?;
+    }
+    engine.apply(&rest, Policy::KeepGoing)?;
+    Ok(())
 }
 
 impl Applied {

@@ -209,6 +209,75 @@ fn somebody_elses_value_is_reported_and_left() {
     assert_eq!(world, host());
 }
 
+/// The kernel lengthens one setting whenever another is written.
+#[derive(Debug)]
+struct Along(Memory);
+
+impl World for Along {
+    fn read(&mut self, key: &Key) -> Result<String, WorldError> {
+        self.0.read(key)
+    }
+
+    fn write(&mut self, to: &Key, value: &str) -> Result<(), WorldError> {
+        self.0.write(to, value)?;
+        if *to == key("eth0/mtu") {
+            self.0.values.insert(key("eth0/txqueuelen"), "999".into());
+        }
+        Ok(())
+    }
+
+    fn side_effects(&self, of: &Key) -> Vec<Key> {
+        if *of == key("eth0/mtu") { vec![key("eth0/txqueuelen")] } else { Vec::new() }
+    }
+}
+
+#[test]
+fn what_the_kernel_changed_along_goes_with_the_change() {
+    for at in [0, 1, 2, 3, usize::MAX] {
+        let (mut world, disk) = (Along(host()), Disk::new());
+        let (mut log, mut journal) = (&disk, disk.journal());
+        catch_unwind(AssertUnwindSafe(|| {
+            let mut witness = killing_at(at);
+            let mut engine = Engine {
+                world: &mut world,
+                log: &mut log,
+                journal: &mut journal,
+                witness: &mut witness,
+            };
+            engine.apply(&changes()[..1], Policy::AllOrNothing).expect("the disk takes it");
+        }))
+        .ok();
+        let (mut log, mut journal) = (&disk, disk.journal());
+        let mut engine = Engine {
+            world: &mut world,
+            log: &mut log,
+            journal: &mut journal,
+            witness: &mut |_| {},
+        };
+        let request = RevertRequest { keys: vec![key("eth0/mtu")], ..RevertRequest::default() };
+        engine.revert(&request).expect("ends");
+        assert_eq!(world.0, host(), "ended at {at}");
+        assert_eq!(disk.journal().open().count(), 0);
+    }
+}
+
+#[test]
+fn the_last_change_of_a_setting_can_be_taken_back_alone() {
+    let (mut world, disk) = (host(), Disk::new());
+    let (mut log, mut journal) = (&disk, disk.journal());
+    let mut engine =
+        Engine { world: &mut world, log: &mut log, journal: &mut journal, witness: &mut |_| {} };
+    for to in ["3000", "4000"] {
+        let change = Change { to: to.into(), ..changes()[0].clone() };
+        engine.apply(&[change], Policy::AllOrNothing).expect("ends");
+    }
+    let last = RevertRequest { last_only: true, ..RevertRequest::default() };
+    engine.revert(&last).expect("ends");
+    assert_eq!(engine.world.read(&key("eth0/mtu")).as_deref(), Ok("3000"));
+    engine.revert(&last).expect("ends");
+    assert_eq!(world, host());
+}
+
 #[test]
 fn after_a_reboot_what_the_boot_set_is_no_conflict() {
     let (mut world, disk) = (host(), Disk::new());

@@ -126,16 +126,7 @@ impl Engine<'_> {
     /// A record could not be put on disk; what was undone before it is undone, and the next revert
     /// finds it so.
     pub fn revert(&mut self, request: &RevertRequest) -> Result<Vec<RevertOutcome>, LogError> {
-        let mut wanted: Vec<Entry> =
-            self.journal.open().rev().filter(|entry| request.asks_for(entry)).cloned().collect();
-        if request.last_only {
-            let mut seen = Vec::new();
-            wanted.retain(|entry| {
-                let is_first = !seen.contains(&entry.intent.key);
-                seen.push(entry.intent.key.clone());
-                is_first
-            });
-        }
+        let wanted = self.wanted(request);
         let mut outcomes = Vec::new();
         for entry in wanted {
             (self.witness)(Step::Undo(&entry.intent.key));
@@ -152,6 +143,27 @@ impl Engine<'_> {
         }
         (self.witness)(Step::End);
         Ok(outcomes)
+    }
+
+    /// The open changes that are asked for, the last one first; what the kernel changed along goes
+    /// with the change it was announced for.
+    fn wanted(&self, request: &RevertRequest) -> Vec<Entry> {
+        let mut wanted: Vec<Entry> = Vec::new();
+        let mut goes_along = false;
+        for entry in self.journal.entries.iter().rev() {
+            let is_open = entry.state != State::Undone;
+            let is_asked = request.asks_for(entry);
+            if !entry.intent.is_side_effect {
+                let is_known = wanted.iter().any(|known| known.intent.key == entry.intent.key);
+                goes_along = is_asked && !(request.last_only && is_known);
+            }
+            let is_wanted =
+                if entry.intent.is_side_effect { goes_along || is_asked } else { goes_along };
+            if is_open && is_wanted {
+                wanted.push(entry.clone());
+            }
+        }
+        wanted
     }
 
     fn undo(&mut self, entry: &Entry, request: &RevertRequest) -> Reverted {

@@ -119,6 +119,86 @@ fn what_papers_switched_off_is_switched_on_where_it_hurts() {
     assert!(find(&plan, End::Near, "net.ipv4.tcp_timestamps").is_some());
 }
 
+/// The far host's machine: two nodes of two cores, the device on node 1.
+fn machine(nic: &Value) -> Value {
+    let core = |number: u32| {
+        json!({ "core": number, "node": number / 2, "package": number / 2, "is_online": true,
+            "is_usable": true, "frequency": { "governor": "powersave",
+                "current_khz": 1_200_000, "hardware_max_khz": 3_600_000 } })
+    };
+    let mut nic = nic.clone();
+    for (key, value) in [
+        ("name", json!("eth0")),
+        ("is_up", json!(true)),
+        ("mtu_bytes", json!(1500)),
+        ("node", json!(1)),
+        ("near_cores", json!([2, 3])),
+    ] {
+        nic[key] = value;
+    }
+    json!({ "cores": [core(0), core(1), core(2), core(3)], "nics": [nic],
+        "nodes": [{ "node": 0, "cores": [0, 1] }, { "node": 1, "cores": [2, 3] }] })
+}
+
+#[test]
+fn a_ring_that_overflows_is_lengthened_as_far_as_the_device_goes() {
+    let rings = |now: u32| {
+        let results = document(1e8, |value| {
+            value["far"]["machine"] = machine(&json!({ "rings": { "receive_count": now,
+                "transmit_count": 256, "receive_max_count": 1024, "transmit_max_count": 1024 } }));
+            value["points"][0]["outcome"]["measured"]["far"]["counters"] = json!({ "devices": [{
+                "interface": "eth0", "rx_bytes": 1, "rx_pkts": 1, "rx_drops_count": 0,
+                "rx_errors_count": 0, "tx_bytes": 1, "tx_pkts": 1, "tx_drops_count": 0,
+                "tx_errors_count": 0, "rx_ring_overruns_count": 77 }] });
+        });
+        plan(&results)
+    };
+    let plan = rings(256);
+    let change = find(&plan, End::Far, "eth0/ring-rx").expect("planned");
+    assert_eq!((change.to.as_str(), change.risk), ("512", Risk::High));
+    assert!(change.why.contains("77"), "{}", change.why);
+    let plan = rings(1024);
+    assert!(find(&plan, End::Far, "eth0/ring-rx").is_none());
+    assert!(plan.remarks.iter().any(|line| line.contains("as long as it can be")), "{plan:?}");
+}
+
+#[test]
+fn interrupts_go_to_the_devices_node_and_irqbalance_is_named() {
+    let results = document(1e8, |value| {
+        let interrupt = |irq: u32, core: u32| {
+            json!({ "irq": irq, "name": format!("eth0-{irq}"), "allowed_cores": [0, 1, 2, 3],
+                "effective_cores": [core] })
+        };
+        let mut far = machine(&json!({ "interrupts": [interrupt(40, 0), interrupt(41, 3)] }));
+        far["irqbalance_runs"] = json!(true);
+        value["far"]["machine"] = far;
+    });
+    let plan = plan(&results);
+    let change = find(&plan, End::Far, "irq:40/affinity").expect("on the wrong node");
+    assert_eq!((change.to.as_str(), change.from.as_deref()), ("2", Some("0,1,2,3")));
+    assert!(change.danger.contains("irqbalance"), "{}", change.danger);
+    assert!(find(&plan, End::Far, "irq:41/affinity").is_none(), "it is where it should be");
+}
+
+#[test]
+fn a_full_core_gets_its_clock_and_an_idle_one_is_left() {
+    let with = |limit: &str| {
+        let results = document(1e8, |value| {
+            value["far"]["machine"] = machine(&json!({}));
+            value["verdict"] = json!({ "limit": limit, "end": "far", "summary": "s",
+                "evidence": [{ "limit": limit, "text": "core 2 never sleeps", "weight": 1.0 }],
+                "confirmed": true, "advice": [] });
+        });
+        plan(&results)
+    };
+    let full = with("receiver-core");
+    let change = find(&full, End::Far, "cpu:2/governor").expect("planned");
+    let predicted = change.predicted_bits_per_s.expect("the clock tells");
+    assert!((predicted - 3e8).abs() < 1e6, "three times the clock: {predicted}");
+    let other = with("loss");
+    assert!(find(&other, End::Far, "cpu:2/governor").is_none());
+}
+
 #[test]
 fn a_host_that_told_nothing_gets_no_changes() {
     let results = document(5e7, |value| {

@@ -162,8 +162,13 @@ fn all(args: &ApplyArgs, chosen: &[PlannedChange], mut ends: Ends<'_>, json: boo
     if by_hand.is_empty() && !far.is_empty() && !(near_failed && !args.keep_going) {
         let made = ends.apply(End::Far, &changes(&far), args.policy())?;
         if made.iter().any(has_failed) && !args.keep_going {
-            let keys: Vec<Key> = near.iter().map(|change| change.key.clone()).collect();
-            ends.revert(End::Near, &keys, Undo::Last)?;
+            let is_made =
+                |one: &&(End, Outcome)| matches!(one.1.result, ChangeResult::Applied { .. });
+            let keys: Vec<Key> =
+                outcomes.iter().filter(is_made).map(|(_, one)| one.key.clone()).collect();
+            if !keys.is_empty() {
+                ends.revert(End::Near, &keys, Undo::Last)?;
+            }
             for (_, one) in &mut outcomes {
                 if matches!(one.result, ChangeResult::Applied { .. }) {
                     one.result = ChangeResult::RolledBack;

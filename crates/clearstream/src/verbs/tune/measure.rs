@@ -7,7 +7,7 @@ use results::{AppliedChange, End, Estimate, Results, RunKind};
 use serde_json::json;
 use sweep::{Plan, Setting};
 use tuning::plan::PlannedChange;
-use tuning::{ChangeResult, Policy, Undo};
+use tuning::{Change, ChangeResult, Policy, Undo};
 use units::show_bit_rate;
 
 use super::apply::ApplyArgs;
@@ -31,17 +31,24 @@ pub(super) fn run(
     args: &ApplyArgs,
     chosen: &[PlannedChange],
     results: Results,
-    ends: Ends<'_>,
+    mut ends: Ends<'_>,
     json: bool,
 ) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut results = Results { kind: RunKind::Tune, ..results };
     let header = Plan::new(Vec::new(), 1, 0);
     let (log, _) = PointLog::open(&args.output, &header, false)?;
+    let persist = std::mem::take(&mut ends.persist);
     let mut trials = Trials { args, ends, log, progress: Progress::new(0), results: &mut results };
     let ended = trials.all(chosen);
-    let Trials { log, progress, .. } = trials;
+    let Trials { log, progress, mut ends, .. } = trials;
     drop(progress);
+    if persist {
+        // The settings have their values already: what this writes are the files.
+        ends.persist = true;
+        let kept = kept_here(chosen, &results);
+        ends.apply(End::Near, &kept, args.policy())?;
+    }
     results.summaries = sweep::summarise(&results.points);
     results.finished_unix_ms = Some(runner::now_unix_ms());
     results.partial = match &ended {
@@ -62,15 +69,24 @@ pub(super) fn run(
     }
 }
 
-struct Trials<'a> {
+fn kept_here(chosen: &[PlannedChange], results: &Results) -> Vec<Change> {
+    let is_kept = |change: &&PlannedChange| {
+        let key = change.key.to_string();
+        let told = results.changes.iter().find(|one| one.end == change.end && one.key == key);
+        change.end == End::Near && told.is_some_and(|one| one.is_kept == Some(true))
+    };
+    chosen.iter().filter(is_kept).map(PlannedChange::change).collect()
+}
+
+struct Trials<'a, 'r> {
     args: &'a ApplyArgs,
     ends: Ends<'a>,
     log: PointLog,
     progress: Progress,
-    results: &'a mut Results,
+    results: &'r mut Results,
 }
 
-impl Trials<'_> {
+impl Trials<'_, '_> {
     fn all(&mut self, chosen: &[PlannedChange]) -> Result<Ended, VerbError> {
         let mut open: Vec<(usize, &PlannedChange)> = chosen.iter().enumerate().collect();
         for round in 0..ROUNDS_MAX {
@@ -84,8 +100,9 @@ impl Trials<'_> {
                     self.say_by_hand(change, &error);
                     continue;
                 }
-                let trial = self.trial(number, round, change);
-                if !matches!(trial, Ok(Trial::Judged(true | false))) {
+                let mut is_on = false;
+                let trial = self.trial(number, round, change, &mut is_on);
+                if is_on && !matches!(trial, Ok(Trial::Judged(_))) {
                     // Whatever went wrong or was interrupted: the host is as it was before.
                     self.ends
                         .revert(change.end, std::slice::from_ref(&change.key), Undo::Last)
@@ -112,18 +129,18 @@ impl Trials<'_> {
         number: usize,
         round: usize,
         change: &PlannedChange,
+        is_on: &mut bool,
     ) -> Result<Trial, VerbError> {
         let (mut off, mut on) = (Vec::new(), Vec::new());
-        let mut is_on = false;
         for turn in 0..self.args.turns {
             let order = if turn % 2 == 0 { [false, true] } else { [true, false] };
             for wanted in order {
-                if wanted != is_on {
+                if wanted != *is_on {
                     if let Some(reason) = self.switch(change, wanted)? {
                         self.record(change, None, None, false, &reason);
                         return Ok(Trial::Refused);
                     }
-                    is_on = wanted;
+                    *is_on = wanted;
                 }
                 match self.measure(number, round, turn, wanted)? {
                     Measured::Rate(rate) if wanted => on.push(rate),
@@ -135,7 +152,7 @@ impl Trials<'_> {
         }
         let (before, after) = (Estimate::of(&off), Estimate::of(&on));
         let (helped, text) = judge(before.as_ref(), after.as_ref(), change.predicted_bits_per_s);
-        if helped != is_on
+        if helped != *is_on
             && let Some(reason) = self.switch(change, helped)?
         {
             return Err(VerbError::failed(reason));
