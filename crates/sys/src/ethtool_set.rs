@@ -191,11 +191,7 @@ pub fn rss_table(device: &Device) -> Result<Vec<u32>, SyscallError> {
     device.ask("ETHTOOL_GRXFHINDIR", &mut head)?;
     let count = head[1] as usize;
     if count > INDIRECTION_COUNT_MAX {
-        return Err(SyscallError::new(
-            "ETHTOOL_GRXFHINDIR",
-            "table",
-            rustix::io::Errno::TOOBIG,
-        ));
+        return Err(SyscallError::new("ETHTOOL_GRXFHINDIR", "table", rustix::io::Errno::TOOBIG));
     }
     let mut words = vec![0; 2 + INDIRECTION_COUNT_MAX];
     words[..2].copy_from_slice(&[GRXFHINDIR, head[1]]);
