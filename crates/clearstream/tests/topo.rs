@@ -3,6 +3,7 @@
 #[path = "../../topology/tests/support/machines.rs"]
 mod machines;
 
+use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -104,6 +105,19 @@ impl Namespace {
         space
     }
 
+    /// Runs in a thread of its own inside.
+    fn inside(&self, work: impl FnOnce() + Send) {
+        let space = std::fs::File::open(format!("/run/netns/{}", self.0)).expect("it is there");
+        std::thread::scope(|scope| {
+            let enter = move || {
+                let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(space.as_fd(), kind).expect("root");
+                work();
+            };
+            scope.spawn(enter).join().expect("it worked");
+        });
+    }
+
     fn sh(&self, script: &str) {
         ip(&["netns", "exec", &self.0, "sh", "-ec", script]);
     }
@@ -122,8 +136,13 @@ fn ip(arguments: &[&str]) {
 #[test]
 fn root_threads_of_threaded_napi_are_shown_with_their_cores() {
     let space = Namespace::new();
-    space.sh("ip link add t0 type veth peer name t1; ethtool -K t0 gro on; \
-         ip link set t0 up; ip link set t1 up; echo 1 > /sys/class/net/t0/threaded");
+    space.sh("ip link add t0 type veth peer name t1; ip link set t1 up");
+    // A veth has NAPI, and threads for it, only with GRO.
+    space.inside(|| {
+        let device = sys::ethtool::Device::open("t0").expect("t0 is there");
+        sys::ethtool_set::set_feature(&device, "rx-gro", true).expect("a veth takes GRO");
+    });
+    space.sh("ip link set t0 up; echo 1 > /sys/class/net/t0/threaded");
     // In the namespace, but with the /sys of the host: the program mounts its own, unseen.
     let inside = || {
         let net = format!("--net=/run/netns/{}", space.0);

@@ -4,6 +4,7 @@ mod catalogue;
 mod energy;
 mod idle;
 pub(in crate::verbs) mod in_lab;
+mod local;
 mod recipes;
 mod single;
 
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         ))
     })?;
     match entry.id {
+        "C-ceiling" | "C-fig10" => return local::run(entry, args, json),
         "C-energy" => return energy::run(entry, args, json),
         "M-idle" => return idle::run(entry, args, json),
         _ => {}
