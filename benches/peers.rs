@@ -20,6 +20,7 @@ mod comparison;
 mod host;
 mod iperf;
 mod ours;
+mod packets;
 mod pingpong;
 mod plan;
 mod table;

@@ -14,6 +14,7 @@ pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison
     all.extend([round_trips("tcp-rr", "tcp", effort), round_trips("udp-rr", "udp", effort)]);
     all.extend([sampling(effort), streams(effort), lightpath(effort)]);
     all.extend([recorded_verdicts(effort), live_verdicts(effort, verdicts)]);
+    all.extend(crate::packets::comparisons(effort));
     all
 }
 

@@ -6,11 +6,14 @@ mod live;
 mod manual;
 pub(crate) mod options;
 mod path;
+mod pkt;
 mod place;
+mod port;
 mod report;
 mod reproduce;
 mod run;
 mod serve;
+mod switch;
 pub(crate) mod test;
 mod topo;
 mod tune;
@@ -36,6 +39,12 @@ pub(crate) enum Verb {
     Live(live::LiveArgs),
     /// Show what this host is made of, and how fast each interface could be.
     Topo(topo::TopoArgs),
+    /// Run the packet switch: ports and pipes in shared memory for local processes.
+    Switch(switch::SwitchArgs),
+    /// Add, take away, list and count the switch's ports.
+    Port(port::PortArgs),
+    /// Send, take in, echo, time and bridge frames on ports and pipes.
+    Pkt(pkt::PktArgs),
     /// Bring up hosts and links on this machine.
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
@@ -61,6 +70,9 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Serve(args) => serve::run(args, json),
         Verb::Live(args) => live::run(args, json),
         Verb::Topo(args) => topo::run(args, json),
+        Verb::Switch(args) => switch::run(args, json),
+        Verb::Port(args) => port::run(args, json),
+        Verb::Pkt(args) => pkt::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
         Verb::Report(args) => report::run(args, json),

@@ -4,8 +4,23 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
-const VERBS: &[&str] =
-    &["path", "test", "serve", "live", "topo", "lab", "reproduce", "report", "iperf3", "manual"];
+const VERBS: &[&str] = &[
+    "path",
+    "place",
+    "run",
+    "test",
+    "serve",
+    "live",
+    "topo",
+    "lab",
+    "switch",
+    "port",
+    "pkt",
+    "reproduce",
+    "report",
+    "iperf3",
+    "manual",
+];
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")

@@ -1,0 +1,257 @@
+//! `clearstream pkt`: pkt-gen's jobs on ports and pipes.
+
+mod show;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use packet_switch::attachment::PipeEnd;
+use packet_switch::client::{Attached, Connection};
+use packet_switch::pkt::{
+    self, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, Generate, MacAddress, Manner, PktError, Sink,
+};
+
+use super::port::{connect, explain};
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::signals;
+use show::Show;
+
+/// Options of `pkt`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream pkt sink vale0:b --announce 02:00:00:00:00:02\n  \
+    clearstream pkt gen vale0:a --src 02:00:00:00:00:01 --dst 02:00:00:00:00:02\n  \
+    clearstream pkt echo vale0:b\n  \
+    clearstream pkt ping vale0:a --count 1000\n  \
+    clearstream pkt gen 'chain{0' --stamp --duration 5s\n  \
+    clearstream pkt sink 'chain}0' --check\n\n\
+    PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are UDP\n\
+    datagrams to the discard port. Every run says once a second how it goes, and at its end what came\n\
+    of it. Ctrl-C ends it.")]
+pub(crate) struct PktArgs {
+    #[command(subcommand)]
+    action: Action,
+    /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+    /// Most frames handed over at once.
+    #[arg(long, value_name = "N", default_value_t = 256, global = true,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: u32,
+    /// How long to poll before sleeping.
+    #[arg(long, value_name = "TIME", default_value = "0s", global = true,
+          value_parser = units::parse_duration)]
+    linger: Duration,
+    /// Run on this core only.
+    #[arg(long, value_name = "CORE", global = true)]
+    core: Option<u32>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Send frames.
+    Gen(GenArgs),
+    /// Take frames in and count them.
+    Sink(SinkArgs),
+    /// Send every frame back, addresses exchanged.
+    Echo {
+        /// Where.
+        port: String,
+    },
+    /// One frame at a time to an echo and back: round-trip percentiles.
+    Ping(GenArgs),
+    /// Pass frames between two ports, both ways.
+    Bridge {
+        /// One.
+        port: String,
+        /// The other.
+        other: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct GenArgs {
+    /// Where.
+    port: String,
+    /// Ethernet source address.
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01")]
+    src: MacAddress,
+    /// Ethernet destination address.
+    #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff")]
+    dst: MacAddress,
+    /// Bytes of a frame, without Ethernet's checksum.
+    #[arg(long, value_name = "BYTES", default_value_t = FRAME_BYTES_MIN as u32,
+          value_parser = clap::value_parser!(u32).range(FRAME_BYTES_MIN as i64..=FRAME_BYTES_MAX as i64))]
+    size: u32,
+    /// Frames a second: 1M [default: as fast as it goes].
+    #[arg(long, value_name = "RATE", value_parser = units::parse_bit_rate)]
+    rate: Option<u64>,
+    /// How many frames [default: no end; 1000 for ping].
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// For how long [default: no end].
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    duration: Option<Duration>,
+    /// Write a number and the time into each frame, for `sink --check`.
+    #[arg(long)]
+    stamp: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct SinkArgs {
+    /// Where.
+    port: String,
+    /// End after so many frames.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// End after so long.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    duration: Option<Duration>,
+    /// End when nothing has come for so long, once something has.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    quiet: Option<Duration>,
+    /// Read the stamps of `gen --stamp`: missing and late frames, time under way. Exit code 3 when any
+    /// is missing or late.
+    #[arg(long)]
+    check: bool,
+    /// Send one frame from this address first, so that a switch learns where it is.
+    #[arg(long, value_name = "MAC")]
+    announce: Option<MacAddress>,
+}
+
+/// How often a run looks whether the switch has something to say.
+const ATTENTION: Duration = Duration::from_millis(100);
+
+/// Runs the verb.
+pub(crate) fn run(args: &PktArgs, json: bool) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    if let Some(core) = args.core {
+        sys::thread::pin_current(&[core]).map_err(|error| VerbError::from_error(&error))?;
+    }
+    let mut connection = connect(args.socket.as_ref())?;
+    let manner = Manner { linger: args.linger, batch: args.batch };
+    let mut show = Show::new(json);
+    let ended = match &args.action {
+        Action::Gen(what) => {
+            let mut port = attach(&mut connection, &what.port)?;
+            let mut report = |count| show.sent_so_far(&count);
+            pkt::generate(&mut port.sender, &what.generate(manner), &mut report, &stop(&connection))
+                .map(|count| show.sent(&count))
+        }
+        Action::Sink(what) => {
+            let mut port = attach(&mut connection, &what.port)?;
+            what.announce(&mut port, manner)?;
+            let mut report = |count| show.received_so_far(&count);
+            pkt::sink(&mut port.receiver, &what.sink(manner), &mut report, &stop(&connection))
+                .map(|count| show.received(&count, what.check))
+        }
+        Action::Echo { port } => {
+            let mut port = attach(&mut connection, port)?;
+            let (receiver, sender) = (&mut port.receiver, &mut port.sender);
+            let mut report = |count| show.passed_so_far(&count);
+            pkt::echo(receiver, sender, &manner, &mut report, &stop(&connection))
+                .map(|count| show.passed(&count))
+        }
+        Action::Ping(what) => {
+            let mut port = attach(&mut connection, &what.port)?;
+            let (sender, receiver) = (&mut port.sender, &mut port.receiver);
+            let mut report = |count: &pkt::PingCount| show.pinged_so_far(count);
+            let generate = what.generate(manner);
+            pkt::ping(sender, receiver, &generate, &mut report, &stop(&connection))
+                .map(|count| show.pinged(&count))
+        }
+        Action::Bridge { port, other } => {
+            let mut one = attach(&mut connection, port)?;
+            let mut other = attach(&mut connection, other)?;
+            let mut report = |count| show.passed_so_far(&count);
+            pkt::bridge(
+                (&mut one.receiver, &mut one.sender),
+                (&mut other.receiver, &mut other.sender),
+                &manner,
+                &mut report,
+                &stop(&connection),
+            )
+            .map(|count| show.passed(&count))
+        }
+    };
+    finish(&mut connection, ended)
+}
+
+/// The run's own end, or why the switch ended it.
+fn finish(
+    connection: &mut Connection,
+    ended: Result<Result<Exit, std::io::Error>, PktError>,
+) -> VerbResult {
+    let exit = ended.map_err(|error| VerbError::from_error(&error))??;
+    match connection.poll_cut_off() {
+        Ok(Some((_, why))) => Err(VerbError::failed(format!("the switch cut us off: {why}"))),
+        Err(error) => Err(explain(&error)),
+        Ok(None) => Ok(exit),
+    }
+}
+
+/// A run ends at a signal, or when the switch says something, which is never good news.
+fn stop(connection: &Connection) -> impl Fn() -> bool + '_ {
+    // Asking the clock is cheap, asking the socket is a system call.
+    let asked = Cell::new(Instant::now());
+    move || {
+        let now = Instant::now();
+        if now - asked.get() >= ATTENTION {
+            asked.set(now);
+            return signals::caught().is_some() || connection.has_news();
+        }
+        signals::caught().is_some()
+    }
+}
+
+fn attach(connection: &mut Connection, port: &str) -> Result<Attached, VerbError> {
+    let attached = match port.split_once(['{', '}']) {
+        None => {
+            let port = port.parse().map_err(VerbError::usage)?;
+            connection.attach_port(&port)
+        }
+        Some((group, pipe)) => {
+            let end = if port.contains('{') { PipeEnd::Master } else { PipeEnd::Slave };
+            let group = group.parse().map_err(VerbError::usage)?;
+            let pipe = pipe.parse().map_err(|_ignored| {
+                VerbError::usage(format!("'{port}': a pipe is GROUP{{N or GROUP}}N with a number"))
+            })?;
+            connection.attach_pipe(&group, pipe, end)
+        }
+    };
+    attached.map_err(|error| explain(&error))
+}
+
+impl GenArgs {
+    fn generate(&self, manner: Manner) -> Generate {
+        Generate {
+            frame: Frame::new(self.src, self.dst, self.size as usize),
+            stamp: self.stamp,
+            rate_per_s: self.rate.map(|rate| rate as f64),
+            count: self.count,
+            duration: self.duration,
+            manner,
+        }
+    }
+}
+
+impl SinkArgs {
+    fn announce(&self, port: &mut Attached, manner: Manner) -> Result<(), VerbError> {
+        let Some(source) = self.announce else { return Ok(()) };
+        let frame = Frame::new(source, MacAddress([0xff; 6]), FRAME_BYTES_MIN);
+        let count = Some(1);
+        let what =
+            Generate { frame, stamp: false, rate_per_s: None, count, duration: None, manner };
+        let signalled = || signals::caught().is_some();
+        pkt::generate(&mut port.sender, &what, &mut |_| {}, &signalled)
+            .map(|_| ())
+            .map_err(|error| VerbError::from_error(&error))
+    }
+
+    fn sink(&self, manner: Manner) -> Sink {
+        let (check, count) = (self.check, self.count);
+        Sink { check, count, duration: self.duration, quiet: self.quiet, manner }
+    }
+}

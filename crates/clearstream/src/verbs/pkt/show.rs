@@ -1,0 +1,170 @@
+//! What came of a run, in text or JSON.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use packet_switch::pkt::{BridgeCount, GenerateCount, PingCount, SinkCount};
+use serde_json::{Value, json};
+use units::{show_bit_rate, show_count, show_seconds};
+
+use crate::exit::Exit;
+
+/// Prints: results on stdout, progress on a terminal's stderr.
+#[derive(Debug)]
+pub(super) struct Show {
+    json: bool,
+    progress: bool,
+    before: (u64, Duration),
+}
+
+type Shown = io::Result<Exit>;
+
+impl Show {
+    pub(super) fn new(json: bool) -> Self {
+        Self { json, progress: io::stderr().is_terminal(), before: (0, Duration::ZERO) }
+    }
+
+    pub(super) fn sent_so_far(&mut self, count: &GenerateCount) {
+        self.rate("sent", count.frames, count.elapsed);
+    }
+
+    pub(super) fn received_so_far(&mut self, count: &SinkCount) {
+        self.rate("received", count.frames, count.elapsed);
+    }
+
+    pub(super) fn passed_so_far(&mut self, count: &BridgeCount) {
+        self.say(&format!("passed {} frames", show_count(count.frames as f64)));
+    }
+
+    pub(super) fn pinged_so_far(&mut self, count: &PingCount) {
+        self.say(&format!("{} round trips", count.round_trips.count()));
+    }
+
+    /// The rate since the last line.
+    fn rate(&mut self, what: &str, frames: u64, elapsed: Duration) {
+        let (frames_before, elapsed_before) =
+            std::mem::replace(&mut self.before, (frames, elapsed));
+        let seconds = elapsed.saturating_sub(elapsed_before).as_secs_f64();
+        if seconds > 0.0 {
+            let rate = (frames - frames_before) as f64 / seconds;
+            self.say(&format!(
+                "{what} {} frames, {} frames/s",
+                show_count(frames as f64),
+                show_count(rate)
+            ));
+        }
+    }
+
+    fn say(&self, line: &str) {
+        if self.progress {
+            // Progress is a courtesy; a closed stderr takes nothing from the result.
+            writeln!(io::stderr(), "{line}").ok();
+        }
+    }
+
+    pub(super) fn sent(&self, count: &GenerateCount) -> Shown {
+        let GenerateCount { frames, bytes, elapsed } = *count;
+        self.print(
+            || {
+                json!({ "frames": frames, "bytes": bytes, "elapsed_s": elapsed.as_secs_f64(),
+                       "frames_per_s": per_s(frames, elapsed) })
+            },
+            || format!("sent {}", totals(frames, bytes, elapsed)),
+        )?;
+        Ok(Exit::Ok)
+    }
+
+    pub(super) fn received(&self, count: &SinkCount, checked: bool) -> Shown {
+        let SinkCount { frames, bytes, elapsed, missing, late, foreign, mean_under_way_ns } =
+            *count;
+        let under_way_s = mean_under_way_ns.map(|mean| mean as f64 * 1e-9);
+        self.print(
+            || {
+                let mut value = json!({ "frames": frames, "bytes": bytes,
+                    "elapsed_s": elapsed.as_secs_f64(), "frames_per_s": per_s(frames, elapsed) });
+                if checked {
+                    value["missing"] = missing.into();
+                    value["late"] = late.into();
+                    value["foreign"] = foreign.into();
+                    if let Some(mean) = under_way_s {
+                        value["mean_under_way_s"] = mean.into();
+                    }
+                }
+                value
+            },
+            || {
+                let mut line = format!("received {}", totals(frames, bytes, elapsed));
+                if checked {
+                    line += &format!("; {missing} missing, {late} late, {foreign} not ours");
+                    if let Some(mean) = under_way_s {
+                        line += &format!("; {} under way on average", show_seconds(mean));
+                    }
+                }
+                line
+            },
+        )?;
+        Ok(if checked && missing + late > 0 { Exit::GateFailed } else { Exit::Ok })
+    }
+
+    pub(super) fn passed(&self, count: &BridgeCount) -> Shown {
+        let BridgeCount { frames, dropped, swapped } = *count;
+        self.print(
+            || json!({ "frames": frames, "dropped": dropped, "swapped": swapped }),
+            || format!("passed {frames} frames, {swapped} of them by swapping buffers; dropped {dropped}"),
+        )?;
+        Ok(Exit::Ok)
+    }
+
+    pub(super) fn pinged(&self, count: &PingCount) -> Shown {
+        let (round_trips, lost) = (&count.round_trips, count.lost);
+        let at = |percentile| round_trips.percentile_s(percentile);
+        self.print(
+            || {
+                let mut value = json!({ "round_trips": round_trips.count(), "lost": lost });
+                for (name, percentile) in [("p50_s", 50.0), ("p90_s", 90.0), ("p99_s", 99.0)] {
+                    if let Some(seconds) = at(percentile) {
+                        value[name] = seconds.into();
+                    }
+                }
+                if let (Some(min), Some(max)) = (round_trips.min_s(), round_trips.max_s()) {
+                    (value["min_s"], value["max_s"]) = (min.into(), max.into());
+                }
+                value
+            },
+            || {
+                let mut line = format!("{} round trips, {lost} lost", round_trips.count());
+                if let (Some(min), Some(p50), Some(p99), Some(max)) =
+                    (round_trips.min_s(), at(50.0), at(99.0), round_trips.max_s())
+                {
+                    let [min, p50, p99, max] = [min, p50, p99, max].map(show_seconds);
+                    line += &format!("; least {min}, median {p50}, 99% within {p99}, most {max}");
+                }
+                line
+            },
+        )?;
+        Ok(if round_trips.count() == 0 { Exit::Partial } else { Exit::Ok })
+    }
+
+    fn print(
+        &self,
+        value: impl FnOnce() -> Value,
+        line: impl FnOnce() -> String,
+    ) -> io::Result<()> {
+        let text = if self.json { value().to_string() } else { line() };
+        writeln!(io::stdout(), "{text}")
+    }
+}
+
+/// Frames a second; absent for a run too short to have a rate.
+fn per_s(frames: u64, elapsed: Duration) -> Option<f64> {
+    (elapsed > Duration::ZERO).then(|| frames as f64 / elapsed.as_secs_f64())
+}
+
+fn totals(frames: u64, bytes: u64, elapsed: Duration) -> String {
+    let mut line =
+        format!("{frames} frames, {bytes} bytes in {}", show_seconds(elapsed.as_secs_f64()));
+    if let (Some(frames), Some(bytes)) = (per_s(frames, elapsed), per_s(bytes, elapsed)) {
+        line += &format!(": {} frames/s, {}", show_count(frames), show_bit_rate(8.0 * bytes));
+    }
+    line
+}

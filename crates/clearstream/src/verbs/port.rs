@@ -1,0 +1,173 @@
+//! `clearstream port`: the ports and pipes of a running switch.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use packet_switch::PortName;
+use packet_switch::attachment::{Ask, Entry, Kind, SLOTS_DEFAULT, Shape};
+use packet_switch::client::{ClientError, Connection, default_socket};
+use packet_switch::counters::FlowCount;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// Options of `port`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream port add vale0:a\n  \
+    clearstream port add chain --pipes 2\n  \
+    clearstream port list\n  \
+    clearstream port stats vale0:a\n  \
+    clearstream port del vale0:a\n\n\
+    A client may attach to a port that was not added: it is then made, and goes with the client.\n\
+    Incoming is what the switch got from the client, outgoing what the client got from the switch.")]
+pub(crate) struct PortArgs {
+    #[command(subcommand)]
+    action: Action,
+    /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Add a port that stays, or a group of pipes.
+    Add(AddArgs),
+    /// Take a port or a group of pipes away, its clients with it.
+    Del {
+        /// SWITCH:PORT, or the group's name.
+        name: String,
+    },
+    /// What there is, and who is attached.
+    List,
+    /// Frames, bytes and drops by reason.
+    Stats {
+        /// SWITCH:PORT; all when left out.
+        name: Option<String>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct AddArgs {
+    /// SWITCH:PORT, or with --pipes the group's name.
+    name: String,
+    /// A group of so many pipes in one memory, for the processes of one user.
+    #[arg(long, value_name = "N")]
+    pipes: Option<u32>,
+    /// Slots of each ring, 2 to 4096.
+    #[arg(long, value_name = "N", default_value_t = SLOTS_DEFAULT)]
+    slots: u32,
+    /// Bytes of each buffer, a multiple of 64.
+    #[arg(long, value_name = "BYTES", default_value_t = Shape::default().buffer_bytes)]
+    buffer: u32,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
+    let mut connection = connect(args.socket.as_ref())?;
+    match &args.action {
+        Action::Add(add) => done(connection.ask(add.ask()?)),
+        Action::Del { name } => done(connection.ask(match name.parse::<PortName>() {
+            Ok(port) => Ask::DeletePort { port },
+            Err(_) => Ask::DeletePipes { group: name.parse().map_err(VerbError::usage)? },
+        })),
+        Action::List => {
+            print(&connection.list().map_err(|error| explain(&error))?, json, list_line)
+        }
+        Action::Stats { name } => {
+            let mut entries = connection.list().map_err(|error| explain(&error))?;
+            if let Some(name) = name {
+                entries.retain(|entry| entry.name == *name);
+                if entries.is_empty() {
+                    return Err(VerbError::failed(format!("{name} is not there")));
+                }
+            }
+            print(&entries, json, stats_lines)
+        }
+    }
+}
+
+impl AddArgs {
+    fn ask(&self) -> Result<Ask, VerbError> {
+        let shape = Shape { slots: self.slots, buffer_bytes: self.buffer };
+        Ok(match self.pipes {
+            Some(pipes) => {
+                Ask::AddPipes { group: self.name.parse().map_err(VerbError::usage)?, pipes, shape }
+            }
+            None => Ask::AddPort { port: self.name.parse().map_err(VerbError::usage)?, shape },
+        })
+    }
+}
+
+/// Connects to the switch.
+pub(super) fn connect(socket: Option<&PathBuf>) -> Result<Connection, VerbError> {
+    let path = socket.cloned().unwrap_or_else(default_socket);
+    Connection::open(&path).map_err(|error| explain(&error))
+}
+
+/// What the user is told.
+pub(super) fn explain(error: &ClientError) -> VerbError {
+    match error {
+        ClientError::Syscall(error) if error.is_privilege() => {
+            VerbError::missing(format!("no permission: {}", crate::exit::chain(error)))
+        }
+        _ => VerbError::from_error(error),
+    }
+}
+
+fn done(outcome: Result<(), ClientError>) -> VerbResult {
+    outcome.map_err(|error| explain(&error))?;
+    Ok(Exit::Ok)
+}
+
+fn print(entries: &[Entry], json: bool, lines: fn(&Entry) -> String) -> VerbResult {
+    let mut out = io::stdout().lock();
+    if json {
+        let text = serde_json::to_string_pretty(entries).map_err(io::Error::other)?;
+        writeln!(out, "{text}")?;
+    } else {
+        for entry in entries {
+            writeln!(out, "{}", lines(entry))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn list_line(entry: &Entry) -> String {
+    let Shape { slots, buffer_bytes } = entry.shape;
+    let what = match entry.kind {
+        Kind::Port => "port".to_owned(),
+        Kind::Ephemeral => "port, goes with its client".to_owned(),
+        Kind::Pipes { pipes: 1 } => "1 pipe".to_owned(),
+        Kind::Pipes { pipes } => format!("{pipes} pipes"),
+    };
+    let attached = match entry.attached {
+        0 => "free".to_owned(),
+        1 => "attached".to_owned(),
+        count => format!("{count} attached"),
+    };
+    format!("{:<24} {attached:<12} {slots} slots, {buffer_bytes}-byte buffers, {what}", entry.name)
+}
+
+fn stats_lines(entry: &Entry) -> String {
+    let Some(count) = &entry.count else {
+        return format!(
+            "{}\n  absent: a pipe's frames pass no switch that could count them",
+            entry.name
+        );
+    };
+    let mut text = entry.name.clone();
+    text += &flow_lines("incoming", &count.incoming);
+    text += &flow_lines("outgoing", &count.outgoing);
+    text += &format!("\n  wake-ups {:>14}", count.wakeups);
+    if let Some(why) = &entry.last_cut_off {
+        text += &format!("\n  last client cut off: {why}");
+    }
+    text
+}
+
+fn flow_lines(direction: &str, flow: &FlowCount) -> String {
+    let drops: String =
+        flow.dropped.iter().map(|(reason, count)| format!(", dropped {count} {reason}")).collect();
+    format!("\n  {direction} {:>14} frames {:>16} bytes{drops}", flow.frames, flow.bytes)
+}

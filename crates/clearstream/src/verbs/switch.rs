@@ -1,0 +1,103 @@
+//! `clearstream switch`: the packet switch's daemon.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use packet_switch::client::default_socket;
+use packet_switch::daemon::{Config, Daemon, DaemonError, Notice};
+use units::Timestamp;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::signals;
+
+/// Options of `switch`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  \
+    clearstream switch run &\n  \
+    clearstream pkt sink vale0:b &\n  \
+    clearstream pkt gen vale0:a --dst 02:00:00:00:00:02 --count 1000000\n  \
+    clearstream port stats\n\n\
+    Needs no privilege: clients are local processes that may open its socket.")]
+pub(crate) struct SwitchArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Serve ports and pipes until Ctrl-C.
+    Run(RunArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Where clients connect [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// How long an idle switch polls before it sleeps: longer answers faster, shorter frees the core.
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = units::parse_duration)]
+    linger: Duration,
+    /// Most memory for all ports together: 8G.
+    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = units::parse_byte_size)]
+    memory: u64,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
+    let Action::Run(run) = &args.action;
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let config = Config {
+        linger: run.linger,
+        memory_bytes_max: run.memory,
+        ..Config::new(run.socket.clone().unwrap_or_else(default_socket))
+    };
+    let log = Log { json };
+    let socket = config.socket.display().to_string();
+    let daemon = Daemon::bind(config).map_err(|error| explain(&error))?;
+    log.line("listening", &format!("at {socket}"));
+    let mut notice = |notice: Notice| log.notice(&notice);
+    daemon.run(&mut notice, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
+    // Asked to end by a signal, and nothing was left undone.
+    Ok(Exit::Ok)
+}
+
+fn explain(error: &DaemonError) -> VerbError {
+    match error {
+        DaemonError::Syscall(error) if error.is_privilege() => VerbError::missing(format!(
+            "{}; choose a folder of your own with --socket",
+            crate::exit::chain(error)
+        )),
+        _ => VerbError::from_error(error),
+    }
+}
+
+/// The log: a line an event on stderr.
+#[derive(Debug, Clone, Copy)]
+struct Log {
+    json: bool,
+}
+
+impl Log {
+    fn notice(self, notice: &Notice) {
+        match notice {
+            Notice::Attached { name, user } => self.line("attached", &format!("{name} uid {user}")),
+            Notice::Detached { name } => self.line("detached", name),
+            Notice::CutOff { name, why } => self.line("cut-off", &format!("{name}: {why}")),
+            Notice::Refused { user, why } => self.line("refused", &format!("uid {user}: {why}")),
+        }
+    }
+
+    fn line(self, event: &str, text: &str) {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let at = Timestamp::from_unix(since_epoch.unwrap_or_default());
+        // Nobody reads the log any more: not a reason to stop serving.
+        if self.json {
+            let line = serde_json::json!({ "at": at.to_string(), "event": event, "text": text });
+            writeln!(io::stderr(), "{line}").ok();
+        } else {
+            writeln!(io::stderr(), "{at} {event:<9} {text}").ok();
+        }
+    }
+}

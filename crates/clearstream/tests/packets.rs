@@ -1,0 +1,203 @@
+//! `switch`, `port` and `pkt` as a user runs them: a process each.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+
+/// A running `clearstream switch run`.
+struct Switch {
+    daemon: Child,
+    socket: PathBuf,
+}
+
+impl Switch {
+    fn run(name: &str) -> Self {
+        let file = format!("clearstream-cli-{name}-{}.sock", std::process::id());
+        let socket = std::env::temp_dir().join(file);
+        let daemon = Command::new(PROGRAM)
+            .args(["switch", "run", "--socket"])
+            .arg(&socket)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let switch = Self { daemon, socket };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !switch.socket.exists() {
+            assert!(Instant::now() < until, "the switch listens");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        switch
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments.split(' ')).arg("--socket").arg(&self.socket);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, arguments: &str) -> Child {
+        self.command(arguments).spawn().unwrap()
+    }
+
+    fn ask(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What a run that must succeed prints with `--json`.
+    fn json(&self, arguments: &str) -> Value {
+        json(self.start(&format!("{arguments} --json")))
+    }
+
+    /// Waits until so many clients are attached.
+    fn wait_for_clients(&self, count: u64) {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let entries = self.json("port list");
+            let attached =
+                |entry: &Value| entry["attached"].as_u64().expect("a number of attachments");
+            if entries.as_array().unwrap().iter().map(attached).sum::<u64>() == count {
+                return;
+            }
+            assert!(Instant::now() < until, "{count} clients, {entries}");
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+        std::fs::remove_file(&self.socket).ok();
+    }
+}
+
+fn json(child: Child) -> Value {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn end(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn complaint(output: &Output) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "one line: {text}");
+    text
+}
+
+#[test]
+fn what_is_generated_arrives_and_is_counted() {
+    let switch = Switch::run("gen");
+    let sink = switch.start(
+        "pkt sink vale0:b --announce 02:00:00:00:00:02 --count 20000 --check --quiet 5s --json",
+    );
+    switch.wait_for_clients(1);
+    let sent = switch.json(
+        "pkt gen vale0:a --dst 02:00:00:00:00:02 --size 200 --count 20000 --rate 200K --stamp",
+    );
+    assert_eq!(sent["frames"], 20_000);
+    let stats = switch.json("port stats vale0:b");
+    let outgoing = &stats[0]["count"]["outgoing"];
+    let dropped = outgoing["dropped"]["ring_full"].as_u64().unwrap_or(0);
+    assert_eq!(outgoing["frames"].as_u64().unwrap() + dropped, 20_000);
+    if dropped == 0 {
+        let received = json(sink);
+        assert_eq!((&received["frames"], &received["missing"]), (&20_000.into(), &0.into()));
+        assert_eq!(received["bytes"], 20_000 * 200);
+        assert!(received["mean_under_way_s"].as_f64().unwrap() < 1.0);
+    } else {
+        end(sink);
+    }
+}
+
+#[test]
+fn a_pipe_loses_nothing_through_a_bridge() {
+    let switch = Switch::run("bridge");
+    assert!(switch.ask("port add chain --pipes 2").status.success());
+    let sink = switch.start("pkt sink chain}1 --check --count 300000 --json");
+    let bridge = switch.start("pkt bridge chain}0 chain{1");
+    switch.wait_for_clients(3);
+    // Slow enough for a bridge, which drops what its far side has no room for.
+    let sent = switch.json("pkt gen chain{0 --stamp --count 300000 --rate 2M");
+    assert_eq!(sent["frames"], 300_000);
+    std::thread::sleep(Duration::from_millis(100));
+    let interrupt = rustix::process::Signal::INT;
+    let pid = rustix::process::Pid::from_child(&bridge);
+    rustix::process::kill_process(pid, interrupt).unwrap();
+    let passed = bridge.wait_with_output().unwrap();
+    let text = String::from_utf8(passed.stdout).unwrap();
+    assert!(text.contains("by swapping buffers"), "{text}");
+    if text.contains("dropped 0") {
+        let received = json(sink);
+        assert_eq!((&received["missing"], &received["late"]), (&0.into(), &0.into()));
+    } else {
+        end(sink);
+    }
+}
+
+#[test]
+fn pings_come_back() {
+    let switch = Switch::run("ping");
+    let echo = switch.start("pkt echo vale0:b");
+    switch.wait_for_clients(1);
+    let times = switch.json("pkt ping vale0:a --count 500");
+    assert_eq!((&times["round_trips"], &times["lost"]), (&500.into(), &0.into()));
+    assert!(times["p50_s"].as_f64().unwrap() < 0.1);
+    end(echo);
+}
+
+#[test]
+fn ports_come_and_go() {
+    let switch = Switch::run("ports");
+    assert!(switch.ask("port add vale0:kept --slots 64").status.success());
+    let again = switch.ask("port add vale0:kept");
+    assert_eq!(again.status.code(), Some(1));
+    assert!(complaint(&again).contains("vale0:kept is there already"));
+    let listed = switch.ask("port list");
+    let text = String::from_utf8(listed.stdout).unwrap();
+    assert!(text.contains("vale0:kept") && text.contains("64 slots"), "{text}");
+    let sink = switch.start("pkt sink vale0:kept");
+    switch.wait_for_clients(1);
+    let taken = switch.ask("pkt sink vale0:kept");
+    assert!(complaint(&taken).contains("vale0:kept is taken"));
+    assert!(switch.ask("port del vale0:kept").status.success());
+    end(sink);
+    assert_eq!(switch.json("port list"), serde_json::json!([]));
+    assert_eq!(switch.ask("port add nonsense").status.code(), Some(2));
+    assert_eq!(switch.ask("pkt gen vale0:a --size 59").status.code(), Some(2));
+}
+
+#[test]
+fn without_a_switch_there_is_one_clear_line() {
+    let output = Command::new(PROGRAM)
+        .args(["port", "list", "--socket", "/nowhere/switch.sock"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let line = complaint(&output);
+    assert!(
+        line.contains("/nowhere/switch.sock") && line.contains("clearstream switch run"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_second_switch_is_told_about_the_first() {
+    let switch = Switch::run("second");
+    let output = Command::new(PROGRAM)
+        .args(["switch", "run", "--socket"])
+        .arg(&switch.socket)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("another switch serves"));
+    assert!(Path::new(&switch.socket).exists(), "the first one's socket stays");
+}
