@@ -182,7 +182,7 @@ fn may_write(path: &Path) -> io::Result<()> {
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    String::from_utf8(bytes).map_err(|_not_text| io::ErrorKind::InvalidData.into())
 }
 
 /// One `write(2)`: the kernel takes a setting in a single call.
