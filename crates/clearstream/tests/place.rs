@@ -119,7 +119,7 @@ impl Wire {
         wire.shell(&format!(
             "set -e; ip netns add {near}; ip netns add {far}
              ip -n {near} link add eth0 type veth peer name {interface} netns {far}
-             ip netns exec {far} ethtool -K {interface} gro on
+             ip netns exec {near} ethtool -K eth0 tso off; ip netns exec {far} ethtool -K {interface} gro on
              ip -n {near} addr add 10.98.7.1/24 dev eth0; ip -n {near} link set eth0 up
              ip -n {far} addr add 10.98.7.2/24 dev {interface}; ip -n {far} link set {interface} up
              ip netns exec {far} sh -c 'echo 1 > /sys/class/net/{interface}/threaded'"

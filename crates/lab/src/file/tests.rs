@@ -171,6 +171,10 @@ fn a_veth_pair_is_told_who_takes_its_packets_in() {
             "wire = \"veth\"\ngro = false\nnapi_threaded = true",
             "a veth pair has NAPI only with GRO: write gro = true",
         ),
+        (
+            "wire = \"veth\"\ntso = true\nnapi_core = 0",
+            "segments of a veth pair with TSO pass NAPI by: write tso = false",
+        ),
         ("wire = \"veth\"\nqueues = 0", "queues: 0 is not within 1 to 256"),
         ("wire = \"veth\"\ntso = 1", "tso: expected true or false, found integer"),
         ("wire = \"veth\"\nnapi_core = { c = 1 }", "unknown key 'c'; did you mean 'a'?"),

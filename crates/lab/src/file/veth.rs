@@ -36,10 +36,15 @@ pub(super) fn read_veth(section: &Section<'_>, hosts: [&str; 2]) -> Result<VethP
         let message = "a veth pair has NAPI only with GRO: write gro = true";
         return Err(section.error_at("gro", message));
     }
+    let tso = section.flag("tso")?;
+    if napi_threaded && tso == Some(true) {
+        let message = "segments of a veth pair with TSO pass NAPI by: write tso = false";
+        return Err(section.error_at("tso", message));
+    }
     Ok(VethPlan {
         queues_count: queues_count.and_then(|count| u32::try_from(count).ok()),
         gro: gro.or(napi_threaded.then_some(true)),
-        tso: section.flag("tso")?,
+        tso: tso.or(napi_threaded.then_some(false)),
         napi_threaded,
         napi_cores,
     })
