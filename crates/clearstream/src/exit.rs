@@ -16,6 +16,10 @@ pub(crate) enum Exit {
     GateFailed,
     /// Some of it is done; what is missing was said.
     Partial,
+    /// The checked model breaks its promise.
+    Violated,
+    /// The check ended before the model was searched.
+    Undecided,
     /// A program that was run on the user's behalf ended with this code.
     Program(u8),
     /// Ended by this signal.
@@ -105,6 +109,8 @@ pub(crate) fn code(result: crate::VerbResult) -> ExitCode {
         Ok(Exit::Ok) => ExitCode::SUCCESS,
         Ok(Exit::GateFailed) => ExitCode::from(3),
         Ok(Exit::Partial) => ExitCode::from(5),
+        Ok(Exit::Violated) => ExitCode::from(10),
+        Ok(Exit::Undecided) => ExitCode::from(11),
         Ok(Exit::Program(code)) => ExitCode::from(code),
         Ok(Exit::Signal(number)) => ExitCode::from(u8::try_from(128 + number).unwrap_or(255)),
         Err(error) => {

@@ -1,5 +1,6 @@
 //! One verb, one module. A verb parses its own options, calls one library crate and prints.
 
+mod check;
 pub(crate) mod iperf3;
 mod lab;
 mod live;
@@ -49,6 +50,8 @@ pub(crate) enum Verb {
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
     Reproduce(reproduce::ReproduceArgs),
+    /// Check a DVE model: deadlocks, assertions, LTL.
+    Check(check::CheckArgs),
     /// Make one offline HTML page from a results file.
     Report(report::ReportArgs),
     /// Change what binds on this host, and take it back.
@@ -75,6 +78,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Pkt(args) => pkt::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
+        Verb::Check(args) => check::run(args, json),
         Verb::Report(args) => report::run(args, json),
         Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),

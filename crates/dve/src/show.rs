@@ -43,22 +43,33 @@ impl Model {
         line
     }
 
+    /// Transitions of the model; [`Step`] names them by number.
+    #[must_use]
+    pub fn transitions_count(&self) -> usize {
+        self.transitions.len()
+    }
+
+    /// A transition in one line: whose, from where to where, and its line in the text.
+    ///
+    /// # Panics
+    /// When there is no transition of that number.
+    #[must_use]
+    pub fn show_transition(&self, number: u32) -> String {
+        let transition = &self.transitions[number as usize];
+        let process = &self.processes[transition.process];
+        let name = |state: u16| &process.states[usize::from(state)].name;
+        let line = Diagnostic::new(&self.source, transition.at, "").line;
+        let (from, to) = (name(transition.from), name(transition.to));
+        format!("{}: {from} -> {to} (line {line})", process.name)
+    }
+
     /// A step in one line: who moved from where to where, on which channel, and what went wrong.
     #[must_use]
     pub fn show_step(&self, step: &Step) -> String {
         let mut parts = Vec::new();
         for number in [step.transition, step.receiver, step.property].into_iter().flatten() {
             let transition = &self.transitions[number as usize];
-            let process = &self.processes[transition.process];
-            let name = |state: u16| &process.states[usize::from(state)].name;
-            let place = Diagnostic::new(&self.source, transition.at, "");
-            let mut part = format!(
-                "{}: {} -> {} (line {})",
-                process.name,
-                name(transition.from),
-                name(transition.to),
-                place.line
-            );
+            let mut part = self.show_transition(number);
             if let Sync::MeetSend { channel, .. }
             | Sync::Put { channel, .. }
             | Sync::Take { channel, .. } = &transition.sync

@@ -122,6 +122,12 @@ impl<S: System> Reach<S> {
         self.store.insert_batch(&mut self.batch, |_, _| {})
     }
 
+    /// The system that is searched.
+    #[must_use]
+    pub fn system(&self) -> &S {
+        &self.system
+    }
+
     /// How far it is.
     #[must_use]
     pub fn progress(&self) -> Progress {

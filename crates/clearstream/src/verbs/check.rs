@@ -1,0 +1,127 @@
+//! `clearstream check`: does a DVE model keep its promises?
+
+mod search;
+mod show;
+mod simulate;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dve::Model;
+use dve::ltl::{Formula, LtlFile, with_property};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::signals;
+use crate::verbs::options;
+use search::{Bounds, Report, Verdict};
+
+/// Options of `check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream check adding.3.dve                     deadlocks, assertions, run-time errors\n  \
+    clearstream check phils.dve --ltl 'G F {P_0.eat}'  a formula over the model's expressions\n  \
+    clearstream check phils.dve --ltl phils.ltl        every #property of a file\n\n\
+    A model with a property process of its own is checked for that one.\n\
+    Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted), 2 bad model.")]
+pub(crate) struct CheckArgs {
+    /// Model in the DVE language.
+    #[arg(value_name = "MODEL.dve")]
+    model: PathBuf,
+    /// Formula, or a .ltl file of #define and #property lines.
+    #[arg(long, value_name = "FORMULA|FILE")]
+    ltl: Option<String>,
+    /// A state without a step is no violation.
+    #[arg(long)]
+    allow_deadlock: bool,
+    /// Search on after a violation, for the whole state space and its unreachable code.
+    #[arg(long, conflicts_with = "ltl")]
+    full: bool,
+    /// End undecided when the states take more memory than this.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
+    memory: Option<u64>,
+    /// End undecided after this long.
+    #[arg(long, value_name = "TIME", value_parser = options::duration)]
+    time: Option<Duration>,
+    /// Step through the model by hand.
+    #[arg(long, conflicts_with_all = ["full", "ltl", "memory", "time"])]
+    simulate: bool,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
+    let text = read(&args.model)?;
+    let name = args.model.display();
+    let parse = |text: &str| {
+        Model::parse(text).map_err(|error| VerbError::usage(format!("{name}:{error}")))
+    };
+    let model = parse(&text)?;
+    for warning in model.warnings() {
+        show::talk(&format!("{name}:{warning}"))?;
+    }
+    if args.simulate {
+        return simulate::run(&model);
+    }
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let bounds = Bounds { memory_bytes: args.memory, time: args.time };
+    let mut reports = Vec::new();
+    match &args.ltl {
+        None if model.has_property() => {
+            reports.push(search::cycles(&model, "the model's property process", bounds)?);
+        }
+        None => reports.push(search::states(&model, args.allow_deadlock, args.full, bounds)?),
+        Some(given) => {
+            let (formulas, definitions) = formulas(given)?;
+            for (label, formula) in formulas {
+                for warning in formula.warnings() {
+                    show::talk(&format!("{label}: {warning}"))?;
+                }
+                let product = with_property(&text, &formula, &definitions)
+                    .map_err(|error| VerbError::usage(format!("{label}: {}", error.message)))?;
+                reports.push(search::cycles(&parse(&product)?, &label, bounds)?);
+            }
+        }
+    }
+    show::reports(&args.model, &reports, json)?;
+    Ok(worst(&reports))
+}
+
+/// A file of formulas, else the formula itself.
+type Formulas = (Vec<(String, Formula)>, std::collections::BTreeMap<String, String>);
+
+fn formulas(given: &str) -> Result<Formulas, VerbError> {
+    let path = Path::new(given);
+    if !path.is_file() {
+        let formula =
+            Formula::parse(given).map_err(|error| VerbError::usage(format!("--ltl:{error}")))?;
+        return Ok((vec![(given.to_owned(), formula)], std::collections::BTreeMap::new()));
+    }
+    let file = LtlFile::parse(&read(path)?)
+        .map_err(|error| VerbError::usage(format!("{given}:{error}")))?;
+    if file.formulas.is_empty() {
+        return Err(VerbError::usage(format!("{given} has no #property line")));
+    }
+    let label = |number: usize| format!("{given} property {}", number + 1);
+    let formulas = file.formulas.into_iter().enumerate().map(|(number, one)| (label(number), one));
+    Ok((formulas.collect(), file.definitions))
+}
+
+fn read(path: &Path) -> Result<String, VerbError> {
+    let bytes =
+        fs::read(path).map_err(|error| VerbError::usage(format!("{}: {error}", path.display())))?;
+    String::from_utf8(bytes)
+        .map_err(|_no_text| VerbError::usage(format!("{}: this is not text", path.display())))
+}
+
+/// Violated before undecided before holds.
+fn worst(reports: &[Report]) -> Exit {
+    let is = |wanted: fn(&Verdict) -> bool| reports.iter().any(|report| wanted(&report.verdict));
+    if is(|verdict| matches!(verdict, Verdict::Violated { .. })) {
+        Exit::Violated
+    } else if is(|verdict| matches!(verdict, Verdict::Undecided(_))) {
+        Exit::Undecided
+    } else {
+        Exit::Ok
+    }
+}

@@ -1,0 +1,250 @@
+//! Searching a model in portions, with an eye on the clock, the memory and Ctrl-C.
+
+use std::time::{Duration, Instant};
+
+use dve::{Model, Step, Steps};
+use statespace::{Accepting, CycleSearch, Found, Progress, Reach, System};
+
+use super::show;
+use crate::exit::VerbError;
+use crate::signals;
+
+/// When to give up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) memory_bytes: Option<u64>,
+    pub(super) time: Option<Duration>,
+}
+
+/// What a search came to.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// What was checked.
+    pub(super) what: String,
+    pub(super) verdict: Verdict,
+    pub(super) progress: Progress,
+    pub(super) state_bytes: usize,
+    pub(super) elapsed: Duration,
+    /// Transitions that no reachable state can take; known after a whole search only.
+    pub(super) unreachable: Option<Vec<String>>,
+}
+
+/// Whether the model keeps its promise.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Holds,
+    /// Why not, and a run that shows it; its states from `turn` on repeat for ever.
+    Violated {
+        why: String,
+        run: Vec<Line>,
+        turn: Option<usize>,
+    },
+    /// Why the search ended early.
+    Undecided(String),
+}
+
+/// A state of a run and the step that led to it.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) step: Option<String>,
+    pub(super) state: String,
+}
+
+/// A model as a system to search; remembers which transitions were taken.
+#[derive(Debug)]
+struct Searched<'m> {
+    model: &'m Model,
+    steps: Steps<'m>,
+    taken: Vec<bool>,
+}
+
+impl<'m> Searched<'m> {
+    fn new(model: &'m Model) -> Self {
+        Self { model, steps: Steps::new(model), taken: vec![false; model.transitions_count()] }
+    }
+}
+
+impl System for Searched<'_> {
+    fn state_bytes(&self) -> usize {
+        self.model.state_bytes()
+    }
+
+    fn initial(&self) -> Vec<u8> {
+        self.model.initial().to_vec()
+    }
+
+    fn each(&mut self, state: &[u8], mut visit: impl FnMut(&[u8])) -> usize {
+        let Self { steps, taken, .. } = self;
+        steps.each(state, |step, next| {
+            for number in [step.transition, step.receiver].into_iter().flatten() {
+                taken[number as usize] = true;
+            }
+            visit(next);
+        })
+    }
+}
+
+impl Accepting for Searched<'_> {
+    fn is_accepting(&self, state: &[u8]) -> bool {
+        self.model.is_accepting(state)
+    }
+}
+
+/// States and edges between two looks at the clock.
+const PORTION: usize = 20_000;
+
+/// Looks for deadlocks, failed assertions and run-time errors; a violation's run is the shortest.
+pub(super) fn states(
+    model: &Model,
+    allow_deadlock: bool,
+    full: bool,
+    bounds: Bounds,
+) -> Result<Report, VerbError> {
+    let mut watch = Watch::new(bounds);
+    let mut search = Reach::new(Searched::new(model)).map_err(|_full| too_many())?;
+    let has_assertions = model.has_assertions();
+    let mut violation = None;
+    let ended = loop {
+        let more = search.advance(PORTION, |id, state, steps| {
+            if violation.is_none() {
+                let why =
+                    broken_promise(model, state, steps == 0 && !allow_deadlock, has_assertions);
+                violation = why.map(|why| (id, why));
+            }
+            full || violation.is_none()
+        });
+        if !more.map_err(|_full| too_many())? {
+            break None;
+        }
+        if let Some(reason) = watch.look(&search.progress())? {
+            break Some(reason);
+        }
+    };
+    let (progress, elapsed) = (search.progress(), watch.elapsed());
+    let is_whole = ended.is_none() && progress.queued_count == 0;
+    let unreachable = is_whole.then(|| {
+        let taken = &search.system().taken;
+        let never = (0u32..).zip(taken).filter(|(_, taken)| !**taken);
+        never.map(|(number, _)| model.show_transition(number)).collect()
+    });
+    let verdict = match (violation, ended) {
+        (Some((id, why)), _) => {
+            Verdict::Violated { why, run: lines(model, &search.way_to(id)), turn: None }
+        }
+        (None, Some(reason)) => Verdict::Undecided(reason),
+        (None, None) => Verdict::Holds,
+    };
+    let promises = if allow_deadlock { "" } else { "no deadlock, " };
+    let what = format!("{promises}no failed assertion, no run-time error");
+    Ok(Report { what, verdict, progress, state_bytes: model.state_bytes(), elapsed, unreachable })
+}
+
+/// Looks for a run that the property process accepts for ever.
+pub(super) fn cycles(model: &Model, what: &str, bounds: Bounds) -> Result<Report, VerbError> {
+    let mut watch = Watch::new(bounds);
+    let mut search = CycleSearch::new(Searched::new(model)).map_err(|_full| too_many())?;
+    let verdict = loop {
+        match search.advance(PORTION).map_err(|_full| too_many())? {
+            Found::NoCycle => break Verdict::Holds,
+            Found::Cycle(lasso) => {
+                let turn = lasso.prefix.len();
+                let mut run = [lasso.prefix, lasso.cycle].concat();
+                // The cycle's first state once more, to show the step that closes it.
+                run.push(run[turn].clone());
+                let why = "a run violates it for ever".to_owned();
+                break Verdict::Violated { why, run: lines(model, &run), turn: Some(turn) };
+            }
+            Found::More => {}
+        }
+        if let Some(reason) = watch.look(&search.progress())? {
+            break Verdict::Undecided(reason);
+        }
+    };
+    Ok(Report {
+        what: what.to_owned(),
+        verdict,
+        progress: search.progress(),
+        state_bytes: model.state_bytes(),
+        elapsed: watch.elapsed(),
+        unreachable: None,
+    })
+}
+
+fn broken_promise(
+    model: &Model,
+    state: &[u8],
+    is_deadlock: bool,
+    has_assertions: bool,
+) -> Option<String> {
+    if model.is_error(state) {
+        return Some("a run-time error".to_owned());
+    }
+    if has_assertions && let Some(failed) = model.violated_assertions(state).first() {
+        return Some(failed.to_string());
+    }
+    is_deadlock.then(|| "a deadlock: no step is possible".to_owned())
+}
+
+fn too_many() -> VerbError {
+    VerbError::failed("more than 4 294 967 295 states: no number is left for another")
+}
+
+/// A row of states with the steps between them.
+fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
+    let mut steps = Steps::new(model);
+    let mut before: Option<&Vec<u8>> = None;
+    let mut lines = Vec::new();
+    for state in states {
+        let step = before.and_then(|before| {
+            let mut found: Option<Step> = None;
+            steps.each(before, |step, next| {
+                if next == state.as_slice() {
+                    found.get_or_insert(step);
+                }
+            });
+            found.map(|step| model.show_step(&step))
+        });
+        lines.push(Line { step, state: model.show_state(state) });
+        before = Some(state);
+    }
+    lines
+}
+
+/// Clock, memory, Ctrl-C, and a line of progress each second.
+#[derive(Debug)]
+struct Watch {
+    bounds: Bounds,
+    start: Instant,
+    shown: Instant,
+}
+
+impl Watch {
+    fn new(bounds: Bounds) -> Self {
+        let now = Instant::now();
+        Self { bounds, start: now, shown: now }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Why to end now, if there is a reason.
+    fn look(&mut self, progress: &Progress) -> Result<Option<String>, VerbError> {
+        if self.shown.elapsed() >= Duration::from_secs(1) {
+            self.shown = Instant::now();
+            show::progress(progress, self.elapsed());
+        }
+        if let Some(signal) = signals::caught() {
+            return Ok(Some(format!("interrupted by signal {signal}")));
+        }
+        if self.bounds.time.is_some_and(|time| self.elapsed() >= time) {
+            return Ok(Some("the time is up (--time)".to_owned()));
+        }
+        let used = progress.memory_bytes as u64;
+        if self.bounds.memory_bytes.is_some_and(|bytes| used > bytes) {
+            let used = units::show_byte_size(used);
+            return Ok(Some(format!("the states take {used}, more than --memory allows")));
+        }
+        Ok(None)
+    }
+}

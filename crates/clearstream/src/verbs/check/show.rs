@@ -1,0 +1,127 @@
+//! What a check found, for people and for programs.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use statespace::Progress;
+
+use super::search::{Report, Verdict};
+use crate::exit::VerbError;
+
+/// A line on stderr.
+pub(super) fn talk(line: &str) -> Result<(), VerbError> {
+    writeln!(io::stderr(), "clearstream: {line}")?;
+    Ok(())
+}
+
+/// A line that rewrites itself, where stderr is a terminal.
+pub(super) fn progress(progress: &Progress, elapsed: Duration) {
+    if io::stderr().is_terminal() {
+        let line = format!("{}, {} queued", figures(progress, elapsed), progress.queued_count);
+        // A courtesy: a closed stderr takes nothing from the result.
+        write!(io::stderr(), "\r\x1b[K{line}").ok();
+    }
+}
+
+fn figures(progress: &Progress, elapsed: Duration) -> String {
+    let rate = progress.states_count as f64 / elapsed.as_secs_f64().max(1e-9);
+    format!(
+        "{} states ({} states/s), {} transitions, depth {}, {}",
+        progress.states_count,
+        units::show_count(rate),
+        progress.transitions_count,
+        progress.depth,
+        units::show_byte_size(progress.memory_bytes as u64),
+    )
+}
+
+/// Prints all reports.
+pub(super) fn reports(model: &Path, reports: &[Report], json: bool) -> Result<(), VerbError> {
+    if io::stderr().is_terminal() {
+        write!(io::stderr(), "\r\x1b[K").ok();
+    }
+    let mut out = io::stdout().lock();
+    if json {
+        let document = json!({
+            "model": model.display().to_string(),
+            "checks": reports.iter().map(to_json).collect::<Vec<_>>(),
+        });
+        writeln!(out, "{document:#}")?;
+        return Ok(());
+    }
+    for report in reports {
+        text(&mut out, model, report)?;
+    }
+    Ok(())
+}
+
+fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbError> {
+    let Report { what, verdict, progress, elapsed, .. } = report;
+    writeln!(out, "{}: {what}", model.display())?;
+    match verdict {
+        Verdict::Holds => writeln!(out, "holds")?,
+        Verdict::Undecided(why) => writeln!(out, "undecided: {why}")?,
+        Verdict::Violated { why, run, turn } => {
+            writeln!(out, "violated: {why}, after {} steps", run.len().saturating_sub(1))?;
+            for (number, line) in run.iter().enumerate() {
+                if let Some(step) = &line.step {
+                    writeln!(out, "      {step}")?;
+                }
+                if *turn == Some(number) {
+                    writeln!(out, "      -- from here on it repeats --")?;
+                }
+                writeln!(out, "{number:4}  {}", line.state)?;
+            }
+        }
+    }
+    let stored = progress.memory_bytes as f64 / (progress.states_count as f64).max(1.0);
+    writeln!(
+        out,
+        "{} in {}; {stored:.1} bytes a state of {}",
+        figures(progress, *elapsed),
+        units::show_seconds(elapsed.as_secs_f64()),
+        report.state_bytes,
+    )?;
+    if let Some(unreachable) = &report.unreachable {
+        writeln!(out, "{} deadlocks", progress.deadlocks_count)?;
+        for transition in unreachable {
+            writeln!(out, "never taken: {transition}")?;
+        }
+    }
+    Ok(())
+}
+
+fn to_json(report: &Report) -> Value {
+    let Report { what, verdict, progress, state_bytes, elapsed, unreachable } = report;
+    let mut value = json!({
+        "checked": what,
+        "states_count": progress.states_count,
+        "transitions_count": progress.transitions_count,
+        "depth": progress.depth,
+        "queued_count": progress.queued_count,
+        "memory_bytes": progress.memory_bytes,
+        "state_bytes": state_bytes,
+        "duration_s": elapsed.as_secs_f64(),
+    });
+    match verdict {
+        Verdict::Holds => value["verdict"] = json!("holds"),
+        Verdict::Undecided(why) => {
+            value["verdict"] = json!("undecided");
+            value["why"] = json!(why);
+        }
+        Verdict::Violated { why, run, turn } => {
+            value["verdict"] = json!("violated");
+            value["why"] = json!(why);
+            value["cycle_begins_at"] = json!(turn);
+            let line = |line: &super::search::Line| json!({"step": line.step, "state": line.state});
+            value["run"] = run.iter().map(line).collect();
+        }
+    }
+    if let Some(unreachable) = unreachable {
+        value["deadlocks_count"] = json!(progress.deadlocks_count);
+        value["never_taken"] = json!(unreachable);
+    }
+    value
+}
