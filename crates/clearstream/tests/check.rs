@@ -1,0 +1,132 @@
+//! `clearstream check` on models of two processes that exclude each other.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+
+/// Peterson's algorithm; `turn` is what a process gives away before it waits.
+fn peterson(turn: [u8; 2]) -> String {
+    let process = |me: usize| {
+        let (other, turn) = (1 - me, turn[me]);
+        format!(
+            "process P{me} {{\n state away, asks, waits, inside;\n init away;\n trans\n \
+             away -> asks {{ effect wants[{me}] = 1; }},\n \
+             asks -> waits {{ effect turn = {turn}; }},\n \
+             waits -> inside {{ guard wants[{other}] == 0 or turn == {me}; effect count = count + 1; }},\n \
+             inside -> away {{ effect wants[{me}] = 0, count = count - 1; }};\n}}\n"
+        )
+    };
+    let watch = "process Watch { state on; init on; assert on: count < 2; }\n";
+    format!("byte wants[2], turn, count;\n{}{}{watch}system async;\n", process(0), process(1))
+}
+
+/// A file that is gone when dropped.
+struct ModelFile(PathBuf);
+
+impl ModelFile {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("{name}-{}.dve", std::process::id()));
+        std::fs::write(&path, text).expect("a file in the temporary folder");
+        Self(path)
+    }
+
+    fn check(&self, options: &[&str]) -> (Option<i32>, String, String) {
+        let done = Command::new(PROGRAM).arg("check").arg(&self.0).args(options).output();
+        told(done.expect("the program runs"))
+    }
+}
+
+impl Drop for ModelFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+fn told(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_right_algorithm_holds_and_says_how_much_was_searched() {
+    let model = ModelFile::new("right", &peterson([1, 0]));
+    let (code, out, err) = model.check(&[]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(out.contains("\nholds\n") && out.contains("0 deadlocks"), "{out}");
+    let (code, out, _) = model.check(&["--json"]);
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &json["checks"][0]["verdict"]), (Some(0), &Value::from("holds")));
+    assert_eq!(json["checks"][0]["never_taken"], Value::Array(Vec::new()));
+    // Each process, once it asks, comes in: as long as it is not left out for ever.
+    let (code, out, _) = model.check(&["--ltl", "G ({P0.waits} -> F {P0.inside})"]);
+    assert_eq!(code, Some(10), "without fairness the other may run alone: {out}");
+    assert!(out.contains("from here on it repeats"), "{out}");
+    let (code, out, _) = model.check(&["--ltl", "G !({P0.inside} && {P1.inside})"]);
+    assert_eq!(code, Some(0), "{out}");
+}
+
+#[test]
+fn a_wrong_algorithm_is_violated_with_the_shortest_run() {
+    let model = ModelFile::new("wrong", &peterson([0, 1]));
+    let (code, out, _) = model.check(&[]);
+    assert_eq!(code, Some(10), "{out}");
+    assert!(out.contains("assertion of Watch does not hold"), "{out}");
+    let (_, out, _) = model.check(&["--json"]);
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    let run = json["checks"][0]["run"].as_array().expect("a run");
+    // Both ask, both give the turn to themselves, both go in: six steps, and no fewer will do.
+    assert_eq!(run.len(), 7, "{run:?}");
+    assert!(run[6]["state"].as_str().is_some_and(|state| state.contains("count=2")));
+}
+
+#[test]
+fn what_cannot_be_decided_says_why() {
+    // Four counters of 0 to 99: 10^8 states.
+    let process = |me: u8| {
+        format!(
+            "process P{me} {{ byte n; state q; init q; trans q -> q {{ guard n < 99; effect n = n + 1; }}; }}\n"
+        )
+    };
+    let text: String = (0..4).map(process).collect();
+    let model = ModelFile::new("large", &format!("{text}system async;\n"));
+    let (code, out, _) = model.check(&["--memory", "4M", "--allow-deadlock"]);
+    assert_eq!(code, Some(11), "{out}");
+    assert!(out.contains("undecided") && out.contains("--memory"), "{out}");
+    let (code, out, _) = model.check(&["--time", "200ms", "--allow-deadlock"]);
+    assert_eq!(code, Some(11), "{out}");
+}
+
+#[test]
+fn a_bad_model_is_a_line_with_its_place() {
+    let model = ModelFile::new("bad", "process P { state q; init r; } system async;\n");
+    let (code, _, err) = model.check(&[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains(":1:27: there is no state `r`") && err.contains('^'), "{err}");
+    let good = ModelFile::new("good", &peterson([1, 0]));
+    let (code, _, err) = good.check(&["--ltl", "G (p"]);
+    assert_eq!(code, Some(2), "{err}");
+    let (code, _, err) = good.check(&["--ltl", "G p"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("`p`"), "{err}");
+}
+
+#[test]
+fn a_model_can_be_stepped_through() {
+    let model = ModelFile::new("step", &peterson([1, 0]));
+    let mut child = Command::new(PROGRAM)
+        .arg("check")
+        .arg(&model.0)
+        .arg("--simulate")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    child.stdin.take().expect("its input").write_all(b"0\nb\n9\nq\n").expect("it reads");
+    let (code, out, _) = told(child.wait_with_output().expect("it ends"));
+    assert_eq!(code, Some(0));
+    assert!(out.contains("   1  P0.asks") && out.contains("there is no such step"), "{out}");
+}
