@@ -205,9 +205,10 @@ fn a_large_frame_may_come_slowly_as_long_as_it_comes() {
 fn a_server_without_the_tuning_extension_is_told_from_one_without_permission() {
     let target = server(|stream| {
         let mut link = hello(stream);
-        link.receive(Instant::now() + Duration::from_secs(5)).expect("the client's hello");
+        link.receive::<ClientMessage>(Instant::now() + Duration::from_secs(5))
+            .expect("the client's hello");
         // A client that asked nevertheless would wait here in vain.
-        link.receive(Instant::now() + Duration::from_secs(5)).ok();
+        link.receive::<ClientMessage>(Instant::now() + Duration::from_secs(5)).ok();
     });
     let peer = client::connect(&target, Duration::from_secs(5)).expect("our own server");
     let client::Peer::ClearStream(mut session) = peer else { panic!("not iperf3") };

@@ -1,7 +1,7 @@
 //! `clearstream tune apply`.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use results::{End, Results};
 use serde_json::json;
@@ -257,7 +257,7 @@ fn assignment(text: &str) -> Result<Change, VerbError> {
     Ok(Change { key, from: None, to, why, source: String::new() })
 }
 
-fn read_plan(file: &PathBuf) -> Result<Plan, VerbError> {
+fn read_plan(file: &Path) -> Result<Plan, VerbError> {
     use std::io::Read;
     let at =
         |error: &dyn std::error::Error| VerbError::failed(format!("{}: {error}", file.display()));
