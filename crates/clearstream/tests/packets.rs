@@ -96,6 +96,8 @@ fn complaint(output: &Output) -> String {
 #[test]
 fn what_is_generated_arrives_and_is_counted() {
     let switch = Switch::run("gen");
+    // One that stays, with its counters, when its client has seen enough.
+    assert!(switch.ask("port add vale0:b").status.success());
     let sink = switch.start(
         "pkt sink vale0:b --announce 02:00:00:00:00:02 --count 20000 --check --quiet 5s --json",
     );
