@@ -1,7 +1,7 @@
 //! The packet core: pipes and switches between processes of this program.
 //!
-//! Two cores: a pipe's ends have one each. Through a switch there are three threads, sender, switch and
-//! receiver, on the same two cores, so the figure is what all three do together. Rates are the
+//! Two cores: a pipe's ends have one each. Through a switch there are three processes: sender and switch
+//! share a core, where the sender sleeps while its ring is full, and the receiver has the other. Rates are the
 //! receiver's; frames that a full ring dropped are not in them.
 
 use std::path::PathBuf;
@@ -135,7 +135,8 @@ impl Bed {
         let name = format!("clearstream-bench-{}-{number}.sock", std::process::id());
         let socket = std::env::temp_dir().join(name);
         let mut command = Command::new(PROGRAM);
-        command.args(["switch", "run", "--socket"]).arg(&socket).stderr(Stdio::null());
+        command.args(["switch", "run", "--cores", "0", "--socket"]).arg(&socket);
+        command.stderr(Stdio::null());
         let bed = Self { socket, daemon: command.spawn()? };
         let until = Instant::now() + Duration::from_secs(5);
         while !bed.socket.exists() {
@@ -175,7 +176,9 @@ impl Bed {
         }
         let mut generate =
             vec!["pkt", "gen", from, "--core", "0", "--size", bytes, "--duration", &seconds];
-        generate.extend(["--linger", "100us", "--dst", "02:00:00:00:00:02"]);
+        // On a core shared with the switch it must not poll.
+        let linger = if to.contains(':') { "0s" } else { "100us" };
+        generate.extend(["--linger", linger, "--dst", "02:00:00:00:00:02"]);
         if stamped {
             sink.push("--check");
             generate.push("--stamp");

@@ -31,6 +31,8 @@ pub struct Config {
     pub socket: PathBuf,
     /// How long an idle switch polls before it sleeps.
     pub linger: Duration,
+    /// The cores on which the switches' threads run; any when empty.
+    pub cores: Vec<u32>,
     /// Most memory for all regions together, bytes.
     pub memory_bytes_max: u64,
     /// Most connections at once.
@@ -44,6 +46,7 @@ impl Config {
         Self {
             socket,
             linger: Duration::from_micros(50),
+            cores: Vec::new(),
             memory_bytes_max: 8 << 30,
             sessions_max: 1024,
         }
@@ -125,7 +128,7 @@ impl Daemon {
                 io::ErrorKind::AddrInUse => DaemonError::Taken(config.socket.clone()),
                 _ => DaemonError::Syscall(error),
             })?;
-        let registry = Registry::new(config.linger, config.memory_bytes_max)?;
+        let registry = Registry::new(&config)?;
         Ok(Self { config, listener, registry, sessions: BTreeMap::new(), next_session: 0 })
     }
 

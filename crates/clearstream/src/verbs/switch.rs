@@ -39,6 +39,9 @@ struct RunArgs {
     /// How long an idle switch polls before it sleeps: longer answers faster, shorter frees the core.
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = units::parse_duration)]
     linger: Duration,
+    /// Cores on which the switch's threads run, such as 2,3 [default: any].
+    #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
+    cores: Vec<u32>,
     /// Most memory for all ports together: 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = units::parse_byte_size)]
     memory: u64,
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let config = Config {
         linger: run.linger,
+        cores: run.cores.clone(),
         memory_bytes_max: run.memory,
         ..Config::new(run.socket.clone().unwrap_or_else(default_socket))
     };

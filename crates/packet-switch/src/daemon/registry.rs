@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::entries::{Client, Ends, Group, Port, Switch};
 use super::make::{self, Handout, MakeError, PipeGroup};
 use super::session::SessionId;
-use super::{DaemonError, Notice};
+use super::{Config, DaemonError, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Entry, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::datapath::{Command, CutOff, Datapath, Link, Trouble};
 use crate::name::{Name, PortName};
@@ -53,6 +53,7 @@ pub(super) struct Registry {
     ending: Vec<Switch>,
     groups: BTreeMap<Name, Group>,
     linger: Duration,
+    cores: Vec<u32>,
     memory_bytes_max: u64,
     memory_bytes: u64,
     next_serial: u64,
@@ -64,13 +65,14 @@ pub(super) struct Registry {
 type Answered = Result<Delivery, Refusal>;
 
 impl Registry {
-    pub(super) fn new(linger: Duration, memory_bytes_max: u64) -> Result<Self, SyscallError> {
+    pub(super) fn new(config: &Config) -> Result<Self, SyscallError> {
         Ok(Self {
             switches: BTreeMap::new(),
             ending: Vec::new(),
             groups: BTreeMap::new(),
-            linger,
-            memory_bytes_max,
+            linger: config.linger,
+            cores: config.cores.clone(),
+            memory_bytes_max: config.memory_bytes_max,
             memory_bytes: 0,
             next_serial: 1,
             next_attachment: 1,
@@ -385,9 +387,15 @@ impl Registry {
             let (trouble, bell) = (self.trouble.0.clone(), self.trouble_bell.share()?);
             let datapath =
                 Datapath::new(Arc::clone(&link), trouble, bell, self.linger, random_seed())?;
+            let cores = self.cores.clone();
             let thread = std::thread::Builder::new()
                 .name(name.to_string().chars().take(15).collect())
-                .spawn(move || datapath.run())
+                .spawn(move || {
+                    if !cores.is_empty() {
+                        sys::thread::pin_current(&cores)?;
+                    }
+                    datapath.run()
+                })
                 .map_err(|error| SyscallError::new("clone", format!("switch {name}"), error))?;
             let switch = Switch {
                 link,
