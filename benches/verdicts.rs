@@ -4,6 +4,8 @@
 mod bed;
 #[path = "../crates/clearstream/tests/planted_root/cases.rs"]
 mod cases;
+#[path = "../crates/clearstream/tests/planted_root/modelled.rs"]
+mod modelled;
 #[path = "../crates/clearstream/tests/planted_root/recorded.rs"]
 mod recorded;
 #[path = "../crates/clearstream/tests/planted_root/trim.rs"]
@@ -30,9 +32,9 @@ pub(crate) struct Verdicts {
 }
 
 impl Verdicts {
-    /// The recorded ones.
+    /// The recorded and the modelled ones.
     pub(crate) fn recorded() -> Result<Figures, BenchError> {
-        let all = recorded::recorded();
+        let all: Vec<_> = recorded::recorded().into_iter().chain(modelled::modelled()).collect();
         let right = all.iter().filter(|(name, recorded)| {
             let (verdict, is_right) = recorded.judge();
             if !is_right {

@@ -40,7 +40,11 @@ impl PlantedLab {
             lab.must(&["lab", "exec", &lab.name, host, "--", "sh", "-ec", run])?;
         }
         lab.group = case.quota.as_ref().map(|quota| Group::new(&lab.name, quota)).transpose()?;
-        let server = lab.spawn("far", &lab.measuring("far", &["serve"]))?;
+        let serve = match &case.serve {
+            Some(other) => other.split(' ').map(str::to_owned).collect(),
+            None => lab.measuring("far", &["serve"]),
+        };
+        let server = lab.spawn("far", &serve)?;
         lab.background.push(server);
         // 0x1451 is port 5201; a crowded core must not keep the server from its start.
         let listens = "until grep -q ':1451 ' /proc/net/tcp /proc/net/tcp6; do sleep 0.02; done";

@@ -36,6 +36,9 @@ pub(crate) struct Case {
     /// Programs that run on a host meanwhile.
     #[serde(default)]
     pub(crate) beside: Vec<OnHost>,
+    /// What serves at the far end, where it is not this program.
+    #[serde(default)]
+    pub(crate) serve: Option<String>,
     /// Processor time a host's own program may have, share of one core.
     #[serde(default)]
     pub(crate) quota: Option<Quota>,

@@ -28,6 +28,12 @@ pub(crate) fn record(case: &Case, results: &Results, folder: &Path) -> std::io::
     fs::write(folder.join(format!("{}.json", case.name)), format!("{document}\n"))
 }
 
+/// Protocol counters that some verdict may rest on.
+const COUNTERS: [&str; 14] = [
+    "Retrans", "Drop", "Err", "Prune", "Reorder", "ECN", "Loss", "Collaps", "Ofo", "Backlog",
+    "Overflow", "Timeout", "DSACK", "Undo",
+];
+
 /// Without summaries and verdict, which follow from the points, and what nobody judges.
 fn trimmed(results: &Results) -> Results {
     let mut results = results.clone();
@@ -37,22 +43,31 @@ fn trimmed(results: &Results) -> Results {
     results.command.clear();
     for point in &mut results.points {
         point.command.clear();
+        let is_trial = point.experiment.starts_with("confirm:");
         if let PointOutcome::Measured(outcome) = &mut point.outcome {
-            [Some(&mut outcome.near), outcome.far.as_mut()]
-                .into_iter()
-                .flatten()
-                .for_each(trim_end);
+            let ends = [Some(&mut outcome.near), outcome.far.as_mut()];
+            ends.into_iter().flatten().for_each(|end| trim_end(end, is_trial));
         }
     }
     results
 }
 
-fn trim_end(end: &mut EndReport) {
-    let many = end.streams.len() > STREAMS_KEPT_MAX;
+/// What was omitted counts for nothing; of an experiment, of UDP and of many streams the totals
+/// say enough.
+fn trim_end(end: &mut EndReport, is_trial: bool) {
+    let count = end.streams.len();
+    let many = count > STREAMS_KEPT_MAX;
     for stream in &mut end.streams {
-        // What was omitted counts for nothing, and of many streams the totals say enough.
-        stream.intervals.retain(|interval| !interval.omitted && !many && stream.udp.is_none());
+        let kept = !many && !is_trial && stream.udp.is_none();
+        stream.intervals.retain(|interval| kept && !interval.omitted);
+        if many && (!stream.sending || (is_trial && count > 2 * STREAMS_KEPT_MAX)) {
+            stream.tcp = None;
+        }
     }
+    let counters = &mut end.counters;
+    counters.protocols.retain(|counter| COUNTERS.iter().any(|word| counter.name.contains(word)));
+    counters.devices.retain(|device| device.interface != "lo");
+    counters.interrupts.clear();
 }
 
 /// Rounds every number that is not a whole one.
