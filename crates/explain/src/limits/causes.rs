@@ -125,7 +125,10 @@ pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 
 /// Drops of an end over the segments sent again, 0 (they explain none) to 1 (all).
 pub(super) fn explains_losses(seen: &Observed<'_>, dropped_pkts: u64) -> f64 {
-    let Some(again) = seen.flow.retransmits_count.filter(|again| *again >= 3.0) else { return 0.0 };
+    if seen.flow.retransmits_count.is_none_or(|again| again < 3.0) {
+        return 0.0;
+    }
+    let again = seen.flow.run_retransmits_count.unwrap_or(0.0).max(1.0);
     // A dropped packet may be many segments joined, so a few drops may cause many repeats.
     ramp(ratio(dropped_pkts as f64, again).unwrap_or(0.0), 0.01, 0.1)
         * ramp(dropped_pkts as f64, 1.0, 5.0)

@@ -229,7 +229,8 @@ fn experiments(
         let change = Change::MoveCores { end: own.end, from: own.pinned.clone(), to: Vec::new() };
         let waited = own.wait_share.unwrap_or(0.0).min(0.8);
         let mut elsewhere = lifted(limit, seen, change, 1.1 / (1.0 - waited), headroom);
-        if own.idle_cores.is_none_or(|idle| idle < 0.5) {
+        // A thread that fills a core by itself would fill another one just as well.
+        if own.idle_cores.is_none_or(|idle| idle < 0.5) || waited < 0.1 {
             elsewhere.rule = Rule::Eases;
         }
         experiments.push(elsewhere);

@@ -40,10 +40,8 @@ impl Mechanism for CrossTraffic {
         };
         let together = seen.rate() + other;
         let of_all = ratio(other, together).unwrap_or(0.0);
-        let line = seen.line_goodput(host.end).map(|line| ramp(together / line, 0.85, 0.93));
-        let held = line.unwrap_or(0.0).max(0.9 * plateau_with_others(seen));
-        let weight =
-            0.96 * ramp(of_all, 0.08, 0.2) * held * seen.unexplained() * (1.0 - seen.hosts_full());
+        let line = seen.line_goodput(host.end);
+        let weight = 0.96 * shares(seen) * seen.unexplained() * (1.0 - seen.hosts_full());
         let first = format!(
             "{}: {} carried {} of other traffic the same way, {} of all",
             host.name(),
@@ -52,12 +50,12 @@ impl Mechanism for CrossTraffic {
             percent(of_all)
         );
         let mut evidence = vec![first.clone()];
-        evidence.extend(line.map(|_| {
+        evidence.extend(line.map(|line| {
             format!(
                 "with the test's {} that makes {} of the line's {}",
                 show_bit_rate(seen.rate()),
                 show_bit_rate(together),
-                show_bit_rate(seen.line_goodput(host.end).unwrap_or(0.0))
+                show_bit_rate(line)
             )
         }));
         evidence.extend(plateau_evidence(seen));
@@ -77,6 +75,15 @@ impl Mechanism for CrossTraffic {
                 .to_owned(),
         ]
     }
+}
+
+/// How surely the test shares a line or a rate with other traffic that the hosts see, 0 to 1.
+pub(super) fn shares(seen: &Observed<'_>) -> f64 {
+    let Some((host, other)) = most_other(seen) else { return 0.0 };
+    let together = seen.rate() + other;
+    let line = seen.line_goodput(host.end).map_or(0.0, |line| ramp(together / line, 0.85, 0.93));
+    let held = line.max(0.9 * plateau_with_others(seen));
+    ramp(ratio(other, together).unwrap_or(0.0), 0.08, 0.2) * held
 }
 
 /// Other traffic takes its share of a queue too: round trips that grow say as much as a plateau.

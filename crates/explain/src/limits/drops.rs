@@ -358,12 +358,12 @@ fn repeats_text(seen: &Observed<'_>) -> Option<String> {
     Some(format!("{} segments sent again, {:.3}%", show_count(count), of_sent * 100.0))
 }
 
-/// Experiments that space the packets: first at what was measured, then, where bursts fit in even
+/// Experiments that space the packets: first just below what was measured, then, where bursts fit in even
 /// then, at half.
 pub(super) fn spaced(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
     let rate = seen.rate();
     let lost = ramp(seen.flow.retransmit_share.unwrap_or(0.0), 0.0, 1.0);
-    [1.0, 0.5]
+    [0.9, 0.5]
         .into_iter()
         .map(|part| {
             let paced = rate * part;

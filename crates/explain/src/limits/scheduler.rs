@@ -29,8 +29,9 @@ impl Mechanism for Scheduler {
                 of the host's other cores.",
             against: "The thread is scheduled as any other and hardly waits; it is pinned to its core, \
                 which is then the limit.",
-            experiment: "Smaller blocks, which cost the thread more a byte: throughput falls in proportion. \
-                That the policy is the reason shows without it: `chrt --other -a -p 0 PID`, `renice -n 0`.",
+            experiment: "A policy is the host's to change: the same test after `chrt --other -a -p 0 PID` or \
+                `renice -n 0` (`clearstream explain BEFORE --after AFTER`). Without one, smaller blocks, which \
+                cost the thread more a byte: throughput falls in proportion.",
             advice: "Run the program as any other, or ahead (`chrt --rr`, `nice`); keep other work off its cores.",
         }
     }
@@ -54,7 +55,12 @@ impl Mechanism for Scheduler {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        cpu_experiments(self.limit(), seen, worse(seen).0)
+        let (host, _) = worse(seen);
+        // Who goes first is not the test's to change.
+        if host.thread.policy.is_some() {
+            return Vec::new();
+        }
+        cpu_experiments(self.limit(), seen, host)
     }
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
@@ -105,9 +111,9 @@ fn unheld(seen: &Observed<'_>, host: &HostView<'_>, headroom: Option<f64>) -> f6
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let weigh = |host: &HostView<'_>| {
         let cpu = cpu_weight(seen, host);
-        let behind = 0.97
-            * host.held_behind()
-            * cpu.max(0.5 * ramp(host.wait_share.unwrap_or(0.0), 0.3, 0.6));
+        // A thread that others go before waits where it would run: that alone is the symptom.
+        let waits = ramp(host.wait_share.unwrap_or(0.0), 0.2, 0.45);
+        let behind = 0.97 * host.held_behind() * cpu.max(waits * seen.unexplained());
         let unmoved = 0.92 * cpu * left_waiting(host);
         behind.max(unmoved)
     };

@@ -4,6 +4,7 @@ use results::{End, HostChange, Limit};
 use units::{show_bit_rate, show_seconds};
 
 use super::policer::{drops_without_queue, polices};
+use super::{cross_traffic, interrupt_core};
 use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -47,7 +48,9 @@ impl Mechanism for Shaper {
             * seen.unexplained()
             * (1.0 - seen.hosts_full())
             * (1.0 - at_the_line)
-            * (1.0 - 0.8 * policed);
+            * (1.0 - 0.8 * policed)
+            * (1.0 - 0.8 * cross_traffic::shares(seen))
+            * (1.0 - 0.7 * interrupt_core::weight(seen));
         let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
         Opinion {
             weight,

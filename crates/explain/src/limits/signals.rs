@@ -120,7 +120,7 @@ impl Mechanism for Reordering {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let again = seen.flow.retransmits_count.unwrap_or(0.0);
+        let again = seen.flow.run_retransmits_count.unwrap_or(0.0);
         let needless = mistaken(seen);
         let noticed = ramp(seen.flow.reordered_count.unwrap_or(0.0), 2.0, 10.0);
         let weight = 0.95
@@ -188,5 +188,5 @@ fn plateau(seen: &Observed<'_>) -> f64 {
 /// Segments sent again for nothing, of all sent again.
 pub(super) fn mistaken(seen: &Observed<'_>) -> f64 {
     let needless = seen.flow.needless_count.unwrap_or(0.0);
-    seen.flow.retransmits_count.and_then(|again| ratio(needless, again)).unwrap_or(0.0).min(1.0)
+    seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again)).unwrap_or(0.0).min(1.0)
 }

@@ -22,6 +22,8 @@ pub(crate) struct Flow {
     /// Samples whose delivery was limited by the application, of all.
     pub(crate) application_limited_share: Option<f64>,
     pub(crate) retransmits_count: Option<f64>,
+    /// The same of the typical run alone: what its hosts' counters stand against.
+    pub(crate) run_retransmits_count: Option<f64>,
     /// Segments sent again, of those sent.
     pub(crate) retransmit_share: Option<f64>,
     /// Throughput of the last third over that of the first.
@@ -61,6 +63,7 @@ impl Flow {
             peer_window_steadiness: window_swing.and_then(|(low, high)| share(low, high)),
             application_limited_share: run.sampled_share(|tcp| tcp.delivery_app_limited),
             retransmits_count: run.direction.retransmits_count.map(|count| count as f64),
+            run_retransmits_count: run.retransmits().map(|(again, _)| again),
             retransmit_share: None,
             growth: run.growth(),
             pacing_bits_per_s: run.summed(|tcp| tcp.pacing_bits_per_s.and_then(positive)),

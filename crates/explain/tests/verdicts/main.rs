@@ -3,6 +3,7 @@
 
 mod absurd;
 mod account;
+mod chain;
 mod model;
 
 use explain::{Diagnosis, Judgement, diagnose, judge};
