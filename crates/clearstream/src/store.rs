@@ -18,6 +18,14 @@ const FILE_BYTES_MAX: u64 = (256 << 20) + 1;
 /// # Errors
 /// One line: the file and what is wrong with it.
 pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
+    parse(path, &read(path)?)
+}
+
+/// The bytes of a file, or of standard input for `-`; of an absurdly large one only the beginning.
+///
+/// # Errors
+/// One line: the file and the system's reason.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, VerbError> {
     let mut bytes = Vec::new();
     let read = if path.as_os_str() == "-" {
         io::stdin().lock().take(FILE_BYTES_MAX).read_to_end(&mut bytes)
@@ -25,7 +33,15 @@ pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
         File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
     };
     read.map_err(|error| at(path, &error))?;
-    read_results(&bytes).map_err(|error| at(path, &error))
+    Ok(bytes)
+}
+
+/// The results document in the bytes of a file.
+///
+/// # Errors
+/// One line: the file and what is wrong with it.
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
+    read_results(bytes).map_err(|error| at(path, &error))
 }
 
 /// Writes a results document, whole or not at all.

@@ -1,6 +1,7 @@
 //! One verb, one module. A verb parses its own options, calls one library crate and prints.
 
 mod check;
+mod explain;
 pub(crate) mod iperf3;
 mod lab;
 mod live;
@@ -32,6 +33,8 @@ pub(crate) enum Verb {
     Place(place::PlaceArgs),
     /// Run a program where a placement file says.
     Run(run::RunArgs),
+    /// Say which link of the chain binds, from a stored result.
+    Explain(explain::ExplainArgs),
     /// Run one test against HOST.
     Test(test::TestArgs),
     /// Serve tests to other hosts (also to stock iperf3 clients).
@@ -69,6 +72,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Path(args) => path::run(args, json),
         Verb::Place(args) => place::run(args, json),
         Verb::Run(args) => run::run(args, json),
+        Verb::Explain(args) => explain::run(args, json),
         Verb::Test(args) => test::run(args, json),
         Verb::Serve(args) => serve::run(args, json),
         Verb::Live(args) => live::run(args, json),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 const VERBS: &[&str] = &[
     "path",
+    "explain",
     "place",
     "run",
     "test",

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use results::{Estimate, HostFacts, PointOutcome, Results, Verdict};
+use results::{Estimate, HostFacts, PointOutcome, Results};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
-/// Columns a line may take; longer sentences are wrapped.
-const COLUMNS: usize = 96;
+use crate::verbs::explain::{Detail, verdict_lines, wrapped};
 
 /// Rows of the figures: experiment, label, and the figure's name in the summaries.
 const FIGURES: [(&str, &str, &str); 12] = [
@@ -32,7 +31,7 @@ pub(super) fn show(results: &Results) -> String {
     figures(&mut out, results).ok();
     window_sweep(&mut out, results).ok();
     if let Some(verdict) = &results.verdict {
-        verdict_lines(&mut out, verdict).ok();
+        verdict_lines(&mut out, verdict, Detail::Brief).ok();
     }
     remarks(&mut out, results).ok();
     out
@@ -143,33 +142,6 @@ fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
     Ok(())
 }
 
-fn verdict_lines(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
-    let end = match verdict.end {
-        Some(results::End::Near) => " at the near end",
-        Some(results::End::Far) => " at the far end",
-        None => "",
-    };
-    let sure = if verdict.confirmed { "confirmed by experiment" } else { "not confirmed" };
-    writeln!(out, "\nVerdict  {}{end}, {sure}", verdict.limit.name())?;
-    wrapped(out, "         ", &verdict.summary)?;
-    for evidence in verdict.evidence.iter().take(4) {
-        wrapped(out, "       - ", &evidence.text)?;
-    }
-    if let Some(confirmation) = &verdict.confirmation {
-        let line = format!("experiment: {}: {}", confirmation.change, confirmation.outcome);
-        wrapped(out, "       - ", &line)?;
-    }
-    for (number, advice) in verdict.advice.iter().take(3).enumerate() {
-        wrapped(out, if number == 0 { "Advice   " } else { "         " }, advice)?;
-    }
-    if let Some(next) = &verdict.next {
-        let line =
-            format!("{} at {}: {}", next.limit.name(), show_bit_rate(next.bits_per_s), next.text);
-        wrapped(out, "Next     ", &line)?;
-    }
-    Ok(())
-}
-
 fn remarks(out: &mut String, results: &Results) -> std::fmt::Result {
     let failed = results
         .points
@@ -197,18 +169,4 @@ fn find<'a>(results: &'a Results, experiment: &str, figure: &str) -> Option<&'a 
         .iter()
         .find(|summary| summary.experiment == experiment && summary.figure == figure)
         .map(|summary| &summary.estimate)
-}
-
-/// Words of `text` in lines of at most [`COLUMNS`], the first after `label`, the rest under it.
-fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
-    let mut line = label.to_owned();
-    let indent = " ".repeat(label.chars().count());
-    for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() > COLUMNS && line.trim() != label.trim() {
-            writeln!(out, "{}", line.trim_end())?;
-            line.clone_from(&indent);
-        }
-        write!(line, "{word} ")?;
-    }
-    writeln!(out, "{}", line.trim_end())
 }

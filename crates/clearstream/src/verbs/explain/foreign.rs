@@ -1,0 +1,280 @@
+//! What a stock `iperf3 -J` wrote, as a results document of one point.
+
+use results::{
+    Absent, Direction, DirectionOutcome, EndReport, HostFacts, IntervalSample, LatencySummary,
+    PathFacts, Point, PointOutcome, Results, RunKind, SCHEMA_VERSION, StreamEnd, TcpSample,
+    TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts,
+};
+use serde_json::Value;
+
+/// Streams and intervals taken from a file at most.
+const STREAMS_MAX: usize = 1024;
+const INTERVALS_MAX: usize = 1_000_000;
+
+/// The document, when the bytes are iperf3's JSON of a TCP test that ended; `None` for anything
+/// else.
+pub(super) fn from_iperf3(bytes: &[u8]) -> Option<Results> {
+    // A document of our own names its schema long before it could be mistaken.
+    let head = bytes.get(..bytes.len().min(4096))?;
+    let head = String::from_utf8_lossy(head);
+    if head.contains("\"schema_version\"") || !head.contains("\"start\"") {
+        return None;
+    }
+    let whole: Value = serde_json::from_slice(bytes).ok()?;
+    let (start, end) = (whole.get("start")?, whole.get("end")?);
+    let test = start.get("test_start")?;
+    if text(test, "protocol")? != "TCP" {
+        return None;
+    }
+    let spec = spec_of(start, test);
+    let streams: Vec<StreamEnd> = end
+        .get("streams")?
+        .as_array()?
+        .iter()
+        .take(STREAMS_MAX)
+        .enumerate()
+        .filter_map(|(index, stream)| stream_of(&whole, stream, index))
+        .collect();
+    let outcome = outcome_of(end, spec.direction, streams)?;
+    Some(document(&whole, start, spec, outcome))
+}
+
+fn spec_of(start: &Value, test: &Value) -> TestSpec {
+    let is_set = |name: &str| number(test, name).is_some_and(|value| value > 0.0);
+    let direction = match (is_set("bidir"), is_set("reverse")) {
+        (true, _) => Direction::Bidirectional,
+        (false, true) => Direction::Reverse,
+        (false, false) => Direction::Forward,
+    };
+    let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
+    let whole = |value: Option<f64>| positive(value).map(units::saturating_u64);
+    TestSpec {
+        direction,
+        streams: whole(number(test, "num_streams"))
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or(1),
+        limit: TestLimit::DurationS(positive(number(test, "duration")).unwrap_or(10.0)),
+        omit_s: number(test, "omit").unwrap_or(0.0).max(0.0),
+        window_bytes: whole(number(start, "sock_bufsize")),
+        offered_bits_per_s: positive(
+            number(start, "target_bitrate").or(number(test, "target_bitrate")),
+        ),
+        pacing_bits_per_s: positive(number(start, "fq_rate").or(number(test, "fqrate"))),
+        ..TestSpec::tcp()
+    }
+}
+
+/// The sender's side of one stream; intervals are found by its socket's number.
+fn stream_of(whole: &Value, stream: &Value, index: usize) -> Option<StreamEnd> {
+    let sender = stream.get("sender")?;
+    let socket = number(sender, "socket")?;
+    let intervals: Vec<IntervalSample> = whole
+        .get("intervals")?
+        .as_array()?
+        .iter()
+        .take(INTERVALS_MAX)
+        .filter_map(|interval| {
+            let rows = interval.get("streams")?.as_array()?;
+            let row = rows.iter().find(|row| number(row, "socket") == Some(socket))?;
+            interval_of(row)
+        })
+        .collect();
+    let bytes = units::saturating_u64(number(sender, "bytes")?);
+    let duration_s = number(sender, "seconds")?;
+    let mss_bytes =
+        number(whole.get("start")?, "tcp_mss").or(number(whole.get("start")?, "tcp_mss_default"));
+    let retransmits =
+        intervals.iter().filter_map(|i| Some(i.tcp.as_ref()?.retransmits_count)).sum();
+    let sampled = |tcp: TcpSample| TcpSample { retransmits_count: retransmits, ..tcp };
+    let last = intervals.last().and_then(|interval| interval.tcp.clone()).map(sampled);
+    let algorithm = whole.get("end").and_then(|end| text(end, "sender_tcp_congestion"));
+    Some(StreamEnd {
+        index: u32::try_from(index).ok()?,
+        sending: true,
+        bytes,
+        duration_s,
+        send_buffer_bytes: number(whole.get("start")?, "sndbuf_actual").map(units::saturating_u64),
+        tcp: last.map(|last| TcpSummary {
+            congestion_control: algorithm.unwrap_or_default().to_owned(),
+            mss_bytes: mss_bytes
+                .map_or(0, |mss| u32::try_from(units::saturating_u64(mss)).unwrap_or(0)),
+            first: TcpSample { rtt_s: last.rtt_s, ..TcpSample::default() },
+            last,
+            ..TcpSummary::default()
+        }),
+        intervals,
+        ..StreamEnd::default()
+    })
+}
+
+fn interval_of(row: &Value) -> Option<IntervalSample> {
+    let micros = |name: &str| number(row, name).filter(|us| *us > 0.0).map(|us| us * 1e-6);
+    let bytes =
+        |name: &str| number(row, name).filter(|bytes| *bytes > 0.0).map(units::saturating_u64);
+    let tcp = micros("rtt").map(|rtt_s| TcpSample {
+        rtt_s,
+        rtt_variation_s: micros("rttvar").unwrap_or(0.0),
+        congestion_window_bytes: bytes("snd_cwnd").unwrap_or(0),
+        peer_window_bytes: bytes("snd_wnd"),
+        retransmits_count: bytes("retransmits").unwrap_or(0),
+        ..TcpSample::default()
+    });
+    Some(IntervalSample {
+        start_s: number(row, "start")?,
+        end_s: number(row, "end")?,
+        bytes: units::saturating_u64(number(row, "bytes")?),
+        omitted: row.get("omitted").and_then(Value::as_bool).unwrap_or(false),
+        tcp,
+        ..IntervalSample::default()
+    })
+}
+
+fn outcome_of(end: &Value, direction: Direction, senders: Vec<StreamEnd>) -> Option<TestOutcome> {
+    let (sent, received) = (end.get("sum_sent")?, end.get("sum_received")?);
+    let duration_s = number(sent, "seconds")?;
+    let cpu = end.get("cpu_utilization_percent");
+    let used = |user: &str, system: &str| {
+        let share = |name: &str| Some(number(cpu?, name)? / 100.0 * duration_s);
+        Some((share(user)?, share(system)?))
+    };
+    let sends_here = direction != Direction::Reverse;
+    let (here, there) = if sends_here { (senders, Vec::new()) } else { (Vec::new(), senders) };
+    let report =
+        |streams, process_cpu_s| EndReport { streams, process_cpu_s, ..EndReport::default() };
+    let near = report(here, used("host_user", "host_system"));
+    let far = report(there, used("remote_user", "remote_system"));
+    let told = !far.streams.is_empty() || far.process_cpu_s.is_some();
+    Some(TestOutcome {
+        duration_s,
+        directions: vec![DirectionOutcome {
+            direction: if sends_here { Direction::Forward } else { Direction::Reverse },
+            sent_bytes: number(sent, "bytes").map_or(0, units::saturating_u64),
+            received_bytes: number(received, "bytes").map_or(0, units::saturating_u64),
+            sent_bits_per_s: number(sent, "bits_per_second")?,
+            received_bits_per_s: number(received, "bits_per_second")?,
+            retransmits_count: number(sent, "retransmits").map(units::saturating_u64),
+            udp: None,
+        }],
+        request_response: None,
+        latency_under_load: None,
+        near,
+        far: told.then_some(far),
+    })
+}
+
+fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) -> Results {
+    let to = start.get("connecting_to");
+    let target = to.and_then(|to| text(to, "host")).unwrap_or("?").to_owned();
+    let connected = start.get("connected").and_then(|all| all.get(0));
+    let address = connected.and_then(|one| text(one, "remote_host")).map(str::to_owned);
+    // iperf3 keeps the lowest round trip of each stream, not a distribution.
+    let idle_rtt: Option<LatencySummary> = None;
+    let absent = |what: &str| Absent {
+        what: what.to_owned(),
+        why: "a stock iperf3 does not record it; clearstream test or path does".to_owned(),
+    };
+    let version = text(start, "version").unwrap_or("iperf3").to_owned();
+    let system = text(start, "system_info").unwrap_or_default();
+    let started_s = start.get("timestamp").and_then(|time| number(time, "timesecs")).unwrap_or(0.0);
+    let point = Point {
+        experiment: "single-stream".to_owned(),
+        varied: Default::default(),
+        repeat: 0,
+        started_unix_ms: units::saturating_u64(started_s * 1e3),
+        command: text(whole, "title").unwrap_or_default().to_owned(),
+        spec,
+        outcome: PointOutcome::Measured(Box::new(outcome)),
+    };
+    let mut words = system.split_whitespace();
+    Results {
+        schema_version: SCHEMA_VERSION.to_owned(),
+        kind: RunKind::Test,
+        tool: ToolFacts { name: "iperf3".to_owned(), version },
+        command: Vec::new(),
+        started_unix_ms: point.started_unix_ms,
+        finished_unix_ms: None,
+        partial: None,
+        near: HostFacts {
+            name: words.nth(1).unwrap_or_default().to_owned(),
+            kernel: words.next().unwrap_or_default().to_owned(),
+            ..HostFacts::default()
+        },
+        far: None,
+        path: PathFacts { target, address, idle_rtt, ..PathFacts::default() },
+        points: vec![point],
+        summaries: Vec::new(),
+        verdict: None,
+        reproduction: None,
+        findings: Vec::new(),
+        absent: [
+            "threads, cores and counters of both ends",
+            "time limited by window and buffer",
+            "several streams and UDP for comparison",
+        ]
+        .map(absent)
+        .to_vec(),
+        changes: Vec::new(),
+        placement: None,
+    }
+}
+
+fn number(object: &Value, name: &str) -> Option<f64> {
+    object.get(name)?.as_f64().filter(|value| value.is_finite())
+}
+
+fn text<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.get(name)?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"{"start":{"connected":[{"socket":5,"remote_host":"10.0.0.2"}],"version":"iperf 3.12",
+        "system_info":"Linux amsterdam 6.1.0 #1","timestamp":{"timesecs":1700000000},"connecting_to":{"host":"geneva","port":5201},
+        "tcp_mss_default":8948,"sock_bufsize":0,"test_start":{"protocol":"TCP","num_streams":1,"duration":3,"omit":0,"reverse":0}},
+        "intervals":[{"streams":[{"socket":5,"start":0,"end":1,"bytes":1000000,"retransmits":0,"snd_cwnd":900000,"snd_wnd":64000,"rtt":10000,"rttvar":5,"omitted":false}]}],
+        "end":{"streams":[{"sender":{"socket":5,"bytes":1000000,"seconds":1}}],
+        "sum_sent":{"seconds":1,"bytes":1000000,"bits_per_second":8000000,"retransmits":0},
+        "sum_received":{"seconds":1,"bytes":1000000,"bits_per_second":8000000},
+        "cpu_utilization_percent":{"host_user":1,"host_system":4,"remote_user":0.5,"remote_system":6},"sender_tcp_congestion":"cubic"}}"#;
+
+    #[test]
+    fn a_stock_file_becomes_one_point() {
+        let results = from_iperf3(SMALL.as_bytes()).expect("iperf3's");
+        assert_eq!(
+            (results.near.name.as_str(), results.path.target.as_str()),
+            ("amsterdam", "geneva")
+        );
+        let outcome = results.points[0].measured().expect("measured");
+        let stream = &outcome.near.streams[0];
+        assert_eq!((stream.bytes, stream.intervals.len()), (1_000_000, 1));
+        let tcp = stream.tcp.as_ref().expect("sampled");
+        assert_eq!((tcp.mss_bytes, tcp.congestion_control.as_str()), (8948, "cubic"));
+        assert_eq!(tcp.last.peer_window_bytes, Some(64_000));
+        assert_eq!(outcome.near.process_cpu_s, Some((0.01, 0.04)));
+        assert!(results.absent.len() >= 3);
+    }
+
+    #[test]
+    fn anything_else_is_not_iperf3s() {
+        assert!(from_iperf3(b"{\"schema_version\":\"1.0\",\"start\":1}").is_none());
+        assert!(from_iperf3(SMALL.replace("TCP", "UDP").as_bytes()).is_none());
+        bolero::check!().for_each(|bytes: &[u8]| {
+            from_iperf3(bytes);
+        });
+        // Figures of any size, or missing.
+        bolero::check!().with_type::<(u16, i64)>().for_each(|(at, value)| {
+            let digits: Vec<usize> = SMALL
+                .char_indices()
+                .filter(|(_, c)| c.is_ascii_digit())
+                .map(|(at, _)| at)
+                .collect();
+            let at = digits[usize::from(*at) % digits.len()];
+            let changed = format!("{}{value}{}", &SMALL[..at], &SMALL[at + 1..]);
+            if let Some(results) = from_iperf3(changed.as_bytes()) {
+                assert!(!explain::explain(&results).summary.is_empty());
+            }
+        });
+    }
+}
