@@ -181,7 +181,7 @@ fn a_jammed_bell_left_behind_stops_nobody_either() {
         a.sender.reserve(1).unwrap();
         assert!(a.sender.put(0, &frame(1, 0xff, 0)));
         a.sender.publish(1).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
         // The connection closes, the bells stay open here.
         jam.fds
     };

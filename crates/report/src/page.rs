@@ -5,7 +5,8 @@ use results::{Results, RunKind};
 use crate::digest::Digest;
 use crate::markup::{Element, el};
 use crate::section::{
-    Section, before_after, facts, headline, measured, notes, placement, raw, reproduction, tables, verdict,
+    Section, before_after, facts, headline, measured, notes, placement, raw, reproduction, tables,
+    verdict,
 };
 use crate::show;
 

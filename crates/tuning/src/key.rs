@@ -1,5 +1,5 @@
 //! What can be changed: one typed name for every setting, how it is written, and which values it
-//! takes. Anything read from a journal, a plan or a peer passes through [`Key::parse`] and
+//! takes. Anything read from a journal, a plan or a peer passes through [`Key::from_str`] and
 //! [`Key::check`] before it comes near the host.
 
 use std::fmt;

@@ -9,6 +9,8 @@ use results::{
 
 use crate::model::{FAR, Model, NEAR};
 
+type Dress = dyn Fn(&TestSpec, &mut TestOutcome);
+
 /// A path with something planted in its hosts.
 struct Planted {
     model: Model,
@@ -16,7 +18,7 @@ struct Planted {
     /// The path as a changed test finds it.
     adapt: fn(&Model, &TestSpec) -> Model,
     /// What both ends count while a test runs.
-    dress: Box<dyn Fn(&TestSpec, &mut TestOutcome)>,
+    dress: Box<Dress>,
     /// What the hosts say of themselves.
     hosts: Box<dyn Fn(&mut Results)>,
 }

@@ -19,7 +19,7 @@ const SHADES: [&str; 5] = ["heat h0", "heat h1", "heat h2", "heat h3", "heat h4"
 
 /// What the drawings of one sweep share.
 struct Frame<'a> {
-    placement: &'a Placement<'a>,
+    placement: &'a Placement,
     near: Vec<u32>,
     far: Vec<u32>,
     low: f64,
@@ -28,7 +28,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn of(placement: &'a Placement<'a>) -> Self {
+    fn of(placement: &'a Placement) -> Self {
         let axis = |core: fn(&Place) -> Option<u32>| {
             let mut cores: Vec<u32> = placement.places.iter().filter_map(core).collect();
             cores.sort_unstable();
@@ -67,7 +67,7 @@ impl<'a> Frame<'a> {
 }
 
 /// The map of both cores; `None` when only one end was pinned, or nothing can be compared.
-pub(crate) fn map(id: String, placement: &Placement<'_>) -> Option<Figure> {
+pub(crate) fn map(id: String, placement: &Placement) -> Option<Figure> {
     let frame = Frame::of(placement);
     let fits = frame.near.len() <= AXIS_MAX && frame.far.len() <= AXIS_MAX;
     (placement.is_map() && fits).then(|| Figure {
@@ -151,7 +151,7 @@ fn draw_cell(
 }
 
 /// What each core gave, of each end that was pinned.
-pub(crate) fn bars(id: String, placement: &Placement<'_>, names: [&str; 2]) -> Option<Figure> {
+pub(crate) fn bars(id: String, placement: &Placement, names: [&str; 2]) -> Option<Figure> {
     let near = placement.best_by_core(|place| place.near);
     let far = placement.best_by_core(|place| place.far);
     let ends: Vec<(&str, BTreeMap<u32, Estimate>)> =
@@ -181,7 +181,7 @@ pub(crate) fn bars(id: String, placement: &Placement<'_>, names: [&str; 2]) -> O
 }
 
 fn draw_bars(
-    placement: &Placement<'_>,
+    placement: &Placement,
     ends: &[(&str, BTreeMap<u32, Estimate>)],
     width: f64,
 ) -> Drawing {
@@ -220,7 +220,7 @@ fn draw_bars(
     drawing
 }
 
-fn what(placement: &Placement<'_>) -> &'static str {
+fn what(placement: &Placement) -> &'static str {
     if placement.quantity == Quantity::Rate { "Goodput" } else { "Round trip" }
 }
 
@@ -228,7 +228,7 @@ fn core_name(core: Option<u32>) -> String {
     core.map_or_else(|| "not pinned".to_owned(), |core| format!("core {core}"))
 }
 
-fn table(placement: &Placement<'_>) -> Table {
+fn table(placement: &Placement) -> Table {
     let head = ["near", "far", "median", "interval", "what interval", "n"];
     let mut table = Table::new(&format!("{} by core", what(placement)), 2, &head);
     let mut add = |near: Option<u32>, far: Option<u32>, estimate: &Estimate| {

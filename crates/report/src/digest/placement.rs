@@ -15,9 +15,7 @@ const PLACES_MAX: usize = 4096;
 
 /// One experiment over cores.
 #[derive(Debug)]
-pub(crate) struct Placement<'a> {
-    /// Its name in the results.
-    pub(crate) experiment: &'a str,
+pub(crate) struct Placement {
     /// What was compared.
     pub(crate) quantity: Quantity,
     /// Pinned placements, by near and then by far core.
@@ -37,7 +35,7 @@ pub(crate) struct Place {
     pub(crate) estimate: Estimate,
 }
 
-impl Placement<'_> {
+impl Placement {
     /// Whether more is better.
     pub(crate) fn more_is_better(&self) -> bool {
         self.quantity == Quantity::Rate
@@ -75,8 +73,8 @@ pub(crate) fn is_of_placement(point: &Point) -> bool {
 }
 
 /// Every such experiment, in the order of its first point.
-pub(crate) fn placements(points: &[Point]) -> Vec<Placement<'_>> {
-    let mut found: Vec<(&str, BTreeMap<Key, Vec<f64>>, bool)> = Vec::new();
+pub(crate) fn placements(points: &[Point]) -> Vec<Placement> {
+    let mut found: Vec<(&str, ByPlace, bool)> = Vec::new();
     let pinned = |experiment: &str| {
         points.iter().any(|point| {
             point.experiment == experiment
@@ -101,8 +99,7 @@ pub(crate) fn placements(points: &[Point]) -> Vec<Placement<'_>> {
     }
     found
         .into_iter()
-        .map(|(experiment, mut places, is_time)| Placement {
-            experiment,
+        .map(|(_, mut places, is_time)| Placement {
             quantity: if is_time { Quantity::Time } else { Quantity::Rate },
             unpinned: places.remove(&(None, None)).and_then(|values| Estimate::of(&values)),
             places: places
@@ -117,6 +114,7 @@ pub(crate) fn placements(points: &[Point]) -> Vec<Placement<'_>> {
 }
 
 type Key = (Option<u32>, Option<u32>);
+type ByPlace = BTreeMap<Key, Vec<f64>>;
 
 fn core(point: &Point, name: &str) -> Option<u32> {
     let value = *point.varied.get(name)?;

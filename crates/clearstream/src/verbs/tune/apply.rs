@@ -159,7 +159,8 @@ fn all(args: &ApplyArgs, chosen: &[PlannedChange], mut ends: Ends<'_>, json: boo
     let made = ends.apply(End::Near, &changes(&near), args.policy())?;
     let near_failed = made.iter().any(has_failed);
     outcomes.extend(made.into_iter().map(|one| (End::Near, one)));
-    if by_hand.is_empty() && !far.is_empty() && !(near_failed && !args.keep_going) {
+    let goes_on = args.keep_going || !near_failed;
+    if by_hand.is_empty() && !far.is_empty() && goes_on {
         let made = ends.apply(End::Far, &changes(&far), args.policy())?;
         if made.iter().any(has_failed) && !args.keep_going {
             let is_made =
