@@ -61,8 +61,10 @@ fn a_right_algorithm_holds_and_says_how_much_was_searched() {
     let json: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, &json["checks"][0]["verdict"]), (Some(0), &Value::from("holds")));
     assert_eq!(json["checks"][0]["never_taken"], Value::Array(Vec::new()));
-    // Each process, once it asks, comes in: as long as it is not left out for ever.
+    // Who waits comes in: the other, once it has given the turn away, waits too.
     let (code, out, _) = model.check(&["--ltl", "G ({P0.waits} -> F {P0.inside})"]);
+    assert_eq!(code, Some(0), "{out}");
+    let (code, out, _) = model.check(&["--ltl", "G F {P0.inside}"]);
     assert_eq!(code, Some(10), "without fairness the other may run alone: {out}");
     assert!(out.contains("from here on it repeats"), "{out}");
     let (code, out, _) = model.check(&["--ltl", "G !({P0.inside} && {P1.inside})"]);
