@@ -26,6 +26,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("topology", Layer::Parts),
     ("port-tap", Layer::Parts),
     ("bpf-cc", Layer::Parts),
+    ("checker", Layer::Parts),
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),
     ("lab", Layer::World),

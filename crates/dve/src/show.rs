@@ -1,12 +1,13 @@
 //! States and steps in words.
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{Model, Sync};
-use crate::steps::Step;
+use crate::model::{Buffer, Model, Sync};
+use crate::resolve::width;
+use crate::steps::{Step, read};
 use crate::syntax::Kind;
 
 impl Model {
-    /// A state in one line: processes with their states, then variables.
+    /// A state in one line: processes with their states, then variables, then what waits in buffers.
     #[must_use]
     pub fn show_state(&self, state: &[u8]) -> String {
         if self.is_error(state) {
@@ -21,12 +22,9 @@ impl Model {
             if let Some(process) = variable.process {
                 line += &format!("{}->", self.processes[process].name);
             }
-            let value = |index: u16| match variable.kind {
-                Kind::Byte => i32::from(state[usize::from(variable.at + index)]),
-                Kind::Int => {
-                    let at = usize::from(variable.at + 2 * index);
-                    i32::from(i16::from_le_bytes([state[at], state[at + 1]]))
-                }
+            let value = |index: u16| {
+                let at = usize::from(variable.at) + usize::from(index) * width(variable.kind);
+                read(state, at, variable.kind)
             };
             match variable.length {
                 None => {
@@ -37,6 +35,11 @@ impl Model {
                         (0..length).map(|index| value(index).to_string()).collect();
                     line += &format!("{}={{{}}} ", variable.name, values.join(","));
                 }
+            }
+        }
+        for channel in &self.channels {
+            if let (Some(buffer), Some(kinds)) = (channel.buffer, &channel.kinds) {
+                line += &format!("{}=[{}] ", channel.name, messages(buffer, kinds, state));
             }
         }
         line.truncate(line.trim_end().len());
@@ -87,4 +90,19 @@ impl Model {
         }
         line
     }
+}
+
+/// Messages in their order, `;` between them and `,` between the values of one.
+fn messages(buffer: Buffer, kinds: &[Kind], state: &[u8]) -> String {
+    let mut at = usize::from(buffer.at) + 2;
+    let mut all = Vec::new();
+    for _ in 0..buffer.length(state) {
+        let mut values = Vec::new();
+        for &kind in kinds {
+            values.push(read(state, at, kind).to_string());
+            at += width(kind);
+        }
+        all.push(values.join(","));
+    }
+    all.join(";")
 }

@@ -320,7 +320,7 @@ impl<'m> Steps<'m> {
 }
 
 impl Buffer {
-    fn length(self, state: &[u8]) -> u16 {
+    pub(crate) fn length(self, state: &[u8]) -> u16 {
         let at = usize::from(self.at);
         u16::from_le_bytes([state[at], state[at + 1]])
     }
@@ -386,7 +386,7 @@ fn cut(kind: Kind, value: i32) -> i32 {
     }
 }
 
-fn read(state: &[u8], at: usize, kind: Kind) -> i32 {
+pub(crate) fn read(state: &[u8], at: usize, kind: Kind) -> i32 {
     match kind {
         Kind::Byte => i32::from(state[at]),
         Kind::Int => i32::from(i16::from_le_bytes([state[at], state[at + 1]])),

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use checker::ModelSystem;
 use dve::{Model, Step, Steps};
-use statespace::{Accepting, CycleSearch, Found, Progress, Reach, System};
+use statespace::{CycleSearch, Found, Progress, Reach};
 
 use super::show;
 use crate::exit::VerbError;
@@ -50,46 +51,6 @@ pub(super) struct Line {
     pub(super) state: String,
 }
 
-/// A model as a system to search; remembers which transitions were taken.
-#[derive(Debug)]
-struct Searched<'m> {
-    model: &'m Model,
-    steps: Steps<'m>,
-    taken: Vec<bool>,
-}
-
-impl<'m> Searched<'m> {
-    fn new(model: &'m Model) -> Self {
-        Self { model, steps: Steps::new(model), taken: vec![false; model.transitions_count()] }
-    }
-}
-
-impl System for Searched<'_> {
-    fn state_bytes(&self) -> usize {
-        self.model.state_bytes()
-    }
-
-    fn initial(&self) -> Vec<u8> {
-        self.model.initial().to_vec()
-    }
-
-    fn each(&mut self, state: &[u8], mut visit: impl FnMut(&[u8])) -> usize {
-        let Self { steps, taken, .. } = self;
-        steps.each(state, |step, next| {
-            for number in [step.transition, step.receiver].into_iter().flatten() {
-                taken[number as usize] = true;
-            }
-            visit(next);
-        })
-    }
-}
-
-impl Accepting for Searched<'_> {
-    fn is_accepting(&self, state: &[u8]) -> bool {
-        self.model.is_accepting(state)
-    }
-}
-
 /// States and edges between two looks at the clock.
 const PORTION: usize = 20_000;
 
@@ -101,7 +62,7 @@ pub(super) fn states(
     bounds: Bounds,
 ) -> Result<Report, VerbError> {
     let mut watch = Watch::new(bounds);
-    let mut search = Reach::new(Searched::new(model)).map_err(|_full| too_many())?;
+    let mut search = Reach::new(ModelSystem::new(model)).map_err(|_full| too_many())?;
     let has_assertions = model.has_assertions();
     let mut violation = None;
     let ended = loop {
@@ -123,9 +84,8 @@ pub(super) fn states(
     let (progress, elapsed) = (search.progress(), watch.elapsed());
     let is_whole = ended.is_none() && progress.queued_count == 0;
     let unreachable = is_whole.then(|| {
-        let taken = &search.system().taken;
-        let never = (0u32..).zip(taken).filter(|(_, taken)| !**taken);
-        never.map(|(number, _)| model.show_transition(number)).collect()
+        let never = search.system().never_taken();
+        never.map(|number| model.show_transition(number)).collect()
     });
     let verdict = match (violation, ended) {
         (Some((id, why)), _) => {
@@ -142,7 +102,7 @@ pub(super) fn states(
 /// Looks for a run that the property process accepts for ever.
 pub(super) fn cycles(model: &Model, what: &str, bounds: Bounds) -> Result<Report, VerbError> {
     let mut watch = Watch::new(bounds);
-    let mut search = CycleSearch::new(Searched::new(model)).map_err(|_full| too_many())?;
+    let mut search = CycleSearch::new(ModelSystem::new(model)).map_err(|_full| too_many())?;
     let verdict = loop {
         match search.advance(PORTION).map_err(|_full| too_many())? {
             Found::NoCycle => break Verdict::Holds,

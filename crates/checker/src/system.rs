@@ -1,0 +1,57 @@
+//! A model as a system to search.
+
+use dve::{Model, Steps};
+use statespace::{Accepting, System};
+
+/// A model as a system to search; remembers which transitions were taken.
+#[derive(Debug)]
+pub struct ModelSystem<'m> {
+    model: &'m Model,
+    steps: Steps<'m>,
+    taken: Vec<bool>,
+}
+
+impl<'m> ModelSystem<'m> {
+    /// Of one model.
+    #[must_use]
+    pub fn new(model: &'m Model) -> Self {
+        Self { model, steps: Steps::new(model), taken: vec![false; model.transitions_count()] }
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &'m Model {
+        self.model
+    }
+
+    /// Transitions that no step so far took, by number ([`Model::show_transition`]).
+    pub fn never_taken(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.taken).filter(|(_, taken)| !**taken).map(|(number, _)| number)
+    }
+}
+
+impl System for ModelSystem<'_> {
+    fn state_bytes(&self) -> usize {
+        self.model.state_bytes()
+    }
+
+    fn initial(&self) -> Vec<u8> {
+        self.model.initial().to_vec()
+    }
+
+    fn each(&mut self, state: &[u8], mut visit: impl FnMut(&[u8])) -> usize {
+        let Self { steps, taken, .. } = self;
+        steps.each(state, |step, next| {
+            for number in [step.transition, step.receiver].into_iter().flatten() {
+                taken[number as usize] = true;
+            }
+            visit(next);
+        })
+    }
+}
+
+impl Accepting for ModelSystem<'_> {
+    fn is_accepting(&self, state: &[u8]) -> bool {
+        self.model.is_accepting(state)
+    }
+}
