@@ -7,6 +7,7 @@
 
 mod cycle;
 mod pairs;
+pub mod partition;
 mod reach;
 mod store;
 

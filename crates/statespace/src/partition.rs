@@ -1,0 +1,166 @@
+//! One state space spread over many ranks: processes or threads, on one host or many.
+//!
+//! A hash says which rank a state belongs to. Each rank stores its states, looks at their steps and
+//! hands the states they lead to, in batches, to the ranks they belong to. There is no barrier:
+//! states carry their distance from the first, the nearest are looked at first, and a state that turns
+//! out to be nearer than thought is looked at again. When all is quiet, which rank 0 finds out with
+//! four counters (Mattern 1987), distances are exact, so a violation's run is a shortest one.
+//!
+//! Accepting cycles are found as `DiVinE` does: One Way Catch Them Young (Černá, Pelánek 2003), after a
+//! first pass in which each state hands on the greatest accepting state it was reached from (Brim,
+//! Černá, Moravec, Šimša 2004), once and never again (Barnat, Brim, Ročkai 2009): an accepting state
+//! that hears of itself closes a cycle, long before all states are known.
+//!
+//! A [`Rank`] is a machine without input or output: [`Rank::handle`] takes a message, [`Rank::work`]
+//! goes on, [`Rank::poll`] gives what is to be sent. Messages between two ranks must arrive in order.
+
+mod lead;
+mod marks;
+mod mesh;
+mod message;
+mod queue;
+mod rank;
+
+pub use lead::{Ending, Outcome};
+pub use message::NoMessage;
+pub use rank::{Rank, RankError};
+
+use crate::cycle::Accepting;
+
+/// A system that ranks search together.
+pub trait Subject: Accepting {
+    /// Whether a state with so many steps breaks a promise.
+    fn is_broken(&mut self, state: &[u8], steps_count: usize) -> bool;
+
+    /// What this rank learnt beside states, for whoever reads the outcome.
+    fn notes(&self) -> Vec<u8>;
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// A state that breaks a promise; `is_full`: all states are searched, also after the first.
+    Broken {
+        /// Search on.
+        is_full: bool,
+    },
+    /// An accepting cycle.
+    Cycle,
+}
+
+/// What one rank has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// States it stores.
+    pub states_count: u64,
+    /// Of those, the ones whose steps are still to be looked at.
+    pub queued_count: u64,
+    /// Steps out of the states looked at.
+    pub transitions_count: u64,
+    /// States without a step.
+    pub deadlocks_count: u64,
+    /// Distance of the states looked at now; at the end, of the farthest state.
+    pub depth: u64,
+    /// Memory of states and what is known of them, bytes.
+    pub memory_bytes: u64,
+    /// Batches of states sent to other ranks.
+    pub sent_batches: u64,
+    /// Bytes of those batches.
+    pub sent_bytes: u64,
+}
+
+impl Figures {
+    /// How many figures there are.
+    const COUNT: usize = 8;
+
+    fn to_array(self) -> [u64; Self::COUNT] {
+        [
+            self.states_count,
+            self.queued_count,
+            self.transitions_count,
+            self.deadlocks_count,
+            self.depth,
+            self.memory_bytes,
+            self.sent_batches,
+            self.sent_bytes,
+        ]
+    }
+
+    fn from_array(values: [u64; Self::COUNT]) -> Self {
+        let [states_count, queued_count, transitions_count, deadlocks_count, ..] = values;
+        let [.., depth, memory_bytes, sent_batches, sent_bytes] = values;
+        Self {
+            states_count,
+            queued_count,
+            transitions_count,
+            deadlocks_count,
+            depth,
+            memory_bytes,
+            sent_batches,
+            sent_bytes,
+        }
+    }
+
+    /// Sums, and the greatest depth.
+    #[must_use]
+    pub fn total(all: &[Self]) -> Self {
+        let sum = |of: fn(&Self) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            states_count: sum(|one| one.states_count),
+            queued_count: sum(|one| one.queued_count),
+            transitions_count: sum(|one| one.transitions_count),
+            deadlocks_count: sum(|one| one.deadlocks_count),
+            depth: all.iter().map(|one| one.depth).max().unwrap_or(0),
+            memory_bytes: sum(|one| one.memory_bytes),
+            sent_batches: sum(|one| one.sent_batches),
+            sent_bytes: sum(|one| one.sent_bytes),
+        }
+    }
+}
+
+/// The rank a state belongs to.
+fn owner(state: &[u8], ranks_count: usize) -> usize {
+    let mut mixed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut chunks = state.chunks_exact(8);
+    let mix = |mixed: u64, word: u64| {
+        let product = u128::from(mixed ^ word) * 0xa076_1d64_78bd_642f;
+        (product >> 64) as u64 ^ product as u64
+    };
+    for chunk in &mut chunks {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        mixed = mix(mixed, u64::from_le_bytes(word));
+    }
+    let mut last = [0; 8];
+    last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+    mixed = mix(mix(mixed, u64::from_le_bytes(last)), 0xe703_7ed1_a0b4_28db);
+    ((u128::from(mixed) * ranks_count as u128) >> 64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_spread_evenly() {
+        for ranks_count in [2, 3, 7] {
+            for length in [1, 2, 8, 13, 40] {
+                let mut counts = vec![0u32; ranks_count];
+                let states = if length == 1 { 256 } else { 20_000u32 };
+                for number in 0..states {
+                    let mut state = vec![0; length];
+                    state[0] = number as u8;
+                    if length > 1 {
+                        state[length - 1] = (number >> 8) as u8;
+                    }
+                    counts[owner(&state, ranks_count)] += 1;
+                }
+                let fair = f64::from(states) / ranks_count as f64;
+                let far = 5.0 * fair.sqrt();
+                for count in counts {
+                    assert!((f64::from(count) - fair).abs() < far, "{count} of {states}, {length}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! One rank: its states, what it does with messages, and the steps of its states.
+
+use std::collections::VecDeque;
+
+use super::lead::{Ending, Lead, Order, Outcome};
+use super::marks::Marks;
+use super::mesh::Mesh;
+use super::message::{Key, Message, NO_ORIGIN, NoMessage, Question, Task, groups};
+use super::{Aim, Figures, Subject, owner};
+use crate::pairs::Full;
+use crate::store::{Batch, StateId, Store, Unpacked};
+
+/// States that are looked up together.
+const BATCH_STATES: usize = 64;
+
+/// Rank 0 hears how far the others are after so many microseconds.
+const FIGURES_EVERY_US: u64 = 200_000;
+
+/// Why a rank cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankError {
+    /// No further state can be numbered.
+    Full,
+    /// Another rank sent what is no message.
+    NoMessage {
+        /// Which.
+        from: usize,
+    },
+}
+
+impl From<Full> for RankError {
+    fn from(Full: Full) -> Self {
+        Self::Full
+    }
+}
+
+/// One of the ranks that search a state space together.
+#[derive(Debug)]
+pub struct Rank<S> {
+    me: usize,
+    ranks_count: usize,
+    aim: Aim,
+    system: S,
+    store: Store,
+    marks: Marks,
+    /// States that are still to be looked up, and what each was told with.
+    batch: Batch,
+    keys: Vec<Key>,
+    parent: Unpacked,
+    mesh: Mesh,
+    /// The task under way; counts up.
+    task: u32,
+    /// Batches of tasks that have not begun here.
+    early: Vec<(usize, u32, Vec<u8>)>,
+    /// What this rank tells itself.
+    own: VecDeque<Message>,
+    /// The wave that waits for this rank to have nothing to do.
+    probe: Option<u32>,
+    lead: Option<Lead>,
+    by_distance: Option<(bool, std::collections::BTreeMap<u32, Vec<StateId>>)>,
+    transitions_count: u64,
+    deadlocks_count: u64,
+    figures_at_us: u64,
+    has_ended: bool,
+}
+
+impl<S: Subject> Rank<S> {
+    /// Rank `me` of `ranks_count`; rank 0 leads.
+    ///
+    /// # Errors
+    /// Never for a fresh store; [`RankError::Full`].
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    pub fn new(system: S, aim: Aim, me: usize, ranks_count: usize) -> Result<Self, RankError> {
+        assert!(me < ranks_count, "there is no rank {me} of {ranks_count}");
+        let initial = system.initial();
+        let mut rank = Self {
+            me,
+            ranks_count,
+            aim,
+            store: Store::new(system.state_bytes()),
+            system,
+            marks: Marks::new(me as u32, aim),
+            batch: Batch::default(),
+            keys: Vec::new(),
+            parent: Unpacked::default(),
+            mesh: Mesh::new(ranks_count),
+            task: 1,
+            early: Vec::new(),
+            own: VecDeque::new(),
+            probe: None,
+            lead: (me == 0).then(|| Lead::new(ranks_count, aim)),
+            by_distance: None,
+            transitions_count: 0,
+            deadlocks_count: 0,
+            figures_at_us: 0,
+            has_ended: false,
+        };
+        rank.mesh.set_task(rank.task);
+        if owner(&initial, ranks_count) == me {
+            let key = Key { distance: 0, origin: NO_ORIGIN };
+            rank.store.prepare(&Unpacked::default(), &initial, &mut rank.batch)?;
+            rank.keys.push(key);
+            rank.flush()?;
+        }
+        Ok(rank)
+    }
+
+    /// Takes in a message of another rank.
+    ///
+    /// # Errors
+    /// [`RankError::NoMessage`] for what no rank sends, [`RankError::Full`].
+    pub fn handle(&mut self, from: usize, bytes: &[u8]) -> Result<(), RankError> {
+        let bad = |NoMessage: NoMessage| RankError::NoMessage { from };
+        if from >= self.ranks_count {
+            return Err(RankError::NoMessage { from });
+        }
+        match Message::decode(bytes).map_err(bad)? {
+            (Message::Data { task }, states) if task == self.task => self.take_in(from, states),
+            (Message::Data { task }, states) if task > self.task => {
+                self.early.push((from, task, states.to_vec()));
+                Ok(())
+            }
+            (Message::Data { .. }, _) => {
+                // Of a task that was cut short: counted, as it was sent.
+                self.mesh.took(from);
+                Ok(())
+            }
+            (message, _) => self.hear(from, message),
+        }
+    }
+
+    /// Looks at the steps of up to `states_max` states; `now_us` is any clock that does not go back.
+    /// Tells whether there was anything to do.
+    ///
+    /// # Errors
+    /// As [`Self::handle`].
+    pub fn work(&mut self, states_max: usize, now_us: u64) -> Result<bool, RankError> {
+        let mut has_worked = false;
+        while let Some(message) = self.own.pop_front() {
+            has_worked = true;
+            self.hear(self.me, message)?;
+        }
+        if self.has_ended {
+            return Ok(has_worked);
+        }
+        has_worked |= self.expand_some(states_max, now_us)?;
+        self.tell_find();
+        if now_us.saturating_sub(self.figures_at_us) >= FIGURES_EVERY_US {
+            self.figures_at_us = now_us;
+            let figures = self.figures();
+            self.tell(0, Message::Figures(figures));
+        }
+        if self.is_idle() {
+            if let Some(wave) = self.probe.take() {
+                let (sent, received) = (self.mesh.sent_batches(), self.mesh.received_batches());
+                let kept = self.marks.kept_count();
+                self.tell(0, Message::Quiet { wave, sent, received, kept });
+            }
+            let orders = self.lead.as_mut().map(Lead::idle).unwrap_or_default();
+            self.give(orders);
+        }
+        Ok(has_worked || !self.own.is_empty())
+    }
+
+    /// What is to be sent, and to whom; to be called until there is nothing.
+    pub fn poll(&mut self, now_us: u64) -> Option<(usize, Vec<u8>)> {
+        let is_idle = self.has_nothing_queued();
+        self.mesh.poll(now_us, is_idle)
+    }
+
+    /// Whether the search is over, as far as this rank is concerned.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.has_ended && self.lead.as_ref().is_none_or(|lead| lead.outcome().is_some())
+    }
+
+    /// What the search came to; rank 0 alone knows.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.lead.as_ref()?.outcome()
+    }
+
+    /// Ends the search before it is done; for rank 0 to call.
+    pub fn stop(&mut self) {
+        let orders = self.lead.as_mut().map(|lead| lead.end(Ending::Stopped)).unwrap_or_default();
+        self.give(orders);
+    }
+
+    /// How far this rank is.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            states_count: u64::from(self.store.len()),
+            queued_count: self.marks.queue.len(),
+            transitions_count: self.transitions_count,
+            deadlocks_count: self.deadlocks_count,
+            depth: u64::from(self.marks.queue.nearest()),
+            memory_bytes: (self.store.memory_bytes() + self.marks.memory_bytes()) as u64,
+            sent_batches: self.mesh.sent_batches(),
+            sent_bytes: self.mesh.sent_bytes(),
+        }
+    }
+
+    /// How far all ranks were when rank 0, which alone knows, last heard of them.
+    #[must_use]
+    pub fn all_figures(&self) -> &[Figures] {
+        self.lead.as_ref().map_or(&[], |lead| &lead.figures)
+    }
+
+    fn has_nothing_queued(&self) -> bool {
+        self.marks.queue.len() == 0 && self.keys.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.has_nothing_queued() && self.mesh.is_empty()
+    }
+
+    fn tell(&mut self, to: usize, message: Message) {
+        if to == self.me {
+            self.own.push_back(message);
+        } else {
+            self.mesh.letter(to, &message);
+        }
+    }
+
+    fn give(&mut self, orders: Vec<Order>) {
+        for (to, message) in orders {
+            match to {
+                Some(to) => self.tell(to, message),
+                None => (0..self.ranks_count).for_each(|to| self.tell(to, message.clone())),
+            }
+        }
+    }
+
+    fn tell_find(&mut self) {
+        if let Some(find) = self.marks.take_find() {
+            let (task, distance) = (self.task, find.distance);
+            self.tell(0, Message::Found { task, distance, cycle_at: find.cycle_at });
+        }
+    }
+
+    /// A message that is no batch of states.
+    fn hear(&mut self, from: usize, message: Message) -> Result<(), RankError> {
+        let bad = RankError::NoMessage { from };
+        match message {
+            Message::Taken { batches } => self.mesh.was_taken(from, batches),
+            Message::Probe { wave } => self.probe = Some(wave),
+            Message::Begin { number, task } => {
+                if task != Task::Reach && self.aim != Aim::Cycle {
+                    return Err(bad);
+                }
+                return self.begin(number, task);
+            }
+            Message::Bound { task, distance } if task == self.task => self.marks.limit(distance),
+            Message::Bound { .. } => {}
+            Message::Ask { question, what } => {
+                let (state, value) = self.reply(&what);
+                self.tell(0, Message::Answer { question, state, value });
+            }
+            Message::End => {
+                self.marks.queue.clear();
+                self.mesh.clear();
+                self.keys.clear();
+                self.batch = Batch::default();
+                self.has_ended = true;
+                let depth = u64::from(self.marks.depth());
+                let figures = Figures { depth, ..self.figures() };
+                let notes = self.system.notes();
+                self.tell(0, Message::Ended { figures, notes });
+            }
+            Message::Data { .. } => return Err(bad),
+            of_lead => {
+                let Some(lead) = &mut self.lead else { return Err(bad) };
+                let orders = match of_lead {
+                    Message::Quiet { wave, sent, received, kept } => {
+                        lead.quiet(from, wave, (sent, received, kept))
+                    }
+                    Message::Found { task, distance, cycle_at } => {
+                        lead.found(from, task, distance, cycle_at)
+                    }
+                    Message::Answer { question, state, value } => {
+                        lead.answer(from, question, state, value)
+                    }
+                    Message::Figures(figures) => {
+                        lead.figures[from] = figures;
+                        Vec::new()
+                    }
+                    Message::Ended { figures, notes } => {
+                        lead.ended(from, figures, notes);
+                        Vec::new()
+                    }
+                    _ => return Err(bad),
+                };
+                self.give(orders);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, number: u32, task: Task) -> Result<(), RankError> {
+        self.task = number;
+        self.mesh.set_task(number);
+        self.by_distance = None;
+        self.marks.begin(task);
+        let (now, later) =
+            std::mem::take(&mut self.early).into_iter().partition(|(_, of, _)| *of == number);
+        self.early = later;
+        let now: Vec<(usize, u32, Vec<u8>)> = now;
+        now.iter().try_for_each(|(from, _, states)| self.take_in(*from, states))
+    }
+
+    /// Answers a question of rank 0.
+    fn reply(&mut self, what: &Question) -> (Option<Vec<u8>>, u64) {
+        match what {
+            Question::Broken => match self.marks.nearest_broken() {
+                Some((distance, id)) => (Some(self.state(id)), u64::from(distance)),
+                None => (None, 0),
+            },
+            Question::State { id } => match self.marks.distance_of(*id) {
+                Some(distance) => (Some(self.state(*id)), u64::from(distance)),
+                None => (None, 0),
+            },
+            Question::Origin { id } => (None, self.marks.origin_of(*id)),
+            Question::Kept => (None, self.marks.any_kept_origin()),
+            Question::Before { distance, in_loop, state } => {
+                (self.before(*distance, *in_loop, state), 0)
+            }
+        }
+    }
+
+    fn state(&mut self, id: StateId) -> Vec<u8> {
+        self.store.unpack(id, &mut self.parent);
+        self.parent.bytes().to_vec()
+    }
+
+    /// A state so far away that leads to `wanted`.
+    fn before(&mut self, distance: u32, in_loop: bool, wanted: &[u8]) -> Option<Vec<u8>> {
+        let Self { by_distance, marks, store, parent, system, .. } = self;
+        if by_distance.as_ref().is_none_or(|(of_loop, _)| *of_loop != in_loop) {
+            *by_distance = Some((in_loop, marks.by_distance(in_loop)));
+        }
+        let level = by_distance.as_ref()?.1.get(&distance)?;
+        level.iter().find_map(|&id| {
+            store.unpack(id, parent);
+            let mut leads_there = false;
+            system.each(parent.bytes(), |next| leads_there |= next == wanted);
+            leads_there.then(|| parent.bytes().to_vec())
+        })
+    }
+
+    /// Takes in a batch of states.
+    fn take_in(&mut self, from: usize, bytes: &[u8]) -> Result<(), RankError> {
+        self.mesh.took(from);
+        if self.has_ended {
+            return Ok(());
+        }
+        let state_bytes = self.system.state_bytes();
+        let none = Unpacked::default();
+        for group in groups(bytes, state_bytes) {
+            let (key, states) = group.map_err(|NoMessage| RankError::NoMessage { from })?;
+            for state in states.chunks_exact(state_bytes.max(1)) {
+                self.store.prepare(&none, state, &mut self.batch)?;
+                self.keys.push(key);
+                if self.keys.len() >= BATCH_STATES {
+                    self.flush()?;
+                }
+            }
+        }
+        self.flush()
+    }
+
+    /// Looks up the states that wait for it.
+    fn flush(&mut self) -> Result<(), RankError> {
+        let Self { store, batch, keys, marks, .. } = self;
+        let mut place = 0;
+        store.insert_batch(batch, |id, is_new| {
+            marks.relax(id, is_new, keys[place]);
+            place += 1;
+        })?;
+        keys.clear();
+        Ok(())
+    }
+
+    fn expand_some(&mut self, states_max: usize, now_us: u64) -> Result<bool, RankError> {
+        for done in 0..states_max {
+            if self.mesh.is_blocked() {
+                return Ok(done > 0);
+            }
+            let next = match self.marks.next() {
+                Some(next) => next,
+                None => {
+                    self.flush()?;
+                    match self.marks.next() {
+                        Some(next) => next,
+                        None => return Ok(done > 0),
+                    }
+                }
+            };
+            self.expand(next, now_us)?;
+        }
+        Ok(true)
+    }
+
+    /// Looks at the steps of one state.
+    fn expand(&mut self, (distance, id): (u32, StateId), now_us: u64) -> Result<(), RankError> {
+        self.store.unpack(id, &mut self.parent);
+        let is_accepting = self.aim == Aim::Cycle && self.system.is_accepting(self.parent.bytes());
+        let is_first = self.marks.see(id, is_accepting);
+        let key = self.marks.key(id, distance, is_accepting);
+        let Self { system, store, batch, keys, parent, mesh, me, ranks_count, .. } = self;
+        let mut error = None;
+        let steps_count = system.each(parent.bytes(), |state| {
+            let to = owner(state, *ranks_count);
+            if to != *me {
+                mesh.push(to, key, state, now_us);
+                return;
+            }
+            match store.prepare(parent, state, batch) {
+                Ok(()) => keys.push(key),
+                Err(full) => error = Some(full),
+            }
+        });
+        if let Some(full) = error {
+            return Err(full.into());
+        }
+        if is_first {
+            self.transitions_count += steps_count as u64;
+            self.deadlocks_count += u64::from(steps_count == 0);
+            if matches!(self.aim, Aim::Broken { .. })
+                && self.system.is_broken(self.parent.bytes(), steps_count)
+            {
+                self.marks.found_broken(id);
+            }
+        } else {
+            self.marks.came_nearer(id);
+        }
+        if self.keys.len() >= BATCH_STATES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+}
