@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+mod ranked;
 mod system;
 
+pub use ranked::RankedModel;
 pub use system::ModelSystem;

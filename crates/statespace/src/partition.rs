@@ -63,6 +63,8 @@ pub struct Figures {
     pub depth: u64,
     /// Memory of states and what is known of them, bytes.
     pub memory_bytes: u64,
+    /// States looked at again, because they were nearer than thought.
+    pub again_count: u64,
     /// Batches of states sent to other ranks.
     pub sent_batches: u64,
     /// Bytes of those batches.
@@ -71,7 +73,7 @@ pub struct Figures {
 
 impl Figures {
     /// How many figures there are.
-    const COUNT: usize = 8;
+    const COUNT: usize = 9;
 
     fn to_array(self) -> [u64; Self::COUNT] {
         [
@@ -81,6 +83,7 @@ impl Figures {
             self.deadlocks_count,
             self.depth,
             self.memory_bytes,
+            self.again_count,
             self.sent_batches,
             self.sent_bytes,
         ]
@@ -88,7 +91,7 @@ impl Figures {
 
     fn from_array(values: [u64; Self::COUNT]) -> Self {
         let [states_count, queued_count, transitions_count, deadlocks_count, ..] = values;
-        let [.., depth, memory_bytes, sent_batches, sent_bytes] = values;
+        let [.., depth, memory_bytes, again_count, sent_batches, sent_bytes] = values;
         Self {
             states_count,
             queued_count,
@@ -96,6 +99,7 @@ impl Figures {
             deadlocks_count,
             depth,
             memory_bytes,
+            again_count,
             sent_batches,
             sent_bytes,
         }
@@ -112,6 +116,7 @@ impl Figures {
             deadlocks_count: sum(|one| one.deadlocks_count),
             depth: all.iter().map(|one| one.depth).max().unwrap_or(0),
             memory_bytes: sum(|one| one.memory_bytes),
+            again_count: sum(|one| one.again_count),
             sent_batches: sum(|one| one.sent_batches),
             sent_bytes: sum(|one| one.sent_bytes),
         }

@@ -1,5 +1,6 @@
 //! `clearstream check`: does a DVE model keep its promises?
 
+mod ranks;
 mod search;
 mod show;
 mod simulate;
@@ -15,6 +16,7 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
 use crate::verbs::options;
+use ranks::Crew;
 use search::{Bounds, Report, Verdict};
 
 /// Options of `check`.
@@ -44,6 +46,9 @@ pub(crate) struct CheckArgs {
     /// End undecided after this long.
     #[arg(long, value_name = "TIME", value_parser = options::duration)]
     time: Option<Duration>,
+    /// Search with so many ranks, each a thread, the states spread over them.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ranks: u16,
     /// Step through the model by hand.
     #[arg(long, conflicts_with_all = ["full", "ltl", "memory", "time"])]
     simulate: bool,
@@ -65,12 +70,13 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let bounds = Bounds { memory_bytes: args.memory, time: args.time };
+    let mut crew = Crew::new(args.ranks.into());
     let mut reports = Vec::new();
     match &args.ltl {
         None if model.has_property() => {
-            reports.push(search::cycles(&model, "the model's property process", bounds)?);
+            reports.extend(crew.cycles(&model, "the model's property process", bounds)?);
         }
-        None => reports.push(search::states(&model, args.allow_deadlock, args.full, bounds)?),
+        None => reports.extend(crew.states(&model, args.allow_deadlock, args.full, bounds)?),
         Some(given) => {
             let (formulas, definitions) = formulas(given)?;
             for (label, formula) in formulas {
@@ -79,7 +85,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
                 }
                 let product = with_property(&text, &formula, &definitions)
                     .map_err(|error| VerbError::usage(format!("{label}: {}", error.message)))?;
-                reports.push(search::cycles(&parse(&product)?, &label, bounds)?);
+                reports.extend(crew.cycles(&parse(&product)?, &label, bounds)?);
             }
         }
     }

@@ -238,6 +238,11 @@ impl Marks {
         }
     }
 
+    /// Whether distances from the first state are what is looked for.
+    pub(super) fn is_reaching(&self) -> bool {
+        self.task == Task::Reach
+    }
+
     /// Notes that a state's steps are looked at; whether for the first time.
     pub(super) fn see(&mut self, id: StateId, is_accepting: bool) -> bool {
         let flags = &mut self.flags[id as usize];

@@ -60,6 +60,7 @@ pub struct Rank<S> {
     by_distance: Option<(bool, std::collections::BTreeMap<u32, Vec<StateId>>)>,
     transitions_count: u64,
     deadlocks_count: u64,
+    again_count: u64,
     figures_at_us: u64,
     has_ended: bool,
 }
@@ -94,6 +95,7 @@ impl<S: Subject> Rank<S> {
             by_distance: None,
             transitions_count: 0,
             deadlocks_count: 0,
+            again_count: 0,
             figures_at_us: 0,
             has_ended: false,
         };
@@ -198,6 +200,7 @@ impl<S: Subject> Rank<S> {
             deadlocks_count: self.deadlocks_count,
             depth: u64::from(self.marks.queue.nearest()),
             memory_bytes: (self.store.memory_bytes() + self.marks.memory_bytes()) as u64,
+            again_count: self.again_count,
             sent_batches: self.mesh.sent_batches(),
             sent_bytes: self.mesh.sent_bytes(),
         }
@@ -433,7 +436,8 @@ impl<S: Subject> Rank<S> {
             {
                 self.marks.found_broken(id);
             }
-        } else {
+        } else if self.marks.is_reaching() {
+            self.again_count += 1;
             self.marks.came_nearer(id);
         }
         if self.keys.len() >= BATCH_STATES {

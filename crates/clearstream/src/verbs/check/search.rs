@@ -28,6 +28,18 @@ pub(super) struct Report {
     pub(super) elapsed: Duration,
     /// Transitions that no reachable state can take; known after a whole search only.
     pub(super) unreachable: Option<Vec<String>>,
+    /// Ranks that searched together, and what they said to each other.
+    pub(super) ranks: Option<Traffic>,
+}
+
+/// What went between ranks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Traffic {
+    pub(super) ranks_count: usize,
+    pub(super) batches_count: u64,
+    pub(super) sent_bytes: u64,
+    /// States looked at again because they were nearer than thought.
+    pub(super) again_count: u64,
 }
 
 /// Whether the model keeps its promise.
@@ -94,9 +106,22 @@ pub(super) fn states(
         (None, Some(reason)) => Verdict::Undecided(reason),
         (None, None) => Verdict::Holds,
     };
-    let promises = if allow_deadlock { "" } else { "no deadlock, " };
-    let what = format!("{promises}no failed assertion, no run-time error");
-    Ok(Report { what, verdict, progress, state_bytes: model.state_bytes(), elapsed, unreachable })
+    let what = promises(allow_deadlock);
+    Ok(Report {
+        what,
+        verdict,
+        progress,
+        state_bytes: model.state_bytes(),
+        elapsed,
+        unreachable,
+        ranks: None,
+    })
+}
+
+/// What is promised of every state, in words.
+pub(super) fn promises(allow_deadlock: bool) -> String {
+    let deadlock = if allow_deadlock { "" } else { "no deadlock, " };
+    format!("{deadlock}no failed assertion, no run-time error")
 }
 
 /// Looks for a run that the property process accepts for ever.
@@ -127,10 +152,11 @@ pub(super) fn cycles(model: &Model, what: &str, bounds: Bounds) -> Result<Report
         state_bytes: model.state_bytes(),
         elapsed: watch.elapsed(),
         unreachable: None,
+        ranks: None,
     })
 }
 
-fn broken_promise(
+pub(super) fn broken_promise(
     model: &Model,
     state: &[u8],
     is_deadlock: bool,
@@ -145,12 +171,12 @@ fn broken_promise(
     is_deadlock.then(|| "a deadlock: no step is possible".to_owned())
 }
 
-fn too_many() -> VerbError {
+pub(super) fn too_many() -> VerbError {
     VerbError::failed("more than 4 294 967 295 states: no number is left for another")
 }
 
 /// A row of states with the steps between them.
-fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
+pub(super) fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
     let mut steps = Steps::new(model);
     let mut before: Option<&Vec<u8>> = None;
     let mut lines = Vec::new();
@@ -172,39 +198,51 @@ fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
 
 /// Clock, memory, Ctrl-C, and a line of progress each second.
 #[derive(Debug)]
-struct Watch {
+pub(super) struct Watch {
     bounds: Bounds,
     start: Instant,
     shown: Instant,
 }
 
 impl Watch {
-    fn new(bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: Bounds) -> Self {
         let now = Instant::now();
         Self { bounds, start: now, shown: now }
     }
 
-    fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
     /// Why to end now, if there is a reason.
     fn look(&mut self, progress: &Progress) -> Result<Option<String>, VerbError> {
-        if self.shown.elapsed() >= Duration::from_secs(1) {
-            self.shown = Instant::now();
+        if self.is_time_to_show() {
             show::progress(progress, self.elapsed());
         }
+        Ok(self.reason(progress.memory_bytes as u64))
+    }
+
+    /// Whether a second has gone by since this last said so.
+    pub(super) fn is_time_to_show(&mut self) -> bool {
+        let is_time = self.shown.elapsed() >= Duration::from_secs(1);
+        if is_time {
+            self.shown = Instant::now();
+        }
+        is_time
+    }
+
+    /// Why to end now, if there is a reason.
+    pub(super) fn reason(&self, used_bytes: u64) -> Option<String> {
         if let Some(signal) = signals::caught() {
-            return Ok(Some(format!("interrupted by signal {signal}")));
+            return Some(format!("interrupted by signal {signal}"));
         }
         if self.bounds.time.is_some_and(|time| self.elapsed() >= time) {
-            return Ok(Some("the time is up (--time)".to_owned()));
+            return Some("the time is up (--time)".to_owned());
         }
-        let used = progress.memory_bytes as u64;
-        if self.bounds.memory_bytes.is_some_and(|bytes| used > bytes) {
-            let used = units::show_byte_size(used);
-            return Ok(Some(format!("the states take {used}, more than --memory allows")));
+        if self.bounds.memory_bytes.is_some_and(|bytes| used_bytes > bytes) {
+            let used = units::show_byte_size(used_bytes);
+            return Some(format!("the states take {used}, more than --memory allows"));
         }
-        Ok(None)
+        None
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use statespace::Progress;
 
-use super::search::{Report, Verdict};
+use super::search::{Report, Traffic, Verdict};
 use crate::exit::VerbError;
 
 /// A line on stderr.
@@ -23,6 +23,31 @@ pub(super) fn progress(progress: &Progress, elapsed: Duration) {
         // A courtesy: a closed stderr takes nothing from the result.
         write!(io::stderr(), "\r\x1b[K{line}").ok();
     }
+}
+
+/// The same of ranks that search together, with what goes between them.
+pub(super) fn progress_of_ranks(progress: &Progress, traffic: &Traffic, elapsed: Duration) {
+    if io::stderr().is_terminal() {
+        let line = format!(
+            "{}, {} queued, {}",
+            figures(progress, elapsed),
+            progress.queued_count,
+            between(traffic, elapsed),
+        );
+        write!(io::stderr(), "\r\x1b[K{line}").ok();
+    }
+}
+
+/// What went between ranks, in words.
+fn between(traffic: &Traffic, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    format!(
+        "{} ranks, {} messages/s, {:.1} Mbit/s between them, {} states looked at again",
+        traffic.ranks_count,
+        units::show_count(traffic.batches_count as f64 / seconds),
+        traffic.sent_bytes as f64 * 8.0 / seconds / 1e6,
+        traffic.again_count,
+    )
 }
 
 fn figures(progress: &Progress, elapsed: Duration) -> String {
@@ -84,6 +109,9 @@ fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbE
         units::show_seconds(elapsed.as_secs_f64()),
         report.state_bytes,
     )?;
+    if let Some(traffic) = &report.ranks {
+        writeln!(out, "{}", between(traffic, *elapsed))?;
+    }
     if let Some(unreachable) = &report.unreachable {
         writeln!(out, "{} deadlocks", progress.deadlocks_count)?;
         for transition in unreachable {
@@ -94,7 +122,7 @@ fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbE
 }
 
 fn to_json(report: &Report) -> Value {
-    let Report { what, verdict, progress, state_bytes, elapsed, unreachable } = report;
+    let Report { what, verdict, progress, state_bytes, elapsed, unreachable, ranks } = report;
     let mut value = json!({
         "checked": what,
         "states_count": progress.states_count,
@@ -118,6 +146,12 @@ fn to_json(report: &Report) -> Value {
             let line = |line: &super::search::Line| json!({"step": line.step, "state": line.state});
             value["run"] = run.iter().map(line).collect();
         }
+    }
+    if let Some(traffic) = ranks {
+        value["ranks_count"] = json!(traffic.ranks_count);
+        value["messages_count"] = json!(traffic.batches_count);
+        value["looked_at_again_count"] = json!(traffic.again_count);
+        value["sent_bytes"] = json!(traffic.sent_bytes);
     }
     if let Some(unreachable) = unreachable {
         value["deadlocks_count"] = json!(progress.deadlocks_count);

@@ -1,0 +1,62 @@
+//! A model as a system that ranks search together.
+
+use dve::Model;
+use statespace::partition::Subject;
+use statespace::{Accepting, System};
+
+use crate::ModelSystem;
+
+/// A model with the promises that its states are held to.
+#[derive(Debug)]
+pub struct RankedModel<'m> {
+    system: ModelSystem<'m>,
+    allow_deadlock: bool,
+    has_assertions: bool,
+}
+
+impl<'m> RankedModel<'m> {
+    /// No run-time error, no failed assertion and, unless allowed, no deadlock.
+    #[must_use]
+    pub fn new(model: &'m Model, allow_deadlock: bool) -> Self {
+        let has_assertions = model.has_assertions();
+        Self { system: ModelSystem::new(model), allow_deadlock, has_assertions }
+    }
+}
+
+impl System for RankedModel<'_> {
+    fn state_bytes(&self) -> usize {
+        self.system.state_bytes()
+    }
+
+    fn initial(&self) -> Vec<u8> {
+        self.system.initial()
+    }
+
+    fn each(&mut self, state: &[u8], visit: impl FnMut(&[u8])) -> usize {
+        self.system.each(state, visit)
+    }
+}
+
+impl Accepting for RankedModel<'_> {
+    fn is_accepting(&self, state: &[u8]) -> bool {
+        self.system.is_accepting(state)
+    }
+}
+
+impl Subject for RankedModel<'_> {
+    fn is_broken(&mut self, state: &[u8], steps_count: usize) -> bool {
+        let model = self.system.model();
+        (steps_count == 0 && !self.allow_deadlock)
+            || model.is_error(state)
+            || (self.has_assertions && !model.violated_assertions(state).is_empty())
+    }
+
+    /// One byte a transition of the model: 1 where a step took it.
+    fn notes(&self) -> Vec<u8> {
+        let mut taken = vec![1; self.system.model().transitions_count()];
+        for number in self.system.never_taken() {
+            taken[number as usize] = 0;
+        }
+        taken
+    }
+}

@@ -1,0 +1,287 @@
+//! A search by many ranks: what all transports have in common.
+
+mod threads;
+
+use std::time::{Duration, Instant};
+
+use checker::RankedModel;
+use dve::Model;
+use statespace::Progress;
+use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
+
+use super::search::{
+    self, Bounds, Report, Traffic, Verdict, Watch, broken_promise, lines, too_many,
+};
+use super::show;
+use crate::exit::VerbError;
+
+/// Who searches.
+#[derive(Debug)]
+pub(super) enum Crew {
+    /// This thread alone, by the searches of one rank.
+    One,
+    /// So many threads of this process.
+    Threads(usize),
+}
+
+impl Crew {
+    /// So many ranks.
+    pub(super) fn new(ranks_count: usize) -> Self {
+        if ranks_count > 1 { Self::Threads(ranks_count) } else { Self::One }
+    }
+
+    /// Looks for deadlocks, failed assertions and run-time errors; a violation's run is a shortest.
+    pub(super) fn states(
+        &mut self,
+        model: &Model,
+        allow_deadlock: bool,
+        is_full: bool,
+        bounds: Bounds,
+    ) -> Result<Option<Report>, VerbError> {
+        if let Self::One = self {
+            return search::states(model, allow_deadlock, is_full, bounds).map(Some);
+        }
+        let what = search::promises(allow_deadlock);
+        let aim = Aim::Broken { is_full };
+        self.search(model, &Task { aim, allow_deadlock, what: &what, bounds })
+    }
+
+    /// Looks for a run that the property process accepts for ever.
+    pub(super) fn cycles(
+        &mut self,
+        model: &Model,
+        what: &str,
+        bounds: Bounds,
+    ) -> Result<Option<Report>, VerbError> {
+        if let Self::One = self {
+            return search::cycles(model, what, bounds).map(Some);
+        }
+        self.search(model, &Task { aim: Aim::Cycle, allow_deadlock: true, what, bounds })
+    }
+
+    /// The report; only rank 0 has one.
+    fn search(&mut self, model: &Model, task: &Task<'_>) -> Result<Option<Report>, VerbError> {
+        match self {
+            Self::One => Ok(None),
+            Self::Threads(ranks_count) => {
+                let mut lead = LeadWatch::new(task, *ranks_count);
+                let outcome = threads::search(model, task, *ranks_count, |rank| lead.look(rank));
+                lead.report(model, task, outcome).map(Some)
+            }
+        }
+    }
+}
+
+/// What is asked of a model.
+#[derive(Debug, Clone, Copy)]
+struct Task<'a> {
+    aim: Aim,
+    allow_deadlock: bool,
+    /// The same in words.
+    what: &'a str,
+    bounds: Bounds,
+}
+
+/// Carries messages between ranks, those between any two in order.
+trait Exchange {
+    /// Sends; never waits for long.
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), ExchangeError>;
+
+    /// The next message and its sender; waits for it, at most so long.
+    fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Vec<u8>)>, ExchangeError>;
+}
+
+/// Ranks can no longer speak to each other: why.
+#[derive(Debug, thiserror::Error)]
+enum ExchangeError {
+    #[error("{0}")]
+    Lost(String),
+}
+
+/// Why a rank could not go on.
+#[derive(Debug, thiserror::Error)]
+enum DriveError {
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    #[error("{}", show_rank_error(*.0))]
+    Rank(RankError),
+}
+
+impl From<RankError> for DriveError {
+    fn from(error: RankError) -> Self {
+        Self::Rank(error)
+    }
+}
+
+fn show_rank_error(error: RankError) -> String {
+    match error {
+        RankError::Full => too_many().to_string(),
+        RankError::NoMessage { from } => format!("rank {from} sent what no rank of ours sends"),
+    }
+}
+
+/// States whose steps are looked at between two looks for messages.
+const PORTION: usize = 256;
+
+/// Messages taken in before it is this rank's states' turn again.
+const MESSAGES_MAX: usize = 64;
+
+/// A rank with nothing to do wakes this often.
+const IDLE_WAIT: Duration = Duration::from_millis(20);
+
+/// Rank 0 looks at the clock, the memory and Ctrl-C this often.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Runs a rank to its end. `look` is called now and then; it may stop the search.
+fn drive(
+    rank: &mut Rank<RankedModel<'_>>,
+    exchange: &mut impl Exchange,
+    mut look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+) -> Result<(), DriveError> {
+    let start = Instant::now();
+    let mut looked = start;
+    let mut wait = Duration::ZERO;
+    loop {
+        for _ in 0..MESSAGES_MAX {
+            let Some((from, message)) = exchange.receive(wait)? else { break };
+            wait = Duration::ZERO;
+            rank.handle(from, &message)?;
+        }
+        let now_us = || start.elapsed().as_micros() as u64;
+        let has_worked = rank.work(PORTION, now_us())?;
+        while let Some((to, message)) = rank.poll(now_us()) {
+            exchange.send(to, message)?;
+        }
+        if rank.has_ended() {
+            return Ok(());
+        }
+        if looked.elapsed() >= LOOK_EVERY {
+            looked = Instant::now();
+            look(rank)?;
+        }
+        wait = if has_worked { Duration::ZERO } else { IDLE_WAIT };
+    }
+}
+
+/// What rank 0 watches beside its own work.
+#[derive(Debug)]
+struct LeadWatch {
+    watch: Watch,
+    ranks_count: usize,
+    /// Why the search was stopped.
+    reason: Option<String>,
+    /// How far all were when this last looked.
+    last: Figures,
+}
+
+impl LeadWatch {
+    fn new(task: &Task<'_>, ranks_count: usize) -> Self {
+        let watch = Watch::new(task.bounds);
+        Self { watch, ranks_count, reason: None, last: Figures::default() }
+    }
+
+    fn look(&mut self, rank: &mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError> {
+        self.last = Figures::total(rank.all_figures());
+        if self.watch.is_time_to_show() {
+            let traffic = self.traffic(&self.last);
+            show::progress_of_ranks(&progress(&self.last), &traffic, self.watch.elapsed());
+        }
+        if self.reason.is_none() {
+            self.reason = self.watch.reason(self.last.memory_bytes);
+            if self.reason.is_some() {
+                rank.stop();
+            }
+        }
+        Ok(())
+    }
+
+    fn traffic(&self, total: &Figures) -> Traffic {
+        Traffic {
+            ranks_count: self.ranks_count,
+            batches_count: total.sent_batches,
+            sent_bytes: total.sent_bytes,
+            again_count: total.again_count,
+        }
+    }
+
+    fn report(
+        self,
+        model: &Model,
+        task: &Task<'_>,
+        outcome: Result<Outcome, DriveError>,
+    ) -> Result<Report, VerbError> {
+        let elapsed = self.watch.elapsed();
+        let (verdict, total, notes) = match outcome {
+            Ok(outcome) => {
+                let total = Figures::total(&outcome.figures);
+                (verdict(model, task, outcome.ending, self.reason.clone())?, total, outcome.notes)
+            }
+            Err(DriveError::Exchange(error)) => {
+                (Verdict::Undecided(error.to_string()), self.last, Vec::new())
+            }
+            Err(error) => return Err(VerbError::from_error(&error)),
+        };
+        let is_whole = matches!(task.aim, Aim::Broken { .. })
+            && !notes.is_empty()
+            && total.queued_count == 0
+            && !matches!(verdict, Verdict::Undecided(_))
+            && (matches!(verdict, Verdict::Holds) || task.aim == Aim::Broken { is_full: true });
+        let unreachable = is_whole.then(|| {
+            let is_taken = |number: u32| {
+                notes.iter().any(|one| one.get(number as usize).is_some_and(|&taken| taken != 0))
+            };
+            let numbers = 0..model.transitions_count() as u32;
+            numbers.filter(|&one| !is_taken(one)).map(|one| model.show_transition(one)).collect()
+        });
+        Ok(Report {
+            what: task.what.to_owned(),
+            verdict,
+            progress: progress(&total),
+            state_bytes: model.state_bytes(),
+            elapsed,
+            unreachable,
+            ranks: Some(self.traffic(&total)),
+        })
+    }
+}
+
+fn verdict(
+    model: &Model,
+    task: &Task<'_>,
+    ending: Ending,
+    reason: Option<String>,
+) -> Result<Verdict, VerbError> {
+    Ok(match ending {
+        Ending::Nothing => Verdict::Holds,
+        Ending::Broken(way) => {
+            let state = way.last().map(Vec::as_slice).unwrap_or_default();
+            let mut steps = dve::Steps::new(model);
+            let is_deadlock = steps.each(state, |_, _| {}) == 0 && !task.allow_deadlock;
+            let why = broken_promise(model, state, is_deadlock, model.has_assertions());
+            let why = why.ok_or_else(|| VerbError::failed("the run shows no broken promise"))?;
+            Verdict::Violated { why, run: lines(model, &way), turn: None }
+        }
+        Ending::Cycle(lasso) => {
+            let turn = lasso.prefix.len();
+            let mut run = [lasso.prefix, lasso.cycle].concat();
+            // The cycle's first state once more, to show the step that closes it.
+            run.push(run[turn].clone());
+            let why = "a run violates it for ever".to_owned();
+            Verdict::Violated { why, run: lines(model, &run), turn: Some(turn) }
+        }
+        Ending::Stopped => {
+            Verdict::Undecided(reason.unwrap_or_else(|| "the ranks did not agree".to_owned()))
+        }
+    })
+}
+
+fn progress(total: &Figures) -> Progress {
+    Progress {
+        states_count: total.states_count,
+        queued_count: total.queued_count,
+        transitions_count: total.transitions_count,
+        deadlocks_count: total.deadlocks_count,
+        depth: u32::try_from(total.depth).unwrap_or(u32::MAX),
+        memory_bytes: usize::try_from(total.memory_bytes).unwrap_or(usize::MAX),
+    }
+}
