@@ -23,6 +23,7 @@ mod ours;
 mod packets;
 mod pingpong;
 mod plan;
+mod states;
 mod table;
 mod verdicts;
 
