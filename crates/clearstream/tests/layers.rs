@@ -32,6 +32,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lab", Layer::World),
     ("tuning", Layer::World),
     ("clearstream", Layer::Program),
+    // A library beside the program, for other people's programs; nothing depends on it.
+    ("netmap-preload", Layer::Program),
 ];
 
 /// The edges allowed inside one layer.
@@ -45,7 +47,7 @@ const INNER_EDGES: &[(&str, &str)] = &[
 ];
 
 /// Where `unsafe` may stand.
-const FENCES: &[&str] = &["crates/sys/", "crates/shm/"];
+const FENCES: &[&str] = &["crates/sys/", "crates/shm/", "crates/netmap-preload/"];
 
 /// What a pure crate never names: no input, no output, no clock, no place to hide one.
 const IMPURE: &[&str] = &[

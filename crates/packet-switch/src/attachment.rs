@@ -54,6 +54,16 @@ pub enum Ask {
         /// Which end.
         end: PipeEnd,
     },
+    /// One end of a pipe that is made if it is not there, and goes when nobody is attached any more.
+    OpenPipe {
+        /// Its name: that of a group of one.
+        group: Name,
+        /// Which end.
+        end: PipeEnd,
+        /// Of a new pipe; one that exists has its own.
+        #[serde(default)]
+        shape: Shape,
+    },
     /// Gives an attachment back.
     Detach {
         /// Which.

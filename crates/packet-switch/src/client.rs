@@ -147,6 +147,19 @@ impl Connection {
         self.attach(Ask::AttachPipe { group: group.clone(), pipe, end })
     }
 
+    /// Attaches to one end of a pipe that is made if it is not there, and that goes with its last client.
+    ///
+    /// # Errors
+    /// It is another user's, or somebody is attached to that end.
+    pub fn open_pipe(
+        &mut self,
+        group: &Name,
+        end: PipeEnd,
+        shape: Shape,
+    ) -> Result<Attached, ClientError> {
+        self.attach(Ask::OpenPipe { group: group.clone(), end, shape })
+    }
+
     /// Asks for something that comes without memory.
     ///
     /// # Errors

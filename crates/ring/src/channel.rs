@@ -138,6 +138,30 @@ impl Sender {
         &mut self.end
     }
 
+    /// The same, to look at.
+    #[must_use]
+    pub fn place(&self) -> &End<Mapped> {
+        &self.end
+    }
+
+    /// The bell that the other side rings, for whoever waits in a way of its own: [`End::arm`] first.
+    #[must_use]
+    pub fn bell(&self) -> &Bell {
+        &self.bells.ours
+    }
+
+    /// What waiting in a way of one's own needs: the side to arm and disarm, the bell to wait for.
+    #[must_use]
+    pub fn waiting(&mut self) -> (&mut End<Mapped>, &Bell) {
+        (&mut self.end, &self.bells.ours)
+    }
+
+    /// The buffers of its region.
+    #[must_use]
+    pub fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
     #[inline]
     fn reserved(&self, offset: u32) -> Option<(u32, Slot, Buffer<'_>)> {
         find(&self.end, &self.buffers, offset)
@@ -219,6 +243,30 @@ impl Receiver {
     #[must_use]
     pub fn end(&mut self) -> &mut End<Mapped> {
         &mut self.end
+    }
+
+    /// The same, to look at.
+    #[must_use]
+    pub fn place(&self) -> &End<Mapped> {
+        &self.end
+    }
+
+    /// The bell that the other side rings, for whoever waits in a way of its own: [`End::arm`] first.
+    #[must_use]
+    pub fn bell(&self) -> &Bell {
+        &self.bells.ours
+    }
+
+    /// What waiting in a way of one's own needs: the side to arm and disarm, the bell to wait for.
+    #[must_use]
+    pub fn waiting(&mut self) -> (&mut End<Mapped>, &Bell) {
+        (&mut self.end, &self.bells.ours)
+    }
+
+    /// The buffers of its region.
+    #[must_use]
+    pub fn buffers(&self) -> &Buffers {
+        &self.buffers
     }
 }
 

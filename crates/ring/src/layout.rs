@@ -298,6 +298,12 @@ impl Layout {
         &self.rings
     }
 
+    /// Where the buffers begin, bytes from the start of the region.
+    #[must_use]
+    pub fn buffers_offset(&self) -> u32 {
+        self.buffers_offset
+    }
+
     /// Bytes of a buffer.
     #[must_use]
     pub fn buffer_bytes(&self) -> u32 {

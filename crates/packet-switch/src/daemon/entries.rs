@@ -55,6 +55,8 @@ pub(super) struct Client {
 pub(super) struct Group {
     pub(super) pipes: Vec<Ends>,
     pub(super) memory: PipeGroup,
+    /// Whether it goes when nobody is attached to it.
+    pub(super) ephemeral: bool,
     pub(super) shape: Shape,
     pub(super) user: u32,
     pub(super) bytes: u64,
@@ -90,6 +92,10 @@ impl Port {
 }
 
 impl Group {
+    pub(super) fn is_deserted(&self) -> bool {
+        self.pipes.iter().all(|ends| ends.master.is_none() && ends.slave.is_none())
+    }
+
     pub(super) fn entry(&self, name: String) -> Entry {
         let ends = self.pipes.iter().flat_map(|ends| [&ends.master, &ends.slave]);
         let attached = ends.filter(|end| end.is_some()).count();

@@ -36,9 +36,13 @@ pub(crate) fn region_bytes(shape: Shape, rings: u32) -> Result<u64, LayoutError>
     geometry(shape, rings / 2, rings / 2).region_bytes()
 }
 
+/// Buffers that no slot holds at first, as a multiple of the slots of a ring: a client may keep frames in
+/// them, and put them into slots. The kernel gives memory only to those that are used.
+const SPARE_SHARE: u32 = 4;
+
 fn geometry(shape: Shape, tx_rings: u32, rx_rings: u32) -> Geometry {
     let Shape { slots, buffer_bytes } = shape;
-    Geometry { tx_rings, rx_rings, slots, buffer_bytes, extra_buffers: 0 }
+    Geometry { tx_rings, rx_rings, slots, buffer_bytes, extra_buffers: SPARE_SHARE * slots }
 }
 
 fn dup(fd: impl std::os::fd::AsFd) -> Result<OwnedFd, SyscallError> {

@@ -104,6 +104,11 @@ impl Registry {
                 notice(Notice::Attached { name: format!("{group} pipe {pipe}"), user });
                 Ok(delivery)
             }
+            Ask::OpenPipe { group, end, shape } => {
+                let delivery = self.open_pipe(session, user, &group, end, shape)?;
+                notice(Notice::Attached { name: format!("{group} pipe 0"), user });
+                Ok(delivery)
+            }
             Ask::Detach { attachment } => {
                 self.detach(notice, |one, number| one == session && number == attachment);
                 Ok(Answer::Done.into())
@@ -182,6 +187,25 @@ impl Registry {
         Ok(attached(attachment, handout))
     }
 
+    fn open_pipe(
+        &mut self,
+        session: SessionId,
+        user: u32,
+        name: &Name,
+        end: PipeEnd,
+        shape: Shape,
+    ) -> Answered {
+        if !self.groups.contains_key(name) {
+            self.add_pipes(user, name.clone(), 1, shape)?;
+            if let Some(group) = self.groups.get_mut(name) {
+                group.ephemeral = true;
+            }
+        }
+        let outcome = self.attach_pipe(session, user, name, 0, end);
+        self.forget_deserted_groups();
+        outcome
+    }
+
     fn add_port(&mut self, user: u32, name: &PortName, shape: Shape) -> Answered {
         if self.port(name).is_some() {
             return Err(Refusal::Exists(name.to_string()));
@@ -203,7 +227,7 @@ impl Registry {
         let memory = PipeGroup::new(shape, pipes)?;
         self.memory_bytes += bytes;
         let pipes = (0..pipes).map(|_| Ends::default()).collect();
-        self.groups.insert(name, Group { pipes, memory, shape, user, bytes });
+        self.groups.insert(name, Group { pipes, memory, ephemeral: false, shape, user, bytes });
         Ok(Answer::Done.into())
     }
 
@@ -325,6 +349,16 @@ impl Registry {
                 }
             }
         }
+        self.forget_deserted_groups();
+    }
+
+    fn forget_deserted_groups(&mut self) {
+        let memory_bytes = &mut self.memory_bytes;
+        self.groups.retain(|_, group| {
+            let goes = group.ephemeral && group.is_deserted();
+            *memory_bytes -= if goes { group.bytes } else { 0 };
+            !goes
+        });
     }
 
     fn detach_serial(&mut self, serial: u64, notice: &mut dyn FnMut(Notice)) {

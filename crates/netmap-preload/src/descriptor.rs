@@ -1,0 +1,320 @@
+//! What a program's descriptor of `/dev/netmap` is bound to, and what its calls do.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use crate::abi::{self, interface, register};
+use crate::adapter::Adapter;
+use crate::host::{Host, Wish};
+use crate::memory::Memory;
+use crate::ring::{Ring, Synced};
+use crate::user::{Fields, UserMemory, or};
+
+/// A descriptor, bound or not.
+#[derive(Debug, Default)]
+pub struct Descriptor {
+    binding: OnceLock<Binding>,
+}
+
+/// What it is bound to.
+#[derive(Debug)]
+pub struct Binding {
+    /// None when only memory was asked for.
+    adapter: Option<Arc<Adapter>>,
+    memory: Arc<Memory>,
+    tx: Vec<Arc<Ring>>,
+    rx: Vec<Arc<Ring>>,
+    interface: usize,
+    flags: u64,
+    /// The switch has gone, or has cut this client off.
+    gone: AtomicBool,
+}
+
+/// Events that mean "may I send", and "has something come".
+const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+
+impl Descriptor {
+    /// Binds it, as the body of [`abi::REGISTER`] says, and writes into the body what came of it. The
+    /// program's descriptor `fd` is an epoll set; it gets what wakes a sleeper.
+    ///
+    /// # Errors
+    /// `EBUSY`: it is bound, or somebody has the ring or port. Else as [`Host::open`].
+    pub fn register(
+        &self,
+        host: &Host,
+        fd: BorrowedFd<'_>,
+        name: &str,
+        body: &mut Fields,
+    ) -> Result<(), Errno> {
+        if self.binding.get().is_some() {
+            return Err(Errno::BUSY);
+        }
+        let binding = Binding::new(host, name, body)?;
+        binding.watch(fd)?;
+        self.binding.set(binding).map_err(or(Errno::BUSY))
+    }
+
+    /// What it is bound to.
+    #[must_use]
+    pub fn binding(&self) -> Option<&Binding> {
+        self.binding.get()
+    }
+
+    /// `NIOCTXSYNC` or `NIOCRXSYNC`.
+    ///
+    /// # Errors
+    /// `ENXIO`: not bound. `EIO`: the switch has gone, or has cut this client off.
+    pub fn sync(&self, transmit: bool, user: &dyn UserMemory) -> Result<(), Errno> {
+        let binding = self.binding.get().ok_or(Errno::NXIO)?;
+        let rings = if transmit { &binding.tx } else { &binding.rx };
+        let broken = rings.iter().filter(|ring| ring.sync(user) == Synced::Broken).count();
+        if broken > 0 || binding.is_gone() { Err(Errno::IO) } else { Ok(()) }
+    }
+
+    /// What poll says of it, synchronising what was asked for as netmap does.
+    #[must_use]
+    pub fn examine(&self, events: i16, user: &dyn UserMemory) -> i16 {
+        let Some(binding) = self.binding.get() else { return libc::POLLERR };
+        if binding.is_gone() {
+            return libc::POLLERR;
+        }
+        let mut answer = 0;
+        let pushes = binding.flags & abi::NO_TX_POLL == 0;
+        for ring in &binding.tx {
+            if events & OUT != 0 || (pushes && ring.has_pending()) {
+                answer |= verdict(ring.sync(user), events & OUT);
+            }
+        }
+        if events & IN != 0 || binding.flags & abi::DO_RX_POLL != 0 {
+            for ring in &binding.rx {
+                answer |= verdict(ring.sync(user), events & IN);
+            }
+        }
+        answer
+    }
+
+    /// Asks to be woken for these events; false when there is something already.
+    #[must_use]
+    pub fn arm(&self, events: i16) -> bool {
+        let Some(binding) = self.binding.get() else { return true };
+        // Each must be asked, whatever the others say.
+        let tx = binding.tx.iter().filter(|_| events & OUT != 0);
+        let rx = binding.rx.iter().filter(|_| events & IN != 0);
+        let news = tx.chain(rx).filter(|ring| !ring.arm()).count();
+        news == 0
+    }
+
+    /// After a sleep.
+    pub fn disarm(&self) {
+        let Some(binding) = self.binding.get() else { return };
+        binding.tx.iter().chain(&binding.rx).for_each(|ring| ring.disarm());
+        if let Some(adapter) = &binding.adapter
+            && adapter.with_connection(|connection| {
+                connection.has_news() && !matches!(connection.poll_cut_off(), Ok(None))
+            })
+        {
+            binding.gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether another descriptor may take this one's bell away.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        let rings = self.binding.get().map(|binding| binding.tx.iter().chain(&binding.rx));
+        rings.into_iter().flatten().any(|ring| ring.is_shared())
+    }
+}
+
+fn verdict(synced: Synced, events: i16) -> i16 {
+    match synced {
+        Synced::Ready(true) => events,
+        Synced::Ready(false) => 0,
+        Synced::Reset | Synced::Broken => libc::POLLERR,
+    }
+}
+
+impl Binding {
+    fn new(host: &Host, name: &str, body: &mut Fields) -> Result<Self, Errno> {
+        let wish = Wish {
+            memory: body.u16(register::MEM_ID),
+            slots: body.u32(register::TX_SLOTS).max(body.u32(register::RX_SLOTS)),
+        };
+        let flags = body.u64(register::FLAGS);
+        if body.u32(register::MODE) == abi::NULL {
+            let memory = host.memory(wish.memory)?;
+            return Self::finish(None, memory, (Vec::new(), Vec::new()), body);
+        }
+        if flags & (abi::MONITOR_TX | abi::MONITOR_RX) != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let adapter = host.open(name, wish)?;
+        if adapter.header_bytes() > 0 && flags & abi::ACCEPT_VNET_HDR == 0 {
+            return Err(Errno::IO);
+        }
+        let rings = choose(&adapter, body)?;
+        let memory = Arc::clone(adapter.memory());
+        bind(&rings, flags & abi::EXCLUSIVE != 0)?;
+        Self::finish(Some(adapter), memory, rings, body)
+    }
+
+    /// From here on dropping it gives everything back.
+    fn finish(
+        adapter: Option<Arc<Adapter>>,
+        memory: Arc<Memory>,
+        (tx, rx): Chosen,
+        body: &mut Fields,
+    ) -> Result<Self, Errno> {
+        let flags = body.u64(register::FLAGS);
+        let interface = memory.take_interface().inspect_err(|_| unbind(&tx, &rx))?;
+        let binding =
+            Self { adapter, memory, tx, rx, interface, flags, gone: AtomicBool::new(false) };
+        binding.describe(body)?;
+        Ok(binding)
+    }
+
+    /// The interface's descriptor, and the same in the answer.
+    fn describe(&self, body: &mut Fields) -> Result<(), Errno> {
+        let memory = &self.memory;
+        let words = memory.interface_words(self.interface)?;
+        let put = |word: usize, value: u32| {
+            if let Some(word) = words.get(word) {
+                word.store(value, Ordering::Relaxed);
+            }
+        };
+        (0..words.len()).for_each(|word| put(word, 0));
+        let mut name = [0; 16];
+        let full = self.adapter.as_ref().map_or("", |adapter| adapter.name());
+        name.iter_mut().take(15).zip(full.bytes()).for_each(|(to, from)| *to = from);
+        for (word, bytes) in name.chunks_exact(4).enumerate() {
+            put(word, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        }
+        let has_host = self.adapter.is_some();
+        let count = u16::from(has_host);
+        put(interface::VERSION, abi::API.into());
+        put(interface::FLAGS, if memory.id() == 1 { 0 } else { interface::PRIVATE_MEMORY });
+        for word in [0, 1] {
+            put(interface::TX_RINGS + word, count.into());
+            put(interface::HOST_TX_RINGS + word, count.into());
+        }
+        if let Some(adapter) = &self.adapter {
+            self.place_rings(adapter, &put);
+            let (tx, rx) = adapter.rings();
+            body.set_u32(register::TX_SLOTS, tx.slots());
+            body.set_u32(register::RX_SLOTS, rx.slots());
+        }
+        for word in 0..4 {
+            body.set_u16(register::TX_RINGS + 2 * word, count);
+        }
+        let (first, extra) = memory.take_list(body.u32(register::EXTRA_BUFS));
+        put(interface::BUFS_HEAD, first);
+        body.set_u32(register::EXTRA_BUFS, extra);
+        body.set_u64(register::OFFSET, self.interface as u64);
+        body.set_u64(register::MEMSIZE, memory.length_bytes() as u64);
+        body.set_u16(register::MEM_ID, memory.id());
+        Ok(())
+    }
+
+    /// Offsets in netmap's order: transmit, host transmit, receive, host receive; 0 where not bound.
+    fn place_rings(&self, adapter: &Adapter, put: &dyn Fn(usize, u32)) {
+        let (tx, rx) = adapter.rings();
+        let halves = [(&self.tx, tx), (&self.rx, rx)];
+        for (half, (bound, port_ring)) in halves.into_iter().enumerate() {
+            for ring in bound {
+                let host = usize::from(!Arc::ptr_eq(ring, port_ring));
+                let to_ring = (ring.offset() - self.interface) as u64;
+                let word = interface::HEADER_BYTES / 4 + 2 * (2 * half + host);
+                put(word, to_ring as u32);
+                put(word + 1, (to_ring >> 32) as u32);
+                ring.set_number(host as u16);
+            }
+        }
+    }
+
+    /// Puts what wakes a sleeper into the program's epoll set.
+    fn watch(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        let add = |source: BorrowedFd<'_>, number: u64| {
+            epoll::add(fd, source, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
+        };
+        for (number, ring) in (0..).zip(self.tx.iter().chain(&self.rx)) {
+            // Two descriptors of one ring have the same bell, but each a set of its own.
+            ring.with_bell(|bell| add(bell.as_fd(), number)).transpose()?;
+        }
+        if let Some(adapter) = &self.adapter {
+            adapter.with_connection(|connection| add(connection.as_fd(), u64::MAX))?;
+        }
+        Ok(())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// What a program maps.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+}
+
+/// Transmit rings, and receive rings.
+type Chosen = (Vec<Arc<Ring>>, Vec<Arc<Ring>>);
+
+/// The rings that a request means.
+fn choose(adapter: &Adapter, body: &Fields) -> Result<Chosen, Errno> {
+    let (mode, flags) = (body.u32(register::MODE), body.u64(register::FLAGS));
+    let one = matches!(mode, abi::ONE_NIC | abi::ONE_SW);
+    if one && body.u16(register::RING_ID) > 0 {
+        return Err(Errno::INVAL);
+    }
+    let (mut tx, mut rx) = (Vec::new(), Vec::new());
+    if matches!(mode, abi::ALL_NIC | abi::NIC_SW | abi::ONE_NIC) {
+        let (one_tx, one_rx) = adapter.rings();
+        tx.push(Arc::clone(one_tx));
+        rx.push(Arc::clone(one_rx));
+    }
+    if matches!(mode, abi::SW | abi::NIC_SW | abi::ONE_SW) {
+        let (host_tx, host_rx) = adapter.host_rings()?;
+        tx.push(host_tx);
+        rx.push(host_rx);
+    }
+    if tx.is_empty() {
+        return Err(Errno::INVAL);
+    }
+    match flags & (abi::TX_RINGS_ONLY | abi::RX_RINGS_ONLY) {
+        0 => {}
+        abi::TX_RINGS_ONLY => rx.clear(),
+        abi::RX_RINGS_ONLY => tx.clear(),
+        _ => return Err(Errno::INVAL),
+    }
+    Ok((tx, rx))
+}
+
+fn bind((tx, rx): &Chosen, exclusive: bool) -> Result<(), Errno> {
+    let all: Vec<&Arc<Ring>> = tx.iter().chain(rx).collect();
+    for (index, ring) in all.iter().enumerate() {
+        if let Err(error) = ring.bind(exclusive) {
+            all[..index].iter().for_each(|bound| bound.unbind());
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn unbind(tx: &[Arc<Ring>], rx: &[Arc<Ring>]) {
+    tx.iter().chain(rx).for_each(|ring| ring.unbind());
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        unbind(&self.tx, &self.rx);
+        if let Ok(words) = self.memory.interface_words(self.interface) {
+            self.memory.free_list(words[interface::BUFS_HEAD].load(Ordering::Relaxed));
+        }
+        self.memory.free_interface(self.interface);
+    }
+}

@@ -1,0 +1,179 @@
+//! What this process has open: ports by name, memories by number.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use packet_switch::PortName;
+use packet_switch::attachment::{Kind, PipeEnd, SLOTS_DEFAULT, Shape};
+use packet_switch::client::{Attached, ClientError, Connection, default_socket};
+use rustix::io::Errno;
+
+use crate::adapter::Adapter;
+use crate::memory::Memory;
+use crate::name::Target;
+
+/// netmap's number for the memory that all NICs share.
+const SHARED_MEMORY: u16 = 1;
+
+/// What a program wants of a port that is not open yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wish {
+    /// Which memory; 0 leaves it open.
+    pub memory: u16,
+    /// Slots of a ring; 0 leaves it open.
+    pub slots: u32,
+}
+
+/// Everything that is open.
+#[derive(Debug, Default)]
+pub struct Host {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    adapters: BTreeMap<String, Weak<Adapter>>,
+    memories: BTreeMap<u16, Weak<Memory>>,
+    /// Memory of a port and of its pipes, by the port's name.
+    families: BTreeMap<String, Weak<Memory>>,
+    shared: Option<Arc<Memory>>,
+    last_id: u16,
+}
+
+impl Host {
+    /// The port of that name, attached to unless it is already.
+    ///
+    /// # Errors
+    /// `ENXIO`: no switch, or no such port. `EBUSY`: another process has it. `EINVAL`: no such name or
+    /// memory. What a person should know goes to stderr, as the kernel's would to its log.
+    pub fn open(&self, name: &str, wish: Wish) -> Result<Arc<Adapter>, Errno> {
+        let target = Target::parse(name)?;
+        let mut state = self.state();
+        if let Some(adapter) = state.adapters.get(name).and_then(Weak::upgrade) {
+            let fits = wish.memory == 0 || wish.memory == adapter.memory().id();
+            return if fits { Ok(adapter) } else { Err(Errno::INVAL) };
+        }
+        let mut connection = connect()?;
+        let attached =
+            attach(&mut connection, &target, wish).map_err(|error| complain(name, &error))?;
+        let memory = state.memory(&target, wish.memory, &attached)?;
+        let is_pipe = target.pipe.is_some();
+        let adapter = Adapter::new(name, &memory, attached, connection, is_pipe)?;
+        state.adapters.retain(|_, adapter| adapter.strong_count() > 0);
+        state.adapters.insert(name.to_owned(), Arc::downgrade(&adapter));
+        Ok(adapter)
+    }
+
+    /// The memory that belongs to no port, or one that is open.
+    ///
+    /// # Errors
+    /// `EINVAL`: no such memory.
+    pub fn memory(&self, id: u16) -> Result<Arc<Memory>, Errno> {
+        self.state().known(if id == 0 { SHARED_MEMORY } else { id })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn memory(
+        &mut self,
+        target: &Target,
+        wanted: u16,
+        attached: &Attached,
+    ) -> Result<Arc<Memory>, Errno> {
+        if wanted != 0 {
+            return self.known(wanted);
+        }
+        if let Some(memory) = self.families.get(&target.base).and_then(Weak::upgrade) {
+            return Ok(memory);
+        }
+        let half = target.pipe.as_ref().map(|(end, _)| *end == PipeEnd::Slave);
+        let id = self.new_id();
+        let memory = Memory::of_switch(id, attached.sender.buffers().region(), half)?;
+        self.memories.insert(id, Arc::downgrade(&memory));
+        self.families.insert(target.base.clone(), Arc::downgrade(&memory));
+        Ok(memory)
+    }
+
+    fn known(&mut self, id: u16) -> Result<Arc<Memory>, Errno> {
+        if id != SHARED_MEMORY {
+            return self.memories.get(&id).and_then(Weak::upgrade).ok_or(Errno::INVAL);
+        }
+        if let Some(shared) = &self.shared {
+            return Ok(Arc::clone(shared));
+        }
+        let shared = Memory::alone(SHARED_MEMORY)?;
+        self.shared = Some(Arc::clone(&shared));
+        Ok(shared)
+    }
+
+    /// A program tells memories apart by their numbers, also those it unmapped: none comes twice, as long
+    /// as 65 000 are enough.
+    fn new_id(&mut self) -> u16 {
+        self.memories.retain(|_, memory| memory.strong_count() > 0);
+        loop {
+            self.last_id = self.last_id.wrapping_add(1).max(SHARED_MEMORY + 1);
+            if !self.memories.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+}
+
+/// Connects to the switch.
+///
+/// # Errors
+/// `ENXIO`: nobody serves its socket.
+pub fn connect() -> Result<Connection, Errno> {
+    Connection::open(&default_socket()).map_err(|error| complain("/dev/netmap", &error))
+}
+
+fn attach(
+    connection: &mut Connection,
+    target: &Target,
+    wish: Wish,
+) -> Result<Attached, ClientError> {
+    let slots = if wish.slots == 0 { SLOTS_DEFAULT } else { wish.slots };
+    let shape = Shape { slots, ..Shape::default() };
+    let refused = |errno: Errno| ClientError::Refused(errno.to_string());
+    if let Some((end, _)) = &target.pipe {
+        return connection.open_pipe(&target.group().map_err(refused)?, *end, shape);
+    }
+    let port = match target.switch_port().map_err(refused)? {
+        Some(port) => port,
+        None => device(connection, &target.base)?,
+    };
+    connection.attach_port_as(&port, shape)
+}
+
+/// The port by which a program gets at the device of that name: the switch's port of that name itself while no
+/// client has it, and a new one beside it where the switch drives a device.
+fn device(connection: &mut Connection, name: &str) -> Result<PortName, ClientError> {
+    let entries = connection.list()?;
+    let found = entries.iter().find_map(|entry| {
+        let port: PortName = entry.name.parse().ok()?;
+        (port.port.to_string() == name).then_some((port, entry.kind))
+    });
+    let nowhere = || ClientError::Refused(format!("no port of the switch is called {name}"));
+    match found.ok_or_else(nowhere)? {
+        (port, Kind::Port | Kind::Ephemeral) => Ok(port),
+        (port, _) => format!("{}:{name}.netmap", port.switch).parse().ok().ok_or_else(nowhere),
+    }
+}
+
+fn complain(name: &str, error: &ClientError) -> Errno {
+    let errno = match error {
+        ClientError::Refused(why) if why.contains("taken") => Errno::BUSY,
+        ClientError::Syscall(error) => {
+            error.source.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+        }
+        _ => Errno::NXIO,
+    };
+    // There may be no stderr.
+    writeln!(std::io::stderr(), "clearstream netmap: {name}: {error}").ok();
+    errno
+}

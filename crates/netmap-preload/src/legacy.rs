@@ -1,0 +1,123 @@
+//! `struct nmreq`, the argument of `NIOCREGIF` and `NIOCGINFO` in programs written before API 13, turned
+//! into a request of today and its answer back.
+
+use rustix::io::Errno;
+
+use crate::abi::{self, register};
+use crate::request::terminated;
+use crate::user::{Fields, UserMemory};
+
+const BYTES: usize = 60;
+const NAME_BYTES: usize = 16;
+const VERSION: usize = 16;
+const OFFSET: usize = 20;
+const MEMSIZE: usize = 24;
+const TX_SLOTS: usize = 28;
+const TX_RINGS: usize = 36;
+const RING_ID: usize = 40;
+const COMMAND: usize = 42;
+const MEM_ID: usize = 46;
+const EXTRA_BUFS: usize = 48;
+const FLAGS: usize = 52;
+
+/// `NETMAP_HW_RING` of `nr_ringid`.
+const HW_RING: u16 = 0x4000;
+/// `NETMAP_SW_RING`.
+const SW_RING: u16 = 0x2000;
+/// `NETMAP_NO_TX_POLL`.
+const NO_TX_POLL: u16 = 0x1000;
+/// `NETMAP_DO_RX_POLL`.
+const DO_RX_POLL: u16 = 0x8000;
+/// `NETMAP_RING_MASK`.
+const RING_MASK: u16 = 0x0fff;
+/// `NR_REG_MASK` of `nr_flags`.
+const MODE_MASK: u32 = 0xf;
+
+/// An older request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Legacy {
+    /// The port's name, with the pipe's end that old programs say by mode.
+    pub name: String,
+    fields: Fields,
+    address: u64,
+}
+
+impl Legacy {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// `EFAULT`, or `EINVAL` for a version or name that does not exist.
+    pub fn read(memory: &dyn UserMemory, address: u64) -> Result<Self, Errno> {
+        let mut fields = Fields(vec![0; BYTES]);
+        memory.read(address, &mut fields.0)?;
+        if !abi::LEGACY_API_RANGE.contains(&fields.u32(VERSION)) {
+            return Err(Errno::INVAL);
+        }
+        let mut name = terminated(&fields.0[..NAME_BYTES]).ok_or(Errno::INVAL)?;
+        let end = match fields.u32(FLAGS) & MODE_MASK {
+            abi::PIPE_MASTER => "{",
+            abi::PIPE_SLAVE => "}",
+            _ => "",
+        };
+        if !end.is_empty() {
+            name += &format!("{end}{}", fields.u16(RING_ID) & RING_MASK);
+        }
+        Ok(Self { name, fields, address })
+    }
+
+    /// What goes beyond binding a port: the old way of asking for switches and headers.
+    #[must_use]
+    pub fn command(&self) -> u16 {
+        self.fields.u16(COMMAND)
+    }
+
+    /// The same as a body of [`abi::REGISTER`].
+    ///
+    /// # Errors
+    /// `EINVAL`: a mode that does not exist.
+    pub fn to_register(&self) -> Result<Fields, Errno> {
+        let (old, ring) = (&self.fields, self.fields.u16(RING_ID));
+        let mut body = Fields(vec![0; 56]);
+        for slots in 0..2 {
+            body.set_u32(register::TX_SLOTS + 4 * slots, old.u32(TX_SLOTS + 4 * slots));
+            body.set_u16(register::TX_RINGS + 2 * slots, old.u16(TX_RINGS + 2 * slots));
+        }
+        body.set_u16(register::MEM_ID, old.u16(MEM_ID));
+        body.set_u32(register::EXTRA_BUFS, old.u32(EXTRA_BUFS));
+        let mut mode = old.u32(FLAGS) & MODE_MASK;
+        if mode == 0 {
+            // Before modes there were bits of the ring's number.
+            mode = match ring & (HW_RING | SW_RING) {
+                0 => abi::ALL_NIC,
+                HW_RING => abi::ONE_NIC,
+                SW_RING => abi::SW,
+                _ => return Err(Errno::INVAL),
+            };
+        }
+        let is_pipe = matches!(mode, abi::PIPE_MASTER | abi::PIPE_SLAVE);
+        body.set_u32(register::MODE, if is_pipe { abi::ALL_NIC } else { mode });
+        body.set_u16(register::RING_ID, if is_pipe { 0 } else { ring & RING_MASK });
+        let mut flags = u64::from(old.u32(FLAGS) & !MODE_MASK);
+        flags |= if ring & NO_TX_POLL == 0 { 0 } else { abi::NO_TX_POLL };
+        flags |= if ring & DO_RX_POLL == 0 { 0 } else { abi::DO_RX_POLL };
+        body.set_u64(register::FLAGS, flags);
+        Ok(body)
+    }
+
+    /// Writes back what [`abi::REGISTER`] answered.
+    ///
+    /// # Errors
+    /// `EFAULT`: the request is not there any more.
+    pub fn answer(&mut self, body: &Fields, memory: &dyn UserMemory) -> Result<(), Errno> {
+        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        self.fields.set_u32(OFFSET, narrow(body.u64(register::OFFSET)));
+        self.fields.set_u32(MEMSIZE, narrow(body.u64(register::MEMSIZE)));
+        for slots in 0..2 {
+            self.fields.set_u32(TX_SLOTS + 4 * slots, body.u32(register::TX_SLOTS + 4 * slots));
+            self.fields.set_u16(TX_RINGS + 2 * slots, body.u16(register::TX_RINGS + 2 * slots));
+        }
+        self.fields.set_u16(MEM_ID, body.u16(register::MEM_ID));
+        self.fields.set_u32(EXTRA_BUFS, body.u32(register::EXTRA_BUFS));
+        memory.write(self.address, &self.fields.0)
+    }
+}
