@@ -18,11 +18,11 @@ pub(crate) enum Op {
     Byte(u16),
     /// acc = int
     Int(u16),
-    /// acc = bytes[acc]
+    /// `acc = bytes[acc]`
     ByteAt { at: u16, length: u16 },
-    /// acc = ints[acc]
+    /// `acc = ints[acc]`
     IntAt { at: u16, length: u16 },
-    /// acc = constant array[acc]
+    /// `acc = constant_array[acc]`
     TableAt { at: u16, length: u16 },
     /// acc = process is in that state
     InState { at: u16, state: u16 },

@@ -45,6 +45,8 @@ pub(crate) struct UdpSeen {
     pub(crate) lost_share: f64,
     /// Whether it did say.
     pub(crate) located: bool,
+    /// Came after a later one, of those sent.
+    pub(crate) reordered_share: f64,
 }
 
 impl<'a> Observed<'a> {
@@ -174,7 +176,22 @@ impl<'a> Observed<'a> {
         let counted = self.flow.receive_window_share.unwrap_or(0.0);
         let caught = self.flow.receive_window_share.map_or(0.9, |counted| ramp(counted, 0.02, 0.1));
         let room_left = 1.0 - ramp(self.flow.window_use().unwrap_or(0.0), 0.85, 0.95);
-        counted.max(0.95 * ramp(self.receive_window_use(), 0.85, 0.95) * room_left * caught)
+        let filled = ramp(self.receive_window_use(), 0.85, 0.95);
+        counted.max(0.95 * filled.max(self.follows_asked_window()) * room_left * caught)
+    }
+
+    /// How surely throughput is what the window that the test asks for allows, 0 to 1: as much as
+    /// the law says, and each further stream as much again.
+    fn follows_asked_window(&self) -> f64 {
+        let (Some(window), Some(rtt_s)) = (self.flow.peer_window_bytes, self.base_rtt_s) else {
+            return 0.0;
+        };
+        let Some((streams, _)) = self.several.filter(|_| self.spec.window_bytes.is_some()) else {
+            return 0.0;
+        };
+        let of_law = self.rate() * rtt_s / (8.0 * window);
+        let each = self.streams_gain().unwrap_or(0.0) * self.streams() / f64::from(streams);
+        ramp(of_law, 0.7, 0.8) * ramp(each, 0.6, 0.85)
     }
 
     /// In flight over the window the receiver offers, 0 to 1.
@@ -283,6 +300,7 @@ pub(crate) fn udp_seen(point: &Point, way: results::Direction) -> Option<UdpSeen
         delivered_bits_per_s: positive(direction.received_bits_per_s)?,
         lost_share: share(on_the_way as f64, udp.sent_count as f64)?,
         located: udp.loss.socket_buffer_count.is_some(),
+        reordered_share: share(udp.reordered_count as f64, udp.sent_count as f64).unwrap_or(0.0),
     })
 }
 

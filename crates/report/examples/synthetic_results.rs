@@ -14,6 +14,7 @@ fn main() -> std::io::Result<()> {
         ("synthetic-path", synthetic::path()),
         ("synthetic-unseen", synthetic::unseen()),
         ("synthetic-reproduction", synthetic::reproduction()),
+        ("synthetic-placement", synthetic::placement()),
     ];
     for (name, results) in documents {
         let json = serde_json::to_string(&results).map_err(std::io::Error::other)?;

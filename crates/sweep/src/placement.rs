@@ -2,7 +2,7 @@
 //!
 //! A host of 128 cores has 16 384 pairs with another of its kind, most of them alike. So cores are
 //! first put into classes: those equally far from the core that serves the flow's queue, and
-//! equally near to the network card ([`mod@classes`]). One pair a pair of classes is measured, then
+//! equally near to the network card (`classes`). One pair a pair of classes is measured, then
 //! other members of the best classes, then the best are repeated until the noise no longer hides
 //! which is better, all interleaved with runs that are not pinned at all, and all within a stated
 //! number of tests.

@@ -4,6 +4,7 @@ use results::{HostChange, Limit, QdiscCounters};
 use units::{show_byte_size, show_count};
 
 use super::causes::explains_losses;
+use super::loss;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -46,7 +47,7 @@ impl Mechanism for Qdisc {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = &seen.sender;
         let dropped = short_queue(seen).map_or(0, |qdisc| qdisc.dropped_pkts);
-        let weight = 0.96 * explains_losses(seen, dropped) * overflow_binds(seen);
+        let weight = 0.96 * own_drops_bind(seen) * overflow_binds(seen);
         Opinion {
             weight,
             end: Some(host.end),
@@ -71,8 +72,12 @@ impl Mechanism for Qdisc {
         }
     }
 
-    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        spaced(self.limit(), seen)
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        // Where nothing is sent again, spaced packets have nothing to calm.
+        if seen.flow.retransmits_count.is_some_and(|count| count >= 3.0) {
+            return spaced(self.limit(), seen);
+        }
+        loss::with_bbr(self.limit(), seen, headroom).into_iter().collect()
     }
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
@@ -99,6 +104,18 @@ impl Mechanism for Qdisc {
             ),
         ]
     }
+}
+
+/// How surely drops of the sender's own queue hold throughput down, 0 to 1: those of segments that
+/// had to be sent again, and those that TCP was told of at once. The latter are never counted as
+/// sent again, and the congestion window pays as for a loss.
+pub(super) fn own_drops_bind(seen: &Observed<'_>) -> f64 {
+    let dropped = short_queue(seen).map_or(0, |qdisc| qdisc.dropped_pkts) as f64;
+    let told_at_once = seen
+        .segments()
+        .and_then(|all| loss::law(seen, ratio(dropped, all)?))
+        .map_or(0.0, |response| 1.0 - ramp((seen.rate() / response).ln(), 0.7, 1.4));
+    explains_losses(seen, dropped as u64).max(told_at_once * ramp(dropped, 0.0, 2.0))
 }
 
 /// The sender's discipline that dropped most, unless it dropped to hold a rate that is reached.

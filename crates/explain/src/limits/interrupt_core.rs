@@ -160,10 +160,10 @@ pub(super) fn weight(seen: &Observed<'_>) -> f64 {
     };
     let by_crowd = 0.93 * crowded_packet_core(seen, host);
     let own_reader = host.starved().unwrap_or(0.0) * same_core(host);
-    by_softirq.max(by_thread).max(by_crowd)
+    // What waits for that core is a queue too: only softirq time alone does not say where it stands.
+    by_crowd.max(by_thread).max(by_softirq * (1.0 - 0.5 * seen.queue()))
         * others
         * (1.0 - 0.6 * own_reader)
-        * (1.0 - 0.5 * seen.queue())
 }
 
 /// Whether the reader shares the core of its packets.

@@ -67,7 +67,7 @@ impl Mechanism for LinkRate {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        stays(self.limit(), seen)
+        stays(self.limit(), seen, seen.rate())
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {

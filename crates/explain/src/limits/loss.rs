@@ -4,7 +4,7 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds};
 
 use super::causes::explains_losses;
-use super::{more_streams, signals};
+use super::{more_streams, policer, signals};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -44,13 +44,16 @@ impl Mechanism for Loss {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let count = seen.flow.retransmits_count.unwrap_or(0.0);
         let share = seen.flow.retransmit_share.unwrap_or(0.0);
-        let response = response(seen);
+        let response = law(seen, share);
+        // Losses of one burst count once: between the two laws the truth lies.
+        let by_events = seen.flow.loss_event_share.and_then(|events| law(seen, events));
         let answers = match response {
             Some(response) => {
-                let above = (seen.rate() / response).ln();
-                // Far above the law it is tolerated (losses come in bursts, and a short test has not
-                // paid for all of them yet); far below, something else is tighter.
-                1.0 - ramp(above, 1.8, 2.7).max(ramp(-above, 1.1, 2.0))
+                let above = (seen.rate() / by_events.unwrap_or(response).max(response)).ln();
+                let below = (response / seen.rate()).ln();
+                // Far above the law it is tolerated (a short test has not paid for all losses yet);
+                // far below, something else is tighter.
+                1.0 - ramp(above, 1.8, 2.7).max(ramp(below, 1.1, 2.0))
             }
             None => ramp(share, 0.05, 0.2),
         };
@@ -61,7 +64,8 @@ impl Mechanism for Loss {
             * seen.unexplained()
             * (1.0 - overflow)
             * (1.0 - 0.8 * seen.hosts_full())
-            * (1.0 - 0.9 * elsewhere(seen));
+            * (1.0 - 0.9 * elsewhere(seen))
+            * (1.0 - 0.9 * policer::common_ceiling(seen));
         Opinion {
             weight,
             end: None,
@@ -153,14 +157,14 @@ fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
     })
 }
 
-/// Throughput the algorithm in use answers this loss with, bit/s; `None` for those that do not
-/// take loss for congestion.
-fn response(seen: &Observed<'_>) -> Option<f64> {
+/// Throughput the algorithm in use answers a share of lost segments with, bit/s; `None` for those
+/// that do not take loss for congestion.
+pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
     let name = seen.flow.congestion_control.as_deref().unwrap_or("cubic");
     if name.starts_with("bbr") {
         return None;
     }
-    let lost = positive(seen.flow.retransmit_share?)?;
+    let lost = positive(lost_share)?;
     let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
     let reno_segments = 1.22 / lost.sqrt();
     // (C (3 + beta) / (4 (1 - beta)))^0.25 with C 0.4 and beta 0.7: RFC 9438 section 5.1.

@@ -40,10 +40,9 @@ impl Mechanism for Policer {
         if let Some(own) = visible(seen) {
             return own;
         }
-        let polices = drops_without_queue(seen);
+        let reached = plateau(seen) * drops_without_queue(seen);
         let weight = 0.96
-            * plateau(seen)
-            * polices
+            * reached.max(common_ceiling(seen))
             * seen.unexplained()
             * (1.0 - seen.hosts_full())
             * (1.0 - super::shaper::at_the_line(seen));
@@ -68,7 +67,9 @@ impl Mechanism for Policer {
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
         let mut experiments =
             if shown(seen).is_some() { spaced(self.limit(), seen) } else { Vec::new() };
-        experiments.extend(stays(self.limit(), seen));
+        let most = seen.several.map_or(seen.rate(), |(_, several)| several.median);
+        let rate = if common_ceiling(seen) > 0.5 { most } else { seen.rate() };
+        experiments.extend(stays(self.limit(), seen, rate));
         experiments
     }
 
@@ -104,10 +105,36 @@ impl Mechanism for Policer {
 /// How surely drops come without any queue before them, 0 to 1.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 0.0 };
-    let longer_s = rtt_s - base_s;
-    let waits = ramp(longer_s, 0.2e-3 + 0.04 * base_s, 0.6e-3 + 0.15 * base_s);
-    ramp(again, 4e-4, 1.5e-3) * (1.0 - waits)
+    ramp(again, 4e-4, 1.5e-3) * (1.0 - waits(seen))
+}
+
+/// How surely packets wait in a queue on the path, 0 to 1.
+fn waits(seen: &Observed<'_>) -> f64 {
+    let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 1.0 };
+    ramp(rtt_s - base_s, 0.2e-3 + 0.04 * base_s, 0.6e-3 + 0.15 * base_s)
+}
+
+/// How surely drops above one rate, and not losses at any rate, keep a single stream down, 0 to 1:
+/// several streams, and UDP that was sent faster, end at the same throughput, and UDP loses all
+/// beyond it.
+pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
+    let (Some((_, several)), Some(udp)) = (seen.several, seen.udp) else { return 0.0 };
+    let lost = seen.flow.retransmits_count.is_some_and(|count| count >= 3.0);
+    if !lost || !udp.located {
+        return 0.0;
+    }
+    let apart = (udp.delivered_bits_per_s / several.median).ln().abs();
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    // Losses at any rate would take as large a share of UDP as of TCP.
+    let beyond = ramp(udp.lost_share, 0.03 + 3.0 * again, 0.08 + 6.0 * again);
+    let below_the_line = seen
+        .line_goodput(seen.sender.end)
+        .map_or(1.0, |line| 1.0 - ramp(several.median / line, 0.8, 0.9));
+    (1.0 - ramp(apart, 0.1, 0.25))
+        * beyond
+        * below_the_line
+        * seen.lifted_by_streams()
+        * (1.0 - waits(seen))
 }
 
 /// A policer that a host of the judged way shows: the sender's on what leaves, the receiver's on

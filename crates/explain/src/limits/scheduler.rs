@@ -84,21 +84,17 @@ impl Mechanism for Scheduler {
                 format!(
                     "start the {end} end's program as any other, not `{policy}`: chrt --other 0 PROGRAM, or renice -n 0 -p PID"
                 ),
-                format!("or give it a core that nobody else uses: --{}", cores_option(seen, host)),
+                format!("or give it a core that nobody else uses: --{}", cores_option(host)),
             ],
             None => vec![
-                format!(
-                    "pin the {end} end's threads to idle cores: --{}",
-                    cores_option(seen, host)
-                ),
+                format!("pin the {end} end's threads to idle cores: --{}", cores_option(host)),
                 "keep other programs off them (cpuset, isolcpus)".to_owned(),
             ],
         }
     }
 }
 
-fn cores_option(seen: &Observed<'_>, host: &HostView<'_>) -> &'static str {
-    let _ = seen;
+fn cores_option(host: &HostView<'_>) -> &'static str {
     if host.end == results::End::Near { "cores" } else { "far-cores" }
 }
 
@@ -114,7 +110,7 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
         // A thread that others go before waits where it would run: that alone is the symptom.
         let waits = ramp(host.wait_share.unwrap_or(0.0), 0.2, 0.45);
         let behind = 0.97 * host.held_behind() * cpu.max(waits * seen.unexplained());
-        let unmoved = 0.92 * cpu * left_waiting(host);
+        let unmoved = 0.92 * cpu * left_waiting(host) * (1.0 - host.throttled());
         behind.max(unmoved)
     };
     let (sender, receiver) = (weigh(&seen.sender), weigh(&seen.receiver));

@@ -62,7 +62,7 @@ impl Mechanism for Shaper {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        stays(self.limit(), seen)
+        stays(self.limit(), seen, seen.rate())
     }
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
@@ -186,9 +186,8 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
     lines
 }
 
-/// Experiments that a fixed rate survives: nothing gets more through.
-pub(super) fn stays(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
-    let rate = seen.rate();
+/// Experiments that a fixed rate survives: nothing gets more than that through.
+pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experiment> {
     let predicted = Prediction::new(rate * 0.85, rate, rate * 1.12);
     let from_count = seen.spec.streams.max(1);
     let to_count = from_count.saturating_mul(8).min(1024);

@@ -123,9 +123,10 @@ impl Mechanism for Reordering {
         let again = seen.flow.run_retransmits_count.unwrap_or(0.0);
         let needless = mistaken(seen);
         let noticed = ramp(seen.flow.reordered_count.unwrap_or(0.0), 2.0, 10.0);
+        let late_udp = seen.udp.map_or(0.0, |udp| ramp(udp.reordered_share, 1e-3, 5e-3));
         let weight = 0.95
             * ramp(needless, 0.2, 0.6)
-            * noticed.max(ramp(seen.flow.needless_count.unwrap_or(0.0), 5.0, 30.0))
+            * noticed.max(late_udp).max(ramp(seen.flow.needless_count.unwrap_or(0.0), 5.0, 30.0))
             * seen.unexplained()
             * (1.0 - plateau(seen))
             * (1.0 - 0.8 * seen.hosts_full());
@@ -135,6 +136,13 @@ impl Mechanism for Reordering {
             show_count(again),
             show_count(seen.flow.reordered_count.unwrap_or(0.0))
         )];
+        if let Some(udp) = seen.udp.filter(|udp| udp.reordered_share > 0.0) {
+            evidence.push(format!(
+                "{:.2}% of UDP's datagrams came late, {:.2}% were lost",
+                udp.reordered_share * 100.0,
+                udp.lost_share * 100.0
+            ));
+        }
         if let Some(late) = seen.flow.out_of_order_count.filter(|late| *late > 0.0) {
             evidence
                 .push(format!("{} packets came to the receiver out of order", show_count(late)));
@@ -185,8 +193,15 @@ fn plateau(seen: &Observed<'_>) -> f64 {
     seen.streams_gain().map_or(0.0, |gain| 1.0 - ramp(gain, 1.1, 1.4)).max(seen.queue())
 }
 
-/// Segments sent again for nothing, of all sent again.
+/// Segments sent again for nothing, of all sent again: as the receiver tells (D-SACK) or, where it
+/// does not, as UDP shows that comes late about as often, and is hardly ever lost.
 pub(super) fn mistaken(seen: &Observed<'_>) -> f64 {
     let needless = seen.flow.needless_count.unwrap_or(0.0);
-    seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again)).unwrap_or(0.0).min(1.0)
+    let told = seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again));
+    let again = seen.flow.retransmit_share.unwrap_or(0.0);
+    let late = seen.udp.map_or(0.0, |udp| {
+        let kept = 1.0 - ramp(udp.lost_share, 0.1 * again, 0.3 * again);
+        kept * ramp(udp.reordered_share, 0.2 * again, 0.6 * again)
+    });
+    told.unwrap_or(0.0).min(1.0).max(if again > 0.0 { late } else { 0.0 })
 }

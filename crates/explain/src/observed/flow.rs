@@ -26,6 +26,9 @@ pub(crate) struct Flow {
     pub(crate) run_retransmits_count: Option<f64>,
     /// Segments sent again, of those sent.
     pub(crate) retransmit_share: Option<f64>,
+    /// Samples between which segments were sent again, of the segments sent: losses in one burst
+    /// cost the congestion window once.
+    pub(crate) loss_event_share: Option<f64>,
     /// Throughput of the last third over that of the first.
     pub(crate) growth: Option<f64>,
     pub(crate) pacing_bits_per_s: Option<f64>,
@@ -65,6 +68,7 @@ impl Flow {
             retransmits_count: run.direction.retransmits_count.map(|count| count as f64),
             run_retransmits_count: run.retransmits().map(|(again, _)| again),
             retransmit_share: None,
+            loss_event_share: None,
             growth: run.growth(),
             pacing_bits_per_s: run.summed(|tcp| tcp.pacing_bits_per_s.and_then(positive)),
             mss_bytes: tcp.and_then(|tcp| positive(f64::from(tcp.mss_bytes))),
@@ -92,15 +96,18 @@ impl Flow {
         self,
         runs: impl Iterator<Item = &'a Run<'r>>,
     ) -> Self {
-        let counts: Vec<(f64, f64)> = runs.filter_map(Run::retransmits).collect();
-        if counts.is_empty() {
-            return self;
+        let (mut again, mut sent, mut events) = (None, 0.0, 0.0);
+        for run in runs {
+            let Some((run_again, run_sent)) = run.retransmits() else { continue };
+            again = Some(again.unwrap_or(0.0) + run_again);
+            sent += run_sent;
+            events += run.loss_events();
         }
-        let (again, sent) =
-            counts.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let Some(again) = again else { return self };
         Self {
             retransmits_count: Some(again),
             retransmit_share: share(again, sent + again),
+            loss_event_share: share(events, sent + again),
             ..self
         }
     }

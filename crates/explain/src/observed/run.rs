@@ -93,6 +93,22 @@ impl<'a> Run<'a> {
         counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
+    /// Spans between two samples in which a stream sent something again.
+    pub(super) fn loss_events(&self) -> f64 {
+        let of_stream = |stream: &&StreamEnd| {
+            let Some(tcp) = &stream.tcp else { return 0 };
+            let sampled = stream.intervals.iter().filter_map(|interval| interval.tcp.as_ref());
+            let mut before = tcp.first.retransmits_count;
+            let mut events = 0;
+            for sample in sampled.chain([&tcp.last]) {
+                events += usize::from(sample.retransmits_count > before);
+                before = before.max(sample.retransmits_count);
+            }
+            events
+        };
+        self.senders.iter().map(of_stream).sum::<usize>() as f64
+    }
+
     /// Share of the steady samples for which `holds`.
     pub(super) fn sampled_share(&self, holds: impl Fn(&TcpSample) -> bool) -> Option<f64> {
         let samples =
