@@ -3,7 +3,7 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::{drops, interrupt_core, more_streams};
+use super::{drops, interrupt_core, more_streams, signals};
 use crate::ceiling::window_ceiling;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -57,7 +57,7 @@ impl Mechanism for CongestionControl {
             * (1.0 - 0.7 * lost * (1.0 - rising))
             * (1.0 - seen.hosts_full())
             * (1.0 - seen.queue())
-            * (1.0 - 0.7 * drops::own_drops_bind(seen))
+            * (1.0 - 0.7 * drops::own_drops_bind(seen).max(signals::marks(seen)))
             * (1.0 - 0.7 * interrupt_core::weight(seen));
         Opinion {
             weight,

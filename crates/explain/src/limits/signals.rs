@@ -42,8 +42,7 @@ impl Mechanism for EcnMarks {
         let marked = seen.flow.marked_count.unwrap_or(0.0);
         let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
         let weight = 0.95
-            * ramp(of_all, 5e-5, 5e-4)
-            * ramp(marked, 2.0, 10.0)
+            * marks(seen)
             * seen.unexplained()
             * (1.0 - plateau(seen))
             * (1.0 - 0.8 * seen.hosts_full());
@@ -186,6 +185,13 @@ impl Mechanism for Reordering {
             ),
         ]
     }
+}
+
+/// How surely congestion control had marks to answer, 0 to 1.
+pub(super) fn marks(seen: &Observed<'_>) -> f64 {
+    let marked = seen.flow.marked_count.unwrap_or(0.0);
+    let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
+    ramp(of_all, 5e-5, 5e-4) * ramp(marked, 2.0, 10.0)
 }
 
 /// How surely more streams carry no more, 0 to 1.
