@@ -6,9 +6,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use results::{
-    Direction, DirectionOutcome, EndReport, HostFacts, IntervalSample, PathFacts, Point,
-    PointOutcome, Results, RunKind, SCHEMA_VERSION, StreamEnd, TcpSample, TcpSummary, TestLimit,
-    TestOutcome, TestSpec, ToolFacts,
+    Direction, DirectionOutcome, EndReport, HostFacts, InterfaceFacts, IntervalSample, PathFacts,
+    Point, PointOutcome, Results, RunKind, SCHEMA_VERSION, StreamEnd, TcpSample, TcpSummary,
+    TestLimit, TestOutcome, TestSpec, ToolFacts,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
@@ -37,6 +37,17 @@ impl Drop for Scratch {
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")
+}
+
+/// A host on 10-Gbit/s Ethernet.
+fn host(name: &str) -> HostFacts {
+    let interface = InterfaceFacts {
+        name: "eth0".to_owned(),
+        speed_bits_per_s: Some(1e10),
+        mtu_bytes: 9000,
+        ..InterfaceFacts::default()
+    };
+    HostFacts { name: name.to_owned(), interface: Some(interface), ..HostFacts::default() }
 }
 
 /// One test of an hour, sampled ten times a second, that a window of 4 MB held to 1.88 Gbit/s.
@@ -115,8 +126,8 @@ fn an_hour() -> Results {
         started_unix_ms: 0,
         finished_unix_ms: None,
         partial: None,
-        near: HostFacts::default(),
-        far: Some(HostFacts::default()),
+        near: host("amsterdam"),
+        far: Some(host("geneva")),
         path: PathFacts::default(),
         points: vec![point],
         summaries: Vec::new(),
@@ -171,7 +182,13 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
     child.stdin.take().expect("a pipe").write_all(&bytes).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
     let screen = String::from_utf8(output.stdout).expect("UTF-8");
-    for part in ["Verdict  receive-window at the far end", "Next", "Advice", "Not it"] {
+    for part in [
+        "amsterdam -> geneva",
+        "Verdict  receive-window at the far end",
+        "Next     link-rate",
+        "Advice",
+        "Not it",
+    ] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
     let cut = Scratch::new("cut.json", &bytes[..bytes.len() / 2]);

@@ -45,8 +45,10 @@ pub(super) fn show(
 fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std::fmt::Result {
     let target = results.path.target.as_str();
     let far = results.far.as_ref().map_or(target, |far| far.name.as_str());
-    let near = Some(results.near.name.as_str()).filter(|name| !name.is_empty()).unwrap_or("?");
-    write!(out, "Path     {near} -> {far}")?;
+    let named = |name: &'_ str| {
+        if name.is_empty() { "an unnamed host".to_owned() } else { name.to_owned() }
+    };
+    write!(out, "Path     {} -> {}", named(&results.near.name), named(far))?;
     match measured {
         Some(estimate) => writeln!(
             out,
