@@ -17,6 +17,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("sys", Layer::UnsafeFence),
     ("shm", Layer::UnsafeFence),
     ("ring", Layer::UnsafeFence),
+    ("mpi", Layer::UnsafeFence),
     ("explain", Layer::Pure),
     ("sweep", Layer::Pure),
     ("switch", Layer::Pure),
@@ -47,7 +48,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
 ];
 
 /// Where `unsafe` may stand.
-const FENCES: &[&str] = &["crates/sys/", "crates/shm/", "crates/netmap-preload/"];
+const FENCES: &[&str] =
+    &["crates/sys/", "crates/shm/", "crates/netmap-preload/", "crates/mpi/"];
 
 /// What a pure crate never names: no input, no output, no clock, no place to hide one.
 const IMPURE: &[&str] = &[

@@ -185,6 +185,12 @@ impl Model {
         crate::resolve::resolve(text)
     }
 
+    /// The text it was read from.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// What a reader should be warned of.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {

@@ -24,7 +24,10 @@ use search::{Bounds, Report, Verdict};
 #[command(after_help = "Examples:\n  \
     clearstream check adding.3.dve                     deadlocks, assertions, run-time errors\n  \
     clearstream check phils.dve --ltl 'G F {P_0.eat}'  a formula over the model's expressions\n  \
-    clearstream check phils.dve --ltl phils.ltl        every #property of a file\n\n\
+    clearstream check phils.dve --ltl phils.ltl        every #property of a file\n  \
+    clearstream check adding.3.dve --ranks 2           by two ranks, each a thread\n  \
+    clearstream check adding.3.dve --hosts a,b         by two hosts, over MPI\n  \
+    mpirun -n 8 clearstream check adding.3.dve         as a job of your own\n\n\
     A model with a property process of its own is checked for that one.\n\
     Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted), 2 bad model.")]
 pub(crate) struct CheckArgs {
@@ -46,16 +49,32 @@ pub(crate) struct CheckArgs {
     /// End undecided after this long.
     #[arg(long, value_name = "TIME", value_parser = options::duration)]
     time: Option<Duration>,
-    /// Search with so many ranks, each a thread, the states spread over them.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    ranks: u16,
+    /// Search with so many ranks, the states spread over them: threads of this process or, with
+    /// --hosts, processes of an MPI job.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ranks: Option<u16>,
+    /// Search on these hosts, by default with one rank each: starts itself there with mpirun (Open MPI
+    /// or MPICH). Under a launcher of your own neither this nor --ranks is needed.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// The launcher for --hosts.
+    #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts")]
+    mpirun: PathBuf,
     /// Step through the model by hand.
-    #[arg(long, conflicts_with_all = ["full", "ltl", "memory", "time"])]
+    #[arg(long, conflicts_with_all = ["full", "ltl", "memory", "time", "ranks", "hosts"])]
     simulate: bool,
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
+    let ranks_count = args.ranks.map_or(args.hosts.len().max(1), usize::from);
+    if !args.hosts.is_empty() {
+        return ranks::launch(&args.mpirun, &args.hosts, ranks_count);
+    }
+    let mut crew = Crew::new(ranks_count)?;
+    if !crew.leads()? {
+        return Ok(Exit::Ok);
+    }
     let text = read(&args.model)?;
     let name = args.model.display();
     let parse = |text: &str| {
@@ -70,7 +89,6 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let bounds = Bounds { memory_bytes: args.memory, time: args.time };
-    let mut crew = Crew::new(args.ranks.into());
     let mut reports = Vec::new();
     match &args.ltl {
         None if model.has_property() => {

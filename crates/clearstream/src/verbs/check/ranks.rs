@@ -1,11 +1,16 @@
 //! A search by many ranks: what all transports have in common.
 
+mod job;
+mod launch;
 mod threads;
 
 use std::time::{Duration, Instant};
 
 use checker::RankedModel;
 use dve::Model;
+use job::Job;
+pub(super) use launch::launch;
+use mpi::{MpiError, World};
 use statespace::Progress;
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
 
@@ -14,6 +19,7 @@ use super::search::{
 };
 use super::show;
 use crate::exit::VerbError;
+use crate::signals;
 
 /// Who searches.
 #[derive(Debug)]
@@ -22,12 +28,32 @@ pub(super) enum Crew {
     One,
     /// So many threads of this process.
     Threads(usize),
+    /// The processes of an MPI job, of which this is one.
+    Job(Job),
 }
 
 impl Crew {
-    /// So many ranks.
-    pub(super) fn new(ranks_count: usize) -> Self {
-        if ranks_count > 1 { Self::Threads(ranks_count) } else { Self::One }
+    /// The job that launched this process, or so many ranks of its own.
+    pub(super) fn new(ranks_count: usize) -> Result<Self, VerbError> {
+        if let Some(flavour) = mpi::launched_by() {
+            let world = World::open(flavour).map_err(|error| match error {
+                MpiError::NoLibrary { .. } => VerbError::missing(error),
+                _ => VerbError::from_error(&error),
+            })?;
+            if world.size() > 1 {
+                return Ok(Self::Job(Job::new(world)));
+            }
+            world.finish().map_err(|error| VerbError::from_error(&error))?;
+        }
+        Ok(if ranks_count > 1 { Self::Threads(ranks_count) } else { Self::One })
+    }
+
+    /// Whether this process is rank 0 or all ranks. Another has done its part when this returns.
+    pub(super) fn leads(&mut self) -> Result<bool, VerbError> {
+        match self {
+            Self::Job(job) if job.me() != 0 => job.serve().map(|()| false),
+            _ => Ok(true),
+        }
     }
 
     /// Looks for deadlocks, failed assertions and run-time errors; a violation's run is a shortest.
@@ -64,8 +90,13 @@ impl Crew {
         match self {
             Self::One => Ok(None),
             Self::Threads(ranks_count) => {
-                let mut lead = LeadWatch::new(task, *ranks_count);
+                let mut lead = LeadWatch::new(task, *ranks_count, true);
                 let outcome = threads::search(model, task, *ranks_count, |rank| lead.look(rank));
+                lead.report(model, task, outcome).map(Some)
+            }
+            Self::Job(job) => {
+                let mut lead = LeadWatch::new(task, job.ranks_count(), false);
+                let outcome = job.search(model, task, |rank| lead.look(rank));
                 lead.report(model, task, outcome).map(Some)
             }
         }
@@ -132,6 +163,12 @@ const IDLE_WAIT: Duration = Duration::from_millis(20);
 /// Rank 0 looks at the clock, the memory and Ctrl-C this often.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Processes that do not stop when told to, within this time, are given up.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// The same after a signal: launchers leave a job they end one second (Open MPI) for last words.
+const SIGNAL_GRACE: Duration = Duration::from_millis(400);
+
 /// Runs a rank to its end. `look` is called now and then; it may stop the search.
 fn drive(
     rank: &mut Rank<RankedModel<'_>>,
@@ -169,15 +206,17 @@ struct LeadWatch {
     watch: Watch,
     ranks_count: usize,
     /// Why the search was stopped.
-    reason: Option<String>,
+    reason: Option<(String, Instant)>,
+    /// Ranks that were told to stop are waited for however long it takes.
+    is_patient: bool,
     /// How far all were when this last looked.
     last: Figures,
 }
 
 impl LeadWatch {
-    fn new(task: &Task<'_>, ranks_count: usize) -> Self {
+    fn new(task: &Task<'_>, ranks_count: usize, is_patient: bool) -> Self {
         let watch = Watch::new(task.bounds);
-        Self { watch, ranks_count, reason: None, last: Figures::default() }
+        Self { watch, ranks_count, reason: None, is_patient, last: Figures::default() }
     }
 
     fn look(&mut self, rank: &mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError> {
@@ -186,11 +225,21 @@ impl LeadWatch {
             let traffic = self.traffic(&self.last);
             show::progress_of_ranks(&progress(&self.last), &traffic, self.watch.elapsed());
         }
-        if self.reason.is_none() {
-            self.reason = self.watch.reason(self.last.memory_bytes);
-            if self.reason.is_some() {
-                rank.stop();
+        match &self.reason {
+            None => {
+                let reason = self.watch.reason(self.last.memory_bytes);
+                self.reason = reason.map(|reason| (reason, Instant::now()));
+                if self.reason.is_some() {
+                    rank.stop();
+                }
             }
+            Some((reason, since)) if !self.is_patient => {
+                let grace = if signals::caught().is_some() { SIGNAL_GRACE } else { STOP_GRACE };
+                if since.elapsed() > grace {
+                    return Err(ExchangeError::Lost(reason.clone()));
+                }
+            }
+            Some(_) => {}
         }
         Ok(())
     }
@@ -214,7 +263,16 @@ impl LeadWatch {
         let (verdict, total, notes) = match outcome {
             Ok(outcome) => {
                 let total = Figures::total(&outcome.figures);
-                (verdict(model, task, outcome.ending, self.reason.clone())?, total, outcome.notes)
+                (
+                    verdict(
+                        model,
+                        task,
+                        outcome.ending,
+                        self.reason.clone().map(|(reason, _)| reason),
+                    )?,
+                    total,
+                    outcome.notes,
+                )
             }
             Err(DriveError::Exchange(error)) => {
                 (Verdict::Undecided(error.to_string()), self.last, Vec::new())

@@ -1,0 +1,243 @@
+//! Ranks as processes of an MPI job.
+//!
+//! Rank 0 alone reads files, talks and judges. It hands each model to the others, who search their
+//! part of it, until it says that nothing more comes. Searches are numbered by MPI tags: what is left
+//! of an earlier one is dropped, what comes early for the next waits.
+
+use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use checker::RankedModel;
+use dve::Model;
+use mpi::{MpiError, World};
+use statespace::partition::{Aim, Outcome, Rank};
+
+use super::{DriveError, Exchange, ExchangeError, Task, drive};
+use crate::exit::VerbError;
+
+/// Each rank tells rank 0 so often that it is alive, and rank 0 each rank.
+const BEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// A rank that was not heard of for so long is lost.
+const LOST_AFTER: Duration = Duration::from_secs(30);
+
+/// A rank with nothing to do looks for messages without a pause for so long, then with pauses.
+const EAGER_FOR: Duration = Duration::from_micros(300);
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The exit code of a job that lost a rank: undecided.
+const LOST_CODE: u8 = 11;
+
+/// One process of the job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Gone when the job is over.
+    world: Option<World>,
+    me: usize,
+    ranks_count: usize,
+    /// The search under way; counts up.
+    number: i32,
+    /// Messages of the next search.
+    early: VecDeque<(usize, i32, Vec<u8>)>,
+    /// When each rank was last heard of.
+    heard: Vec<Instant>,
+    beat: Instant,
+    is_lost: bool,
+}
+
+impl From<MpiError> for ExchangeError {
+    fn from(error: MpiError) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+impl Job {
+    pub(super) fn new(world: World) -> Self {
+        let (me, ranks_count) = (world.rank(), world.size());
+        let now = Instant::now();
+        Self {
+            world: Some(world),
+            me,
+            ranks_count,
+            number: 0,
+            early: VecDeque::new(),
+            heard: vec![now; ranks_count],
+            beat: now,
+            is_lost: false,
+        }
+    }
+
+    pub(super) fn me(&self) -> usize {
+        self.me
+    }
+
+    pub(super) fn ranks_count(&self) -> usize {
+        self.ranks_count
+    }
+
+    /// Hands a model to all ranks and searches it with them; for rank 0.
+    pub(super) fn search(
+        &mut self,
+        model: &Model,
+        task: &Task<'_>,
+        look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+    ) -> Result<Outcome, DriveError> {
+        let outcome = self.try_search(model, task, look);
+        self.is_lost |= outcome.is_err();
+        outcome
+    }
+
+    fn try_search(
+        &mut self,
+        model: &Model,
+        task: &Task<'_>,
+        look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+    ) -> Result<Outcome, DriveError> {
+        self.number += 1;
+        let order =
+            [&[aim_code(task.aim), u8::from(task.allow_deadlock)], model.source().as_bytes()];
+        let order = order.concat();
+        for to in 1..self.ranks_count {
+            self.send(to, order.clone())?;
+        }
+        let system = RankedModel::new(model, task.allow_deadlock);
+        let mut rank = Rank::new(system, task.aim, 0, self.ranks_count)?;
+        drive(&mut rank, self, look)?;
+        rank.outcome().ok_or_else(|| ExchangeError::Lost("rank 0 has no outcome".to_owned()).into())
+    }
+
+    /// Searches what rank 0 hands out until nothing more comes; for all other ranks.
+    pub(super) fn serve(&mut self) -> Result<(), VerbError> {
+        let served = self.try_serve();
+        self.is_lost |= served.is_err();
+        served.map_err(|error| VerbError::failed(format!("rank {}: {error}", self.me)))
+    }
+
+    fn try_serve(&mut self) -> Result<(), DriveError> {
+        loop {
+            self.number += 1;
+            let order = loop {
+                if let Some((0, order)) = self.receive(BEAT_EVERY)? {
+                    break order;
+                }
+            };
+            let bad = || ExchangeError::Lost("rank 0 asks for what this rank does not know".into());
+            let [aim, allow_deadlock, text @ ..] = order.as_slice() else {
+                return Err(bad().into());
+            };
+            let Some(aim) = aim_of(*aim) else { return Ok(()) };
+            let text = std::str::from_utf8(text).ok();
+            let model = text.and_then(|text| Model::parse(text).ok()).ok_or_else(bad)?;
+            let system = RankedModel::new(&model, *allow_deadlock != 0);
+            let mut rank = Rank::new(system, aim, self.me, self.ranks_count)?;
+            drive(&mut rank, self, |_| Ok(()))?;
+        }
+    }
+
+    /// A message of this search or the next, if one has arrived; signs of life are noted and gone.
+    fn arrived(&mut self) -> Result<Option<(usize, Vec<u8>)>, ExchangeError> {
+        while self.early.front().is_some_and(|(_, tag, _)| *tag <= self.number) {
+            if let Some((from, tag, message)) = self.early.pop_front()
+                && tag == self.number
+            {
+                return Ok(Some((from, message)));
+            }
+        }
+        let Some(world) = &mut self.world else { return Ok(None) };
+        world.reap()?;
+        while let Some((from, tag, message)) = world.receive()? {
+            if let Some(heard) = self.heard.get_mut(from) {
+                *heard = Instant::now();
+            }
+            if message.is_empty() || tag < self.number {
+                continue;
+            }
+            if tag == self.number {
+                return Ok(Some((from, message)));
+            }
+            self.early.push_back((from, tag, message));
+        }
+        Ok(None)
+    }
+
+    /// Tells that this rank is alive, and whether another is not.
+    fn beat(&mut self) -> Result<(), ExchangeError> {
+        if self.beat.elapsed() < BEAT_EVERY {
+            return Ok(());
+        }
+        self.beat = Instant::now();
+        let others = if self.me == 0 { 1..self.ranks_count } else { 0..1 };
+        for other in others {
+            if self.heard[other].elapsed() > LOST_AFTER {
+                let seconds = LOST_AFTER.as_secs();
+                let text = format!("rank {other} was not heard of for {seconds} s: it is lost");
+                return Err(ExchangeError::Lost(text));
+            }
+            self.send(other, Vec::new())?;
+        }
+        Ok(())
+    }
+}
+
+impl Exchange for Job {
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), ExchangeError> {
+        let Some(world) = &mut self.world else { return Ok(()) };
+        Ok(world.send(to, self.number, message)?)
+    }
+
+    fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Vec<u8>)>, ExchangeError> {
+        self.beat()?;
+        let start = Instant::now();
+        loop {
+            let message = self.arrived()?;
+            let waited = start.elapsed();
+            if message.is_some() || waited >= wait {
+                return Ok(message);
+            }
+            if waited < EAGER_FOR {
+                thread::yield_now();
+            } else {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+impl Drop for Job {
+    /// Rank 0 tells the others that nothing more comes. Whoever lost a rank ends all.
+    fn drop(&mut self) {
+        self.number += 1;
+        if self.me == 0 && !self.is_lost {
+            let ranks = 1..self.ranks_count;
+            self.is_lost = ranks.map(|to| self.send(to, vec![END, 0])).any(|sent| sent.is_err());
+        }
+        let Some(world) = self.world.take() else { return };
+        if self.is_lost {
+            world.abort(LOST_CODE);
+        } else {
+            // What it came to has been said; a bad end of MPI takes nothing from it.
+            world.finish().ok();
+        }
+    }
+}
+
+/// Nothing more comes.
+const END: u8 = u8::MAX;
+
+fn aim_code(aim: Aim) -> u8 {
+    match aim {
+        Aim::Broken { is_full: false } => 0,
+        Aim::Broken { is_full: true } => 1,
+        Aim::Cycle => 2,
+    }
+}
+
+fn aim_of(code: u8) -> Option<Aim> {
+    match code {
+        0 => Some(Aim::Broken { is_full: false }),
+        1 => Some(Aim::Broken { is_full: true }),
+        2 => Some(Aim::Cycle),
+        _ => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! Dining philosophers as models, and what a check of them says.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+
+/// Philosophers with forks to their left and right; `greedy`: all take the left one first, and may
+/// wait for each other for ever.
+pub(crate) fn philosophers(count: usize, greedy: bool) -> String {
+    let mut text = format!("byte fork[{count}];\n");
+    for me in 0..count {
+        let (mut first, mut second) = (me, (me + 1) % count);
+        if !greedy && first > second {
+            std::mem::swap(&mut first, &mut second);
+        }
+        text += &format!(
+            "process P{me} {{ byte eaten; state thinks, has, eats; init thinks; trans\n \
+             thinks -> has {{ guard fork[{first}] == 0; effect fork[{first}] = 1; }},\n \
+             has -> eats {{ guard fork[{second}] == 0; effect fork[{second}] = 1, eaten = (eaten + 1) % 3; }},\n \
+             eats -> thinks {{ effect fork[{first}] = 0, fork[{second}] = 0; }}; }}\n"
+        );
+    }
+    text + "system async;\n"
+}
+
+/// A file that is gone when dropped.
+pub(crate) struct ModelFile(pub(crate) PathBuf);
+
+impl ModelFile {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ranks-{name}-{}.dve", std::process::id()));
+        std::fs::write(&path, text).expect("a file in the temporary folder");
+        Self(path)
+    }
+
+    pub(crate) fn check(&self, options: &[&str]) -> (Option<i32>, Value) {
+        let mut run = Command::new(PROGRAM);
+        run.args(["check", "--json"]).arg(&self.0).args(options);
+        let done = run.output().expect("the program runs");
+        let json = serde_json::from_slice(&done.stdout)
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&done.stderr)));
+        (done.status.code(), json)
+    }
+}
+
+impl Drop for ModelFile {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+/// What must be the same however many ranks search.
+pub(crate) fn counts(json: &Value) -> Vec<Value> {
+    let check = &json["checks"][0];
+    ["verdict", "states_count", "transitions_count", "deadlocks_count", "depth", "never_taken"]
+        .map(|name| check[name].clone())
+        .to_vec()
+}
+
+/// Each state of a run follows from the one before by a step of the model.
+pub(crate) fn assert_run(json: &Value) -> usize {
+    let run = json["checks"][0]["run"].as_array().expect("a run");
+    assert!(run[0]["step"].is_null(), "{run:?}");
+    assert!(run[1..].iter().all(|line| line["step"].is_string()), "{run:?}");
+    run.len()
+}
