@@ -9,4 +9,4 @@ mod ranked;
 mod system;
 
 pub use ranked::RankedModel;
-pub use system::ModelSystem;
+pub use system::{ModelSystem, actors};

@@ -1,7 +1,7 @@
 //! A model as a system to search.
 
-use dve::{Model, Steps};
-use statespace::{Accepting, System};
+use dve::{Model, Step, Steps};
+use statespace::{Accepting, Acting, Actors, System};
 
 /// A model as a system to search; remembers which transitions were taken.
 #[derive(Debug)]
@@ -54,4 +54,22 @@ impl Accepting for ModelSystem<'_> {
     fn is_accepting(&self, state: &[u8]) -> bool {
         self.model.is_accepting(state)
     }
+}
+
+impl Acting for ModelSystem<'_> {
+    fn actors_count(&self) -> usize {
+        self.model.processes_count()
+    }
+
+    fn each_acting(&mut self, state: &[u8], mut visit: impl FnMut(Actors, &[u8])) -> usize {
+        let Self { model, steps, .. } = self;
+        steps.each(state, |step, next| visit(actors(model, &step), next))
+    }
+}
+
+/// Who takes a step; the property process is nobody.
+#[must_use]
+pub fn actors(model: &Model, step: &Step) -> Actors {
+    let process = |number: u32| model.process_of(number) as u16;
+    Actors([step.transition.map(process), step.receiver.map(process)])
 }

@@ -12,7 +12,7 @@ use dve::Model;
 use naive::graph::{Fair, Graph};
 use naive::random::{Taste, model};
 use naive::tree::Tree;
-use statespace::{CycleSearch, Found, Reach};
+use statespace::{CycleSearch, FairFound, FairLasso, FairSearch, Fairness, Found, Reach};
 use stats::Random;
 
 const STATES_MAX: usize = 1500;
@@ -134,4 +134,98 @@ fn both_find_the_same_accepting_cycles() {
     });
     let models = count(2000) as usize;
     assert!((models / 20..models).contains(&cycles), "{cycles} cycles");
+}
+
+/// What the search for fair runs finds.
+fn fair_run(model: &Model, fairness: Fairness) -> Option<FairLasso> {
+    let mut search = FairSearch::new(ModelSystem::new(model), fairness).unwrap();
+    loop {
+        match search.advance(7).unwrap() {
+            FairFound::More => {}
+            FairFound::NoCycle => return None,
+            FairFound::Cycle(found) => return Some(found),
+        }
+    }
+}
+
+/// A run of the plain interpreter, step by step with who takes it, whose cycle is fair by definition.
+fn replay_fair(tree: &Tree, model: &Model, found: &FairLasso, fairness: Fairness, text: &str) {
+    let FairLasso { lasso, actors } = found;
+    let mut run = [lasso.prefix.clone(), lasso.cycle.clone()].concat();
+    run.push(lasso.cycle[0].clone());
+    assert_eq!(actors.len(), run.len() - 1, "{text}");
+    let mut state = tree.initial();
+    let (mut able, mut acted) = (Vec::new(), HashSet::new());
+    let mut is_accepting = false;
+    for (number, next) in run[1..].iter().enumerate() {
+        let who: Vec<usize> = actors[number].iter().collect();
+        let steps = tree.steps(&state);
+        if number >= lasso.prefix.len() {
+            let all: HashSet<usize> = steps.iter().flat_map(|step| step.actors.clone()).collect();
+            able.push(all);
+            acted.extend(who.iter().copied());
+            is_accepting |= tree.is_accepting(&state);
+        }
+        let wanted = model.show_state(next);
+        let found =
+            steps.into_iter().find(|step| step.actors == who && tree.show(&step.to) == wanted);
+        state = found.unwrap_or_else(|| panic!("no step of {who:?} to {wanted}\n{text}")).to;
+    }
+    assert!(is_accepting, "{text}");
+    for process in (0..tree.processes.len()).filter(|process| !acted.contains(process)) {
+        let could = |able: &HashSet<usize>| able.contains(&process);
+        let is_starved = match fairness {
+            Fairness::Weak => able.iter().all(could),
+            Fairness::Strong => able.iter().any(could),
+        };
+        assert!(!is_starved, "process {process} is left out\n{text}");
+    }
+}
+
+#[test]
+fn both_find_the_same_fair_runs() {
+    const ON_CYCLES_MAX: usize = 9;
+    let taste = Taste { processes_max: 3, transitions_max: 4, has_property: true, is_wild: false };
+    let (mut runs, mut unfair, mut tried) = ([0, 0], 0, 0);
+    each_model(5, 4000, taste, |tree, text, graph| {
+        if graph.states.len() > 60 || graph.states_on_cycles() > ON_CYCLES_MAX {
+            return;
+        }
+        tried += 1;
+        let model = parse(text);
+        let processes = tree.processes.len();
+        let kinds = [(Fairness::Weak, Fair::Weak), (Fairness::Strong, Fair::Strong)];
+        let found = kinds.map(|(fairness, fair)| {
+            let found = fair_run(&model, fairness);
+            let wanted = graph.has_accepting_run(fair, processes);
+            assert_eq!(found.is_some(), wanted, "{fairness:?}\n{text}");
+            if let Some(found) = &found {
+                replay_fair(tree, &model, found, fairness, text);
+            }
+            found.is_some()
+        });
+        runs[0] += usize::from(found[0]);
+        runs[1] += usize::from(found[1]);
+        unfair += usize::from(!found[0] && graph.has_accepting_run(Fair::No, processes));
+    });
+    assert!(tried > 500, "{tried} models");
+    assert!(runs[1] > tried / 20, "{runs:?} of {tried}");
+    assert!(unfair > 0, "fairness made no difference");
+}
+
+/// One takes a lock again and again, the other waits for it: it could always take it while nobody has
+/// it, but not always at all.
+#[test]
+fn who_waits_for_a_lock_needs_strong_fairness() {
+    let text = "byte lock;
+        process Busy { state out, in; init out; trans
+            out -> in { guard lock == 0; effect lock = 1; }, in -> out { effect lock = 0; }; }
+        process Waits { state waits, has, gone; init waits; trans
+            waits -> has { guard lock == 0; effect lock = 1; }, has -> gone { effect lock = 0; }; }
+        process Watch { state on; init on; accept on; trans on -> on { guard Waits.waits; }; }
+        system async property Watch;";
+    let model = parse(text);
+    let weak = fair_run(&model, Fairness::Weak).expect("weak fairness may starve it");
+    assert_eq!(weak.lasso.cycle.len(), 2);
+    assert_eq!(fair_run(&model, Fairness::Strong), None);
 }

@@ -67,6 +67,11 @@ fn a_right_algorithm_holds_and_says_how_much_was_searched() {
     let (code, out, _) = model.check(&["--ltl", "G F {P0.inside}"]);
     assert_eq!(code, Some(10), "without fairness the other may run alone: {out}");
     assert!(out.contains("from here on it repeats"), "{out}");
+    let (code, out, _) = model.check(&["--ltl", "G F {P0.inside}", "--fairness", "weak"]);
+    assert_eq!(code, Some(0), "{out}");
+    let (code, out, _) = model.check(&["--ltl", "F G {P0.away}", "--fairness", "strong"]);
+    assert_eq!(code, Some(10), "{out}");
+    assert!(out.contains("a strongly fair run violates it"), "{out}");
     let (code, out, _) = model.check(&["--ltl", "G !({P0.inside} && {P1.inside})"]);
     assert_eq!(code, Some(0), "{out}");
 }

@@ -48,8 +48,7 @@ const INNER_EDGES: &[(&str, &str)] = &[
 ];
 
 /// Where `unsafe` may stand.
-const FENCES: &[&str] =
-    &["crates/sys/", "crates/shm/", "crates/netmap-preload/", "crates/mpi/"];
+const FENCES: &[&str] = &["crates/sys/", "crates/shm/", "crates/netmap-preload/", "crates/mpi/"];
 
 /// What a pure crate never names: no input, no output, no clock, no place to hide one.
 const IMPURE: &[&str] = &[

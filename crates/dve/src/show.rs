@@ -52,6 +52,21 @@ impl Model {
         self.transitions.len()
     }
 
+    /// Processes of the model, the property among them.
+    #[must_use]
+    pub fn processes_count(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Whose a transition is.
+    ///
+    /// # Panics
+    /// When there is no transition of that number.
+    #[must_use]
+    pub fn process_of(&self, number: u32) -> usize {
+        self.transitions[number as usize].process
+    }
+
     /// A transition in one line: whose, from where to where, and its line in the text.
     ///
     /// # Panics

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod cycle;
+mod fair;
 mod pairs;
 pub mod partition;
 mod reach;
 mod store;
 
 pub use cycle::{Accepting, CycleSearch, Found, Lasso};
+pub use fair::{Acting, Actors, FairFound, FairLasso, FairSearch, Fairness};
 pub use pairs::Full;
 pub use reach::{Progress, Reach, System};
 pub use store::{Batch, StateId, Store, Unpacked};

@@ -1,5 +1,6 @@
 //! `clearstream check`: does a DVE model keep its promises?
 
+mod fair;
 mod ranks;
 mod search;
 mod show;
@@ -37,6 +38,10 @@ pub(crate) struct CheckArgs {
     /// Formula, or a .ltl file of #define and #property lines.
     #[arg(long, value_name = "FORMULA|FILE")]
     ltl: Option<String>,
+    /// Only runs that leave no process out for ever: weak, no process that could always move; strong,
+    /// none that could move again and again (one rank).
+    #[arg(long, value_name = "KIND", value_enum)]
+    fairness: Option<Fairness>,
     /// A state without a step is no violation.
     #[arg(long)]
     allow_deadlock: bool,
@@ -65,6 +70,13 @@ pub(crate) struct CheckArgs {
     simulate: bool,
 }
 
+/// Whom a run must not leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Fairness {
+    Weak,
+    Strong,
+}
+
 /// Runs the verb.
 pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     let ranks_count = args.ranks.map_or(args.hosts.len().max(1), usize::from);
@@ -90,9 +102,16 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let bounds = Bounds { memory_bytes: args.memory, time: args.time };
     let mut reports = Vec::new();
+    if args.fairness.is_some() {
+        refuse_fairness(args, &model)?;
+    }
+    let cycles = |crew: &mut Crew, model: &Model, what: &str| match args.fairness {
+        None => crew.cycles(model, what, bounds),
+        Some(fairness) => fair::cycles(model, what, fairness, bounds).map(Some),
+    };
     match &args.ltl {
         None if model.has_property() => {
-            reports.extend(crew.cycles(&model, "the model's property process", bounds)?);
+            reports.extend(cycles(&mut crew, &model, "the model's property process")?);
         }
         None => reports.extend(crew.states(&model, args.allow_deadlock, args.full, bounds)?),
         Some(given) => {
@@ -103,12 +122,24 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
                 }
                 let product = with_property(&text, &formula, &definitions)
                     .map_err(|error| VerbError::usage(format!("{label}: {}", error.message)))?;
-                reports.extend(crew.cycles(&parse(&product)?, &label, bounds)?);
+                reports.extend(cycles(&mut crew, &parse(&product)?, &label)?);
             }
         }
     }
     show::reports(&args.model, &reports, json)?;
     Ok(worst(&reports))
+}
+
+fn refuse_fairness(args: &CheckArgs, model: &Model) -> Result<(), VerbError> {
+    if args.ranks > 1 {
+        return Err(VerbError::usage("--fairness is decided by one rank: leave --ranks out"));
+    }
+    if args.ltl.is_none() && !model.has_property() {
+        return Err(VerbError::usage(
+            "--fairness is of runs: it needs --ltl or a property process",
+        ));
+    }
+    Ok(())
 }
 
 /// A file of formulas, else the formula itself.

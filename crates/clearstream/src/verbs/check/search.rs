@@ -64,7 +64,7 @@ pub(super) struct Line {
 }
 
 /// States and edges between two looks at the clock.
-const PORTION: usize = 20_000;
+pub(super) const PORTION: usize = 20_000;
 
 /// Looks for deadlocks, failed assertions and run-time errors; a violation's run is the shortest.
 pub(super) fn states(
@@ -215,7 +215,7 @@ impl Watch {
     }
 
     /// Why to end now, if there is a reason.
-    fn look(&mut self, progress: &Progress) -> Result<Option<String>, VerbError> {
+    pub(super) fn look(&mut self, progress: &Progress) -> Result<Option<String>, VerbError> {
         if self.is_time_to_show() {
             show::progress(progress, self.elapsed());
         }
