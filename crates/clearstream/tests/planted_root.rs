@@ -64,7 +64,6 @@ planted! {
     fn root_planted_crowded_sender_core() { "crowd-near" }
     fn root_planted_crowded_receiver_core() { "crowd-far" }
     fn root_planted_processor_quota() { "quota-near" }
-    fn root_planted_crowded_napi_thread() { "napi-crowded" }
     fn root_planted_slow_reader() { "reader" }
     fn root_planted_slow_writer() { "writer" }
     fn root_unplanted_path_accuses_nobody() { "clean" }
