@@ -103,7 +103,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     let bounds = Bounds { memory_bytes: args.memory, time: args.time };
     let mut reports = Vec::new();
     if args.fairness.is_some() {
-        refuse_fairness(args, &model)?;
+        refuse_fairness(args, &crew, &model)?;
     }
     let cycles = |crew: &mut Crew, model: &Model, what: &str| match args.fairness {
         None => crew.cycles(model, what, bounds),
@@ -130,8 +130,8 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     Ok(worst(&reports))
 }
 
-fn refuse_fairness(args: &CheckArgs, model: &Model) -> Result<(), VerbError> {
-    if args.ranks > 1 {
+fn refuse_fairness(args: &CheckArgs, crew: &Crew, model: &Model) -> Result<(), VerbError> {
+    if !matches!(crew, Crew::One) {
         return Err(VerbError::usage("--fairness is decided by one rank: leave --ranks out"));
     }
     if args.ltl.is_none() && !model.has_property() {
