@@ -147,12 +147,6 @@ impl Survey<'_> {
         None
     }
 
-    /// Tests of the first two rounds, the looks included: what a sweep takes at least.
-    #[must_use]
-    pub fn first_points_count(&self, points: &[Point]) -> usize {
-        self.look().points().len() + self.first_round(points).points().len()
-    }
-
     /// Every pair of cores there is.
     #[must_use]
     pub fn pairs_count(&self) -> u64 {

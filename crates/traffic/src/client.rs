@@ -75,16 +75,6 @@ pub struct IntervalPair {
     pub far: Option<IntervalReport>,
 }
 
-impl IntervalPair {
-    /// What this end sent and received in the interval, bit/s.
-    #[must_use]
-    pub fn near_bits_per_s(&self) -> f64 {
-        let bytes: u64 = self.near.streams.iter().map(|(_, _, sample)| sample.bytes).sum();
-        let seconds = self.near.end_s - self.near.start_s;
-        if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
-    }
-}
-
 impl Peer {
     /// Where it is.
     #[must_use]

@@ -20,12 +20,6 @@ impl Timestamp {
         Self { unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// For file names: `20101018T120000Z`.
-    #[must_use]
-    pub fn file_stamp(self) -> FileStamp {
-        FileStamp(self)
-    }
-
     fn civil(self) -> (u64, u64, u64, u64, u64, u64) {
         let seconds = self.unix_ms / 1000;
         let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -50,17 +44,6 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day, hour, minute, second) = self.civil();
         write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-    }
-}
-
-/// A [`Timestamp`] that prints without characters a file name dislikes.
-#[derive(Debug, Clone, Copy)]
-pub struct FileStamp(Timestamp);
-
-impl fmt::Display for FileStamp {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day, hour, minute, second) = self.0.civil();
-        write!(out, "{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
     }
 }
 

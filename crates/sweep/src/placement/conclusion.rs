@@ -151,11 +151,3 @@ fn relation(
         if first == core { Proximity::SameCore } else { machine?.proximity(first, core)? };
     Some((proximity, core, place.estimate))
 }
-
-impl Survey<'_> {
-    /// The end that takes in the data.
-    #[must_use]
-    pub fn receiving_end(&self) -> End {
-        if self.spec.direction == Direction::Reverse { End::Near } else { End::Far }
-    }
-}
