@@ -1,7 +1,7 @@
 //! What the points of a placement sweep say together.
 
 use results::{
-    Direction, End, Estimate, Machine, PlacedPair, PlacementFindings, Point, Proximity,
+    End, Estimate, Machine, PlacedPair, PlacementFindings, Point, Proximity,
     RelationFigure,
 };
 
