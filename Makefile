@@ -11,9 +11,9 @@ DEMO_OPTIONS ?=
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-build: ## target/release/clearstream
+build: ## target/release/clearstream, and the library for netmap programs beside it
 	@tools/prepare build
-	@tools/cargo build --release --locked --package clearstream
+	@tools/cargo build --release --locked --package clearstream --package netmap-preload
 
 demo: build ## two hosts and 1650 km on this machine: measured, explained, report.html
 	@tools/prepare demo
@@ -28,7 +28,7 @@ bench: ## our figures beside the peers', in target/bench.json (BENCH=--quick for
 	@tools/cargo bench --locked --package clearstream --bench peers -- $(BENCH)
 
 install: ## into PREFIX (/usr/local): program, man pages, completions, systemd units
-	@test -x target/release/clearstream || $(MAKE) --no-print-directory build
+	@test -x target/release/clearstream -a -e target/release/libclearstream_netmap.so || $(MAKE) --no-print-directory build
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
 uninstall: ## take away what install put there

@@ -6,6 +6,7 @@ pub(crate) mod iperf3;
 mod lab;
 mod live;
 mod manual;
+mod netmap;
 pub(crate) mod options;
 mod path;
 mod pkt;
@@ -49,6 +50,8 @@ pub(crate) enum Verb {
     Port(port::PortArgs),
     /// Send, take in, echo, time and bridge frames on ports and pipes.
     Pkt(pkt::PktArgs),
+    /// Run an unmodified netmap program on the switch's ports and pipes.
+    Netmap(netmap::NetmapArgs),
     /// Bring up hosts and links on this machine.
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
@@ -80,6 +83,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Switch(args) => switch::run(args, json),
         Verb::Port(args) => port::run(args, json),
         Verb::Pkt(args) => pkt::run(args, json),
+        Verb::Netmap(args) => netmap::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
         Verb::Check(args) => check::run(args, json),

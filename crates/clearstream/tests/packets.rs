@@ -192,6 +192,31 @@ fn without_a_switch_there_is_one_clear_line() {
 }
 
 #[test]
+fn a_netmap_program_gets_the_library_and_the_socket() {
+    let switch = Switch::run("netmap");
+    let script = "echo \"$LD_PRELOAD $CLEARSTREAM_SWITCH\"; exit 7";
+    let run = |socket: &Path, arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("netmap").arg("--socket").arg(socket).args(arguments);
+        command.output().unwrap()
+    };
+    // Any file will do to see which one is preloaded; the loader passes over what is no library.
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let library = library.to_str().unwrap();
+    let told = run(&switch.socket, &["--library", library, "--", "/bin/sh", "-c", script]);
+    assert_eq!(told.status.code(), Some(7));
+    let expected = format!("{library} {}\n", switch.socket.display());
+    assert_eq!(String::from_utf8(told.stdout).unwrap(), expected);
+
+    let missing = run(&switch.socket, &["--library", "/nonexistent/library", "--", "true"]);
+    assert_eq!(missing.status.code(), Some(2));
+    complaint(&missing);
+    let alone = run(Path::new("/nonexistent/switch"), &["--", "true"]);
+    assert_eq!(alone.status.code(), Some(1));
+    assert!(complaint(&alone).contains("start one with `clearstream switch run`"));
+}
+
+#[test]
 fn a_second_switch_is_told_about_the_first() {
     let switch = Switch::run("second");
     let output = Command::new(PROGRAM)

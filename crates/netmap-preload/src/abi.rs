@@ -7,8 +7,8 @@
 pub const API: u16 = 14;
 /// Oldest and newest version that a request may be of.
 pub const API_RANGE: std::ops::RangeInclusive<u16> = 14..=15;
-/// The same for [`REGIF`] and [`GINFO`].
-pub const LEGACY_API_RANGE: std::ops::RangeInclusive<u32> = 11..=15;
+/// The same for [`REGIF`] and [`GINFO`], whose argument no newer version changes any more.
+pub const LEGACY_API_RANGE: std::ops::RangeFrom<u32> = 11..;
 
 /// `NIOCCTRL`.
 pub const CTRL: u64 = 0xc058_6997;
@@ -77,8 +77,10 @@ pub mod register {
     pub const TX_SLOTS: usize = 16;
     /// Slots of a receive ring.
     pub const RX_SLOTS: usize = 20;
-    /// Transmit rings, receive rings, host transmit rings, host receive rings: 2 bytes each.
+    /// Transmit rings; receive rings 2 bytes on.
     pub const TX_RINGS: usize = 24;
+    /// Host rings to transmit; those to receive 2 bytes on.
+    pub const HOST_TX_RINGS: usize = 28;
     /// Which memory.
     pub const MEM_ID: usize = 32;
     /// Which ring.

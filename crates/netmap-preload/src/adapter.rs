@@ -1,6 +1,7 @@
 //! A port or a pipe's end that this process is attached to, shared by all descriptors bound to it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use packet_switch::client::{Attached, Connection};
 use rustix::io::Errno;
@@ -13,41 +14,55 @@ use crate::ring::{Backend, Direction, Ring};
 pub struct Adapter {
     name: String,
     memory: Arc<Memory>,
-    tx: Arc<Ring>,
-    rx: Arc<Ring>,
-    host: Mutex<Option<(Arc<Ring>, Arc<Ring>)>>,
+    is_pipe: bool,
+    slots: [u32; 2],
+    /// Transmit ring and receive ring.
+    pair: [Mutex<Place>; 2],
+    /// The host's rings, of either kind.
+    host: [Mutex<Vec<Arc<Ring>>>; 2],
     /// The attachment lasts as long as it does.
     connection: Mutex<Connection>,
     header_bytes: Mutex<u32>,
 }
 
+/// A ring, made when first asked for: in another memory than the switch's it takes buffers.
+#[derive(Debug)]
+enum Place {
+    Free(Backend),
+    Made(Arc<Ring>),
+}
+
+/// How long closing a port waits for the switch.
+const DRAIN_MAX: Duration = Duration::from_millis(100);
+
+/// Most pairs of host rings.
+pub const HOST_RINGS_MAX: u16 = 16;
+/// Slots of a host ring.
+const HOST_SLOTS: u32 = 256;
+
 impl Adapter {
     /// Puts netmap's rings in front of an attachment.
-    ///
-    /// # Errors
-    /// `ENOMEM`: the memory has no room for them.
+    #[must_use]
     pub fn new(
         name: &str,
         memory: &Arc<Memory>,
         attached: Attached,
         connection: Connection,
         is_pipe: bool,
-    ) -> Result<Arc<Self>, Errno> {
+    ) -> Arc<Self> {
         let Attached { mut sender, mut receiver, .. } = attached;
-        let (tx_slots, rx_slots) = (sender.end().slots(), receiver.end().slots());
-        let ring =
-            |direction, slots, backend| Ring::new(memory, direction, slots, backend, is_pipe);
-        let tx = ring(Direction::Transmit, tx_slots, Backend::Send(sender))?;
-        let rx = ring(Direction::Receive, rx_slots, Backend::Receive(receiver))?;
-        Ok(Arc::new(Self {
+        let slots = [sender.end().slots(), receiver.end().slots()];
+        let free = |backend| Mutex::new(Place::Free(backend));
+        Arc::new(Self {
             name: name.to_owned(),
             memory: Arc::clone(memory),
-            tx,
-            rx,
-            host: Mutex::new(None),
+            is_pipe,
+            slots,
+            pair: [free(Backend::Send(sender)), free(Backend::Receive(receiver))],
+            host: [Mutex::default(), Mutex::default()],
             connection: Mutex::new(connection),
             header_bytes: Mutex::new(0),
-        }))
+        })
     }
 
     /// As the program calls it.
@@ -62,39 +77,81 @@ impl Adapter {
         &self.memory
     }
 
-    /// Its pair of rings.
+    /// Whether it is a pipe's end.
     #[must_use]
-    pub fn rings(&self) -> (&Arc<Ring>, &Arc<Ring>) {
-        (&self.tx, &self.rx)
+    pub fn is_pipe(&self) -> bool {
+        self.is_pipe
     }
 
-    /// Its pair of host rings, made when first asked for. Nothing is behind them.
+    /// Slots of its transmit ring and of its receive ring.
+    #[must_use]
+    pub fn slots(&self) -> [u32; 2] {
+        self.slots
+    }
+
+    /// Its ring of that direction.
     ///
     /// # Errors
-    /// `ENOMEM`.
-    pub fn host_rings(&self) -> Result<(Arc<Ring>, Arc<Ring>), Errno> {
-        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((tx, rx)) = &*host {
-            return Ok((Arc::clone(tx), Arc::clone(rx)));
+    /// `ENOMEM`: the memory has no room for it.
+    pub fn ring(&self, direction: Direction) -> Result<Arc<Ring>, Errno> {
+        let mut place = lock(&self.pair[direction as usize]);
+        let backend = match &mut *place {
+            Place::Made(ring) => return Ok(Arc::clone(ring)),
+            Place::Free(backend) => std::mem::replace(backend, Backend::Idle),
+        };
+        let slots = self.slots[direction as usize];
+        let ring = Ring::new(&self.memory, direction, slots, backend, self.is_pipe)?;
+        *place = Place::Made(Arc::clone(&ring));
+        Ok(ring)
+    }
+
+    /// So many of the host's rings, made when first asked for. Nothing is behind them.
+    ///
+    /// # Errors
+    /// `ENOMEM`: the memory has no room for them. `EINVAL`: a pipe has none, or more than
+    /// [`HOST_RINGS_MAX`].
+    pub fn host_rings(&self, direction: Direction, count: u16) -> Result<Vec<Arc<Ring>>, Errno> {
+        if self.is_pipe || count > HOST_RINGS_MAX {
+            return Err(Errno::INVAL);
         }
-        let ring =
-            |direction, slots| Ring::new(&self.memory, direction, slots, Backend::Idle, false);
-        let pair = (
-            ring(Direction::Transmit, self.tx.slots())?,
-            ring(Direction::Receive, self.rx.slots())?,
-        );
-        *host = Some((Arc::clone(&pair.0), Arc::clone(&pair.1)));
-        Ok(pair)
+        let mut rings = lock(&self.host[direction as usize]);
+        while rings.len() < usize::from(count) {
+            rings.push(Ring::new(&self.memory, direction, HOST_SLOTS, Backend::Idle, false)?);
+        }
+        Ok(rings[..usize::from(count)].to_vec())
     }
 
     /// Does something with the connection to the switch.
     pub fn with_connection<T>(&self, with: impl FnOnce(&mut Connection) -> T) -> T {
-        with(&mut self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut lock(&self.connection))
     }
 
     /// Bytes of virtio-net header in front of each frame.
     #[must_use]
     pub fn header_bytes(&self) -> u32 {
-        *self.header_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.header_bytes)
     }
+
+    /// netmap's switch takes frames while the program asks it to; ours does soon after. A program that
+    /// sends and closes at once must not lose them.
+    fn drain(&self) {
+        let Place::Made(tx) = &*lock(&self.pair[0]) else { return };
+        let began = Instant::now();
+        while !tx.is_drained() && began.elapsed() < DRAIN_MAX {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        // What is in a pipe stays there for its other end.
+        if !self.is_pipe {
+            self.drain();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

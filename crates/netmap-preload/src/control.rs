@@ -98,9 +98,9 @@ fn port_information(host: &Host, name: &str, memory: u16) -> Result<Fields, Errn
         if name.is_empty() { None } else { Some(host.open(name, Wish { memory, slots: 0 })?) };
     let memory = match &adapter {
         Some(adapter) => {
-            let (tx, rx) = adapter.rings();
-            body.set_u32(port_info::TX_SLOTS, tx.slots());
-            body.set_u32(port_info::RX_SLOTS, rx.slots());
+            let [tx_slots, rx_slots] = adapter.slots();
+            body.set_u32(port_info::TX_SLOTS, tx_slots);
+            body.set_u32(port_info::RX_SLOTS, rx_slots);
             for count in 0..4 {
                 body.set_u16(port_info::TX_RINGS + 2 * count, 1);
             }
@@ -116,20 +116,15 @@ fn port_information(host: &Host, name: &str, memory: u16) -> Result<Fields, Errn
 /// Answers [`abi::POOLS_INFO_GET`].
 fn pools(host: &Host, name: &str, body: &mut Fields) -> Result<(), Errno> {
     const MEM_ID: usize = 8;
-    let wanted = body.u16(MEM_ID);
+    if name.is_empty() {
+        return Err(Errno::INVAL);
+    }
     // What holds the port must stay until the answer is written.
-    let adapter = if name.is_empty() {
-        None
-    } else {
-        Some(host.open(name, Wish { memory: wanted, slots: 0 })?)
-    };
-    let memory = match &adapter {
-        Some(adapter) => adapter.memory().clone(),
-        None => host.memory(wanted)?,
-    };
+    let adapter = host.open(name, Wish::default())?;
+    let memory = adapter.memory();
     body.set_u64(0, memory.length_bytes() as u64);
     body.set_u16(MEM_ID, memory.id());
-    write_pools(body, &memory);
+    write_pools(body, memory);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::abi::{self, interface, register};
 use crate::adapter::Adapter;
 use crate::host::{Host, Wish};
 use crate::memory::Memory;
-use crate::ring::{Ring, Synced};
+use crate::ring::{Direction, Ring, Synced};
 use crate::user::{Fields, UserMemory, or};
 
 /// A descriptor, bound or not.
@@ -26,8 +26,8 @@ pub struct Binding {
     /// None when only memory was asked for.
     adapter: Option<Arc<Adapter>>,
     memory: Arc<Memory>,
-    tx: Vec<Arc<Ring>>,
-    rx: Vec<Arc<Ring>>,
+    tx: Rings,
+    rx: Rings,
     interface: usize,
     flags: u64,
     /// The switch has gone, or has cut this client off.
@@ -72,7 +72,7 @@ impl Descriptor {
     pub fn sync(&self, transmit: bool, user: &dyn UserMemory) -> Result<(), Errno> {
         let binding = self.binding.get().ok_or(Errno::NXIO)?;
         let rings = if transmit { &binding.tx } else { &binding.rx };
-        let broken = rings.iter().filter(|ring| ring.sync(user) == Synced::Broken).count();
+        let broken = rings.iter().filter(|(_, ring)| ring.sync(user) == Synced::Broken).count();
         if broken > 0 || binding.is_gone() { Err(Errno::IO) } else { Ok(()) }
     }
 
@@ -85,13 +85,13 @@ impl Descriptor {
         }
         let mut answer = 0;
         let pushes = binding.flags & abi::NO_TX_POLL == 0;
-        for ring in &binding.tx {
+        for (_, ring) in &binding.tx {
             if events & OUT != 0 || (pushes && ring.has_pending()) {
                 answer |= verdict(ring.sync(user), events & OUT);
             }
         }
         if events & IN != 0 || binding.flags & abi::DO_RX_POLL != 0 {
-            for ring in &binding.rx {
+            for (_, ring) in &binding.rx {
                 answer |= verdict(ring.sync(user), events & IN);
             }
         }
@@ -105,14 +105,14 @@ impl Descriptor {
         // Each must be asked, whatever the others say.
         let tx = binding.tx.iter().filter(|_| events & OUT != 0);
         let rx = binding.rx.iter().filter(|_| events & IN != 0);
-        let news = tx.chain(rx).filter(|ring| !ring.arm()).count();
+        let news = tx.chain(rx).filter(|(_, ring)| !ring.arm()).count();
         news == 0
     }
 
     /// After a sleep.
     pub fn disarm(&self) {
         let Some(binding) = self.binding.get() else { return };
-        binding.tx.iter().chain(&binding.rx).for_each(|ring| ring.disarm());
+        binding.tx.iter().chain(&binding.rx).for_each(|(_, ring)| ring.disarm());
         if let Some(adapter) = &binding.adapter
             && adapter.with_connection(|connection| {
                 connection.has_news() && !matches!(connection.poll_cut_off(), Ok(None))
@@ -126,7 +126,7 @@ impl Descriptor {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         let rings = self.binding.get().map(|binding| binding.tx.iter().chain(&binding.rx));
-        rings.into_iter().flatten().any(|ring| ring.is_shared())
+        rings.into_iter().flatten().any(|(_, ring)| ring.is_shared())
     }
 }
 
@@ -166,7 +166,7 @@ impl Binding {
     fn finish(
         adapter: Option<Arc<Adapter>>,
         memory: Arc<Memory>,
-        (tx, rx): Chosen,
+        (tx, rx): (Rings, Rings),
         body: &mut Fields,
     ) -> Result<Self, Errno> {
         let flags = body.u64(register::FLAGS);
@@ -193,22 +193,31 @@ impl Binding {
         for (word, bytes) in name.chunks_exact(4).enumerate() {
             put(word, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
         }
-        let has_host = self.adapter.is_some();
-        let count = u16::from(has_host);
+        if let Some(adapter) = &self.adapter {
+            for (half, slots) in adapter.slots().into_iter().enumerate() {
+                body.set_u32(register::TX_SLOTS + 4 * half, slots);
+                body.set_u16(register::TX_RINGS + 2 * half, 1);
+            }
+        }
+        // Like the rings of a memory without port these are counted, whether bound or not.
+        for half in [0, 2] {
+            let host = body.u16(register::HOST_TX_RINGS + half).max(1);
+            body.set_u16(register::HOST_TX_RINGS + half, host);
+        }
+        let counts = [0, 4, 2, 6].map(|at| body.u16(register::TX_RINGS + at));
+        let all: usize = counts.iter().map(|count| usize::from(*count)).sum();
+        if all > Memory::offsets_max() {
+            return Err(Errno::NOMEM);
+        }
         put(interface::VERSION, abi::API.into());
         put(interface::FLAGS, if memory.id() == 1 { 0 } else { interface::PRIVATE_MEMORY });
-        for word in [0, 1] {
-            put(interface::TX_RINGS + word, count.into());
-            put(interface::HOST_TX_RINGS + word, count.into());
-        }
-        if let Some(adapter) = &self.adapter {
-            self.place_rings(adapter, &put);
-            let (tx, rx) = adapter.rings();
-            body.set_u32(register::TX_SLOTS, tx.slots());
-            body.set_u32(register::RX_SLOTS, rx.slots());
-        }
-        for word in 0..4 {
-            body.set_u16(register::TX_RINGS + 2 * word, count);
+        let [tx, host_tx, rx, host_rx] = counts.map(u32::from);
+        put(interface::TX_RINGS, tx);
+        put(interface::TX_RINGS + 1, rx);
+        put(interface::HOST_TX_RINGS, host_tx);
+        put(interface::HOST_TX_RINGS + 1, host_rx);
+        if self.adapter.is_some() {
+            self.place_rings(counts, &put);
         }
         let (first, extra) = memory.take_list(body.u32(register::EXTRA_BUFS));
         put(interface::BUFS_HEAD, first);
@@ -220,17 +229,15 @@ impl Binding {
     }
 
     /// Offsets in netmap's order: transmit, host transmit, receive, host receive; 0 where not bound.
-    fn place_rings(&self, adapter: &Adapter, put: &dyn Fn(usize, u32)) {
-        let (tx, rx) = adapter.rings();
-        let halves = [(&self.tx, tx), (&self.rx, rx)];
-        for (half, (bound, port_ring)) in halves.into_iter().enumerate() {
-            for ring in bound {
-                let host = usize::from(!Arc::ptr_eq(ring, port_ring));
+    fn place_rings(&self, counts: [u16; 4], put: &dyn Fn(usize, u32)) {
+        let [tx, host_tx, ..] = counts.map(usize::from);
+        for (bound, first) in [(&self.tx, 0), (&self.rx, tx + host_tx)] {
+            for (at, ring) in bound {
                 let to_ring = (ring.offset() - self.interface) as u64;
-                let word = interface::HEADER_BYTES / 4 + 2 * (2 * half + host);
+                let word = interface::HEADER_BYTES / 4 + 2 * (first + usize::from(*at));
                 put(word, to_ring as u32);
                 put(word + 1, (to_ring >> 32) as u32);
-                ring.set_number(host as u16);
+                ring.set_number(*at);
             }
         }
     }
@@ -240,7 +247,7 @@ impl Binding {
         let add = |source: BorrowedFd<'_>, number: u64| {
             epoll::add(fd, source, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
         };
-        for (number, ring) in (0..).zip(self.tx.iter().chain(&self.rx)) {
+        for (number, (_, ring)) in (0..).zip(self.tx.iter().chain(&self.rx)) {
             // Two descriptors of one ring have the same bell, but each a set of its own.
             ring.with_bell(|bell| add(bell.as_fd(), number)).transpose()?;
         }
@@ -261,41 +268,48 @@ impl Binding {
     }
 }
 
-/// Transmit rings, and receive rings.
-type Chosen = (Vec<Arc<Ring>>, Vec<Arc<Ring>>);
+/// Rings with their numbers.
+type Rings = Vec<(u16, Arc<Ring>)>;
 
-/// The rings that a request means.
-fn choose(adapter: &Adapter, body: &Fields) -> Result<Chosen, Errno> {
-    let (mode, flags) = (body.u32(register::MODE), body.u64(register::FLAGS));
-    let one = matches!(mode, abi::ONE_NIC | abi::ONE_SW);
-    if one && body.u16(register::RING_ID) > 0 {
+/// The rings that a request means: those to transmit, those to receive.
+fn choose(adapter: &Adapter, body: &Fields) -> Result<(Rings, Rings), Errno> {
+    let only = body.u64(register::FLAGS) & (abi::TX_RINGS_ONLY | abi::RX_RINGS_ONLY);
+    if only == abi::TX_RINGS_ONLY | abi::RX_RINGS_ONLY {
         return Err(Errno::INVAL);
     }
-    let (mut tx, mut rx) = (Vec::new(), Vec::new());
-    if matches!(mode, abi::ALL_NIC | abi::NIC_SW | abi::ONE_NIC) {
-        let (one_tx, one_rx) = adapter.rings();
-        tx.push(Arc::clone(one_tx));
-        rx.push(Arc::clone(one_rx));
-    }
-    if matches!(mode, abi::SW | abi::NIC_SW | abi::ONE_SW) {
-        let (host_tx, host_rx) = adapter.host_rings()?;
-        tx.push(host_tx);
-        rx.push(host_rx);
-    }
-    if tx.is_empty() {
-        return Err(Errno::INVAL);
-    }
-    match flags & (abi::TX_RINGS_ONLY | abi::RX_RINGS_ONLY) {
-        0 => {}
-        abi::TX_RINGS_ONLY => rx.clear(),
-        abi::RX_RINGS_ONLY => tx.clear(),
-        _ => return Err(Errno::INVAL),
-    }
+    let half = |direction, hidden: u64, at: usize| {
+        if only == hidden { Ok(Vec::new()) } else { choose_half(adapter, body, direction, at) }
+    };
+    let tx = half(Direction::Transmit, abi::RX_RINGS_ONLY, 0)?;
+    let rx = half(Direction::Receive, abi::TX_RINGS_ONLY, 2)?;
     Ok((tx, rx))
 }
 
-fn bind((tx, rx): &Chosen, exclusive: bool) -> Result<(), Errno> {
-    let all: Vec<&Arc<Ring>> = tx.iter().chain(rx).collect();
+fn choose_half(
+    adapter: &Adapter,
+    body: &Fields,
+    direction: Direction,
+    at: usize,
+) -> Result<Rings, Errno> {
+    let (mode, wanted) = (body.u32(register::MODE), body.u16(register::RING_ID));
+    let mut rings = Vec::new();
+    if matches!(mode, abi::ALL_NIC | abi::NIC_SW | abi::ONE_NIC) {
+        rings.push((0, adapter.ring(direction)?));
+    }
+    if matches!(mode, abi::SW | abi::NIC_SW | abi::ONE_SW) {
+        let count = body.u16(register::HOST_TX_RINGS + at).max(1);
+        rings.extend((1..).zip(adapter.host_rings(direction, count)?));
+    }
+    if matches!(mode, abi::ONE_NIC | abi::ONE_SW) {
+        // Of the host's rings the first has the number after that of the port's.
+        let number = wanted.saturating_add(u16::from(mode == abi::ONE_SW));
+        rings.retain(|(at, _)| *at == number);
+    }
+    if rings.is_empty() { Err(Errno::INVAL) } else { Ok(rings) }
+}
+
+fn bind((tx, rx): &(Rings, Rings), exclusive: bool) -> Result<(), Errno> {
+    let all: Vec<&Arc<Ring>> = tx.iter().chain(rx).map(|(_, ring)| ring).collect();
     for (index, ring) in all.iter().enumerate() {
         if let Err(error) = ring.bind(exclusive) {
             all[..index].iter().for_each(|bound| bound.unbind());
@@ -305,8 +319,8 @@ fn bind((tx, rx): &Chosen, exclusive: bool) -> Result<(), Errno> {
     Ok(())
 }
 
-fn unbind(tx: &[Arc<Ring>], rx: &[Arc<Ring>]) {
-    tx.iter().chain(rx).for_each(|ring| ring.unbind());
+fn unbind(tx: &Rings, rx: &Rings) {
+    tx.iter().chain(rx).for_each(|(_, ring)| ring.unbind());
 }
 
 impl Drop for Binding {

@@ -59,7 +59,7 @@ impl Host {
             attach(&mut connection, &target, wish).map_err(|error| complain(name, &error))?;
         let memory = state.memory(&target, wish.memory, &attached)?;
         let is_pipe = target.pipe.is_some();
-        let adapter = Adapter::new(name, &memory, attached, connection, is_pipe)?;
+        let adapter = Adapter::new(name, &memory, attached, connection, is_pipe);
         state.adapters.retain(|_, adapter| adapter.strong_count() > 0);
         state.adapters.insert(name.to_owned(), Arc::downgrade(&adapter));
         Ok(adapter)

@@ -11,6 +11,10 @@ use crate::user::{Fields, UserMemory};
 const HEADER_BYTES: usize = 88;
 const NAME_BYTES: usize = 64;
 const OPTION_BYTES: usize = 24;
+/// netmap keeps where each option came from, and counts that too.
+const POINTER_BYTES: usize = 8;
+/// `NETMAP_REQ_OPT_SYNC_KLOOP_EVENTFDS`.
+const KLOOP_EVENTFDS: u32 = 2;
 /// `NETMAP_REQ_MAXSIZE`: header, body and options together.
 const REQUEST_BYTES_MAX: usize = 4096;
 
@@ -77,19 +81,17 @@ impl Request {
     }
 
     fn check_options(&self, memory: &dyn UserMemory) -> Result<(), Errno> {
-        let twice = |one: &RequestOption| {
-            let alike = self.options.iter().filter(|other| other.kind == one.kind);
-            OPTION_KINDS.contains(&one.kind) && alike.count() > 1
-        };
         for option in &self.options {
-            let status = if twice(option) { Errno::INVAL } else { Errno::OPNOTSUPP };
-            memory.write(option.address + 12, &status.raw_os_error().to_le_bytes())?;
+            option.say(memory, Errno::OPNOTSUPP)?;
         }
-        match self.options.as_slice() {
-            [] => Ok(()),
-            options if options.iter().any(twice) => Err(Errno::INVAL),
-            _ => Err(Errno::OPNOTSUPP),
-        }
+        if self.options.is_empty() { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+    }
+}
+
+impl RequestOption {
+    /// Writes its status.
+    fn say(&self, memory: &dyn UserMemory, status: Errno) -> Result<(), Errno> {
+        memory.write(self.address + 12, &status.raw_os_error().to_le_bytes())
     }
 }
 
@@ -103,12 +105,23 @@ fn read_options(
     while address != 0 {
         let mut fields = Fields(vec![0; OPTION_BYTES]);
         memory.read(address, &mut fields.0)?;
-        // Of an option of unknown length only the head counts.
-        room = room.checked_sub(OPTION_BYTES).ok_or(Errno::MSGSIZE)?;
+        let kind = fields.u32(8);
+        // Only this one says itself how long it is.
+        let body_bytes = if kind == KLOOP_EVENTFDS { fields.u64(16) } else { 0 };
+        let beyond_head = body_bytes.saturating_sub(OPTION_BYTES as u64);
+        let bytes = (OPTION_BYTES + POINTER_BYTES).saturating_add(beyond_head as usize);
+        room = room.checked_sub(bytes).ok_or(Errno::MSGSIZE)?;
         if address > u64::MAX - OPTION_BYTES as u64 {
             return Err(Errno::FAULT);
         }
-        options.push(RequestOption { address, kind: fields.u32(8) });
+        let option = RequestOption { address, kind };
+        let twin = options.iter().find(|other: &&RequestOption| other.kind == kind);
+        if let Some(twin) = twin.filter(|_| OPTION_KINDS.contains(&kind)) {
+            twin.say(memory, Errno::INVAL)?;
+            option.say(memory, Errno::INVAL)?;
+            return Err(Errno::INVAL);
+        }
+        options.push(option);
         address = fields.u64(0);
     }
     Ok(options)
@@ -192,8 +205,10 @@ mod tests {
         let twice = memory(abi::REGISTER, "a", &[(next, 1), (0, 1)]);
         assert_eq!(Request::read(&twice, BASE), Err(Errno::INVAL));
         assert_eq!((status(&twice, 0), status(&twice, 1)), (22, 22));
-        let circle = memory(abi::REGISTER, "a", &[(BASE + 512, 1)]);
+        let circle = memory(abi::REGISTER, "a", &[(BASE + 512, 99)]);
         assert_eq!(Request::read(&circle, BASE), Err(Errno::MSGSIZE));
+        let known_circle = memory(abi::REGISTER, "a", &[(BASE + 512, 1)]);
+        assert_eq!(Request::read(&known_circle, BASE), Err(Errno::INVAL));
         let nowhere = memory(abi::REGISTER, "a", &[(1, 1)]);
         assert_eq!(Request::read(&nowhere, BASE), Err(Errno::FAULT));
     }

@@ -250,6 +250,19 @@ impl Ring {
         });
     }
 
+    /// Whether the switch has taken all that was handed to it.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        match &mut self.state().backend {
+            Backend::Send(sender) => {
+                let all = sender.end().slots() - 1;
+                // A broken ring drains no more.
+                sender.reserve(u32::MAX).map_or(true, |free| free == all)
+            }
+            Backend::Idle | Backend::Receive(_) => true,
+        }
+    }
+
     /// Does something with the bell that the switch rings.
     pub fn with_bell<T>(&self, with: impl FnOnce(&Bell) -> T) -> Option<T> {
         match &self.state().backend {

@@ -1,0 +1,88 @@
+//! `clearstream netmap`: an unmodified netmap program on the ports of a running switch.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use packet_switch::client::default_socket;
+
+use super::port;
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// The library that is preloaded.
+const LIBRARY: &str = "libclearstream_netmap.so";
+
+/// Options of `netmap`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream switch run &\n  \
+    clearstream netmap -- pkt-gen -i vale0:b -f rx &\n  \
+    clearstream netmap -- pkt-gen -i vale0:a -f tx\n  \
+    clearstream netmap -- pkt-gen -i 'pipe{1' -f tx\n  \
+    clearstream netmap -- bridge -i vale0:x -i vale1:y\n\n\
+    /dev/netmap is then the switch's: ports are valeSWITCH:PORT, pipes NAME{ID and NAME}ID, and\n\
+    netmap:NAME is the switch's port of that name. The library also works alone:\n\
+    LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It takes calls of the C\n\
+    library over, so programs linked statically pass it by. docs/netmap.md says what is served.\n\
+    The program takes this process's place: its exit code and its signals are its own. 126: it\n\
+    cannot be executed, 127: there is no such program.")]
+pub(crate) struct NetmapArgs {
+    /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// The library to preload [default: beside this program, else in ../lib/clearstream].
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &NetmapArgs, _json: bool) -> VerbResult {
+    // Asked here, where the answer is one line; the program would say "no such file".
+    drop(port::connect(args.socket.as_ref())?);
+    let library = match &args.library {
+        Some(library) => library
+            .canonicalize()
+            .map_err(|error| VerbError::usage(format!("{}: {error}", library.display())))?,
+        None => installed_library()?,
+    };
+    let socket = args.socket.clone().unwrap_or_else(default_socket);
+    let [program, arguments @ ..] = args.program.as_slice() else {
+        return Err(VerbError::usage("name a program after --"));
+    };
+    let error = Command::new(program)
+        .args(arguments)
+        .env("CLEARSTREAM_SWITCH", std::path::absolute(socket)?)
+        .env("LD_PRELOAD", preloaded(&library))
+        .exec();
+    let name = program.display();
+    writeln!(io::stderr(), "clearstream: cannot run {name}: {error}").ok();
+    Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+/// Ours before what is preloaded already.
+fn preloaded(library: &Path) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+/// Where a build or an installation puts it.
+fn installed_library() -> Result<PathBuf, VerbError> {
+    let program = std::env::current_exe()?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(LIBRARY), folder.join("../lib/clearstream").join(LIBRARY)];
+    let found = places.iter().find_map(|place| place.canonicalize().ok());
+    found.ok_or_else(|| {
+        let searched = places.each_ref().map(|place| place.display().to_string()).join(" nor at ");
+        VerbError::failed(format!("the library to preload is neither at {searched}: `make build`"))
+    })
+}

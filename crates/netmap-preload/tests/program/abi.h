@@ -1,0 +1,62 @@
+/* netmap's interface to programs, as far as program.c uses it: layouts and numbers, API 14. */
+#ifndef ABI_H
+#define ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/time.h>
+
+struct slot { uint32_t buffer; uint16_t length, flags; uint64_t pointer; };
+
+struct ring {
+    int64_t to_buffers;
+    uint32_t slots, buffer_bytes;
+    uint16_t number, direction;
+    uint32_t head, cur, tail, flags;
+    struct timeval stamp;
+    uint64_t offset_mask, align;
+    uint8_t room[56 + 128];
+    struct slot slot[];
+};
+
+struct interface {
+    char name[16];
+    uint32_t version, flags, tx_rings, rx_rings, extra, host_tx_rings, host_rx_rings, spare[3];
+    int64_t ring[];
+};
+
+struct header {
+    uint16_t version, kind;
+    uint32_t reserved;
+    char name[64];
+    uint64_t options, body;
+};
+
+struct registration {
+    uint64_t offset, memory_bytes;
+    uint32_t tx_slots, rx_slots;
+    uint16_t tx_rings, rx_rings, host_tx_rings, host_rx_rings, memory, ring;
+    uint32_t mode, extra;
+    uint64_t flags;
+};
+
+struct old_request {
+    char name[16];
+    uint32_t version, offset, memory_bytes, tx_slots, rx_slots;
+    uint16_t tx_rings, rx_rings, ring, command, arg1, memory;
+    uint32_t extra, flags, spare;
+};
+
+_Static_assert(sizeof(struct slot) == 16, "slot");
+_Static_assert(offsetof(struct ring, slot) == 256, "ring");
+_Static_assert(offsetof(struct interface, ring) == 56, "interface");
+_Static_assert(sizeof(struct header) == 88, "header");
+_Static_assert(sizeof(struct registration) == 56, "registration");
+_Static_assert(sizeof(struct old_request) == 60, "old request");
+
+enum { API = 14, REGISTER = 1, ALL = 1, NIOCTXSYNC = 0x6994, NIOCRXSYNC = 0x6995 };
+#define NIOCCTRL 0xc0586997UL
+#define NIOCREGIF 0xc03c6992UL
+enum { CHANGED = 1, INDIRECT = 0x10, MORE = 0x20 };
+
+#endif

@@ -1,0 +1,237 @@
+/* A netmap program that knows nothing of what is behind /dev/netmap. It checks every byte it gets. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <unistd.h>
+
+#include "abi.h"
+
+#define CHECK(what) do { if (!(what)) { \
+    fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, strerror(errno)); exit(1); } } while (0)
+
+struct port { int fd; char *memory; uint64_t bytes; struct interface *interface; struct ring *tx, *rx; };
+
+static struct port map(int fd, uint64_t offset, uint64_t bytes)
+{
+    struct port port = { .fd = fd, .bytes = bytes };
+    port.memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(port.memory != MAP_FAILED);
+    struct interface *interface = (void *)(port.memory + offset);
+    CHECK(interface->version == API);
+    uint32_t tx_rings = interface->tx_rings + interface->host_tx_rings;
+    port.interface = interface;
+    port.tx = (void *)((char *)interface + interface->ring[0]);
+    port.rx = (void *)((char *)interface + interface->ring[tx_rings]);
+    CHECK(port.tx->direction == 0 && port.rx->direction == 1);
+    return port;
+}
+
+static struct port attach(const char *name, uint32_t extra)
+{
+    int fd = open("/dev/netmap", O_RDWR);
+    CHECK(fd >= 0);
+    struct registration body = { .mode = ALL, .extra = extra };
+    struct header header = { .version = API, .kind = REGISTER, .body = (uintptr_t)&body };
+    strncpy(header.name, name, sizeof header.name - 1);
+    CHECK(ioctl(fd, NIOCCTRL, &header) == 0);
+    CHECK(body.extra == extra && body.tx_slots > 1 && body.memory > 0);
+    errno = 0;
+    CHECK(ioctl(fd, NIOCCTRL, &header) == -1 && errno == EBUSY);
+    return map(fd, body.offset, body.memory_bytes);
+}
+
+static struct port attach_the_old_way(const char *name)
+{
+    int fd = open("/dev/netmap", O_RDWR);
+    CHECK(fd >= 0);
+    struct old_request request = { .version = 11, .flags = ALL };
+    strncpy(request.name, name, sizeof request.name - 1);
+    CHECK(ioctl(fd, NIOCREGIF, &request) == 0);
+    return map(fd, request.offset, request.memory_bytes);
+}
+
+static uint8_t *buffer(struct ring *ring, uint32_t index)
+{
+    return (uint8_t *)ring + ring->to_buffers + (uint64_t)index * ring->buffer_bytes;
+}
+
+static uint32_t next(struct ring *ring, uint32_t at) { return at + 1 == ring->slots ? 0 : at + 1; }
+static int is_empty(struct ring *ring) { return ring->head == ring->tail; }
+
+static uint16_t length_of(uint32_t number) { return 60 + number % 1400; }
+
+static void fill(uint8_t *frame, uint32_t number)
+{
+    static const uint8_t to_all[12] = { 255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1 };
+    memcpy(frame, to_all, 12);
+    for (uint32_t at = 12; at < length_of(number); at++) frame[at] = (uint8_t)(number + at * 7);
+}
+
+static int is_right(const uint8_t *frame, uint16_t length, uint32_t number)
+{
+    if (length != length_of(number)) return 0;
+    for (uint32_t at = 12; at < length; at++) if (frame[at] != (uint8_t)(number + at * 7)) return 0;
+    return 1;
+}
+
+static void wait_for(int fd, short events, const char *how)
+{
+    if (strcmp(how, "select") == 0) {
+        fd_set set;
+        struct timeval limit = { 20, 0 };
+        FD_ZERO(&set);
+        FD_SET(fd, &set);
+        CHECK(select(fd + 1, events == POLLIN ? &set : NULL, events == POLLIN ? NULL : &set, NULL, &limit) == 1);
+        CHECK(FD_ISSET(fd, &set));
+    } else if (strcmp(how, "epoll") == 0) {
+        static int sets[2] = { -1, -1 };
+        int *set = &sets[events == POLLIN];
+        struct epoll_event event = { .events = (uint32_t)events, .data.u64 = 4711 };
+        if (*set < 0) {
+            *set = epoll_create1(0);
+            CHECK(epoll_ctl(*set, EPOLL_CTL_ADD, fd, &event) == 0);
+        }
+        struct epoll_event got = { 0 };
+        CHECK(epoll_wait(*set, &got, 1, 20000) == 1);
+        CHECK(got.data.u64 == 4711 && (got.events & (uint32_t)events));
+    } else {
+        struct pollfd entry = { .fd = fd, .events = events };
+        CHECK(poll(&entry, 1, 20000) == 1);
+        CHECK(entry.revents == events);
+    }
+}
+
+static void send_frames(struct port *port, uint32_t count, const char *how)
+{
+    struct ring *ring = port->tx;
+    for (uint32_t number = 0; number < count;) {
+        wait_for(port->fd, POLLOUT, how);
+        for (; number < count && !is_empty(ring); number++) {
+            struct slot *slot = &ring->slot[ring->head];
+            fill(buffer(ring, slot->buffer), number);
+            slot->length = length_of(number);
+            slot->flags = 0;
+            ring->head = ring->cur = next(ring, ring->head);
+        }
+        CHECK(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
+    }
+    /* All but one slot come back: everything has been taken. */
+    for (int turn = 0; next(ring, ring->tail) != ring->head; turn++) {
+        CHECK(turn < 20000);
+        usleep(1000);
+        CHECK(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
+    }
+}
+
+static void receive_frames(struct port *port, uint32_t count, const char *how)
+{
+    struct ring *ring = port->rx;
+    uint32_t spare = port->interface->extra;
+    for (uint32_t number = 0; number < count;) {
+        wait_for(port->fd, POLLIN, how);
+        for (; number < count && !is_empty(ring); number++) {
+            struct slot *slot = &ring->slot[ring->head];
+            CHECK(is_right(buffer(ring, slot->buffer), slot->length, number));
+            if (spare) {
+                /* Keep this buffer, and give the one kept before in its place. */
+                uint32_t kept = slot->buffer;
+                slot->buffer = spare;
+                slot->flags |= CHANGED;
+                spare = kept;
+                memset(buffer(ring, spare), 0, 4);
+            }
+            ring->head = ring->cur = next(ring, ring->head);
+        }
+    }
+    port->interface->extra = spare;
+    CHECK(ioctl(port->fd, NIOCRXSYNC, NULL) == 0);
+}
+
+/* A packet of three slots, the second of them elsewhere in memory. */
+static void send_parts(struct port *port)
+{
+    static uint8_t elsewhere[100];
+    struct ring *ring = port->tx;
+    memset(elsewhere, 7, sizeof elsewhere);
+    for (int part = 0; part < 3; part++) {
+        struct slot *slot = &ring->slot[ring->head];
+        fill(buffer(ring, slot->buffer), (uint32_t)part);
+        slot->length = 100;
+        slot->flags = part < 2 ? MORE : 0;
+        if (part == 1) {
+            slot->flags |= INDIRECT;
+            slot->pointer = (uintptr_t)elsewhere;
+        }
+        ring->head = ring->cur = next(ring, ring->head);
+    }
+    CHECK(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
+}
+
+static void receive_parts(struct port *port)
+{
+    struct ring *ring = port->rx;
+    int parts = 0;
+    while (parts < 3) {
+        wait_for(port->fd, POLLIN, "poll");
+        for (; !is_empty(ring) && parts < 3; parts++) {
+            struct slot *slot = &ring->slot[ring->head];
+            CHECK(slot->length == 100);
+            CHECK(!(slot->flags & MORE) == (parts == 2));
+            CHECK(parts != 1 || buffer(ring, slot->buffer)[50] == 7);
+            ring->head = ring->cur = next(ring, ring->head);
+        }
+    }
+}
+
+/* Cursors outside of what is held: netmap says so once and sets them back. */
+static void misbehave(struct port *port)
+{
+    struct pollfd entry = { .fd = port->fd, .events = POLLOUT };
+    port->tx->head = port->tx->cur = port->tx->slots + 7;
+    CHECK(poll(&entry, 1, 1000) == 1 && (entry.revents & POLLERR));
+    CHECK(port->tx->head == 0 && port->tx->tail == port->tx->slots - 1);
+    port->tx->slot[0].buffer = 1u << 30;
+    port->tx->slot[0].length = 60;
+    port->tx->head = port->tx->cur = 1;
+    CHECK(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
+    CHECK(port->tx->slot[0].buffer < (1u << 20));
+}
+
+static void copies(struct port *port)
+{
+    int other = dup(port->fd), far = fcntl(port->fd, F_DUPFD, 100);
+    CHECK(other >= 0 && far >= 100);
+    CHECK(close(port->fd) == 0);
+    CHECK(ioctl(port->fd, NIOCTXSYNC, NULL) == -1);
+    CHECK(ioctl(other, NIOCTXSYNC, NULL) == 0 && ioctl(far, NIOCRXSYNC, NULL) == 0);
+    CHECK(close(other) == 0 && dup2(far, port->fd) == port->fd && close(far) == 0);
+    CHECK(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
+}
+
+int main(int count, char **words)
+{
+    CHECK(count == 5);
+    const char *what = words[1], *name = words[2], *how = words[4];
+    uint32_t frames = (uint32_t)atoi(words[3]);
+    struct port port = strcmp(how, "old") == 0 ? attach_the_old_way(name)
+                                               : attach(name, strcmp(how, "swap") == 0 ? 1 : 0);
+    printf("attached\n");
+    fflush(stdout);
+    if (strcmp(what, "send") == 0) send_frames(&port, frames, how);
+    else if (strcmp(what, "receive") == 0) receive_frames(&port, frames, how);
+    else if (strcmp(what, "send-parts") == 0) send_parts(&port);
+    else if (strcmp(what, "receive-parts") == 0) receive_parts(&port);
+    else if (strcmp(what, "misbehave") == 0) misbehave(&port);
+    else if (strcmp(what, "copies") == 0) copies(&port);
+    else return 2;
+    CHECK(munmap(port.memory, port.bytes) == 0 && close(port.fd) == 0);
+    printf("done\n");
+    return 0;
+}
