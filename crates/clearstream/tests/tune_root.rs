@@ -304,6 +304,12 @@ fn profiles_are_compared_with_the_running_kernel() {
     assert_eq!((&gone["in_kernel"], gone["advice"].as_str()), (&Value::Bool(false), Some("gone")));
     assert_eq!(of("net.ipv4.tcp_timestamps")["advice"], "harmful");
     assert!(of("net.ipv4.tcp_rmem")["running"].is_string());
+    let file = std::env::temp_dir().join(format!("g-tune-{}.json", std::process::id()));
+    let told = run(&["reproduce", "G-tune", "--output", file.to_str().expect("a plain path")]);
+    fs::remove_file(&file).expect("it was written");
+    let told = text(&told.stdout);
+    assert!(told.contains("tcp_tw_recycle") && told.contains("not in this kernel"), "{told}");
+    assert!(told.contains("holds: "), "{told}");
 }
 
 #[test]

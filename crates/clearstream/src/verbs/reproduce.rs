@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         ))
     })?;
     match entry.id {
-        "C-ceiling" | "C-fig10" => return local::run(entry, args, json),
+        "C-ceiling" | "C-fig10" | "G-tune" => return local::run(entry, args, json),
         "C-energy" => return energy::run(entry, args, json),
         "M-idle" => return idle::run(entry, args, json),
         _ => {}

@@ -6,7 +6,7 @@ mod ends;
 mod evidence;
 mod measure;
 mod plan;
-mod profile;
+pub(crate) mod profile;
 mod show;
 mod status;
 

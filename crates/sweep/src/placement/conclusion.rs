@@ -1,8 +1,7 @@
 //! What the points of a placement sweep say together.
 
 use results::{
-    End, Estimate, Machine, PlacedPair, PlacementFindings, Point, Proximity,
-    RelationFigure,
+    End, Estimate, Machine, PlacedPair, PlacementFindings, Point, Proximity, RelationFigure,
 };
 
 use super::figures::{CHANCE_MAX, Group, groups, is_clearly_better, ranked};

@@ -206,13 +206,13 @@ pub(super) const ENTRIES: [Entry; 34] = [
         "absent when projected, present natively",
         NO_GATEWAYS,
     ),
-    lacking(
-        "G-tune",
-        CUMULUS,
-        "the sysctl list against today's kernel",
-        "",
-        Some("tuning (`clearstream tune`)"),
-    ),
+    Entry {
+        id: "G-tune",
+        title: "the sysctl list against today's kernel",
+        source: CUMULUS,
+        law: "some of the settings no longer exist or have no effect",
+        missing: None,
+    },
 ];
 
 /// Finds an entry by its id, whatever the case.

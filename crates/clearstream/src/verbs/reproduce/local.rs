@@ -4,6 +4,7 @@ use results::{
     CeilingLink, HostFacts, LawCheck, Machine, Nic, NicCeilings, Offload, PaperFigure, PathFacts,
     PcieLink, Results, RunKind, SCHEMA_VERSION, ToolFacts,
 };
+use tuning::profile::{Advice, judge};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
@@ -11,8 +12,9 @@ use super::{ReproduceArgs, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::runner::{self, Ended};
+use crate::verbs::tune::profile::{running_values, word};
 
-/// Runs C-ceiling or C-fig10.
+/// Runs C-ceiling, C-fig10 or G-tune.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.host.is_some() {
         return Err(VerbError::usage(format!(
@@ -23,6 +25,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     let results = document();
     let judge = match entry.id {
         "C-ceiling" => ceilings,
+        "G-tune" => settings,
         _ => distances,
     };
     publish(entry, results, |results| judge(&results.near), Ended::Complete, args, json)
@@ -177,4 +180,35 @@ fn distances(near: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
     let known: Vec<String> = known.iter().map(u32::to_string).collect();
     let judged = format!("distances here: {}; the paper's: 10, 16, 22", known.join(", "));
     (figures, LawCheck { law, holds: Some(is_own_nearest), judged })
+}
+
+fn settings(_: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
+    const LIST: &str = "cumulus-2018";
+    let law = "some of the settings no longer exist or have no effect".to_owned();
+    let Some(profile) = tuning::profile::own(LIST) else {
+        return (Vec::new(), super::recipes::undecided(&law, "the list is not in this program"));
+    };
+    let running = running_values(&profile);
+    let (mut figures, mut outlived) = (Vec::new(), Vec::new());
+    for (key, published) in &profile.settings {
+        let (advice, why) = judge(key, published);
+        let here = running.get(key).map(String::as_str);
+        let word = word(advice, published, here);
+        if here.is_none() || advice == Advice::Idle {
+            outlived.push(format!("{key}: {why}"));
+        }
+        figures.push(PaperFigure {
+            name: key.clone(),
+            paper: published.clone(),
+            here: Some(
+                here.map_or("not in this kernel".to_owned(), |value| format!("{value} ({word})")),
+            ),
+        });
+    }
+    let judged = if outlived.is_empty() {
+        "this kernel has every one of them, and all have an effect".to_owned()
+    } else {
+        format!("{} of {}: {}", outlived.len(), figures.len(), outlived.join("; "))
+    };
+    (figures, LawCheck { law, holds: Some(!outlived.is_empty()), judged })
 }

@@ -74,7 +74,8 @@ pub(super) fn run(args: &ProfileArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), VerbError> {
+/// What the running kernel has for a profile's keys; without those it does not know.
+pub(crate) fn running_values(profile: &Profile) -> BTreeMap<String, String> {
     let mut running = BTreeMap::new();
     for (key, _) in &profile.settings {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
@@ -84,6 +85,22 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
             running.insert(key.clone(), text);
         }
     }
+    running
+}
+
+/// A published value beside the running one, in a word.
+pub(crate) fn word(advice: Advice, published: &str, running: Option<&str>) -> &'static str {
+    match (advice, running) {
+        (_, None) => "not here",
+        (_, Some(here)) if here == published => "same",
+        (Advice::Harmful, _) => "harmful",
+        (Advice::Idle, _) => "no effect",
+        _ => "differs",
+    }
+}
+
+fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), VerbError> {
+    let running = running_values(profile);
     if json {
         let lines: Vec<_> = profile
             .settings
@@ -103,15 +120,9 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
     writeln!(out, "{}: {}\n{}", profile.name, profile.title, profile.source)?;
     for (key, value) in &profile.settings {
         let (advice, text) = judge(key, value);
-        let here = running.get(key);
-        let word = match (advice, here) {
-            (_, None) => "not here",
-            (_, Some(here)) if here == value => "same",
-            (Advice::Harmful, _) => "harmful",
-            (Advice::Idle, _) => "no effect",
-            _ => "differs",
-        };
-        let here = here.map_or("not in this kernel", String::as_str);
+        let here = running.get(key).map(String::as_str);
+        let word = word(advice, value, here);
+        let here = here.unwrap_or("not in this kernel");
         writeln!(out, "\n{key} = {value}   (running: {here}; {word})")?;
         let mut lines = String::new();
         show::wrapped(&mut lines, "    ", text).ok();
