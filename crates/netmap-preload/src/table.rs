@@ -78,6 +78,18 @@ impl Table {
         })
     }
 
+    /// The numbers from `first` to `last` that are netmap's, or an epoll set's that watches one.
+    #[must_use]
+    pub fn within(&self, first: u32, last: u32) -> Vec<i32> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let is_within = |fd: &i32| u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd));
+        self.read(|open| {
+            open.descriptors.keys().chain(open.sets.keys()).copied().filter(is_within).collect()
+        })
+    }
+
     /// The descriptors of netmap that an epoll set watches; none when there are none.
     #[must_use]
     pub fn interests(&self, set: i32) -> Vec<Interest> {

@@ -165,6 +165,7 @@ fn a_program_that_misbehaves_is_told_as_netmap_does() {
     let switch = Switch::run("misbehave");
     switch.start("misbehave vale0:a 0 poll").finish();
     switch.start("copies vale0:a 0 poll").finish();
+    switch.start("mixed vale0:a 0 poll").finish();
 }
 
 #[test]
@@ -201,6 +202,10 @@ fn programs_without_netmap_are_not_disturbed() {
     let plain = Command::new("/bin/ls").args(["-l", folder]).output().expect("it runs");
     let listed = with(&["/bin/ls", "-l", folder]);
     assert_eq!((text(&listed.stdout), text(&listed.stderr)), (text(&plain.stdout), String::new()));
+    let file = built(&format!("plain-{}", std::process::id()));
+    let file = file.to_str().expect("UTF-8");
+    let plain = with(&[program().to_str().expect("UTF-8"), "plain", file, "0", "0"]);
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
     let script = "exec 3<Cargo.toml; read -r line <&3; exec 4<&3 3<&-; echo \"$line\" | cat; cat <&4 | wc -l";
     let shell = with(&["/bin/sh", "-c", &format!("cd '{folder}' && {script}")]);
     let manifest =

@@ -195,6 +195,26 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     unsafe { next::close()(fd) }
 }
 
+/// `CLOSE_RANGE_CLOEXEC`: they are not closed yet.
+const LATER: c_int = 4;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags & LATER == 0 {
+        TABLE.within(first, last).into_iter().for_each(forget);
+    }
+    // SAFETY: the caller's own arguments.
+    unsafe { next::close_range()(first, last, flags) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn closefrom(first: c_int) {
+    let from = c_uint::try_from(first).unwrap_or(0);
+    TABLE.within(from, c_uint::MAX).into_iter().for_each(forget);
+    // SAFETY: the caller's own argument.
+    unsafe { next::closefrom()(first) };
+}
+
 /// A number that is about to mean something else.
 fn forget(fd: c_int) {
     if !TABLE.is_empty() {

@@ -1,6 +1,6 @@
 //! The functions of the next library, usually the C library itself.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{epoll_event, fd_set, nfds_t, off_t, pollfd, sigset_t, size_t, timespec, timeval};
@@ -66,6 +66,9 @@ type EpollCtl = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c
 type EpollWait = unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
 type EpollPwait =
     unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+type EpollPwait2 =
+    unsafe extern "C" fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;
+type CloseRange = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
 
 next! {
     open: Open = c"open";
@@ -78,6 +81,9 @@ next! {
     mmap: Map = c"mmap";
     mmap64: Map = c"mmap64";
     close: unsafe extern "C" fn(c_int) -> c_int = c"close";
+    close_range: CloseRange = c"close_range";
+    closefrom: unsafe extern "C" fn(c_int) = c"closefrom";
+    epoll_pwait2: EpollPwait2 = c"epoll_pwait2";
     dup: unsafe extern "C" fn(c_int) -> c_int = c"dup";
     dup2: unsafe extern "C" fn(c_int, c_int) -> c_int = c"dup2";
     dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int = c"dup3";

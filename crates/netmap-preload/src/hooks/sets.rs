@@ -6,10 +6,10 @@ use std::ffi::c_int;
 use std::ptr;
 use std::time::Duration;
 
-use libc::{epoll_event, pollfd, sigset_t};
+use libc::{epoll_event, pollfd, sigset_t, timespec};
 use rustix::io::Errno;
 
-use super::waits::wait_for;
+use super::waits::{duration, wait_for};
 use super::{TABLE, answer, inside, next};
 use crate::table::Interest;
 
@@ -58,7 +58,7 @@ unsafe fn wait_with(
     set: c_int,
     events: *mut epoll_event,
     most: c_int,
-    timeout: c_int,
+    timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Option<c_int> {
     let interests = TABLE.interests(set);
@@ -74,7 +74,6 @@ unsafe fn wait_with(
             .collect();
         let ours: Vec<_> = interests.iter().map(|one| one.descriptor.clone()).enumerate().collect();
         entries.push(pollfd { fd: set, events: libc::POLLIN, revents: 0 });
-        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         let answer = wait_for(&ours, &mut entries, timeout, mask);
         if answer <= 0 {
             return answer;
@@ -111,7 +110,7 @@ unsafe extern "C" fn epoll_wait(
     timeout: c_int,
 ) -> c_int {
     // SAFETY: the caller's own arguments.
-    match unsafe { wait_with(set, events, most, timeout, ptr::null()) } {
+    match unsafe { wait_with(set, events, most, milliseconds(timeout), ptr::null()) } {
         Some(answer) => answer,
         // SAFETY: the caller's own arguments.
         None => unsafe { next::epoll_wait()(set, events, most, timeout) },
@@ -127,9 +126,32 @@ unsafe extern "C" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's own arguments.
-    match unsafe { wait_with(set, events, most, timeout, mask) } {
+    match unsafe { wait_with(set, events, most, milliseconds(timeout), mask) } {
         Some(answer) => answer,
         // SAFETY: the caller's own arguments.
         None => unsafe { next::epoll_pwait()(set, events, most, timeout, mask) },
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_pwait2(
+    set: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's own arguments.
+    let limit = unsafe { duration(timeout) };
+    // SAFETY: as above.
+    match unsafe { wait_with(set, events, most, limit, mask) } {
+        Some(answer) => answer,
+        // SAFETY: the caller's own arguments.
+        None => unsafe { next::epoll_pwait2()(set, events, most, timeout, mask) },
+    }
+}
+
+/// A negative one is none.
+fn milliseconds(timeout: c_int) -> Option<Duration> {
+    u64::try_from(timeout).ok().map(Duration::from_millis)
 }

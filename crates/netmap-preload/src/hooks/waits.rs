@@ -83,7 +83,7 @@ unsafe extern "C" fn __poll_chk(
 }
 
 /// A timeout that a caller gave, none for none.
-unsafe fn duration(timeout: *const timespec) -> Option<Duration> {
+pub(super) unsafe fn duration(timeout: *const timespec) -> Option<Duration> {
     if timeout.is_null() {
         return None;
     }
@@ -114,6 +114,19 @@ unsafe extern "C" fn ppoll(
     }
     // SAFETY: the caller's own arguments.
     unsafe { next::ppoll()(entries, count, timeout, mask) }
+}
+
+/// `ppoll` as programs call it that were built with checks.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __ppoll_chk(
+    entries: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    _room: usize,
+) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { ppoll(entries, count, timeout, mask) }
 }
 
 /// Bits of a word of an `fd_set`.

@@ -1,6 +1,8 @@
+#define _GNU_SOURCE
 /* A netmap program that knows nothing of what is behind /dev/netmap. It checks every byte it gets. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "abi.h"
@@ -215,9 +219,76 @@ static void copies(struct port *port)
     CHECK(ioctl(port->fd, NIOCTXSYNC, NULL) == 0);
 }
 
+/* Waiting for netmap and for something else. */
+static void mixed(struct port *port)
+{
+    int ends[2];
+    char byte = 1;
+    CHECK(pipe(ends) == 0);
+    struct pollfd entries[2] = { { .fd = ends[0], .events = POLLIN }, { .fd = port->fd, .events = POLLIN } };
+    CHECK(poll(entries, 2, 30) == 0);
+    CHECK(entries[0].revents == 0 && entries[1].revents == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        usleep(20000);
+        _exit(write(ends[1], &byte, 1) == 1 ? 0 : 1);
+    }
+    CHECK(poll(entries, 2, 20000) == 1);
+    CHECK(entries[0].revents == POLLIN && entries[1].revents == 0);
+    entries[1].events = POLLIN | POLLOUT;
+    CHECK(poll(entries, 2, -1) == 2 && entries[1].revents == POLLOUT);
+    int set = epoll_create1(0);
+    struct epoll_event one = { .events = EPOLLIN, .data.u32 = 1 }, two = { .events = EPOLLOUT, .data.u32 = 2 };
+    struct epoll_event got[2];
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &one) == 0 && epoll_ctl(set, EPOLL_CTL_ADD, port->fd, &two) == 0);
+    CHECK(epoll_wait(set, got, 2, -1) == 2 && got[0].data.u32 + got[1].data.u32 == 3);
+    two.events = EPOLLIN;
+    CHECK(epoll_ctl(set, EPOLL_CTL_MOD, port->fd, &two) == 0 && read(ends[0], &byte, 1) == 1);
+    CHECK(epoll_wait(set, got, 2, 30) == 0);
+    CHECK(epoll_ctl(set, EPOLL_CTL_DEL, port->fd, NULL) == 0);
+    errno = 0;
+    CHECK(epoll_ctl(set, EPOLL_CTL_DEL, port->fd, NULL) == -1 && errno == ENOENT);
+    /* The number means something else once it is closed, however it is closed. */
+    int other = dup(port->fd);
+    CHECK(close_range((unsigned)other, (unsigned)other, 0) == 0 && dup(ends[0]) == other);
+    errno = 0;
+    CHECK(ioctl(other, NIOCTXSYNC, NULL) == -1 && errno == ENOTTY);
+}
+
+/* Nothing of netmap: files, memory, sockets, other processes. */
+static void plain(const char *file)
+{
+    char text[6] = "";
+    int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0640);
+    struct stat status;
+    CHECK(fd >= 0 && write(fd, "hello", 5) == 5 && fstat(fd, &status) == 0 && (status.st_mode & 0777) == 0640);
+    char *mapped = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(mapped != MAP_FAILED && memcmp(mapped, "hello", 5) == 0 && munmap(mapped, 4096) == 0);
+    CHECK(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC && close(fd) == 0);
+    CHECK(openat(AT_FDCWD, "/nonexistent", O_RDONLY) == -1 && errno == ENOENT && unlink(file) == 0);
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t length = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), near = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(listener, (void *)&address, length) == 0 && listen(listener, 1) == 0);
+    CHECK(getsockname(listener, (void *)&address, &length) == 0);
+    CHECK(connect(near, (void *)&address, length) == 0);
+    wait_for(listener, POLLIN, "poll");
+    int far = accept(listener, NULL, NULL), waiting = -1;
+    wait_for(near, POLLOUT, "select");
+    CHECK(write(near, "hello", 5) == 5);
+    wait_for(far, POLLIN, "epoll");
+    CHECK(ioctl(far, FIONREAD, &waiting) == 0 && waiting == 5 && read(far, text, 5) == 5 && !strcmp(text, "hello"));
+    CHECK(system("exec true") == 0);
+}
+
 int main(int count, char **words)
 {
     CHECK(count == 5);
+    if (strcmp(words[1], "plain") == 0) {
+        plain(words[2]);
+        return 0;
+    }
     const char *what = words[1], *name = words[2], *how = words[4];
     uint32_t frames = (uint32_t)atoi(words[3]);
     struct port port = strcmp(how, "old") == 0 ? attach_the_old_way(name)
@@ -230,6 +301,7 @@ int main(int count, char **words)
     else if (strcmp(what, "receive-parts") == 0) receive_parts(&port);
     else if (strcmp(what, "misbehave") == 0) misbehave(&port);
     else if (strcmp(what, "copies") == 0) copies(&port);
+    else if (strcmp(what, "mixed") == 0) mixed(&port);
     else return 2;
     CHECK(munmap(port.memory, port.bytes) == 0 && close(port.fd) == 0);
     printf("done\n");
