@@ -124,8 +124,8 @@ impl Mechanism for Offloads {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let host = worse(seen, uncombined);
-        let weight = 0.96 * packet_weight(seen, host) * uncombined(seen, host);
+        let (host, weight) = cutting_end(seen);
+        let weight = 0.96 * weight;
         let off = offloads_off(seen, host);
         Opinion {
             weight,
@@ -157,7 +157,7 @@ impl Mechanism for Offloads {
     }
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
-        let host = worse(seen, uncombined);
+        let (host, _) = cutting_end(seen);
         let (on, off) = switches(seen, host)?;
         let name = &host.interface()?.name;
         Some(HostChange {
@@ -170,7 +170,7 @@ impl Mechanism for Offloads {
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        let host = worse(seen, uncombined);
+        let (host, _) = cutting_end(seen);
         let name = host.interface().map_or("DEV", |interface| interface.name.as_str());
         let on = switches(seen, host).map_or("tso on gso on gro on".to_owned(), |(on, _)| on);
         vec![
@@ -205,6 +205,21 @@ fn worse<'s, 'a>(
     let weigh = |host: &HostView<'_>| cause(seen, host) * packet_weight(seen, host);
     let (sender, receiver) = (weigh(&seen.sender), weigh(&seen.receiver));
     if receiver > sender { &seen.receiver } else { &seen.sender }
+}
+
+/// The end whose missing offloads make packets many where they bind, and how surely.
+fn cutting_end<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
+    let host = worse(seen, uncombined);
+    let cut = uncombined(seen, &seen.sender);
+    // Between veths a sender's super-segments arrive whole: what it cuts, both ends pay for.
+    let is_veth = |host: &HostView<'_>| {
+        host.interface().is_some_and(|interface| interface.driver.as_deref() == Some("veth"))
+    };
+    if cut > 0.5 && is_veth(&seen.sender) && is_veth(&seen.receiver) {
+        let paid = packet_weight(seen, &seen.sender).max(packet_weight(seen, &seen.receiver));
+        return (&seen.sender, cut * paid);
+    }
+    (host, packet_weight(seen, host) * uncombined(seen, host))
 }
 
 fn route_metric(seen: &Observed<'_>) -> Option<String> {
