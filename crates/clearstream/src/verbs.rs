@@ -4,6 +4,7 @@ mod check;
 mod explain;
 pub(crate) mod iperf3;
 mod lab;
+mod link;
 mod live;
 mod manual;
 mod netmap;
@@ -48,6 +49,8 @@ pub(crate) enum Verb {
     Switch(switch::SwitchArgs),
     /// Add, take away, list and count the switch's ports.
     Port(port::PortArgs),
+    /// Join ports by links with delay, rate, jitter and loss.
+    Link(link::LinkArgs),
     /// Send, take in, echo, time and bridge frames on ports and pipes.
     Pkt(pkt::PktArgs),
     /// Run an unmodified netmap program on the switch's ports and pipes.
@@ -82,6 +85,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Topo(args) => topo::run(args, json),
         Verb::Switch(args) => switch::run(args, json),
         Verb::Port(args) => port::run(args, json),
+        Verb::Link(args) => link::run(args, json),
         Verb::Pkt(args) => pkt::run(args, json),
         Verb::Netmap(args) => netmap::run(args, json),
         Verb::Lab(args) => lab::run(args, json),

@@ -16,6 +16,7 @@ const VERBS: &[&str] = &[
     "lab",
     "switch",
     "port",
+    "link",
     "pkt",
     "reproduce",
     "report",

@@ -87,7 +87,26 @@ pub enum Ask {
         #[serde(default)]
         shape: Shape,
     },
-    /// Takes a port away, its client with it.
+    /// Makes a port of a device whose descriptors come with the request.
+    AddDevice {
+        /// Its name.
+        port: PortName,
+        /// What the descriptors are.
+        device: DeviceKind,
+        /// Its rings.
+        #[serde(default = "Shape::of_device")]
+        shape: Shape,
+    },
+    /// Makes two ports and a link between them.
+    AddLink {
+        /// One end.
+        one: PortName,
+        /// The other, of the same switch or another.
+        other: PortName,
+        /// What the link is like, both ways.
+        link: LinkWishes,
+    },
+    /// Takes a port away, its client with it; of a link both.
     DeletePort {
         /// Which.
         port: PortName,
@@ -122,12 +141,81 @@ impl Default for Shape {
 }
 
 impl Shape {
+    /// Of a device's port: super-segments of 64 KiB take 16 slots.
+    #[must_use]
+    pub fn of_device() -> Self {
+        Self { slots: SLOTS_DEFAULT, buffer_bytes: 4096 + 64 }
+    }
+
     /// Whether rings can be like that.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         (2..=SLOTS_MAX).contains(&self.slots)
             && (64..=BUFFER_BYTES_MAX).contains(&self.buffer_bytes)
             && self.buffer_bytes.is_multiple_of(64)
+    }
+}
+
+/// A device that somebody opened, and the descriptors that come with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// A queue of a TAP device with virtio-net headers, as `/dev/net/tun` gives it.
+    Tap,
+}
+
+impl DeviceKind {
+    /// Whether its frames have virtio-net headers before them.
+    pub(crate) fn has_headers(self) -> bool {
+        match self {
+            Self::Tap => true,
+        }
+    }
+}
+
+/// What a link between two ports is like, each way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkWishes {
+    /// Time on the way, nanoseconds.
+    pub delay_ns: u64,
+    /// How far the delay wanders to either side, nanoseconds.
+    pub jitter_ns: u64,
+    /// Line rate, bit/s with Ethernet's overhead; none for a line that takes no time.
+    pub rate_bits_per_s: Option<u64>,
+    /// What may wait for the line, wire bytes; none for no limit.
+    pub queue_bytes: Option<u64>,
+    /// Wire packets lost of a billion.
+    pub loss_per_billion: u32,
+    /// Every random draw comes from this.
+    pub seed: u64,
+}
+
+/// What is known of a port's device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeviceState {
+    /// `tap`, `xdp` or `link`.
+    pub kind: String,
+    /// The interface, or the link's two ports.
+    pub name: String,
+    /// How frames get there, where there is more than one way: `zero-copy` or `copy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// What a link is like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkWishes>,
+    /// Frames that the device did not take; of a link, for which the far port had no room.
+    pub refused: u64,
+    /// Wire packets that a link lost, on purpose or because its queue was full.
+    pub lost: u64,
+    /// Why it no longer works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+impl DeviceState {
+    pub(crate) fn new(kind: &str, name: &str) -> Self {
+        Self { kind: kind.to_owned(), name: name.to_owned(), ..Self::default() }
     }
 }
 
@@ -212,6 +300,9 @@ pub struct Entry {
     /// Why its last client was cut off, if one was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_cut_off: Option<String>,
+    /// The device behind it, if it is one's port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceState>,
 }
 
 /// What an entry is.

@@ -165,7 +165,15 @@ impl Connection {
     /// # Errors
     /// The daemon says no, or has gone.
     pub fn ask(&mut self, ask: Ask) -> Result<(), ClientError> {
-        match self.exchange(ask)? {
+        self.ask_with(ask, &[])
+    }
+
+    /// The same with descriptors: those of a device.
+    ///
+    /// # Errors
+    /// The daemon says no, or has gone.
+    pub fn ask_with(&mut self, ask: Ask, fds: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
+        match self.exchange_with(ask, fds)? {
             (Answer::Done, _) => Ok(()),
             (other, _) => Err(unexpected(&other)),
         }
@@ -219,7 +227,15 @@ impl Connection {
     }
 
     fn exchange(&mut self, ask: Ask) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
-        self.socket.send(&Request::encode(ask), &[])?;
+        self.exchange_with(ask, &[])
+    }
+
+    fn exchange_with(
+        &mut self,
+        ask: Ask,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        self.socket.send(&Request::encode(ask), fds)?;
         loop {
             match self.receive()? {
                 (Answer::CutOff { attachment, why }, _) => {

@@ -40,6 +40,14 @@ impl Tally {
         self.bytes += u64::from(bytes);
     }
 
+    /// One frame of so many bytes, delivered or not.
+    pub(crate) fn settle(&mut self, outcome: Result<(), DropReason>, frame_bytes: usize) {
+        match outcome {
+            Ok(()) => self.count(u32::try_from(frame_bytes).unwrap_or(u32::MAX)),
+            Err(reason) => self.drop(reason),
+        }
+    }
+
     pub(crate) fn drop(&mut self, reason: DropReason) {
         self.dropped[reason as usize] += 1;
     }

@@ -3,6 +3,7 @@
 //! The control thread makes memory and bells, hands them out, and watches the connections: when one
 //! closes, however its process ended, its attachments end. It never touches frames.
 
+mod devices;
 mod entries;
 mod make;
 mod registry;
@@ -21,7 +22,7 @@ use sys::SyscallError;
 use thiserror::Error;
 
 use crate::attachment::{Answer, Delivery, MessageError, Request};
-use registry::Registry;
+use registry::{Asked, Registry};
 use session::{Session, SessionId};
 
 /// How the daemon is to be.
@@ -205,17 +206,18 @@ impl Daemon {
     fn serve(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
         let Some(session) = self.sessions.get(&id) else { return };
         let bytes = match session.socket.receive() {
-            Ok(Message::Received { bytes, .. }) => Ok(bytes),
+            Ok(Message::Received { bytes, fds }) => Ok((bytes, fds)),
             Ok(Message::TooLong) => Err(MessageError::TooLong),
             Ok(Message::Nothing) => return,
             Ok(Message::Closed) | Err(_) => return self.close(id, notice),
         };
         let user = session.user;
         let delivery = bytes
-            .and_then(|bytes| Request::decode(&bytes))
+            .and_then(|(bytes, fds)| Ok((Request::decode(&bytes)?, fds)))
             .map_err(|error| error.to_string())
-            .and_then(|ask| {
-                self.registry.answer(id, user, ask, notice).map_err(|error| error.to_string())
+            .and_then(|(ask, fds)| {
+                let asked = Asked { session: id, user, ask, fds };
+                self.registry.answer(asked, notice).map_err(|error| error.to_string())
             })
             .unwrap_or_else(|why| {
                 notice(Notice::Refused { user, why: why.clone() });

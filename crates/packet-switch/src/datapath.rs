@@ -9,6 +9,7 @@ mod inlet;
 mod link;
 mod outlet;
 mod sleep;
+mod translate;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use ring::{Slot, Violation};
 use shm::Bell;
+use switch::frame::VNET_HEADER_BYTES;
 use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
 use sys::SyscallError;
 use thiserror::Error;
@@ -68,9 +70,19 @@ pub(crate) struct PortEnds {
     pub(crate) inlet: Inlet,
     pub(crate) outlet: Outlet,
     pub(crate) marks: Marks,
+    /// Whether its frames have virtio-net headers before them.
+    pub(crate) headers: bool,
     /// Rung by the client when the switch sleeps.
     pub(crate) kick: Bell,
     pub(crate) counters: Arc<PortCounters>,
+}
+
+impl PortEnds {
+    /// What comes before each of its frames.
+    #[inline]
+    fn header_bytes(&self) -> u32 {
+        if self.headers { VNET_HEADER_BYTES as u32 } else { 0 }
+    }
 }
 
 /// A packet of a batch: a run of slots.
@@ -216,9 +228,10 @@ impl Datapath {
     /// Looks at each packet of the turn and notes where it goes.
     fn sort(&mut self, source: &PortEnds, now_s: u32, tally: &mut Tally) {
         self.batch.clear();
+        let skip = source.header_bytes();
         for &packet in &self.taken.packets {
-            tally.count(packet.bytes);
-            let verdict = match source.inlet.head(self.taken.fragments(packet)) {
+            tally.count(packet.bytes.saturating_sub(skip));
+            let verdict = match source.inlet.head(self.taken.fragments(packet), skip as usize) {
                 Some((head, bytes)) => {
                     self.forwarder.route(source.id, Addresses::of(&head), bytes, now_s)
                 }
@@ -240,10 +253,12 @@ impl Datapath {
         port.outlet.refill(&mut port.marks)?;
         for index in self.batch.packets_for(port.id) {
             let packet = self.taken.packets[index];
-            let fragments = self.taken.fragments(packet);
-            match port.outlet.put(fragments, source.inlet.buffers()) {
-                Ok(()) => tally.count(packet.bytes),
-                Err(reason) => tally.drop(reason),
+            let (fragments, from) = (self.taken.fragments(packet), source.inlet.buffers());
+            if port.headers == source.headers {
+                let frame_bytes = packet.bytes.saturating_sub(source.header_bytes());
+                tally.settle(port.outlet.put(fragments, from), frame_bytes as usize);
+            } else {
+                port.outlet.put_translated(fragments, from, source.headers, &mut tally);
             }
         }
         port.counters.outgoing.add(&tally);

@@ -18,6 +18,7 @@ pub mod client;
 pub mod counters;
 pub mod daemon;
 mod datapath;
+mod device;
 mod name;
 pub mod pkt;
 

@@ -39,6 +39,15 @@ impl Port {
         Ok(Self { name: name.to_owned(), fd, udp_segments: offloads.udp_segments })
     }
 
+    /// Takes over a TAP device's queue that somebody else opened as [`Port::tap`] does.
+    ///
+    /// # Errors
+    /// The descriptor is no TAP device's, or one without virtio-net headers of 10 bytes.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, SyscallError> {
+        let name = sys::tap::adopt_tap(&fd)?;
+        Ok(Self { name, fd, udp_segments: false })
+    }
+
     /// Opens a packet socket on the veth end `name` of the calling thread's network namespace: the
     /// host is at the other end.
     ///

@@ -1,5 +1,6 @@
 //! Sending and receiving frames: an [`End`] together with the buffers its slots name.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,20 @@ impl Sender {
         fits
     }
 
+    /// The same for a part of a frame: `more` says that it goes on in the next slot.
+    #[inline]
+    #[must_use]
+    pub fn put_part(&mut self, offset: u32, length_bytes: u16, more: bool) -> bool {
+        let Some((index, slot, buffer)) = self.reserved(offset) else { return false };
+        let fits = usize::from(length_bytes) <= buffer.length_bytes();
+        let more = if more { SlotFlags::MORE_FRAGMENTS } else { 0 };
+        let flags = SlotFlags(slot.flags.0 & SlotFlags::BUFFER_CHANGED | more);
+        if fits {
+            self.end.memory().set_slot(index, Slot { length_bytes, flags, ..slot });
+        }
+        fits
+    }
+
     /// The buffer of the `offset`th reserved slot, to write parts of a frame.
     #[inline]
     #[must_use]
@@ -130,6 +145,25 @@ impl Sender {
     /// The other side broke the protocol, or the bell is broken.
     pub fn wait(&mut self, patience: Patience) -> Result<u32, WaitError> {
         wait(&mut self.end, &self.bells.ours, patience)
+    }
+
+    /// Asks to be woken when slots come, for an owner that waits for several things at once
+    /// ([`AsFd`]). False when some just came: then do not sleep. Either way, call
+    /// [`disarm`](Self::disarm) when awake.
+    ///
+    /// # Errors
+    /// The other side broke the protocol.
+    pub fn arm(&mut self) -> Result<bool, Violation> {
+        self.end.arm()
+    }
+
+    /// No longer asks to be woken, and forgets that it was.
+    ///
+    /// # Errors
+    /// The bell is broken.
+    pub fn disarm(&mut self) -> Result<(), SyscallError> {
+        self.end.disarm();
+        self.bells.ours.clear()
     }
 
     /// Its side of the ring.
@@ -210,6 +244,14 @@ impl Receiver {
         Some((buffer, usize::from(slot.length_bytes).min(buffer.length_bytes())))
     }
 
+    /// Whether the frame of the `offset`th slot goes on in the next one.
+    #[inline]
+    #[must_use]
+    pub fn goes_on(&self, offset: u32) -> bool {
+        find(&self.end, &self.buffers, offset)
+            .is_some_and(|(_, slot, _)| slot.flags.more_fragments())
+    }
+
     /// Copies the `offset`th frame to the start of `out` and says how long it is; what is longer than
     /// `out` is cut off.
     #[inline]
@@ -237,6 +279,25 @@ impl Receiver {
     /// The other side broke the protocol, or the bell is broken.
     pub fn wait(&mut self, patience: Patience) -> Result<u32, WaitError> {
         wait(&mut self.end, &self.bells.ours, patience)
+    }
+
+    /// Asks to be woken when slots come, for an owner that waits for several things at once
+    /// ([`AsFd`]). False when some just came: then do not sleep. Either way, call
+    /// [`disarm`](Self::disarm) when awake.
+    ///
+    /// # Errors
+    /// The other side broke the protocol.
+    pub fn arm(&mut self) -> Result<bool, Violation> {
+        self.end.arm()
+    }
+
+    /// No longer asks to be woken, and forgets that it was.
+    ///
+    /// # Errors
+    /// The bell is broken.
+    pub fn disarm(&mut self) -> Result<(), SyscallError> {
+        self.end.disarm();
+        self.bells.ours.clear()
     }
 
     /// Its side of the ring.
@@ -267,6 +328,20 @@ impl Receiver {
     #[must_use]
     pub fn buffers(&self) -> &Buffers {
         &self.buffers
+    }
+}
+
+/// Readable when it was woken.
+impl AsFd for Sender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bells.ours.as_fd()
+    }
+}
+
+/// Readable when it was woken.
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bells.ours.as_fd()
     }
 }
 

@@ -161,6 +161,11 @@ impl Buffer<'_> {
         unsafe { to_last.cast::<Half>().write_unaligned(last_half) };
     }
 
+    /// Its first bytes, at most all of them, for a system call.
+    pub(crate) fn as_part(&self, length_bytes: usize) -> sys::vectored::Part {
+        sys::vectored::Part::new(self.start.as_ptr(), length_bytes.min(self.length))
+    }
+
     /// Tells the processor that the first bytes will be read soon.
     #[inline]
     pub fn prefetch(&self) {

@@ -14,6 +14,7 @@ mod bell;
 mod buffers;
 mod region;
 mod socket;
+pub mod transfer;
 mod view;
 
 pub use bell::Bell;

@@ -14,7 +14,7 @@ pub const WIRE_OVERHEAD_BYTES: u64 = 24;
 const FRAME_BYTES_MIN: u64 = 60;
 const ETHERNET_BYTES: usize = 14;
 
-const FLAG_NEEDS_CHECKSUM: u8 = 1;
+pub(crate) const FLAG_NEEDS_CHECKSUM: u8 = 1;
 
 /// How a super-segment is to be cut (`VIRTIO_NET_HDR_GSO_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,12 @@ impl FrameShape {
         Self { frame_bytes, header_bytes: 0, segment_bytes: 0, packets_count: 1, marks_understood }
     }
 
-    fn of_frame(header: &VnetHeader, frame: &[u8]) -> Self {
+    /// Whether it is one packet.
+    pub(crate) fn is_one(&self) -> bool {
+        self.packets_count == 1
+    }
+
+    pub(crate) fn of_frame(header: &VnetHeader, frame: &[u8]) -> Self {
         let frame_bytes = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         let single = Self::one_packet(frame_bytes, marks_understood(frame));
         let start = usize::from(header.checksum_start);
@@ -200,6 +205,17 @@ pub fn mark_congestion(packet: &mut [u8]) -> bool {
 pub(crate) fn add_ones_complement(left: u16, right: u16) -> u16 {
     let (sum, carry) = left.overflowing_add(right);
     sum + u16::from(carry)
+}
+
+/// Where the network header begins: after the addresses, up to two VLAN tags (IEEE 802.1Q, 802.1ad)
+/// and the type.
+pub(crate) fn network_at(frame: &[u8]) -> usize {
+    let is_tag = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
+    match (is_tag(12), is_tag(16)) {
+        (false, _) => ETHERNET_BYTES,
+        (true, false) => ETHERNET_BYTES + 4,
+        (true, true) => ETHERNET_BYTES + 8,
+    }
 }
 
 const IPV4: [u8; 2] = [0x08, 0x00];

@@ -5,12 +5,13 @@
 //! that the kernel's own segmentation would give it (kernel `net/ipv4/tcp_offload.c`,
 //! `net/ipv4/udp_offload.c`).
 
-use crate::frame::{FrameShape, Segmentation, VNET_HEADER_BYTES, VnetHeader, add_ones_complement};
+use crate::frame::{
+    FrameShape, Segmentation, VNET_HEADER_BYTES, VnetHeader, add_ones_complement, network_at,
+};
 use crate::lightpath::LostPackets;
 
 /// Room for a virtio-net header and all headers of a packet; longer ones are not split.
 const HEADERS_BYTES_MAX: usize = 256;
-const ETHERNET_BYTES: usize = 14;
 
 const TCP_FIN_PSH: u8 = 0x09;
 const TCP_CWR: u8 = 0x80;
@@ -24,6 +25,25 @@ pub fn send_survivors(
     lost: LostPackets,
     mut send: impl FnMut(&[u8], &[u8]),
 ) -> u32 {
+    send_runs(packet, shape, lost.surviving_runs(shape.packets_count), &mut send)
+}
+
+/// Hands each wire packet that `packet` stands for to `send`, as virtio-net header with headers, and
+/// payload; how many there were.
+pub(crate) fn send_each(
+    packet: &[u8],
+    shape: &FrameShape,
+    mut send: impl FnMut(&[u8], &[u8]),
+) -> u32 {
+    send_runs(packet, shape, (0..shape.packets_count).map(|first| (first, first + 1)), &mut send)
+}
+
+fn send_runs(
+    packet: &[u8],
+    shape: &FrameShape,
+    runs: impl Iterator<Item = (u32, u32)>,
+    send: &mut dyn FnMut(&[u8], &[u8]),
+) -> u32 {
     let Some((vnet, _)) = VnetHeader::parse(packet) else { return 0 };
     let headers_bytes = VNET_HEADER_BYTES + shape.header_bytes as usize;
     let Some((headers, payload)) = packet.split_at_checked(headers_bytes) else { return 0 };
@@ -31,7 +51,7 @@ pub fn send_survivors(
     let Some(scratch) = scratch.get_mut(..headers_bytes) else { return 0 };
     let segment_bytes = shape.segment_bytes as usize;
     let mut sent_count = 0;
-    for (first, end) in lost.surviving_runs(shape.packets_count) {
+    for (first, end) in runs {
         let from = (first as usize * segment_bytes).min(payload.len());
         let to = (end as usize * segment_bytes).min(payload.len());
         scratch.copy_from_slice(headers);
@@ -65,17 +85,27 @@ impl Run {
     fn rewrite(&self, vnet: &VnetHeader, headers: &mut [u8]) -> Option<()> {
         let (vnet_bytes, frame) = headers.split_at_mut_checked(VNET_HEADER_BYTES)?;
         let transport_at = usize::from(vnet.checksum_start);
+        let network_at = network_at(frame);
+        if !(network_at..=frame.len()).contains(&transport_at) {
+            return None;
+        }
         let from =
             |at: usize| u16::try_from(frame.len().checked_sub(at)? + self.payload_bytes).ok();
-        let (transport_len, network_len) = (from(transport_at)?, from(ETHERNET_BYTES)?);
+        let (transport_len, network_len) = (from(transport_at)?, from(network_at)?);
         let old_transport_len = match vnet.segmentation() {
             Segmentation::None => return None,
-            Segmentation::Tcp6 => self.network_v6(frame, transport_at, transport_len)?,
-            Segmentation::Tcp4 => self.network_v4(frame, transport_at, network_len)?,
-            Segmentation::Udp if frame.get(14)? >> 4 == 6 => {
-                self.network_v6(frame, transport_at, transport_len)?
+            Segmentation::Tcp6 => {
+                self.network_v6(&mut frame[network_at..], transport_at - network_at, transport_len)?
             }
-            Segmentation::Udp => self.network_v4(frame, transport_at, network_len)?,
+            Segmentation::Tcp4 => {
+                self.network_v4(&mut frame[network_at..], transport_at - network_at, network_len)?
+            }
+            Segmentation::Udp if frame.get(network_at)? >> 4 == 6 => {
+                self.network_v6(&mut frame[network_at..], transport_at - network_at, transport_len)?
+            }
+            Segmentation::Udp => {
+                self.network_v4(&mut frame[network_at..], transport_at - network_at, network_len)?
+            }
         };
         let transport = frame.get_mut(transport_at..)?;
         if vnet.segmentation() == Segmentation::Udp {
@@ -99,8 +129,8 @@ impl Run {
     }
 
     /// Length, identification and checksum; returns the transport length it had before.
-    fn network_v4(&self, frame: &mut [u8], transport_at: usize, total_len: u16) -> Option<u16> {
-        let header = frame.get_mut(ETHERNET_BYTES..transport_at).filter(|h| h.len() >= 20)?;
+    fn network_v4(&self, network: &mut [u8], header_bytes: usize, total_len: u16) -> Option<u16> {
+        let header = network.get_mut(..header_bytes).filter(|h| h.len() >= 20)?;
         let old_total_len = u16::from_be_bytes([header[2], header[3]]);
         let old_transport_len = old_total_len.checked_sub(u16::try_from(header.len()).ok()?)?;
         header[2..4].copy_from_slice(&total_len.to_be_bytes());
@@ -116,12 +146,11 @@ impl Run {
     }
 
     /// Length; returns the transport length it had before.
-    fn network_v6(&self, frame: &mut [u8], transport_at: usize, transport_len: u16) -> Option<u16> {
-        let extensions_bytes =
-            u16::try_from(transport_at.checked_sub(ETHERNET_BYTES + 40)?).ok()?;
-        let field = frame.get_mut(18..20)?;
+    fn network_v6(&self, network: &mut [u8], header_bytes: usize, len: u16) -> Option<u16> {
+        let extensions_bytes = u16::try_from(header_bytes.checked_sub(40)?).ok()?;
+        let field = network.get_mut(4..6)?;
         let old_len = u16::from_be_bytes([field[0], field[1]]);
-        let len = transport_len.checked_add(extensions_bytes)?;
+        let len = len.checked_add(extensions_bytes)?;
         field.copy_from_slice(&len.to_be_bytes());
         old_len.checked_sub(extensions_bytes)
     }

@@ -28,12 +28,20 @@ pub enum DropReason {
     RingFull,
     /// The destination's buffers are shorter than the frame's.
     TooLong,
+    /// Its virtio-net header says what it is not, and the destination takes plain frames only.
+    Malformed,
 }
 
 impl DropReason {
     /// All of them, in order.
-    pub const ALL: [Self; 5] =
-        [Self::TooShort, Self::SamePort, Self::NoDestination, Self::RingFull, Self::TooLong];
+    pub const ALL: [Self; 6] = [
+        Self::TooShort,
+        Self::SamePort,
+        Self::NoDestination,
+        Self::RingFull,
+        Self::TooLong,
+        Self::Malformed,
+    ];
 
     /// As it stands in counters: `ring_full`.
     #[must_use]
@@ -44,6 +52,7 @@ impl DropReason {
             Self::NoDestination => "no_destination",
             Self::RingFull => "ring_full",
             Self::TooLong => "too_long",
+            Self::Malformed => "malformed",
         }
     }
 }

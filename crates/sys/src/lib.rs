@@ -25,6 +25,7 @@ pub mod socket;
 pub mod tap;
 pub mod tcp_info;
 pub mod thread;
+pub mod vectored;
 pub mod zerocopy;
 
 pub use error::SyscallError;

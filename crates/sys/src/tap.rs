@@ -17,6 +17,8 @@ pub const VNET_HEADER_BYTES: usize = 10;
 const DEVICE: &str = "/dev/net/tun";
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
+const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
 const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
 const IFF_TAP: i32 = 0x0002;
 const IFF_NO_PI: i32 = 0x1000;
@@ -54,6 +56,45 @@ pub fn open_tap(name: &str) -> Result<(OwnedFd, TapOffloads), SyscallError> {
         set_offloads(&fd, name, tcp)?;
     }
     Ok((fd, TapOffloads { udp_segments }))
+}
+
+/// Checks that a descriptor from elsewhere is a queue of a TAP device as [`open_tap`] makes them, makes
+/// it non-blocking, and says what the device is called.
+///
+/// # Errors
+/// It is something else.
+pub fn adopt_tap(fd: &OwnedFd) -> Result<String, SyscallError> {
+    const CALL: &str = "ioctl(TUNGETIFF)";
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // SAFETY: TUNGETIFF writes one `ifreq`, which lives through the call; another kind of file
+    // refuses the request, whose number is the tun driver's own.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), TUNGETIFF, &raw mut request) };
+    if answer != 0 {
+        return Err(SyscallError::last(CALL, "the descriptor handed over"));
+    }
+    // SAFETY: TUNGETIFF has written the flags' member of the union; it is an integer anyhow.
+    let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
+    let name: Vec<u8> =
+        request.ifr_name.iter().map(|&byte| byte.cast_unsigned()).take_while(|&b| b != 0).collect();
+    let name = String::from_utf8_lossy(&name).into_owned();
+    let wanted = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
+    if flags & wanted != wanted {
+        let object = format!("{name}: a TAP device with virtio-net headers is needed");
+        return Err(SyscallError::new(CALL, object, std::io::ErrorKind::InvalidInput));
+    }
+    set_header_bytes(fd, &name)?;
+    little_endian_headers(fd, &name)?;
+    rustix::fs::fcntl_setfl(fd, OFlags::NONBLOCK)
+        .map_err(|error| SyscallError::new("fcntl(F_SETFL)", name.clone(), error))?;
+    Ok(name)
+}
+
+fn set_header_bytes(fd: &OwnedFd, name: &str) -> Result<(), SyscallError> {
+    let bytes = libc::c_int::try_from(VNET_HEADER_BYTES).unwrap_or(0);
+    // SAFETY: TUNSETVNETHDRSZ reads one int, which lives through the call.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ, &raw const bytes) };
+    if answer == 0 { Ok(()) } else { Err(SyscallError::last("ioctl(TUNSETVNETHDRSZ)", name)) }
 }
 
 /// Opens a packet socket on the interface `name` of the calling thread's network namespace, for

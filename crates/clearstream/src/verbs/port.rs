@@ -1,25 +1,31 @@
 //! `clearstream port`: the ports and pipes of a running switch.
 
+mod device;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use packet_switch::PortName;
-use packet_switch::attachment::{Ask, Entry, Kind, SLOTS_DEFAULT, Shape};
+use packet_switch::attachment::{Ask, DeviceState, Entry, Kind, Shape};
 use packet_switch::client::{ClientError, Connection, default_socket};
 use packet_switch::counters::FlowCount;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use device::Settings;
 
 /// Options of `port`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream port add vale0:a\n  \
     clearstream port add chain --pipes 2\n  \
+    ip netns exec blue clearstream port add vale0:blue type=tap dev=tap0\n  \
     clearstream port list\n  \
     clearstream port stats vale0:a\n  \
     clearstream port del vale0:a\n\n\
     A client may attach to a port that was not added: it is then made, and goes with the client.\n\
+    A device is opened in the network namespace and with the privilege of this command; the switch\n\
+    itself needs neither. TAP devices pass super-segments whole, and VLAN tags as they are.\n\
     Incoming is what the switch got from the client, outgoing what the client got from the switch.")]
 pub(crate) struct PortArgs {
     #[command(subcommand)]
@@ -51,22 +57,34 @@ enum Action {
 struct AddArgs {
     /// SWITCH:PORT, or with --pipes the group's name.
     name: String,
+    /// type=client (the default: a process attaches), or type=tap [dev=NAME] (the host's stack).
+    #[arg(value_name = "KEY=VALUE")]
+    settings: Vec<String>,
     /// A group of so many pipes in one memory, for the processes of one user.
     #[arg(long, value_name = "N")]
     pipes: Option<u32>,
-    /// Slots of each ring, 2 to 4096.
-    #[arg(long, value_name = "N", default_value_t = SLOTS_DEFAULT)]
-    slots: u32,
-    /// Bytes of each buffer, a multiple of 64.
-    #[arg(long, value_name = "BYTES", default_value_t = Shape::default().buffer_bytes)]
-    buffer: u32,
+    /// Slots of each ring, 2 to 4096 [default: 1024].
+    #[arg(long, value_name = "N")]
+    slots: Option<u32>,
+    /// Bytes of each buffer, a multiple of 64 [default: 2112; of a device's port 4160].
+    #[arg(long, value_name = "BYTES")]
+    buffer: Option<u32>,
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
     let mut connection = connect(args.socket.as_ref())?;
     match &args.action {
-        Action::Add(add) => done(connection.ask(add.ask()?)),
+        Action::Add(add) => match Settings::parse(&add.settings)?.device()? {
+            None => done(connection.ask(add.ask()?)),
+            Some(wanted) => {
+                if add.pipes.is_some() {
+                    return Err(VerbError::usage("a group of pipes has no device"));
+                }
+                let port = add.name.parse().map_err(VerbError::usage)?;
+                device::add(&mut connection, &port, &wanted, add.shape(Shape::of_device()))
+            }
+        },
         Action::Del { name } => done(connection.ask(match name.parse::<PortName>() {
             Ok(port) => Ask::DeletePort { port },
             Err(_) => Ask::DeletePipes { group: name.parse().map_err(VerbError::usage)? },
@@ -88,8 +106,15 @@ pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
 }
 
 impl AddArgs {
+    fn shape(&self, default: Shape) -> Shape {
+        Shape {
+            slots: self.slots.unwrap_or(default.slots),
+            buffer_bytes: self.buffer.unwrap_or(default.buffer_bytes),
+        }
+    }
+
     fn ask(&self) -> Result<Ask, VerbError> {
-        let shape = Shape { slots: self.slots, buffer_bytes: self.buffer };
+        let shape = self.shape(Shape::default());
         Ok(match self.pipes {
             Some(pipes) => {
                 Ask::AddPipes { group: self.name.parse().map_err(VerbError::usage)?, pipes, shape }
@@ -136,6 +161,7 @@ fn print(entries: &[Entry], json: bool, lines: fn(&Entry) -> String) -> VerbResu
 fn list_line(entry: &Entry) -> String {
     let Shape { slots, buffer_bytes } = entry.shape;
     let what = match entry.kind {
+        Kind::Port if entry.device.is_some() => device_words(entry.device.as_ref()),
         Kind::Port => "port".to_owned(),
         Kind::Ephemeral => "port, goes with its client".to_owned(),
         Kind::Pipes { pipes: 1 } => "1 pipe".to_owned(),
@@ -149,6 +175,13 @@ fn list_line(entry: &Entry) -> String {
     format!("{:<24} {attached:<12} {slots} slots, {buffer_bytes}-byte buffers, {what}", entry.name)
 }
 
+fn device_words(device: Option<&DeviceState>) -> String {
+    let Some(device) = device else { return String::new() };
+    let mode = device.mode.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
+    let ended = device.ended.as_ref().map(|why| format!(", ENDED: {why}")).unwrap_or_default();
+    format!("{} {}{mode}{ended}", device.kind, device.name)
+}
+
 fn stats_lines(entry: &Entry) -> String {
     let Some(count) = &entry.count else {
         return format!(
@@ -160,6 +193,12 @@ fn stats_lines(entry: &Entry) -> String {
     text += &flow_lines("incoming", &count.incoming);
     text += &flow_lines("outgoing", &count.outgoing);
     text += &format!("\n  wake-ups {:>14}", count.wakeups);
+    if let Some(device) = &entry.device {
+        text += &format!("\n  {}", device_words(Some(device)));
+        if device.refused + device.lost > 0 {
+            text += &format!(", refused {} frames, lost {}", device.refused, device.lost);
+        }
+    }
     if let Some(why) = &entry.last_cut_off {
         text += &format!("\n  last client cut off: {why}");
     }

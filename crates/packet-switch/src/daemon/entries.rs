@@ -15,6 +15,7 @@ use super::session::SessionId;
 use crate::attachment::{Entry, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::counters::PortCounters;
 use crate::datapath::{Command, Link};
+use crate::device::Device;
 use crate::name::Name;
 
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Port {
     pub(super) counters: Arc<PortCounters>,
     pub(super) client: Option<Client>,
     pub(super) last_cut_off: Option<String>,
+    /// What drives it, if that is not a client; both ports of a link have the same.
+    pub(super) device: Option<Arc<Device>>,
 }
 
 /// Who is attached to a port.
@@ -87,6 +90,7 @@ impl Port {
             attached: u32::from(self.client.is_some()),
             count: Some(self.counters.read()),
             last_cut_off: self.last_cut_off.clone(),
+            device: self.device.as_ref().map(|device| device.state()),
         }
     }
 }
@@ -106,6 +110,7 @@ impl Group {
             attached: u32::try_from(attached).unwrap_or(u32::MAX),
             count: None,
             last_cut_off: None,
+            device: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ring::{Bells, Geometry, Layout, LayoutError, Seat};
+use ring::{Bells, Geometry, Layout, LayoutError, Receiver, Seat, Sender};
 use shm::{Region, RegionError};
 use switch::vale::PortId;
 use sys::SyscallError;
@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::attachment::{PipeEnd, RingSeat, Shape};
 use crate::counters::PortCounters;
 use crate::datapath::{Inlet, Marks, Outlet, PortEnds};
+use crate::device::Plug;
 
 /// Why it could not be made.
 #[derive(Debug, Error)]
@@ -54,18 +55,32 @@ fn memory_of(region: &Region) -> Result<OwnedFd, SyscallError> {
     dup(region.fd().ok_or_else(none)?)
 }
 
-/// A port of a switch: the owner's seats for the switch, the user's for the client.
-pub(crate) fn port(
-    id: PortId,
-    serial: u64,
-    shape: Shape,
-    counters: Arc<PortCounters>,
-) -> Result<(PortEnds, Handout), MakeError> {
+/// Which port of its switch, and what for.
+#[derive(Debug)]
+pub(crate) struct Role {
+    pub(crate) id: PortId,
+    pub(crate) serial: u64,
+    /// Whether frames have virtio-net headers before them.
+    pub(crate) headers: bool,
+    pub(crate) counters: Arc<PortCounters>,
+}
+
+/// A new port's memory, and the bells of its user.
+struct Made {
+    ends: PortEnds,
+    region: Arc<Region>,
+    layout: Layout,
+    tx: Bells,
+    rx: Bells,
+}
+
+fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
     let geometry = geometry(shape, 1, 1);
     let region = Region::create("clearstream-port", geometry.region_bytes()?)?;
     let layout = Layout::format(&region, &geometry)?;
-    let (tx_client, tx_switch) = Bells::pair()?;
-    let (rx_client, rx_switch) = Bells::pair()?;
+    let (tx, tx_switch) = Bells::pair()?;
+    let (rx, rx_switch) = Bells::pair()?;
+    let Role { id, serial, headers, counters } = role;
     let seed = serial as u32;
     let inlet_end = layout.end(&region, 0, Seat::TxOwner, seed)?;
     let outlet_end = layout.end(&region, 1, Seat::RxOwner, seed)?;
@@ -76,18 +91,36 @@ pub(crate) fn port(
         inlet: Inlet::new(inlet_end, buffers()?, tx_switch.theirs),
         outlet: Outlet::new(outlet_end, buffers()?, rx_switch.theirs),
         marks: Marks::new(&buffers()?),
+        headers,
         kick: tx_switch.ours,
         counters,
     };
-    let mut fds = vec![memory_of(&region)?];
-    for bells in [&tx_client, &rx_client] {
+    Ok(Made { ends, region, layout, tx, rx })
+}
+
+/// A port of a switch: the owner's seats for the switch, the user's for the client.
+pub(crate) fn port(role: Role, shape: Shape) -> Result<(PortEnds, Handout), MakeError> {
+    let made = make(role, shape)?;
+    let mut fds = vec![memory_of(&made.region)?];
+    for bells in [&made.tx, &made.rx] {
         fds.extend([dup(&bells.theirs)?, dup(&bells.ours)?]);
     }
     let rings = vec![
         RingSeat { ring: 0, sends: true, user: true },
         RingSeat { ring: 1, sends: false, user: true },
     ];
-    Ok((ends, Handout { fds, rings }))
+    Ok((made.ends, Handout { fds, rings }))
+}
+
+/// The same with the user within the daemon.
+pub(crate) fn inner_port(role: Role, shape: Shape) -> Result<(PortEnds, Plug), MakeError> {
+    let seed = role.serial as u32;
+    let Made { ends, region, layout, tx, rx } = make(role, shape)?;
+    let sender =
+        Sender::join(layout.end(&region, 0, Seat::User, seed)?, layout.buffers(&region)?, tx);
+    let receiver =
+        Receiver::join(layout.end(&region, 1, Seat::User, seed)?, layout.buffers(&region)?, rx);
+    Ok((ends, Plug { sender, receiver }))
 }
 
 /// Pipes in one region: for each, a ring from master to slave and one back.

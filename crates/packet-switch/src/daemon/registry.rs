@@ -1,6 +1,7 @@
 //! Which switches, ports and pipes there are, and who is attached to them.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
@@ -11,11 +12,12 @@ use sys::SyscallError;
 use thiserror::Error;
 
 use super::entries::{Client, Ends, Group, Port, Switch};
-use super::make::{self, Handout, MakeError, PipeGroup};
+use super::make::{self, Handout, MakeError, PipeGroup, Role};
 use super::session::SessionId;
 use super::{Config, DaemonError, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Entry, Kind, PIPES_MAX, PipeEnd, Shape};
-use crate::datapath::{Command, CutOff, Datapath, Link, Trouble};
+use crate::datapath::{Command, CutOff, Datapath, Link, PortEnds, Trouble};
+use crate::device::DeviceError;
 use crate::name::{Name, PortName};
 
 /// Most switches.
@@ -41,6 +43,8 @@ pub(super) enum Refusal {
     #[error("rings of {} slots with buffers of {} bytes: 2 to 4096 slots and a multiple of 64 up to 65536 bytes are possible", .0.slots, .0.buffer_bytes)]
     Shape(Shape),
     #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
     Make(#[from] MakeError),
     #[error(transparent)]
     Syscall(#[from] SyscallError),
@@ -48,18 +52,27 @@ pub(super) enum Refusal {
 
 #[derive(Debug)]
 pub(super) struct Registry {
-    switches: BTreeMap<Name, Switch>,
+    pub(super) switches: BTreeMap<Name, Switch>,
     /// Switches without ports whose threads have been told to stop.
     ending: Vec<Switch>,
     groups: BTreeMap<Name, Group>,
     linger: Duration,
-    cores: Vec<u32>,
+    pub(super) cores: Vec<u32>,
     memory_bytes_max: u64,
     memory_bytes: u64,
     next_serial: u64,
     next_attachment: u32,
     trouble: (Sender<Trouble>, Receiver<Trouble>),
     trouble_bell: Bell,
+}
+
+/// What came over a connection.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) session: SessionId,
+    pub(super) user: u32,
+    pub(super) ask: Ask,
+    pub(super) fds: Vec<OwnedFd>,
 }
 
 type Answered = Result<Delivery, Refusal>;
@@ -85,14 +98,9 @@ impl Registry {
         &self.trouble_bell
     }
 
-    /// Does what a client of that user asks.
-    pub(super) fn answer(
-        &mut self,
-        session: SessionId,
-        user: u32,
-        ask: Ask,
-        notice: &mut dyn FnMut(Notice),
-    ) -> Answered {
+    /// Does what a client asks.
+    pub(super) fn answer(&mut self, asked: Asked, notice: &mut dyn FnMut(Notice)) -> Answered {
+        let Asked { session, user, ask, fds } = asked;
         match ask {
             Ask::AttachPort { port, shape } => {
                 let delivery = self.attach_port(session, user, &port, shape)?;
@@ -115,6 +123,15 @@ impl Registry {
             }
             Ask::AddPort { port, shape } => self.add_port(user, &port, shape),
             Ask::AddPipes { group, pipes, shape } => self.add_pipes(user, group, pipes, shape),
+            Ask::AddDevice { port, device, shape } => {
+                self.add_device(user, &port, device, shape, fds)?;
+                notice(Notice::Attached { name: port.to_string(), user });
+                Ok(Answer::Done.into())
+            }
+            Ask::AddLink { one, other, link } => {
+                self.add_link(user, &[one, other], &link)?;
+                Ok(Answer::Done.into())
+            }
             Ask::DeletePort { port } => self.delete_port(user, &port, notice),
             Ask::DeletePipes { group } => self.delete_pipes(user, &group),
             Ask::List { after } => Ok(self.list(after.as_deref()).into()),
@@ -142,23 +159,48 @@ impl Registry {
 
     /// Gives a free port's rings to a client and to the switch's thread.
     fn plug(&mut self, session: SessionId, name: &PortName) -> Answered {
-        let not_there = || Refusal::NotThere(name.to_string());
-        let port = self.port(name).ok_or_else(not_there)?;
+        let (role, shape) = self.free_port(name, false)?;
+        let (serial, attachment) = (role.serial, self.next_attachment());
+        let (ends, handout) = make::port(role, shape)?;
+        let client = Client { session, attachment, serial, bytes: 0, bells: Vec::new() };
+        self.join(name, client, ends)?;
+        Ok(attached(attachment, handout))
+    }
+
+    /// What a port that nobody has is to its switch, and its shape.
+    pub(super) fn free_port(
+        &mut self,
+        name: &PortName,
+        headers: bool,
+    ) -> Result<(Role, Shape), Refusal> {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
         if port.client.is_some() {
             return Err(Refusal::Taken(name.to_string()));
         }
-        let (id, shape, counters) = (port.id, port.shape, Arc::clone(&port.counters));
-        let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
-        self.reserve_memory(bytes)?;
-        let (serial, attachment) = self.next_numbers();
-        let (ends, handout) = make::port(id, serial, shape, counters)?;
+        let role = Role { id: port.id, serial, headers, counters: Arc::clone(&port.counters) };
+        let shape = port.shape;
+        self.reserve_memory(make::region_bytes(shape, 2).map_err(MakeError::from)?)?;
+        Ok((role, shape))
+    }
+
+    /// Hands a port's ends to its switch's thread, and writes down who sits at the others.
+    pub(super) fn join(
+        &mut self,
+        name: &PortName,
+        client: Client,
+        ends: PortEnds,
+    ) -> Result<(), Refusal> {
+        let not_there = || Refusal::NotThere(name.to_string());
         let bells = vec![ends.inlet.bell().share()?, ends.outlet.bell().share()?];
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
-        switch.link.send(Command::Add(Box::new(ends)))?;
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
-        port.client = Some(Client { session, attachment, serial, bytes, bells });
+        let bytes = make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
+        switch.link.send(Command::Add(Box::new(ends)))?;
+        port.client = Some(Client { bytes, bells, ..client });
         self.memory_bytes += bytes;
-        Ok(attached(attachment, handout))
+        Ok(())
     }
 
     fn attach_pipe(
@@ -170,7 +212,7 @@ impl Registry {
         end: PipeEnd,
     ) -> Answered {
         self.check_attachments(session)?;
-        let (_, attachment) = self.next_numbers();
+        let attachment = self.next_attachment();
         let group = self.groups.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
         if user != group.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
@@ -241,11 +283,13 @@ impl Registry {
         if user != port.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
         }
-        if let Some(client) = &port.client {
-            let serial = client.serial;
-            self.detach_serial(serial, notice);
+        for name in self.ports_of_one_device(name) {
+            let client = self.port(&name).and_then(|port| port.client.as_ref());
+            if let Some(serial) = client.map(|client| client.serial) {
+                self.detach_serial(serial, notice);
+            }
+            self.forget_port(&name);
         }
-        self.forget_port(name);
         Ok(Answer::Done.into())
     }
 
@@ -361,7 +405,7 @@ impl Registry {
         });
     }
 
-    fn detach_serial(&mut self, serial: u64, notice: &mut dyn FnMut(Notice)) {
+    pub(super) fn detach_serial(&mut self, serial: u64, notice: &mut dyn FnMut(Notice)) {
         let Some((name, port)) = self.port_of(serial) else { return };
         let (id, ephemeral) = (port.id, port.kind == Kind::Ephemeral);
         let client = port.client.take();
@@ -379,8 +423,12 @@ impl Registry {
         }
     }
 
-    fn port(&self, name: &PortName) -> Option<&Port> {
+    pub(super) fn port(&self, name: &PortName) -> Option<&Port> {
         self.switches.get(&name.switch)?.ports.get(&name.port)
+    }
+
+    pub(super) fn port_mut(&mut self, name: &PortName) -> Option<&mut Port> {
+        self.switches.get_mut(&name.switch)?.ports.get_mut(&name.port)
     }
 
     fn port_of(&mut self, serial: u64) -> Option<(String, &mut Port)> {
@@ -391,7 +439,7 @@ impl Registry {
         })
     }
 
-    fn new_port(
+    pub(super) fn new_port(
         &mut self,
         user: u32,
         name: &PortName,
@@ -406,7 +454,16 @@ impl Registry {
             .and_then(PortId::new)
             .ok_or(Refusal::Limit { what: "ports of a switch", max: PORTS_MAX as u64 })?;
         let counters = Arc::default();
-        let port = Port { id, shape, kind, user, counters, client: None, last_cut_off: None };
+        let port = Port {
+            id,
+            shape,
+            kind,
+            user,
+            counters,
+            client: None,
+            last_cut_off: None,
+            device: None,
+        };
         switch.ports.insert(name.port.clone(), port);
         Ok(())
     }
@@ -444,7 +501,7 @@ impl Registry {
     }
 
     /// Takes a port out, and its switch when it was the last.
-    fn forget_port(&mut self, name: &PortName) {
+    pub(super) fn forget_port(&mut self, name: &PortName) {
         let Some(switch) = self.switches.get_mut(&name.switch) else { return };
         switch.ports.remove(&name.port);
         if switch.ports.is_empty()
@@ -476,11 +533,10 @@ impl Registry {
         Err(Refusal::Limit { what: "bytes of all regions", max: self.memory_bytes_max })
     }
 
-    fn next_numbers(&mut self) -> (u64, u32) {
-        let numbers = (self.next_serial, self.next_attachment);
-        self.next_serial += 1;
+    pub(super) fn next_attachment(&mut self) -> u32 {
+        let attachment = self.next_attachment;
         self.next_attachment = self.next_attachment.wrapping_add(1);
-        numbers
+        attachment
     }
 }
 

@@ -6,7 +6,7 @@ use shm::{Bell, Buffers};
 use super::{BATCH_SLOTS, CutOff, Packet, Taken};
 
 /// Most slots of one packet, as netmap's `NETMAP_MAX_FRAGS`.
-const FRAGMENTS_MAX: usize = 64;
+pub(super) const FRAGMENTS_MAX: usize = 64;
 
 /// Which buffers of a region are in slots that the switch holds at this moment.
 #[derive(Debug)]
@@ -94,13 +94,14 @@ impl Inlet {
         Ok(())
     }
 
-    /// A packet's first twelve bytes, and how many its first slot has.
+    /// The first twelve bytes of a packet's frame, which begins after `skip_bytes`, and how many bytes
+    /// of it are in the first slot.
     #[inline]
-    pub(crate) fn head(&self, fragments: &[Slot]) -> Option<([u8; 12], usize)> {
+    pub(crate) fn head(&self, fragments: &[Slot], skip_bytes: usize) -> Option<([u8; 12], usize)> {
         let first = fragments.first()?;
         let mut head = [0; 12];
-        let there = self.buffers.get(first.buffer)?.read(0, &mut head);
-        there.then_some((head, usize::from(first.length_bytes)))
+        let there = self.buffers.get(first.buffer)?.read(skip_bytes, &mut head);
+        there.then_some((head, usize::from(first.length_bytes).saturating_sub(skip_bytes)))
     }
 
     /// Gives the taken slots back; whether the client is to be woken. One that waits for room is let

@@ -19,12 +19,14 @@ pub(crate) struct Outlet {
     known: u32,
     /// Slots filled since the last [`publish`](Self::publish).
     filled: u32,
+    /// Where packets are put into another form; empty until the first that needs it.
+    pub(super) scratch: Vec<u8>,
 }
 
 impl Outlet {
     pub(crate) fn new(end: End<Mapped>, buffers: Buffers, bell: Bell) -> Self {
         let held = vec![0; end.slots() as usize];
-        Self { end, buffers, bell, held, known: 0, filled: 0 }
+        Self { end, buffers, bell, held, known: 0, filled: 0, scratch: Vec::new() }
     }
 
     /// Reads the slots that the client has handed over since the last time.
@@ -43,8 +45,7 @@ impl Outlet {
     /// Copies a packet, whole or not at all.
     #[inline]
     pub(crate) fn put(&mut self, fragments: &[Slot], from: &Buffers) -> Result<(), DropReason> {
-        let free = self.known - self.filled;
-        if fragments.len() > free as usize {
+        if fragments.len() > self.free() as usize {
             return Err(DropReason::RingFull);
         }
         let longest = fragments.iter().map(|slot| slot.length_bytes).max().unwrap_or(0);
@@ -67,6 +68,32 @@ impl Outlet {
         }
         self.filled += fragments.len() as u32;
         Ok(())
+    }
+
+    /// Slots that may still be filled.
+    #[inline]
+    pub(super) fn free(&self) -> u32 {
+        self.known - self.filled
+    }
+
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.buffers.buffer_bytes()
+    }
+
+    /// Writes parts, together no longer than a buffer, into the next free slot.
+    pub(super) fn fill(&mut self, parts: &[&[u8]], length_bytes: u16, flags: SlotFlags) {
+        let index = self.end.index(self.filled);
+        let buffer = self.held[index as usize];
+        if let Some(to) = self.buffers.get(buffer) {
+            let mut at = 0;
+            for part in parts {
+                let written = to.write(at, part);
+                debug_assert!(written, "no longer than a buffer");
+                at += part.len();
+            }
+        }
+        self.end.memory().set_slot(index, Slot { buffer, length_bytes, flags });
+        self.filled += 1;
     }
 
     /// Hands over what was filled; whether the client waits for it.

@@ -46,6 +46,7 @@ fn plug(switch: &mut Datapath, number: usize) -> Client {
         serial: number as u64 + 1,
         inlet: Inlet::new(end(0, Seat::TxOwner), buffers(), tx_far.theirs),
         outlet: Outlet::new(end(1, Seat::RxOwner), buffers(), rx_far.theirs),
+        headers: false,
         marks: Marks::new(&buffers()),
         kick: tx_far.ours,
         counters: Arc::default(),

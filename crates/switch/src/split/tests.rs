@@ -1,5 +1,6 @@
 use super::*;
 
+const ETHERNET_BYTES: usize = 14;
 const MSS: usize = 1000;
 
 /// A packet of 3.5 segments, numbered payload, with the partial checksum the kernel leaves.

@@ -1,0 +1,149 @@
+//! `clearstream link`: links between ports of the switch.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use packet_switch::PortName;
+use packet_switch::attachment::{Ask, Entry, LinkWishes};
+
+use super::port::{connect, explain};
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// Options of `link`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream link add vale0:geneva vale1:amsterdam --delay 8.5ms --rate 40G --queue 40M\n  \
+    clearstream link add vale0:up vale1:down --delay 10ms --jitter 1ms --loss 0.1%\n  \
+    clearstream link list\n  \
+    clearstream link del vale0:geneva\n\n\
+    A link makes a port at each end and carries frames both ways, super-segments whole; each of their\n\
+    wire packets takes its time on the line and has its own luck. What a link loses is counted at its\n\
+    ports: `clearstream port stats`.")]
+pub(crate) struct LinkArgs {
+    #[command(subcommand)]
+    action: Action,
+    /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Join two switches, or two ports of one.
+    Add(AddArgs),
+    /// Take a link away, both its ports with it.
+    Del {
+        /// Either of its ports.
+        port: PortName,
+    },
+    /// The links there are.
+    List,
+}
+
+#[derive(Debug, clap::Args)]
+struct AddArgs {
+    /// SWITCH:PORT at one end.
+    one: PortName,
+    /// SWITCH:PORT at the other.
+    other: PortName,
+    /// Time on the way, each way: 8.5ms.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_duration)]
+    delay: Duration,
+    /// How far the delay wanders to either side.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_duration)]
+    jitter: Duration,
+    /// Line rate, Ethernet's overhead counted: 40G [default: a line that takes no time].
+    #[arg(long, value_name = "RATE", value_parser = units::parse_bit_rate)]
+    rate: Option<u64>,
+    /// What may wait for the line: 40M [default: no limit].
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
+    queue: Option<u64>,
+    /// Share of wire packets lost: 0.1%.
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = units::parse_percent)]
+    loss: f64,
+    /// Which random draws: the same seed, the same fate.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &LinkArgs, json: bool) -> VerbResult {
+    let mut connection = connect(args.socket.as_ref())?;
+    match &args.action {
+        Action::Add(add) => {
+            let (one, other) = (add.one.clone(), add.other.clone());
+            let ask = Ask::AddLink { one, other, link: add.wishes() };
+            connection.ask(ask).map_err(|error| explain(&error))?;
+        }
+        Action::Del { port } => {
+            let entries = connection.list().map_err(|error| explain(&error))?;
+            let name = port.to_string();
+            if !entries.iter().any(|entry| entry.name == name && is_link(entry)) {
+                return Err(VerbError::failed(format!("{port} is no link's port")));
+            }
+            let ask = Ask::DeletePort { port: port.clone() };
+            connection.ask(ask).map_err(|error| explain(&error))?;
+        }
+        Action::List => {
+            let mut entries = connection.list().map_err(|error| explain(&error))?;
+            entries.retain(is_link);
+            print(&entries, json)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn is_link(entry: &Entry) -> bool {
+    entry.device.as_ref().is_some_and(|device| device.link.is_some())
+}
+
+fn print(entries: &[Entry], json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        return writeln!(out, "{}", serde_json::to_string_pretty(entries)?);
+    }
+    let links = entries.iter().filter_map(|entry| entry.device.as_ref());
+    let mut shown = Vec::new();
+    for device in links {
+        let Some(link) = device.link.filter(|_| !shown.contains(&&device.name)) else { continue };
+        shown.push(&device.name);
+        writeln!(out, "{:<40} {}", device.name, words(&link))?;
+    }
+    Ok(())
+}
+
+fn words(link: &LinkWishes) -> String {
+    let time = |ns: u64| format!("{:?}", Duration::from_nanos(ns));
+    let mut text = format!("delay {}", time(link.delay_ns));
+    if link.jitter_ns > 0 {
+        text += &format!(", jitter {}", time(link.jitter_ns));
+    }
+    if let Some(rate) = link.rate_bits_per_s {
+        text += &format!(", {} Gbit/s", rate as f64 / 1e9);
+    }
+    if let Some(bytes) = link.queue_bytes {
+        text += &format!(", queue {bytes} bytes");
+    }
+    if link.loss_per_billion > 0 {
+        text += &format!(", loss {} %", f64::from(link.loss_per_billion) / 1e7);
+    }
+    text
+}
+
+impl AddArgs {
+    fn wishes(&self) -> LinkWishes {
+        // Far below what 64 bits of nanoseconds hold; the switch refuses more than a minute.
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        LinkWishes {
+            delay_ns: nanoseconds(self.delay),
+            jitter_ns: nanoseconds(self.jitter),
+            rate_bits_per_s: self.rate,
+            queue_bytes: self.queue,
+            // A share from 0 to 1.
+            loss_per_billion: (self.loss * 1e9).round() as u32,
+            seed: self.seed,
+        }
+    }
+}

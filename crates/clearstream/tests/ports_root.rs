@@ -1,0 +1,217 @@
+//! Devices as ports of the switch, with stock programs on either side. Needs root: each host is a
+//! network namespace of its own.
+
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use packet_switch::client::Connection;
+use ring::Patience;
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+
+/// A switch and hosts; all of it goes with the value, and with the process: the namespaces belong to
+/// `unshare`d children that die with it.
+struct Bed {
+    socket: PathBuf,
+    daemon: Child,
+    hosts: Vec<Child>,
+}
+
+impl Bed {
+    fn new(name: &str, hosts: usize) -> Self {
+        let file = format!("clearstream-ports-{name}-{}.sock", std::process::id());
+        let socket = std::env::temp_dir().join(file);
+        let mut run = dying(Command::new(PROGRAM));
+        run.args(["switch", "run", "--socket"]).arg(&socket).stderr(Stdio::null());
+        let daemon = run.spawn().unwrap();
+        let hosts = (0..hosts).map(|_| host()).collect();
+        let bed = Self { socket, daemon, hosts };
+        eventually("the switch listens", || bed.socket.exists());
+        bed
+    }
+
+    /// A command on a host.
+    fn on(&self, host: usize, words: &str) -> Command {
+        let mut command = dying(Command::new("nsenter"));
+        let pid = self.hosts[host].id().to_string();
+        command.args(["--target", &pid, "--net", "--"]).args(words.split(' '));
+        command.env("CLEARSTREAM_SWITCH", &self.socket);
+        command
+    }
+
+    fn must(&self, host: usize, words: &str) -> String {
+        let output = self.on(host, words).output().unwrap();
+        assert!(output.status.success(), "{words}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn clearstream(&self, host: usize, words: &str) -> String {
+        self.must(host, &format!("{PROGRAM} {words}"))
+    }
+
+    /// A TAP port with an address.
+    fn tap(&self, host: usize, port: &str, dev: &str, address: &str) {
+        self.clearstream(host, &format!("port add {port} type=tap dev={dev}"));
+        self.must(host, &format!("ip addr add {address}/24 dev {dev}"));
+    }
+
+    /// What a stock iperf3 receives in `bytes` from one host to the other, in bit/s.
+    fn iperf3(&self, from: usize, to: usize, address: &str, bytes: &str) -> f64 {
+        let mut server = self.on(to, "iperf3 -s -1 --forceflush");
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        let words = format!("iperf3 -c {address} -n {bytes} -J");
+        let mut answer = None;
+        // The server says nothing that tells when it listens.
+        eventually("iperf3 answers", || {
+            let output = self.on(from, &words).output().unwrap();
+            answer = output.status.success().then_some(output.stdout);
+            answer.is_some()
+        });
+        server.kill().ok();
+        server.wait().unwrap();
+        let value: Value = serde_json::from_slice(&answer.unwrap()).unwrap();
+        value["end"]["sum_received"]["bits_per_second"].as_f64().unwrap()
+    }
+
+    fn entry(&self, port: &str) -> Value {
+        let text = self.clearstream(0, &format!("--json port stats {port}"));
+        serde_json::from_str::<Value>(&text).unwrap()[0].clone()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for child in self.hosts.iter_mut().chain([&mut self.daemon]) {
+            child.kill().ok();
+            child.wait().ok();
+        }
+        std::fs::remove_file(&self.socket).ok();
+    }
+}
+
+/// A program that does not outlive this one, whatever ends it.
+fn dying(command: Command) -> Command {
+    let mut wrapped = Command::new("setpriv");
+    wrapped.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program());
+    wrapped
+}
+
+/// A network namespace, held by a process that does nothing.
+fn host() -> Child {
+    let mut command = dying(Command::new("unshare"));
+    let script = "ip link set lo up && echo up && exec sleep 600";
+    command.args(["--net", "sh", "-c", script]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.as_mut().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "up\n", "a namespace of its own");
+    child
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < until, "{what}: not within 20 s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn complaint(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn root_taps_carry_tcp_through_the_switch() {
+    let bed = Bed::new("taps", 2);
+    bed.tap(0, "vale0:a", "a0", "10.9.0.1");
+    bed.tap(1, "vale0:b", "b0", "10.9.0.2");
+    bed.must(0, "ping -c 2 -i 0.02 -W 5 10.9.0.2");
+    // Slow in a debug build on a busy machine, but it must arrive.
+    assert!(bed.iperf3(0, 1, "10.9.0.2", "64M") > 10e6);
+    let entry = bed.entry("vale0:b");
+    let (frames, bytes) =
+        (&entry["count"]["outgoing"]["frames"], &entry["count"]["outgoing"]["bytes"]);
+    let mean = bytes.as_f64().unwrap() / frames.as_f64().unwrap();
+    assert!(mean > 3000.0, "super-segments stay whole: {mean} bytes a frame");
+    assert_eq!((&entry["device"]["kind"], &entry["device"]["name"]), (&"tap".into(), &"b0".into()));
+    // A name is taken once, and a device goes with its port.
+    let again = bed.on(0, &format!("{PROGRAM} port add vale0:a type=tap dev=a1")).output().unwrap();
+    assert!(complaint(&again).contains("vale0:a is there already"), "{again:?}");
+    bed.clearstream(0, "port del vale0:a");
+    let mut gone = bed.on(0, "ip link show a0");
+    eventually("the device goes", || !gone.output().unwrap().status.success());
+}
+
+/// A tagged frame that the host sends reaches a process as it is, and the other way.
+#[test]
+fn root_vlan_tags_pass_untouched() {
+    let bed = Bed::new("vlan", 1);
+    bed.clearstream(0, "port add vale0:a type=tap dev=a0");
+    let mut connection = Connection::open(&bed.socket).unwrap();
+    let mut port = connection.attach_port(&"vale0:process".parse().unwrap()).unwrap();
+    let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[0].id())).unwrap();
+    let wire = std::thread::spawn(move || {
+        sys::namespace::enter_network(namespace.as_fd()).unwrap();
+        port_tap::Port::packet("a0").unwrap()
+    });
+    let wire = wire.join().unwrap();
+    let mut frame = [7; 80];
+    frame[..18].copy_from_slice(&[
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9, 0x81, 0x00, 0x60, 42, 0x88, 0xb5,
+    ]);
+    wire.send(&[IoSlice::new(&[0; 10]), IoSlice::new(&frame)]).unwrap();
+    let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
+    let mut seen = Vec::new();
+    eventually("the frame comes", || {
+        let arrived = port.receiver.wait(patience).unwrap();
+        let mut space = [0; 2048];
+        for offset in 0..arrived {
+            let length = port.receiver.copy(offset, &mut space).unwrap();
+            seen.push(space[..length].to_vec());
+        }
+        port.receiver.release(arrived).unwrap();
+        seen.iter().any(|one| one == &frame)
+    });
+    // Back, to the address it came from; what the host gets is what its driver was handed.
+    frame[..12].rotate_left(6);
+    frame[0] = 2;
+    assert_eq!(port.sender.wait(patience).unwrap() > 0, port.sender.put(0, &frame));
+    port.sender.publish(1).unwrap();
+    // The kernel keeps a received tag beside the frame, so the host's side shows that one came.
+    let mut space = [0; 2048];
+    eventually("the host receives it", || {
+        let untagged = [&frame[..12], &frame[16..]].concat();
+        let length = wire.recv(&mut space).unwrap().unwrap_or(0);
+        length == 10 + 76 && space[10..length] == untagged
+    });
+    let entry = bed.entry("vale0:a");
+    assert_eq!(
+        (&entry["count"]["outgoing"]["bytes"], &entry["device"]["refused"]),
+        (&80.into(), &0.into())
+    );
+}
+
+#[test]
+fn root_a_link_delays_and_loses_as_it_says() {
+    let bed = Bed::new("link", 2);
+    bed.tap(0, "vale0:a", "a0", "10.9.2.1");
+    bed.tap(1, "vale1:b", "b0", "10.9.2.2");
+    bed.clearstream(0, "link add vale0:up vale1:down --delay 20ms --rate 200M --loss 20% --seed 7");
+    let text = bed.clearstream(0, "link list");
+    assert!(text.contains("vale0:up to vale1:down") && text.contains("20ms"), "{text}");
+    let output = bed.on(0, "ping -c 50 -i 0.02 -W 1 10.9.2.2").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let least = text.split(" = ").nth(1).and_then(|times| times.split('/').next()).unwrap();
+    let least: f64 = least.parse().unwrap();
+    assert!((40.0..200.0).contains(&least), "there and back is 40 ms: {text}");
+    let lost = bed.entry("vale0:up")["device"]["lost"].as_u64().unwrap();
+    // A fifth of about a hundred frames, by a fixed seed.
+    assert!((5..60).contains(&lost), "{lost} lost");
+    bed.clearstream(0, "link del vale1:down");
+    assert_eq!(bed.clearstream(0, "link list"), "");
+}

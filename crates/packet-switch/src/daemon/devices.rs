@@ -1,0 +1,127 @@
+//! Ports of devices: their threads sit where other ports have clients.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::entries::Client;
+use super::make::{self};
+use super::registry::{Refusal, Registry};
+use super::session::SessionId;
+use crate::attachment::{DeviceKind, Kind, LinkWishes, Shape};
+use crate::device::{Device, Plug};
+use crate::name::PortName;
+
+/// Whose the attachments of devices are: no connection has this number.
+const DAEMON: SessionId = 0;
+
+impl Registry {
+    pub(super) fn add_device(
+        &mut self,
+        user: u32,
+        name: &PortName,
+        kind: DeviceKind,
+        shape: Shape,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Refusal> {
+        let headers = kind.has_headers();
+        let plug = self.add_inner_port(user, name, shape, headers)?;
+        let device = Device::open(kind, fds, plug, &self.cores);
+        self.settle(&[name], device)
+    }
+
+    pub(super) fn add_link(
+        &mut self,
+        user: u32,
+        names: &[PortName; 2],
+        wishes: &LinkWishes,
+    ) -> Result<(), Refusal> {
+        let [one, other] = names;
+        let shape = Shape::of_device();
+        let first = self.add_inner_port(user, one, shape, true)?;
+        let second = match self.add_inner_port(user, other, shape, true) {
+            Ok(plug) => plug,
+            Err(why) => {
+                self.drop_inner_port(one);
+                return Err(why);
+            }
+        };
+        let device = Device::link(names, wishes, [first, second], &self.cores);
+        self.settle(&[one, other], device)
+    }
+
+    /// A new port whose client is within the daemon.
+    fn add_inner_port(
+        &mut self,
+        user: u32,
+        name: &PortName,
+        shape: Shape,
+        headers: bool,
+    ) -> Result<Plug, Refusal> {
+        if self.port(name).is_some() {
+            return Err(Refusal::Exists(name.to_string()));
+        }
+        self.new_port(user, name, shape, Kind::Port)?;
+        let plug = self.plug_inner(name, headers);
+        if plug.is_err() {
+            self.forget_port(name);
+        }
+        plug
+    }
+
+    fn plug_inner(&mut self, name: &PortName, headers: bool) -> Result<Plug, Refusal> {
+        let (role, shape) = self.free_port(name, headers)?;
+        let (serial, attachment) = (role.serial, self.next_attachment());
+        let (ends, plug) = make::inner_port(role, shape)?;
+        let client = Client { session: DAEMON, attachment, serial, bytes: 0, bells: Vec::new() };
+        self.join(name, client, ends)?;
+        Ok(plug)
+    }
+
+    /// Gives the ports their device, or takes them away again when there is none.
+    fn settle(
+        &mut self,
+        names: &[&PortName],
+        device: Result<Device, crate::device::DeviceError>,
+    ) -> Result<(), Refusal> {
+        match device {
+            Ok(device) => {
+                let device = Arc::new(device);
+                for name in names {
+                    if let Some(port) = self.port_mut(name) {
+                        port.device = Some(Arc::clone(&device));
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => {
+                names.iter().for_each(|name| self.drop_inner_port(name));
+                Err(error.into())
+            }
+        }
+    }
+
+    fn drop_inner_port(&mut self, name: &PortName) {
+        let client = self.port(name).and_then(|port| port.client.as_ref());
+        if let Some(serial) = client.map(|client| client.serial) {
+            self.detach_serial(serial, &mut |_| {});
+        }
+        self.forget_port(name);
+    }
+
+    /// The port itself and, if it is one end of a link, the other.
+    pub(super) fn ports_of_one_device(&self, name: &PortName) -> Vec<PortName> {
+        let Some(device) = self.port(name).and_then(|port| port.device.as_ref()) else {
+            return vec![name.clone()];
+        };
+        let its = |other: &Option<Arc<Device>>| {
+            other.as_ref().is_some_and(|other| Arc::ptr_eq(other, device))
+        };
+        let ports = self.switches.iter().flat_map(|(switch, entry)| {
+            entry.ports.iter().map(move |(port, entry)| (switch, port, entry))
+        });
+        ports
+            .filter(|(_, _, entry)| its(&entry.device))
+            .map(|(switch, port, _)| PortName { switch: switch.clone(), port: port.clone() })
+            .collect()
+    }
+}
