@@ -134,7 +134,11 @@ impl Adapter {
 
     /// netmap's switch takes frames while the program asks it to; ours does soon after. A program that
     /// sends and closes at once must not lose them.
-    fn drain(&self) {
+    /// What is in a pipe stays there for its other end.
+    pub fn drain(&self) {
+        if self.is_pipe {
+            return;
+        }
         let Place::Made(tx) = &*lock(&self.pair[0]) else { return };
         let began = Instant::now();
         while !tx.is_drained() && began.elapsed() < DRAIN_MAX {
@@ -145,10 +149,7 @@ impl Adapter {
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        // What is in a pipe stays there for its other end.
-        if !self.is_pipe {
-            self.drain();
-        }
+        self.drain();
     }
 }
 

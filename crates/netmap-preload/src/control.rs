@@ -1,15 +1,17 @@
 //! The calls of `ioctl` that a descriptor of `/dev/netmap` answers.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::abi::{self, port_info, register};
-use crate::descriptor::Descriptor;
+use crate::csb::Wiring;
+use crate::descriptor::{Binding, Descriptor};
 use crate::host::{Host, Wish};
 use crate::legacy::Legacy;
 use crate::memory::{INTERFACE_BYTES, INTERFACES, Memory, RING_BYTES, RINGS, RINGS_OFFSET};
-use crate::request::Request;
+use crate::request::{CSB, KLOOP_EVENTFDS, Request};
 use crate::switches;
 use crate::user::{Fields, UserMemory};
 
@@ -36,7 +38,7 @@ pub fn ioctl(
                 return Err(Errno::OPNOTSUPP);
             }
             let mut body = old.to_register()?;
-            descriptor.register(host, fd, &old.name, &mut body)?;
+            descriptor.register(host, fd, &old.name, &mut body, &|_| Ok(()))?;
             old.answer(&body, user)
         }
         abi::GINFO => {
@@ -71,7 +73,28 @@ fn control(
     let mut request = Request::read(user, argument)?;
     let name = request.name.clone();
     match request.kind {
-        abi::REGISTER => descriptor.register(host, fd, &name, &mut request.body)?,
+        abi::REGISTER => {
+            let csb = request.option(CSB).cloned();
+            let prepare = |binding: &Binding| match &csb {
+                Some(entries) => binding.enable_csb(entries, user),
+                None => Ok(()),
+            };
+            descriptor.register(host, fd, &name, &mut request.body, &prepare)?;
+        }
+        abi::CSB_ENABLE => {
+            let entries = request.option(CSB).ok_or(Errno::INVAL)?;
+            descriptor.binding().ok_or(Errno::NXIO)?.enable_csb(entries, user)?;
+        }
+        abi::SYNC_KLOOP_START => {
+            let binding = descriptor.binding().ok_or(Errno::NXIO)?;
+            binding.csb().ok_or(Errno::INVAL)?.run(&wiring(&request), user)?;
+        }
+        abi::SYNC_KLOOP_STOP => {
+            let binding = descriptor.binding().ok_or(Errno::NXIO)?;
+            if let Some(csb) = binding.csb() {
+                csb.stop();
+            }
+        }
         abi::PORT_INFO_GET => {
             request.body = port_information(host, &name, request.body.u16(port_info::MEM_ID))?;
         }
@@ -89,6 +112,19 @@ fn control(
         _ => return Err(Errno::OPNOTSUPP),
     }
     request.answer(user)
+}
+
+/// What [`abi::SYNC_KLOOP_START`] says.
+fn wiring(request: &Request) -> Wiring {
+    let mut wiring =
+        Wiring { sleep: Duration::from_micros(request.body.u32(0).into()), ..Wiring::default() };
+    // Who serves which side makes no difference here: the loop serves both.
+    for pair in request.option(KLOOP_EVENTFDS).map_or(&[][..], |list| &list.0).chunks_exact(8) {
+        let pair = Fields(pair.to_vec());
+        wiring.kicks.push(pair.u32(0).cast_signed());
+        wiring.interrupts.push(pair.u32(4).cast_signed());
+    }
+    wiring
 }
 
 /// Answers [`abi::PORT_INFO_GET`].

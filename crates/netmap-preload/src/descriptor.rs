@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::abi::{self, interface, register};
 use crate::adapter::Adapter;
+use crate::csb::Csb;
 use crate::host::{Host, Wish};
 use crate::memory::Memory;
 use crate::ring::{Direction, Ring, Synced};
@@ -30,6 +31,8 @@ pub struct Binding {
     rx: Rings,
     interface: usize,
     flags: u64,
+    /// Where the cursors are, in CSB mode.
+    csb: OnceLock<Csb>,
     /// The switch has gone, or has cut this client off.
     gone: AtomicBool,
 }
@@ -40,7 +43,8 @@ const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
 
 impl Descriptor {
     /// Binds it, as the body of [`abi::REGISTER`] says, and writes into the body what came of it. The
-    /// program's descriptor `fd` is an epoll set; it gets what wakes a sleeper.
+    /// program's descriptor `fd` is an epoll set; it gets what wakes a sleeper. `prepare` sees what it is bound
+    /// to before anybody else.
     ///
     /// # Errors
     /// `EBUSY`: it is bound, or somebody has the ring or port. Else as [`Host::open`].
@@ -50,11 +54,13 @@ impl Descriptor {
         fd: BorrowedFd<'_>,
         name: &str,
         body: &mut Fields,
+        prepare: &dyn Fn(&Binding) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         if self.binding.get().is_some() {
             return Err(Errno::BUSY);
         }
         let binding = Binding::new(host, name, body)?;
+        prepare(&binding)?;
         binding.watch(fd)?;
         self.binding.set(binding).map_err(or(Errno::BUSY))
     }
@@ -71,6 +77,9 @@ impl Descriptor {
     /// `ENXIO`: not bound. `EIO`: the switch has gone, or has cut this client off.
     pub fn sync(&self, transmit: bool, user: &dyn UserMemory) -> Result<(), Errno> {
         let binding = self.binding.get().ok_or(Errno::NXIO)?;
+        if binding.csb.get().is_some() {
+            return Err(Errno::BUSY);
+        }
         let rings = if transmit { &binding.tx } else { &binding.rx };
         let broken = rings.iter().filter(|(_, ring)| ring.sync(user) == Synced::Broken).count();
         if broken > 0 || binding.is_gone() { Err(Errno::IO) } else { Ok(()) }
@@ -80,7 +89,7 @@ impl Descriptor {
     #[must_use]
     pub fn examine(&self, events: i16, user: &dyn UserMemory) -> i16 {
         let Some(binding) = self.binding.get() else { return libc::POLLERR };
-        if binding.is_gone() {
+        if binding.is_gone() || binding.csb.get().is_some() {
             return libc::POLLERR;
         }
         let mut answer = 0;
@@ -171,8 +180,16 @@ impl Binding {
     ) -> Result<Self, Errno> {
         let flags = body.u64(register::FLAGS);
         let interface = memory.take_interface().inspect_err(|_| unbind(&tx, &rx))?;
-        let binding =
-            Self { adapter, memory, tx, rx, interface, flags, gone: AtomicBool::new(false) };
+        let binding = Self {
+            adapter,
+            memory,
+            tx,
+            rx,
+            interface,
+            flags,
+            csb: OnceLock::new(),
+            gone: AtomicBool::new(false),
+        };
         binding.describe(body)?;
         Ok(binding)
     }
@@ -259,6 +276,35 @@ impl Binding {
 
     fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
+    }
+
+    /// From now on cursors are in the program's memory; `entries` says where.
+    ///
+    /// # Errors
+    /// `EBUSY`: they are already. `EINVAL`: somebody else may have the rings too. Else as [`Csb::new`].
+    pub fn enable_csb(&self, entries: &Fields, user: &dyn UserMemory) -> Result<(), Errno> {
+        if self.csb.get().is_some() {
+            return Err(Errno::BUSY);
+        }
+        if self.flags & abi::EXCLUSIVE == 0 {
+            return Err(Errno::INVAL);
+        }
+        let rings = self.tx.iter().chain(&self.rx).map(|(_, ring)| Arc::clone(ring)).collect();
+        let csb = Csb::new(rings, entries.u64(0), entries.u64(8), user)?;
+        self.csb.set(csb).map_err(|_again| Errno::BUSY)
+    }
+
+    /// The cursors in the program's memory, if they are there.
+    #[must_use]
+    pub fn csb(&self) -> Option<&Csb> {
+        self.csb.get()
+    }
+
+    /// Waits until the switch has taken what was sent.
+    pub fn drain(&self) {
+        if let Some(adapter) = &self.adapter {
+            adapter.drain();
+        }
     }
 
     /// What a program maps.

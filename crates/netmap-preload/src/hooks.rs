@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 
 use rustix::io::Errno;
 
+use crate::descriptor::Binding;
 use crate::host::Host;
 use crate::table::Table;
 
@@ -35,6 +36,18 @@ fn inside<T>(run: impl FnOnce() -> T) -> Option<T> {
     INSIDE.try_with(|inside| inside.set(false)).ok();
     Some(answer)
 }
+
+/// A program that ends without closing its ports must not lose what it sent.
+extern "C" fn at_exit() {
+    if !TABLE.is_empty() {
+        inside(|| TABLE.all().iter().filter_map(|one| one.binding()).for_each(Binding::drain));
+    }
+}
+
+/// The loader calls what stands here when the program ends.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
 
 /// Minus one, and the reason where C programs look for it.
 fn fail(error: Errno) -> i32 {

@@ -37,6 +37,8 @@ struct State {
     memories: BTreeMap<u16, Weak<Memory>>,
     /// Memory of a port and of its pipes, by the port's name.
     families: BTreeMap<String, Weak<Memory>>,
+    /// The number that a port's memory had last.
+    last_ids: BTreeMap<String, u16>,
     shared: Option<Arc<Memory>>,
     last_id: u16,
 }
@@ -85,14 +87,17 @@ impl State {
         wanted: u16,
         attached: &Attached,
     ) -> Result<Arc<Memory>, Errno> {
-        if wanted != 0 {
+        // A program may ask for a port's memory by the number that it was told before it opened it.
+        let again = self.last_ids.get(&target.base) == Some(&wanted);
+        if wanted != 0 && !(again && self.known(wanted).is_err()) {
             return self.known(wanted);
         }
         if let Some(memory) = self.families.get(&target.base).and_then(Weak::upgrade) {
             return Ok(memory);
         }
         let half = target.pipe.as_ref().map(|(end, _)| *end == PipeEnd::Slave);
-        let id = self.new_id();
+        let id = if again { wanted } else { self.new_id() };
+        self.last_ids.insert(target.base.clone(), id);
         let memory = Memory::of_switch(id, attached.sender.buffers().region(), half)?;
         self.memories.insert(id, Arc::downgrade(&memory));
         self.families.insert(target.base.clone(), Arc::downgrade(&memory));

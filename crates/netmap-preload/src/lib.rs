@@ -4,20 +4,18 @@
 //! * [`abi`], [`request`], [`legacy`], [`name`]: what programs say, taken apart without trusting a pointer;
 //! * [`memory`], [`ring`]: the memory that programs map, and how its rings follow the switch's;
 //! * [`adapter`], [`host`], [`switches`]: ports and pipes that this process is attached to;
-//! * [`descriptor`], [`control`], [`wait`], [`table`]: what its calls do;
+//! * [`descriptor`], [`control`], [`csb`], [`wait`], [`table`]: what its calls do;
 //! * `hooks`: the calls of the C library that it stands in front of. All others, and all of a program that
 //!   never opens `/dev/netmap`, go straight through.
-#![cfg_attr(
-    not(test),
-    expect(
-        unsafe_code,
-        reason = "a fence: the C library's calls are taken over here, with a program's pointers"
-    )
+#![expect(
+    unsafe_code,
+    reason = "a fence: the C library's calls are taken over here, with a program's pointers"
 )]
 
 pub mod abi;
 pub mod adapter;
 pub mod control;
+pub mod csb;
 pub mod descriptor;
 // Linked into a test program they would stand in front of its own calls.
 #[cfg(not(test))]

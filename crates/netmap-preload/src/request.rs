@@ -14,7 +14,30 @@ const OPTION_BYTES: usize = 24;
 /// netmap keeps where each option came from, and counts that too.
 const POINTER_BYTES: usize = 8;
 /// `NETMAP_REQ_OPT_SYNC_KLOOP_EVENTFDS`.
-const KLOOP_EVENTFDS: u32 = 2;
+pub const KLOOP_EVENTFDS: u32 = 2;
+/// `NETMAP_REQ_OPT_CSB`.
+pub const CSB: u32 = 3;
+/// `NETMAP_REQ_OPT_SYNC_KLOOP_MODE`.
+pub const KLOOP_MODE: u32 = 4;
+
+/// Bytes of the body of an option that has one here; the first says itself how long it is.
+fn option_body_bytes(kind: u32, said: u64) -> usize {
+    match kind {
+        KLOOP_EVENTFDS => usize::try_from(said).unwrap_or(usize::MAX).saturating_sub(OPTION_BYTES),
+        CSB => 16,
+        KLOOP_MODE => 8,
+        _ => 0,
+    }
+}
+
+/// The options that a request may have.
+fn supported(kind: u16) -> &'static [u32] {
+    match kind {
+        abi::REGISTER | abi::CSB_ENABLE => &[CSB],
+        abi::SYNC_KLOOP_START => &[KLOOP_EVENTFDS, KLOOP_MODE],
+        _ => &[],
+    }
+}
 /// `NETMAP_REQ_MAXSIZE`: header, body and options together.
 const REQUEST_BYTES_MAX: usize = 4096;
 
@@ -32,10 +55,12 @@ pub struct Request {
 }
 
 /// An option of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct RequestOption {
     address: u64,
     kind: u32,
+    /// What follows its head.
+    body: Fields,
 }
 
 /// `NETMAP_REQ_OPT_*` are 1 to 5.
@@ -47,7 +72,7 @@ impl Request {
     /// # Errors
     /// `EFAULT` for a pointer to nowhere, `EINVAL` for a version, kind or name that does not exist or an
     /// option that is there twice, `EMSGSIZE` for more options than 4096 bytes hold, `EOPNOTSUPP` for an
-    /// option: none is supported. What is wrong with an option is written to its status.
+    /// option that this request cannot have. What is wrong with an option is written to its status.
     pub fn read(memory: &dyn UserMemory, address: u64) -> Result<Self, Errno> {
         let mut header = Fields(vec![0; HEADER_BYTES]);
         memory.read(address, &mut header.0)?;
@@ -80,18 +105,29 @@ impl Request {
         if self.body.0.is_empty() { Ok(()) } else { memory.write(self.body_address, &self.body.0) }
     }
 
+    /// The body of an option, if it is there.
+    #[must_use]
+    pub fn option(&self, kind: u32) -> Option<&Fields> {
+        self.options.iter().find(|option| option.kind == kind).map(|option| &option.body)
+    }
+
     fn check_options(&self, memory: &dyn UserMemory) -> Result<(), Errno> {
+        let known = |option: &&RequestOption| supported(self.kind).contains(&option.kind);
         for option in &self.options {
-            option.say(memory, Errno::OPNOTSUPP)?;
+            option.say(memory, if known(&option) { 0 } else { Errno::OPNOTSUPP.raw_os_error() })?;
         }
-        if self.options.is_empty() { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+        if self.options.iter().all(|option| known(&option)) {
+            Ok(())
+        } else {
+            Err(Errno::OPNOTSUPP)
+        }
     }
 }
 
 impl RequestOption {
     /// Writes its status.
-    fn say(&self, memory: &dyn UserMemory, status: Errno) -> Result<(), Errno> {
-        memory.write(self.address + 12, &status.raw_os_error().to_le_bytes())
+    fn say(&self, memory: &dyn UserMemory, status: i32) -> Result<(), Errno> {
+        memory.write(self.address + 12, &status.to_le_bytes())
     }
 }
 
@@ -106,19 +142,19 @@ fn read_options(
         let mut fields = Fields(vec![0; OPTION_BYTES]);
         memory.read(address, &mut fields.0)?;
         let kind = fields.u32(8);
-        // Only this one says itself how long it is.
-        let body_bytes = if kind == KLOOP_EVENTFDS { fields.u64(16) } else { 0 };
-        let beyond_head = body_bytes.saturating_sub(OPTION_BYTES as u64);
-        let bytes = (OPTION_BYTES + POINTER_BYTES).saturating_add(beyond_head as usize);
+        let body_bytes = option_body_bytes(kind, fields.u64(16));
+        let bytes = (OPTION_BYTES + POINTER_BYTES).saturating_add(body_bytes);
         room = room.checked_sub(bytes).ok_or(Errno::MSGSIZE)?;
         if address > u64::MAX - OPTION_BYTES as u64 {
             return Err(Errno::FAULT);
         }
-        let option = RequestOption { address, kind };
+        let mut body = Fields(vec![0; body_bytes]);
+        memory.read(address + OPTION_BYTES as u64, &mut body.0)?;
+        let option = RequestOption { address, kind, body };
         let twin = options.iter().find(|other: &&RequestOption| other.kind == kind);
         if let Some(twin) = twin.filter(|_| OPTION_KINDS.contains(&kind)) {
-            twin.say(memory, Errno::INVAL)?;
-            option.say(memory, Errno::INVAL)?;
+            twin.say(memory, Errno::INVAL.raw_os_error())?;
+            option.say(memory, Errno::INVAL.raw_os_error())?;
             return Err(Errno::INVAL);
         }
         options.push(option);

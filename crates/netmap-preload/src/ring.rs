@@ -196,8 +196,26 @@ impl Ring {
 
     /// `NIOCTXSYNC` or `NIOCRXSYNC` for this ring.
     pub fn sync(&self, user: &dyn UserMemory) -> Synced {
+        let (head, cur) = self.cursors();
+        self.sync_at(head, cur, user)
+    }
+
+    /// `head` and `cur` as the program wrote them.
+    #[must_use]
+    pub fn cursors(&self) -> (u32, u32) {
+        (self.load(words::HEAD), self.load(words::CUR))
+    }
+
+    /// `hwcur` and `hwtail`.
+    #[must_use]
+    pub fn positions(&self) -> (u32, u32) {
+        let state = self.state();
+        (state.hwcur, state.hwtail)
+    }
+
+    /// [`sync`](Self::sync) with cursors that the program wrote elsewhere.
+    pub fn sync_at(&self, head: u32, cur: u32, user: &dyn UserMemory) -> Synced {
         let mut state = self.state();
-        let (head, cur) = (self.load(words::HEAD), self.load(words::CUR));
         let held = self.distance(state.hwcur, state.hwtail);
         let inside = head < self.slots && cur < self.slots;
         let moved = if inside { self.distance(state.hwcur, head) } else { u32::MAX };

@@ -78,6 +78,12 @@ impl Table {
         })
     }
 
+    /// Everything that is open.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Descriptor>> {
+        self.read(|open| open.descriptors.values().cloned().collect())
+    }
+
     /// The numbers from `first` to `last` that are netmap's, or an epoll set's that watches one.
     #[must_use]
     pub fn within(&self, first: u32, last: u32) -> Vec<i32> {

@@ -29,7 +29,16 @@ fn program() -> &'static Path {
         let program = built(&format!("netmap-program-{}", std::process::id()));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/program.c");
         let outcome = Command::new("cc")
-            .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2", "-o"])
+            .args([
+                "-std=gnu11",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-D_FORTIFY_SOURCE=2",
+                "-pthread",
+                "-o",
+            ])
             .arg(&program)
             .arg(source)
             .status()
@@ -142,6 +151,7 @@ fn frames_go_through_the_switch_however_a_program_waits() {
             &format!("send vale0:a {SOME} {how}"),
         );
     }
+    switch.exchange("receive vale0:b 900 poll", "send-and-exit vale0:a 900 poll");
     switch.exchange("receive-parts vale0:b 0 poll", "send-parts vale0:a 0 poll");
 }
 
@@ -154,6 +164,8 @@ fn pipes_push_back_and_lose_nothing() {
             &format!("send pipe{{1 {MANY} {how}"),
         );
     }
+    switch
+        .exchange(&format!("receive pipe}}1 {MANY} poll"), &format!("send-csb pipe{{1 {MANY} csb"));
     // What was sent before the other end is there waits for it.
     let sending = switch.start("send vale0:a{x 2000 poll");
     switch.start("receive vale0:a}x 2000 poll").finish();

@@ -47,6 +47,11 @@ struct old_request {
     uint32_t extra, flags, spare;
 };
 
+struct option { uint64_t next; uint32_t kind, status; uint64_t bytes; };
+struct csb_option { struct option option; uint64_t to_kernel, to_program; };
+struct to_kernel { uint32_t head, cur, kick, flags, pad[12]; };
+struct to_program { uint32_t hwcur, hwtail, kick, pad[13]; };
+
 _Static_assert(sizeof(struct slot) == 16, "slot");
 _Static_assert(offsetof(struct ring, slot) == 256, "ring");
 _Static_assert(offsetof(struct interface, ring) == 56, "interface");
@@ -54,6 +59,7 @@ _Static_assert(sizeof(struct header) == 88, "header");
 _Static_assert(sizeof(struct registration) == 56, "registration");
 _Static_assert(sizeof(struct old_request) == 60, "old request");
 
+enum { LOOP_START = 13, LOOP_STOP = 14, OPTION_CSB = 3, EXCLUSIVE = 0x800 };
 enum { API = 14, REGISTER = 1, ALL = 1, NIOCTXSYNC = 0x6994, NIOCRXSYNC = 0x6995 };
 #define NIOCCTRL 0xc0586997UL
 #define NIOCREGIF 0xc03c6992UL

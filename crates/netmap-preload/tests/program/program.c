@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,9 +283,59 @@ static void plain(const char *file)
     CHECK(system("exec true") == 0);
 }
 
+static _Alignas(64) struct to_kernel ours[2];
+static _Alignas(64) struct to_program theirs[2];
+
+static void *serve(void *port)
+{
+    uint32_t sleep_us[2] = { 100, 0 };
+    struct header header = { .version = API, .kind = LOOP_START, .body = (uintptr_t)sleep_us };
+    CHECK(ioctl(((struct port *)port)->fd, NIOCCTRL, &header) == 0);
+    return NULL;
+}
+
+/* Cursors in memory of our own, and a thread that netmap works in. */
+static void send_by_csb(const char *name, uint32_t count)
+{
+    struct csb_option option = { { .kind = OPTION_CSB, .status = 99 }, (uintptr_t)ours, (uintptr_t)theirs };
+    struct registration body = { .mode = ALL, .flags = EXCLUSIVE };
+    struct header header = { .version = API, .kind = REGISTER, .body = (uintptr_t)&body, .options = (uintptr_t)&option };
+    strncpy(header.name, name, sizeof header.name - 1);
+    int fd = open("/dev/netmap", O_RDWR);
+    CHECK(fd >= 0 && ioctl(fd, NIOCCTRL, &header) == 0 && option.option.status == 0);
+    struct port port = map(fd, body.offset, body.memory_bytes);
+    errno = 0;
+    CHECK(ioctl(fd, NIOCTXSYNC, NULL) == -1 && errno == EBUSY);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, serve, &port) == 0);
+    struct ring *ring = port.tx;
+    uint32_t head = ours[0].head;
+    for (uint32_t number = 0; number < count;) {
+        uint32_t tail = __atomic_load_n(&theirs[0].hwtail, __ATOMIC_ACQUIRE);
+        if (head == tail) usleep(50);
+        for (; number < count && head != tail; number++, head = next(ring, head)) {
+            struct slot *slot = &ring->slot[head];
+            fill(buffer(ring, slot->buffer), number);
+            slot->length = length_of(number);
+        }
+        __atomic_store_n(&ours[0].cur, head, __ATOMIC_RELEASE);
+        __atomic_store_n(&ours[0].head, head, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(&theirs[0].hwcur, __ATOMIC_ACQUIRE) != head) usleep(50);
+    struct header stop = { .version = API, .kind = LOOP_STOP };
+    CHECK(ioctl(fd, NIOCCTRL, &stop) == 0 && pthread_join(thread, NULL) == 0 && close(fd) == 0);
+}
+
 int main(int count, char **words)
 {
     CHECK(count == 5);
+    if (strcmp(words[1], "send-csb") == 0) {
+        printf("attached\n");
+        fflush(stdout);
+        send_by_csb(words[2], (uint32_t)atoi(words[3]));
+        printf("done\n");
+        return 0;
+    }
     if (strcmp(words[1], "plain") == 0) {
         plain(words[2]);
         return 0;
@@ -298,6 +349,18 @@ int main(int count, char **words)
     if (strcmp(what, "send") == 0) send_frames(&port, frames, how);
     else if (strcmp(what, "receive") == 0) receive_frames(&port, frames, how);
     else if (strcmp(what, "send-parts") == 0) send_parts(&port);
+    else if (strcmp(what, "send-and-exit") == 0) {
+        struct ring *ring = port.tx;
+        for (uint32_t number = 0; number < frames; number++) {
+            struct slot *slot = &ring->slot[ring->head];
+            fill(buffer(ring, slot->buffer), number);
+            slot->length = length_of(number);
+            ring->head = ring->cur = next(ring, ring->head);
+        }
+        CHECK(ioctl(port.fd, NIOCTXSYNC, NULL) == 0);
+        printf("done\n");
+        exit(0);
+    }
     else if (strcmp(what, "receive-parts") == 0) receive_parts(&port);
     else if (strcmp(what, "misbehave") == 0) misbehave(&port);
     else if (strcmp(what, "copies") == 0) copies(&port);
