@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packet_switch::PortName;
-use packet_switch::attachment::{Kind, PipeEnd, SLOTS_DEFAULT, Shape};
+use packet_switch::attachment::{PipeEnd, SLOTS_DEFAULT, Shape};
 use packet_switch::client::{Attached, ClientError, Connection, default_socket};
 use rustix::io::Errno;
 
@@ -161,12 +161,15 @@ fn device(connection: &mut Connection, name: &str) -> Result<PortName, ClientErr
     let entries = connection.list()?;
     let found = entries.iter().find_map(|entry| {
         let port: PortName = entry.name.parse().ok()?;
-        (port.port.to_string() == name).then_some((port, entry.kind))
+        (port.port.to_string() == name).then_some((port, entry.device.is_some()))
     });
     let nowhere = || ClientError::Refused(format!("no port of the switch is called {name}"));
     match found.ok_or_else(nowhere)? {
-        (port, Kind::Port | Kind::Ephemeral) => Ok(port),
-        (port, _) => format!("{}:{name}.netmap", port.switch).parse().ok().ok_or_else(nowhere),
+        (port, false) => Ok(port),
+        (port, true) => {
+            let beside = format!("{}:{name}.netmap", port.switch);
+            beside.parse().ok().ok_or_else(nowhere)
+        }
     }
 }
 

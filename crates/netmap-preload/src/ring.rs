@@ -1,7 +1,7 @@
 //! A `netmap_ring` that the program writes, and behind it a ring of the switch.
 //!
 //! Synchronising checks what the program moved and hands it on. Where ring and switch share their buffers only
-//! slots are copied ([`direct`]); a ring in another memory is filled and emptied frame by frame ([`copied`]).
+//! slots are copied (`direct`); a ring in another memory is filled and emptied frame by frame (`copied`).
 
 mod copied;
 mod direct;
