@@ -184,11 +184,13 @@ impl Server {
 /// port and are told apart by their first bytes (for iperf3 the cookie; a UDP datagram by the
 /// address it comes from).
 pub trait DataConnections {
-    /// The next TCP connection of this test, its 37 greeting bytes already taken.
+    /// The next TCP connection of this test, its 37 greeting bytes already taken, and its place
+    /// among the connections that were accepted: the order in which the client opened them, which
+    /// need not be that in which their greetings were read.
     ///
     /// # Errors
     /// None came before `deadline`, or the server is ending.
-    fn next_tcp(&mut self, deadline: Instant) -> Result<TcpStream, DataError>;
+    fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError>;
 
     /// A socket on the server's port, connected to a new address of this test's peer, and the
     /// datagram that came from it first. Nothing has been sent back yet.

@@ -326,3 +326,27 @@ fn silent_visitors_hold_up_nobody() {
     assert!(start.elapsed() < AT_MOST);
     drop(visitors);
 }
+
+/// Which connection sends is told by the order in which they were opened, not by whose cookie is
+/// read first.
+#[test]
+fn connections_whose_cookies_come_late_keep_their_places() {
+    let (port, server) =
+        serve_with("", ServeLimits { patience: AT_MOST, ..ServeLimits::default() });
+    let mut control = greeted(port);
+    let both_ways = r#""parallel":1,"bidirectional":true"#;
+    control.write_all(&framed(&PARAMETERS.replace(r#""parallel":1"#, both_ways))).unwrap();
+    control.read_exact(&mut [0; 1]).unwrap();
+    let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let (mut first, mut second) = (connect(), connect());
+    second.write_all(COOKIE).unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    first.write_all(COOKIE).unwrap();
+    second.set_read_timeout(Some(AT_MOST)).unwrap();
+    second.read_exact(&mut [0; 1000]).expect("the server sends on the second");
+    first.set_nonblocking(true).unwrap();
+    let nothing = first.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    drop((control, first, second));
+    server.join().unwrap().expect_err("the client left");
+}

@@ -192,31 +192,36 @@ impl Session<'_, '_> {
         sink: &mut dyn Sink,
     ) -> Result<Streams, Iperf3Error> {
         let deadline = Instant::now() + self.limits.patience;
+        let flags = setup.sending_flags();
+        let mut accepted = Vec::with_capacity(flags.len());
+        while accepted.len() < flags.len() {
+            self.channel.check_signal()?;
+            let slice = Instant::now() + LOOK_AFTER;
+            match self.accept_stream(&setup.asked, data, slice.min(deadline), sink) {
+                Err(DataError::Timeout) if Instant::now() < deadline => self.check_client()?,
+                Err(error) => return Err(Iperf3Error::StreamAccept(error.to_string())),
+                Ok(one) => accepted.push(one?),
+            }
+        }
+        // Which of them send is told by their order alone, whoever's cookie was read first.
+        accepted.sort_by_key(|(place, _)| *place);
         let mut streams = Streams::default();
-        for sending in setup.sending_flags() {
-            let socket = loop {
-                self.channel.check_signal()?;
-                let slice = Instant::now() + LOOK_AFTER;
-                match self.accept_stream(&setup.asked, data, slice.min(deadline), sink) {
-                    Err(DataError::Timeout) if Instant::now() < deadline => self.check_client()?,
-                    Err(error) => return Err(Iperf3Error::StreamAccept(error.to_string())),
-                    Ok(socket) => break socket?,
-                }
-            };
+        for ((_, socket), sending) in accepted.into_iter().zip(flags) {
             sink.buffers(sockets::buffers(&socket, &setup.asked));
             sink.stream(streams.push(socket, sending)?);
         }
         Ok(streams)
     }
 
-    /// One data connection, its options set and its greeting answered.
+    /// One data connection, its options set and its greeting answered, and its place among those
+    /// that came in; UDP's come one after the other.
     fn accept_stream(
         &self,
         asked: &Parameters,
         data: &mut dyn DataConnections,
         deadline: Instant,
         sink: &mut dyn Sink,
-    ) -> Result<Result<OwnedFd, Iperf3Error>, DataError> {
+    ) -> Result<Result<(u64, OwnedFd), Iperf3Error>, DataError> {
         if asked.transport == Transport::Udp {
             let (socket, _hello) = data.next_udp(deadline)?;
             socket.set_nonblocking(false)?;
@@ -224,9 +229,9 @@ impl Session<'_, '_> {
                 return Ok(Err(error));
             }
             socket.send(&UDP_WELCOME)?;
-            return Ok(Ok(socket.into()));
+            return Ok(Ok((0, socket.into())));
         }
-        let stream = data.next_tcp(deadline)?;
+        let (place, stream) = data.next_tcp(deadline)?;
         stream.set_nonblocking(false)?;
         // TCP_MAXSEG came with the listener, or is too late now.
         let settled = Parameters { mss_bytes: 0, ..asked.clone() };
@@ -241,7 +246,7 @@ impl Session<'_, '_> {
         if sockets::set_congestion(&stream, asked).is_err() {
             sink.warning("TCP congestion control algorithm not supported");
         }
-        Ok(Ok(stream.into()))
+        Ok(Ok((place, stream.into())))
     }
 
     /// Fails when the client has left or wants to.

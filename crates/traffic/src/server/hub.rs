@@ -47,10 +47,13 @@ pub(super) struct Hub {
     shared: Shared,
     sockets: Sockets,
     pending: Vec<Pending>,
+    accepted_count: u64,
 }
 
 /// A connection whose greeting is not complete.
 struct Pending {
+    /// Its place among all that were accepted.
+    place: u64,
     stream: TcpStream,
     peer: SocketAddr,
     greeting: [u8; GREETING_BYTES],
@@ -72,7 +75,7 @@ impl Hub {
             listeners: Arc::clone(&sockets.tcp),
             notices,
         };
-        Self { shared, sockets, pending: Vec::new() }
+        Self { shared, sockets, pending: Vec::new(), accepted_count: 0 }
     }
 
     pub(super) fn run(mut self, should_stop: &dyn Fn() -> bool) -> Result<(), ServerError> {
@@ -110,7 +113,8 @@ impl Hub {
                 match listener.accept() {
                     Ok((stream, peer)) => {
                         if stream.set_nonblocking(true).is_ok() {
-                            self.pending.push(Pending::new(stream, peer));
+                            self.accepted_count += 1;
+                            self.pending.push(Pending::new(self.accepted_count, stream, peer));
                         }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -143,7 +147,7 @@ impl Hub {
     }
 
     fn route(&self, pending: Pending) {
-        let Pending { stream, peer, greeting, .. } = pending;
+        let Pending { place, stream, peer, greeting, .. } = pending;
         match Greeting::parse(&greeting) {
             Some(Greeting::Ours(Purpose::Control)) => {
                 self.open(stream, peer, session::Kind::Ours);
@@ -154,7 +158,7 @@ impl Hub {
             }
             Some(Greeting::Iperf3(cookie)) => {
                 if self.shared.registry.knows_cookie(&cookie) {
-                    self.shared.registry.deliver_iperf3(&cookie, stream);
+                    self.shared.registry.deliver_iperf3(&cookie, place, stream);
                 } else {
                     self.open(stream, peer, session::Kind::Iperf3(cookie));
                 }
@@ -243,9 +247,9 @@ impl Hub {
 }
 
 impl Pending {
-    fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+    fn new(place: u64, stream: TcpStream, peer: SocketAddr) -> Self {
         let greeting = [0; GREETING_BYTES];
-        Self { stream, peer, greeting, received_bytes: 0, since: Instant::now() }
+        Self { place, stream, peer, greeting, received_bytes: 0, since: Instant::now() }
     }
 
     fn read(&mut self) -> Progress {

@@ -15,6 +15,8 @@ use crate::control::{GREETING_BYTES, Token};
 pub(super) enum Arrival {
     /// A TCP data connection, its greeting taken.
     Tcp { index: u16, stream: TcpStream },
+    /// One of an iperf3 test, and its place among all connections that were accepted.
+    Iperf3 { place: u64, stream: TcpStream },
     /// A UDP socket, connected to the peer, and its first datagram.
     Udp { index: u16, socket: UdpSocket, first: Vec<u8> },
     /// A padded greeting came through.
@@ -135,9 +137,14 @@ impl Registry {
     }
 
     /// Hands over a TCP data connection of an iperf3 test.
-    pub(super) fn deliver_iperf3(&self, cookie: &[u8; GREETING_BYTES], stream: TcpStream) -> bool {
+    pub(super) fn deliver_iperf3(
+        &self,
+        cookie: &[u8; GREETING_BYTES],
+        place: u64,
+        stream: TcpStream,
+    ) -> bool {
         let arrivals = self.lock().iperf3.get(cookie).map(|expected| expected.arrivals.clone());
-        arrivals.is_some_and(|arrivals| offer(&arrivals, Arrival::Tcp { index: 0, stream }))
+        arrivals.is_some_and(|arrivals| offer(&arrivals, Arrival::Iperf3 { place, stream }))
     }
 
     /// Decides on a greeting that came by UDP.
@@ -320,11 +327,11 @@ pub(super) struct Iperf3Inbox {
 }
 
 impl DataConnections for Iperf3Inbox {
-    fn next_tcp(&mut self, deadline: Instant) -> Result<TcpStream, DataError> {
+    fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError> {
         loop {
-            if let Arrival::Tcp { stream, .. } = self.inbox.wait(deadline)? {
+            if let Arrival::Iperf3 { place, stream } = self.inbox.wait(deadline)? {
                 stream.set_nonblocking(false)?;
-                return Ok(stream);
+                return Ok((place, stream));
             }
         }
     }

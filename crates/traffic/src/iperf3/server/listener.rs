@@ -60,12 +60,15 @@ struct Place {
     device: Option<String>,
 }
 
+/// The cookie of the running test and where its data connections go, each with its place among all
+/// that were accepted.
+type Running = Option<(Cookie, Sender<(u64, TcpStream)>)>;
+
 #[derive(Debug)]
 struct Door {
     closed: AtomicBool,
     waiting: AtomicUsize,
-    /// The running test's name and where its data connections go.
-    test: Mutex<Option<(Cookie, Sender<TcpStream>)>>,
+    test: Mutex<Running>,
     guests: Sender<Guest>,
 }
 
@@ -136,7 +139,7 @@ impl Drop for Listener {
 #[derive(Debug)]
 pub struct Connections<'a> {
     listener: &'a mut Listener,
-    streams: Receiver<TcpStream>,
+    streams: Receiver<(u64, TcpStream)>,
 }
 
 impl Drop for Connections<'_> {
@@ -146,7 +149,7 @@ impl Drop for Connections<'_> {
 }
 
 impl DataConnections for Connections<'_> {
-    fn next_tcp(&mut self, deadline: Instant) -> Result<TcpStream, DataError> {
+    fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.streams.recv_timeout(left).map_err(|error| match error {
             RecvTimeoutError::Timeout => DataError::Timeout,
@@ -186,19 +189,19 @@ impl DataConnections for Connections<'_> {
 }
 
 impl Door {
-    fn test(&self) -> std::sync::MutexGuard<'_, Option<(Cookie, Sender<TcpStream>)>> {
+    fn test(&self) -> std::sync::MutexGuard<'_, Running> {
         self.test.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides on a connection that has said its cookie.
-    fn admit(&self, mut stream: TcpStream, cookie: Cookie) {
+    /// Decides on a connection that has said its cookie; `place`: its place among those accepted.
+    fn admit(&self, place: u64, mut stream: TcpStream, cookie: Cookie) {
         let deadline = Instant::now() + TURN_PATIENCE;
         loop {
             let mut test = self.test();
             match &*test {
                 Some((name, data)) if *name == cookie => {
                     // A test that is over needs no more data.
-                    data.send(stream).ok();
+                    data.send((place, stream)).ok();
                     return;
                 }
                 Some(_) if Instant::now() < deadline => {
@@ -226,6 +229,7 @@ impl Door {
 
 /// The accepting thread.
 fn keep(door: &Arc<Door>, listener: &TcpListener) {
+    let mut accepted_count = 0;
     while !door.closed.load(Ordering::Relaxed) {
         if !wait_readable(listener.as_fd(), Duration::from_millis(100)) {
             continue;
@@ -235,10 +239,12 @@ fn keep(door: &Arc<Door>, listener: &TcpListener) {
             door.waiting.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
+        accepted_count += 1;
+        let place = accepted_count;
         let guard = Arc::clone(door);
         let body = move || {
             if let Ok(cookie) = read_cookie(&stream, &guard.closed) {
-                guard.admit(stream, cookie);
+                guard.admit(place, stream, cookie);
             }
             guard.waiting.fetch_sub(1, Ordering::Relaxed);
         };
