@@ -103,8 +103,55 @@ fn what_cannot_be_decided_says_why() {
     let (code, out, _) = model.check(&["--memory", "4M", "--allow-deadlock"]);
     assert_eq!(code, Some(11), "{out}");
     assert!(out.contains("undecided") && out.contains("--memory"), "{out}");
+    assert!(out.contains("waiting, no error found"), "{out}");
     let (code, out, _) = model.check(&["--time", "200ms", "--allow-deadlock"]);
     assert_eq!(code, Some(11), "{out}");
+}
+
+/// Whether a process catches Ctrl-C by now.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 2 != 0)
+}
+
+#[test]
+fn who_interrupts_a_search_is_told_what_is_known() {
+    let count = "byte n; state q; init q; trans q -> q { guard n < 99; effect n = n + 1; };";
+    let text: String = (0..4).map(|me| format!("process P{me} {{ {count} }}\n")).collect();
+    let model = ModelFile::new("endless", &format!("{text}system async;\n"));
+    let child = Command::new(PROGRAM)
+        .arg("check")
+        .arg(&model.0)
+        .args(["--allow-deadlock", "--json", "--time", "60s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let began = std::time::Instant::now();
+    while !catches_interrupts(child.id()) {
+        assert!(began.elapsed().as_secs() < 30, "it never listens");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    let (code, out, _) = told(child.wait_with_output().expect("it ends"));
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &json["checks"][0]["verdict"]), (Some(11), &Value::from("undecided")));
+    assert!(json["checks"][0]["why"].as_str().is_some_and(|why| why.contains("interrupted")));
+    assert!(json["checks"][0]["states_count"].as_u64() > Some(0));
+}
+
+#[test]
+fn searches_that_keep_less_never_say_that_it_holds() {
+    for options in [&["--hash-compaction"][..], &["--bitstate", "1M"]] {
+        let (code, out, _) = ModelFile::new("less-right", &peterson([1, 0])).check(options);
+        assert_eq!(code, Some(11), "{out}");
+        assert!(out.contains("may miss errors"), "{out}");
+        let (code, out, _) = ModelFile::new("less-wrong", &peterson([0, 1])).check(options);
+        assert_eq!(code, Some(10), "{out}");
+        assert!(out.contains("count=2"), "{out}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod code;
 mod diagnostic;
 mod lexer;
 pub mod ltl;
+mod mdve;
 mod model;
 mod parser;
 mod resolve;
@@ -21,6 +22,7 @@ mod steps;
 mod syntax;
 
 pub use diagnostic::{At, Diagnostic};
+pub use mdve::expand_parameters;
 pub use model::{Fault, Model};
 pub use steps::{Step, Steps};
 pub use syntax::Kind;

@@ -7,6 +7,7 @@
 
 mod cycle;
 mod fair;
+mod lossy;
 mod pairs;
 pub mod partition;
 mod reach;
@@ -14,6 +15,7 @@ mod store;
 
 pub use cycle::{Accepting, CycleSearch, Found, Lasso};
 pub use fair::{Acting, Actors, FairFound, FairLasso, FairSearch, Fairness};
+pub use lossy::{Kept, LossySearch};
 pub use pairs::Full;
 pub use reach::{Progress, Reach, System};
 pub use store::{Batch, StateId, Store, Unpacked};

@@ -4,6 +4,9 @@
 //! 17.5 bytes in all. Entries stand in buckets of one cache line: looking for a new pair costs one
 //! cache miss, finding an old one two.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 /// Pairs a block of storage holds; blocks never move, so growth copies nothing.
 const BLOCK_PAIRS: usize = 1 << 16;
 
@@ -11,6 +14,9 @@ const BUCKET_ENTRIES: usize = 12;
 
 /// Share of the entries that may be in use, of 100.
 const LOAD_MAX_PERCENT: usize = 84;
+
+/// The same where the index may not grow any more.
+const LOAD_LAST_PERCENT: usize = 95;
 
 /// A cache line of the index.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +35,7 @@ pub(crate) struct Pairs {
     blocks: Vec<Vec<u64>>,
     count: u32,
     index: Vec<Bucket>,
+    room: Room,
 }
 
 /// A pair with its hash, for [`Pairs::insert_all`].
@@ -45,13 +52,29 @@ impl Hashed {
     }
 }
 
-/// No further pair can be numbered.
+/// Bytes that may still be taken; several sets share one.
+#[derive(Debug, Clone)]
+pub(crate) struct Room(Arc<AtomicUsize>);
+
+impl Room {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// Takes so many, if there are as many.
+    fn take(&self, bytes: usize) -> bool {
+        let less = |left: usize| left.checked_sub(bytes);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+}
+
+/// No further pair can be numbered, or there is no memory for it ([`crate::Store::limit_memory`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
 impl Pairs {
     pub(crate) fn new() -> Self {
-        Self { blocks: Vec::new(), count: 0, index: vec![EMPTY; 64] }
+        Self { blocks: Vec::new(), count: 0, index: vec![EMPTY; 64], room: Room::new(usize::MAX) }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -62,6 +85,11 @@ impl Pairs {
     pub(crate) fn memory_bytes(&self) -> usize {
         let blocks: usize = self.blocks.iter().map(|block| block.capacity() * 8).sum();
         blocks + self.index.capacity() * size_of::<Bucket>()
+    }
+
+    /// Takes what it will need from `room`.
+    pub(crate) fn limit_memory(&mut self, room: Room) {
+        self.room = room;
     }
 
     /// The pair of a number.
@@ -114,8 +142,15 @@ impl Pairs {
 
     fn add(&mut self, new: Hashed, place: usize, entry: usize) -> Result<u32, Full> {
         let number = self.count;
+        if self.is_loaded(LOAD_LAST_PERCENT) {
+            return Err(Full);
+        }
+        let is_new_block = (number as usize).is_multiple_of(BLOCK_PAIRS);
+        if is_new_block && !self.room.take(BLOCK_PAIRS * 8) {
+            return Err(Full);
+        }
         self.count = number.checked_add(1).ok_or(Full)?;
-        if (number as usize).is_multiple_of(BLOCK_PAIRS) {
+        if is_new_block {
             // The first block grows as it must: small state spaces take little.
             let room = if number == 0 { 0 } else { BLOCK_PAIRS };
             self.blocks.push(Vec::with_capacity(room));
@@ -124,15 +159,23 @@ impl Pairs {
         let bucket = &mut self.index[place];
         bucket.numbers[entry] = number;
         bucket.tags[entry] = tag(new.hash);
-        if self.count as usize * 100 > self.index.len() * BUCKET_ENTRIES * LOAD_MAX_PERCENT {
+        if self.is_loaded(LOAD_MAX_PERCENT) {
             self.grow();
         }
         Ok(number)
     }
 
+    fn is_loaded(&self, percent: usize) -> bool {
+        self.count as usize * 100 > self.index.len() * BUCKET_ENTRIES * percent
+    }
+
+    /// Grows the index, unless there is no room: then it fills up.
     #[cold]
     fn grow(&mut self) {
         let buckets = self.index.len() * 3 / 2;
+        if !self.room.take((buckets - self.index.len()) * size_of::<Bucket>()) {
+            return;
+        }
         // The old index is gone before the new one is there.
         self.index = Vec::new();
         let mut index = vec![EMPTY; buckets];

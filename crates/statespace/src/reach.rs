@@ -122,6 +122,11 @@ impl<S: System> Reach<S> {
         self.store.insert_batch(&mut self.batch, |_, _| {})
     }
 
+    /// Lets the store take so much memory from now on, bytes; then the search ends with [`Full`].
+    pub fn limit_memory(&mut self, bytes: usize) {
+        self.store.limit_memory(bytes);
+    }
+
     /// The system that is searched.
     #[must_use]
     pub fn system(&self) -> &S {

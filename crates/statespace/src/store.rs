@@ -6,7 +6,7 @@
 //! than its root. States are numbered in the order they came, which makes the store the queue of a
 //! breadth-first search as well.
 
-use crate::pairs::{Full, Hashed, Pairs};
+use crate::pairs::{Full, Hashed, Pairs, Room};
 
 /// Number of a state in a [`Store`].
 pub type StateId = u32;
@@ -100,6 +100,13 @@ impl Store {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.roots.memory_bytes() + self.inner.memory_bytes()
+    }
+
+    /// Lets it take so much memory from now on, bytes; then every new state is [`Full`].
+    pub fn limit_memory(&mut self, bytes: usize) {
+        let room = Room::new(bytes);
+        self.roots.limit_memory(room.clone());
+        self.inner.limit_memory(room);
     }
 
     /// Adds a state; its number, and whether it is new.

@@ -6,7 +6,9 @@ mod graph;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use graph::Graph;
-use statespace::{Accepting, Batch, CycleSearch, Found, Reach, Store, Unpacked};
+use statespace::{
+    Accepting, Batch, CycleSearch, Found, Kept, LossySearch, Reach, Store, System, Unpacked,
+};
 use stats::Random;
 
 #[test]
@@ -124,4 +126,82 @@ fn a_million_states_of_40_bytes_take_less_than_25_bytes_each() {
     }
     let bytes = store.memory_bytes() as f64 / 1e6;
     assert!(bytes < 25.0, "{bytes} bytes a state");
+}
+
+#[test]
+fn memory_that_may_be_taken_is_not_exceeded_and_nearly_used_up() {
+    const LIMIT_BYTES: usize = 8 << 20;
+    let mut store = Store::new(40);
+    store.limit_memory(LIMIT_BYTES);
+    let state = |number: u32| -> Vec<u8> {
+        (0..20).flat_map(|process| [(number >> process & 1) as u8, process as u8]).collect()
+    };
+    let full = (0u32..).find(|&number| store.insert(&state(number)).is_err()).unwrap();
+    assert!(store.memory_bytes() <= LIMIT_BYTES + 8192, "{} bytes", store.memory_bytes());
+    assert!(full as usize > LIMIT_BYTES / 25, "{full} states");
+    // What is there stays there.
+    assert_eq!(store.insert(&state(7)), Ok((7, false)));
+}
+
+#[test]
+fn searches_that_keep_less_find_nearly_all() {
+    let mut random = Random::from_seed(17);
+    for kept in [Kept::Hash, Kept::Bits { table_bytes: 1 << 16 }] {
+        for _ in 0..1000 {
+            let graph = Graph::random(&mut random);
+            let reachable = graph.reachable();
+            let mut search = LossySearch::new(graph.clone(), kept);
+            let mut seen = HashSet::new();
+            let goal = usize::from(graph.state(random.below(graph.edges.len() as u64) as usize)[0]);
+            let mut runs = 0;
+            while search.advance(3, |state, steps| {
+                assert_eq!(steps, graph.edges[usize::from(state[0])].len());
+                seen.insert(usize::from(state[0]));
+                usize::from(state[0]) != goal
+            }) {}
+            if seen.contains(&goal) {
+                let run: Vec<usize> =
+                    search.run().iter().map(|state| usize::from(state[0])).collect();
+                assert_eq!((run[0], run[run.len() - 1]), (0, goal));
+                assert!(run.windows(2).all(|pair| graph.edges[pair[0]].contains(&pair[1])));
+                runs += 1;
+                while search.advance(3, |state, _| {
+                    seen.insert(usize::from(state[0]));
+                    true
+                }) {}
+            }
+            // The goal's own successors are only known to the search it did not end.
+            assert!(seen.is_subset(&reachable) && (runs == 1 || seen == reachable));
+            assert!(search.missed_states() < 0.01);
+        }
+    }
+}
+
+#[test]
+fn a_small_table_of_bits_says_how_much_it_misses() {
+    let mut search = LossySearch::new(Counter, Kept::Bits { table_bytes: 4096 });
+    while search.advance(1000, |_, _| true) {}
+    let found = search.progress().states_count as f64;
+    assert!(found < 65_536.0 && search.missed_states() > 0.1 * found, "{found}");
+    let mut search = LossySearch::new(Counter, Kept::Bits { table_bytes: 1 << 20 });
+    while search.advance(1000, |_, _| true) {}
+    assert!(search.progress().states_count > 65_500 && search.missed_states() < 65.0);
+}
+
+/// Two bytes, each of which counts up: 65 536 states.
+#[derive(Debug)]
+struct Counter;
+
+impl System for Counter {
+    fn state_bytes(&self) -> usize {
+        2
+    }
+    fn initial(&self) -> Vec<u8> {
+        vec![0, 0]
+    }
+    fn each(&mut self, state: &[u8], mut visit: impl FnMut(&[u8])) -> usize {
+        visit(&[state[0].wrapping_add(1), state[1]]);
+        visit(&[state[0], state[1].wrapping_add(1)]);
+        2
+    }
 }

@@ -1,6 +1,8 @@
 //! `clearstream check`: does a DVE model keep its promises?
 
+mod alone;
 mod fair;
+mod lossy;
 mod ranks;
 mod search;
 mod show;
@@ -48,6 +50,12 @@ pub(crate) struct CheckArgs {
     /// Search on after a violation, for the whole state space and its unreachable code.
     #[arg(long, conflicts_with = "ltl")]
     full: bool,
+    /// Keep 64 bits of a state: a third less memory, may miss errors (one rank).
+    #[arg(long, conflicts_with_all = ["ltl", "full", "fairness", "bitstate"])]
+    hash_compaction: bool,
+    /// Keep three bits of a state in a table of this size: may miss errors (one rank).
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, conflicts_with_all = ["ltl", "full", "fairness"])]
+    bitstate: Option<u64>,
     /// End undecided when the states take more memory than this.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
     memory: Option<u64>,
@@ -102,14 +110,15 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let bounds = Bounds { memory_bytes: args.memory, time: args.time };
     let mut reports = Vec::new();
-    if args.fairness.is_some() {
-        refuse_fairness(args, &crew, &model)?;
-    }
+    alone::refuse(args, &crew, &model)?;
     let cycles = |crew: &mut Crew, model: &Model, what: &str| match args.fairness {
         None => crew.cycles(model, what, bounds),
         Some(fairness) => fair::cycles(model, what, fairness, bounds).map(Some),
     };
     match &args.ltl {
+        None if let Some(kept) = alone::kept(args) => {
+            reports.push(lossy::states(&model, args.allow_deadlock, kept, bounds)?);
+        }
         None if model.has_property() => {
             reports.extend(cycles(&mut crew, &model, "the model's property process")?);
         }
@@ -128,18 +137,6 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     }
     show::reports(&args.model, &reports, json)?;
     Ok(worst(&reports))
-}
-
-fn refuse_fairness(args: &CheckArgs, crew: &Crew, model: &Model) -> Result<(), VerbError> {
-    if !matches!(crew, Crew::One) {
-        return Err(VerbError::usage("--fairness is decided by one rank: leave --ranks out"));
-    }
-    if args.ltl.is_none() && !model.has_property() {
-        return Err(VerbError::usage(
-            "--fairness is of runs: it needs --ltl or a property process",
-        ));
-    }
-    Ok(())
 }
 
 /// A file of formulas, else the formula itself.

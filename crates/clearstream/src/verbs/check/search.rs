@@ -75,6 +75,9 @@ pub(super) fn states(
 ) -> Result<Report, VerbError> {
     let mut watch = Watch::new(bounds);
     let mut search = Reach::new(ModelSystem::new(model)).map_err(|_full| too_many())?;
+    if let Some(bytes) = bounds.memory_bytes {
+        search.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
     let has_assertions = model.has_assertions();
     let mut violation = None;
     let ended = loop {
@@ -86,8 +89,13 @@ pub(super) fn states(
             }
             full || violation.is_none()
         });
-        if !more.map_err(|_full| too_many())? {
-            break None;
+        match more {
+            Ok(false) => break None,
+            Ok(true) => {}
+            Err(_full) if bounds.memory_bytes.is_some() => {
+                break Some(too_much(search.progress().memory_bytes as u64));
+            }
+            Err(_full) => return Err(too_many()),
         }
         if let Some(reason) = watch.look(&search.progress())? {
             break Some(reason);
@@ -175,6 +183,11 @@ pub(super) fn too_many() -> VerbError {
     VerbError::failed("more than 4 294 967 295 states: no number is left for another")
 }
 
+fn too_much(used_bytes: u64) -> String {
+    let used = units::show_byte_size(used_bytes);
+    format!("the states take {used}, and --memory allows no more")
+}
+
 /// A row of states with the steps between them.
 pub(super) fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
     let mut steps = Steps::new(model);
@@ -240,8 +253,7 @@ impl Watch {
             return Some("the time is up (--time)".to_owned());
         }
         if self.bounds.memory_bytes.is_some_and(|bytes| used_bytes > bytes) {
-            let used = units::show_byte_size(used_bytes);
-            return Some(format!("the states take {used}, more than --memory allows"));
+            return Some(too_much(used_bytes));
         }
         None
     }

@@ -87,7 +87,15 @@ fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbE
     writeln!(out, "{}: {what}", model.display())?;
     match verdict {
         Verdict::Holds => writeln!(out, "holds")?,
-        Verdict::Undecided(why) => writeln!(out, "undecided: {why}")?,
+        Verdict::Undecided(why) => {
+            let waiting = progress.queued_count;
+            let looked_at = progress.states_count.saturating_sub(waiting);
+            writeln!(out, "undecided: {why}")?;
+            writeln!(
+                out,
+                "so far: {looked_at} states looked at, {waiting} waiting, no error found"
+            )?;
+        }
         Verdict::Violated { why, run, turn } => {
             writeln!(out, "violated: {why}, after {} steps", run.len().saturating_sub(1))?;
             for (number, line) in run.iter().enumerate() {

@@ -1,0 +1,42 @@
+//! What only one rank does.
+
+use dve::Model;
+use statespace::Kept;
+
+use super::CheckArgs;
+use super::ranks::Crew;
+use crate::exit::VerbError;
+
+/// What to keep of a state, where it is not all.
+pub(super) fn kept(args: &CheckArgs) -> Option<Kept> {
+    match args.bitstate {
+        Some(bytes) => {
+            Some(Kept::Bits { table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) })
+        }
+        None => args.hash_compaction.then_some(Kept::Hash),
+    }
+}
+
+/// Says no to options that do not go together.
+pub(super) fn refuse(args: &CheckArgs, crew: &Crew, model: &Model) -> Result<(), VerbError> {
+    let is_lossy = kept(args).is_some();
+    let has_formula = args.ltl.is_some() || model.has_property();
+    if !matches!(crew, Crew::One) && (args.fairness.is_some() || is_lossy) {
+        let text = "--fairness, --hash-compaction and --bitstate are for one rank";
+        return Err(VerbError::usage(text));
+    }
+    if args.fairness.is_some() && !has_formula {
+        let text = "--fairness is of runs: it needs --ltl or a property process";
+        return Err(VerbError::usage(text));
+    }
+    if is_lossy && has_formula {
+        let text = "--hash-compaction and --bitstate are for models without a property";
+        return Err(VerbError::usage(text));
+    }
+    if let (Some(table), Some(memory)) = (args.bitstate, args.memory)
+        && table > memory
+    {
+        return Err(VerbError::usage("the table of --bitstate is larger than --memory allows"));
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Searches that keep less than the states: for finding errors, not for showing that there is none.
+
+use checker::ModelSystem;
+use dve::Model;
+use statespace::{Kept, LossySearch};
+
+use super::search::{Bounds, PORTION, Report, Verdict, Watch, broken_promise, lines, promises};
+use crate::exit::VerbError;
+
+/// Looks for deadlocks, failed assertions and run-time errors; a violation's run is not the shortest.
+pub(super) fn states(
+    model: &Model,
+    allow_deadlock: bool,
+    kept: Kept,
+    bounds: Bounds,
+) -> Result<Report, VerbError> {
+    let mut watch = Watch::new(bounds);
+    let mut search = LossySearch::new(ModelSystem::new(model), kept);
+    let has_assertions = model.has_assertions();
+    let mut violation = None;
+    let ended = loop {
+        let more = search.advance(PORTION, |state, steps| {
+            let is_deadlock = steps == 0 && !allow_deadlock;
+            violation = broken_promise(model, state, is_deadlock, has_assertions);
+            violation.is_none()
+        });
+        if !more {
+            break None;
+        }
+        if let Some(reason) = watch.look(&search.progress())? {
+            break Some(reason);
+        }
+    };
+    let option = match kept {
+        Kept::Hash => "--hash-compaction",
+        Kept::Bits { .. } => "--bitstate",
+    };
+    let verdict = match (violation, ended) {
+        (Some(why), _) => Verdict::Violated { why, run: lines(model, &search.run()), turn: None },
+        (None, Some(reason)) => {
+            Verdict::Undecided(format!("{reason}; {option} may have missed errors"))
+        }
+        (None, None) => Verdict::Undecided(format!(
+            "no error found, but {option} may miss errors: some {:.1e} states of {} were taken for others",
+            search.missed_states(),
+            search.progress().states_count,
+        )),
+    };
+    Ok(Report {
+        what: promises(allow_deadlock),
+        verdict,
+        progress: search.progress(),
+        state_bytes: model.state_bytes(),
+        elapsed: watch.elapsed(),
+        unreachable: None,
+        ranks: None,
+    })
+}
