@@ -18,6 +18,12 @@ impl<'m> ModelSystem<'m> {
         Self { model, steps: Steps::new(model), taken: vec![false; model.transitions_count()] }
     }
 
+    /// Of one model, without the steps that make no difference ([`Steps::reduced`]).
+    #[must_use]
+    pub fn reduced(model: &'m Model) -> Self {
+        Self { steps: Steps::reduced(model), ..Self::new(model) }
+    }
+
     /// The model.
     #[must_use]
     pub fn model(&self) -> &'m Model {

@@ -93,7 +93,13 @@ fn compare(tree: &Tree, text: &str, graph: &Graph) -> bool {
 
 #[test]
 fn both_interpreters_find_the_same_state_spaces() {
-    let taste = Taste { processes_max: 3, transitions_max: 6, has_property: false, is_wild: false };
+    let taste = Taste {
+        processes_max: 3,
+        transitions_max: 6,
+        has_property: false,
+        is_wild: false,
+        is_private: false,
+    };
     let (mut stuck, mut moves, mut faults) = (0, 0, 0);
     for (seed, is_wild) in [(1, false), (2, true)] {
         each_model(seed, 2000, Taste { is_wild, ..taste }, |tree, text, graph| {
@@ -110,7 +116,13 @@ fn both_interpreters_find_the_same_state_spaces() {
 
 #[test]
 fn both_find_the_same_accepting_cycles() {
-    let taste = Taste { processes_max: 2, transitions_max: 5, has_property: true, is_wild: true };
+    let taste = Taste {
+        processes_max: 2,
+        transitions_max: 5,
+        has_property: true,
+        is_wild: true,
+        is_private: false,
+    };
     let mut cycles = 0;
     each_model(3, 2000, taste, |tree, text, graph| {
         compare(tree, text, graph);
@@ -185,7 +197,13 @@ fn replay_fair(tree: &Tree, model: &Model, found: &FairLasso, fairness: Fairness
 #[test]
 fn both_find_the_same_fair_runs() {
     const ON_CYCLES_MAX: usize = 9;
-    let taste = Taste { processes_max: 3, transitions_max: 4, has_property: true, is_wild: false };
+    let taste = Taste {
+        processes_max: 3,
+        transitions_max: 4,
+        has_property: true,
+        is_wild: false,
+        is_private: false,
+    };
     let (mut runs, mut unfair, mut tried) = ([0, 0], 0, 0);
     each_model(5, 4000, taste, |tree, text, graph| {
         if graph.states.len() > 60 || graph.states_on_cycles() > ON_CYCLES_MAX {

@@ -169,6 +169,50 @@ fn a_bad_model_is_a_line_with_its_place() {
 }
 
 #[test]
+fn reduced_searches_are_smaller_and_say_so() {
+    let worker = |me: usize| {
+        format!(
+            "process W{me} {{ byte n; state a, b, c, d; init a; trans a -> b {{ effect n = 1; }}, \
+             b -> c {{ effect n = n + 1; }}, c -> d {{ effect all = all + n; }}, d -> d {{ }}; }}\n"
+        )
+    };
+    let workers: String = (0..4).map(worker).collect();
+    let model = ModelFile::new("work", &format!("byte all;\n{workers}system async;\n"));
+    let states = |options: &[&str]| {
+        let (code, out, err) = model.check(&[options, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{out}{err}");
+        let json: Value = serde_json::from_str(&out).expect("JSON");
+        json["checks"][0]["states_count"].as_u64().expect("a number")
+    };
+    assert_eq!(states(&[]), 256);
+    assert!(states(&["--reduce"]) < 64);
+    assert!(states(&["--reduce", "--ltl", "G ({all == 8} -> G {all == 8})"]) < 64);
+    let (code, out, _) = model.check(&["--reduce", "--ltl", "F {all == 9}"]);
+    assert_eq!(code, Some(10), "{out}");
+    assert!(out.contains("(reduced search)"), "{out}");
+    let (code, _, err) = model.check(&["--reduce", "--ltl", "X {all == 0}"]);
+    assert_eq!(code, Some(2), "{err}");
+}
+
+#[test]
+fn a_model_with_parameters_is_expanded() {
+    let text = "default(N, 2)\nforloop(i, 0, N - 1, `process P_`'i { state a, b; init a; \
+                trans a -> b { }, b -> a { }; }\n')\nsystem async;\n";
+    let mut model = ModelFile::new("many", text);
+    let path = model.0.with_extension("mdve");
+    std::fs::rename(&model.0, &path).expect("renamed");
+    model.0 = path;
+    for (options, states) in [(&[][..], 4), (&["-D", "N=5"][..], 32)] {
+        let (code, out, err) = model.check(&[options, &["--json"]].concat());
+        let json: Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!((code, &json["checks"][0]["states_count"]), (Some(0), &states.into()), "{err}");
+    }
+    let (code, _, err) = model.check(&["-D", "N=x"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains(".mdve:2:") && err.contains('^'), "{err}");
+}
+
+#[test]
 fn a_model_can_be_stepped_through() {
     let model = ModelFile::new("step", &peterson([1, 0]));
     let mut child = Command::new(PROGRAM)

@@ -1,6 +1,7 @@
 //! Steps out of a state.
 
 use crate::model::{Buffer, Fault, Location, Model, Place, Sync, Transition};
+use crate::reduction::Reduction;
 use crate::resolve::{range, width};
 use crate::syntax::Kind;
 
@@ -27,6 +28,8 @@ pub struct Steps<'m> {
     /// The same with the property's move.
     product: Vec<u8>,
     stack: Vec<i32>,
+    /// Where fewer steps will do.
+    reduction: Option<Reduction>,
     /// The property's enabled transitions in the state at hand.
     property_moves: Vec<(u32, Option<Fault>)>,
 }
@@ -41,8 +44,17 @@ impl<'m> Steps<'m> {
             next: scratch.clone(),
             product: scratch,
             stack: Vec::new(),
+            reduction: None,
             property_moves: Vec::new(),
         }
+    }
+
+    /// Leaves out steps that make no difference to deadlocks, errors, assertions and to properties that
+    /// do not count steps (LTL without X).
+    #[must_use]
+    pub fn reduced(model: &'m Model) -> Self {
+        let reduction = Some(Reduction::of(model)).filter(|reduction| !reduction.is_idle());
+        Self { reduction, ..Self::new(model) }
     }
 
     /// Calls `visit` with every step out of `state` and the state it leads to, in the order of the
@@ -66,9 +78,10 @@ impl<'m> Steps<'m> {
                 .processes
                 .iter()
                 .any(|process| process.states[process.location.get(state)].is_committed);
+        let only = self.process_that_will_do(state);
         let mut count = 0;
         for (number, process) in model.processes.iter().enumerate() {
-            if model.property == Some(number) {
+            if model.property == Some(number) || only.is_some_and(|only| only != number) {
                 continue;
             }
             let at = &process.states[process.location.get(state)];
@@ -85,6 +98,38 @@ impl<'m> Steps<'m> {
             count = self.hand_on(Step::default(), &mut visit);
         }
         count
+    }
+
+    /// A process in a safe state that can move, and none of whose steps goes wrong.
+    fn process_that_will_do(&mut self, state: &[u8]) -> Option<usize> {
+        let reduction = self.reduction.take()?;
+        let model = self.model;
+        let found = model.processes.iter().enumerate().position(|(number, process)| {
+            let at = process.location.get(state);
+            reduction.is_safe(number, at) && self.goes_well(state, &process.states[at].steps)
+        });
+        self.reduction = Some(reduction);
+        found
+    }
+
+    /// Whether some of these transitions are possible, and all that are end well.
+    fn goes_well(&mut self, state: &[u8], transitions: &[u32]) -> bool {
+        let mut can_move = false;
+        for &number in transitions {
+            let transition = &self.model.transitions[number as usize];
+            match self.guard(transition, state) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(_) => return false,
+            }
+            self.next.copy_from_slice(state);
+            if self.alone(transition, state).is_err() {
+                self.stack.clear();
+                return false;
+            }
+            can_move = true;
+        }
+        can_move
     }
 
     /// The steps that begin with one transition.

@@ -12,11 +12,13 @@ pub(crate) struct Taste {
     pub(crate) has_property: bool,
     /// Division, odd indices, sums without bounds: steps that go wrong.
     pub(crate) is_wild: bool,
+    /// Most transitions touch nothing but their process.
+    pub(crate) is_private: bool,
 }
 
 /// A model of this taste.
 pub(crate) fn model(random: &mut Random, taste: Taste) -> Tree {
-    let mut maker = Maker { random, taste, tree: Tree::default() };
+    let mut maker = Maker { random, taste, tree: Tree::default(), own_only: false };
     maker.make();
     maker.tree
 }
@@ -25,6 +27,8 @@ struct Maker<'r> {
     random: &'r mut Random,
     taste: Taste,
     tree: Tree,
+    /// The transition that is being made touches its own variables only.
+    own_only: bool,
 }
 
 impl Maker<'_> {
@@ -45,10 +49,10 @@ impl Maker<'_> {
         }
         let count = 1 + self.below(self.taste.processes_max as usize);
         for process in 0..count {
-            for _ in 0..self.below(2) {
+            for _ in 0..self.below(2) + usize::from(self.taste.is_private) {
                 self.variable(Some(process));
             }
-            let states = 1 + self.below(4);
+            let states = 1 + self.below(if self.taste.is_private { 6 } else { 4 });
             let initial = self.below(states);
             self.tree.processes.push(Process { states, initial, ..Process::default() });
         }
@@ -98,7 +102,13 @@ impl Maker<'_> {
 
     fn transition(&mut self, process: usize, may_meet: bool) -> Transition {
         let states = self.tree.processes[process].states;
-        let (from, to) = (self.below(states), self.below(states));
+        let (from, mut to) = (self.below(states), self.below(states));
+        self.own_only = self.taste.is_private && self.random.chance(0.7);
+        let may_meet = may_meet && !self.own_only;
+        if self.own_only && self.random.chance(0.8) {
+            // Onward, so that not everything is a loop.
+            to = (from + 1).min(states - 1);
+        }
         let guard = self.random.chance(0.5).then(|| self.expr(process, 2));
         let meets = may_meet && !self.tree.channels.is_empty() && self.random.chance(0.35);
         let sync = meets.then(|| self.sync(process)).flatten();
@@ -108,6 +118,7 @@ impl Maker<'_> {
                 effects.push((place, self.value(process)));
             }
         }
+        self.own_only = false;
         Transition { from, to, guard, sync, effects }
     }
 
@@ -123,7 +134,10 @@ impl Maker<'_> {
 
     /// Variables a process may name without saying whose they are.
     fn visible(&self, process: usize, to_write: bool) -> Vec<usize> {
-        let sees = |variable: &Variable| variable.owner.is_none_or(|owner| owner == process);
+        let sees = |variable: &Variable| match variable.owner {
+            None => !self.own_only,
+            Some(owner) => owner == process,
+        };
         let all = self.tree.variables.iter().enumerate();
         all.filter(|(_, variable)| sees(variable) && !(to_write && variable.is_const))
             .map(|(number, _)| number)
@@ -166,6 +180,7 @@ impl Maker<'_> {
         let choice = if depth == 0 { self.below(5) } else { self.below(12) };
         match choice {
             0 | 1 => self.number(),
+            2 if self.own_only => self.number(),
             2 if self.random.chance(0.5) => {
                 let other = self.below(self.tree.processes.len());
                 Expr::In(other, self.below(self.tree.processes[other].states))
@@ -176,6 +191,9 @@ impl Maker<'_> {
             }
             3 | 4 => {
                 let all = self.visible(process, false);
+                if all.is_empty() {
+                    return self.number();
+                }
                 let variable = all[self.below(all.len())];
                 self.read(process, variable, depth)
             }

@@ -28,15 +28,19 @@ use search::{Bounds, Report, Verdict};
     clearstream check adding.3.dve                     deadlocks, assertions, run-time errors\n  \
     clearstream check phils.dve --ltl 'G F {P_0.eat}'  a formula over the model's expressions\n  \
     clearstream check phils.dve --ltl phils.ltl        every #property of a file\n  \
+    clearstream check ring.mdve -D N=5                 a model with parameters\n  \
     clearstream check adding.3.dve --ranks 2           by two ranks, each a thread\n  \
     clearstream check adding.3.dve --hosts a,b         by two hosts, over MPI\n  \
     mpirun -n 8 clearstream check adding.3.dve         as a job of your own\n\n\
     A model with a property process of its own is checked for that one.\n\
     Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted), 2 bad model.")]
 pub(crate) struct CheckArgs {
-    /// Model in the DVE language.
+    /// Model in the DVE language; a .mdve file is expanded first.
     #[arg(value_name = "MODEL.dve")]
     model: PathBuf,
+    /// A parameter of the .mdve file; may be given more than once.
+    #[arg(short = 'D', long, value_name = "NAME=VALUE", value_parser = parameter)]
+    define: Vec<(String, String)>,
     /// Formula, or a .ltl file of #define and #property lines.
     #[arg(long, value_name = "FORMULA|FILE")]
     ltl: Option<String>,
@@ -50,6 +54,10 @@ pub(crate) struct CheckArgs {
     /// Search on after a violation, for the whole state space and its unreachable code.
     #[arg(long, conflicts_with = "ltl")]
     full: bool,
+    /// Leave out interleavings that make no difference, by partial-order reduction (one rank, no X in
+    /// formulas).
+    #[arg(long, conflicts_with_all = ["full", "fairness"])]
+    reduce: bool,
     /// Keep 64 bits of a state: a third less memory, may miss errors (one rank).
     #[arg(long, conflicts_with_all = ["ltl", "full", "fairness", "bitstate"])]
     hash_compaction: bool,
@@ -95,8 +103,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     if !crew.leads()? {
         return Ok(Exit::Ok);
     }
-    let text = read(&args.model)?;
-    let name = args.model.display();
+    let (text, name) = model_text(args)?;
     let parse = |text: &str| {
         Model::parse(text).map_err(|error| VerbError::usage(format!("{name}:{error}")))
     };
@@ -108,7 +115,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
         return simulate::run(&model);
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let bounds = Bounds { memory_bytes: args.memory, time: args.time };
+    let bounds = Bounds { memory_bytes: args.memory, time: args.time, is_reduced: args.reduce };
     let mut reports = Vec::new();
     alone::refuse(args, &crew, &model)?;
     let cycles = |crew: &mut Crew, model: &Model, what: &str| match args.fairness {
@@ -128,6 +135,10 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
             for (label, formula) in formulas {
                 for warning in formula.warnings() {
                     show::talk(&format!("{label}: {warning}"))?;
+                }
+                if args.reduce && formula.has_next() {
+                    let text = format!("{label}: --reduce is for formulas without X");
+                    return Err(VerbError::usage(text));
                 }
                 let product = with_property(&text, &formula, &definitions)
                     .map_err(|error| VerbError::usage(format!("{label}: {}", error.message)))?;
@@ -157,6 +168,27 @@ fn formulas(given: &str) -> Result<Formulas, VerbError> {
     let label = |number: usize| format!("{given} property {}", number + 1);
     let formulas = file.formulas.into_iter().enumerate().map(|(number, one)| (label(number), one));
     Ok((formulas.collect(), file.definitions))
+}
+
+/// `NAME=VALUE`
+fn parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+/// The model's text, parameters expanded, and what to call it where something is wrong with it.
+fn model_text(args: &CheckArgs) -> Result<(String, String), VerbError> {
+    let text = read(&args.model)?;
+    let name = args.model.display().to_string();
+    if args.model.extension().is_none_or(|extension| extension != "mdve") {
+        if args.define.is_empty() {
+            return Ok((text, name));
+        }
+        return Err(VerbError::usage("--define is for .mdve files"));
+    }
+    let expanded = dve::expand_parameters(&text, &args.define)
+        .map_err(|error| VerbError::usage(format!("{name}:{error}")))?;
+    Ok((expanded, format!("{name} (expanded)")))
 }
 
 fn read(path: &Path) -> Result<String, VerbError> {

@@ -1,6 +1,5 @@
 //! Searches that keep less than the states: for finding errors, not for showing that there is none.
 
-use checker::ModelSystem;
 use dve::Model;
 use statespace::{Kept, LossySearch};
 
@@ -15,7 +14,7 @@ pub(super) fn states(
     bounds: Bounds,
 ) -> Result<Report, VerbError> {
     let mut watch = Watch::new(bounds);
-    let mut search = LossySearch::new(ModelSystem::new(model), kept);
+    let mut search = LossySearch::new(bounds.system(model), kept);
     let has_assertions = model.has_assertions();
     let mut violation = None;
     let ended = loop {
@@ -47,7 +46,7 @@ pub(super) fn states(
         )),
     };
     Ok(Report {
-        what: promises(allow_deadlock),
+        what: bounds.what(&promises(allow_deadlock)),
         verdict,
         progress: search.progress(),
         state_bytes: model.state_bytes(),

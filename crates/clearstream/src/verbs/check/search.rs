@@ -10,11 +10,26 @@ use super::show;
 use crate::exit::VerbError;
 use crate::signals;
 
-/// When to give up.
+/// When to give up, and what may be left out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) memory_bytes: Option<u64>,
     pub(super) time: Option<Duration>,
+    /// Whether steps that make no difference are left out.
+    pub(super) is_reduced: bool,
+}
+
+impl Bounds {
+    /// What is searched.
+    pub(super) fn system(self, model: &Model) -> ModelSystem<'_> {
+        if self.is_reduced { ModelSystem::reduced(model) } else { ModelSystem::new(model) }
+    }
+
+    /// What is checked, in words.
+    pub(super) fn what(self, what: &str) -> String {
+        let reduced = if self.is_reduced { " (reduced search)" } else { "" };
+        format!("{what}{reduced}")
+    }
 }
 
 /// What a search came to.
@@ -74,7 +89,7 @@ pub(super) fn states(
     bounds: Bounds,
 ) -> Result<Report, VerbError> {
     let mut watch = Watch::new(bounds);
-    let mut search = Reach::new(ModelSystem::new(model)).map_err(|_full| too_many())?;
+    let mut search = Reach::new(bounds.system(model)).map_err(|_full| too_many())?;
     if let Some(bytes) = bounds.memory_bytes {
         search.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
@@ -102,7 +117,7 @@ pub(super) fn states(
         }
     };
     let (progress, elapsed) = (search.progress(), watch.elapsed());
-    let is_whole = ended.is_none() && progress.queued_count == 0;
+    let is_whole = ended.is_none() && progress.queued_count == 0 && !bounds.is_reduced;
     let unreachable = is_whole.then(|| {
         let never = search.system().never_taken();
         never.map(|number| model.show_transition(number)).collect()
@@ -114,9 +129,8 @@ pub(super) fn states(
         (None, Some(reason)) => Verdict::Undecided(reason),
         (None, None) => Verdict::Holds,
     };
-    let what = promises(allow_deadlock);
     Ok(Report {
-        what,
+        what: bounds.what(&promises(allow_deadlock)),
         verdict,
         progress,
         state_bytes: model.state_bytes(),
@@ -135,7 +149,7 @@ pub(super) fn promises(allow_deadlock: bool) -> String {
 /// Looks for a run that the property process accepts for ever.
 pub(super) fn cycles(model: &Model, what: &str, bounds: Bounds) -> Result<Report, VerbError> {
     let mut watch = Watch::new(bounds);
-    let mut search = CycleSearch::new(ModelSystem::new(model)).map_err(|_full| too_many())?;
+    let mut search = CycleSearch::new(bounds.system(model)).map_err(|_full| too_many())?;
     let verdict = loop {
         match search.advance(PORTION).map_err(|_full| too_many())? {
             Found::NoCycle => break Verdict::Holds,
@@ -154,7 +168,7 @@ pub(super) fn cycles(model: &Model, what: &str, bounds: Bounds) -> Result<Report
         }
     };
     Ok(Report {
-        what: what.to_owned(),
+        what: bounds.what(what),
         verdict,
         progress: search.progress(),
         state_bytes: model.state_bytes(),

@@ -1,0 +1,138 @@
+//! Reduced searches give the verdicts of whole ones, on random models and random formulas.
+//!
+//! `CLEARSTREAM_RANDOM_MODELS=5000` tries that many; else a few thousand.
+
+#[path = "naive/all.rs"]
+mod naive;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use checker::ModelSystem;
+use dve::Model;
+use dve::ltl::{Formula, with_property};
+use naive::graph::Graph;
+use naive::random::{Taste, model};
+use naive::tree::Tree;
+use statespace::{CycleSearch, Found, Reach};
+use stats::Random;
+
+/// What a search finds out about a model.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdicts {
+    has_deadlock: bool,
+    has_error: bool,
+    /// Assertions that fail somewhere.
+    broken: BTreeSet<String>,
+}
+
+fn count(usual: u64) -> u64 {
+    let given = std::env::var("CLEARSTREAM_RANDOM_MODELS").ok();
+    given.map_or(usual, |text| text.parse().expect("a number of models"))
+}
+
+/// Verdicts and states.
+fn verdicts(model: &Model, system: ModelSystem<'_>) -> (Verdicts, u64) {
+    let mut search = Reach::new(system).unwrap();
+    let mut found = Verdicts { has_deadlock: false, has_error: false, broken: BTreeSet::new() };
+    while search
+        .advance(100, |_, state, steps| {
+            found.has_error |= model.is_error(state);
+            found.has_deadlock |= steps == 0 && !model.is_error(state);
+            let broken = model.violated_assertions(state);
+            found.broken.extend(broken.iter().map(ToString::to_string));
+            true
+        })
+        .unwrap()
+    {}
+    (found, search.progress().states_count)
+}
+
+fn has_cycle(system: ModelSystem<'_>) -> bool {
+    let mut search = CycleSearch::new(system).unwrap();
+    loop {
+        match search.advance(100).unwrap() {
+            Found::More => {}
+            found => return found != Found::NoCycle,
+        }
+    }
+}
+
+/// A formula without X over what can be said of the model.
+fn formula(random: &mut Random, tree: &Tree, depth: u32) -> String {
+    let process = random.below(tree.processes.len() as u64) as usize;
+    let state = random.below(tree.processes[process].states as u64);
+    if depth == 0 {
+        let globals: Vec<usize> = (0..tree.variables.len())
+            .filter(|&number| tree.variables[number].owner.is_none())
+            .collect();
+        return match globals.get(random.below(2 * globals.len() as u64) as usize) {
+            Some(&number) => format!("{{{} == {}}}", tree.variable_name(number), random.below(2)),
+            None => format!("{{P{process}.s{state}}}"),
+        };
+    }
+    let one = formula(random, tree, depth - 1);
+    let other = formula(random, tree, depth - 1);
+    match random.below(6) {
+        0 => format!("F ({one})"),
+        1 => format!("G ({one})"),
+        2 => format!("!({one})"),
+        3 => format!("({one}) U ({other})"),
+        4 => format!("({one}) && ({other})"),
+        _ => format!("({one}) -> ({other})"),
+    }
+}
+
+#[test]
+fn reduced_searches_find_what_whole_ones_find() {
+    let taste = Taste {
+        processes_max: 3,
+        transitions_max: 6,
+        has_property: false,
+        is_wild: false,
+        is_private: true,
+    };
+    let mut random = Random::from_seed(23);
+    let (mut smaller, mut violated, mut formulas) = (0, 0, 0);
+    for number in 0..count(2500) {
+        let is_wild = number % 3 == 0;
+        let tree = model(&mut random, Taste { is_wild, ..taste });
+        if Graph::of(&tree, 400).is_none() {
+            continue;
+        }
+        let text = tree.text();
+        let whole = Model::parse(&text).unwrap();
+        let (wanted, states) = verdicts(&whole, ModelSystem::new(&whole));
+        let (found, fewer) = verdicts(&whole, ModelSystem::reduced(&whole));
+        assert_eq!(found, wanted, "{text}");
+        assert!(fewer <= states);
+        smaller += u64::from(fewer < states);
+        let formula = formula(&mut random, &tree, 2);
+        let parsed = Formula::parse(&formula).unwrap();
+        let Ok(product) = with_property(&text, &parsed, &BTreeMap::new()) else { continue };
+        let product = Model::parse(&product).unwrap_or_else(|error| panic!("{error}\n{product}"));
+        let wanted = has_cycle(ModelSystem::new(&product));
+        assert_eq!(has_cycle(ModelSystem::reduced(&product)), wanted, "{formula}\n{text}");
+        formulas += 1;
+        violated += u64::from(wanted);
+    }
+    assert!(smaller > count(2500) / 20, "only {smaller} models were reduced");
+    assert!(violated > formulas / 10 && violated < formulas, "{violated} of {formulas} violated");
+}
+
+/// Workers that count on their own before they meet: their steps need no interleaving.
+#[test]
+fn work_of_ones_own_is_not_interleaved() {
+    let worker = |me: usize| {
+        format!(
+            "process W{me} {{ byte n; state a, b, c, d, e; init a; trans a -> b {{ effect n = 1; }}, \
+             b -> c {{ effect n = n + 1; }}, c -> d {{ effect n = n * 2; }}, \
+             d -> e {{ effect all = all + n; }}; }}\n"
+        )
+    };
+    let workers: String = (0..4).map(worker).collect();
+    let model = Model::parse(&format!("byte all; {workers} system async;")).unwrap();
+    let (whole, states) = verdicts(&model, ModelSystem::new(&model));
+    let (reduced, fewer) = verdicts(&model, ModelSystem::reduced(&model));
+    assert_eq!(whole, reduced);
+    assert_eq!((states, fewer), (625, 28));
+}
