@@ -30,6 +30,17 @@ impl<'m> ModelSystem<'m> {
         self.model
     }
 
+    /// Which transitions were taken, a byte each.
+    #[must_use]
+    pub fn taken(&self) -> Vec<u8> {
+        self.taken.iter().map(|&taken| u8::from(taken)).collect()
+    }
+
+    /// Says which transitions were taken before.
+    pub fn set_taken(&mut self, taken: &[u8]) {
+        self.taken.iter_mut().zip(taken).for_each(|(known, before)| *known |= *before != 0);
+    }
+
     /// Transitions that no step so far took, by number ([`Model::show_transition`]).
     pub fn never_taken(&self) -> impl Iterator<Item = u32> {
         (0u32..).zip(&self.taken).filter(|(_, taken)| !**taken).map(|(number, _)| number)

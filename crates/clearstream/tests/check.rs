@@ -88,6 +88,11 @@ fn a_wrong_algorithm_is_violated_with_the_shortest_run() {
     // Both ask, both give the turn to themselves, both go in: six steps, and no fewer will do.
     assert_eq!(run.len(), 7, "{run:?}");
     assert!(run[6]["state"].as_str().is_some_and(|state| state.contains("count=2")));
+    assert_eq!(run[6]["movers"].as_array().map(Vec::len), Some(1));
+    let drawing = ModelFile(model.0.with_extension("svg"));
+    let (code, ..) = model.check(&["--svg", drawing.0.to_str().expect("text")]);
+    let svg = std::fs::read_to_string(&drawing.0).expect("a drawing");
+    assert_eq!((code, svg.matches("class=\"step\"").count()), (Some(10), 6));
 }
 
 #[test]
@@ -169,6 +174,28 @@ fn a_bad_model_is_a_line_with_its_place() {
 }
 
 #[test]
+fn a_search_is_put_down_and_taken_up_again() {
+    let count = "byte n; state q; init q; trans q -> q { guard n < 39; effect n = n + 1; };";
+    let text: String = (0..3).map(|me| format!("process P{me} {{ {count} }}\n")).collect();
+    let model = ModelFile::new("long", &format!("{text}system async;\n"));
+    let file = ModelFile(model.0.with_extension("checkpoint"));
+    let path = file.0.to_str().expect("text");
+    let options = ["--allow-deadlock", "--json"];
+    let (code, out, err) =
+        model.check(&[&options[..], &["--memory", "700K", "--checkpoint", path]].concat());
+    assert_eq!(code, Some(11), "{out}{err}");
+    assert!(err.contains("--resume"), "{err}");
+    let (code, out, err) = model.check(&[&options[..], &["--resume", path]].concat());
+    assert_eq!(code, Some(0), "{out}{err}");
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(json["checks"][0]["states_count"], 64_000);
+    assert_eq!(json["checks"][0]["transitions_count"], 3 * 39 * 1600);
+    let (code, _, err) = model.check(&["--resume", path]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("other options"), "{err}");
+}
+
+#[test]
 fn reduced_searches_are_smaller_and_say_so() {
     let worker = |me: usize| {
         format!(
@@ -207,7 +234,7 @@ fn a_model_with_parameters_is_expanded() {
         let json: Value = serde_json::from_str(&out).expect("JSON");
         assert_eq!((code, &json["checks"][0]["states_count"]), (Some(0), &states.into()), "{err}");
     }
-    let (code, _, err) = model.check(&["-D", "N=x"]);
+    let (code, _, err) = model.check(&["-D", "N=1 2"]);
     assert_eq!(code, Some(2));
     assert!(err.contains(".mdve:2:") && err.contains('^'), "{err}");
 }

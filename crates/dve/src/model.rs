@@ -224,6 +224,19 @@ impl Model {
         })
     }
 
+    /// Whether bytes can be a state: every process somewhere, no buffer more than full.
+    #[must_use]
+    pub fn is_state(&self, state: &[u8]) -> bool {
+        state.len() == self.initial.len()
+            && (self.is_error(state)
+                || self.processes.iter().all(|one| one.location.get(state) < one.states.len())
+                    && self
+                        .channels
+                        .iter()
+                        .filter_map(|channel| channel.buffer)
+                        .all(|buffer| buffer.length(state) <= buffer.capacity))
+    }
+
     /// Whether this is the error state, in which a run ends after a [`Fault`].
     #[must_use]
     pub fn is_error(&self, state: &[u8]) -> bool {

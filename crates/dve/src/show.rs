@@ -58,6 +58,13 @@ impl Model {
         self.processes.len()
     }
 
+    /// Who takes a step, the sender before the receiver; the property is nobody.
+    #[must_use]
+    pub fn movers(&self, step: &Step) -> Vec<&str> {
+        let numbers = [step.transition, step.receiver].into_iter().flatten();
+        numbers.map(|number| self.processes[self.process_of(number)].name.as_str()).collect()
+    }
+
     /// Whose a transition is.
     ///
     /// # Panics

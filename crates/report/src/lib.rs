@@ -12,6 +12,7 @@ mod markup;
 mod page;
 mod scale;
 mod section;
+mod sequence;
 mod show;
 mod svg;
 mod table;
@@ -19,6 +20,7 @@ mod table;
 use results::Results;
 
 pub use machine_drawing::{machine_svg, machine_text};
+pub use sequence::{Sequence, SequenceStep, sequence_svg};
 
 /// Choices of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod lossy;
 mod pairs;
 pub mod partition;
 mod reach;
+mod snapshot;
 mod store;
 
 pub use cycle::{Accepting, CycleSearch, Found, Lasso};
@@ -18,4 +19,5 @@ pub use fair::{Acting, Actors, FairFound, FairLasso, FairSearch, Fairness};
 pub use lossy::{Kept, LossySearch};
 pub use pairs::Full;
 pub use reach::{Progress, Reach, System};
+pub use snapshot::SnapshotError;
 pub use store::{Batch, StateId, Store, Unpacked};

@@ -176,6 +176,31 @@ impl Pairs {
         if !self.room.take((buckets - self.index.len()) * size_of::<Bucket>()) {
             return;
         }
+        self.index_in(buckets);
+    }
+
+    /// Adds a pair known to be new; [`Self::index_all`] follows.
+    pub(crate) fn push_unindexed(&mut self, pair: u64) {
+        if (self.count as usize).is_multiple_of(BLOCK_PAIRS) {
+            let room = if self.count == 0 { 0 } else { BLOCK_PAIRS };
+            self.blocks.push(Vec::with_capacity(room));
+        }
+        self.blocks[self.count as usize / BLOCK_PAIRS].push(pair);
+        self.count += 1;
+    }
+
+    /// Puts all pairs into an index of the right size.
+    pub(crate) fn index_all(&mut self) {
+        let buckets = self.count as usize * 100 / (BUCKET_ENTRIES * LOAD_MAX_PERCENT) + 1;
+        self.index_in(buckets.max(64));
+    }
+
+    /// All pairs in the order of their numbers, the left part in the upper half.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.blocks.iter().flatten().copied()
+    }
+
+    fn index_in(&mut self, buckets: usize) {
         // The old index is gone before the new one is there.
         self.index = Vec::new();
         let mut index = vec![EMPTY; buckets];

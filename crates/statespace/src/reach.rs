@@ -31,6 +31,17 @@ pub struct Reach<S> {
     deadlocks_count: u64,
     batch: Batch,
     parent: Unpacked,
+    /// How far it was when all successors were last stored.
+    mark: Mark,
+}
+
+/// How far a search is: everything before it is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) next: StateId,
+    pub(crate) transitions_count: u64,
+    pub(crate) deadlocks_count: u64,
+    pub(crate) levels_count: usize,
 }
 
 /// How far a search is.
@@ -58,16 +69,28 @@ impl<S: System> Reach<S> {
     pub fn new(system: S) -> Result<Self, Full> {
         let mut store = Store::new(system.state_bytes());
         store.insert(&system.initial())?;
-        Ok(Self {
+        let mark = Mark { next: 0, transitions_count: 0, deadlocks_count: 0, levels_count: 1 };
+        Ok(Self::of(system, store, mark, vec![1]))
+    }
+
+    /// A search that has come so far.
+    pub(crate) fn of(system: S, store: Store, mark: Mark, levels: Vec<StateId>) -> Self {
+        Self {
             system,
             store,
-            next: 0,
-            levels: vec![1],
-            transitions_count: 0,
-            deadlocks_count: 0,
+            next: mark.next,
+            levels,
+            transitions_count: mark.transitions_count,
+            deadlocks_count: mark.deadlocks_count,
             batch: Batch::default(),
             parent: Unpacked::default(),
-        })
+            mark,
+        }
+    }
+
+    /// Its store, how far it is, and where its levels end.
+    pub(crate) fn parts(&self) -> (&Store, Mark, &[StateId]) {
+        (&self.store, self.mark, &self.levels)
     }
 
     /// Looks at the steps of up to `states_max` further states; `found` hears each state before its
@@ -119,12 +142,24 @@ impl<S: System> Reach<S> {
     }
 
     fn flush(&mut self) -> Result<(), Full> {
-        self.store.insert_batch(&mut self.batch, |_, _| {})
+        self.store.insert_batch(&mut self.batch, |_, _| {})?;
+        self.mark = Mark {
+            next: self.next,
+            transitions_count: self.transitions_count,
+            deadlocks_count: self.deadlocks_count,
+            levels_count: self.levels.len(),
+        };
+        Ok(())
     }
 
     /// Lets the store take so much memory from now on, bytes; then the search ends with [`Full`].
     pub fn limit_memory(&mut self, bytes: usize) {
         self.store.limit_memory(bytes);
+    }
+
+    /// The system that is searched, to be told what it knew.
+    pub fn system_mut(&mut self) -> &mut S {
+        &mut self.system
     }
 
     /// The system that is searched.

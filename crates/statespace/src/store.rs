@@ -84,6 +84,43 @@ impl Store {
         Self { state_bytes, words_count, joints, inner: Pairs::new(), roots: Pairs::new() }
     }
 
+    /// From roots and the joints below them.
+    pub(crate) fn of(state_bytes: usize, roots: Pairs, inner: Pairs) -> Self {
+        Self { roots, inner, ..Self::new(state_bytes) }
+    }
+
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.state_bytes
+    }
+
+    /// Roots, joints.
+    pub(crate) fn pairs(&self) -> [&Pairs; 2] {
+        [&self.roots, &self.inner]
+    }
+
+    /// Whether every state can be taken apart.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut numbers = vec![0; self.joints.len()];
+        (0..self.len()).all(|id| {
+            let mut pair = self.roots.get(id);
+            for number in (0..self.joints.len()).rev() {
+                if number < self.joints.len() - 1 {
+                    if numbers[number] >= self.inner.count() {
+                        return false;
+                    }
+                    pair = self.inner.get(numbers[number]);
+                }
+                let joint = &self.joints[number];
+                for (part, value) in [(joint.left, pair.0), (joint.right, pair.1)] {
+                    if let Part::Joint(place) = part {
+                        numbers[place] = value;
+                    }
+                }
+            }
+            true
+        })
+    }
+
     /// States in it.
     #[must_use]
     pub fn len(&self) -> u32 {

@@ -1,6 +1,7 @@
 //! `clearstream check`: does a DVE model keep its promises?
 
 mod alone;
+mod checkpoint;
 mod fair;
 mod lossy;
 mod ranks;
@@ -19,6 +20,7 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
 use crate::verbs::options;
+use checkpoint::Keep;
 use ranks::Crew;
 use search::{Bounds, Report, Verdict};
 
@@ -64,6 +66,12 @@ pub(crate) struct CheckArgs {
     /// Keep three bits of a state in a table of this size: may miss errors (one rank).
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, conflicts_with_all = ["ltl", "full", "fairness"])]
     bitstate: Option<u64>,
+    /// Write an undecided search here, and a long one every 10 minutes (one rank, no formula).
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Go on with the search in this file, of the same model and options.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
     /// End undecided when the states take more memory than this.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
     memory: Option<u64>,
@@ -81,6 +89,9 @@ pub(crate) struct CheckArgs {
     /// The launcher for --hosts.
     #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts")]
     mpirun: PathBuf,
+    /// Draw a violation's run here, a line for each process (SVG).
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Step through the model by hand.
     #[arg(long, conflicts_with_all = ["full", "ltl", "memory", "time", "ranks", "hosts"])]
     simulate: bool,
@@ -126,6 +137,12 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
         None if let Some(kept) = alone::kept(args) => {
             reports.push(lossy::states(&model, args.allow_deadlock, kept, bounds)?);
         }
+        None if args.checkpoint.is_some() || args.resume.is_some() => {
+            let files = (&args.checkpoint, &args.resume);
+            let keep = Keep::new(files, &text, args.allow_deadlock, bounds);
+            let report = search::states_kept(&model, args.allow_deadlock, args.full, bounds, keep)?;
+            reports.push(report);
+        }
         None if model.has_property() => {
             reports.extend(cycles(&mut crew, &model, "the model's property process")?);
         }
@@ -147,6 +164,10 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
         }
     }
     show::reports(&args.model, &reports, json)?;
+    if let (Some(path), Some(drawing)) = (&args.svg, show::drawing(&reports)) {
+        fs::write(path, drawing)
+            .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))?;
+    }
     Ok(worst(&reports))
 }
 

@@ -29,6 +29,12 @@ pub(super) fn refuse(args: &CheckArgs, crew: &Crew, model: &Model) -> Result<(),
         let text = "--fairness is of runs: it needs --ltl or a property process";
         return Err(VerbError::usage(text));
     }
+    let is_kept = args.checkpoint.is_some() || args.resume.is_some();
+    if is_kept && (has_formula || is_lossy || !matches!(crew, Crew::One)) {
+        let text = "--checkpoint and --resume are for one rank that looks for deadlocks and errors, \
+                    and keeps whole states";
+        return Err(VerbError::usage(text));
+    }
     if args.reduce && model.has_property() {
         let text = "--reduce is for formulas without X: the model's property may count steps";
         return Err(VerbError::usage(text));

@@ -63,9 +63,9 @@ fn lines(model: &Model, found: &FairLasso) -> Vec<Line> {
                     found.get_or_insert(step);
                 }
             });
-            found.map(|step| model.show_step(&step))
+            found
         });
-        lines.push(Line { step, state: model.show_state(state) });
+        lines.push(Line::new(model, step.as_ref(), state));
     }
     lines
 }

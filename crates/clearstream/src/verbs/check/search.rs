@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use checker::ModelSystem;
 use dve::{Model, Step, Steps};
-use statespace::{CycleSearch, Found, Progress, Reach};
+use statespace::{CycleSearch, Found, Progress};
 
+use super::checkpoint::Keep;
 use super::show;
 use crate::exit::VerbError;
 use crate::signals;
@@ -75,7 +76,22 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) step: Option<String>,
+    /// Who took it.
+    pub(super) movers: Vec<String>,
     pub(super) state: String,
+}
+
+impl Line {
+    /// A state and the step to it, where there is one.
+    pub(super) fn new(model: &Model, step: Option<&Step>, state: &[u8]) -> Self {
+        Self {
+            step: step.map(|step| model.show_step(step)),
+            movers: step.map_or_else(Vec::new, |step| {
+                model.movers(step).into_iter().map(str::to_owned).collect()
+            }),
+            state: model.show_state(state),
+        }
+    }
 }
 
 /// States and edges between two looks at the clock.
@@ -88,10 +104,22 @@ pub(super) fn states(
     full: bool,
     bounds: Bounds,
 ) -> Result<Report, VerbError> {
+    states_kept(model, allow_deadlock, full, bounds, Keep::default())
+}
+
+/// The same, from a file and into one.
+pub(super) fn states_kept(
+    model: &Model,
+    allow_deadlock: bool,
+    full: bool,
+    bounds: Bounds,
+    mut keep: Keep,
+) -> Result<Report, VerbError> {
     let mut watch = Watch::new(bounds);
-    let mut search = Reach::new(bounds.system(model)).map_err(|_full| too_many())?;
+    let mut search = keep.begin(model, bounds)?;
     if let Some(bytes) = bounds.memory_bytes {
-        search.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        search.limit_memory(bytes.saturating_sub(search.progress().memory_bytes));
     }
     let has_assertions = model.has_assertions();
     let mut violation = None;
@@ -115,7 +143,11 @@ pub(super) fn states(
         if let Some(reason) = watch.look(&search.progress())? {
             break Some(reason);
         }
+        keep.now_and_then(&search)?;
     };
+    if ended.is_some() && violation.is_none() {
+        keep.save(&search)?;
+    }
     let (progress, elapsed) = (search.progress(), watch.elapsed());
     let is_whole = ended.is_none() && progress.queued_count == 0 && !bounds.is_reduced;
     let unreachable = is_whole.then(|| {
@@ -215,9 +247,9 @@ pub(super) fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
                     found.get_or_insert(step);
                 }
             });
-            found.map(|step| model.show_step(&step))
+            found
         });
-        lines.push(Line { step, state: model.show_state(state) });
+        lines.push(Line::new(model, step.as_ref(), state));
         before = Some(state);
     }
     lines

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use report::{Sequence, SequenceStep, sequence_svg};
 use serde_json::{Value, json};
 use statespace::Progress;
 
@@ -129,6 +130,25 @@ fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbE
     Ok(())
 }
 
+/// The first violation's run as a drawing, where there is one.
+pub(super) fn drawing(reports: &[Report]) -> Option<String> {
+    let sequence = reports.iter().find_map(|report| match &report.verdict {
+        Verdict::Violated { why, run, turn } => Some(Sequence {
+            title: format!("{}: {why}", report.what),
+            steps: run
+                .iter()
+                .filter_map(|line| {
+                    let label = line.step.clone()?;
+                    Some(SequenceStep { movers: line.movers.clone(), label })
+                })
+                .collect(),
+            repeats_from: *turn,
+        }),
+        _ => None,
+    })?;
+    Some(sequence_svg(&sequence))
+}
+
 fn to_json(report: &Report) -> Value {
     let Report { what, verdict, progress, state_bytes, elapsed, unreachable, ranks } = report;
     let mut value = json!({
@@ -151,7 +171,7 @@ fn to_json(report: &Report) -> Value {
             value["verdict"] = json!("violated");
             value["why"] = json!(why);
             value["cycle_begins_at"] = json!(turn);
-            let line = |line: &super::search::Line| json!({"step": line.step, "state": line.state});
+            let line = |line: &super::search::Line| json!({"step": line.step, "movers": line.movers, "state": line.state});
             value["run"] = run.iter().map(line).collect();
         }
     }

@@ -1,0 +1,107 @@
+//! Searches put down in a file and taken up again.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use checker::ModelSystem;
+use dve::Model;
+use statespace::Reach;
+
+use super::search::{Bounds, too_many};
+use super::show;
+use crate::exit::VerbError;
+
+/// How often a long search is written down.
+const INTERVAL: Duration = Duration::from_mins(10);
+
+/// Where a search is written to and taken from.
+#[derive(Debug, Default)]
+pub(super) struct Keep {
+    pub(super) write: Option<PathBuf>,
+    pub(super) resume: Option<PathBuf>,
+    /// Of the model's text and the options that change what is searched.
+    pub(super) fingerprint: u64,
+    written: Option<Instant>,
+}
+
+impl Keep {
+    /// Of a model and what is asked of it.
+    pub(super) fn new(
+        files: (&Option<PathBuf>, &Option<PathBuf>),
+        text: &str,
+        allow_deadlock: bool,
+        bounds: Bounds,
+    ) -> Self {
+        let options = [u8::from(allow_deadlock), u8::from(bounds.is_reduced)];
+        let (write, resume) = (files.0.clone(), files.1.clone());
+        let fingerprint = fingerprint(text.bytes().chain(options));
+        Self { write, resume, fingerprint, written: Some(Instant::now()) }
+    }
+
+    /// A new search, or the one of the file.
+    pub(super) fn begin<'m>(
+        &self,
+        model: &'m Model,
+        bounds: Bounds,
+    ) -> Result<Reach<ModelSystem<'m>>, VerbError> {
+        let system = bounds.system(model);
+        let Some(path) = &self.resume else {
+            return Reach::new(system).map_err(|_full| too_many());
+        };
+        let wrong = |why: String| VerbError::usage(format!("--resume {}: {why}", path.display()));
+        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let mut file = BufReader::with_capacity(1 << 20, file);
+        let restored =
+            Reach::restore(system, self.fingerprint, &mut file, |state| model.is_state(state));
+        let (mut search, taken) = restored.map_err(|error| wrong(error.to_string()))?;
+        search.system_mut().set_taken(&taken);
+        Ok(search)
+    }
+
+    /// Writes a long search down from time to time.
+    pub(super) fn now_and_then(
+        &mut self,
+        search: &Reach<ModelSystem<'_>>,
+    ) -> Result<(), VerbError> {
+        if self.write.is_some() && self.written.is_some_and(|last| last.elapsed() > INTERVAL) {
+            self.save(search)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the search down; the file is there whole or not at all.
+    pub(super) fn save(&mut self, search: &Reach<ModelSystem<'_>>) -> Result<(), VerbError> {
+        let Some(path) = &self.write else { return Ok(()) };
+        let mut part = path.clone().into_os_string();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        write(&part, path, search, self.fingerprint).map_err(|error| {
+            fs::remove_file(&part).ok();
+            VerbError::failed(format!("--checkpoint {}: {error}", path.display()))
+        })?;
+        self.written = Some(Instant::now());
+        show::talk(&format!("go on with --resume {}", path.display()))
+    }
+}
+
+fn write(
+    part: &Path,
+    path: &Path,
+    search: &Reach<ModelSystem<'_>>,
+    fingerprint: u64,
+) -> std::io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(part)?);
+    search.save(fingerprint, &search.system().taken(), &mut out)?;
+    out.flush()?;
+    out.get_ref().sync_all()?;
+    fs::rename(part, path)
+}
+
+/// FNV-1a: the same on every machine.
+fn fingerprint(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
