@@ -161,7 +161,9 @@ fn device(connection: &mut Connection, name: &str) -> Result<PortName, ClientErr
     let entries = connection.list()?;
     let found = entries.iter().find_map(|entry| {
         let port: PortName = entry.name.parse().ok()?;
-        (port.port.to_string() == name).then_some((port, entry.device.is_some()))
+        let is_device = entry.device.as_ref().is_some_and(|device| device.kind != "link");
+        let is_its = entry.device.as_ref().is_some_and(|device| is_device && device.name == name);
+        (is_its || port.port.to_string() == name).then_some((port, is_device))
     });
     let nowhere = || ClientError::Refused(format!("no port of the switch is called {name}"));
     match found.ok_or_else(nowhere)? {
