@@ -139,12 +139,34 @@ fn root_taps_carry_tcp_through_the_switch() {
     let mean = bytes.as_f64().unwrap() / frames.as_f64().unwrap();
     assert!(mean > 3000.0, "super-segments stay whole: {mean} bytes a frame");
     assert_eq!((&entry["device"]["kind"], &entry["device"]["name"]), (&"tap".into(), &"b0".into()));
+    let text = bed.clearstream(0, "port stats --openmetrics");
+    let line = "clearstream_port_frames_total{port=\"vale0:b\",direction=\"outgoing\"} ";
+    assert!(text.contains(line) && text.ends_with("# EOF\n"), "{text}");
+    capture(&bed);
     // A name is taken once, and a device goes with its port.
     let again = bed.on(0, &format!("{PROGRAM} port add vale0:a type=tap dev=a1")).output().unwrap();
     assert!(complaint(&again).contains("vale0:a is there already"), "{again:?}");
     bed.clearstream(0, "port del vale0:a");
     let mut gone = bed.on(0, "ip link show a0");
     eventually("the device goes", || !gone.output().unwrap().status.success());
+}
+
+/// Pings, seen on their way by a capture that a stock tcpdump reads.
+fn capture(bed: &Bed) {
+    let file = bed.socket.with_extension("pcap");
+    let words = format!("{PROGRAM} port capture vale0:b --count 4 -o {}", file.display());
+    let mut capture = bed.on(0, &words).spawn().unwrap();
+    eventually("the capture begins", || std::fs::metadata(&file).is_ok_and(|it| it.len() >= 24));
+    bed.must(0, "ping -c 4 -i 0.02 -W 5 10.9.0.2");
+    assert!(capture.wait().unwrap().success());
+    let read = bed.must(0, &format!("tcpdump --nano -n -tt -r {}", file.display()));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(read.lines().count(), 4, "{read}");
+    assert!(read.contains("10.9.0.1 > 10.9.0.2: ICMP echo request"), "{read}");
+    assert!(read.contains("10.9.0.2 > 10.9.0.1: ICMP echo reply"), "{read}");
+    let stamps: Vec<f64> =
+        read.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+    assert!(stamps.is_sorted(), "{stamps:?}");
 }
 
 /// A tagged frame that the host sends reaches a process as it is, and the other way.

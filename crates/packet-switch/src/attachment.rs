@@ -106,6 +106,11 @@ pub enum Ask {
         /// What the link is like, both ways.
         link: LinkWishes,
     },
+    /// Copies of what passes a port, both ways, each behind a [`Record`]. Nobody is woken for them.
+    Watch {
+        /// Which.
+        port: PortName,
+    },
     /// Takes a port away, its client with it; of a link both.
     DeletePort {
         /// Which.
@@ -153,6 +158,44 @@ impl Shape {
         (2..=SLOTS_MAX).contains(&self.slots)
             && (64..=BUFFER_BYTES_MAX).contains(&self.buffer_bytes)
             && self.buffer_bytes.is_multiple_of(64)
+    }
+}
+
+/// Bytes of a [`Record`].
+pub const RECORD_BYTES: usize = 16;
+
+/// What comes before each frame that [`Ask::Watch`] shows; little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// When the switch carried it, nanoseconds since 1970.
+    pub seen_ns: u64,
+    /// Frames left out just before it, because the watcher was too slow.
+    pub missed: u32,
+    /// Whether it went to the port's client, or came from there.
+    pub outgoing: bool,
+}
+
+impl Record {
+    pub(crate) fn encode(self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[..8].copy_from_slice(&self.seen_ns.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.missed.to_le_bytes());
+        bytes[12] = u8::from(self.outgoing);
+        bytes
+    }
+
+    /// Takes it off a copy.
+    #[must_use]
+    pub fn split(copy: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, frame) = copy.split_first_chunk::<RECORD_BYTES>()?;
+        let (seen, rest) = head.split_first_chunk::<8>()?;
+        let (missed, rest) = rest.split_first_chunk::<4>()?;
+        let record = Self {
+            seen_ns: u64::from_le_bytes(*seen),
+            missed: u32::from_le_bytes(*missed),
+            outgoing: rest[0] != 0,
+        };
+        Some((record, frame))
     }
 }
 

@@ -134,6 +134,16 @@ impl Connection {
         self.attach(Ask::AttachPort { port: port.clone(), shape })
     }
 
+    /// Copies of what passes a port, both ways: frames behind an [`Record`](crate::attachment::Record)
+    /// in the receiver, which is never woken: ask now and then. The sender
+    /// leads nowhere.
+    ///
+    /// # Errors
+    /// There is no such port, it is another user's, or somebody watches it already.
+    pub fn watch(&mut self, port: &PortName) -> Result<Attached, ClientError> {
+        self.attach(Ask::Watch { port: port.clone() })
+    }
+
     /// Attaches to one end of a pipe.
     ///
     /// # Errors

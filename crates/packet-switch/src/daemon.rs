@@ -6,6 +6,8 @@
 mod devices;
 mod entries;
 mod make;
+mod monitors;
+mod refusal;
 mod registry;
 mod session;
 

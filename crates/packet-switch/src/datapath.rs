@@ -7,6 +7,7 @@
 
 mod inlet;
 mod link;
+mod monitor;
 mod outlet;
 mod sleep;
 mod translate;
@@ -26,6 +27,7 @@ use thiserror::Error;
 
 pub(crate) use inlet::{Inlet, Marks};
 pub(crate) use link::{Command, Link};
+pub(crate) use monitor::Monitor;
 pub(crate) use outlet::Outlet;
 
 use crate::counters::{PortCounters, Tally, add};
@@ -116,6 +118,9 @@ pub(crate) struct Datapath {
     /// Rung after trouble was sent.
     control: Bell,
     ports: Vec<Option<Box<PortEnds>>>,
+    /// Who watches which port.
+    monitors: Vec<Option<Box<Monitor>>>,
+    watched: PortSet,
     forwarder: Forwarder,
     batch: Batch,
     taken: Taken,
@@ -139,6 +144,8 @@ impl Datapath {
             trouble,
             control,
             ports: std::iter::repeat_with(|| None).take(switch::vale::PORTS_MAX).collect(),
+            monitors: std::iter::repeat_with(|| None).take(switch::vale::PORTS_MAX).collect(),
+            watched: PortSet::default(),
             forwarder: Forwarder::new(seed),
             batch: Batch::default(),
             taken: Taken::default(),
@@ -211,6 +218,9 @@ impl Datapath {
         let mut tally = Tally::default();
         self.sort(source, now_s, &mut tally);
         let destinations = self.batch.destinations(self.forwarder.ports(), source.id);
+        if self.watched != PortSet::default() {
+            self.show(source, &destinations);
+        }
         for id in destinations.iter() {
             let Some(mut port) = self.ports[id.index()].take() else { continue };
             match self.deliver(source, &mut port) {
@@ -245,6 +255,35 @@ impl Datapath {
                     None
                 }
             });
+        }
+    }
+
+    /// Copies the turn's packets for those who watch the port they come from or one they go to.
+    #[cold]
+    fn show(&mut self, source: &PortEnds, destinations: &PortSet) {
+        let now_ns = monitor::now_ns();
+        for id in self.watched.iter() {
+            let outgoing = id != source.id;
+            if outgoing && !destinations.contains(id) {
+                continue;
+            }
+            let Some(mut monitor) = self.monitors[id.index()].take() else { continue };
+            if monitor.begin().is_err() {
+                // Somebody who breaks the protocol of its own ring watches no more.
+                self.watched.remove(id);
+                continue;
+            }
+            let (from, skip) = (source.inlet.buffers(), source.header_bytes() as usize);
+            let mut copy = |packet: Packet| {
+                monitor.copy(self.taken.fragments(packet), from, skip, outgoing, now_ns);
+            };
+            if outgoing {
+                self.batch.packets_for(id).for_each(|index| copy(self.taken.packets[index]));
+            } else {
+                self.taken.packets.iter().copied().for_each(copy);
+            }
+            monitor.end();
+            self.monitors[id.index()] = Some(monitor);
         }
     }
 
@@ -312,6 +351,16 @@ impl Datapath {
                     self.forwarder.add(port.id);
                     let index = port.id.index();
                     self.ports[index] = Some(port);
+                }
+                Command::Watch { id, monitor } => {
+                    self.watched.insert(id);
+                    self.monitors[id.index()] = Some(monitor);
+                }
+                Command::Unwatch { id, serial } => {
+                    let place = &mut self.monitors[id.index()];
+                    if place.take_if(|monitor| monitor.serial == serial).is_some() {
+                        self.watched.remove(id);
+                    }
                 }
                 Command::Remove { id, serial } => {
                     let place = &mut self.ports[id.index()];

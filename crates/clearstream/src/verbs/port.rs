@@ -1,9 +1,12 @@
 //! `clearstream port`: the ports and pipes of a running switch.
 
+mod capture;
 mod device;
+mod openmetrics;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use packet_switch::PortName;
 use packet_switch::attachment::{Ask, DeviceState, Entry, Kind, Shape};
@@ -12,6 +15,7 @@ use packet_switch::counters::FlowCount;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use capture::Until;
 use device::Settings;
 
 /// Options of `port`.
@@ -22,6 +26,8 @@ use device::Settings;
     ip netns exec blue clearstream port add vale0:blue type=tap dev=tap0\n  \
     clearstream port list\n  \
     clearstream port stats vale0:a\n  \
+    clearstream port stats --openmetrics\n  \
+    clearstream port capture vale0:a -o a.pcap\n  \
     clearstream port del vale0:a\n\n\
     A client may attach to a port that was not added: it is then made, and goes with the client.\n\
     A device is opened in the network namespace and with the privilege of this command; the switch\n\
@@ -50,6 +56,23 @@ enum Action {
     Stats {
         /// SWITCH:PORT; all when left out.
         name: Option<String>,
+        /// As OpenMetrics text, for Prometheus and its like.
+        #[arg(long)]
+        openmetrics: bool,
+    },
+    /// Write what passes a port, both ways, to a pcap file for Wireshark and tcpdump.
+    Capture {
+        /// SWITCH:PORT.
+        name: PortName,
+        /// The file; - for stdout.
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+        /// End after so many frames.
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+        /// End after so long.
+        #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+        duration: Option<Duration>,
     },
 }
 
@@ -92,13 +115,21 @@ pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
         Action::List => {
             print(&connection.list().map_err(|error| explain(&error))?, json, list_line)
         }
-        Action::Stats { name } => {
+        Action::Capture { name, output, count, duration } => {
+            let until = Until { count: *count, duration: *duration };
+            capture::run(&mut connection, name, output, until, json)
+        }
+        Action::Stats { name, openmetrics } => {
             let mut entries = connection.list().map_err(|error| explain(&error))?;
             if let Some(name) = name {
                 entries.retain(|entry| entry.name == *name);
                 if entries.is_empty() {
                     return Err(VerbError::failed(format!("{name} is not there")));
                 }
+            }
+            if *openmetrics {
+                write!(io::stdout(), "{}", openmetrics::text(&entries))?;
+                return Ok(Exit::Ok);
             }
             print(&entries, json, stats_lines)
         }

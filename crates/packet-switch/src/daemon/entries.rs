@@ -11,6 +11,7 @@ use switch::vale::PortId;
 use sys::SyscallError;
 
 use super::make::PipeGroup;
+use super::monitors::Watcher;
 use super::session::SessionId;
 use crate::attachment::{Entry, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::counters::PortCounters;
@@ -41,6 +42,7 @@ pub(super) struct Port {
     pub(super) last_cut_off: Option<String>,
     /// What drives it, if that is not a client; both ports of a link have the same.
     pub(super) device: Option<Arc<Device>>,
+    pub(super) watcher: Option<Watcher>,
 }
 
 /// Who is attached to a port.

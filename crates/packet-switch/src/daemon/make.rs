@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::attachment::{PipeEnd, RingSeat, Shape};
 use crate::counters::PortCounters;
-use crate::datapath::{Inlet, Marks, Outlet, PortEnds};
+use crate::datapath::{Inlet, Marks, Monitor, Outlet, PortEnds};
 use crate::device::Plug;
 
 /// Why it could not be made.
@@ -110,6 +110,17 @@ pub(crate) fn port(role: Role, shape: Shape) -> Result<(PortEnds, Handout), Make
         RingSeat { ring: 1, sends: false, user: true },
     ];
     Ok((made.ends, Handout { fds, rings }))
+}
+
+/// The owner's seat for copies of what passes a port, and what a watcher gets.
+pub(crate) fn monitor(
+    id: PortId,
+    serial: u64,
+    shape: Shape,
+) -> Result<(Monitor, Handout), MakeError> {
+    let role = Role { id, serial, headers: false, counters: Arc::default() };
+    let (ends, handout) = port(role, shape)?;
+    Ok((Monitor::new(serial, ends.outlet, ends.marks), handout))
 }
 
 /// The same with the user within the daemon.

@@ -9,15 +9,14 @@ use std::time::Duration;
 use shm::Bell;
 use switch::vale::{PORTS_MAX, PortId};
 use sys::SyscallError;
-use thiserror::Error;
 
 use super::entries::{Client, Ends, Group, Port, Switch};
 use super::make::{self, Handout, MakeError, PipeGroup, Role};
+pub(super) use super::refusal::Refusal;
 use super::session::SessionId;
 use super::{Config, DaemonError, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Entry, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::datapath::{Command, CutOff, Datapath, Link, PortEnds, Trouble};
-use crate::device::DeviceError;
 use crate::name::{Name, PortName};
 
 /// Most switches.
@@ -26,29 +25,6 @@ const SWITCHES_MAX: usize = 8;
 const ATTACHMENTS_MAX: usize = 64;
 /// Entries of one list: a message's worth.
 const LIST_ENTRIES: usize = 48;
-
-/// Why somebody is told no.
-#[derive(Debug, Error)]
-pub(super) enum Refusal {
-    #[error("{0} is not there")]
-    NotThere(String),
-    #[error("{0} is there already")]
-    Exists(String),
-    #[error("{0} is taken")]
-    Taken(String),
-    #[error("{what}: {max} are all there can be")]
-    Limit { what: &'static str, max: u64 },
-    #[error("{0} belongs to another user")]
-    Foreign(String),
-    #[error("rings of {} slots with buffers of {} bytes: 2 to 4096 slots and a multiple of 64 up to 65536 bytes are possible", .0.slots, .0.buffer_bytes)]
-    Shape(Shape),
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    #[error(transparent)]
-    Make(#[from] MakeError),
-    #[error(transparent)]
-    Syscall(#[from] SyscallError),
-}
 
 #[derive(Debug)]
 pub(super) struct Registry {
@@ -59,7 +35,7 @@ pub(super) struct Registry {
     linger: Duration,
     pub(super) cores: Vec<u32>,
     memory_bytes_max: u64,
-    memory_bytes: u64,
+    pub(super) memory_bytes: u64,
     next_serial: u64,
     next_attachment: u32,
     trouble: (Sender<Trouble>, Receiver<Trouble>),
@@ -75,7 +51,7 @@ pub(super) struct Asked {
     pub(super) fds: Vec<OwnedFd>,
 }
 
-type Answered = Result<Delivery, Refusal>;
+pub(super) type Answered = Result<Delivery, Refusal>;
 
 impl Registry {
     pub(super) fn new(config: &Config) -> Result<Self, SyscallError> {
@@ -107,6 +83,7 @@ impl Registry {
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(delivery)
             }
+            Ask::Watch { port } => self.watch(session, user, &port),
             Ask::AttachPipe { group, pipe, end } => {
                 let delivery = self.attach_pipe(session, user, &group, pipe, end)?;
                 notice(Notice::Attached { name: format!("{group} pipe {pipe}"), user });
@@ -173,8 +150,7 @@ impl Registry {
         name: &PortName,
         headers: bool,
     ) -> Result<(Role, Shape), Refusal> {
-        let serial = self.next_serial;
-        self.next_serial += 1;
+        let serial = self.next_serial();
         let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
         if port.client.is_some() {
             return Err(Refusal::Taken(name.to_string()));
@@ -375,6 +351,7 @@ impl Registry {
     }
 
     fn detach(&mut self, notice: &mut dyn FnMut(Notice), whom: impl Fn(SessionId, u32) -> bool) {
+        self.unwatch(&whom);
         let serials: Vec<u64> = self
             .switches
             .values()
@@ -463,6 +440,7 @@ impl Registry {
             client: None,
             last_cut_off: None,
             device: None,
+            watcher: None,
         };
         switch.ports.insert(name.port.clone(), port);
         Ok(())
@@ -502,6 +480,7 @@ impl Registry {
 
     /// Takes a port out, and its switch when it was the last.
     pub(super) fn forget_port(&mut self, name: &PortName) {
+        self.unwatch_port(name);
         let Some(switch) = self.switches.get_mut(&name.switch) else { return };
         switch.ports.remove(&name.port);
         if switch.ports.is_empty()
@@ -512,7 +491,7 @@ impl Registry {
         }
     }
 
-    fn check_attachments(&self, session: SessionId) -> Result<(), Refusal> {
+    pub(super) fn check_attachments(&self, session: SessionId) -> Result<(), Refusal> {
         let ports = self.switches.values().flat_map(|switch| switch.ports.values());
         let at_ports =
             ports.filter(|port| port.client.as_ref().is_some_and(|one| one.session == session));
@@ -526,11 +505,17 @@ impl Registry {
         Err(Refusal::Limit { what: "attachments of a client", max: ATTACHMENTS_MAX as u64 })
     }
 
-    fn reserve_memory(&self, bytes: u64) -> Result<(), Refusal> {
+    pub(super) fn reserve_memory(&self, bytes: u64) -> Result<(), Refusal> {
         if self.memory_bytes.saturating_add(bytes) <= self.memory_bytes_max {
             return Ok(());
         }
         Err(Refusal::Limit { what: "bytes of all regions", max: self.memory_bytes_max })
+    }
+
+    pub(super) fn next_serial(&mut self) -> u64 {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        serial
     }
 
     pub(super) fn next_attachment(&mut self) -> u32 {
@@ -540,7 +525,7 @@ impl Registry {
     }
 }
 
-fn attached(attachment: u32, handout: Handout) -> Delivery {
+pub(super) fn attached(attachment: u32, handout: Handout) -> Delivery {
     let Handout { fds, rings } = handout;
     Delivery { answer: Answer::Attached { attachment, rings }, fds }
 }

@@ -7,13 +7,15 @@ use shm::Bell;
 use switch::vale::PortId;
 use sys::SyscallError;
 
-use super::PortEnds;
+use super::{Monitor, PortEnds};
 
 /// What the control thread asks of a switch.
 #[derive(Debug)]
 pub(crate) enum Command {
     Add(Box<PortEnds>),
     Remove { id: PortId, serial: u64 },
+    Watch { id: PortId, monitor: Box<Monitor> },
+    Unwatch { id: PortId, serial: u64 },
     Stop,
 }
 

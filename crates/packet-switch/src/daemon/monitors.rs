@@ -1,0 +1,66 @@
+//! Who watches which port.
+
+use super::make::{self, MakeError};
+use super::registry::{Answered, Refusal, Registry, attached};
+use super::session::SessionId;
+use crate::attachment::Shape;
+use crate::datapath::Command;
+use crate::name::PortName;
+
+/// Somebody who watches a port.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    session: SessionId,
+    attachment: u32,
+    serial: u64,
+    bytes: u64,
+}
+
+impl Registry {
+    /// Gives a watcher a ring of its own; as with taking a port away, only the user that added it, and
+    /// root.
+    pub(super) fn watch(&mut self, session: SessionId, user: u32, name: &PortName) -> Answered {
+        self.check_attachments(session)?;
+        let shape = Shape { slots: 4096, ..Shape::of_device() };
+        let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
+        self.reserve_memory(bytes)?;
+        let (serial, attachment) = (self.next_serial(), self.next_attachment());
+        let not_there = || Refusal::NotThere(name.to_string());
+        let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
+        let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
+        if user != port.user && user != 0 {
+            return Err(Refusal::Foreign(name.to_string()));
+        }
+        if port.watcher.is_some() {
+            return Err(Refusal::Taken(format!("the capture of {name}")));
+        }
+        let (monitor, handout) = make::monitor(port.id, serial, shape)?;
+        switch.link.send(Command::Watch { id: port.id, monitor: Box::new(monitor) })?;
+        port.watcher = Some(Watcher { session, attachment, serial, bytes });
+        self.memory_bytes += bytes;
+        Ok(attached(attachment, handout))
+    }
+
+    /// Takes the rings of watchers back whom `whom` names.
+    pub(super) fn unwatch(&mut self, whom: impl Fn(SessionId, u32) -> bool) {
+        for switch in self.switches.values_mut() {
+            for port in switch.ports.values_mut() {
+                let gone = |one: &mut Watcher| whom(one.session, one.attachment);
+                if let Some(watcher) = port.watcher.take_if(gone) {
+                    self.memory_bytes -= watcher.bytes;
+                    let end = Command::Unwatch { id: port.id, serial: watcher.serial };
+                    // The link's bell is ours alone.
+                    switch.link.send(end).ok();
+                }
+            }
+        }
+    }
+
+    /// The same for a port that goes.
+    pub(super) fn unwatch_port(&mut self, name: &PortName) {
+        let watcher = self.port(name).and_then(|port| port.watcher.as_ref());
+        if let Some((session, attachment)) = watcher.map(|one| (one.session, one.attachment)) {
+            self.unwatch(|its, number| (its, number) == (session, attachment));
+        }
+    }
+}

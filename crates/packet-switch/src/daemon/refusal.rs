@@ -1,0 +1,31 @@
+//! Why a wish is not granted.
+
+use sys::SyscallError;
+use thiserror::Error;
+
+use super::make::MakeError;
+use crate::attachment::Shape;
+use crate::device::DeviceError;
+
+/// Why somebody is told no.
+#[derive(Debug, Error)]
+pub(super) enum Refusal {
+    #[error("{0} is not there")]
+    NotThere(String),
+    #[error("{0} is there already")]
+    Exists(String),
+    #[error("{0} is taken")]
+    Taken(String),
+    #[error("{what}: {max} are all there can be")]
+    Limit { what: &'static str, max: u64 },
+    #[error("{0} belongs to another user")]
+    Foreign(String),
+    #[error("rings of {} slots with buffers of {} bytes: 2 to 4096 slots and a multiple of 64 up to 65536 bytes are possible", .0.slots, .0.buffer_bytes)]
+    Shape(Shape),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+}

@@ -1,0 +1,71 @@
+//! Copies of what passes a port, for somebody who watches it.
+//!
+//! Each copy is a frame behind a [`RECORD_BYTES`] header. Whoever watches is never woken, so that
+//! nobody can make the switch wait by watching, and what it is too slow for is counted and left out.
+
+use std::time::SystemTime;
+
+use ring::Slot;
+use shm::Buffers;
+
+use super::{CutOff, Marks, Outlet};
+use crate::attachment::{RECORD_BYTES, Record};
+
+/// The owner's seat of a watcher's receive ring.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    pub(crate) serial: u64,
+    outlet: Outlet,
+    marks: Marks,
+    missed: u32,
+    frame: Vec<u8>,
+}
+
+impl Monitor {
+    pub(crate) fn new(serial: u64, outlet: Outlet, marks: Marks) -> Self {
+        Self { serial, outlet, marks, missed: 0, frame: Vec::new() }
+    }
+
+    /// Before the copies of a turn.
+    pub(super) fn begin(&mut self) -> Result<(), CutOff> {
+        self.outlet.refill(&mut self.marks)
+    }
+
+    /// Copies a packet, without the `skip_bytes` before its frame.
+    pub(super) fn copy(
+        &mut self,
+        fragments: &[Slot],
+        from: &Buffers,
+        skip_bytes: usize,
+        outgoing: bool,
+        now_ns: u64,
+    ) {
+        self.frame.clear();
+        for fragment in fragments {
+            let at = self.frame.len();
+            self.frame.resize(at + usize::from(fragment.length_bytes), 0);
+            let buffer = from.get(fragment.buffer);
+            let there = buffer.is_some_and(|buffer| buffer.read(0, &mut self.frame[at..]));
+            debug_assert!(there, "checked when the slot was taken");
+        }
+        let frame = self.frame.get(skip_bytes..).unwrap_or_default();
+        let record = Record { seen_ns: now_ns, missed: self.missed, outgoing };
+        let head: [u8; RECORD_BYTES] = record.encode();
+        match self.outlet.put_bytes(&head, frame) {
+            Ok(()) => self.missed = 0,
+            Err(_) => self.missed = self.missed.saturating_add(1),
+        }
+    }
+
+    /// Hands the copies over.
+    pub(super) fn end(&mut self) {
+        // It looks by itself.
+        let _sleeps = self.outlet.publish(&mut self.marks);
+    }
+}
+
+/// Time of day, nanoseconds since 1970.
+pub(super) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
