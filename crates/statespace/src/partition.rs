@@ -20,6 +20,7 @@ mod mesh;
 mod message;
 mod queue;
 mod rank;
+mod sent;
 
 pub use lead::{Ending, Outcome};
 pub use message::NoMessage;
@@ -123,8 +124,8 @@ impl Figures {
     }
 }
 
-/// The rank a state belongs to.
-fn owner(state: &[u8], ranks_count: usize) -> usize {
+/// Mixes all bits of a state.
+fn hash(state: &[u8]) -> u64 {
     let mut mixed = 0x9e37_79b9_7f4a_7c15u64;
     let mut chunks = state.chunks_exact(8);
     let mix = |mixed: u64, word: u64| {
@@ -138,8 +139,12 @@ fn owner(state: &[u8], ranks_count: usize) -> usize {
     }
     let mut last = [0; 8];
     last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-    mixed = mix(mix(mixed, u64::from_le_bytes(last)), 0xe703_7ed1_a0b4_28db);
-    ((u128::from(mixed) * ranks_count as u128) >> 64) as usize
+    mix(mix(mixed, u64::from_le_bytes(last)), 0xe703_7ed1_a0b4_28db)
+}
+
+/// The rank a state with this hash belongs to.
+fn owner(hash: u64, ranks_count: usize) -> usize {
+    ((u128::from(hash) * ranks_count as u128) >> 64) as usize
 }
 
 #[cfg(test)]
@@ -158,7 +163,7 @@ mod tests {
                     if length > 1 {
                         state[length - 1] = (number >> 8) as u8;
                     }
-                    counts[owner(&state, ranks_count)] += 1;
+                    counts[owner(hash(&state), ranks_count)] += 1;
                 }
                 let fair = f64::from(states) / ranks_count as f64;
                 let far = 5.0 * fair.sqrt();

@@ -67,6 +67,12 @@ impl Batch {
         self.roots.len()
     }
 
+    /// What the state prepared last is made of, for the next one to be compared with.
+    pub(crate) fn keep_parts(&self, to: &mut Unpacked) {
+        to.words.clone_from(&self.words);
+        to.joints.clone_from(&self.joints);
+    }
+
     /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -6,7 +6,8 @@ use super::lead::{Ending, Lead, Order, Outcome};
 use super::marks::Marks;
 use super::mesh::Mesh;
 use super::message::{Key, Message, NO_ORIGIN, NoMessage, Question, Task, groups};
-use super::{Aim, Figures, Subject, owner};
+use super::sent::Sent;
+use super::{Aim, Figures, Subject, hash, owner};
 use crate::pairs::Full;
 use crate::store::{Batch, StateId, Store, Unpacked};
 
@@ -48,6 +49,9 @@ pub struct Rank<S> {
     keys: Vec<Key>,
     parent: Unpacked,
     mesh: Mesh,
+    sent: Sent,
+    /// The last state of a batch, taken apart: the next differs little from it.
+    previous: Unpacked,
     /// The task under way; counts up.
     task: u32,
     /// Batches of tasks that have not begun here.
@@ -81,6 +85,8 @@ impl<S: Subject> Rank<S> {
             ranks_count,
             aim,
             store: Store::new(system.state_bytes()),
+            sent: Sent::new(system.state_bytes()),
+            previous: Unpacked::default(),
             system,
             marks: Marks::new(me as u32, aim),
             batch: Batch::default(),
@@ -100,7 +106,7 @@ impl<S: Subject> Rank<S> {
             has_ended: false,
         };
         rank.mesh.set_task(rank.task);
-        if owner(&initial, ranks_count) == me {
+        if owner(hash(&initial), ranks_count) == me {
             let key = Key { distance: 0, origin: NO_ORIGIN };
             rank.store.prepare(&Unpacked::default(), &initial, &mut rank.batch)?;
             rank.keys.push(key);
@@ -199,7 +205,9 @@ impl<S: Subject> Rank<S> {
             transitions_count: self.transitions_count,
             deadlocks_count: self.deadlocks_count,
             depth: u64::from(self.marks.queue.nearest()),
-            memory_bytes: (self.store.memory_bytes() + self.marks.memory_bytes()) as u64,
+            memory_bytes: (self.store.memory_bytes()
+                + self.marks.memory_bytes()
+                + self.sent.memory_bytes()) as u64,
             again_count: self.again_count,
             sent_batches: self.mesh.sent_batches(),
             sent_bytes: self.mesh.sent_bytes(),
@@ -306,6 +314,7 @@ impl<S: Subject> Rank<S> {
         self.task = number;
         self.mesh.set_task(number);
         self.by_distance = None;
+        self.sent.clear();
         self.marks.begin(task);
         let (now, later) =
             std::mem::take(&mut self.early).into_iter().partition(|(_, of, _)| *of == number);
@@ -360,11 +369,11 @@ impl<S: Subject> Rank<S> {
             return Ok(());
         }
         let state_bytes = self.system.state_bytes();
-        let none = Unpacked::default();
         for group in groups(bytes, state_bytes) {
             let (key, states) = group.map_err(|NoMessage| RankError::NoMessage { from })?;
             for state in states.chunks_exact(state_bytes.max(1)) {
-                self.store.prepare(&none, state, &mut self.batch)?;
+                self.store.prepare(&self.previous, state, &mut self.batch)?;
+                self.batch.keep_parts(&mut self.previous);
                 self.keys.push(key);
                 if self.keys.len() >= BATCH_STATES {
                     self.flush()?;
@@ -387,10 +396,10 @@ impl<S: Subject> Rank<S> {
     }
 
     fn expand_some(&mut self, states_max: usize, now_us: u64) -> Result<bool, RankError> {
+        if self.mesh.is_blocked() {
+            return Ok(false);
+        }
         for done in 0..states_max {
-            if self.mesh.is_blocked() {
-                return Ok(done > 0);
-            }
             let next = match self.marks.next() {
                 Some(next) => next,
                 None => {
@@ -412,12 +421,17 @@ impl<S: Subject> Rank<S> {
         let is_accepting = self.aim == Aim::Cycle && self.system.is_accepting(self.parent.bytes());
         let is_first = self.marks.see(id, is_accepting);
         let key = self.marks.key(id, distance, is_accepting);
-        let Self { system, store, batch, keys, parent, mesh, me, ranks_count, .. } = self;
+        // Where nothing but a distance is told, telling it twice is of no use.
+        let is_distance = matches!(self.aim, Aim::Broken { .. });
+        let Self { system, store, batch, keys, parent, mesh, sent, me, ranks_count, .. } = self;
         let mut error = None;
         let steps_count = system.each(parent.bytes(), |state| {
-            let to = owner(state, *ranks_count);
+            let hash = hash(state);
+            let to = owner(hash, *ranks_count);
             if to != *me {
-                mesh.push(to, key, state, now_us);
+                if !is_distance || !sent.knows(hash, state, key.distance) {
+                    mesh.push(to, key, state, now_us);
+                }
                 return;
             }
             match store.prepare(parent, state, batch) {
