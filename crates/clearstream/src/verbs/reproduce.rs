@@ -1,6 +1,7 @@
 //! `clearstream reproduce`: a paper's figure or table here, side by side with the paper's.
 
 mod catalogue;
+mod divine;
 mod energy;
 mod idle;
 pub(in crate::verbs) mod in_lab;
@@ -70,6 +71,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
     match entry.id {
         "C-ceiling" | "C-fig10" | "G-tune" => return local::run(entry, args, json),
         "C-energy" => return energy::run(entry, args, json),
+        "C-divine" | "C-mix" => return divine::run(entry, args, json),
         "M-idle" => return idle::run(entry, args, json),
         _ => {}
     }

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 
 use super::message::{GROUP_BYTES, Key, Message, group};
 
-/// A batch this long goes out at once.
-const BATCH_BYTES: usize = 32 << 10;
+/// A batch this long goes out at once. Longer messages wait in MPI for a round trip before they go
+/// (rendezvous; UCX over TCP from 8 KiB on).
+const BATCH_BYTES: usize = 8000;
 
 /// A batch goes out at this age, microseconds, however short it is.
 const BATCH_AGE_MAX_US: u64 = 400;
 
 /// Batches to one rank that it has not yet told to have taken in. Enough for 32 MiB under way.
-const WINDOW_BATCHES: u64 = 1024;
+const WINDOW_BATCHES: u64 = 4096;
 
 /// One rank's connections to all others.
 #[derive(Debug)]

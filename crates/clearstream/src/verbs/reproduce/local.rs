@@ -31,7 +31,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, results, |results| judge(&results.near), Ended::Complete, args, json)
 }
 
-fn document() -> Results {
+pub(super) fn document() -> Results {
     let started_unix_ms = runner::now_unix_ms();
     Results {
         schema_version: SCHEMA_VERSION.to_owned(),
