@@ -27,7 +27,10 @@ const ENVIRONMENT: [&str; 3] = ["env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0"];
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
 /// A job that has not ended by then never will.
-const JOB_MAX: Duration = Duration::from_secs(120);
+const JOB_MAX: Duration = Duration::from_secs(300);
+
+/// A link that is not up by then will not be: the kernel waits a second after a change.
+const LINK_MAX: Duration = Duration::from_secs(5);
 
 /// Starts that fail are tried again: launchers race with their own processes now and then.
 const ATTEMPTS: u32 = 3;
@@ -73,6 +76,9 @@ pub(super) fn search(
     model: &Path,
     while_running: &mut dyn FnMut() -> Result<(), VerbError>,
 ) -> Result<Search, VerbError> {
+    for host in [bed.near(), bed.far()] {
+        wait_for_link(bed, host)?;
+    }
     let mut why = String::new();
     for _ in 0..ATTEMPTS {
         match attempt(bed, launcher, model, while_running)? {
@@ -84,6 +90,23 @@ pub(super) fn search(
         }
     }
     Err(VerbError::failed(format!("the job in the lab did not end well: {why}")))
+}
+
+/// Waits until a host's link carries: UCX takes no other.
+fn wait_for_link(bed: &TestBed, host: &str) -> Result<(), VerbError> {
+    let start = Instant::now();
+    loop {
+        let mut command = bed.command(host);
+        command.args(["cat", "/sys/class/net/eth0/operstate"]).stdin(Stdio::null());
+        let state = String::from_utf8_lossy(&command.output()?.stdout).trim().to_owned();
+        if matches!(state.as_str(), "up" | "unknown") {
+            return Ok(());
+        }
+        if start.elapsed() > LINK_MAX {
+            return Err(VerbError::failed(format!("eth0 of {host} stays {state}")));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Children that end with the value.
@@ -134,6 +157,11 @@ fn attempt(
         }
         if let Some(status) = children.0[0].try_wait()? {
             break status;
+        }
+        for part in &mut children.0[1..] {
+            if part.try_wait()?.is_some_and(|status| !status.success()) {
+                return Ok(Err("a host's part of it failed".to_owned()));
+            }
         }
         if start.elapsed() > JOB_MAX || signals::caught().is_some() {
             return Ok(Err("it did not end in time".to_owned()));
