@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use packet_switch::attachment::{Ask, Kind, PipeEnd, Shape};
+use packet_switch::attachment::{Ask, Kind, LinkWishes, PipeEnd, Shape};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::Notice;
 use ring::Patience;
@@ -49,6 +49,33 @@ fn two_clients_talk_through_a_switch() {
     let count = listed[0].count.as_ref().unwrap();
     assert_eq!((count.incoming.frames, count.outgoing.frames), (2, 1));
     assert_eq!(count.incoming.bytes, 120);
+}
+
+#[test]
+fn a_link_carries_frames_between_switches_as_they_are() {
+    let serving = Serving::start("link");
+    let mut connection = serving.connect();
+    let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+    let mut b = connection.attach_port(&"vale1:b".parse().unwrap()).unwrap();
+    let (one, other) = ("vale0:up".parse().unwrap(), "vale1:down".parse().unwrap());
+    let link = LinkWishes { delay_ns: 1_000_000, seed: 1, ..LinkWishes::default() };
+    connection.ask(Ask::AddLink { one, other, link }).unwrap();
+    let mut long = vec![9; 2000];
+    long[..12].copy_from_slice(&frame(1, 0xff, 0)[..12]);
+    for sent in [frame(1, 0xff, 5).to_vec(), long] {
+        assert!(a.sender.wait(SOON).unwrap() > 0 && a.sender.put(0, &sent));
+        a.sender.publish(1).unwrap();
+        assert_eq!(b.receiver.wait(SOON).unwrap(), 1);
+        let mut space = [0; 2112];
+        let length = b.receiver.copy(0, &mut space).unwrap();
+        assert_eq!(space[..length], sent);
+        b.receiver.release(1).unwrap();
+    }
+    let ports = connection.list().unwrap();
+    let up = ports.iter().find(|entry| entry.name == "vale0:up").unwrap();
+    assert_eq!(up.count.as_ref().unwrap().outgoing.bytes, 2060, "headers are not counted");
+    connection.ask(Ask::DeletePort { port: "vale1:down".parse().unwrap() }).unwrap();
+    assert_eq!(connection.list().unwrap().len(), 2, "both its ports go");
 }
 
 #[test]
