@@ -180,11 +180,7 @@ fn attempt(
     if !status.success() {
         return Ok(Err(status.to_string()));
     }
-    let told: Option<(f64, f64)> = serde_json::from_str::<Value>(&said).ok().and_then(|json| {
-        let check = &json["checks"][0];
-        Some((check["states_count"].as_f64()?, check["duration_s"].as_f64()?))
-    });
-    let Some((states_count, seconds)) = told else {
+    let Some((states_count, seconds)) = told(&said) else {
         return Ok(Err("it told no result".to_owned()));
     };
     Ok(Ok(Search {
@@ -194,6 +190,13 @@ fn attempt(
         far_sent_bytes: after[1] - before[1],
         peak_bits_per_s: peak,
     }))
+}
+
+/// States and seconds of a report.
+fn told(report: &str) -> Option<(f64, f64)> {
+    let json: Value = serde_json::from_str(report).ok()?;
+    let check = &json["checks"][0];
+    Some((check["states_count"].as_f64()?, check["duration_s"].as_f64()?))
 }
 
 /// A child's lines as they come; a thread waits for them.
