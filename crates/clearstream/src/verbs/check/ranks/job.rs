@@ -161,6 +161,21 @@ impl Job {
         Ok(None)
     }
 
+    /// Rank 0 says that nothing more comes and hears everyone out: MPI may wait for ever for a message
+    /// that nobody took before its receiver left.
+    fn part(&mut self) -> Result<(), ExchangeError> {
+        if self.me != 0 {
+            return self.send(0, vec![END, 0]);
+        }
+        self.number += 1;
+        (1..self.ranks_count).try_for_each(|to| self.send(to, vec![END, 0]))?;
+        let mut left = 1;
+        while left < self.ranks_count {
+            left += usize::from(self.receive(BEAT_EVERY)?.is_some());
+        }
+        Ok(())
+    }
+
     /// Tells that this rank is alive, and whether another is not.
     fn beat(&mut self) -> Result<(), ExchangeError> {
         if self.beat.elapsed() < BEAT_EVERY {
@@ -207,10 +222,8 @@ impl Exchange for Job {
 impl Drop for Job {
     /// Rank 0 tells the others that nothing more comes. Whoever lost a rank ends all.
     fn drop(&mut self) {
-        self.number += 1;
-        if self.me == 0 && !self.is_lost {
-            let ranks = 1..self.ranks_count;
-            self.is_lost = ranks.map(|to| self.send(to, vec![END, 0])).any(|sent| sent.is_err());
+        if !self.is_lost {
+            self.is_lost = self.part().is_err();
         }
         let Some(world) = self.world.take() else { return };
         if self.is_lost {
