@@ -6,6 +6,7 @@ mod energy;
 mod idle;
 pub(in crate::verbs) mod in_lab;
 mod local;
+mod packets;
 mod recipes;
 mod single;
 
@@ -73,6 +74,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         "C-energy" => return energy::run(entry, args, json),
         "C-divine" | "C-mix" => return divine::run(entry, args, json),
         "M-idle" => return idle::run(entry, args, json),
+        "P-pipe" | "P-vale" => return packets::run(entry, args, json),
         _ => {}
     }
     let Some(recipe) = recipes::find(entry.id) else {

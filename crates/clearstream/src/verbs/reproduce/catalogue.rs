@@ -20,7 +20,6 @@ const PTNET: &str = "ptnet 2016";
 const OPEN_MX: &str = "Open-MX 2009";
 const CUMULUS: &str = "Cumulus 2018";
 
-const NO_SWITCH: Option<&str> = Some("the packet switch and its rings (`clearstream switch`)");
 const NO_GUESTS: Option<&str> = Some("guests on the packet switch (`clearstream vm`)");
 const NO_MESSAGING: Option<&str> = Some("message passing over Ethernet (`clearstream mpi`)");
 const NO_GATEWAYS: Option<&str> =
@@ -109,8 +108,20 @@ pub(super) const ENTRIES: [Entry; 34] = [
         NO_GUESTS,
     ),
     lacking("P-netmap", PTNET, "netmap pkt-gen guest to guest", "", NO_GUESTS),
-    lacking("P-vale", PTNET, "VALE switch on the host", "", NO_SWITCH),
-    lacking("P-pipe", PTNET, "netmap pipe", "", NO_SWITCH),
+    Entry {
+        id: "P-vale",
+        title: "VALE switch on the host",
+        source: PTNET,
+        law: "a switch between processes carries 20 million short frames a second",
+        missing: None,
+    },
+    Entry {
+        id: "P-pipe",
+        title: "netmap pipe",
+        source: PTNET,
+        law: "nothing is copied: long frames go as fast as short ones",
+        missing: None,
+    },
     lacking(
         "M-tab1",
         OPEN_MX,
