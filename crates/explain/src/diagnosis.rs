@@ -51,6 +51,8 @@ pub struct Diagnosis {
     /// Limits that do not, and why: first those an experiment refuted, then the others.
     pub ruled_out: Vec<Evidence>,
     pub(crate) undecided: Vec<Undecided>,
+    /// Limits that an experiment refuted.
+    pub(crate) refuted: Vec<Limit>,
     /// Experiments of the first candidate that were run already.
     pub(crate) experiments_run: usize,
     pub(crate) candidates_tried: usize,
@@ -76,6 +78,7 @@ pub fn diagnose(results: &Results) -> Diagnosis {
         candidates: Vec::new(),
         ruled_out: Vec::new(),
         undecided: Vec::new(),
+        refuted: Vec::new(),
         experiments_run: 0,
         candidates_tried: 0,
         remarks: Vec::new(),
@@ -83,33 +86,60 @@ pub fn diagnose(results: &Results) -> Diagnosis {
     let Some(seen) = Observed::of(results) else { return diagnosis };
     diagnosis.measured = Some(seen.goodput);
     diagnosis.spec = Some(seen.spec.clone());
-    let opinions = opinions(&seen);
-    for (mechanism, opinion) in TABLE.iter().zip(&opinions) {
-        let limit = mechanism.limit();
-        if opinion.weight < SUSPECTED {
-            let (text, weight) = (opinion.against.clone(), opinion.weight);
-            diagnosis.ruled_out.push(Evidence { limit, text, weight });
-            continue;
-        }
-        let headroom = headroom(&seen, &opinions, limit);
-        diagnosis.candidates.push(Candidate {
-            limit,
-            end: opinion.end,
-            weight: opinion.weight,
-            evidence: opinion.evidence.clone(),
-            ceiling_bits_per_s: opinion.ceiling_bits_per_s,
-            experiments: mechanism.experiments(&seen, headroom),
-            advice: mechanism.advice(&seen),
-            host_change: mechanism.host_change(&seen, headroom),
-            next: verdict::next_of(&seen, &opinions, limit),
-        });
-    }
-    diagnosis.candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-    diagnosis.ruled_out.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    diagnosis.weigh(&seen);
     diagnosis
 }
 
 impl Diagnosis {
+    /// Fills in who may bind and who does not.
+    fn weigh(&mut self, seen: &Observed<'_>) {
+        let opinions = opinions(seen);
+        for (mechanism, opinion) in TABLE.iter().zip(&opinions) {
+            let limit = mechanism.limit();
+            if opinion.weight < SUSPECTED {
+                let (text, weight) = (opinion.against.clone(), opinion.weight);
+                self.ruled_out.push(Evidence { limit, text, weight });
+                continue;
+            }
+            let headroom = headroom(seen, &opinions, limit);
+            self.candidates.push(Candidate {
+                limit,
+                end: opinion.end,
+                weight: opinion.weight,
+                evidence: opinion.evidence.clone(),
+                ceiling_bits_per_s: opinion.ceiling_bits_per_s,
+                experiments: mechanism.experiments(seen, headroom),
+                advice: mechanism.advice(seen),
+                host_change: mechanism.host_change(seen, headroom),
+                next: verdict::next_of(seen, &opinions, limit),
+            });
+        }
+        self.candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        self.ruled_out.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    }
+
+    /// Puts the first candidate aside as refuted by an experiment. Where that was a window or a
+    /// buffer, the time it seemed to explain is anybody's: the others are weighed again.
+    pub(crate) fn refute(&mut self, text: String, results: &Results) {
+        let Some(candidate) = self.move_on() else { return };
+        let Candidate { limit, weight, .. } = candidate;
+        self.refuted.push(limit);
+        if matches!(limit, Limit::ReceiveWindow | Limit::SendBuffer)
+            && let Some(seen) = Observed::of(results)
+        {
+            let is_refuted = |evidence: &Evidence| self.refuted.contains(&evidence.limit);
+            let told: Vec<Evidence> = self.ruled_out.drain(..).filter(is_refuted).collect();
+            self.candidates.clear();
+            self.weigh(&seen.knowing(&self.refuted));
+            let undecided = self.undecided.iter().map(|undecided| undecided.candidate.limit);
+            let decided: Vec<Limit> = undecided.chain(self.refuted.iter().copied()).collect();
+            self.candidates.retain(|candidate| !decided.contains(&candidate.limit));
+            self.ruled_out.retain(|evidence| !decided.contains(&evidence.limit));
+            self.ruled_out.splice(0..0, told);
+        }
+        self.ruled_out.insert(0, Evidence { limit, text, weight });
+    }
+
     /// The likeliest limit that no experiment refuted yet.
     #[must_use]
     pub fn best(&self) -> Option<&Candidate> {

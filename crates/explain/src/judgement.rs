@@ -1,8 +1,6 @@
 //! What an experiment's outcome says of the limit it tried.
 
-use results::{
-    Confirmation, End, Estimate, Evidence, Point, PointOutcome, Results, TestSpec, Verdict,
-};
+use results::{Confirmation, End, Estimate, Point, PointOutcome, Results, TestSpec, Verdict};
 use units::show_bit_rate;
 
 use crate::change::Change;
@@ -42,9 +40,7 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
         }
         (Outcome::Refuted, _) => {
             let text = format!("refuted by experiment: {}: {}", experiment.change, ruling.text);
-            next.ruled_out
-                .insert(0, Evidence { limit: candidate.limit, text, weight: candidate.weight });
-            next.move_on();
+            next.refute(text, results);
         }
         (_, confirmation) => {
             next.experiments_run += 1;

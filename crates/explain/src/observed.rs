@@ -4,14 +4,14 @@ mod flow;
 mod host;
 mod run;
 
-use results::{End, Estimate, HostFacts, InterfaceFacts, Point, Results, TestSpec};
+use results::{End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec};
 
 pub(crate) use flow::Flow;
 pub(crate) use host::{HostView, end_name};
 use run::Run;
 pub(crate) use run::opposite;
 
-use crate::numbers::{positive, ramp, ratio, share};
+use crate::numbers::{middle, positive, ramp, ratio, share};
 
 /// The experiment whose test is judged.
 const JUDGED: &str = "single-stream";
@@ -30,6 +30,10 @@ pub(crate) struct Observed<'a> {
     /// The same test over several streams: how many, and what they gave together.
     pub(crate) several: Option<(u32, Estimate)>,
     pub(crate) udp: Option<UdpSeen>,
+    /// Idle share of the sender's and of the receiver's cores in that test.
+    several_idle: (Option<f64>, Option<f64>),
+    /// Windows and buffers that an experiment showed not to bind.
+    refuted: Vec<Limit>,
     /// Both ends are one machine's kernel (an emulated path), so core figures are shared.
     pub(crate) one_machine: bool,
     results: &'a Results,
@@ -73,10 +77,18 @@ impl<'a> Observed<'a> {
             base_rtt_s: lower(idle_rtt_s, flow.rtt_min_s).or(flow.rtt_s),
             flow,
             several: several(results, run),
+            several_idle: several_idle(results, run),
+            refuted: Vec::new(),
             udp: udp(results, run),
             one_machine,
             results,
         })
+    }
+
+    /// The same, knowing which limits an experiment has refuted: a window that was widened in vain
+    /// explains nothing, however full it was.
+    pub(crate) fn knowing(self, refuted: &[Limit]) -> Self {
+        Self { refuted: refuted.to_vec(), ..self }
     }
 
     /// Throughput judged, bit/s.
@@ -173,6 +185,9 @@ impl<'a> Observed<'a> {
     /// more, how full the window was seen. A sender that paces itself (BBR) at just the rate the
     /// window allows is seldom caught waiting for it; one that is never caught does not wait.
     pub(crate) fn receive_window_share(&self) -> f64 {
+        if self.refuted.contains(&Limit::ReceiveWindow) {
+            return 0.0;
+        }
         let counted = self.flow.receive_window_share.unwrap_or(0.0);
         let caught = self.flow.receive_window_share.map_or(0.9, |counted| ramp(counted, 0.02, 0.1));
         let room_left = 1.0 - ramp(self.flow.window_use().unwrap_or(0.0), 0.85, 0.95);
@@ -204,6 +219,9 @@ impl<'a> Observed<'a> {
     /// how sure it is that all the buffer can hold is in flight while both windows have room. The
     /// account starts only when the sender runs dry, which small and frequent acknowledgements hide.
     pub(crate) fn send_buffer_share(&self) -> f64 {
+        if self.refuted.contains(&Limit::SendBuffer) {
+            return 0.0;
+        }
         let counted = self.flow.send_buffer_share.unwrap_or(0.0);
         let queued = self.sender.send_queue_bytes.unwrap_or(0.0);
         let sent = share(self.flow.in_flight_bytes.unwrap_or(0.0), queued).unwrap_or(0.0);
@@ -240,10 +258,26 @@ impl<'a> Observed<'a> {
     /// How surely the hosts, not the path, are full: a thread that never sleeps, or no idle core.
     pub(crate) fn hosts_full(&self) -> f64 {
         let starved = |host: &HostView<'_>| host.starved().unwrap_or(0.0);
-        let exhausted =
-            |host: &HostView<'_>| host.mean_idle.map_or(0.0, |idle| 1.0 - ramp(idle, 0.03, 0.10));
         let most = |of: &dyn Fn(&HostView<'_>) -> f64| of(&self.sender).max(of(&self.receiver));
-        most(&starved).max(0.8 * most(&exhausted))
+        most(&starved).max(0.8 * most(&|host| self.exhausted(host)))
+    }
+
+    /// How idle an end's cores were with several streams.
+    pub(crate) fn several_idle(&self, host: &HostView<'_>) -> Option<f64> {
+        let (sender, receiver) = self.several_idle;
+        if host.end == self.sender.end { sender } else { receiver }
+    }
+
+    /// How surely an end has no idle core left, 0 to 1: in the judged test or, where that leaves a
+    /// little, once more streams ask for more and get nothing.
+    pub(crate) fn exhausted(&self, host: &HostView<'_>) -> f64 {
+        let now = host.mean_idle.map_or(0.0, |idle| 1.0 - ramp(idle, 0.03, 0.10));
+        let asked_for_more =
+            self.several_idle(host).zip(host.mean_idle).map_or(0.0, |(several, idle)| {
+                let in_vain = self.streams_gain().map_or(0.0, |gain| 1.0 - ramp(gain, 1.05, 1.2));
+                in_vain * (1.0 - ramp(several, 0.02, 0.06)) * (1.0 - ramp(idle, 0.2, 0.35))
+            });
+        now.max(asked_for_more)
     }
 }
 
@@ -277,6 +311,25 @@ fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
         Some((count, Estimate::of(&rates)?))
     };
     counts.into_iter().filter_map(of_count).max_by(|a, b| a.1.median.total_cmp(&b.1.median))
+}
+
+/// How idle the sender's and the receiver's cores were meanwhile, the typical run's.
+fn several_idle(results: &Results, judged: &Run<'_>) -> (Option<f64>, Option<f64>) {
+    let runs: Vec<Run<'_>> = results
+        .points
+        .iter()
+        .filter(|point| point.experiment == "multi-stream")
+        .filter_map(Run::of)
+        .filter(|run| run.direction.direction == judged.direction.direction)
+        .collect();
+    let idle_of = |end: End| {
+        let of_run = |run: &Run<'_>| {
+            let cores = &run.report(end)?.cores;
+            share(cores.iter().map(|core| core.idle).sum(), cores.len() as f64)
+        };
+        middle(runs.iter().filter_map(of_run))
+    };
+    (idle_of(judged.sender), idle_of(opposite(judged.sender)))
 }
 
 fn udp(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {

@@ -175,6 +175,9 @@ fn opinion(
         let machine =
             if seen.one_machine { " (both ends and the emulated path share them)" } else { "" };
         evidence.push(format!("all cores together are {} idle{machine}", percent(idle)));
+        if let (Some(idle), Some((streams, _))) = (seen.several_idle(own), seen.several) {
+            evidence.push(format!("with {streams} streams they are {} idle", percent(idle)));
+        }
     }
     Opinion {
         weight,
@@ -199,7 +202,7 @@ fn opinion(
 /// A host without idle time starves threads that look asleep: the end that lacks more is the
 /// likelier one.
 fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) -> f64 {
-    let exhausted = own.mean_idle.map_or(0.0, |idle| 1.0 - ramp(idle, 0.03, 0.10));
+    let exhausted = seen.exhausted(own);
     let lacks = |host: &HostView<'_>| host.busy_share().unwrap_or(0.0);
     if lacks(own) <= 0.3 || lacks(own) < lacks(other) {
         return 0.0;

@@ -209,9 +209,11 @@ pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experim
 /// How surely the ceiling is an interface's own line rate, 0 to 1.
 pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
     let ends = [seen.sender.end, opposite(seen.sender.end)];
+    // Several streams come closer to it than one.
+    let most = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
     let reached = ends.into_iter().filter_map(|end| {
         let line = positive(seen.interface(end)?.speed_bits_per_s?)?;
-        Some(seen.rate() / goodput_ceiling(seen, line, ETHERNET_WIRE_BYTES)?)
+        Some(most / goodput_ceiling(seen, line, ETHERNET_WIRE_BYTES)?)
     });
     reached.fold(0.0, |most, reached| {
         most.max(ramp(reached, 0.90, 0.96) * (1.0 - ramp(reached, 1.04, 1.10)))
