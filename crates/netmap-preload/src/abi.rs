@@ -149,6 +149,12 @@ pub const BUF_CHANGED: u16 = 0x01;
 pub const INDIRECT: u16 = 0x10;
 /// `NS_MOREFRAG`.
 pub const MORE_FRAGMENTS: u16 = 0x20;
+/// `NS_RFRAGS`: in a slot that came through a switch, how many slots its packet has.
+pub const FRAGMENT_COUNT: u16 = 0xff00;
+/// `NS_REPORT`: the sender wants to hear soon when the slot is done; here it always does.
+pub const REPORT: u16 = 0x02;
+/// `NS_TXMON`: on a monitor's ring, of a frame that the watched port sent.
+pub const SENT: u16 = 0x40;
 /// Most slots of a packet, `NETMAP_MAX_FRAGS`.
 pub const FRAGMENTS_MAX: u32 = 64;
 

@@ -1,5 +1,6 @@
 //! A port or a pipe's end that this process is attached to, shared by all descriptors bound to it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ pub struct Adapter {
     host: [Mutex<Vec<Arc<Ring>>>; 2],
     /// The attachment lasts as long as it does.
     connection: Mutex<Connection>,
-    header_bytes: Mutex<u32>,
+    header_bytes: AtomicU32,
 }
 
 /// A ring, made when first asked for: in another memory than the switch's it takes buffers.
@@ -50,7 +51,7 @@ impl Adapter {
         connection: Connection,
         is_pipe: bool,
     ) -> Arc<Self> {
-        let Attached { mut sender, mut receiver, .. } = attached;
+        let Attached { mut sender, mut receiver, header_bytes, .. } = attached;
         let slots = [sender.end().slots(), receiver.end().slots()];
         let free = |backend| Mutex::new(Place::Free(backend));
         Arc::new(Self {
@@ -61,7 +62,7 @@ impl Adapter {
             pair: [free(Backend::Send(sender)), free(Backend::Receive(receiver))],
             host: [Mutex::default(), Mutex::default()],
             connection: Mutex::new(connection),
-            header_bytes: Mutex::new(0),
+            header_bytes: AtomicU32::new(header_bytes.into()),
         })
     }
 
@@ -129,7 +130,12 @@ impl Adapter {
     /// Bytes of virtio-net header in front of each frame.
     #[must_use]
     pub fn header_bytes(&self) -> u32 {
-        *lock(&self.header_bytes)
+        self.header_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the switch was told another length.
+    pub fn set_header_bytes(&self, bytes: u32) {
+        self.header_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// netmap's switch takes frames while the program asks it to; ours does soon after. A program that

@@ -9,7 +9,7 @@ use crate::abi::{self, port_info, register};
 use crate::csb::Wiring;
 use crate::descriptor::{Binding, Descriptor};
 use crate::host::{Host, Wish};
-use crate::legacy::Legacy;
+use crate::legacy::{self, Legacy};
 use crate::memory::{INTERFACE_BYTES, INTERFACES, Memory, RING_BYTES, RINGS, RINGS_OFFSET};
 use crate::request::{CSB, KLOOP_EVENTFDS, Request};
 use crate::switches;
@@ -35,7 +35,7 @@ pub fn ioctl(
         abi::REGIF => {
             let mut old = Legacy::read(user, argument)?;
             if old.command() != 0 {
-                return Err(Errno::OPNOTSUPP);
+                return command(host, &mut old, user);
             }
             let mut body = old.to_register()?;
             descriptor.register(host, fd, &old.name, &mut body, &|_| Ok(()))?;
@@ -43,6 +43,9 @@ pub fn ioctl(
         }
         abi::GINFO => {
             let mut old = Legacy::read(user, argument)?;
+            if old.command() != 0 {
+                return command(host, &mut old, user);
+            }
             let mut body = old.to_register()?;
             let info = port_information(host, &old.name, body.u16(register::MEM_ID))?;
             body.set_u64(register::MEMSIZE, info.u64(port_info::MEMSIZE));
@@ -100,8 +103,7 @@ fn control(
         }
         abi::POOLS_INFO_GET => pools(host, &name, &mut request.body)?,
         abi::PORT_HDR_GET => {
-            let length = host.open(&name, Wish::default())?.header_bytes();
-            request.body.set_u32(0, length);
+            request.body.set_u32(0, switches::header_bytes(host, &name)?);
         }
         abi::PORT_HDR_SET => switches::set_header(host, &name, request.body.u32(0))?,
         abi::VALE_LIST => switches::list(&name, &mut request.body)?.write(user, argument)?,
@@ -109,9 +111,39 @@ fn control(
         abi::VALE_DELIF => switches::delete_port(&name)?,
         abi::VALE_ATTACH => switches::attach(&name, &mut request.body)?,
         abi::VALE_DETACH => switches::detach(&name, &mut request.body)?,
+        abi::POLLING_ENABLE => switches::poll_always(&name, &request.body, true)?,
+        abi::POLLING_DISABLE => switches::poll_always(&name, &request.body, false)?,
         _ => return Err(Errno::OPNOTSUPP),
     }
     request.answer(user)
+}
+
+/// What older programs ask of switches.
+fn command(host: &Host, old: &mut Legacy, user: &dyn UserMemory) -> Result<(), Errno> {
+    let name = old.name.clone();
+    match old.command() {
+        legacy::ATTACH => {
+            let mut body = old.to_attach();
+            switches::attach(&name, &mut body)?;
+        }
+        legacy::DETACH => switches::detach(&name, &mut Fields(vec![0; 8]))?,
+        legacy::NEW_PORT => switches::new_port(&name, &old.to_new_port())?,
+        legacy::DELETE_PORT => switches::delete_port(&name)?,
+        legacy::SET_HEADER => switches::set_header(host, &name, old.argument().into())?,
+        legacy::GET_HEADER => {
+            let bytes = switches::header_bytes(host, &name)?;
+            old.set_argument(u16::try_from(bytes).unwrap_or(u16::MAX));
+        }
+        legacy::LIST => {
+            let mut body = old.to_list();
+            let named = switches::list(&name, &mut body)?;
+            old.take_list(&body, named.name());
+        }
+        legacy::POLLING_ON => switches::poll_always(&name, &old.to_polling(), true)?,
+        legacy::POLLING_OFF => switches::poll_always(&name, &old.to_polling(), false)?,
+        _ => return Err(Errno::OPNOTSUPP),
+    }
+    old.write(user)
 }
 
 /// What [`abi::SYNC_KLOOP_START`] says.

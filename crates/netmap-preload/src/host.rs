@@ -67,6 +67,12 @@ impl Host {
         Ok(adapter)
     }
 
+    /// The port of that name, if it is open in this process.
+    #[must_use]
+    pub fn known(&self, name: &str) -> Option<Arc<Adapter>> {
+        self.state().adapters.get(name).and_then(Weak::upgrade)
+    }
+
     /// The memory that belongs to no port, or one that is open.
     ///
     /// # Errors

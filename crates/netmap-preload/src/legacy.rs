@@ -16,9 +16,32 @@ const TX_SLOTS: usize = 28;
 const TX_RINGS: usize = 36;
 const RING_ID: usize = 40;
 const COMMAND: usize = 42;
+const ARGUMENT: usize = 44;
 const MEM_ID: usize = 46;
 const EXTRA_BUFS: usize = 48;
 const FLAGS: usize = 52;
+
+/// `NETMAP_BDG_ATTACH` of `nr_cmd`.
+pub const ATTACH: u16 = 1;
+/// `NETMAP_BDG_DETACH`.
+pub const DETACH: u16 = 2;
+/// `NETMAP_BDG_LIST`.
+pub const LIST: u16 = 4;
+/// `NETMAP_BDG_VNET_HDR`.
+pub const SET_HEADER: u16 = 5;
+/// `NETMAP_BDG_NEWIF`.
+pub const NEW_PORT: u16 = 6;
+/// `NETMAP_BDG_DELIF`.
+pub const DELETE_PORT: u16 = 7;
+/// `NETMAP_BDG_POLLING_ON`.
+pub const POLLING_ON: u16 = 10;
+/// `NETMAP_BDG_POLLING_OFF`.
+pub const POLLING_OFF: u16 = 11;
+/// `NETMAP_VNET_HDR_GET`.
+pub const GET_HEADER: u16 = 12;
+
+/// `NETMAP_BDG_HOST` of `nr_arg1`: with the host's rings.
+const WITH_HOST: u16 = 1;
 
 /// `NETMAP_HW_RING` of `nr_ringid`.
 const HW_RING: u16 = 0x4000;
@@ -71,6 +94,79 @@ impl Legacy {
         self.fields.u16(COMMAND)
     }
 
+    /// `nr_arg1`, the length of a header.
+    #[must_use]
+    pub fn argument(&self) -> u16 {
+        self.fields.u16(ARGUMENT)
+    }
+
+    /// The answer in the same place.
+    pub fn set_argument(&mut self, value: u16) {
+        self.fields.set_u16(ARGUMENT, value);
+    }
+
+    /// As a body of [`abi::VALE_ATTACH`].
+    #[must_use]
+    pub fn to_attach(&self) -> Fields {
+        let mut body = Fields(vec![0; 64]);
+        let with_host = self.argument() & WITH_HOST != 0;
+        body.set_u32(register::MODE, if with_host { abi::NIC_SW } else { abi::ALL_NIC });
+        body
+    }
+
+    /// As a body of [`abi::VALE_NEWIF`].
+    #[must_use]
+    pub fn to_new_port(&self) -> Fields {
+        let mut body = Fields(vec![0; 16]);
+        for slots in 0..2 {
+            body.set_u32(4 * slots, self.fields.u32(TX_SLOTS + 4 * slots));
+        }
+        body
+    }
+
+    /// As a body of [`abi::VALE_LIST`].
+    #[must_use]
+    pub fn to_list(&self) -> Fields {
+        let mut body = Fields(vec![0; 8]);
+        body.set_u16(0, self.argument());
+        body.set_u32(4, self.fields.u16(MEM_ID).into());
+        body
+    }
+
+    /// What [`abi::VALE_LIST`] answered.
+    pub fn take_list(&mut self, body: &Fields, name: Option<&str>) {
+        self.set_argument(body.u16(0));
+        self.fields.set_u16(MEM_ID, u16::try_from(body.u32(4)).unwrap_or(u16::MAX));
+        if let Some(name) = name {
+            let end = NAME_BYTES - 1;
+            self.fields.0[..NAME_BYTES].fill(0);
+            self.fields.0[..end].iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        }
+    }
+
+    /// As a body of [`abi::POLLING_ENABLE`].
+    #[must_use]
+    pub fn to_polling(&self) -> Fields {
+        let mut body = Fields(vec![0; 16]);
+        let mode = match self.fields.u32(FLAGS) & MODE_MASK {
+            abi::ALL_NIC => 1,
+            abi::ONE_NIC => 2,
+            _ => 0,
+        };
+        body.set_u32(0, mode);
+        body.set_u32(4, (self.fields.u16(RING_ID) & RING_MASK).into());
+        body.set_u32(8, self.argument().into());
+        body
+    }
+
+    /// Writes it back.
+    ///
+    /// # Errors
+    /// `EFAULT`: it is not there any more.
+    pub fn write(&self, memory: &dyn UserMemory) -> Result<(), Errno> {
+        memory.write(self.address, &self.fields.0)
+    }
+
     /// The same as a body of [`abi::REGISTER`].
     ///
     /// # Errors
@@ -118,6 +214,6 @@ impl Legacy {
         }
         self.fields.set_u16(MEM_ID, body.u16(register::MEM_ID));
         self.fields.set_u32(EXTRA_BUFS, body.u32(register::EXTRA_BUFS));
-        memory.write(self.address, &self.fields.0)
+        self.write(memory)
     }
 }

@@ -362,8 +362,8 @@ impl Ring {
     #[inline]
     fn acknowledge(&self, index: u32) {
         let slot = self.slot(index);
-        if slot.flags.0 & (abi::BUF_CHANGED | 0x02) != 0 {
-            let flags = SlotFlags(slot.flags.0 & !(abi::BUF_CHANGED | 0x02));
+        if slot.flags.0 & (abi::BUF_CHANGED | abi::REPORT) != 0 {
+            let flags = SlotFlags(slot.flags.0 & !(abi::BUF_CHANGED | abi::REPORT));
             self.set_slot(index, Slot { flags, ..slot });
         }
     }

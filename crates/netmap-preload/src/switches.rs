@@ -3,7 +3,7 @@
 //! A port that stays and is on no switch is one of the switch `netmap` of ours; so `valeX:NAME` may be
 //! attached to, taken off, and found by its name alone.
 
-use packet_switch::attachment::{Ask, Entry, Kind, Shape};
+use packet_switch::attachment::{Ask, Entry, HEADERS_BYTES, Kind, Shape};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::{Name, PortName};
 use rustix::io::Errno;
@@ -16,6 +16,10 @@ use crate::user::{Fields, UserMemory, or};
 const UNATTACHED: &str = "netmap";
 /// Field of `struct nmreq_vale_attach` behind the `nmreq_register` in it.
 const PORT_INDEX: usize = 56;
+/// `NETMAP_POLLING_MODE_SINGLE_CPU`.
+const SINGLE_CPU: u32 = 1;
+/// `NETMAP_POLLING_MODE_MULTI_CPU`.
+const MULTI_CPU: u32 = 2;
 /// Most bytes of a name in a request.
 const NAME_BYTES: usize = 64;
 
@@ -24,6 +28,12 @@ const NAME_BYTES: usize = 64;
 pub struct NameAnswer(Option<String>);
 
 impl NameAnswer {
+    /// It, if there is one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
     /// Writes it, if there is one.
     ///
     /// # Errors
@@ -36,16 +46,49 @@ impl NameAnswer {
     }
 }
 
-/// `NETMAP_REQ_PORT_HDR_SET`: virtio-net headers are not translated yet, so only none can be set.
+/// `NETMAP_REQ_PORT_HDR_SET`.
 ///
 /// # Errors
-/// `EINVAL`: no length that netmap has, or not a port of a switch. `EOPNOTSUPP`: a header.
+/// `EINVAL`: no length that netmap has, or not a port of a switch. `ENXIO`: no such port.
 pub fn set_header(host: &Host, name: &str, bytes: u32) -> Result<(), Errno> {
-    if !name.starts_with("vale") || !matches!(bytes, 0 | 10 | 12) {
+    let known = u8::try_from(bytes).ok().filter(|bytes| HEADERS_BYTES.contains(bytes));
+    let header_bytes = known.filter(|_| name.starts_with("vale")).ok_or(Errno::INVAL)?;
+    let port: PortName = name.parse().map_err(or(Errno::INVAL))?;
+    let mut connection = host::connect()?;
+    entry(&mut connection, &port)?;
+    ask(&mut connection, Ask::SetHeader { port, header_bytes })?;
+    if let Some(adapter) = host.known(name) {
+        adapter.set_header_bytes(bytes);
+    }
+    Ok(())
+}
+
+/// `NETMAP_REQ_PORT_HDR_GET`.
+///
+/// # Errors
+/// `ENXIO`: no such port.
+pub fn header_bytes(host: &Host, name: &str) -> Result<u32, Errno> {
+    if !name.starts_with("vale") {
+        return Ok(host.open(name, Wish::default())?.header_bytes());
+    }
+    let port: PortName = name.parse().map_err(or(Errno::INVAL))?;
+    Ok(entry(&mut host::connect()?, &port)?.header_bytes.into())
+}
+
+/// `NETMAP_REQ_VALE_POLLING_ENABLE` and `…_DISABLE`: the switch's thread polls the port without end, on the
+/// cores that the switch was started with.
+///
+/// # Errors
+/// `ENXIO`: no such port. `EINVAL`: no such way of polling.
+pub fn poll_always(name: &str, body: &Fields, always: bool) -> Result<(), Errno> {
+    let is_mode = (SINGLE_CPU..=MULTI_CPU).contains(&body.u32(0));
+    if always && (!is_mode || body.u32(8) == 0) {
         return Err(Errno::INVAL);
     }
-    host.open(name, Wish::default())?;
-    if bytes == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+    let port: PortName = name.parse().map_err(or(Errno::INVAL))?;
+    let mut connection = host::connect()?;
+    entry(&mut connection, &port)?;
+    ask(&mut connection, Ask::Poll { port, always })
 }
 
 /// `NETMAP_REQ_VALE_LIST`: numbers of a port by name, or the next port by numbers.
@@ -164,6 +207,11 @@ fn vale_ports(connection: &mut Connection) -> Result<Vec<(PortName, Entry)>, Err
     let mut all = ports(connection)?;
     all.retain(|(port, _)| port.switch.to_string().starts_with("vale"));
     Ok(all)
+}
+
+fn entry(connection: &mut Connection, name: &PortName) -> Result<Entry, Errno> {
+    let found = ports(connection)?.into_iter().find(|(port, _)| port == name);
+    found.map(|(_, entry)| entry).ok_or(Errno::NXIO)
 }
 
 fn find(connection: &mut Connection, name: &Name) -> Result<Option<(PortName, Entry)>, Errno> {

@@ -111,6 +111,21 @@ pub enum Ask {
         /// Which.
         port: PortName,
     },
+    /// Sets how many bytes of virtio-net header come before each frame of a port.
+    SetHeader {
+        /// Which.
+        port: PortName,
+        /// 0, 10, or 12: the same with a count of buffers that is not looked at.
+        header_bytes: u8,
+    },
+    /// Whether the switch polls a port without end, and a core is busy with it, or sleeps when all are
+    /// idle.
+    Poll {
+        /// Which.
+        port: PortName,
+        /// Without end.
+        always: bool,
+    },
     /// Takes a port away, its client with it; of a link both.
     DeletePort {
         /// Which.
@@ -199,6 +214,12 @@ impl Record {
     }
 }
 
+/// Bytes of a virtio-net header as devices and links have it.
+pub const HEADER_BYTES: u8 = switch::frame::VNET_HEADER_BYTES as u8;
+
+/// Lengths that a virtio-net header may have: none, the usual, the usual and a count of buffers.
+pub const HEADERS_BYTES: [u8; 3] = [0, HEADER_BYTES, HEADER_BYTES + 2];
+
 /// A device that somebody opened, and the descriptors that come with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -208,10 +229,10 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// Whether its frames have virtio-net headers before them.
-    pub(crate) fn has_headers(self) -> bool {
+    /// Bytes of virtio-net header before each of its frames.
+    pub(crate) fn header_bytes(self) -> u8 {
         match self {
-            Self::Tap => true,
+            Self::Tap => HEADER_BYTES,
         }
     }
 }
@@ -283,6 +304,9 @@ pub enum Answer {
         attachment: u32,
         /// Its rings.
         rings: Vec<RingSeat>,
+        /// Bytes of virtio-net header before each frame.
+        #[serde(default)]
+        header_bytes: u8,
     },
     /// Done.
     Done,
@@ -346,6 +370,9 @@ pub struct Entry {
     /// The device behind it, if it is one's port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceState>,
+    /// Bytes of virtio-net header before each frame.
+    #[serde(default)]
+    pub header_bytes: u8,
 }
 
 /// What an entry is.

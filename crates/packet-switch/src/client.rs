@@ -94,6 +94,8 @@ pub struct Connection {
 pub struct Attached {
     /// To name it by.
     pub attachment: u32,
+    /// Bytes of virtio-net header before each frame: 0, 10 or 12.
+    pub header_bytes: u8,
     /// Frames go out here.
     pub sender: Sender,
     /// Frames come in here.
@@ -271,7 +273,7 @@ impl Connection {
 
     fn attach(&mut self, ask: Ask) -> Result<Attached, ClientError> {
         let (answer, fds) = self.exchange(ask)?;
-        let Answer::Attached { attachment, rings } = answer else {
+        let Answer::Attached { attachment, rings, header_bytes } = answer else {
             return Err(unexpected(&answer));
         };
         let mut fds = fds.into_iter();
@@ -293,6 +295,7 @@ impl Connection {
         let (rx, rx_bells) = receiver.ok_or_else(|| short("a ring is missing"))?;
         Ok(Attached {
             attachment,
+            header_bytes,
             sender: Sender::join(join(tx, seat(true)?)?, layout.buffers(&region)?, tx_bells),
             receiver: Receiver::join(join(rx, seat(false)?)?, layout.buffers(&region)?, rx_bells),
         })

@@ -10,6 +10,7 @@ mod monitors;
 mod refusal;
 mod registry;
 mod session;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use ring::{Slot, Violation};
 use shm::Bell;
-use switch::frame::VNET_HEADER_BYTES;
 use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
 use sys::SyscallError;
 use thiserror::Error;
@@ -72,19 +71,11 @@ pub(crate) struct PortEnds {
     pub(crate) inlet: Inlet,
     pub(crate) outlet: Outlet,
     pub(crate) marks: Marks,
-    /// Whether its frames have virtio-net headers before them.
-    pub(crate) headers: bool,
+    /// Bytes of virtio-net header before each of its frames: 0, 10 or 12.
+    pub(crate) header_bytes: u8,
     /// Rung by the client when the switch sleeps.
     pub(crate) kick: Bell,
     pub(crate) counters: Arc<PortCounters>,
-}
-
-impl PortEnds {
-    /// What comes before each of its frames.
-    #[inline]
-    fn header_bytes(&self) -> u32 {
-        if self.headers { VNET_HEADER_BYTES as u32 } else { 0 }
-    }
 }
 
 /// A packet of a batch: a run of slots.
@@ -128,6 +119,8 @@ pub(crate) struct Datapath {
     linger: Duration,
     began: Instant,
     wakeups: Cell<u64>,
+    /// Ports that are to be polled without end.
+    polled: PortSet,
 }
 
 impl Datapath {
@@ -153,6 +146,7 @@ impl Datapath {
             linger,
             began: Instant::now(),
             wakeups: Cell::new(0),
+            polled: PortSet::default(),
         })
     }
 
@@ -178,7 +172,7 @@ impl Datapath {
             if dry_rounds == DRY_ROUNDS {
                 last_work = now;
             }
-            if now - last_work < self.linger {
+            if now - last_work < self.linger || self.polled != PortSet::default() {
                 std::thread::yield_now();
             } else {
                 self.sleep(&ports)?;
@@ -238,7 +232,7 @@ impl Datapath {
     /// Looks at each packet of the turn and notes where it goes.
     fn sort(&mut self, source: &PortEnds, now_s: u32, tally: &mut Tally) {
         self.batch.clear();
-        let skip = source.header_bytes();
+        let skip = u32::from(source.header_bytes);
         for &packet in &self.taken.packets {
             tally.count(packet.bytes.saturating_sub(skip));
             let verdict = match source.inlet.head(self.taken.fragments(packet), skip as usize) {
@@ -273,7 +267,7 @@ impl Datapath {
                 self.watched.remove(id);
                 continue;
             }
-            let (from, skip) = (source.inlet.buffers(), source.header_bytes() as usize);
+            let (from, skip) = (source.inlet.buffers(), usize::from(source.header_bytes));
             let mut copy = |packet: Packet| {
                 monitor.copy(self.taken.fragments(packet), from, skip, outgoing, now_ns);
             };
@@ -293,11 +287,12 @@ impl Datapath {
         for index in self.batch.packets_for(port.id) {
             let packet = self.taken.packets[index];
             let (fragments, from) = (self.taken.fragments(packet), source.inlet.buffers());
-            if port.headers == source.headers {
-                let frame_bytes = packet.bytes.saturating_sub(source.header_bytes());
+            let headers = [source.header_bytes, port.header_bytes];
+            if headers[0] == headers[1] {
+                let frame_bytes = packet.bytes.saturating_sub(headers[0].into());
                 tally.settle(port.outlet.put(fragments, from), frame_bytes as usize);
             } else {
-                port.outlet.put_translated(fragments, from, source.headers, &mut tally);
+                port.outlet.put_translated(fragments, from, headers, &mut tally);
             }
         }
         port.counters.outgoing.add(&tally);
@@ -351,6 +346,18 @@ impl Datapath {
                     self.forwarder.add(port.id);
                     let index = port.id.index();
                     self.ports[index] = Some(port);
+                }
+                Command::SetHeader { id, header_bytes } => {
+                    if let Some(port) = &mut self.ports[id.index()] {
+                        port.header_bytes = header_bytes;
+                    }
+                }
+                Command::Poll { id, always } => {
+                    if always {
+                        self.polled.insert(id);
+                    } else {
+                        self.polled.remove(id);
+                    }
                 }
                 Command::Watch { id, monitor } => {
                     self.watched.insert(id);

@@ -63,7 +63,7 @@ impl Ring {
                 }
                 _ => 0,
             };
-            let flags = SlotFlags(theirs.flags.0 & abi::MORE_FRAGMENTS);
+            let flags = SlotFlags(theirs.flags.0 & (abi::MORE_FRAGMENTS | abi::FRAGMENT_COUNT));
             self.set_slot(index, Slot { length_bytes: copied, flags, ..mine });
             index = self.after(index, 1);
         }

@@ -118,7 +118,8 @@ impl Ring {
             return Slot::default();
         }
         let changed = if self.pipe { abi::BUF_CHANGED } else { 0 };
-        let flags = SlotFlags(slot.flags.0 & (abi::MORE_FRAGMENTS | changed));
+        let kept = abi::MORE_FRAGMENTS | abi::FRAGMENT_COUNT | changed;
+        let flags = SlotFlags(slot.flags.0 & kept);
         let most = self.memory.buffers().buffer_bytes();
         let fits = usize::from(slot.length_bytes) <= most;
         Slot { length_bytes: if fits { slot.length_bytes } else { 0 }, flags, ..slot }

@@ -7,7 +7,7 @@ use super::entries::Client;
 use super::make::{self};
 use super::registry::{Refusal, Registry};
 use super::session::SessionId;
-use crate::attachment::{DeviceKind, Kind, LinkWishes, Shape};
+use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkWishes, Shape};
 use crate::device::{Device, Plug};
 use crate::name::PortName;
 
@@ -23,8 +23,7 @@ impl Registry {
         shape: Shape,
         fds: Vec<OwnedFd>,
     ) -> Result<(), Refusal> {
-        let headers = kind.has_headers();
-        let plug = self.add_inner_port(user, name, shape, headers)?;
+        let plug = self.add_inner_port(user, name, shape, kind.header_bytes())?;
         let device = Device::open(kind, fds, plug, &self.cores);
         self.settle(&[name], device)
     }
@@ -37,8 +36,8 @@ impl Registry {
     ) -> Result<(), Refusal> {
         let [one, other] = names;
         let shape = Shape::of_device();
-        let first = self.add_inner_port(user, one, shape, true)?;
-        let second = match self.add_inner_port(user, other, shape, true) {
+        let first = self.add_inner_port(user, one, shape, HEADER_BYTES)?;
+        let second = match self.add_inner_port(user, other, shape, HEADER_BYTES) {
             Ok(plug) => plug,
             Err(why) => {
                 self.drop_inner_port(one);
@@ -55,21 +54,24 @@ impl Registry {
         user: u32,
         name: &PortName,
         shape: Shape,
-        headers: bool,
+        header_bytes: u8,
     ) -> Result<Plug, Refusal> {
         if self.port(name).is_some() {
             return Err(Refusal::Exists(name.to_string()));
         }
         self.new_port(user, name, shape, Kind::Port)?;
-        let plug = self.plug_inner(name, headers);
+        if let Some(port) = self.port_mut(name) {
+            port.header_bytes = header_bytes;
+        }
+        let plug = self.plug_inner(name);
         if plug.is_err() {
             self.forget_port(name);
         }
         plug
     }
 
-    fn plug_inner(&mut self, name: &PortName, headers: bool) -> Result<Plug, Refusal> {
-        let (role, shape) = self.free_port(name, headers)?;
+    fn plug_inner(&mut self, name: &PortName) -> Result<Plug, Refusal> {
+        let (role, shape) = self.free_port(name)?;
         let (serial, attachment) = (role.serial, self.next_attachment());
         let (ends, plug) = make::inner_port(role, shape)?;
         let client = Client { session: DAEMON, attachment, serial, bytes: 0, bells: Vec::new() };

@@ -43,6 +43,8 @@ pub(super) struct Port {
     /// What drives it, if that is not a client; both ports of a link have the same.
     pub(super) device: Option<Arc<Device>>,
     pub(super) watcher: Option<Watcher>,
+    /// Bytes of virtio-net header before each frame.
+    pub(super) header_bytes: u8,
 }
 
 /// Who is attached to a port.
@@ -93,6 +95,7 @@ impl Port {
             count: Some(self.counters.read()),
             last_cut_off: self.last_cut_off.clone(),
             device: self.device.as_ref().map(|device| device.state()),
+            header_bytes: self.header_bytes,
         }
     }
 }
@@ -113,6 +116,7 @@ impl Group {
             count: None,
             last_cut_off: None,
             device: None,
+            header_bytes: 0,
         }
     }
 }

@@ -60,8 +60,8 @@ fn memory_of(region: &Region) -> Result<OwnedFd, SyscallError> {
 pub(crate) struct Role {
     pub(crate) id: PortId,
     pub(crate) serial: u64,
-    /// Whether frames have virtio-net headers before them.
-    pub(crate) headers: bool,
+    /// Bytes of virtio-net header before each frame.
+    pub(crate) header_bytes: u8,
     pub(crate) counters: Arc<PortCounters>,
 }
 
@@ -80,7 +80,7 @@ fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
     let layout = Layout::format(&region, &geometry)?;
     let (tx, tx_switch) = Bells::pair()?;
     let (rx, rx_switch) = Bells::pair()?;
-    let Role { id, serial, headers, counters } = role;
+    let Role { id, serial, header_bytes, counters } = role;
     let seed = serial as u32;
     let inlet_end = layout.end(&region, 0, Seat::TxOwner, seed)?;
     let outlet_end = layout.end(&region, 1, Seat::RxOwner, seed)?;
@@ -91,7 +91,7 @@ fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
         inlet: Inlet::new(inlet_end, buffers()?, tx_switch.theirs),
         outlet: Outlet::new(outlet_end, buffers()?, rx_switch.theirs),
         marks: Marks::new(&buffers()?),
-        headers,
+        header_bytes,
         kick: tx_switch.ours,
         counters,
     };
@@ -118,7 +118,7 @@ pub(crate) fn monitor(
     serial: u64,
     shape: Shape,
 ) -> Result<(Monitor, Handout), MakeError> {
-    let role = Role { id, serial, headers: false, counters: Arc::default() };
+    let role = Role { id, serial, header_bytes: 0, counters: Arc::default() };
     let (ends, handout) = port(role, shape)?;
     Ok((Monitor::new(serial, ends.outlet, ends.marks), handout))
 }

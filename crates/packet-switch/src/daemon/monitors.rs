@@ -38,7 +38,7 @@ impl Registry {
         switch.link.send(Command::Watch { id: port.id, monitor: Box::new(monitor) })?;
         port.watcher = Some(Watcher { session, attachment, serial, bytes });
         self.memory_bytes += bytes;
-        Ok(attached(attachment, handout))
+        Ok(attached(attachment, handout, 0))
     }
 
     /// Takes the rings of watchers back whom `whom` names.

@@ -22,6 +22,8 @@ pub(super) enum Refusal {
     Foreign(String),
     #[error("rings of {} slots with buffers of {} bytes: 2 to 4096 slots and a multiple of 64 up to 65536 bytes are possible", .0.slots, .0.buffer_bytes)]
     Shape(Shape),
+    #[error("a virtio-net header of {0} bytes: 0, 10 and 12 are possible")]
+    Header(u8),
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(transparent)]

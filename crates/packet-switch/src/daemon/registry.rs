@@ -83,6 +83,8 @@ impl Registry {
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(delivery)
             }
+            Ask::SetHeader { port, header_bytes } => self.set_header(user, &port, header_bytes),
+            Ask::Poll { port, always } => self.poll_always(user, &port, always),
             Ask::Watch { port } => self.watch(session, user, &port),
             Ask::AttachPipe { group, pipe, end } => {
                 let delivery = self.attach_pipe(session, user, &group, pipe, end)?;
@@ -136,26 +138,24 @@ impl Registry {
 
     /// Gives a free port's rings to a client and to the switch's thread.
     fn plug(&mut self, session: SessionId, name: &PortName) -> Answered {
-        let (role, shape) = self.free_port(name, false)?;
+        let (role, shape) = self.free_port(name)?;
         let (serial, attachment) = (role.serial, self.next_attachment());
+        let header_bytes = role.header_bytes;
         let (ends, handout) = make::port(role, shape)?;
         let client = Client { session, attachment, serial, bytes: 0, bells: Vec::new() };
         self.join(name, client, ends)?;
-        Ok(attached(attachment, handout))
+        Ok(attached(attachment, handout, header_bytes))
     }
 
     /// What a port that nobody has is to its switch, and its shape.
-    pub(super) fn free_port(
-        &mut self,
-        name: &PortName,
-        headers: bool,
-    ) -> Result<(Role, Shape), Refusal> {
+    pub(super) fn free_port(&mut self, name: &PortName) -> Result<(Role, Shape), Refusal> {
         let serial = self.next_serial();
         let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
         if port.client.is_some() {
             return Err(Refusal::Taken(name.to_string()));
         }
-        let role = Role { id: port.id, serial, headers, counters: Arc::clone(&port.counters) };
+        let (header_bytes, counters) = (port.header_bytes, Arc::clone(&port.counters));
+        let role = Role { id: port.id, serial, header_bytes, counters };
         let shape = port.shape;
         self.reserve_memory(make::region_bytes(shape, 2).map_err(MakeError::from)?)?;
         Ok((role, shape))
@@ -202,7 +202,7 @@ impl Registry {
         }
         let handout = group.memory.handout(pipe, end)?;
         *place = Some((session, attachment));
-        Ok(attached(attachment, handout))
+        Ok(attached(attachment, handout, 0))
     }
 
     fn open_pipe(
@@ -441,6 +441,7 @@ impl Registry {
             last_cut_off: None,
             device: None,
             watcher: None,
+            header_bytes: 0,
         };
         switch.ports.insert(name.port.clone(), port);
         Ok(())
@@ -482,7 +483,10 @@ impl Registry {
     pub(super) fn forget_port(&mut self, name: &PortName) {
         self.unwatch_port(name);
         let Some(switch) = self.switches.get_mut(&name.switch) else { return };
-        switch.ports.remove(&name.port);
+        if let Some(port) = switch.ports.remove(&name.port) {
+            // The link's bell is ours alone; it cannot break.
+            switch.link.send(Command::Poll { id: port.id, always: false }).ok();
+        }
         if switch.ports.is_empty()
             && let Some(switch) = self.switches.remove(&name.switch)
         {
@@ -525,9 +529,9 @@ impl Registry {
     }
 }
 
-pub(super) fn attached(attachment: u32, handout: Handout) -> Delivery {
+pub(super) fn attached(attachment: u32, handout: Handout, header_bytes: u8) -> Delivery {
     let Handout { fds, rings } = handout;
-    Delivery { answer: Answer::Attached { attachment, rings }, fds }
+    Delivery { answer: Answer::Attached { attachment, rings, header_bytes }, fds }
 }
 
 fn check_shape(shape: Shape) -> Result<(), Refusal> {

@@ -98,7 +98,12 @@ impl Inlet {
     /// of it are in the first slot.
     #[inline]
     pub(crate) fn head(&self, fragments: &[Slot], skip_bytes: usize) -> Option<([u8; 12], usize)> {
-        let first = fragments.first()?;
+        let mut first = fragments.first()?;
+        let mut skip_bytes = skip_bytes;
+        if skip_bytes > 0 && usize::from(first.length_bytes) == skip_bytes {
+            // The header has a slot of its own.
+            (first, skip_bytes) = (fragments.get(1)?, 0);
+        }
         let mut head = [0; 12];
         let there = self.buffers.get(first.buffer)?.read(skip_bytes, &mut head);
         there.then_some((head, usize::from(first.length_bytes).saturating_sub(skip_bytes)))

@@ -13,9 +13,27 @@ use super::{Monitor, PortEnds};
 #[derive(Debug)]
 pub(crate) enum Command {
     Add(Box<PortEnds>),
-    Remove { id: PortId, serial: u64 },
-    Watch { id: PortId, monitor: Box<Monitor> },
-    Unwatch { id: PortId, serial: u64 },
+    Remove {
+        id: PortId,
+        serial: u64,
+    },
+    SetHeader {
+        id: PortId,
+        header_bytes: u8,
+    },
+    /// Whether to poll it without end.
+    Poll {
+        id: PortId,
+        always: bool,
+    },
+    Watch {
+        id: PortId,
+        monitor: Box<Monitor>,
+    },
+    Unwatch {
+        id: PortId,
+        serial: u64,
+    },
     Stop,
 }
 

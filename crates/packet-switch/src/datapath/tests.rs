@@ -46,7 +46,7 @@ fn plug(switch: &mut Datapath, number: usize) -> Client {
         serial: number as u64 + 1,
         inlet: Inlet::new(end(0, Seat::TxOwner), buffers(), tx_far.theirs),
         outlet: Outlet::new(end(1, Seat::RxOwner), buffers(), rx_far.theirs),
-        headers: false,
+        header_bytes: 0,
         marks: Marks::new(&buffers()),
         kick: tx_far.ours,
         counters: Arc::default(),
@@ -142,6 +142,42 @@ fn frames_arrive_whole_in_order_and_only_where_they_belong() {
     bench.send(2, 0xff, 1);
     bench.round();
     assert_eq!((bench.receive(0).len(), bench.receive(1).len()), (1, 1), "unknown: to all others");
+}
+
+#[test]
+fn headers_come_and_go_between_ports_that_differ() {
+    let mut bench = bench(3);
+    bench.introduce();
+    let ids: Vec<_> = (0..3).map(|number| PortId::new(number).unwrap()).collect();
+    for (id, header_bytes) in ids.into_iter().zip([12, 10, 0]) {
+        bench.switch.link.send(Command::SetHeader { id, header_bytes }).unwrap();
+    }
+    bench.switch.obey().unwrap();
+    let lengths = [12, 10, 0];
+    for (from, to) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        // Nothing in the header but, in the longer one, a count of buffers.
+        let mut sent = vec![0; lengths[from]];
+        sent.iter_mut().skip(10).for_each(|byte| *byte = 1);
+        sent.extend(frame(from, to, 7));
+        let tx = &mut bench.clients[from].tx;
+        tx.reserve(1).unwrap();
+        assert!(tx.put(0, &sent));
+        tx.publish(1).unwrap();
+        bench.round();
+        let mut expected = vec![0; lengths[to]];
+        expected.extend(frame(from, to, 7));
+        assert_eq!(bench.receive(to), [expected], "{from} to {to}");
+    }
+    assert_eq!(bench.counters(2).outgoing.bytes, 2 * 60 + 2 * 60, "headers are not counted");
+    // A header in a slot of its own, and one that is cut off.
+    let tx = &mut bench.clients[0].tx;
+    tx.reserve(3).unwrap();
+    assert!(tx.put(0, &[0; 12]) && tx.put_part(0, 12, true));
+    assert!(tx.put(1, &frame(0, 2, 9)) && tx.put(2, &[0; 7]));
+    tx.publish(3).unwrap();
+    bench.round();
+    assert_eq!(bench.receive(2), [frame(0, 2, 9).to_vec()]);
+    assert_eq!(bench.counters(0).incoming.dropped["too_short"], 1);
 }
 
 #[test]

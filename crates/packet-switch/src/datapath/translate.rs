@@ -12,6 +12,7 @@ use switch::vale::DropReason;
 
 use super::inlet::FRAGMENTS_MAX;
 use super::outlet::Outlet;
+use crate::attachment::HEADER_BYTES;
 use crate::counters::Tally;
 
 impl Outlet {
@@ -21,13 +22,13 @@ impl Outlet {
         &mut self,
         fragments: &[Slot],
         from: &Buffers,
-        has_headers: bool,
+        [theirs, mine]: [u8; 2],
         tally: &mut Tally,
     ) {
         let mut packet = std::mem::take(&mut self.scratch);
         packet.clear();
-        if !has_headers {
-            packet.extend([0; VNET_HEADER_BYTES]);
+        if theirs == 0 {
+            packet.resize(mine.into(), 0);
         }
         for fragment in fragments {
             let at = packet.len();
@@ -36,13 +37,25 @@ impl Outlet {
             let there = from.get(fragment.buffer).map(|buffer| buffer.read(0, &mut packet[at..]));
             debug_assert_eq!(there, Some(true), "checked lengths fit");
         }
-        if has_headers {
-            self.put_finished(&mut packet, tally);
+        if theirs == 0 {
+            self.put_headed(&packet, mine, tally);
+        } else if packet.len() < theirs.into() {
+            tally.drop(DropReason::Malformed);
         } else {
-            let frame_bytes = packet.len() - VNET_HEADER_BYTES;
-            tally.settle(self.put_bytes(&packet, &[]), frame_bytes);
+            // The longer header is the shorter one and a count of buffers that nobody needs.
+            let count = VNET_HEADER_BYTES..usize::from(if mine == 0 { HEADER_BYTES } else { mine });
+            packet.splice(VNET_HEADER_BYTES..theirs.into(), count.map(|_| 0));
+            match mine {
+                0 => self.put_finished(&mut packet, tally),
+                mine => self.put_headed(&packet, mine, tally),
+            }
         }
         self.scratch = packet;
+    }
+
+    fn put_headed(&mut self, packet: &[u8], header_bytes: u8, tally: &mut Tally) {
+        let frame_bytes = packet.len().saturating_sub(header_bytes.into());
+        tally.settle(self.put_bytes(packet, &[]), frame_bytes);
     }
 
     fn put_finished(&mut self, packet: &mut [u8], tally: &mut Tally) {
