@@ -218,6 +218,7 @@ impl<S: Accepting> CycleSearch<S> {
             }
         });
         store.insert_batch(batch, |id, _| arena.push(id))?;
+        store.reshape();
         self.transitions_count += steps as u64;
         let white = Mark { colour: Colour::White, is_accepting: false };
         self.marks.resize(self.store.len() as usize, white);

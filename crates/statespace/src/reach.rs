@@ -143,6 +143,7 @@ impl<S: System> Reach<S> {
 
     fn flush(&mut self) -> Result<(), Full> {
         self.store.insert_batch(&mut self.batch, |_, _| {})?;
+        self.store.reshape();
         self.mark = Mark {
             next: self.next,
             transitions_count: self.transitions_count,

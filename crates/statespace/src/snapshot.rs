@@ -1,7 +1,7 @@
 //! A breadth-first search put down and taken up again.
 //!
 //! The file: a mark and a version, then numbers of 64 bits, all little-endian: what was searched (the
-//! caller's fingerprint), length of a state, how far the search is, the ends of its levels, roots and
+//! caller's fingerprint), length of a state and where it is cut in two, how far the search is, the ends of its levels, roots and
 //! joints of the store, bytes of the caller's own, and a sum over everything before it.
 
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use crate::pairs::Pairs;
 use crate::reach::{Mark, Reach, System};
 use crate::store::{Store, Unpacked};
 
-const MAGIC: [u8; 8] = *b"CSREACH1";
+const MAGIC: [u8; 8] = *b"CSREACH2";
 
 /// Most bytes of the caller's own, and levels of a search.
 const EXTRA_BYTES_MAX: u64 = 64 << 20;
@@ -45,6 +45,7 @@ impl<S: System> Reach<S> {
         for number in [
             fingerprint,
             store.state_bytes() as u64,
+            store.cut_at() as u64,
             u64::from(mark.next),
             mark.transitions_count,
             mark.deadlocks_count,
@@ -87,7 +88,7 @@ impl<S: System> Reach<S> {
         if input.next()? != fingerprint || input.next()? != system.state_bytes() as u64 {
             return Err(SnapshotError::Other);
         }
-        let next = input.next()?;
+        let (cut_at, next) = (input.next()?, input.next()?);
         let (transitions_count, deadlocks_count) = (input.next()?, input.next()?);
         let levels_count = input.next()?;
         if !(1..LEVELS_MAX).contains(&levels_count) {
@@ -113,7 +114,9 @@ impl<S: System> Reach<S> {
         if input.next()? != sum || levels.last().is_none_or(|&last| last > roots.count()) {
             return Err(SnapshotError::Damaged);
         }
-        let store = Store::of(system.state_bytes(), roots, inner);
+        let cut_at = usize::try_from(cut_at).map_err(|_large| SnapshotError::Damaged)?;
+        let store = Store::restored(system.state_bytes(), cut_at, roots, inner);
+        let store = store.ok_or(SnapshotError::Damaged)?;
         let next = u32::try_from(next).map_err(|_large| SnapshotError::Damaged)?;
         let mut state = Unpacked::default();
         let is_sound = store.is_sound()

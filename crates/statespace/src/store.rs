@@ -5,40 +5,42 @@
 //! state. Parts that states have in common are kept once: a state of any length costs little more
 //! than its root. States are numbered in the order they came, which makes the store the queue of a
 //! breadth-first search as well.
+//!
+//! Where a state is cut in two decides how much its halves have in common with others: the store
+//! looks at what it holds now and then, and cuts where the fewest different halves come out.
+
+mod shape;
 
 use crate::pairs::{Full, Hashed, Pairs, Room};
+use shape::Shape;
 
 /// Number of a state in a [`Store`].
 pub type StateId = u32;
 
-/// One joint of the tree, children before parents; the last is the root.
-#[derive(Debug, Clone, Copy)]
-struct Joint {
-    left: Part,
-    right: Part,
-    /// The words below it, one bit a word (the last bit stands for all from the 64th on).
-    words: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Part {
-    Word(usize),
-    Joint(usize),
-}
-
 /// A set of states of one length.
 #[derive(Debug)]
 pub struct Store {
-    state_bytes: usize,
-    words_count: usize,
-    joints: Vec<Joint>,
+    shape: Shape,
     inner: Pairs,
     roots: Pairs,
+    /// Memory that both may still take.
+    room: Option<Room>,
+    /// So many states, and it looks at its shape again.
+    look_at: u32,
 }
+
+/// States at which a store first looks at its shape; then each time there are so many times more.
+const LOOK_AT: u32 = 1 << 13;
+const LOOK_AGAIN_TIMES: u32 = 4;
+
+/// Joints for so many states are few enough.
+const STATES_PER_JOINT: u32 = 8;
 
 /// A state taken apart: its words and the numbers of its joints.
 #[derive(Debug, Clone, Default)]
 pub struct Unpacked {
+    /// The shape of the tree it was taken out of; joints of another mean nothing.
+    shape: Option<u32>,
     bytes: Vec<u8>,
     words: Vec<u32>,
     joints: Vec<u32>,
@@ -55,6 +57,7 @@ impl Unpacked {
 /// Roots of states that are still to be looked up.
 #[derive(Debug, Default)]
 pub struct Batch {
+    shape: Option<u32>,
     roots: Vec<Hashed>,
     words: Vec<u32>,
     joints: Vec<u32>,
@@ -69,6 +72,7 @@ impl Batch {
 
     /// What the state prepared last is made of, for the next one to be compared with.
     pub(crate) fn keep_parts(&self, to: &mut Unpacked) {
+        to.shape = self.shape;
         to.words.clone_from(&self.words);
         to.joints.clone_from(&self.joints);
     }
@@ -84,19 +88,33 @@ impl Store {
     /// For states of `state_bytes` bytes.
     #[must_use]
     pub fn new(state_bytes: usize) -> Self {
-        let words_count = state_bytes.div_ceil(4).max(2);
-        let mut joints = Vec::new();
-        join(0, words_count, &mut joints);
-        Self { state_bytes, words_count, joints, inner: Pairs::new(), roots: Pairs::new() }
+        Self::of(Shape::new(state_bytes), Pairs::new(), Pairs::new())
     }
 
-    /// From roots and the joints below them.
-    pub(crate) fn of(state_bytes: usize, roots: Pairs, inner: Pairs) -> Self {
-        Self { roots, inner, ..Self::new(state_bytes) }
+    fn of(shape: Shape, roots: Pairs, inner: Pairs) -> Self {
+        let look_at = roots.count().saturating_mul(LOOK_AGAIN_TIMES).max(LOOK_AT);
+        Self { shape, roots, inner, room: None, look_at }
+    }
+
+    /// From roots and the joints below them; `cut_at` as [`Self::cut_at`] told.
+    pub(crate) fn restored(
+        state_bytes: usize,
+        cut_at: usize,
+        roots: Pairs,
+        inner: Pairs,
+    ) -> Option<Self> {
+        let shape = Shape::new(state_bytes);
+        let is_possible = cut_at == shape.cut_at() || (1..state_bytes).contains(&cut_at);
+        is_possible.then(|| Self::of(shape.cut_elsewhere(cut_at), roots, inner))
     }
 
     pub(crate) fn state_bytes(&self) -> usize {
-        self.state_bytes
+        self.shape.state_bytes()
+    }
+
+    /// The byte with which the second half of a state begins.
+    pub(crate) fn cut_at(&self) -> usize {
+        self.shape.cut_at()
     }
 
     /// Roots, joints.
@@ -106,24 +124,18 @@ impl Store {
 
     /// Whether every state can be taken apart.
     pub(crate) fn is_sound(&self) -> bool {
-        let mut numbers = vec![0; self.joints.len()];
+        let below = self.shape.below();
+        let mut numbers = vec![0; below.len()];
         (0..self.len()).all(|id| {
-            let mut pair = self.roots.get(id);
-            for number in (0..self.joints.len()).rev() {
-                if number < self.joints.len() - 1 {
-                    if numbers[number] >= self.inner.count() {
-                        return false;
-                    }
-                    pair = self.inner.get(numbers[number]);
+            self.shape.root().take_apart(self.roots.get(id), &mut [], &mut numbers);
+            below.iter().enumerate().rev().all(|(number, joint)| {
+                let is_there = numbers[number] < self.inner.count();
+                if is_there {
+                    let pair = self.inner.get(numbers[number]);
+                    joint.take_apart(pair, &mut [], &mut numbers);
                 }
-                let joint = &self.joints[number];
-                for (part, value) in [(joint.left, pair.0), (joint.right, pair.1)] {
-                    if let Part::Joint(place) = part {
-                        numbers[place] = value;
-                    }
-                }
-            }
-            true
+                is_there
+            })
         })
     }
 
@@ -148,6 +160,7 @@ impl Store {
     /// Lets it take so much memory from now on, bytes; then every new state is [`Full`].
     pub fn limit_memory(&mut self, bytes: usize) {
         let room = Room::new(bytes);
+        self.room = Some(room.clone());
         self.roots.limit_memory(room.clone());
         self.inner.limit_memory(room);
     }
@@ -173,26 +186,25 @@ impl Store {
         state: &[u8],
         batch: &mut Batch,
     ) -> Result<(), Full> {
-        to_words(state, self.words_count, &mut batch.words);
+        self.shape.to_words(state, &mut batch.words);
+        batch.shape = Some(self.shape.number());
         let mut changed = u64::MAX;
-        if parent.words.len() == self.words_count {
+        if parent.shape == batch.shape {
             changed = 0;
             for (place, (old, new)) in parent.words.iter().zip(&batch.words).enumerate() {
                 changed |= u64::from(old != new) << place.min(63);
             }
         }
-        let (root, below) = self.joints.split_last().expect("a tree has a root");
         batch.joints.clear();
-        for (number, joint) in below.iter().enumerate() {
-            let same = changed & joint.words == 0;
-            let pair = if same {
+        for (number, joint) in self.shape.below().iter().enumerate() {
+            let pair = if changed & joint.words == 0 {
                 parent.joints[number]
             } else {
-                self.inner.insert(hashed(joint, &batch.words, &batch.joints))?.0
+                self.inner.insert(joint.pair(&batch.words, &batch.joints))?.0
             };
             batch.joints.push(pair);
         }
-        batch.roots.push(hashed(root, &batch.words, &batch.joints));
+        batch.roots.push(self.shape.root().pair(&batch.words, &batch.joints));
         Ok(())
     }
 
@@ -216,55 +228,61 @@ impl Store {
     /// # Panics
     /// When there is no such state.
     pub fn unpack(&self, id: StateId, to: &mut Unpacked) {
-        to.words.resize(self.words_count, 0);
-        to.joints.resize(self.joints.len() - 1, 0);
-        let mut pair = self.roots.get(id);
-        for number in (0..self.joints.len()).rev() {
-            let joint = &self.joints[number];
-            if number < self.joints.len() - 1 {
-                pair = self.inner.get(to.joints[number]);
-            }
-            for (part, value) in [(joint.left, pair.0), (joint.right, pair.1)] {
-                match part {
-                    Part::Word(place) => to.words[place] = value,
-                    Part::Joint(place) => to.joints[place] = value,
-                }
-            }
+        to.shape = Some(self.shape.number());
+        to.words.resize(self.shape.words_count(), 0);
+        to.joints.resize(self.shape.below().len(), 0);
+        self.shape.root().take_apart(self.roots.get(id), &mut to.words, &mut to.joints);
+        for (number, joint) in self.shape.below().iter().enumerate().rev() {
+            let pair = self.inner.get(to.joints[number]);
+            joint.take_apart(pair, &mut to.words, &mut to.joints);
         }
-        to.bytes.clear();
-        to.bytes.extend(to.words.iter().flat_map(|word| word.to_le_bytes()));
-        to.bytes.truncate(self.state_bytes);
+        self.shape.to_bytes(&to.words, &mut to.bytes);
     }
-}
 
-/// Joins the words from `first` to `last`; returns what stands for them.
-fn join(first: usize, last: usize, joints: &mut Vec<Joint>) -> Part {
-    if last - first == 1 {
-        return Part::Word(first);
+    /// Cuts states elsewhere, once there are many more joints than there need be; numbers of states stay
+    /// as they are. Nothing may wait in a batch.
+    pub fn reshape(&mut self) {
+        if self.len() < self.look_at {
+            return;
+        }
+        self.look_at = self.len().saturating_mul(LOOK_AGAIN_TIMES);
+        let may_take = |room: &Room| room.left_bytes() >= self.inner.memory_bytes();
+        let joints_max = u64::from(self.len()) * self.shape.below().len() as u64;
+        if self.inner.count() < self.len() / STATES_PER_JOINT
+            || joints_max >= u64::from(u32::MAX)
+            || !self.room.as_ref().is_none_or(may_take)
+        {
+            return;
+        }
+        if let Some(cut_at) = shape::better_cut(self) {
+            self.cut_elsewhere(cut_at);
+        }
     }
-    let middle = first + (last - first).div_ceil(2);
-    let (left, right) = (join(first, middle, joints), join(middle, last, joints));
-    let words = (first..last).fold(0, |mask, word| mask | 1u64 << word.min(63));
-    joints.push(Joint { left, right, words });
-    Part::Joint(joints.len() - 1)
-}
 
-fn hashed(joint: &Joint, words: &[u32], joints: &[u32]) -> Hashed {
-    let value = |part| match part {
-        Part::Word(place) => words[place],
-        Part::Joint(place) => joints[place],
-    };
-    Hashed::new(value(joint.left), value(joint.right))
-}
-
-fn to_words(state: &[u8], count: usize, words: &mut Vec<u32>) {
-    words.clear();
-    let mut chunks = state.chunks_exact(4);
-    words.extend(
-        chunks.by_ref().map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])),
-    );
-    let mut last = [0; 4];
-    last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-    words.push(u32::from_le_bytes(last));
-    words.resize(count, 0);
+    #[cold]
+    fn cut_elsewhere(&mut self, cut_at: usize) {
+        let shape = self.shape.cut_elsewhere(cut_at);
+        let mut other = Self::of(shape, Pairs::new(), Pairs::new());
+        let (mut state, mut previous) = (Unpacked::default(), Unpacked::default());
+        let mut batch = Batch::default();
+        let mut roots = std::mem::replace(&mut self.roots, Pairs::new());
+        for id in 0..roots.count() {
+            std::mem::swap(&mut roots, &mut self.roots);
+            self.unpack(id, &mut state);
+            std::mem::swap(&mut roots, &mut self.roots);
+            let prepared = other.prepare(&previous, &state.bytes, &mut batch);
+            prepared.expect("there are numbers for the joints of so many states");
+            batch.keep_parts(&mut previous);
+            batch.roots.drain(..).for_each(|root| roots.replace_unindexed(id, root));
+        }
+        if let Some(room) = &self.room {
+            room.exchange(self.inner.memory_bytes(), other.inner.memory_bytes());
+            other.inner.limit_memory(room.clone());
+        }
+        roots.index_all();
+        other.roots = roots;
+        other.room = self.room.take();
+        other.look_at = self.look_at;
+        *self = other;
+    }
 }

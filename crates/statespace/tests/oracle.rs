@@ -129,6 +129,34 @@ fn a_million_states_of_40_bytes_take_less_than_25_bytes_each() {
 }
 
 #[test]
+fn states_are_cut_where_their_halves_have_most_in_common() {
+    // All that differs stands in the second half: cut in the middle, no two states would share it.
+    let mut store = Store::new(40);
+    let state = |number: u32| -> Vec<u8> {
+        (0..40u32).map(|place| (number >> place.saturating_sub(20) & 1) as u8).collect()
+    };
+    let mut batch = Batch::default();
+    let (mut parent, mut seen) = (Unpacked::default(), 0);
+    for number in 0..1 << 18 {
+        store.prepare(&parent, &state(number), &mut batch).unwrap();
+        store
+            .insert_batch(&mut batch, |id, is_new| seen += u32::from(is_new && id == number))
+            .unwrap();
+        store.reshape();
+        store.unpack(number, &mut parent);
+        assert_eq!(parent.bytes(), state(number));
+    }
+    assert_eq!(seen, 1 << 18);
+    let bytes = store.memory_bytes() as f64 / f64::from(seen);
+    assert!(bytes < 18.0, "{bytes} bytes a state");
+    for number in (0..1 << 18).step_by(99) {
+        assert_eq!(store.insert(&state(number)), Ok((number, false)));
+        store.unpack(number, &mut parent);
+        assert_eq!(parent.bytes(), state(number));
+    }
+}
+
+#[test]
 fn memory_that_may_be_taken_is_not_exceeded_and_nearly_used_up() {
     const LIMIT_BYTES: usize = 8 << 20;
     let mut store = Store::new(40);

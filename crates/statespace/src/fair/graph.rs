@@ -91,6 +91,7 @@ impl<S: Acting> Explorer<S> {
                 error = error.or(store.prepare(parent, next, batch).err());
             });
             store.insert_batch(batch, |id, _| graph.targets.push(id))?;
+            store.reshape();
             if let Some(full) = error {
                 return Err(full);
             }

@@ -392,6 +392,7 @@ impl<S: Subject> Rank<S> {
             place += 1;
         })?;
         keys.clear();
+        store.reshape();
         Ok(())
     }
 
