@@ -26,6 +26,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("report", Layer::Pure),
     ("topology", Layer::Parts),
     ("port-tap", Layer::Parts),
+    ("port-xdp", Layer::Parts),
     ("bpf-cc", Layer::Parts),
     ("checker", Layer::Parts),
     ("packet-switch", Layer::World),

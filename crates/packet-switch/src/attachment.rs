@@ -221,19 +221,50 @@ pub const HEADER_BYTES: u8 = switch::frame::VNET_HEADER_BYTES as u8;
 pub const HEADERS_BYTES: [u8; 3] = [0, HEADER_BYTES, HEADER_BYTES + 2];
 
 /// A device that somebody opened, and the descriptors that come with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
     /// A queue of a TAP device with virtio-net headers, as `/dev/net/tun` gives it.
     Tap,
+    /// A queue of a network device: an `AF_XDP` socket with its rings made and tied to the queue, the
+    /// sealed memory of its frames, and whatever else is to stay open as long as the port is there.
+    Xdp(XdpFacts),
 }
+
+/// What only the opener of an `AF_XDP` socket knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XdpFacts {
+    /// The interface, for people.
+    pub device: String,
+    /// Which of its queues.
+    pub queue: u32,
+    /// The program runs in the kernel's receive path instead of the driver.
+    #[serde(default)]
+    pub is_generic: bool,
+    /// Frames longer than a chunk come and go as several descriptors.
+    #[serde(default)]
+    pub takes_parts: bool,
+}
+
+/// Longest name of an interface, bytes, as the kernel's.
+const INTERFACE_BYTES_MAX: usize = 15;
 
 impl DeviceKind {
     /// Bytes of virtio-net header before each of its frames.
-    pub(crate) fn header_bytes(self) -> u8 {
+    pub(crate) fn header_bytes(&self) -> u8 {
         match self {
             Self::Tap => HEADER_BYTES,
+            Self::Xdp(_) => 0,
         }
+    }
+}
+
+impl XdpFacts {
+    /// As it stands in lists: `eth0 queue 2`.
+    pub(crate) fn name(&self) -> String {
+        let device: String = self.device.chars().take(INTERFACE_BYTES_MAX).collect();
+        format!("{device} queue {}", self.queue)
     }
 }
 
@@ -262,7 +293,8 @@ pub struct DeviceState {
     pub kind: String,
     /// The interface, or the link's two ports.
     pub name: String,
-    /// How frames get there, where there is more than one way: `zero-copy` or `copy`.
+    /// How frames get there, where there is more than one way: `zero-copy`, `copy`, or `copy, generic`
+    /// where the driver itself can do nothing for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// What a link is like.
@@ -270,7 +302,8 @@ pub struct DeviceState {
     pub link: Option<LinkWishes>,
     /// Frames that the device did not take; of a link, for which the far port had no room.
     pub refused: u64,
-    /// Wire packets that a link lost, on purpose or because its queue was full.
+    /// Wire packets that a link lost, on purpose or because its queue was full; of a device's queue, frames
+    /// that the kernel had to drop because the port was too slow.
     pub lost: u64,
     /// Why it no longer works.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@
 
 mod link;
 mod tap;
+mod xdp;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +24,7 @@ use switch::lightpath::LightpathConfigError;
 use sys::SyscallError;
 use thiserror::Error;
 
-use crate::attachment::{DeviceKind, DeviceState, LinkWishes};
+use crate::attachment::{DeviceKind, DeviceState, LinkWishes, XdpFacts};
 use crate::counters::add;
 use crate::name::PortName;
 
@@ -36,6 +37,8 @@ pub(crate) enum DeviceError {
     Gone(io::Error),
     #[error("{kind} needs {wanted} descriptors, {given} came")]
     Descriptors { kind: &'static str, wanted: usize, given: usize },
+    #[error(transparent)]
+    Xdp(#[from] port_xdp::PortError),
     #[error(transparent)]
     Ring(#[from] Violation),
     #[error(transparent)]
@@ -78,6 +81,8 @@ pub(crate) struct Device {
     stop: Arc<Stop>,
     counters: Arc<DeviceCounters>,
     ended: Arc<OnceLock<String>>,
+    /// Whom to ask what the kernel dropped before the thread saw it.
+    socket: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -105,9 +110,13 @@ impl Device {
     /// What its port's entry says.
     pub(crate) fn state(&self) -> DeviceState {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let socket = self.socket.as_ref();
+        let dropped = socket.and_then(|socket| sys::xdp::statistics(socket.as_fd()).ok());
+        let dropped = dropped.unwrap_or_default();
+        let lost = dropped.rx_dropped + dropped.rx_ring_full + dropped.rx_fill_ring_empty;
         DeviceState {
-            refused: count(&self.counters.refused),
-            lost: count(&self.counters.lost),
+            refused: count(&self.counters.refused) + dropped.tx_invalid,
+            lost: count(&self.counters.lost) + lost,
             ended: self.ended.get().cloned(),
             ..self.state.clone()
         }
@@ -128,7 +137,29 @@ impl Device {
                     tap::run(&port, plug, stop, counters)
                 })
             }
+            DeviceKind::Xdp(facts) => Self::xdp(&facts, fds, plug, cores),
         }
+    }
+
+    fn xdp(
+        facts: &XdpFacts,
+        fds: Vec<OwnedFd>,
+        plug: Plug,
+        cores: &[u32],
+    ) -> Result<Self, DeviceError> {
+        let port = port_xdp::Port::from_fds(fds, facts.takes_parts)?;
+        let mode = match (port.is_zero_copy(), facts.is_generic) {
+            (true, _) => "zero-copy",
+            (false, false) => "copy",
+            (false, true) => "copy, generic",
+        };
+        let state =
+            DeviceState { mode: Some(mode.to_owned()), ..DeviceState::new("xdp", &facts.name()) };
+        let socket = port.share().map_err(DeviceError::Gone)?;
+        let work = move |stop: &Stop, counters: &_| xdp::run(port, plug, stop, counters);
+        let mut device = Self::start(state, cores, work)?;
+        device.socket = Some(socket);
+        Ok(device)
     }
 
     /// Joins two ports.
@@ -167,7 +198,7 @@ impl Device {
                 }
             })
             .map_err(|error| SyscallError::new("clone", state.name.clone(), error))?;
-        Ok(Self { state, stop, counters, ended, thread: Some(thread) })
+        Ok(Self { state, stop, counters, ended, socket: None, thread: Some(thread) })
     }
 }
 

@@ -3,9 +3,10 @@
 #[path = "support/serving.rs"]
 mod support;
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use packet_switch::attachment::{Ask, Kind, LinkWishes, PipeEnd, Shape};
+use packet_switch::attachment::{Ask, DeviceKind, Kind, LinkWishes, PipeEnd, Shape, XdpFacts};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::Notice;
 use ring::Patience;
@@ -76,6 +77,30 @@ fn a_link_carries_frames_between_switches_as_they_are() {
     assert_eq!(up.count.as_ref().unwrap().outgoing.bytes, 2060, "headers are not counted");
     connection.ask(Ask::DeletePort { port: "vale1:down".parse().unwrap() }).unwrap();
     assert_eq!(connection.list().unwrap().len(), 2, "both its ports go");
+}
+
+#[test]
+fn descriptors_that_are_no_device_are_refused() {
+    let serving = Serving::start("no-device");
+    let mut connection = serving.connect();
+    let facts =
+        XdpFacts { device: "x".repeat(4000), queue: u32::MAX, is_generic: true, takes_parts: true };
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let region = shm::Region::create("frames", 8 << 20).unwrap();
+    for fds in [
+        vec![],
+        vec![null.as_fd()],
+        vec![null.as_fd(), null.as_fd(), null.as_fd()],
+        vec![socket.as_fd(), region.fd().unwrap()],
+    ] {
+        for device in [DeviceKind::Tap, DeviceKind::Xdp(facts.clone())] {
+            let port = "vale0:a".parse().unwrap();
+            let ask = Ask::AddDevice { port, device, shape: Shape::default() };
+            assert!(!refusal(connection.ask_with(ask, &fds)).is_empty());
+        }
+    }
+    assert!(connection.list().unwrap().is_empty(), "no port is left behind");
 }
 
 #[test]

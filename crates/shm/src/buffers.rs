@@ -123,6 +123,14 @@ impl Buffer<'_> {
         true
     }
 
+    /// `length` bytes of it from `offset` on; `None` when they do not lie inside.
+    #[inline]
+    #[must_use]
+    pub fn cut(&self, offset: usize, length: usize) -> Option<Self> {
+        let start = self.part(offset, length)?;
+        Some(Self { start, length, keeper: PhantomData })
+    }
+
     /// Copies the first `length` bytes of `from`, not a byte more; false when one of the two is
     /// shorter.
     #[inline]
@@ -207,6 +215,12 @@ mod tests {
             assert!(out[length..].iter().all(|&byte| byte == 0xee), "not a byte beyond {length}");
         }
         assert!(!to.copy_from(&from, 257));
+        assert!(from.write(0, &bytes) && to.write(0, &[0xee; 256]));
+        let copied = to.cut(10, 56).unwrap().copy_from(&from.cut(200, 56).unwrap(), 56);
+        assert!(copied && from.cut(200, 57).is_none() && from.cut(usize::MAX, 2).is_none());
+        let mut out = [0; 256];
+        assert!(to.read(0, &mut out));
+        assert_eq!((&out[10..66], out[9], out[66]), (&bytes[200..], 0xee, 0xee));
         assert!(to.copy_from(&to, 100), "a buffer in two slots is copied onto itself");
         to.prefetch();
     }

@@ -12,6 +12,7 @@
 
 mod bell;
 mod buffers;
+pub mod frames;
 mod region;
 mod socket;
 pub mod transfer;

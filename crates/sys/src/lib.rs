@@ -26,6 +26,7 @@ pub mod tap;
 pub mod tcp_info;
 pub mod thread;
 pub mod vectored;
+pub mod xdp;
 pub mod zerocopy;
 
 pub use error::SyscallError;

@@ -45,6 +45,40 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
+    /// `length` bytes of a file from `offset` on, which others may write at any time.
+    pub(crate) fn of_file(
+        fd: impl AsFd,
+        length: usize,
+        offset: u64,
+        object: &'static str,
+    ) -> Result<Self, SyscallError> {
+        let too_far = |_| SyscallError::new("mmap", object, std::io::ErrorKind::InvalidInput);
+        let offset = libc::off_t::try_from(offset).map_err(too_far)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let (anywhere, number) = (std::ptr::null_mut(), fd.as_fd().as_raw_fd());
+        // SAFETY: the kernel chooses the address, so nothing mapped already is touched.
+        let start =
+            unsafe { libc::mmap(anywhere, length.max(1), protection, flags, number, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(SyscallError::last("mmap", object));
+        }
+        let start = NonNull::new(start).expect("mmap gives no null page unasked");
+        Ok(Self { start, length: length.max(1) })
+    }
+
+    /// Address of `length` bytes from `offset` for values of type `T`, if they lie inside and it is
+    /// aligned.
+    pub(crate) fn part<T>(&self, offset: usize, length: usize) -> Option<NonNull<T>> {
+        let end = offset.checked_add(length)?;
+        if end > self.length {
+            return None;
+        }
+        // SAFETY: `offset <= end <= self.length`.
+        let part = unsafe { self.start.cast::<u8>().add(offset) };
+        Some(part.cast()).filter(|part| part.is_aligned())
+    }
+
     pub(crate) fn address(&self) -> usize {
         self.start.as_ptr().addr()
     }

@@ -134,6 +134,32 @@ pub fn open_packet_socket(name: &str, buffer_bytes: u32) -> Result<OwnedFd, Sysc
     Ok(fd)
 }
 
+/// Has a device take in frames to every address for as long as the returned descriptor is open.
+///
+/// # Errors
+/// No `CAP_NET_RAW`, or no such interface.
+pub fn hold_promiscuous(interface_index: u32, name: &str) -> Result<OwnedFd, SyscallError> {
+    // Of no protocol: it receives nothing itself.
+    let flags = SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(|error| SyscallError::new("socket", "AF_PACKET", error))?;
+    let request = libc::packet_mreq {
+        mr_ifindex: interface_index.cast_signed(),
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let length = size_of::<libc::packet_mreq>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+    let pointer = &raw const request;
+    // SAFETY: `pointer` points to a `packet_mreq`, `length` is its size, and both live through the call.
+    let answer = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, pointer.cast(), length) };
+    if answer == 0 {
+        return Ok(fd);
+    }
+    Err(SyscallError::last("setsockopt(PACKET_ADD_MEMBERSHIP)", name))
+}
+
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
 fn set_option(

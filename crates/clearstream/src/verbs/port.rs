@@ -23,7 +23,8 @@ use device::Settings;
 #[command(after_help = "Examples:\n  \
     clearstream port add vale0:a\n  \
     clearstream port add chain --pipes 2\n  \
-    ip netns exec blue clearstream port add vale0:blue type=tap dev=tap0\n  \
+    ip netns exec blue clearstream port add vale0:blue --type tap --device tap0\n  \
+    clearstream port add vale0:up --type xdp --device eth1 --queue 0\n  \
     clearstream port list\n  \
     clearstream port stats vale0:a\n  \
     clearstream port stats --openmetrics\n  \
@@ -32,6 +33,10 @@ use device::Settings;
     A client may attach to a port that was not added: it is then made, and goes with the client.\n\
     A device is opened in the network namespace and with the privilege of this command; the switch\n\
     itself needs neither. TAP devices pass super-segments whole, and VLAN tags as they are.\n\
+    A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and gives it back when\n\
+    the port goes; list says whether frames are copied on the way. Tags that the device strips and\n\
+    checksums that it leaves to be filled in are not seen there: ethtool -K DEV rxvlan off, and at the\n\
+    other end of a veth pair ethtool -K DEV tx off txvlan off.\n\
     Incoming is what the switch got from the client, outgoing what the client got from the switch.")]
 pub(crate) struct PortArgs {
     #[command(subcommand)]
@@ -80,16 +85,18 @@ enum Action {
 struct AddArgs {
     /// SWITCH:PORT, or with --pipes the group's name.
     name: String,
-    /// type=client (the default: a process attaches), or type=tap [dev=NAME] (the host's stack).
+    /// The same as the options: type=, dev= and queue=.
     #[arg(value_name = "KEY=VALUE")]
-    settings: Vec<String>,
+    words: Vec<String>,
+    #[command(flatten)]
+    settings: Settings,
     /// A group of so many pipes in one memory, for the processes of one user.
     #[arg(long, value_name = "N")]
     pipes: Option<u32>,
     /// Slots of each ring, 2 to 4096 [default: 1024].
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
-    /// Bytes of each buffer, a multiple of 64 [default: 2112; of a device's port 4160].
+    /// Bytes of each buffer, a multiple of 64 [default: 2112; of a TAP device's port 4160].
     #[arg(long, value_name = "BYTES")]
     buffer: Option<u32>,
 }
@@ -98,14 +105,14 @@ struct AddArgs {
 pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
     let mut connection = connect(args.socket.as_ref())?;
     match &args.action {
-        Action::Add(add) => match Settings::parse(&add.settings)?.device()? {
+        Action::Add(add) => match add.settings.clone().with(&add.words)?.device()? {
             None => done(connection.ask(add.ask()?)),
             Some(wanted) => {
                 if add.pipes.is_some() {
                     return Err(VerbError::usage("a group of pipes has no device"));
                 }
                 let port = add.name.parse().map_err(VerbError::usage)?;
-                device::add(&mut connection, &port, &wanted, add.shape(Shape::of_device()))
+                device::add(&mut connection, &port, &wanted, add.shape(wanted.default_shape()))
             }
         },
         Action::Del { name } => done(connection.ask(match name.parse::<PortName>() {

@@ -1,54 +1,75 @@
-//! `port add NAME type=…`: opening a device here, where its privilege and network namespace are, and
+//! `port add NAME --type …`: opening a device here, where its privilege and network namespace are, and
 //! handing it to the switch.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use packet_switch::attachment::{Ask, DeviceKind, Shape};
+use packet_switch::attachment::{Ask, DeviceKind, Shape, XdpFacts};
 use packet_switch::client::Connection;
 use packet_switch::{Name, PortName};
+use port_xdp::OpenError;
 use sys::interface::{LinkSettings, RouteSocket};
 
 use super::explain;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// `type=tap dev=tap0`, as words.
-#[derive(Debug, Clone, Default)]
+/// What a port is to be made of, by options or as words: `type=tap dev=tap0`.
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Settings {
+    /// What is behind the port: client (a process attaches; the default), tap (the host's stack), xdp (a queue
+    /// of a network device).
+    #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
+    /// The device: of type tap one to be made, of type xdp one that is there.
+    #[arg(long = "device", value_name = "NAME")]
     dev: Option<String>,
+    /// Of type xdp: which of the device's queues [default: 0].
+    #[arg(long, value_name = "N")]
+    queue: Option<u32>,
 }
 
 impl Settings {
-    pub(super) fn parse(words: &[String]) -> Result<Self, VerbError> {
-        let mut settings = Self::default();
+    /// Words override options.
+    pub(super) fn with(mut self, words: &[String]) -> Result<Self, VerbError> {
         for word in words {
             let Some((key, value)) = word.split_once('=') else {
                 return Err(VerbError::usage(format!(
                     "'{word}' is not KEY=VALUE, such as type=tap"
                 )));
             };
-            let place = match key {
-                "type" => &mut settings.kind,
-                "dev" => &mut settings.dev,
+            match key {
+                "type" => self.kind = Some(value.to_owned()),
+                "dev" => self.dev = Some(value.to_owned()),
+                "queue" => {
+                    let number =
+                        value.parse().map_err(|error| VerbError::usage(format!("{word}: {error}")));
+                    self.queue = Some(number?);
+                }
                 _ => {
-                    let known = "type and dev";
+                    let known = "type, dev and queue";
                     return Err(VerbError::usage(format!("'{key}': {known} can be set")));
                 }
-            };
-            *place = Some(value.to_owned());
+            }
         }
-        Ok(settings)
+        Ok(self)
     }
 
     /// Which device it asks for, if any.
     pub(super) fn device(&self) -> Result<Option<Wanted>, VerbError> {
-        match self.kind.as_deref() {
-            None | Some("client") if self.dev.is_none() => Ok(None),
-            None | Some("client") => Err(VerbError::usage("dev= goes with type=tap")),
-            Some("tap") => Ok(Some(Wanted::Tap { dev: self.dev.clone() })),
-            Some(other) => {
-                Err(VerbError::usage(format!("type={other}: client and tap are possible")))
+        let dev = self.dev.clone();
+        match (self.kind.as_deref(), self.queue) {
+            (None | Some("client"), None) if dev.is_none() => Ok(None),
+            (None | Some("client"), _) => {
+                Err(VerbError::usage("a device goes with --type tap or --type xdp"))
+            }
+            (Some("tap"), None) => Ok(Some(Wanted::Tap { dev })),
+            (Some("tap"), _) => Err(VerbError::usage("a queue goes with --type xdp")),
+            (Some("xdp"), queue) => {
+                let dev = dev.ok_or_else(|| VerbError::usage("--type xdp needs --device NAME"))?;
+                Ok(Some(Wanted::Xdp { dev, queue: queue.unwrap_or(0) }))
+            }
+            (Some(other), _) => {
+                Err(VerbError::usage(format!("--type {other}: client, tap and xdp are possible")))
             }
         }
     }
@@ -58,6 +79,18 @@ impl Settings {
 #[derive(Debug)]
 pub(super) enum Wanted {
     Tap { dev: Option<String> },
+    Xdp { dev: String, queue: u32 },
+}
+
+impl Wanted {
+    /// The rings of its port where nobody asks for others.
+    pub(super) fn default_shape(&self) -> Shape {
+        match self {
+            Self::Tap { .. } => Shape::of_device(),
+            // Frames are a wire's, not super-segments.
+            Self::Xdp { .. } => Shape::default(),
+        }
+    }
 }
 
 /// Opens it and makes it a port.
@@ -78,8 +111,33 @@ pub(super) fn add(
                 .and_then(|mut socket| socket.set_link(&dev, up))
                 .map_err(|error| missing(&error))?;
         }
+        Wanted::Xdp { dev, queue } => add_queue(connection, port, (dev, *queue), shape)?,
     }
     Ok(Exit::Ok)
+}
+
+fn add_queue(
+    connection: &mut Connection,
+    port: &PortName,
+    (dev, queue): (&str, u32),
+    shape: Shape,
+) -> Result<(), VerbError> {
+    let opened = port_xdp::open(dev, queue).map_err(|error| match &error {
+        OpenError::Privilege(_) | OpenError::Kernel(_) | OpenError::Memory(_) => {
+            VerbError::missing(crate::exit::chain(&error))
+        }
+        _ => VerbError::from_error(&error),
+    })?;
+    let no_memory = || VerbError::failed("the frames' memory has no descriptor");
+    let mut fds = vec![opened.socket.as_fd(), opened.memory.fd().ok_or_else(no_memory)?];
+    fds.extend(opened.holds.iter().map(AsFd::as_fd));
+    let facts = XdpFacts {
+        device: dev.to_owned(),
+        queue,
+        is_generic: opened.is_generic,
+        takes_parts: opened.takes_parts,
+    };
+    hand_over(connection, port, DeviceKind::Xdp(facts), shape, &fds)
 }
 
 fn hand_over(

@@ -1,0 +1,204 @@
+//! A queue of a network device as a port: frames are copied between the memory that the kernel or the
+//! device writes and the port's own buffers, many at a time.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use port_xdp::{Flush, Port};
+use rustix::event::PollFlags;
+
+use super::{DeviceCounters, DeviceError, Plug, Stop, sleep};
+
+/// Packets between two looks at the other direction.
+const TURN: u32 = 64;
+/// Most slots of one packet, as the switch takes them.
+const SLOTS_MAX: u32 = 64;
+/// How long frames wait for a kernel that has no room for them.
+const AGAIN: Duration = Duration::from_millis(1);
+/// The same while the device is down.
+const DOWN_AGAIN: Duration = Duration::from_millis(20);
+/// How often an idle port asks whether its device is still there: no poll tells.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+pub(super) fn run(
+    mut port: Port,
+    mut plug: Plug,
+    stop: &Stop,
+    counters: &DeviceCounters,
+) -> Result<(), DeviceError> {
+    while !stop.is_asked() {
+        let received = from_device(&mut port, &mut plug, counters)?;
+        let sent = to_device(&mut port, &mut plug, counters)?;
+        if received + sent == 0 {
+            wait(&mut port, &mut plug, stop)?;
+        }
+    }
+    Ok(())
+}
+
+/// Parts of the packet that begins at the `offset`th of `arrived`; `None` when its end is not there yet.
+fn parts_of(port: &Port, offset: u32, arrived: u32) -> Option<u32> {
+    (offset..arrived).position(|part| !port.goes_on(part)).map(|more| more as u32 + 1)
+}
+
+fn from_device(
+    port: &mut Port,
+    plug: &mut Plug,
+    counters: &DeviceCounters,
+) -> Result<u32, DeviceError> {
+    let arrived = port.peek().map_err(DeviceError::Gone)?;
+    let (mut taken, mut filled, mut packets, mut refused) = (0, 0, 0, 0);
+    while packets < TURN {
+        let Some(parts) = parts_of(port, taken, arrived) else { break };
+        match take_packet(port, plug, taken..taken + parts, filled)? {
+            Took::Slots(slots) => filled += slots,
+            Took::Nothing => refused += 1,
+            Took::NoRoom => break,
+        }
+        taken += parts;
+        packets += 1;
+    }
+    counters.refuse(refused);
+    port.release(taken).map_err(DeviceError::Gone)?;
+    plug.sender.publish(filled)?;
+    Ok(packets)
+}
+
+enum Took {
+    Slots(u32),
+    /// The packet makes no sense, or is too long for any port.
+    Nothing,
+    /// The switch has not made room yet.
+    NoRoom,
+}
+
+/// Copies one packet to the sender's slots from the `filled`th on.
+fn take_packet(
+    port: &Port,
+    plug: &mut Plug,
+    parts: std::ops::Range<u32>,
+    filled: u32,
+) -> Result<Took, DeviceError> {
+    let sender = &mut plug.sender;
+    if sender.reserve(filled + 1)? <= filled {
+        return Ok(Took::NoRoom);
+    }
+    let each = sender.buffer(filled).map_or(0, |buffer| buffer.length_bytes());
+    let mut needed = 0;
+    for part in parts.clone() {
+        let Some(frame) = port.frame(part) else { return Ok(Took::Nothing) };
+        let bytes = frame.bytes.length_bytes();
+        if each == 0 || bytes == 0 {
+            return Ok(Took::Nothing);
+        }
+        needed += bytes.div_ceil(each) as u32;
+    }
+    if needed > SLOTS_MAX.min(sender.end().slots() / 2) {
+        return Ok(Took::Nothing);
+    }
+    if sender.reserve(filled + needed)? < filled + needed {
+        return Ok(Took::NoRoom);
+    }
+    let mut slot = filled;
+    for frame in parts.filter_map(|part| port.frame(part)) {
+        let bytes = frame.bytes.length_bytes();
+        for begin in (0..bytes).step_by(each) {
+            let length = each.min(bytes - begin);
+            let more = frame.goes_on || begin + length < bytes;
+            let copied = sender
+                .buffer(slot)
+                .zip(frame.bytes.cut(begin, length))
+                .is_some_and(|(to, from)| to.copy_from(&from, length));
+            // No longer than a buffer.
+            let put = sender.put_part(slot, length as u16, more);
+            debug_assert!(copied && put, "a reserved slot takes what is no longer than its buffer");
+            slot += 1;
+        }
+    }
+    Ok(Took::Slots(needed))
+}
+
+fn to_device(
+    port: &mut Port,
+    plug: &mut Plug,
+    counters: &DeviceCounters,
+) -> Result<u32, DeviceError> {
+    let arrived = plug.receiver.peek(1)?;
+    let (mut taken, mut put, mut packets, mut refused) = (0, 0, 0, 0);
+    while taken < arrived && packets < TURN {
+        let slots = plug.packet_slots(taken, arrived);
+        let bytes: usize =
+            (taken..taken + slots).filter_map(|slot| plug.receiver.length_bytes(slot)).sum();
+        let parts = bytes.div_ceil(port.part_bytes()) as u32;
+        if port.room(put + parts).map_err(DeviceError::Gone)? < put + parts {
+            break;
+        }
+        if parts == 0 || (parts > 1 && !port.takes_parts()) {
+            refused += 1;
+        } else {
+            put_packet(port, plug, taken..taken + slots, put);
+            put += parts;
+        }
+        taken += slots;
+        packets += 1;
+    }
+    counters.refuse(refused);
+    plug.receiver.release(taken)?;
+    if put > 0 {
+        port.publish(put).map_err(DeviceError::Gone)?;
+    }
+    Ok(packets)
+}
+
+/// Copies one packet into chunks from the `first`th on, each filled before the next.
+fn put_packet(port: &Port, plug: &Plug, slots: std::ops::Range<u32>, first: u32) {
+    let each = port.part_bytes();
+    let (mut part, mut filled) = (first, 0);
+    let last = slots.end - 1;
+    for slot in slots {
+        let Some((from, bytes)) = plug.receiver.frame(slot) else { continue };
+        let mut done = 0;
+        while done < bytes {
+            let length = (each - filled).min(bytes - done);
+            let copied = port
+                .chunk(part)
+                .and_then(|chunk| chunk.cut(filled, length))
+                .zip(from.cut(done, length))
+                .is_some_and(|(to, from)| to.copy_from(&from, length));
+            debug_assert!(copied, "there is room for so many parts");
+            (filled, done) = (filled + length, done + length);
+            let ends = slot == last && done == bytes;
+            if ends || filled == each {
+                // No longer than a chunk.
+                port.put(part, filled as u32, !ends);
+                (part, filled) = (part + 1, 0);
+            }
+        }
+    }
+}
+
+fn wait(port: &mut Port, plug: &mut Plug, stop: &Stop) -> Result<(), DeviceError> {
+    let again = match port.flush().map_err(DeviceError::Gone)? {
+        Flush::Done => CHECK_EVERY,
+        Flush::Later => AGAIN,
+        Flush::Down => DOWN_AGAIN,
+    };
+    let arrived = port.peek().map_err(DeviceError::Gone)?;
+    // A packet whose end is not there yet: nobody says when it comes.
+    let torn = arrived > 0 && parts_of(port, 0, arrived).is_none();
+    // Frames for the device that find no room wait for the kernel, which rings no bell.
+    let stuck = plug.receiver.peek(1)? > 0;
+    let again = if (stuck || torn) && again == CHECK_EVERY { AGAIN } else { again };
+    // Frames that have arrived and find no room wait for the switch.
+    let has_room = arrived == 0;
+    if (stuck || plug.receiver.arm()?) && (has_room || torn || plug.sender.arm()?) {
+        let inside = (plug.receiver.as_fd(), PollFlags::IN);
+        let outside = if has_room { port.as_fd() } else { plug.sender.as_fd() };
+        sleep(stop, &[inside, (outside, PollFlags::IN)], Some(again))?;
+    }
+    plug.receiver.disarm()?;
+    if !has_room {
+        plug.sender.disarm()?;
+    }
+    port.check().map_err(DeviceError::Gone)
+}
