@@ -54,6 +54,8 @@ pub(crate) fn run(arguments: &[OsString]) -> u8 {
             if let Some(lab) = Path::new(dir).file_name() {
                 command.env("CLEARSTREAM_LAB", lab);
             }
+            // What a program keeps here goes with the lab.
+            command.env("CLEARSTREAM_LAB_DIR", dir);
             start_child_as(&mut command, ChildStart { dies_with_parent: true, own_session: false });
             let name = program.to_string_lossy();
             let child = command.spawn().map_err(|error| refusal(&name, &error))?;

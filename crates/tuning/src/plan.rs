@@ -7,6 +7,7 @@
 
 mod cores;
 mod packets;
+mod probe;
 mod protocol;
 mod seen;
 mod windows;
@@ -130,6 +131,16 @@ pub fn plan(results: &Results) -> Plan {
     }
     settle(&mut plan);
     plan
+}
+
+/// The window a further test should ask for itself, bytes, so that a plan can say what binds once the
+/// kernel's bounds on the windows are lifted. `None` where no window binds or enough is known.
+///
+/// Such a test is a point of its own in the results; [`plan`] finds it by its window.
+#[must_use]
+pub fn next_window_bytes(results: &Results) -> Option<u64> {
+    let diagnosis = explain::diagnose(results);
+    probe::next_window_bytes(&Seen::of(results, &diagnosis, false)?)
 }
 
 /// One change a setting, the larger one where both directions ask; the binding limit's first.

@@ -112,15 +112,14 @@ fn tuner(state: Option<&Path>, root: Option<&Path>) -> Tuner {
 }
 
 /// The system's place for root, the user's for others. A lab's hosts share the file system and end
-/// with the lab, so each has its own below `/run`.
+/// with the lab, so each has its own in the lab's directory, which goes with it.
 fn default_state() -> PathBuf {
-    let is_root = rustix::process::geteuid().is_root();
-    if let (Ok(lab), true) = (std::env::var("CLEARSTREAM_LAB"), is_root) {
+    if let Some(lab) = std::env::var_os("CLEARSTREAM_LAB_DIR") {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
-        return PathBuf::from(format!("/run/clearstream/tune/{lab}-{host}"));
+        return PathBuf::from(lab).join("tune").join(host);
     }
-    if is_root {
+    if rustix::process::geteuid().is_root() {
         return PathBuf::from("/var/lib/clearstream/tune");
     }
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));

@@ -67,6 +67,10 @@ pub(super) fn verdict(digest: &Digest<'_>, found: &PlacementFindings) -> String 
 }
 
 fn advice(found: &PlacementFindings) -> Option<Element> {
+    if found.unpinned.is_some() && !found.beats_unpinned {
+        // The sentence above has said it.
+        return None;
+    }
     let items: Vec<Element> =
         found.advice.iter().take(20).map(|line| prose("li", &show::clip(line, 400))).collect();
     (!items.is_empty()).then(|| el("ul").class("commands").children(items))

@@ -2,11 +2,12 @@
 
 use explain::Diagnosis;
 use results::{
-    Direction, End, EndCounters, EndReport, HostFacts, InterfaceFacts, Limit, Nic, Protocol,
-    Results, TestOutcome,
+    Direction, End, EndCounters, EndReport, Estimate, HostFacts, InterfaceFacts, Limit, Nic, Point,
+    Protocol, Results, TestOutcome,
 };
-use units::show_bit_rate;
+use units::{show_bit_rate, show_byte_size};
 
+use super::probe::{self, WideRun};
 use super::{Plan, PlannedChange, Risk};
 use crate::key::Key;
 
@@ -15,6 +16,8 @@ use crate::key::Key;
 const ETHERNET_WIRE_BYTES: f64 = 38.0;
 /// IPv4 and TCP headers with timestamps (RFC 791, RFC 9293, RFC 7323), bytes.
 const HEADERS_BYTES: f64 = 52.0;
+/// A test that came this near to what the path should carry was held by the path.
+const NEAR: f64 = 0.9;
 
 /// One direction of a measured path.
 pub(super) struct Seen<'a> {
@@ -28,6 +31,10 @@ pub(super) struct Seen<'a> {
     /// What the path should carry, bit/s.
     pub(super) target: f64,
     pub(super) target_source: String,
+    /// Whether the target is known of the path, and not only hoped for.
+    pub(super) is_target_known: bool,
+    /// What the same stream reached with windows that it asked for itself.
+    pub(super) tried: Vec<WideRun>,
     /// The run the rate is of.
     pub(super) outcome: &'a TestOutcome,
     /// Limits that may bind here, likeliest first: which, where, the figures.
@@ -40,22 +47,28 @@ impl<'a> Seen<'a> {
         let way = if reverse { Direction::Reverse } else { Direction::Forward };
         let (sender, receiver) =
             if reverse { (End::Far, End::Near) } else { (End::Near, End::Far) };
-        let (rate, outcome) = typical(results, way)?;
+        let (rate, judged_run) = typical(results, way)?;
+        let outcome = judged_run.measured()?;
         let rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
         let judged = match diagnosis.spec.as_ref().map(|spec| spec.direction) {
             Some(Direction::Reverse) => reverse,
             _ => !reverse,
         };
         let suspects = if judged { suspects(results, diagnosis) } else { Vec::new() };
-        let (target, target_source) = target(results, way, rate, &suspects);
+        let (target, target_source, is_target_known) = target(results, way, rate, &suspects);
+        let rtt_s = rtt_s.filter(|rtt| rtt.is_finite() && *rtt > 0.0);
+        let tried =
+            rtt_s.map_or_else(Vec::new, |rtt_s| probe::runs(results, &judged_run.spec, rtt_s));
         Some(Self {
             results,
             sender,
             receiver,
-            rtt_s: rtt_s.filter(|rtt| rtt.is_finite() && *rtt > 0.0),
+            rtt_s,
             rate,
             target,
             target_source,
+            is_target_known,
+            tried,
             outcome,
             suspects,
         })
@@ -137,13 +150,39 @@ impl<'a> Seen<'a> {
         });
     }
 
+    /// What one stream should reach where its windows would allow `bits_per_s`: the path may carry
+    /// less, and so may the cores at its ends, which only a test without such windows has shown.
+    pub(super) fn reach(&self, bits_per_s: f64) -> f64 {
+        let shown = self.short_of_target().map_or(f64::MAX, |(_, rates)| rates.median);
+        bits_per_s.min(self.target).min(shown.max(self.rate))
+    }
+
+    /// The best without a window in the way, where even that did not come near the target.
+    fn short_of_target(&self) -> Option<(u64, Estimate)> {
+        probe::unheld(&self.tried).filter(|(_, rates)| rates.high < self.target * NEAR)
+    }
+
     /// `45.2 Mbit/s -> about 470 Mbit/s (…)`.
     pub(super) fn gain(&self, predicted: f64) -> String {
+        let shown = self.short_of_target().filter(|(_, r)| r.median <= predicted * 1.001);
+        let source = match shown {
+            Some((asked_bytes, rates)) => format!(
+                "a test that asked for a window of {} itself got {} to {}",
+                show_byte_size(asked_bytes),
+                show_bit_rate(rates.low),
+                show_bit_rate(rates.high)
+            ),
+            None if predicted < self.target * 0.999 => {
+                "then the next window or buffer binds".to_owned()
+            }
+            None => self.target_source.clone(),
+        };
+        // What the cores at the ends would do was seen, or it was not.
+        let word = if probe::unheld(&self.tried).is_some() { "about" } else { "up to" };
         format!(
-            "throughput {} -> about {} ({})",
+            "throughput {} -> {word} {} ({source})",
             show_bit_rate(self.rate),
             show_bit_rate(predicted),
-            self.target_source
         )
     }
 }
@@ -161,12 +200,12 @@ pub(super) struct Proposal {
 }
 
 /// The repeat of the single stream whose rate is the median one.
-fn typical(results: &Results, way: Direction) -> Option<(f64, &TestOutcome)> {
+fn typical(results: &Results, way: Direction) -> Option<(f64, &Point)> {
     let names = match way {
         Direction::Reverse => ["reverse", "single-stream"],
         _ => ["single-stream", "test"],
     };
-    let of_name = |name: &str| -> Vec<(f64, &TestOutcome)> {
+    let of_name = |name: &str| -> Vec<(f64, &Point)> {
         let points = results.points.iter().filter(|point| {
             let spec = &point.spec;
             point.experiment == name
@@ -174,19 +213,14 @@ fn typical(results: &Results, way: Direction) -> Option<(f64, &TestOutcome)> {
                 && spec.request_response.is_none()
                 && spec.direction == way
         });
-        points
-            .filter_map(|point| {
-                let outcome = point.measured()?;
-                Some((received(outcome, way)?, outcome))
-            })
-            .collect()
+        points.filter_map(|point| Some((received(point.measured()?, way)?, point))).collect()
     };
     let mut runs = names.iter().map(|name| of_name(name)).find(|runs| !runs.is_empty())?;
     runs.sort_by(|a, b| a.0.total_cmp(&b.0));
     runs.get(runs.len() / 2).copied()
 }
 
-fn received(outcome: &TestOutcome, way: Direction) -> Option<f64> {
+pub(super) fn received(outcome: &TestOutcome, way: Direction) -> Option<f64> {
     let rate = outcome.directions.iter().find(|one| one.direction == way)?.received_bits_per_s;
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
@@ -216,7 +250,7 @@ fn target(
     way: Direction,
     rate: f64,
     suspects: &[(Limit, Option<End>, String)],
-) -> (f64, String) {
+) -> (f64, String, bool) {
     let mtu = f64::from(results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535));
     let goodput = |line: f64| line * (mtu - HEADERS_BYTES) / (mtu + ETHERNET_WIRE_BYTES);
     let hosts = [Some(&results.near), results.far.as_ref()];
@@ -240,14 +274,16 @@ fn target(
     let is_window = suspects.first().is_some_and(|(limit, _, _)| windows.contains(limit));
     match (line, next) {
         (Some((line, text)), Some(next)) if next.bits_per_s < line && next.bits_per_s >= best => {
-            (next.bits_per_s, format!("then {} binds; {text}", next.limit.name()))
+            (next.bits_per_s, format!("then {} binds; {text}", next.limit.name()), true)
         }
-        (Some((line, text)), _) if line >= best * 0.9 => (line, text),
+        (Some((line, text)), _) if line >= best * 0.9 => (line, text, true),
         (_, Some(next)) if next.bits_per_s >= best => {
-            (next.bits_per_s, format!("then {} binds", next.limit.name()))
+            (next.bits_per_s, format!("then {} binds", next.limit.name()), true)
         }
-        _ if best > rate * 1.1 => (best, "the best any test here got through".to_owned()),
-        _ if is_window => (rate * 2.0, "at least twice; no rate of the path is known".to_owned()),
-        _ => (best, "measured".to_owned()),
+        _ if best > rate * 1.1 => (best, "the best any test here got through".to_owned(), false),
+        _ if is_window => {
+            (rate * 2.0, "at least twice; no rate of the path is known".to_owned(), false)
+        }
+        _ => (best, "measured".to_owned(), false),
     }
 }

@@ -1,4 +1,4 @@
-use results::read_results;
+use results::{StreamEnd, read_results};
 use serde_json::{Value, json};
 
 use super::*;
@@ -221,4 +221,94 @@ fn commands_are_what_a_person_would_type() {
     ] {
         assert_eq!(command_for(&key.parse().expect("known"), to), line);
     }
+}
+
+#[test]
+fn what_a_wider_window_has_shown_is_what_is_predicted() {
+    let clamped = |value: &mut Value| {
+        value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
+    };
+    // The cores gave out at 200 Mbit/s when a test asked for two products of the line by itself.
+    let tried = |bytes_given: u64| {
+        let results = document(5.2e7, |value| {
+            clamped(value);
+            value["verdict"] = json!({ "limit": "receive-window", "end": "far", "summary": "clamped",
+                "evidence": [], "confirmed": false, "advice": [] });
+            let mut probe = value["points"][0].clone();
+            probe["experiment"] = json!("wide-window");
+            probe["spec"]["window_bytes"] = json!(2_360_000);
+            let measured = &mut probe["outcome"]["measured"];
+            measured["directions"][0]["received_bits_per_s"] = json!(2e8);
+            let stream = StreamEnd {
+                send_buffer_bytes: Some(4_720_000),
+                receive_buffer_bytes: Some(bytes_given),
+                ..StreamEnd::default()
+            };
+            measured["near"]["streams"] = json!([stream]);
+            measured["far"]["streams"] = json!([stream]);
+            value["points"].as_array_mut().expect("points").push(probe);
+        });
+        let plan = plan(&results);
+        let change = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
+        (change.predicted_bits_per_s.expect("told"), change.effect.clone(), change.to.clone())
+    };
+    let (predicted, effect, to) = tried(4_720_000);
+    assert!((predicted - 2e8).abs() < 1.0, "{predicted}: {effect}");
+    assert!(effect.contains("about 200 Mbit/s (a test that asked for a window"), "{effect}");
+    // The kernel gave less: the window may have been what held that test.
+    let (predicted, effect, unshown) = tried(425_984);
+    assert!((predicted - 4.707e8).abs() < 1e6, "{predicted}");
+    assert!(effect.contains("up to 471 Mbit/s"), "{effect}");
+    assert_eq!(to, unshown, "the window is sized for the path either way");
+}
+
+/// A path whose cores give out at `cores` bit/s, seen by tests that ask for a window.
+fn ladder(cores: f64, granted_bytes_max: f64) -> (Vec<u64>, Results) {
+    let mut asked = Vec::new();
+    let mut results = document(5.2e7, |value| {
+        for end in ["near", "far"] {
+            value[end]["interface"]["speed_bits_per_s"] = json!(4e10);
+        }
+        value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
+        value["verdict"] = json!({ "limit": "receive-window", "end": "far", "summary": "clamped",
+            "evidence": [], "confirmed": false, "advice": [] });
+    });
+    while let Some(bytes) = next_window_bytes(&results) {
+        assert!(asked.len() < 20, "{asked:?}");
+        asked.push(bytes);
+        let given = (bytes as f64).min(granted_bytes_max);
+        let stream = StreamEnd {
+            send_buffer_bytes: Some(2 * bytes),
+            receive_buffer_bytes: Some(2 * given as u64),
+            ..StreamEnd::default()
+        };
+        let mut point = results.points[0].clone();
+        point.experiment = "wide-window".to_owned();
+        point.spec.window_bytes = Some(bytes);
+        let results::PointOutcome::Measured(measured) = &mut point.outcome else {
+            panic!("the document's point was measured")
+        };
+        measured.directions[0].received_bits_per_s = (given * 8.0 / 0.02).min(cores);
+        measured.near.streams = vec![stream.clone()];
+        measured.far.as_mut().expect("a far end").streams = vec![stream];
+        results.points.push(point);
+    }
+    (asked, results)
+}
+
+#[test]
+fn windows_are_tried_wider_until_throughput_no_longer_follows() {
+    // 130 kB gave 52 Mbit/s; 0.5, 2.1 and 8.3 MB give 0.2, 0.8 and 3.3 Gbit/s; the cores give 3.
+    let (asked, results) = ladder(3e9, f64::MAX);
+    let steps: Vec<u64> = asked.iter().map(|bytes| bytes / 100_000).collect();
+    assert_eq!(steps, [5, 20, 83, 335, 335, 335], "{asked:?}");
+    let plan = plan(&results);
+    let change = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
+    assert!((change.predicted_bits_per_s.expect("told") - 3e9).abs() < 1.0, "{}", change.effect);
+    // A kernel that gives no more than 1 MB is asked once more than it gives, and the plan says so.
+    let (asked, results) = ladder(3e9, 1e6);
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    let refused = super::plan(&results);
+    let change = find(&refused, End::Far, "net.ipv4.tcp_rmem").expect("planned");
+    assert!(change.effect.contains("up to"), "{}", change.effect);
 }

@@ -8,9 +8,9 @@ use super::{Plan, Risk};
 
 /// The kernel charges its own overhead to a buffer: about half of it is window (`tcp_adv_win_scale`
 /// 1, and `scaling_ratio` since Linux 6.6).
-const WINDOW_SHARE: f64 = 0.5;
+pub(super) const WINDOW_SHARE: f64 = 0.5;
 /// Payload share of a full send buffer, the rest being overhead per segment.
-const SEND_SHARE: f64 = 0.6;
+pub(super) const SEND_SHARE: f64 = 0.6;
 /// Bandwidth-delay products a window must hold: one under way, one while a loss is repaired
 /// (RFC 6349 section 3.3.1 asks for at least one; recovery keeps the window open for a second).
 const PRODUCTS_COUNT: f64 = 2.0;
@@ -26,38 +26,74 @@ pub(super) fn rule(seen: &Seen<'_>, plan: &mut Plan) {
     let Some(rtt_s) = seen.rtt_s else { return };
     scaling(seen, plan, rtt_s);
     let sides = [
-        (seen.receiver, "net.ipv4.tcp_rmem", WINDOW_SHARE, Limit::ReceiveWindow),
-        (seen.sender, "net.ipv4.tcp_wmem", SEND_SHARE, Limit::SendBuffer),
+        Side::of(seen, seen.receiver, "net.ipv4.tcp_rmem", WINDOW_SHARE, Limit::ReceiveWindow),
+        Side::of(seen, seen.sender, "net.ipv4.tcp_wmem", SEND_SHARE, Limit::SendBuffer),
     ];
     // The one that binds first, so that a reader sees the verdict's remedy first.
-    let mut ordered: Vec<_> = sides.into_iter().collect();
-    ordered.sort_by_key(|(_, _, _, limit)| !seen.binds(*limit));
-    for (end, key, share, limit) in ordered {
-        autotuning(seen, plan, rtt_s, &Side { end, key, share, limit });
+    let mut sides: Vec<Side<'_>> = sides.into_iter().flatten().collect();
+    sides.sort_by_key(|side| !seen.binds(side.limit));
+    for side in &sides {
+        // Alone, the one that binds moves the bound to the other.
+        let other = sides.iter().find(|other| other.limit != side.limit);
+        let then = other.filter(|_| seen.binds(side.limit)).map(|other| other.allows(rtt_s));
+        autotuning(seen, plan, rtt_s, side, then.unwrap_or(f64::MAX));
     }
     explicit(seen, plan);
 }
 
-struct Side {
+/// The widest window worth a test of its own, bytes; `None` where no window binds, or the test asked
+/// for one already. Where no rate of the path is known, it allows several times of what was measured.
+pub(super) fn widest_bytes(seen: &Seen<'_>) -> Option<u64> {
+    const HOPED_FOR: f64 = 16.0;
+    let binds = seen.binds(Limit::ReceiveWindow) || seen.binds(Limit::SendBuffer);
+    if !binds || judged_window(seen).is_some() {
+        return None;
+    }
+    let hoped = if seen.is_target_known { seen.target } else { seen.rate * HOPED_FOR };
+    let memory = [seen.sender, seen.receiver]
+        .into_iter()
+        .filter_map(|end| seen.host(end)?.memory_bytes)
+        .fold(f64::MAX, |least, bytes| least.min(bytes as f64));
+    let bytes = hoped * seen.rtt_s? / 8.0 * PRODUCTS_COUNT;
+    Some(round_up(bytes.min(memory * MEMORY_SHARE_MAX).min(BUFFER_BYTES_MAX / 2.0)))
+}
+
+/// What the judged test asked for.
+fn judged_window(seen: &Seen<'_>) -> Option<u64> {
+    let judged = seen.results.points.iter().find(|point| point.experiment == "single-stream");
+    judged.and_then(|point| point.spec.window_bytes)
+}
+
+/// One end's bound on what may be under way.
+struct Side<'a> {
     end: End,
     key: &'static str,
+    /// What the setting reads.
+    from: &'a str,
+    /// Least, first and largest size, bytes.
+    sizes: [u64; 3],
     share: f64,
     limit: Limit,
 }
 
-/// The largest buffer the kernel tunes up to.
-fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side) {
-    let Side { end, key, share, limit } = *side;
-    let Some(from) = seen.sysctl(end, key) else { return };
-    let figures: Vec<u64> = from.split(' ').filter_map(|part| part.parse().ok()).collect();
-    let [least, middle, most] = figures[..] else { return };
-    let allows = most as f64 * share * 8.0 / rtt_s;
-    let spec_asks = seen
-        .results
-        .points
-        .iter()
-        .any(|point| point.experiment == "single-stream" && point.spec.window_bytes.is_some());
-    if allows >= seen.target * 1.05 || spec_asks {
+impl<'a> Side<'a> {
+    fn of(seen: &Seen<'a>, end: End, key: &'static str, share: f64, limit: Limit) -> Option<Self> {
+        let from = seen.sysctl(end, key)?;
+        let sizes: Vec<u64> = from.split(' ').filter_map(|part| part.parse().ok()).collect();
+        Some(Self { end, key, from, sizes: sizes.try_into().ok()?, share, limit })
+    }
+
+    /// Throughput it allows, bit/s.
+    fn allows(&self, rtt_s: f64) -> f64 {
+        self.sizes[2] as f64 * self.share * 8.0 / rtt_s
+    }
+}
+
+/// The largest buffer the kernel tunes up to; `then` is what the other end's allows, bit/s.
+fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, then: f64) {
+    let Side { end, key, from, sizes: [least, middle, most], share, limit } = *side;
+    let allows = side.allows(rtt_s);
+    if allows >= seen.target * 1.05 || judged_window(seen).is_some() {
         return;
     }
     let memory = seen.host(end).and_then(|host| host.memory_bytes).map_or(f64::MAX, |b| b as f64);
@@ -74,7 +110,7 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side) {
         plan.remarks.push(remark);
         return;
     }
-    let reach = (bytes as f64 * share * 8.0 / rtt_s).min(seen.target);
+    let reach = seen.reach(bytes as f64 * share * 8.0 / rtt_s).min(then);
     let mut why = format!(
         "{} of {} usable over {} allow {}; the path should carry {} (BDP {})",
         show_byte_size(saturating_u64(most as f64 * share)),
@@ -115,13 +151,12 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side) {
 
 /// Windows an application asks for by itself are bounded by `net.core.*mem_max`.
 fn explicit(seen: &Seen<'_>, plan: &mut Plan) {
-    let judged = seen.results.points.iter().find(|point| point.experiment == "single-stream");
-    let Some(asked) = judged.and_then(|point| point.spec.window_bytes) else { return };
+    let Some(asked) = judged_window(seen) else { return };
     for (end, key) in [(seen.receiver, "net.core.rmem_max"), (seen.sender, "net.core.wmem_max")] {
         let Some(allowed) = seen.number(end, key).filter(|allowed| *allowed < asked) else {
             continue;
         };
-        let gain = (seen.rate * asked as f64 / allowed.max(1) as f64).min(seen.target);
+        let gain = seen.reach(seen.rate * asked as f64 / allowed.max(1) as f64);
         seen.propose(
             plan,
             end,
@@ -203,8 +238,8 @@ fn switch_on(
             to: "1".to_owned(),
             why,
             source,
-            effect: seen.gain(seen.target),
-            predicted_bits_per_s: Some(seen.target),
+            effect: seen.gain(seen.reach(seen.target)),
+            predicted_bits_per_s: Some(seen.reach(seen.target)),
             risk: Risk::Low,
             danger: "none known; it is the kernel's default",
         },
@@ -212,7 +247,7 @@ fn switch_on(
 }
 
 /// Up to a multiple of 64 KiB.
-fn round_up(bytes: f64) -> u64 {
+pub(super) fn round_up(bytes: f64) -> u64 {
     const STEP: u64 = 64 << 10;
     let rounded = saturating_u64(bytes.min(BUFFER_BYTES_MAX)).div_ceil(STEP) * STEP;
     rounded.min(saturating_u64(BUFFER_BYTES_MAX))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use results::{Direction, Protocol, Results, RunKind, TestLimit, TestSpec};
+use results::{Direction, Point, Protocol, Results, RunKind, TestLimit, TestSpec};
 use sweep::{Plan, Setting};
 
 use crate::exit::VerbError;
@@ -75,10 +75,23 @@ impl EvidenceOptions {
         let plan = battery(&self.spec());
         let (mut log, mut points) = PointLog::open(output, &plan, false)?;
         progress.extend(plan.remaining(&points).len());
-        let ended = runner::run(&plan, far, &mut points, &mut log, &mut progress)?;
-        log.discard()?;
+        let mut ended = runner::run(&plan, far, &mut points, &mut log, &mut progress)?;
         results.points = points;
         conclude(&mut results);
+        // A window that binds hides what would bind without it, so that is tried beforehand.
+        while ended == Ended::Complete
+            && let Some(bytes) = tuning::plan::next_window_bytes(&results)
+        {
+            let plan = one_more(&self.spec(), bytes, &results.points);
+            progress.extend(1);
+            let before = results.points.len();
+            ended = runner::run(&plan, far, &mut results.points, &mut log, &mut progress)?;
+            if !results.points[before..].iter().any(|point| point.measured().is_some()) {
+                break;
+            }
+        }
+        results.summaries = sweep::summarise(&results.points);
+        log.discard()?;
         Ok(Gathered { results, ended })
     }
 }
@@ -100,6 +113,14 @@ pub(super) fn conclude(results: &mut Results) {
     if results.verdict.is_none() {
         results.verdict = Some(explain::diagnose(results).verdict());
     }
+}
+
+/// The judged stream with a window of its own, once more than it was run already.
+fn one_more(single: &TestSpec, bytes: u64, done: &[Point]) -> Plan {
+    let spec = TestSpec { window_bytes: Some(bytes), ..single.clone() };
+    let done = done.iter().filter(|point| point.spec == spec).count();
+    let setting = Setting::new("wide-window", spec).varying("window_bytes", bytes as f64);
+    Plan::new(vec![setting], u32::try_from(done).unwrap_or(u32::MAX).saturating_add(1), SEED)
 }
 
 /// The judged stream three times, and what tells a limit of the stream from one of the path.

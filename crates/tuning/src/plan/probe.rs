@@ -1,0 +1,96 @@
+//! What binds once a window does not: tests that ask for a window of their own, each wider than the
+//! one before, until throughput no longer follows it.
+//!
+//! Such a test changes nothing on a host. Far too wide a window would only fill the path's queue, so
+//! the ladder stops at the first that is wide enough.
+
+use std::collections::BTreeMap;
+
+use super::seen::{Seen, received};
+use super::windows::{SEND_SHARE, WINDOW_SHARE, round_up, widest_bytes};
+use results::{Direction, EndReport, Estimate, Results, StreamEnd, TestSpec};
+
+/// A window held nothing back when it would have allowed this much more than was reached.
+const ROOMY: f64 = 1.3;
+/// Each window of the ladder over the one before.
+const STEP: f64 = 4.0;
+/// A prediction rests on so many tests.
+const REPEATS: u32 = 3;
+
+/// One test that asked for a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct WideRun {
+    asked_bytes: u64,
+    /// What the sockets' buffers, as read back, allow over the round trip, bit/s.
+    allowed_bits_per_s: f64,
+    rate_bits_per_s: f64,
+}
+
+impl WideRun {
+    fn is_roomy(self) -> bool {
+        self.allowed_bits_per_s > self.rate_bits_per_s * ROOMY
+    }
+}
+
+/// The tests that differ from the judged one in the window alone, and how long they ran.
+pub(super) fn runs(results: &Results, judged: &TestSpec, rtt_s: f64) -> Vec<WideRun> {
+    let is_reverse = judged.direction == Direction::Reverse;
+    let points = results.points.iter().filter(|point| is_alike(&point.spec, judged));
+    let run = |point: &results::Point| {
+        let asked_bytes = point.spec.window_bytes?;
+        let outcome = point.measured()?;
+        let far = outcome.far.as_ref()?;
+        let (sender, receiver) =
+            if is_reverse { (far, &outcome.near) } else { (&outcome.near, far) };
+        let given = |end: &EndReport, buffer: fn(&StreamEnd) -> Option<u64>| {
+            buffer(end.streams.first()?).map(|bytes| bytes as f64)
+        };
+        let window = given(receiver, |stream| stream.receive_buffer_bytes)? * WINDOW_SHARE;
+        let queue = given(sender, |stream| stream.send_buffer_bytes)? * SEND_SHARE;
+        Some(WideRun {
+            asked_bytes,
+            allowed_bits_per_s: window.min(queue) * 8.0 / rtt_s,
+            rate_bits_per_s: received(outcome, judged.direction)?,
+        })
+    };
+    points.filter_map(run).collect()
+}
+
+fn is_alike(spec: &TestSpec, judged: &TestSpec) -> bool {
+    let without = TestSpec {
+        window_bytes: None,
+        limit: judged.limit,
+        omit_s: judged.omit_s,
+        interval_s: judged.interval_s,
+        ..spec.clone()
+    };
+    spec.window_bytes.is_some() && without == *judged
+}
+
+/// The best that was reached where the window left room: its size in bytes and the rates. Each size
+/// counts with its median.
+pub(super) fn unheld(tried: &[WideRun]) -> Option<(u64, Estimate)> {
+    let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for run in tried.iter().filter(|run| run.is_roomy()) {
+        sizes.entry(run.asked_bytes).or_default().push(run.rate_bits_per_s);
+    }
+    let sizes = sizes.into_iter().filter_map(|(asked, rates)| Some((asked, Estimate::of(&rates)?)));
+    sizes.max_by(|a, b| a.1.median.total_cmp(&b.1.median))
+}
+
+/// The window the next test should ask for, bytes; `None` when nothing more is to be learned.
+pub(super) fn next_window_bytes(seen: &Seen<'_>) -> Option<u64> {
+    let widest = widest_bytes(seen)?;
+    if let Some((asked, rates)) = unheld(&seen.tried) {
+        return (rates.count < REPEATS).then_some(asked);
+    }
+    let begin = seen.rate * seen.rtt_s? / 8.0;
+    let Some(last) = seen.tried.last() else {
+        return Some(round_up(begin * STEP).min(widest));
+    };
+    // Refused (the kernel gave no wider one), at the end, or no longer followed.
+    let before = seen.tried.iter().rev().nth(1).map_or(seen.rate, |run| run.rate_bits_per_s);
+    let follows = last.rate_bits_per_s > before * ROOMY;
+    (last.asked_bytes < widest && follows)
+        .then(|| round_up(last.asked_bytes as f64 * STEP).min(widest))
+}
