@@ -21,6 +21,13 @@ impl<'m> RankedModel<'m> {
         let has_assertions = model.has_assertions();
         Self { system: ModelSystem::new(model), allow_deadlock, has_assertions }
     }
+
+    /// The same without the steps that make no difference ([`ModelSystem::reduced`]). Which those are is
+    /// seen from a state alone, so that ranks need not agree on it.
+    #[must_use]
+    pub fn reduced(model: &'m Model, allow_deadlock: bool) -> Self {
+        Self { system: ModelSystem::reduced(model), ..Self::new(model, allow_deadlock) }
+    }
 }
 
 impl System for RankedModel<'_> {
@@ -51,12 +58,8 @@ impl Subject for RankedModel<'_> {
             || (self.has_assertions && !model.violated_assertions(state).is_empty())
     }
 
-    /// One byte a transition of the model: 1 where a step took it.
+    /// [`ModelSystem::taken`]
     fn notes(&self) -> Vec<u8> {
-        let mut taken = vec![1; self.system.model().transitions_count()];
-        for number in self.system.never_taken() {
-            taken[number as usize] = 0;
-        }
-        taken
+        self.system.taken().to_vec()
     }
 }

@@ -3,19 +3,25 @@
 use dve::{Model, Step, Steps};
 use statespace::{Accepting, Acting, Actors, System};
 
+/// Some step took the transition.
+pub const TAKEN: u8 = 1;
+/// Some step took it and did not end in an error.
+pub const WENT_WELL: u8 = 2;
+
 /// A model as a system to search; remembers which transitions were taken.
 #[derive(Debug)]
 pub struct ModelSystem<'m> {
     model: &'m Model,
     steps: Steps<'m>,
-    taken: Vec<bool>,
+    /// Of each transition [`TAKEN`] and [`WENT_WELL`].
+    taken: Vec<u8>,
 }
 
 impl<'m> ModelSystem<'m> {
     /// Of one model.
     #[must_use]
     pub fn new(model: &'m Model) -> Self {
-        Self { model, steps: Steps::new(model), taken: vec![false; model.transitions_count()] }
+        Self { model, steps: Steps::new(model), taken: vec![0; model.transitions_count()] }
     }
 
     /// Of one model, without the steps that make no difference ([`Steps::reduced`]).
@@ -30,20 +36,15 @@ impl<'m> ModelSystem<'m> {
         self.model
     }
 
-    /// Which transitions were taken, a byte each.
+    /// Which transitions were taken, a byte each: [`TAKEN`], [`WENT_WELL`].
     #[must_use]
-    pub fn taken(&self) -> Vec<u8> {
-        self.taken.iter().map(|&taken| u8::from(taken)).collect()
+    pub fn taken(&self) -> &[u8] {
+        &self.taken
     }
 
     /// Says which transitions were taken before.
     pub fn set_taken(&mut self, taken: &[u8]) {
-        self.taken.iter_mut().zip(taken).for_each(|(known, before)| *known |= *before != 0);
-    }
-
-    /// Transitions that no step so far took, by number ([`Model::show_transition`]).
-    pub fn never_taken(&self) -> impl Iterator<Item = u32> {
-        (0u32..).zip(&self.taken).filter(|(_, taken)| !**taken).map(|(number, _)| number)
+        self.taken.iter_mut().zip(taken).for_each(|(known, before)| *known |= *before);
     }
 }
 
@@ -59,8 +60,9 @@ impl System for ModelSystem<'_> {
     fn each(&mut self, state: &[u8], mut visit: impl FnMut(&[u8])) -> usize {
         let Self { steps, taken, .. } = self;
         steps.each(state, |step, next| {
+            let how = if step.fault.is_none() { TAKEN | WENT_WELL } else { TAKEN };
             for number in [step.transition, step.receiver].into_iter().flatten() {
-                taken[number as usize] = true;
+                taken[number as usize] |= how;
             }
             visit(next);
         })

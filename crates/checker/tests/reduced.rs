@@ -7,12 +7,13 @@ mod naive;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use checker::ModelSystem;
+use checker::{ModelSystem, RankedModel};
 use dve::Model;
 use dve::ltl::{Formula, with_property};
 use naive::graph::Graph;
 use naive::random::{Taste, model};
 use naive::tree::Tree;
+use statespace::partition::{Aim, Ending, Figures, Outcome, Rank};
 use statespace::{CycleSearch, Found, Reach};
 use stats::Random;
 
@@ -55,6 +56,24 @@ fn has_cycle(system: ModelSystem<'_>) -> bool {
             found => return found != Found::NoCycle,
         }
     }
+}
+
+/// The same by many ranks, their messages handed from one to the next; no deadlock is a violation.
+fn by_ranks(model: &Model, aim: Aim, ranks_count: usize) -> Outcome {
+    let new = |me| Rank::new(RankedModel::reduced(model, false), aim, me, ranks_count).unwrap();
+    let mut ranks: Vec<_> = (0..ranks_count).map(new).collect();
+    for now_us in (0..1_000_000).step_by(100) {
+        for me in 0..ranks_count {
+            ranks[me].work(8, now_us).unwrap();
+            while let Some((to, message)) = ranks[me].poll(now_us) {
+                ranks[to].handle(me, &message).unwrap();
+            }
+        }
+        if ranks.iter().all(Rank::has_ended) {
+            return ranks[0].outcome().unwrap();
+        }
+    }
+    panic!("{ranks_count} ranks hang");
 }
 
 /// A formula without X over what can be said of the model.
@@ -105,6 +124,12 @@ fn reduced_searches_find_what_whole_ones_find() {
         let (found, fewer) = verdicts(&whole, ModelSystem::reduced(&whole));
         assert_eq!(found, wanted, "{text}");
         assert!(fewer <= states);
+        let ranks_count = 2 + (number % 3) as usize;
+        let together = by_ranks(&whole, Aim::Broken { is_full: true }, ranks_count);
+        let has_broken = matches!(together.ending, Ending::Broken(_));
+        let wants_broken = wanted.has_deadlock || wanted.has_error || !wanted.broken.is_empty();
+        assert_eq!(has_broken, wants_broken, "{ranks_count} ranks\n{text}");
+        assert_eq!(Figures::total(&together.figures).states_count, fewer);
         smaller += u64::from(fewer < states);
         let formula = formula(&mut random, &tree, 2);
         let parsed = Formula::parse(&formula).unwrap();
@@ -112,6 +137,8 @@ fn reduced_searches_find_what_whole_ones_find() {
         let product = Model::parse(&product).unwrap_or_else(|error| panic!("{error}\n{product}"));
         let wanted = has_cycle(ModelSystem::new(&product));
         assert_eq!(has_cycle(ModelSystem::reduced(&product)), wanted, "{formula}\n{text}");
+        let together = by_ranks(&product, Aim::Cycle, ranks_count);
+        assert_eq!(matches!(together.ending, Ending::Cycle(_)), wanted, "{formula}\n{text}");
         formulas += 1;
         violated += u64::from(wanted);
     }

@@ -105,24 +105,29 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 
 /// The process's exit code; prints the one line when there is something to say.
 pub(crate) fn code(result: crate::VerbResult) -> ExitCode {
+    ExitCode::from(settle(result))
+}
+
+/// The same as a number.
+pub(crate) fn settle(result: crate::VerbResult) -> u8 {
     match result {
-        Ok(Exit::Ok) => ExitCode::SUCCESS,
-        Ok(Exit::GateFailed) => ExitCode::from(3),
-        Ok(Exit::Partial) => ExitCode::from(5),
-        Ok(Exit::Violated) => ExitCode::from(10),
-        Ok(Exit::Undecided) => ExitCode::from(11),
-        Ok(Exit::Program(code)) => ExitCode::from(code),
-        Ok(Exit::Signal(number)) => ExitCode::from(u8::try_from(128 + number).unwrap_or(255)),
+        Ok(Exit::Ok) => 0,
+        Ok(Exit::GateFailed) => 3,
+        Ok(Exit::Partial) => 5,
+        Ok(Exit::Violated) => 10,
+        Ok(Exit::Undecided) => 11,
+        Ok(Exit::Program(code)) => code,
+        Ok(Exit::Signal(number)) => u8::try_from(128 + number).unwrap_or(255),
         Err(error) => {
             let code = match error.kind {
-                Kind::BrokenPipe => return ExitCode::SUCCESS,
+                Kind::BrokenPipe => return 0,
                 Kind::Failed => 1,
                 Kind::Usage => 2,
                 Kind::Missing => 4,
                 Kind::Partial => 5,
             };
             complain(&error.message);
-            ExitCode::from(code)
+            code
         }
     }
 }

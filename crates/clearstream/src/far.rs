@@ -195,6 +195,7 @@ fn blank(kind: RunKind, target: &Target) -> Results {
         verdict: None,
         placement: None,
         reproduction: None,
+        check: None,
         findings: Vec::new(),
         absent: Vec::new(),
         changes: Vec::new(),

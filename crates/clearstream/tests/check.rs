@@ -92,7 +92,46 @@ fn a_wrong_algorithm_is_violated_with_the_shortest_run() {
     let drawing = ModelFile(model.0.with_extension("svg"));
     let (code, ..) = model.check(&["--svg", drawing.0.to_str().expect("text")]);
     let svg = std::fs::read_to_string(&drawing.0).expect("a drawing");
-    assert_eq!((code, svg.matches("class=\"step\"").count()), (Some(10), 6));
+    assert_eq!((code, svg.matches("class=\"msc-step\"").count()), (Some(10), 6));
+}
+
+#[test]
+fn code_that_no_run_comes_to_is_named_with_its_line() {
+    let text = "byte x;\nprocess P {\n state a, b,\n  dead, wrong; init a; trans\n a -> b {},\n \
+                b -> a {}, b -> dead { guard x == 7; },\n a -> wrong { effect x = 1 / x; };\n}\n\
+                system async;\n";
+    let model = ModelFile::new("unreachable", text);
+    for ranks in ["1", "2"] {
+        let (code, out, err) = model.check(&["--full", "--ranks", ranks]);
+        assert_eq!(code, Some(10), "the division fails: {out}{err}");
+        let named: Vec<&str> = out.lines().filter(|line| line.starts_with("never")).collect();
+        let wanted = [
+            "never taken: P: b -> dead (line 6)",
+            "never reached: P.dead (line 4)",
+            "never reached: P.wrong (line 4)",
+        ];
+        assert_eq!(named, wanted, "by {ranks}: {out}");
+    }
+}
+
+#[test]
+fn a_report_page_shows_verdict_run_and_search() {
+    let model = ModelFile::new("paged", &peterson([0, 1]));
+    let results = ModelFile(model.0.with_extension("json"));
+    let page = ModelFile(model.0.with_extension("html"));
+    let (code, ..) = model.check(&["--output", results.0.to_str().expect("text")]);
+    assert_eq!(code, Some(10));
+    let done = Command::new(PROGRAM).arg("report").arg(&results.0).output();
+    let (code, out, err) = told(done.expect("the program runs"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    let html = std::fs::read_to_string(&page.0).expect("a page beside the results");
+    for wanted in
+        ["Violated", "assertion of Watch does not hold", "The run that shows it", "The search"]
+    {
+        assert!(html.contains(wanted), "no {wanted}");
+    }
+    // Drawn twice: for a screen and for a phone.
+    assert_eq!(html.matches("class=\"msc-step\"").count(), 12);
 }
 
 #[test]

@@ -134,6 +134,7 @@ fn an_hour() -> Results {
         verdict: None,
         placement: None,
         reproduction: None,
+        check: None,
         findings: Vec::new(),
         absent: Vec::new(),
         changes: Vec::new(),

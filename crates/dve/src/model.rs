@@ -108,6 +108,8 @@ impl Location {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) name: String,
+    /// Where it is declared.
+    pub(crate) at: At,
     pub(crate) is_committed: bool,
     pub(crate) is_accepting: bool,
     /// What must hold here.

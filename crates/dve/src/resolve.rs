@@ -181,7 +181,8 @@ impl<'s> Layout<'s> {
         for variable in &process.variables {
             self.variable(Some(number), variable)?;
         }
-        let named = |name: &Name<'s>| State { name: name.text.to_owned(), ..State::default() };
+        let named =
+            |name: &Name<'s>| State { name: name.text.to_owned(), at: name.at, ..State::default() };
         let mut states: Vec<State> = process.states.iter().map(named).collect();
         for name in &process.committed {
             states[usize::from(self.symbols.state(number, *name)?)].is_committed = true;

@@ -88,6 +88,36 @@ impl Model {
         format!("{}: {from} -> {to} (line {line})", process.name)
     }
 
+    /// States of processes that no run comes to, a line each with where they are declared, when
+    /// `is_taken` tells of each transition whether some step took it and went well. The property's are
+    /// left out: they are no part of what is checked.
+    #[must_use]
+    pub fn unreached_states(&self, is_taken: impl Fn(u32) -> bool) -> Vec<String> {
+        let mut reached: Vec<Vec<bool>> =
+            self.processes.iter().map(|process| vec![false; process.states.len()]).collect();
+        for (process, reached) in self.processes.iter().zip(&mut reached) {
+            if let Some(first) = reached.get_mut(process.location.get(&self.initial)) {
+                *first = true;
+            }
+        }
+        for (number, transition) in (0u32..).zip(&self.transitions) {
+            reached[transition.process][usize::from(transition.to)] |= is_taken(number);
+        }
+        let mut lines = Vec::new();
+        for (number, process) in self.processes.iter().enumerate() {
+            if self.property == Some(number) {
+                continue;
+            }
+            for (state, _) in
+                process.states.iter().zip(&reached[number]).filter(|(_, seen)| !**seen)
+            {
+                let line = Diagnostic::new(&self.source, state.at, "").line;
+                lines.push(format!("{}.{} (line {line})", process.name, state.name));
+            }
+        }
+        lines
+    }
+
     /// A step in one line: who moved from where to where, on which channel, and what went wrong.
     #[must_use]
     pub fn show_step(&self, step: &Step) -> String {

@@ -93,7 +93,7 @@ type Isend<H> = unsafe extern "C" fn(*const c_void, c_int, H, c_int, c_int, H, *
 type Test<H> = unsafe extern "C" fn(*mut H, *mut c_int, *mut Status) -> c_int;
 type Improbe<H> = unsafe extern "C" fn(c_int, c_int, H, *mut c_int, *mut H, *mut Status) -> c_int;
 type GetCount<H> = unsafe extern "C" fn(*const Status, H, *mut c_int) -> c_int;
-type Mrecv<H> = unsafe extern "C" fn(*mut c_void, c_int, H, *mut H, *mut Status) -> c_int;
+type Imrecv<H> = unsafe extern "C" fn(*mut c_void, c_int, H, *mut H, *mut H) -> c_int;
 type Abort<H> = unsafe extern "C" fn(H, c_int) -> c_int;
 type LibraryVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 
@@ -112,7 +112,7 @@ pub(crate) struct Calls<H> {
     pub(crate) test: Test<H>,
     pub(crate) improbe: Improbe<H>,
     pub(crate) get_count: GetCount<H>,
-    pub(crate) mrecv: Mrecv<H>,
+    pub(crate) imrecv: Imrecv<H>,
     pub(crate) abort: Abort<H>,
     pub(crate) library_version: LibraryVersion,
 }
@@ -147,7 +147,7 @@ impl<H: Handle> Calls<H> {
             test: function!(library, c"MPI_Test", Test<H>),
             improbe: function!(library, c"MPI_Improbe", Improbe<H>),
             get_count: function!(library, c"MPI_Get_count", GetCount<H>),
-            mrecv: function!(library, c"MPI_Mrecv", Mrecv<H>),
+            imrecv: function!(library, c"MPI_Imrecv", Imrecv<H>),
             abort: function!(library, c"MPI_Abort", Abort<H>),
             library_version: function!(library, c"MPI_Get_library_version", LibraryVersion),
         })

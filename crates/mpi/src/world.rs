@@ -6,6 +6,8 @@ use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -74,6 +76,7 @@ pub fn launched_by() -> Option<Flavour> {
 #[derive(Debug)]
 pub struct World {
     port: Box<dyn Port>,
+    flavour: Flavour,
     rank: usize,
     size: usize,
     version: String,
@@ -90,7 +93,13 @@ impl World {
         let port = open_port(flavour).map_err(|why| MpiError::NoLibrary { flavour, why })?;
         let (rank, size) = port.enter()?;
         let version = port.version()?;
-        Ok(Self { port, rank, size, version, thread: PhantomData })
+        Ok(Self { port, flavour, rank, size, version, thread: PhantomData })
+    }
+
+    /// Whose library.
+    #[must_use]
+    pub fn flavour(&self) -> Flavour {
+        self.flavour
     }
 
     /// This process's number.
@@ -141,19 +150,65 @@ impl World {
 
     /// Leaves MPI; waits for the other ranks to do the same. All that was sent must have been received.
     ///
+    /// MPI may not let go: over a long path, MPICH (4.0 on UCX 1.13) now and then waits in `MPI_Finalize`
+    /// for an answer of a rank that has stopped listening. This process then ends with `code` after a
+    /// while; whatever it has to say must have been said. Launchers of MPICH take that for a good end.
+    ///
     /// # Errors
     /// [`MpiError::Failed`].
-    pub fn finish(mut self) -> Result<(), MpiError> {
+    pub fn finish(mut self, code: u8) -> Result<(), MpiError> {
+        let leash = Leash::new(self.flavour, code);
         while self.port.reap()? > 0 {
             std::thread::yield_now();
         }
-        self.port.leave()
+        let done = self.port.leave();
+        leash.release();
+        done
     }
 
     /// Ends all processes of the job, this one too, with an exit code.
-    pub fn abort(self, code: u8) {
+    pub fn abort(self, code: u8) -> ! {
+        let _leash = Leash::new(self.flavour, code);
         self.port.abort(c_int::from(code));
+        // MPI may still write to what it was given.
+        end(code)
     }
+}
+
+/// How long MPI may take to be left. MPICH's launcher minds nothing; Open MPI's takes a process that
+/// never left MPI for a failed one.
+const MPICH_PATIENCE: Duration = Duration::from_secs(2);
+const OPEN_MPI_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ends this process with an exit code unless released in time.
+struct Leash(Sender<()>);
+
+impl Leash {
+    fn new(flavour: Flavour, code: u8) -> Self {
+        let patience = match flavour {
+            Flavour::OpenMpi => OPEN_MPI_PATIENCE,
+            Flavour::Mpich => MPICH_PATIENCE,
+        };
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            // A sender that is gone without a word belongs to a caller that failed and says so.
+            if receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                end(code);
+            }
+        });
+        Self(sender)
+    }
+
+    fn release(self) {
+        // The thread is there: it waits for this.
+        self.0.send(()).ok();
+    }
+}
+
+/// Ends this process at once, without handlers: those of MPI would wait with it.
+fn end(code: u8) -> ! {
+    // SAFETY: _exit has no conditions.
+    unsafe { libc::_exit(c_int::from(code)) }
 }
 
 fn open_port(flavour: Flavour) -> Result<Box<dyn Port>, String> {
@@ -194,11 +249,64 @@ struct Session<H> {
     calls: Calls<H>,
     /// Sends that MPI has not said to be done: it still reads the buffer.
     sending: VecDeque<(H, Vec<u8>)>,
+    /// Messages that have been matched and may still be on their way, in the order they came.
+    receiving: VecDeque<Receiving<H>>,
+}
+
+/// A message that MPI writes to `bytes` until the request is done.
+#[derive(Debug)]
+struct Receiving<H> {
+    request: H,
+    from: c_int,
+    tag: c_int,
+    bytes: Vec<u8>,
 }
 
 impl<H> Session<H> {
     fn new(calls: Calls<H>) -> Self {
-        Self { calls, sending: VecDeque::new() }
+        Self { calls, sending: VecDeque::new(), receiving: VecDeque::new() }
+    }
+}
+
+impl<H: Handle> Session<H> {
+    /// Begins to take in the next message that has announced itself. Nothing here waits: the rank that
+    /// sends a long one may be gone before the rest of it comes.
+    fn match_next(&mut self) -> Result<(), MpiError> {
+        let Calls { world, byte, .. } = self.calls;
+        let (mut is_there, mut handle, mut status) = (0, H::ZERO, Status::default());
+        // SAFETY: MPI is entered; flag, message handle and status are ours, each with room enough.
+        let code = unsafe {
+            (self.calls.improbe)(
+                H::ANY_SOURCE,
+                ANY_TAG,
+                world,
+                &raw mut is_there,
+                &raw mut handle,
+                &raw mut status,
+            )
+        };
+        checked("MPI_Improbe", code)?;
+        if is_there == 0 {
+            return Ok(());
+        }
+        let mut length = 0;
+        // SAFETY: the status is the one that MPI_Improbe filled.
+        let code = unsafe { (self.calls.get_count)(&raw const status, byte, &raw mut length) };
+        checked("MPI_Get_count", code)?;
+        let mut bytes = vec![0u8; usize::try_from(length).unwrap_or(0)];
+        let (to, mut request) = (bytes.as_mut_ptr().cast(), H::ZERO);
+        // SAFETY: the handle is of a matched message of `length` bytes; `bytes` has that room, is kept
+        // in `receiving` until MPI_Test says that it is done, and its bytes do not move with it.
+        let code =
+            unsafe { (self.calls.imrecv)(to, length, byte, &raw mut handle, &raw mut request) };
+        let (from, tag) = (status.0[H::SOURCE_PLACE], status.0[H::SOURCE_PLACE + 1]);
+        if code != 0 {
+            // Whether MPI still writes to the bytes is not said: they stay.
+            std::mem::forget(bytes);
+            return checked("MPI_Imrecv", code);
+        }
+        self.receiving.push_back(Receiving { request, from, tag, bytes });
+        Ok(())
     }
 }
 
@@ -285,36 +393,21 @@ impl<H: Handle> Port for Session<H> {
     }
 
     fn receive(&mut self) -> Result<Option<(usize, i32, Vec<u8>)>, MpiError> {
-        let Calls { world, byte, .. } = self.calls;
-        let (mut is_there, mut handle, mut status) = (0, H::ZERO, Status::default());
-        // SAFETY: MPI is entered; flag, message handle and status are ours, each with room enough.
-        let code = unsafe {
-            (self.calls.improbe)(
-                H::ANY_SOURCE,
-                ANY_TAG,
-                world,
-                &raw mut is_there,
-                &raw mut handle,
-                &raw mut status,
-            )
-        };
-        checked("MPI_Improbe", code)?;
-        if is_there == 0 {
+        self.match_next()?;
+        let Some(first) = self.receiving.front_mut() else { return Ok(None) };
+        let (mut is_done, mut status) = (0, Status::default());
+        // SAFETY: the request is one that MPI_Imrecv gave and no test has ended; `Status` has room for
+        // the library's.
+        let code =
+            unsafe { (self.calls.test)(&raw mut first.request, &raw mut is_done, &raw mut status) };
+        checked("MPI_Test", code)?;
+        if is_done == 0 {
             return Ok(None);
         }
-        let mut length = 0;
-        // SAFETY: the status is the one that MPI_Improbe filled.
-        let code = unsafe { (self.calls.get_count)(&raw const status, byte, &raw mut length) };
-        checked("MPI_Get_count", code)?;
-        let mut message = vec![0u8; usize::try_from(length).unwrap_or(0)];
-        let bytes = message.as_mut_ptr().cast();
-        let mut end = Status::default();
-        // SAFETY: the handle is of a matched message of `length` bytes, and `message` has that room.
-        let code =
-            unsafe { (self.calls.mrecv)(bytes, length, byte, &raw mut handle, &raw mut end) };
-        checked("MPI_Mrecv", code)?;
-        let (source, tag) = (status.0[H::SOURCE_PLACE], status.0[H::SOURCE_PLACE + 1]);
-        Ok(Some((usize::try_from(source).unwrap_or(0), tag, message)))
+        let done = self.receiving.pop_front();
+        Ok(done.map(|Receiving { from, tag, bytes, .. }| {
+            (usize::try_from(from).unwrap_or(0), tag, bytes)
+        }))
     }
 
     fn leave(&self) -> Result<(), MpiError> {

@@ -4,6 +4,7 @@ pub(crate) mod bars;
 pub(crate) mod chain;
 pub(crate) mod heat_map;
 pub(crate) mod percentile;
+pub(crate) mod search;
 pub(crate) mod sweep;
 pub(crate) mod time;
 

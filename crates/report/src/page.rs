@@ -1,12 +1,12 @@
 //! The page around the sections.
 
-use results::{Results, RunKind};
+use results::{CheckRun, Results, RunKind};
 
 use crate::digest::Digest;
 use crate::markup::{Element, el};
 use crate::section::{
-    Section, before_after, facts, headline, measured, notes, placement, raw, reproduction, tables,
-    verdict,
+    Section, before_after, check, facts, headline, measured, notes, placement, raw, reproduction,
+    tables, verdict,
 };
 use crate::show;
 
@@ -21,30 +21,15 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// The whole document.
 pub(crate) fn page(results: &Results, embed_bytes_max: usize) -> String {
     let digest = Digest::of(results);
-    let sections: Vec<Section> = [
-        measured::chain_section(&digest),
-        placement::section(&digest),
-        headline::section(&digest),
-        before_after::section(&digest),
-        reproduction::section(&digest),
-        measured::time_section(&digest),
-        measured::sweep_section(&digest),
-        measured::latency_section(&digest),
-        measured::cores_section(&digest),
-        measured::loss_section(&digest),
-        facts::section(&digest),
-        notes::section(&digest),
-        tables::section(&digest),
-        tables::commands_section(&digest),
-        raw::section(results, embed_bytes_max),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let sections = match &results.check {
+        Some(run) => checked(results, &digest, run, embed_bytes_max),
+        None => measured(results, &digest, embed_bytes_max),
+    };
     let contents = contents(&sections);
+    let card = results.check.as_ref().map_or_else(|| verdict::card(&digest), check::card);
     let main = el("main")
         .attr("id", "main")
-        .child(verdict::card(&digest))
+        .child(card)
         .children(sections.into_iter().map(Section::into_element));
     let body = el("body")
         .child(el("a").class("skip").attr("href", "#main").text("Skip to the verdict"))
@@ -57,8 +42,51 @@ pub(crate) fn page(results: &Results, embed_bytes_max: usize) -> String {
     format!("<!DOCTYPE html>\n{}\n", html.into_markup())
 }
 
+/// Sections of a model check.
+fn checked(
+    results: &Results,
+    digest: &Digest<'_>,
+    run: &CheckRun,
+    embed_bytes_max: usize,
+) -> Vec<Section> {
+    let rest = [tables::commands_section(digest), raw::section(results, embed_bytes_max)];
+    check::sections(run, &results.near).into_iter().chain(rest.into_iter().flatten()).collect()
+}
+
+/// Sections of what was measured on a path.
+fn measured(results: &Results, digest: &Digest<'_>, embed_bytes_max: usize) -> Vec<Section> {
+    [
+        measured::chain_section(digest),
+        placement::section(digest),
+        headline::section(digest),
+        before_after::section(digest),
+        reproduction::section(digest),
+        measured::time_section(digest),
+        measured::sweep_section(digest),
+        measured::latency_section(digest),
+        measured::cores_section(digest),
+        measured::loss_section(digest),
+        facts::section(digest),
+        notes::section(digest),
+        tables::section(digest),
+        tables::commands_section(digest),
+        raw::section(results, embed_bytes_max),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What the page is about.
+fn subject(digest: &Digest<'_>) -> String {
+    match &digest.results.check {
+        Some(run) => show::clip(&run.model, 120),
+        None => digest.way(direction(digest)),
+    }
+}
+
 fn head(digest: &Digest<'_>) -> Element {
-    let title = format!("{} – ClearStream {}", digest.way(direction(digest)), kind(digest.results));
+    let title = format!("{} – ClearStream {}", subject(digest), kind(digest.results));
     el("head")
         .child(el("meta").attr("charset", "utf-8"))
         .child(el("meta").attr("name", "viewport").attr("content", "width=device-width, initial-scale=1"))
@@ -90,6 +118,7 @@ fn kind(results: &Results) -> &'static str {
         RunKind::Test => "test",
         RunKind::Place => "placement",
         RunKind::Tune => "tuning",
+        RunKind::Check => "model check",
         RunKind::Reproduce => "reproduction",
         _ => "results",
     }
@@ -114,7 +143,7 @@ fn header(digest: &Digest<'_>, contents: Element) -> Element {
     tags.extend(
         results.partial.as_ref().map(|why| format!("not complete: {}", show::clip(why, 160))),
     );
-    if results.far.is_none() {
+    if results.far.is_none() && results.check.is_none() {
         let peer = results.path.peer.as_deref().unwrap_or("far end");
         tags.push(format!("far host not seen ({})", show::clip(peer, 40)));
     }
@@ -125,7 +154,7 @@ fn header(digest: &Digest<'_>, contents: Element) -> Element {
             el("div")
                 .class("title")
                 .child(el("p").class("eyebrow").text("ClearStream"))
-                .child(el("h1").text(digest.way(direction(digest))))
+                .child(el("h1").text(subject(digest)))
                 .child(el("p").class("about").text(about.join(" · ")))
                 .maybe(tags),
         )

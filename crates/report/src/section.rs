@@ -1,6 +1,7 @@
 //! The page's sections, in the order a network engineer asks for them.
 
 pub(crate) mod before_after;
+pub(crate) mod check;
 pub(crate) mod facts;
 pub(crate) mod headline;
 pub(crate) mod measured;

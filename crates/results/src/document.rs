@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::check::CheckRun;
 use crate::host::HostFacts;
 use crate::outcome::LatencySummary;
 use crate::placement::PlacementFindings;
@@ -59,6 +60,9 @@ pub struct Results {
     /// A paper's experiment, when this run was one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reproduction: Option<Reproduction>,
+    /// What a model checker found, when this run was one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub check: Option<CheckRun>,
     /// What was noticed on the way.
     #[serde(default)]
     pub findings: Vec<Finding>,
@@ -85,6 +89,8 @@ pub enum RunKind {
     Place,
     /// `clearstream tune apply --measure`.
     Tune,
+    /// `clearstream check`.
+    Check,
 }
 
 /// The program.

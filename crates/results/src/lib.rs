@@ -6,6 +6,7 @@
 //! fields are only added, so readers ignore what they do not know.
 
 mod ceilings;
+mod check;
 mod document;
 mod host;
 mod machine;
@@ -18,6 +19,9 @@ mod stream;
 mod verdict;
 
 pub use ceilings::{Ceiling, CeilingLink, CeilingStep, NicCeilings, pcie_bits_per_s};
+pub use check::{
+    Check, CheckProgress, CheckRun, CheckVerdict, RankTraffic, RunLine, UnreachableCode,
+};
 pub use document::{
     Absent, AppliedChange, Finding, PathFacts, ReadError, Results, RunKind, SCHEMA_VERSION,
     ToolFacts, json_schema, read_results,

@@ -2,6 +2,7 @@
 
 mod alone;
 mod checkpoint;
+mod document;
 mod fair;
 mod lossy;
 mod ranks;
@@ -18,6 +19,7 @@ use dve::ltl::{Formula, LtlFile, with_property};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::runner;
 use crate::signals;
 use crate::verbs::options;
 use checkpoint::Keep;
@@ -56,7 +58,7 @@ pub(crate) struct CheckArgs {
     /// Search on after a violation, for the whole state space and its unreachable code.
     #[arg(long, conflicts_with = "ltl")]
     full: bool,
-    /// Leave out interleavings that make no difference, by partial-order reduction (one rank, no X in
+    /// Leave out interleavings that make no difference, by partial-order reduction (no X in
     /// formulas).
     #[arg(long, conflicts_with_all = ["full", "fairness"])]
     reduce: bool,
@@ -86,9 +88,16 @@ pub(crate) struct CheckArgs {
     /// or MPICH). Under a launcher of your own neither this nor --ranks is needed.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<String>,
+    /// Bind each rank to a core: a physical core of its own while they last, packages in turn. With
+    /// --hosts that is so anyway; in a job of your own your launcher's binding comes first.
+    #[arg(long)]
+    bind: bool,
     /// The launcher for --hosts.
     #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts")]
     mpirun: PathBuf,
+    /// Write the results here, for `clearstream report`: verdict, run, figures, progress over time.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Draw a violation's run here, a line for each process (SVG).
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -110,10 +119,17 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     if !args.hosts.is_empty() {
         return ranks::launch(&args.mpirun, &args.hosts, ranks_count);
     }
-    let mut crew = Crew::new(ranks_count)?;
-    if !crew.leads()? {
-        return Ok(Exit::Ok);
-    }
+    let mut crew = Crew::new(ranks_count, args.bind)?;
+    let result = match crew.leads() {
+        Ok(true) => check(args, json, &mut crew),
+        Ok(false) => Ok(Exit::Ok),
+        Err(error) => Err(error),
+    };
+    crew.leave(result)
+}
+
+/// What rank 0 does.
+fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     let (text, name) = model_text(args)?;
     let parse = |text: &str| {
         Model::parse(text).map_err(|error| VerbError::usage(format!("{name}:{error}")))
@@ -126,9 +142,10 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
         return simulate::run(&model);
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let started_unix_ms = runner::now_unix_ms();
     let bounds = Bounds { memory_bytes: args.memory, time: args.time, is_reduced: args.reduce };
     let mut reports = Vec::new();
-    alone::refuse(args, &crew, &model)?;
+    alone::refuse(args, crew, &model)?;
     let cycles = |crew: &mut Crew, model: &Model, what: &str| match args.fairness {
         None => crew.cycles(model, what, bounds),
         Some(fairness) => fair::cycles(model, what, fairness, bounds).map(Some),
@@ -144,7 +161,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
             reports.push(report);
         }
         None if model.has_property() => {
-            reports.extend(cycles(&mut crew, &model, "the model's property process")?);
+            reports.extend(cycles(crew, &model, "the model's property process")?);
         }
         None => reports.extend(crew.states(&model, args.allow_deadlock, args.full, bounds)?),
         Some(given) => {
@@ -159,11 +176,14 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
                 }
                 let product = with_property(&text, &formula, &definitions)
                     .map_err(|error| VerbError::usage(format!("{label}: {}", error.message)))?;
-                reports.extend(cycles(&mut crew, &parse(&product)?, &label)?);
+                reports.extend(cycles(crew, &parse(&product)?, &label)?);
             }
         }
     }
     show::reports(&args.model, &reports, json)?;
+    if let Some(path) = &args.output {
+        document::write(path, &args.model, started_unix_ms, &reports)?;
+    }
     if let (Some(path), Some(drawing)) = (&args.svg, show::drawing(&reports)) {
         fs::write(path, drawing)
             .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))?;

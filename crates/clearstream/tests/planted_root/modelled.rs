@@ -242,6 +242,7 @@ impl Path {
             verdict: None,
             placement: None,
             reproduction: None,
+            check: None,
             findings: Vec::new(),
             absent: Vec::new(),
             changes: Vec::new(),

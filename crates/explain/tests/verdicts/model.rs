@@ -128,6 +128,7 @@ impl Model {
             verdict: None,
             placement: None,
             reproduction: None,
+            check: None,
             findings: Vec::new(),
             absent: Vec::new(),
             changes: Vec::new(),

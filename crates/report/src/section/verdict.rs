@@ -62,12 +62,12 @@ pub(super) fn law_badge(holds: Option<bool>) -> Element {
     }
 }
 
-fn badge(class: &str, mark: &str, words: &str) -> Element {
+pub(super) fn badge(class: &str, mark: &str, words: &str) -> Element {
     let mark = el("span").attr("aria-hidden", "true").text(mark);
     el("p").class(class).child(mark).text(format!(" {words}"))
 }
 
-fn title(text: impl Display) -> Element {
+pub(super) fn title(text: impl Display) -> Element {
     el("h2").attr("id", "verdict-heading").text(text)
 }
 

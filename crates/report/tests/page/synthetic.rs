@@ -267,6 +267,7 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
         verdict: None,
         placement: None,
         reproduction: None,
+        check: None,
         findings: vec![Finding {
             end: None,
             code: "emulated-path".to_owned(),

@@ -93,7 +93,7 @@ fn write(
     fingerprint: u64,
 ) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(part)?);
-    search.save(fingerprint, &search.system().taken(), &mut out)?;
+    search.save(fingerprint, search.system().taken(), &mut out)?;
     out.flush()?;
     out.get_ref().sync_all()?;
     fs::rename(part, path)

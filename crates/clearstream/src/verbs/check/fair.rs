@@ -42,6 +42,7 @@ pub(super) fn cycles(
         progress: search.progress(),
         state_bytes: model.state_bytes(),
         elapsed: watch.elapsed(),
+        over_time: watch.over_time(&search.progress()),
         unreachable: None,
         ranks: None,
     })

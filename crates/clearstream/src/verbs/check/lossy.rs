@@ -51,6 +51,7 @@ pub(super) fn states(
         progress: search.progress(),
         state_bytes: model.state_bytes(),
         elapsed: watch.elapsed(),
+        over_time: watch.over_time(&search.progress()),
         unreachable: None,
         ranks: None,
     })

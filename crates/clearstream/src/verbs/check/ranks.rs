@@ -1,7 +1,9 @@
 //! A search by many ranks: what all transports have in common.
 
+mod bind;
 mod job;
 mod launch;
+mod launcher;
 mod threads;
 
 use std::time::{Duration, Instant};
@@ -15,10 +17,11 @@ use statespace::Progress;
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
 
 use super::search::{
-    self, Bounds, Report, Traffic, Verdict, Watch, broken_promise, lines, too_many,
+    self, Bounds, Report, Traffic, Unreachable, Verdict, Watch, broken_promise, lines, too_many,
 };
 use super::show;
-use crate::exit::VerbError;
+use crate::VerbResult;
+use crate::exit::{self, Exit, VerbError};
 use crate::signals;
 
 /// Who searches.
@@ -26,34 +29,57 @@ use crate::signals;
 pub(super) enum Crew {
     /// This thread alone, by the searches of one rank.
     One,
-    /// So many threads of this process.
-    Threads(usize),
+    /// So many threads of this process, and the cores they are bound to, if they are.
+    Threads(usize, Vec<u32>),
     /// The processes of an MPI job, of which this is one.
     Job(Job),
 }
 
 impl Crew {
     /// The job that launched this process, or so many ranks of its own.
-    pub(super) fn new(ranks_count: usize) -> Result<Self, VerbError> {
+    ///
+    /// `is_bound`: each to a core of its own.
+    pub(super) fn new(ranks_count: usize, is_bound: bool) -> Result<Self, VerbError> {
         if let Some(flavour) = mpi::launched_by() {
             let world = World::open(flavour).map_err(|error| match error {
                 MpiError::NoLibrary { .. } => VerbError::missing(error),
                 _ => VerbError::from_error(&error),
             })?;
             if world.size() > 1 {
+                if is_bound {
+                    bind::bind_process(&topology::machine());
+                }
                 return Ok(Self::Job(Job::new(world)));
             }
-            world.finish().map_err(|error| VerbError::from_error(&error))?;
+            world.finish(1).map_err(|error| VerbError::from_error(&error))?;
         }
-        Ok(if ranks_count > 1 { Self::Threads(ranks_count) } else { Self::One })
+        if ranks_count < 2 {
+            return Ok(Self::One);
+        }
+        let cores =
+            if is_bound { bind::cores(&topology::machine(), ranks_count) } else { Vec::new() };
+        Ok(Self::Threads(ranks_count, cores))
     }
 
     /// Whether this process is rank 0 or all ranks. Another has done its part when this returns.
     pub(super) fn leads(&mut self) -> Result<bool, VerbError> {
         match self {
-            Self::Job(job) if job.me() != 0 => job.serve().map(|()| false),
+            Self::Job(job) if job.me() != 0 => {
+                // Launchers signal all ranks; rank 0 ends the search, in which all have their say.
+                signals::watch().map_err(|error| VerbError::from_error(&error))?;
+                job.serve().map(|()| false)
+            }
             _ => Ok(true),
         }
+    }
+
+    /// Ends the job, if it is one. All has been said by then: MPI may not let go of its processes.
+    pub(super) fn leave(mut self, result: VerbResult) -> VerbResult {
+        let Self::Job(job) = &mut self else { return result };
+        let code = exit::settle(result);
+        job.settle(code);
+        drop(self);
+        Ok(Exit::Program(code))
     }
 
     /// Looks for deadlocks, failed assertions and run-time errors; a violation's run is a shortest.
@@ -89,9 +115,10 @@ impl Crew {
     fn search(&mut self, model: &Model, task: &Task<'_>) -> Result<Option<Report>, VerbError> {
         match self {
             Self::One => Ok(None),
-            Self::Threads(ranks_count) => {
+            Self::Threads(ranks_count, cores) => {
                 let mut lead = LeadWatch::new(task, *ranks_count, true);
-                let outcome = threads::search(model, task, *ranks_count, |rank| lead.look(rank));
+                let count = *ranks_count;
+                let outcome = threads::search(model, task, count, cores, |rank| lead.look(rank));
                 lead.report(model, task, outcome).map(Some)
             }
             Self::Job(job) => {
@@ -111,6 +138,14 @@ struct Task<'a> {
     /// The same in words.
     what: &'a str,
     bounds: Bounds,
+}
+
+impl Task<'_> {
+    /// What is searched.
+    fn system(self, model: &Model) -> RankedModel<'_> {
+        let of = if self.bounds.is_reduced { RankedModel::reduced } else { RankedModel::new };
+        of(model, self.allow_deadlock)
+    }
 }
 
 /// Carries messages between ranks, those between any two in order.
@@ -221,6 +256,7 @@ impl LeadWatch {
 
     fn look(&mut self, rank: &mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError> {
         self.last = Figures::total(rank.all_figures());
+        self.watch.note(&progress(&self.last), Some(self.last.sent_bytes));
         if self.watch.is_time_to_show() {
             let traffic = self.traffic(&self.last);
             show::progress_of_ranks(&progress(&self.last), &traffic, self.watch.elapsed());
@@ -280,23 +316,25 @@ impl LeadWatch {
             Err(error) => return Err(VerbError::from_error(&error)),
         };
         let is_whole = matches!(task.aim, Aim::Broken { .. })
+            && !task.bounds.is_reduced
             && !notes.is_empty()
             && total.queued_count == 0
             && !matches!(verdict, Verdict::Undecided(_))
             && (matches!(verdict, Verdict::Holds) || task.aim == Aim::Broken { is_full: true });
         let unreachable = is_whole.then(|| {
-            let is_taken = |number: u32| {
-                notes.iter().any(|one| one.get(number as usize).is_some_and(|&taken| taken != 0))
-            };
-            let numbers = 0..model.transitions_count() as u32;
-            numbers.filter(|&one| !is_taken(one)).map(|one| model.show_transition(one)).collect()
+            let mut taken = vec![0; model.transitions_count()];
+            for note in &notes {
+                taken.iter_mut().zip(note).for_each(|(all, one)| *all |= one);
+            }
+            Unreachable::of(model, &taken)
         });
         Ok(Report {
-            what: task.what.to_owned(),
+            what: task.bounds.what(task.what),
             verdict,
             progress: progress(&total),
             state_bytes: model.state_bytes(),
             elapsed,
+            over_time: self.watch.over_time(&progress(&total)),
             unreachable,
             ranks: Some(self.traffic(&total)),
         })

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use checker::ModelSystem;
+use checker::{ModelSystem, WENT_WELL};
 use dve::{Model, Step, Steps};
+use results::CheckProgress;
 use statespace::{CycleSearch, Found, Progress};
 
 use super::checkpoint::Keep;
@@ -42,10 +43,32 @@ pub(super) struct Report {
     pub(super) progress: Progress,
     pub(super) state_bytes: usize,
     pub(super) elapsed: Duration,
-    /// Transitions that no reachable state can take; known after a whole search only.
-    pub(super) unreachable: Option<Vec<String>>,
+    /// How far it was as time went by.
+    pub(super) over_time: Vec<CheckProgress>,
+    /// Known after a whole search only.
+    pub(super) unreachable: Option<Unreachable>,
     /// Ranks that searched together, and what they said to each other.
     pub(super) ranks: Option<Traffic>,
+}
+
+/// Code of the model that no run comes to, a line each.
+#[derive(Debug)]
+pub(super) struct Unreachable {
+    pub(super) transitions: Vec<String>,
+    pub(super) states: Vec<String>,
+}
+
+impl Unreachable {
+    /// From what a whole search took ([`ModelSystem::taken`]).
+    pub(super) fn of(model: &Model, taken: &[u8]) -> Self {
+        let how = |number: u32| taken.get(number as usize).copied().unwrap_or(0);
+        let numbers = 0..model.transitions_count() as u32;
+        let never = numbers.filter(|&number| how(number) == 0);
+        Self {
+            transitions: never.map(|number| model.show_transition(number)).collect(),
+            states: model.unreached_states(|number| how(number) & WENT_WELL != 0),
+        }
+    }
 }
 
 /// What went between ranks.
@@ -150,10 +173,7 @@ pub(super) fn states_kept(
     }
     let (progress, elapsed) = (search.progress(), watch.elapsed());
     let is_whole = ended.is_none() && progress.queued_count == 0 && !bounds.is_reduced;
-    let unreachable = is_whole.then(|| {
-        let never = search.system().never_taken();
-        never.map(|number| model.show_transition(number)).collect()
-    });
+    let unreachable = is_whole.then(|| Unreachable::of(model, search.system().taken()));
     let verdict = match (violation, ended) {
         (Some((id, why)), _) => {
             Verdict::Violated { why, run: lines(model, &search.way_to(id)), turn: None }
@@ -167,6 +187,7 @@ pub(super) fn states_kept(
         progress,
         state_bytes: model.state_bytes(),
         elapsed,
+        over_time: watch.over_time(&progress),
         unreachable,
         ranks: None,
     })
@@ -205,6 +226,7 @@ pub(super) fn cycles(model: &Model, what: &str, bounds: Bounds) -> Result<Report
         progress: search.progress(),
         state_bytes: model.state_bytes(),
         elapsed: watch.elapsed(),
+        over_time: watch.over_time(&search.progress()),
         unreachable: None,
         ranks: None,
     })
@@ -261,12 +283,19 @@ pub(super) struct Watch {
     bounds: Bounds,
     start: Instant,
     shown: Instant,
+    samples: Vec<CheckProgress>,
+    /// Time between two samples: doubled, and every second one dropped, when there are too many.
+    sample_every: Duration,
 }
+
+/// How far a search is, is noted so often at first, and never more than so many times.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+const SAMPLES_MAX: usize = 240;
 
 impl Watch {
     pub(super) fn new(bounds: Bounds) -> Self {
         let now = Instant::now();
-        Self { bounds, start: now, shown: now }
+        Self { bounds, start: now, shown: now, samples: Vec::new(), sample_every: SAMPLE_EVERY }
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -278,7 +307,34 @@ impl Watch {
         if self.is_time_to_show() {
             show::progress(progress, self.elapsed());
         }
+        self.note(progress, None);
         Ok(self.reason(progress.memory_bytes as u64))
+    }
+
+    /// Notes how far the search is, when it is time to.
+    pub(super) fn note(&mut self, progress: &Progress, sent_bytes: Option<u64>) {
+        let at = self.elapsed();
+        let noted = self.samples.last().map_or(0.0, |last| last.at_s);
+        if at.as_secs_f64() - noted < self.sample_every.as_secs_f64() {
+            return;
+        }
+        self.samples.push(sample(at, progress, sent_bytes));
+        if self.samples.len() >= SAMPLES_MAX {
+            let mut place = 0;
+            self.samples.retain(|_| {
+                place += 1;
+                place % 2 == 0
+            });
+            self.sample_every *= 2;
+        }
+    }
+
+    /// What was noted, and where the search ended.
+    pub(super) fn over_time(&self, end: &Progress) -> Vec<CheckProgress> {
+        let sent_bytes = self.samples.last().and_then(|last| last.sent_bytes);
+        let mut samples = self.samples.clone();
+        samples.push(sample(self.elapsed(), end, sent_bytes));
+        samples
     }
 
     /// Whether a second has gone by since this last said so.
@@ -302,5 +358,15 @@ impl Watch {
             return Some(too_much(used_bytes));
         }
         None
+    }
+}
+
+fn sample(at: Duration, progress: &Progress, sent_bytes: Option<u64>) -> CheckProgress {
+    CheckProgress {
+        at_s: at.as_secs_f64(),
+        states_count: progress.states_count,
+        queued_count: progress.queued_count,
+        memory_bytes: progress.memory_bytes as u64,
+        sent_bytes,
     }
 }

@@ -123,8 +123,11 @@ fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbE
     }
     if let Some(unreachable) = &report.unreachable {
         writeln!(out, "{} deadlocks", progress.deadlocks_count)?;
-        for transition in unreachable {
+        for transition in &unreachable.transitions {
             writeln!(out, "never taken: {transition}")?;
+        }
+        for state in &unreachable.states {
+            writeln!(out, "never reached: {state}")?;
         }
     }
     Ok(())
@@ -150,7 +153,7 @@ pub(super) fn drawing(reports: &[Report]) -> Option<String> {
 }
 
 fn to_json(report: &Report) -> Value {
-    let Report { what, verdict, progress, state_bytes, elapsed, unreachable, ranks } = report;
+    let Report { what, verdict, progress, state_bytes, elapsed, unreachable, ranks, .. } = report;
     let mut value = json!({
         "checked": what,
         "states_count": progress.states_count,
@@ -183,7 +186,8 @@ fn to_json(report: &Report) -> Value {
     }
     if let Some(unreachable) = unreachable {
         value["deadlocks_count"] = json!(progress.deadlocks_count);
-        value["never_taken"] = json!(unreachable);
+        value["never_taken"] = json!(unreachable.transitions);
+        value["never_reached"] = json!(unreachable.states);
     }
     value
 }

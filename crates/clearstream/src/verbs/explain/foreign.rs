@@ -205,6 +205,7 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
         summaries: Vec::new(),
         verdict: None,
         reproduction: None,
+        check: None,
         findings: Vec::new(),
         absent: [
             "threads, cores and counters of both ends",

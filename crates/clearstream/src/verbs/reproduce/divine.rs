@@ -4,6 +4,7 @@
 //! from the interfaces of both ends. Once over a short path, once over the 17 ms of the demonstration.
 
 mod job;
+mod latency;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::runner::Ended;
 use crate::store;
 use crate::{signals, verbs::reproduce::recipes::undecided};
 use job::Search;
+use latency::{Beside, Probe};
 
 const SHORT: &str = "local40g";
 const LONG: &str = "glif2010";
@@ -38,6 +40,9 @@ const MEAN: &str = "both_ways_bits_per_s";
 const PEAK: &str = "peak_both_ways_bits_per_s";
 const NEAR: &str = "near_sent_bytes";
 const FAR: &str = "far_sent_bytes";
+/// How long the idle path is watched, seconds.
+const PROBE_S: f64 = 1.0;
+
 const BULK: &str = "bulk_bits_per_s";
 const BULK_BESIDE: &str = "bulk_bits_per_s_beside_checker";
 
@@ -114,22 +119,48 @@ fn beside_bulk(
     let search = alone(bed, launcher, model, lab, measured)?;
     let file = std::env::temp_dir().join(format!("clearstream-mix-{}.json", std::process::id()));
     let seconds = args.duration.as_secs_f64();
+    latency::keep(measured, lab, Beside::Nothing, &Probe::begin(bed, PROBE_S)?.end()?);
+    watched(bed, launcher, model, lab, measured, search.seconds)?;
     let rate = bulk_end(bulk_begin(bed, seconds, &file)?, &file)?;
     note(measured, lab, BULK, rate);
-    // The flow lasts longer than the search beside it is expected to.
+    latency::keep(measured, lab, Beside::Bulk, &latency::of_file(&file)?);
+    // The flow lasts longer than the search beside it is expected to; the round trips of its probe
+    // are those of all that time.
     let flow = bulk_begin(bed, (3.0 * search.seconds).max(seconds), &file)?;
-    let beside = job::search(bed, launcher, model, &mut || Ok(()));
+    let mut probe = Probe::while_searching(bed, search.seconds);
+    let beside = job::search(bed, launcher, model, &mut || probe.go());
     let rate = bulk_end(flow, &file);
     fs::remove_file(&file).ok();
     note(measured, lab, STATES_BESIDE, beside?.states_per_s());
     note(measured, lab, BULK_BESIDE, rate?);
+    if let Some(found) = probe.end()? {
+        latency::keep(measured, lab, Beside::Both, &found);
+    }
+    Ok(())
+}
+
+/// A search with nothing beside it but round trips.
+fn watched(
+    bed: &TestBed,
+    launcher: &str,
+    model: &Path,
+    lab: &'static str,
+    measured: &mut Measured,
+    search_s: f64,
+) -> Result<(), VerbError> {
+    let mut probe = Probe::while_searching(bed, search_s);
+    job::search(bed, launcher, model, &mut || probe.go())?;
+    if let Some(found) = probe.end()? {
+        latency::keep(measured, lab, Beside::Checker, &found);
+    }
     Ok(())
 }
 
 /// Starts one TCP flow from the near host to the far one.
 fn bulk_begin(bed: &TestBed, seconds: f64, file: &Path) -> Result<Child, VerbError> {
     let mut test = bed.program(bed.near(), false);
-    test.args(["test", bed.far(), "--duration", &seconds.to_string(), "--output"]).arg(file);
+    test.args(["test", bed.far(), "--latency", "--duration", &seconds.to_string()]);
+    test.arg("--output").arg(file);
     Ok(test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
 }
 
@@ -235,19 +266,32 @@ fn judge_mix(entry: &Entry, measured: &Measured) -> (Vec<PaperFigure>, LawCheck)
         rows.push(row("2 ranks beside bulk", lab, "-", of(STATES_BESIDE), show_states));
         let share = |beside, alone| Some(of(beside)?.median / of(alone)?.median);
         shares.push((share(BULK_BESIDE, BULK), share(STATES_BESIDE, STATES)));
+        rows.extend(latency::rows(measured, lab));
     }
     let [(Some(bulk), Some(states)), (Some(long_bulk), Some(long_states))] = shares[..] else {
         return (rows, undecided(entry.law, "a run did not finish"));
     };
     let least = bulk.min(states).min(long_bulk).min(long_states);
     let percent = |share: f64| (share * 100.0).round();
+    let times = |lab, beside| {
+        let stretch = latency::stretch(measured, lab, beside);
+        stretch.map_or_else(|| "unknown".to_owned(), |times| format!("{times:.1}"))
+    };
     let judged = format!(
         "beside each other the bulk flow keeps {}% and the checker {}% of what each has alone on the \
-         short path, {}% and {}% over 17 ms; here they share the cores as well as the path",
+         short path, {}% and {}% over 17 ms; here they share the cores as well as the path. Of 100 round trips the \
+         slowest takes {} times as long as on the idle path beside the checker, {} beside the bulk flow \
+         and {} beside both; over 17 ms {}, {} and {}",
         percent(bulk),
         percent(states),
         percent(long_bulk),
-        percent(long_states)
+        percent(long_states),
+        times(SHORT, Beside::Checker),
+        times(SHORT, Beside::Bulk),
+        times(SHORT, Beside::Both),
+        times(LONG, Beside::Checker),
+        times(LONG, Beside::Bulk),
+        times(LONG, Beside::Both),
     );
     (rows, LawCheck { law: entry.law.to_owned(), holds: Some(least >= SHARE_MIN), judged })
 }

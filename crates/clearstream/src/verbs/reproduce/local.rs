@@ -31,7 +31,8 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, results, |results| judge(&results.near), Ended::Complete, args, json)
 }
 
-pub(super) fn document() -> Results {
+/// A document of this host in which nothing was measured yet.
+pub(in crate::verbs) fn document() -> Results {
     let started_unix_ms = runner::now_unix_ms();
     Results {
         schema_version: SCHEMA_VERSION.to_owned(),
@@ -52,6 +53,7 @@ pub(super) fn document() -> Results {
         verdict: None,
         placement: None,
         reproduction: None,
+        check: None,
         findings: Vec::new(),
         absent: Vec::new(),
         changes: Vec::new(),

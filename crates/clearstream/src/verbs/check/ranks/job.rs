@@ -13,7 +13,7 @@ use dve::Model;
 use mpi::{MpiError, World};
 use statespace::partition::{Aim, Outcome, Rank};
 
-use super::{DriveError, Exchange, ExchangeError, Task, drive};
+use super::{DriveError, Exchange, ExchangeError, Task, drive, launcher};
 use crate::exit::VerbError;
 
 /// Each rank tells rank 0 so often that it is alive, and rank 0 each rank.
@@ -44,6 +44,8 @@ pub(crate) struct Job {
     heard: Vec<Instant>,
     beat: Instant,
     is_lost: bool,
+    /// What this process ends with.
+    code: u8,
 }
 
 impl From<MpiError> for ExchangeError {
@@ -65,7 +67,13 @@ impl Job {
             heard: vec![now; ranks_count],
             beat: now,
             is_lost: false,
+            code: 0,
         }
+    }
+
+    /// Says what this process will end with, all being said.
+    pub(super) fn settle(&mut self, code: u8) {
+        self.code = code;
     }
 
     pub(super) fn me(&self) -> usize {
@@ -95,14 +103,12 @@ impl Job {
         look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
     ) -> Result<Outcome, DriveError> {
         self.number += 1;
-        let order =
-            [&[aim_code(task.aim), u8::from(task.allow_deadlock)], model.source().as_bytes()];
-        let order = order.concat();
+        let flags = [task.allow_deadlock, task.bounds.is_reduced].map(u8::from);
+        let order = [&[aim_code(task.aim)][..], &flags, model.source().as_bytes()].concat();
         for to in 1..self.ranks_count {
             self.send(to, order.clone())?;
         }
-        let system = RankedModel::new(model, task.allow_deadlock);
-        let mut rank = Rank::new(system, task.aim, 0, self.ranks_count)?;
+        let mut rank = Rank::new(task.system(model), task.aim, 0, self.ranks_count)?;
         drive(&mut rank, self, look)?;
         rank.outcome().ok_or_else(|| ExchangeError::Lost("rank 0 has no outcome".to_owned()).into())
     }
@@ -123,13 +129,14 @@ impl Job {
                 }
             };
             let bad = || ExchangeError::Lost("rank 0 asks for what this rank does not know".into());
-            let [aim, allow_deadlock, text @ ..] = order.as_slice() else {
+            let Some(aim) = order.first().copied().and_then(aim_of) else { return Ok(()) };
+            let [_, allow_deadlock, is_reduced, text @ ..] = order.as_slice() else {
                 return Err(bad().into());
             };
-            let Some(aim) = aim_of(*aim) else { return Ok(()) };
             let text = std::str::from_utf8(text).ok();
             let model = text.and_then(|text| Model::parse(text).ok()).ok_or_else(bad)?;
-            let system = RankedModel::new(&model, *allow_deadlock != 0);
+            let of = if *is_reduced != 0 { RankedModel::reduced } else { RankedModel::new };
+            let system = of(&model, *allow_deadlock != 0);
             let mut rank = Rank::new(system, aim, self.me, self.ranks_count)?;
             drive(&mut rank, self, |_| Ok(()))?;
         }
@@ -162,16 +169,23 @@ impl Job {
     }
 
     /// Rank 0 says that nothing more comes and hears everyone out: MPI may wait for ever for a message
-    /// that nobody took before its receiver left.
+    /// that nobody took before its receiver left. So nobody says anything behind that word.
     fn part(&mut self) -> Result<(), ExchangeError> {
         if self.me != 0 {
             return self.send(0, vec![END, 0]);
         }
         self.number += 1;
         (1..self.ranks_count).try_for_each(|to| self.send(to, vec![END, 0]))?;
+        let start = Instant::now();
         let mut left = 1;
         while left < self.ranks_count {
-            left += usize::from(self.receive(BEAT_EVERY)?.is_some());
+            if self.arrived()?.is_some() {
+                left += 1;
+            } else if start.elapsed() > LOST_AFTER {
+                return Err(ExchangeError::Lost("a rank does not take its leave".to_owned()));
+            } else {
+                thread::sleep(PAUSE);
+            }
         }
         Ok(())
     }
@@ -227,10 +241,11 @@ impl Drop for Job {
         }
         let Some(world) = self.world.take() else { return };
         if self.is_lost {
+            launcher::end_soon(world.flavour());
             world.abort(LOST_CODE);
         } else {
             // What it came to has been said; a bad end of MPI takes nothing from it.
-            world.finish().ok();
+            world.finish(self.code).ok();
         }
     }
 }

@@ -2,18 +2,32 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use mpi::Flavour;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::signals;
+use crate::verbs::check::show;
 
 /// Options that are for the launcher and not for the ranks; each has a value.
 const OURS: [&str; 3] = ["--hosts", "--ranks", "--mpirun"];
 
-/// Runs this very command line as `ranks_count` ranks on these hosts, and ends as rank 0 did.
+/// Of ours, the one without a value: ranks get it once, from us.
+const BIND: &str = "--bind";
+
+/// How often the launcher is looked at, and how long it may take to end a job it was told to end.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const END_MAX: Duration = Duration::from_secs(15);
+
+/// Runs this very command line as `ranks_count` ranks on these hosts, and ends as rank 0 did. Ctrl-C
+/// and SIGTERM are handed to the launcher, who has a process group of its own so as to get them once.
 pub(in crate::verbs::check) fn launch(
     mpirun: &Path,
     hosts: &[String],
@@ -23,18 +37,55 @@ pub(in crate::verbs::check) fn launch(
     let program = env::current_exe().map_err(|error| VerbError::from_error(&error))?;
     let mut command = Command::new(mpirun);
     command.args(options(flavour, hosts, ranks_count)).arg(program);
-    command.args(without_ours(env::args_os().skip(1)));
+    command.args(without_ours(env::args_os().skip(1))).arg("--bind");
     let name = mpirun.display();
-    let status = command.status().map_err(|error| VerbError::failed(format!("{name}: {error}")))?;
-    match status.code() {
-        Some(0) => Ok(Exit::Ok),
-        Some(10) => Ok(Exit::Violated),
-        Some(11) => Ok(Exit::Undecided),
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    command.stdin(Stdio::null()).process_group(0);
+    let failed = |error: std::io::Error| VerbError::failed(format!("{name}: {error}"));
+    let status = wait(command.spawn().map_err(failed)?).map_err(failed)?;
+    let signal = signals::caught();
+    match (status.code(), signal) {
+        (Some(0), None) => Ok(Exit::Ok),
+        (Some(10), _) => Ok(Exit::Violated),
+        (Some(11), _) => Ok(Exit::Undecided),
         // Rank 0 has said what is wrong with the model or the machine.
-        Some(code @ (2 | 4)) => Ok(Exit::Program(code as u8)),
-        _ => Err(VerbError::failed(format!(
-            "{name} ended with {status}: a rank or a host was lost, nothing is decided"
-        ))),
+        (Some(code @ (2 | 4)), None) => Ok(Exit::Program(code as u8)),
+        (_, Some(number)) => {
+            show::talk(&format!("undecided: interrupted by signal {number}"))?;
+            Ok(Exit::Undecided)
+        }
+        _ => {
+            show::talk(&format!(
+                "undecided: {name} ended with {status}, a rank or a host was lost"
+            ))?;
+            Ok(Exit::Undecided)
+        }
+    }
+}
+
+/// Waits for the launcher; hands on a signal that came here, and does not wait for ever after it.
+fn wait(mut launcher: Child) -> std::io::Result<ExitStatus> {
+    let mut told: Option<Instant> = None;
+    loop {
+        if let Some(status) = launcher.try_wait()? {
+            return Ok(status);
+        }
+        match told {
+            None if signals::caught().is_some() => {
+                told = Some(Instant::now());
+                if let Ok(number) = i32::try_from(launcher.id())
+                    && let Some(pid) = Pid::from_raw(number)
+                {
+                    // Gone already: the next look finds out.
+                    kill_process(pid, Signal::TERM).ok();
+                }
+            }
+            Some(since) if since.elapsed() > END_MAX => {
+                launcher.kill()?;
+                return launcher.wait();
+            }
+            _ => thread::sleep(LOOK_EVERY),
+        }
     }
 }
 
@@ -82,6 +133,9 @@ fn without_ours(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
         }
         let text = arg.to_string_lossy();
         is_value = OURS.contains(&&*text);
+        if text == BIND {
+            continue;
+        }
         let is_joined = text.split_once('=').is_some_and(|(name, _)| OURS.contains(&name));
         if !is_value && !is_joined {
             kept.push(arg);
@@ -96,7 +150,8 @@ mod tests {
 
     #[test]
     fn ranks_get_the_command_line_without_the_launchers_part() {
-        let args = ["check", "--hosts", "a,b", "m.dve", "--ranks=4", "--full", "--mpirun", "x"];
+        let args =
+            ["check", "--hosts", "a,b", "m.dve", "--ranks=4", "--bind", "--full", "--mpirun", "x"];
         let kept = without_ours(args.iter().map(OsString::from));
         assert_eq!(kept, ["check", "m.dve", "--full"]);
     }

@@ -9,7 +9,7 @@ use checker::RankedModel;
 use dve::Model;
 use statespace::partition::{Outcome, Rank};
 
-use super::{DriveError, Exchange, ExchangeError, Task, drive};
+use super::{DriveError, Exchange, ExchangeError, Task, bind, drive};
 
 /// Messages as they are, from hand to hand.
 struct Channels<'a> {
@@ -53,11 +53,12 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Searches a model by so many threads; `look` belongs to rank 0, which is the caller's thread.
+/// Searches a model by so many threads, bound to these cores if there are any; `look` belongs to rank 0, which is the caller's thread.
 pub(super) fn search(
     model: &Model,
     task: &Task<'_>,
     ranks_count: usize,
+    cores: &[u32],
     look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
 ) -> Result<Outcome, DriveError> {
     let has_failed = AtomicBool::new(false);
@@ -74,6 +75,9 @@ pub(super) fn search(
         .collect();
     let run = |mut exchange: Channels<'_>| {
         let mut alarm = Alarm(Some(&has_failed));
+        if let Some(&core) = cores.get(exchange.me) {
+            bind::bind_thread(core);
+        }
         let mut rank = new_rank(model, task, exchange.me, ranks_count)?;
         drive(&mut rank, &mut exchange, |_| Ok(()))?;
         alarm.0 = None;
@@ -82,6 +86,9 @@ pub(super) fn search(
     thread::scope(|scope| {
         let others: Vec<_> = all.drain(1..).map(|exchange| scope.spawn(|| run(exchange))).collect();
         let lead = all.remove(0);
+        if let Some(&core) = cores.first() {
+            bind::bind_thread(core);
+        }
         let outcome = lead_search(model, task, ranks_count, lead, look);
         if outcome.is_err() {
             has_failed.store(true, Ordering::Relaxed);
@@ -116,6 +123,5 @@ fn new_rank<'m>(
     me: usize,
     ranks_count: usize,
 ) -> Result<Rank<RankedModel<'m>>, DriveError> {
-    let system = RankedModel::new(model, task.allow_deadlock);
-    Ok(Rank::new(system, task.aim, me, ranks_count)?)
+    Ok(Rank::new(task.system(model), task.aim, me, ranks_count)?)
 }

@@ -152,9 +152,7 @@ fn attempt(
                 None => said.push_str(&line),
             }
         }
-        // The report is whole before MPI is left, which MPICH (UCX) over a long path may never be.
-        let status = children.0[0].try_wait()?;
-        if status.is_some() || told(&said).is_some() {
+        if let Some(status) = children.0[0].try_wait()? {
             break status;
         }
         for part in &mut children.0[1..] {
@@ -175,11 +173,9 @@ fn attempt(
         thread::sleep(Duration::from_millis(10));
     };
     let after = [sent_bytes(bed, bed.near())?, sent_bytes(bed, bed.far())?];
-    if let Some(status) = status {
-        said.extend(lines.iter());
-        if !status.success() {
-            return Ok(Err(status.to_string()));
-        }
+    said.extend(lines.iter());
+    if !status.success() {
+        return Ok(Err(status.to_string()));
     }
     let Some((states_count, seconds)) = told(&said) else {
         return Ok(Err("it told no result".to_owned()));
