@@ -96,6 +96,15 @@ fn a_wrong_algorithm_is_violated_with_the_shortest_run() {
 }
 
 #[test]
+fn what_is_wrong_with_a_formula_is_shown_in_the_formula() {
+    let model = ModelFile::new("formula", &peterson([1, 0]));
+    let (code, out, err) = model.check(&["--ltl", "G !{P0.indoors}"]);
+    assert_eq!(code, Some(2), "{out}{err}");
+    let wanted = "--ltl:1:8: there is no state `indoors`\n    G !{P0.indoors}\n           ^";
+    assert!(err.contains(wanted), "{err}");
+}
+
+#[test]
 fn code_that_no_run_comes_to_is_named_with_its_line() {
     let text = "byte x;\nprocess P {\n state a, b,\n  dead, wrong; init a; trans\n a -> b {},\n \
                 b -> a {}, b -> dead { guard x == 7; },\n a -> wrong { effect x = 1 / x; };\n}\n\

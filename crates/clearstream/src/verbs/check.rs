@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dve::Model;
 use dve::ltl::{Formula, LtlFile, with_property};
+use dve::{At, Diagnostic, Model};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
@@ -176,7 +176,9 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
                 }
                 let product = with_property(&text, &formula, &definitions)
                     .map_err(|error| VerbError::usage(format!("{label}: {}", error.message)))?;
-                reports.extend(cycles(crew, &parse(&product)?, &label)?);
+                let product = Model::parse(&product)
+                    .map_err(|error| VerbError::usage(in_formula(&label, given, &error)))?;
+                reports.extend(cycles(crew, &product, &label)?);
             }
         }
     }
@@ -209,6 +211,20 @@ fn formulas(given: &str) -> Result<Formulas, VerbError> {
     let label = |number: usize| format!("{given} property {}", number + 1);
     let formulas = file.formulas.into_iter().enumerate().map(|(number, one)| (label(number), one));
     Ok((formulas.collect(), file.definitions))
+}
+
+/// What is wrong with a proposition: the model's parser met it in the property process that was made of
+/// the formula, where nobody has written it.
+fn in_formula(label: &str, given: &str, error: &Diagnostic) -> String {
+    let from = error.text.chars().skip(error.column as usize - 1);
+    let word: String = from.take_while(|&one| one.is_alphanumeric() || one == '_').collect();
+    match given.find(&word) {
+        Some(at) if !word.is_empty() && label == given => {
+            let at = At(u32::try_from(at).unwrap_or(u32::MAX));
+            format!("--ltl:{}", Diagnostic::new(given, at, error.message.clone()))
+        }
+        _ => format!("{label}: {}", error.message),
+    }
 }
 
 /// `NAME=VALUE`
