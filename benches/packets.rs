@@ -4,6 +4,10 @@
 //! share a core, where the sender sleeps while its ring is full, and the receiver has the other. Rates are the
 //! receiver's; frames that a full ring dropped are not in them.
 
+pub(crate) mod dpdk;
+pub(crate) mod floor;
+mod growth;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,13 +23,15 @@ use crate::ours::PROGRAM;
 
 /// Every comparison of the packet core.
 pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
-    vec![pipe(effort), switch(effort, "60"), switch(effort, "1500"), wake_up(effort)]
+    let small = if effort.quick { vec!["60", "1500"] } else { vec!["60", "512", "1500"] };
+    let mut all = vec![pipe(effort)];
+    all.extend(small.into_iter().map(|bytes| switch(effort, bytes)));
+    all.extend([wake_up(effort), growth(effort), at_rest(effort)]);
+    all
 }
 
 const OURS: &str = "ClearStream";
 const STAMPED: &str = "ClearStream, frames numbered and checked";
-const POLLING: &str = "ClearStream, both ends polling";
-const SWITCHED: &str = "ClearStream, through a switch";
 
 fn pipe(effort: Effort) -> Comparison {
     let run = |stamped| -> Run {
@@ -34,15 +40,24 @@ fn pipe(effort: Effort) -> Comparison {
             bed.stream("p{0", "p}0", "60", stamped, length)
         })
     };
+    let mut contenders = vec![contender(OURS, run(false)), contender(STAMPED, run(true))];
+    contenders.extend(dpdk::rings());
+    let beside = |name: &str, peer: &str, gate| RowPlan {
+        peers: vec![peer.to_owned()],
+        gate,
+        ..row(name, MPPS, OURS)
+    };
     Comparison {
         name: "packets-pipe",
         setting: "60-byte frames through a pipe between two processes, one core each".to_owned(),
         medium: Medium::Nothing,
         effort,
-        contenders: vec![contender(OURS, run(false)), contender(STAMPED, run(true))],
+        contenders,
         rows: vec![
             RowPlan { gate: Gate::Figure(100.0), ..row("packets-pipe-60", MPPS, OURS) },
             row("packets-pipe-60-checked", MPPS, STAMPED),
+            beside("packets-pipe-60-dpdk-frames", dpdk::RING_FRAMES, Gate::Ratio(2.0)),
+            beside("packets-pipe-60-dpdk-pointers", dpdk::RING, Gate::None),
         ],
     }
 }
@@ -52,47 +67,141 @@ fn switch(effort: Effort, bytes: &'static str) -> Comparison {
         let bed = Bed::new(&[])?;
         bed.stream("vale0:a", "vale0:b", bytes, false, length)
     });
-    let small = bytes == "60";
-    let name = if small { "packets-switch-60" } else { "packets-switch-1500" };
-    let (figure, least) = if small { (MPPS, 20.0) } else { (GBITS, 60.0) };
+    let (name, frame_bytes, figure, gate) = match bytes {
+        "60" => ("packets-switch-60", 60, MPPS, Gate::Figure(20.0)),
+        "512" => ("packets-switch-512", 512, MPPS, Gate::None),
+        _ => ("packets-switch-1500", 1500, GBITS, Gate::Figure(60.0)),
+    };
+    let beside = RowPlan {
+        peers: vec![dpdk::TESTPMD.to_owned()],
+        gate: Gate::Ratio(1.0),
+        ..row(&format!("{name}-dpdk"), figure, OURS)
+    };
     Comparison {
         name,
         setting: format!(
-            "{bytes}-byte frames, one sender to one receiver, three processes on two cores"
+            "{bytes}-byte frames, one sender to one receiver, three processes on two cores; of DPDK's \
+             two one sends and receives on core 0, the other forwards on core 1"
         ),
         medium: Medium::Nothing,
         effort,
-        contenders: vec![contender(OURS, run)],
-        rows: vec![RowPlan { gate: Gate::Figure(least), ..row(name, figure, OURS) }],
+        contenders: vec![contender(OURS, run), dpdk::testpmd(frame_bytes)],
+        rows: vec![RowPlan { gate, ..row(name, figure, OURS) }, beside],
     }
 }
 
+/// Polls for a while where that pays, as clients do unless told otherwise.
+const PIPE: &str = "ClearStream pipe";
+const SWITCH: &str = "ClearStream switch";
+/// Sleeps at once.
+const PIPE_ASLEEP: &str = "ClearStream pipe, asleep";
+const SWITCH_ASLEEP: &str = "ClearStream switch, asleep";
+const SHARED_ASLEEP: &str = "ClearStream pipe, asleep, one core";
+const POLLING: &str = "ClearStream pipe, polling";
+/// What an exchange between sleepers costs whatever they exchange.
+const BARE: &str = "bare eventfd";
+const BARE_RELAYED: &str = "bare eventfd through a third";
+const BARE_SHARED: &str = "bare eventfd, one core";
+
 fn wake_up(effort: Effort) -> Comparison {
-    let run = |near: &'static str, far: &'static str, linger: &'static str| -> Run {
+    let run = |ends: [&'static str; 2], far, linger: &'static str| -> Run {
         Box::new(move |_, _| {
             let bed = Bed::new(&["p"])?;
-            bed.ping(near, far, linger)
+            bed.ping(ends, far, linger)
         })
     };
-    let latency = |name: &str, contender: &str, most: f64| RowPlan {
+    let floor =
+        |far, relayed| -> Run { Box::new(move |_, length| floor::run(far, relayed, length)) };
+    let latency = |name: &str, contender: &str, gate| RowPlan {
         better: Better::Lower,
-        gate: Gate::Figure(most),
+        gate,
         ..row(name, MICROSECONDS, contender)
     };
+    let beside = |name: &str, contender: &str, peer: &str| RowPlan {
+        peers: vec![peer.to_owned()],
+        ..latency(name, contender, Gate::None)
+    };
+    let (pipe, switch) = (["p{0", "p}0"], ["vale0:a", "vale0:b"]);
     Comparison {
         name: "packets-wake-up",
-        setting: "median round trip of one 60-byte frame between two processes".to_owned(),
+        setting:
+            "median round trip of one 60-byte frame between processes on core 0 and core 1, the \
+                  switch on core 0; one core: both on core 0"
+                .to_owned(),
         medium: Medium::Nothing,
         effort,
         contenders: vec![
-            contender(OURS, run("p{0", "p}0", "0s")),
-            contender(SWITCHED, run("vale0:a", "vale0:b", "0s")),
-            contender(POLLING, run("p{0", "p}0", "1s")),
+            contender(PIPE, run(pipe, "1", "100us")),
+            contender(SWITCH, run(switch, "1", "100us")),
+            contender(PIPE_ASLEEP, run(pipe, "1", "0s")),
+            contender(BARE, floor(1, false)),
+            contender(SWITCH_ASLEEP, run(switch, "1", "0s")),
+            contender(BARE_RELAYED, floor(1, true)),
+            contender(SHARED_ASLEEP, run(pipe, "0", "0s")),
+            contender(BARE_SHARED, floor(0, false)),
+            contender(POLLING, run(pipe, "1", "1s")),
         ],
         rows: vec![
-            latency("packets-wake-up-pipe", OURS, 15.0),
-            RowPlan { gate: Gate::None, ..latency("packets-wake-up-switch", SWITCHED, 15.0) },
-            latency("packets-polling-pipe", POLLING, 2.0),
+            latency("packets-wake-up-pipe", PIPE, Gate::Figure(15.0)),
+            latency("packets-wake-up-switch", SWITCH, Gate::Figure(15.0)),
+            beside("packets-asleep-pipe", PIPE_ASLEEP, BARE),
+            beside("packets-asleep-switch", SWITCH_ASLEEP, BARE_RELAYED),
+            beside("packets-asleep-pipe-one-core", SHARED_ASLEEP, BARE_SHARED),
+            latency("packets-polling-pipe", POLLING, Gate::Figure(2.0)),
+        ],
+    }
+}
+
+fn growth(effort: Effort) -> Comparison {
+    const ONE: &str = "one sender, one receiver";
+    let loads = [
+        (ONE, growth::Load { senders: 1, receivers: 1, addresses: 1 }),
+        ("broadcast to 8 ports", growth::Load { senders: 1, receivers: 8, addresses: 1 }),
+        ("64 senders to one", growth::Load { senders: 64, receivers: 1, addresses: 1 }),
+        ("10 000 addresses", growth::Load { senders: 1, receivers: 1, addresses: 10_000 }),
+    ];
+    let run = |load| -> Run { Box::new(move |_, length| growth::forward(load, length)) };
+    let beside =
+        |name: &str, ours: &str| RowPlan { peers: vec![ONE.to_owned()], ..row(name, MPPS, ours) };
+    Comparison {
+        name: "packets-growth",
+        setting:
+            "60-byte frames taken in, the switch on core 0, all clients on core 1, in one thread; \
+                  the peer is one sender and one receiver"
+                .to_owned(),
+        medium: Medium::Nothing,
+        effort,
+        contenders: loads.map(|(name, load)| contender(name, run(load))).into(),
+        rows: vec![
+            beside("packets-broadcast-8", loads[1].0),
+            beside("packets-64-senders", loads[2].0),
+            beside("packets-10000-addresses", loads[3].0),
+        ],
+    }
+}
+
+fn at_rest(effort: Effort) -> Comparison {
+    const SHARE: Figure = Figure("core_share", "% of a core", 0.01);
+    const PORTS: Figure = Figure("ports_per_s", "ports/s", 1.0);
+    const IDLE: &str = "64 idle ports";
+    const ATTACHING: &str = "attach and detach";
+    Comparison {
+        name: "packets-ports",
+        setting: "the switch with 64 attached ports at rest, and with one that comes and goes"
+            .to_owned(),
+        medium: Medium::Nothing,
+        effort,
+        contenders: vec![
+            contender(IDLE, Box::new(|_, length| growth::idle(length))),
+            contender(ATTACHING, Box::new(|_, length| growth::attach(length))),
+        ],
+        rows: vec![
+            RowPlan {
+                better: Better::Lower,
+                gate: Gate::Figure(0.5),
+                ..row("packets-idle-64-ports", SHARE, IDLE)
+            },
+            RowPlan { gate: Gate::Figure(1000.0), ..row("packets-attach", PORTS, ATTACHING) },
         ],
     }
 }
@@ -122,7 +231,7 @@ fn row(name: &str, figure: Figure, contender: &str) -> RowPlan {
 }
 
 /// A switch of this run, with the pipes it needs; all of it ends with the value.
-struct Bed {
+pub(crate) struct Bed {
     socket: PathBuf,
     daemon: Child,
 }
@@ -130,7 +239,7 @@ struct Bed {
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
 impl Bed {
-    fn new(groups: &[&str]) -> Result<Self, BenchError> {
+    pub(crate) fn new(groups: &[&str]) -> Result<Self, BenchError> {
         let number = BEDS.fetch_add(1, Ordering::Relaxed);
         let name = format!("clearstream-bench-{}-{number}.sock", std::process::id());
         let socket = std::env::temp_dir().join(name);
@@ -200,8 +309,9 @@ impl Bed {
         Ok(Figures::from([("frames_per_s", frames_per_s), ("bits_per_s", bits_per_s)]))
     }
 
-    fn ping(&self, near: &str, far: &str, linger: &str) -> Result<Figures, BenchError> {
-        let echo = ["pkt", "echo", far, "--core", "1", "--linger", linger];
+    fn ping(&self, ends: [&str; 2], far: &str, linger: &str) -> Result<Figures, BenchError> {
+        let [near, end] = ends;
+        let echo = ["pkt", "echo", end, "--core", far, "--linger", linger];
         let echo = Ending(self.command(&echo).spawn()?);
         std::thread::sleep(Duration::from_millis(100));
         let ping = ["pkt", "ping", near, "--core", "0", "--linger", linger, "--count", "50000"];
@@ -223,7 +333,7 @@ impl Drop for Bed {
 }
 
 /// A child that does not outlive the value.
-struct Ending(Child);
+pub(crate) struct Ending(pub(crate) Child);
 
 impl Ending {
     /// What it prints until it ends by itself.

@@ -84,11 +84,14 @@ impl Options {
 fn main() -> ExitCode {
     // The bare ping-pong loops are this program again, inside the namespaces.
     let arguments: Vec<String> = std::env::args().collect();
-    if let Some(code) = pingpong::intercept(&arguments) {
+    let intercepts = [pingpong::intercept, packets::floor::intercept];
+    if let Some(code) = intercepts.iter().find_map(|intercept| intercept(&arguments)) {
         return code;
     }
     let options = Options::parse();
-    match run(&options) {
+    let ended = run(&options);
+    packets::dpdk::clean();
+    match ended {
         Ok(code) => code,
         Err(error) => {
             eprintln!("bench: {error}");

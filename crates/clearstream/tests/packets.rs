@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use packet_switch::client::{Attached, Connection};
+use ring::Patience;
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
@@ -16,10 +18,15 @@ struct Switch {
 
 impl Switch {
     fn run(name: &str) -> Self {
+        Self::run_within(name, "")
+    }
+
+    /// The same behind a shell's `ulimit`.
+    fn run_within(name: &str, limit: &str) -> Self {
         let file = format!("clearstream-cli-{name}-{}.sock", std::process::id());
         let socket = std::env::temp_dir().join(file);
-        let daemon = Command::new(PROGRAM)
-            .args(["switch", "run", "--socket"])
+        let daemon = Command::new("sh")
+            .args(["-c", &format!("{limit} exec \"$0\" switch run --socket \"$1\""), PROGRAM])
             .arg(&socket)
             .stderr(Stdio::piped())
             .spawn()
@@ -227,4 +234,101 @@ fn a_second_switch_is_told_about_the_first() {
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("another switch serves"));
     assert!(Path::new(&switch.socket).exists(), "the first one's socket stays");
+}
+
+fn connect(switch: &Switch) -> Connection {
+    Connection::open(&switch.socket).unwrap()
+}
+
+/// Processor time that the threads of a process have had (`schedstat`, first field).
+fn busy(pid: u32) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of_one = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    Duration::from_nanos(tasks.map(of_one).sum())
+}
+
+#[test]
+fn idle_ports_cost_next_to_nothing() {
+    let switch = Switch::run("idle");
+    let mut connection = connect(&switch);
+    let mut ports: Vec<Attached> = (0..64)
+        .map(|number| connection.attach_port(&format!("vale0:p{number}").parse().unwrap()).unwrap())
+        .collect();
+    // They have been at work before.
+    let soon = Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
+    assert!(ports[0].sender.wait(soon).unwrap() > 0 && ports[0].sender.put(0, &[0xff; 60]));
+    ports[0].sender.publish(1).unwrap();
+    assert_eq!(ports[63].receiver.wait(soon).unwrap(), 1);
+    let pid = switch.daemon.id();
+    std::thread::sleep(Duration::from_millis(100));
+    // An unoptimized build, and twice the limit for it.
+    let (before, began) = (busy(pid), Instant::now());
+    std::thread::sleep(Duration::from_secs(2));
+    let share = (busy(pid) - before).as_secs_f64() / began.elapsed().as_secs_f64();
+    println!("{:.3} % of a core", share * 100.0);
+    assert!(share < 0.01, "{share} of a core for nothing");
+}
+
+/// Attaches ports until one is refused: how many, and why.
+fn attach_all(switch: &Switch, most: usize) -> (Vec<(Connection, Attached)>, String) {
+    let mut attached = Vec::new();
+    for number in 0..most {
+        let name = format!("vale0:p{number}").parse().unwrap();
+        let outcome = Connection::open(&switch.socket).and_then(|mut connection| {
+            let port = connection.attach_port(&name)?;
+            Ok((connection, port))
+        });
+        match outcome {
+            Ok(one) => attached.push(one),
+            Err(error) => return (attached, error.to_string()),
+        }
+    }
+    panic!("{most} ports, and none refused");
+}
+
+/// Those who are attached go on, and one who leaves makes room.
+fn goes_on(mut attached: Vec<(Connection, Attached)>, switch: &Switch) {
+    let soon = Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
+    assert!(attached.len() > 2, "{} fit", attached.len());
+    attached.truncate(attached.len() - 1);
+    let port = &mut attached[0].1;
+    assert!(port.sender.wait(soon).unwrap() > 0 && port.sender.put(0, &[0xff; 60]));
+    port.sender.publish(1).unwrap();
+    assert_eq!(attached[1].1.receiver.wait(soon).unwrap(), 1);
+    let until = Instant::now() + Duration::from_secs(20);
+    let name = "vale0:again".parse().unwrap();
+    while !Connection::open(&switch.socket).is_ok_and(|mut one| one.attach_port(&name).is_ok()) {
+        assert!(Instant::now() < until, "there is room again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn without_descriptors_there_is_a_clear_refusal() {
+    let switch = Switch::run_within("files", "ulimit -n 100;");
+    let (attached, why) = attach_all(&switch, 50);
+    assert!(why.contains("Too many open files") || why.contains("no file descriptor"), "{why}");
+    goes_on(attached, &switch);
+    // Connections alone, with nothing attached: those beyond the limit are told.
+    let mut idle: Vec<Connection> = Vec::new();
+    let why = loop {
+        let mut one = connect(&switch);
+        match one.list() {
+            Ok(_) => idle.push(one),
+            Err(error) => break error.to_string(),
+        }
+        assert!(idle.len() < 100, "a limit of 100 descriptors");
+    };
+    assert!(why.contains("no file descriptor left for another client"), "{why}");
+}
+
+#[test]
+fn without_memory_there_is_a_clear_refusal() {
+    let switch = Switch::run_within("memory", "ulimit -v 400000;");
+    let (attached, why) = attach_all(&switch, 200);
+    assert!(why.contains("Cannot allocate memory"), "{why}");
+    goes_on(attached, &switch);
 }

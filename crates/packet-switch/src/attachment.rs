@@ -429,6 +429,9 @@ pub enum MessageError {
     /// Longer than any message.
     #[error("a message of more than {MESSAGE_BYTES_MAX} bytes")]
     TooLong,
+    /// Its descriptors could not be taken over.
+    #[error("no file descriptor left for what came with a message (see `ulimit -n`)")]
+    NoDescriptors,
     /// Not what is expected.
     #[error("not a message of protocol version {VERSION}: {0}")]
     Malformed(#[from] serde_json::Error),

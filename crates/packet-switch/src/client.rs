@@ -35,8 +35,12 @@ use thiserror::Error;
 use crate::attachment::{Answer, Ask, Entry, MessageError, PipeEnd, Request, RingSeat, Shape};
 use crate::name::{Name, PortName};
 
-/// Sleeps at once, and as long as it takes.
-pub const FOREVER: Patience = Patience { linger: Duration::ZERO, timeout: Duration::MAX };
+/// As long as it takes; polls while answers come quickly, and sleeps otherwise.
+pub const FOREVER: Patience = Patience { linger: LINGER, timeout: Duration::MAX };
+
+/// How long it is worth while to poll: a little more than two wake-ups take where an idle core is slow
+/// to begin, as in a virtual machine.
+pub const LINGER: Duration = Duration::from_micros(100);
 
 /// Where clients find the daemon: `CLEARSTREAM_SWITCH`, or below the user's runtime folder, or below
 /// `/run`.
@@ -264,6 +268,7 @@ impl Connection {
             match self.socket.receive()? {
                 Message::Received { bytes, fds } => return Ok((Answer::decode(&bytes)?, fds)),
                 Message::TooLong => return Err(MessageError::TooLong.into()),
+                Message::NoDescriptors => return Err(MessageError::NoDescriptors.into()),
                 Message::Closed => return Err(ClientError::Gone),
                 // A signal.
                 Message::Nothing => {}

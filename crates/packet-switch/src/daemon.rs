@@ -14,7 +14,7 @@ mod settings;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ use session::{Session, SessionId};
 pub struct Config {
     /// Where clients connect.
     pub socket: PathBuf,
-    /// How long an idle switch polls before it sleeps.
+    /// How long an idle switch polls at most before it sleeps; less where that has not paid lately.
     pub linger: Duration,
     /// The cores on which the switches' threads run; any when empty.
     pub cores: Vec<u32>,
@@ -49,7 +49,7 @@ impl Config {
     pub fn new(socket: PathBuf) -> Self {
         Self {
             socket,
-            linger: Duration::from_micros(50),
+            linger: crate::client::LINGER,
             cores: Vec::new(),
             memory_bytes_max: 8 << 30,
             sessions_max: 1024,
@@ -115,6 +115,10 @@ pub struct Daemon {
     registry: Registry,
     sessions: BTreeMap<SessionId, Session>,
     next_session: SessionId,
+    /// Given up for a moment to tell one more client that there is no other.
+    spare: Option<OwnedFd>,
+    /// Nobody can be told now: the listener is left alone until the next look around.
+    deaf: bool,
 }
 
 /// How often the control thread looks around unasked: at the caller's wish to stop, and at switches
@@ -133,7 +137,9 @@ impl Daemon {
                 _ => DaemonError::Syscall(error),
             })?;
         let registry = Registry::new(&config)?;
-        Ok(Self { config, listener, registry, sessions: BTreeMap::new(), next_session: 0 })
+        let spare = listener.as_fd().try_clone_to_owned().ok();
+        let sessions = BTreeMap::new();
+        Ok(Self { config, listener, registry, sessions, next_session: 0, spare, deaf: false })
     }
 
     /// Serves until `stop` says so; it is asked ten times a second and after every signal.
@@ -158,6 +164,7 @@ impl Daemon {
             }
             if watched.elapsed() >= WATCH_INTERVAL {
                 watched = Instant::now();
+                self.deaf = false;
                 self.registry.watch_bells();
             }
             self.accept()?;
@@ -169,7 +176,7 @@ impl Daemon {
     fn wait(&self) -> Result<Vec<SessionId>, SyscallError> {
         let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
         let mut set = vec![
-            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.listener, if self.deaf { PollFlags::empty() } else { PollFlags::IN }),
             PollFd::new(self.registry.trouble_bell(), PollFlags::IN),
         ];
         set.extend(
@@ -192,8 +199,10 @@ impl Daemon {
             let socket = match self.listener.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return Ok(()),
-                // No descriptor left: those who wait go on waiting, those who are served are served.
-                Err(error) if is_shortage(&error) => return Ok(()),
+                Err(error) if is_shortage(&error) => {
+                    self.turn_away();
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             };
             if self.sessions.len() >= self.config.sessions_max {
@@ -206,11 +215,23 @@ impl Daemon {
         }
     }
 
+    /// No descriptor is left for another client: it is told so with the spare one. If even that fails,
+    /// whoever waits goes on waiting, and those who are served are served.
+    fn turn_away(&mut self) {
+        self.spare = None;
+        match self.listener.accept() {
+            Ok(Some(socket)) => refuse(&socket, "no file descriptor left for another client"),
+            _ => self.deaf = true,
+        }
+        self.spare = self.listener.as_fd().try_clone_to_owned().ok();
+    }
+
     fn serve(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
         let Some(session) = self.sessions.get(&id) else { return };
         let bytes = match session.socket.receive() {
             Ok(Message::Received { bytes, fds }) => Ok((bytes, fds)),
             Ok(Message::TooLong) => Err(MessageError::TooLong),
+            Ok(Message::NoDescriptors) => Err(MessageError::NoDescriptors),
             Ok(Message::Nothing) => return,
             Ok(Message::Closed) | Err(_) => return self.close(id, notice),
         };

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use ring::{Slot, Violation};
+use ring::{Eagerness, Slot, Violation};
 use shm::Bell;
 use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
 use sys::SyscallError;
@@ -35,8 +35,9 @@ use sleep::Bed;
 /// Most slots that one port's turn takes.
 pub(crate) const BATCH_SLOTS: usize = 256;
 
-/// Fruitless rounds before the thread looks at the clock and lets others run.
-const DRY_ROUNDS: u32 = 64;
+/// Fruitless rounds before the thread looks at the clock and lets others run: one of them may be the
+/// client on this very core that has yet to answer.
+const DRY_ROUNDS: u32 = 16;
 
 /// Why a client is cut off.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -117,6 +118,7 @@ pub(crate) struct Datapath {
     taken: Taken,
     bed: Bed,
     linger: Duration,
+    eagerness: Eagerness,
     began: Instant,
     wakeups: Cell<u64>,
     /// Ports that are to be polled without end.
@@ -144,6 +146,7 @@ impl Datapath {
             taken: Taken::default(),
             bed,
             linger,
+            eagerness: Eagerness::default(),
             began: Instant::now(),
             wakeups: Cell::new(0),
             polled: PortSet::default(),
@@ -152,7 +155,7 @@ impl Datapath {
 
     /// Carries frames until told to stop.
     pub(crate) fn run(mut self) -> Result<(), SyscallError> {
-        let mut last_work = Instant::now();
+        let mut idle_since = None;
         let mut dry_rounds = 0;
         loop {
             if !self.obey()? {
@@ -161,6 +164,9 @@ impl Datapath {
             let ports = *self.forwarder.ports();
             if self.round(&ports) > 0 {
                 dry_rounds = 0;
+                if let Some(since) = idle_since.take() {
+                    self.eagerness.learn(self.linger, Instant::elapsed(&since));
+                }
                 continue;
             }
             dry_rounds += 1;
@@ -169,10 +175,9 @@ impl Datapath {
                 continue;
             }
             let now = Instant::now();
-            if dry_rounds == DRY_ROUNDS {
-                last_work = now;
-            }
-            if now - last_work < self.linger || self.polled != PortSet::default() {
+            let since = *idle_since.get_or_insert(now);
+            let linger = self.eagerness.of(self.linger);
+            if now - since < linger || self.polled != PortSet::default() {
                 std::thread::yield_now();
             } else {
                 self.sleep(&ports)?;

@@ -48,7 +48,7 @@ impl From<WaitError> for PktError {
 /// How a run waits, and for whom it looks up.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner {
-    /// How long it polls before it sleeps; as good as for ever with [`Duration::MAX`].
+    /// How long it polls at most before it sleeps; as good as for ever with [`Duration::MAX`].
     pub linger: Duration,
     /// Most frames handed over at once.
     pub batch: u32,

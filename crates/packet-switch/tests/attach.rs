@@ -278,6 +278,35 @@ fn impossible_wishes_are_refused_in_words() {
 }
 
 #[test]
+fn a_switch_has_254_ports_and_no_more() {
+    let serving = Serving::start("many");
+    let shape = Shape { slots: 16, ..Shape::default() };
+    let mut connections: Vec<Connection> = Vec::new();
+    let mut ports = Vec::new();
+    for number in 0..254 {
+        // A connection has at most 64 attachments.
+        if number % 64 == 0 {
+            connections.push(serving.connect());
+        }
+        let name = format!("vale0:p{number}").parse().unwrap();
+        let connection = connections.last_mut().unwrap();
+        ports.push(connection.attach_port_as(&name, shape).unwrap());
+    }
+    let one_more = "vale0:p254".parse().unwrap();
+    let why = refusal(connections[3].attach_port_as(&one_more, shape));
+    assert!(why.contains("ports of a switch: 254"), "{why}");
+    // It does not fit the connection of the first 64 either, on any switch.
+    let elsewhere = "vale1:a".parse().unwrap();
+    assert!(refusal(connections[0].attach_port_as(&elsewhere, shape)).contains("64"));
+    let sender = &mut ports[200].sender;
+    assert!(sender.wait(SOON).unwrap() > 0 && sender.put(0, &frame(1, 0xff, 7)));
+    sender.publish(1).unwrap();
+    for (number, port) in ports.iter_mut().enumerate().filter(|(number, _)| *number != 200) {
+        assert_eq!(port.receiver.wait(SOON).unwrap(), 1, "port {number}");
+    }
+}
+
+#[test]
 fn nonsense_is_answered_and_harms_nobody() {
     let serving = Serving::start("nonsense");
     let mut connection = serving.connect();

@@ -1,7 +1,9 @@
 //! Several processes, real memory, and one of them broken or hostile. Every frame is accounted for.
 //!
 //! Each test runs its other processes as this same program with `CLEARSTREAM_ROLE` set. How long they
-//! go on is `CLEARSTREAM_STRESS_S`, seconds, 2 unless given; a campaign sets hours.
+//! go on is `CLEARSTREAM_STRESS_S`, seconds, 2 unless given; and at least until
+//! `CLEARSTREAM_STRESS_FRAMES` have been sent and `CLEARSTREAM_STRESS_KILLS` clients killed, 20 unless
+//! given. `tools/campaign` sets large ones.
 
 #[path = "support/serving.rs"]
 mod support;
@@ -14,13 +16,19 @@ use std::time::{Duration, Instant};
 
 use packet_switch::attachment::{Ask, PipeEnd, Shape};
 use packet_switch::client::{Attached, Connection};
+use packet_switch::daemon::Notice;
 use ring::{Patience, Receiver, Sender};
+use rustix::process::{Pid, Signal, kill_process};
 use stats::Random;
 use support::{Serving, wait_until};
 
+fn stress(name: &str, default: u64) -> u64 {
+    let text = std::env::var(format!("CLEARSTREAM_STRESS_{name}"));
+    text.map_or(default, |text| text.parse().expect("a number"))
+}
+
 fn stress_time() -> Duration {
-    let seconds = std::env::var("CLEARSTREAM_STRESS_S").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(2))
+    Duration::from_secs(stress("S", 2))
 }
 
 /// Starts this program again for `role`.
@@ -54,56 +62,72 @@ fn plays_its_role() {
             let mut connection = Connection::open(Path::new(&socket)).unwrap();
             let pipe =
                 connection.attach_pipe(&"stress".parse().unwrap(), 0, PipeEnd::Master).unwrap();
-            send_with_naps(pipe);
+            send_with_naps(pipe, 1);
         }
         "switch-sender" => {
             let mut connection = Connection::open(Path::new(&socket)).unwrap();
-            send_with_naps(connection.attach_port(&"vale0:a".parse().unwrap()).unwrap());
+            send_with_naps(connection.attach_port(&"vale0:a".parse().unwrap()).unwrap(), 1);
+        }
+        "victim" => {
+            let mut connection = Connection::open(Path::new(&socket)).unwrap();
+            send_with_naps(connection.attach_port(&"vale0:victim".parse().unwrap()).unwrap(), 3);
         }
         "scribbler" => scribble(Path::new(&socket)),
         other => panic!("no role {other}"),
     }
 }
 
+/// Sleeping at once is the harder case.
 const PATIENCE: Patience = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(100) };
 
-/// A frame from station 1 to station 2 that carries its number, and a length and bytes that follow
+/// A frame from a station to station 2 that carries its number, and a length and bytes that follow
 /// from it.
-fn checked_frame(number: u64) -> Vec<u8> {
-    let length = 60 + (number.wrapping_mul(37) % 1400) as usize;
-    let mut frame = support::frame(1, 2, number as u8).to_vec();
-    frame.resize(length, (number >> 3) as u8);
-    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
-    frame[14..22].copy_from_slice(&number.to_le_bytes());
-    frame
+struct Checked {
+    bytes: [u8; 1460],
+    length: usize,
 }
 
-/// The number of a frame that [`checked_frame`] made; `None` for anybody else's. Panics when it is
-/// damaged.
+impl Checked {
+    fn new(from: u8, number: u64) -> Self {
+        let length = 60 + (number.wrapping_mul(37) % 1400) as usize;
+        let mut bytes = [(number >> 3) as u8; 1460];
+        bytes[..60].copy_from_slice(&support::frame(from, 2, number as u8));
+        bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
+        bytes[14..22].copy_from_slice(&number.to_le_bytes());
+        Self { bytes, length }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The number of a frame that [`Checked`] made for station 1; `None` for anybody else's. Panics when
+/// it is damaged.
 fn check(receiver: &Receiver, offset: u32) -> Option<u64> {
     let mut frame = [0; 2112];
     let length = receiver.copy(offset, &mut frame)?;
     let ours = length >= 22 && frame[6..14] == [2, 0, 0, 0, 0, 1, 0x88, 0xb5];
     let number = ours.then(|| u64::from_le_bytes(frame[14..22].try_into().unwrap()))?;
-    assert_eq!(frame[..length], checked_frame(number), "frame {number} is damaged");
+    assert_eq!(&frame[..length], Checked::new(1, number).bytes(), "frame {number} is damaged");
     Some(number)
 }
 
-fn send_some(sender: &mut Sender, next: &mut u64, wanted: u32) {
+fn send_some(sender: &mut Sender, from: u8, next: &mut u64, wanted: u32) {
     let free = sender.wait(PATIENCE).unwrap().min(wanted);
     for offset in 0..free {
-        assert!(sender.put(offset, &checked_frame(*next)));
+        assert!(sender.put(offset, Checked::new(from, *next).bytes()));
         *next += 1;
     }
     sender.publish(free).unwrap();
 }
 
 /// Sends in bursts, naps now and then, and says how many frames that were.
-fn send_with_naps(mut port: Attached) {
+fn send_with_naps(mut port: Attached, from: u8) {
     let mut random = Random::from_seed(u64::from(std::process::id()));
-    let (until, mut sent) = (Instant::now() + stress_time(), 0);
-    while Instant::now() < until {
-        send_some(&mut port.sender, &mut sent, random.below(300) as u32);
+    let (until, frames, mut sent) = (Instant::now() + stress_time(), stress("FRAMES", 0), 0);
+    while Instant::now() < until || sent < frames {
+        send_some(&mut port.sender, from, &mut sent, random.below(300) as u32);
         if random.chance(0.05) {
             std::thread::sleep(Duration::from_micros(random.below(500)));
         }
@@ -147,6 +171,7 @@ fn a_pipe_between_processes_loses_nothing() {
     let mut port = connection.attach_pipe(&"stress".parse().unwrap(), 0, PipeEnd::Slave).unwrap();
     let mut sender = start("pipe-sender", serving.path());
     let received = receive_with_naps(&mut port, &mut sender);
+    println!("{received} sent and received");
     assert_eq!(said(sender, "sent "), received);
     assert!(received > 1000, "{received} is no stress");
 }
@@ -161,6 +186,7 @@ fn a_switch_between_processes_accounts_for_every_frame() {
     let received = receive_with_naps(&mut port, &mut sender);
     let sent = said(sender, "sent ");
     let dropped = dropped(&mut connection, "vale0:b");
+    println!("{sent} sent, {received} received, {dropped} dropped");
     assert_eq!(sent, received + dropped, "{received} received, {dropped} dropped");
     assert!(received > 1000, "{received} is no stress");
 }
@@ -222,62 +248,120 @@ fn scribble(socket: &Path) {
     }
 }
 
-#[test]
-fn a_scribbling_process_harms_nobody_else() {
-    let serving = Serving::start("scribble");
-    let mut connection = serving.connect();
-    let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
-    let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
-    // Before the scribbler sees anything, so that it does not learn who to impersonate.
-    introduce(&mut b.sender);
-    let mut scribblers: Vec<Child> = (0..2).map(|_| start("scribbler", serving.path())).collect();
-    let until = Instant::now() + stress_time() * 2;
-    let (mut sent, mut received, mut expected) = (0, 0, 0);
-    while Instant::now() < until {
-        send_some(&mut a.sender, &mut sent, 50);
+/// Two honest clients, and what they have sent each other so far.
+struct Honest {
+    connection: Connection,
+    a: Attached,
+    b: Attached,
+    sent: u64,
+    received: u64,
+    expected: u64,
+}
+
+impl Honest {
+    /// Attaches them, before anybody else who might learn who to impersonate.
+    fn join(serving: &Serving) -> Self {
+        let mut connection = serving.connect();
+        let a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+        let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
+        introduce(&mut b.sender);
+        Self { connection, a, b, sent: 0, received: 0, expected: 0 }
+    }
+
+    /// A few frames from one to the other, which must come whole and in order.
+    fn exchange(&mut self) {
+        send_some(&mut self.a.sender, 1, &mut self.sent, 50);
         let mut rounds = 0;
         // Until all have come, or as long as frames of others keep it from telling.
-        while expected < sent && rounds < 200 {
+        while self.expected < self.sent && rounds < 200 {
             rounds += 1;
-            let arrived = b.receiver.wait(PATIENCE).unwrap();
-            for number in (0..arrived).filter_map(|offset| check(&b.receiver, offset)) {
-                assert!(number >= expected, "{number} after {expected}");
-                expected = number + 1;
-                received += 1;
+            let receiver = &mut self.b.receiver;
+            let arrived = receiver.wait(PATIENCE).unwrap();
+            for number in (0..arrived).filter_map(|offset| check(receiver, offset)) {
+                assert!(number >= self.expected, "{number} after {}", self.expected);
+                self.expected = number + 1;
+                self.received += 1;
             }
-            b.receiver.release(arrived).unwrap();
+            receiver.release(arrived).unwrap();
             if arrived == 0 {
                 break;
             }
         }
     }
-    let cut_offs = serving
-        .notices()
-        .iter()
-        .filter(|one| matches!(one, packet_switch::daemon::Notice::CutOff { .. }))
-        .count();
+
+    /// What did not come was dropped and counted, and nobody took their ports away.
+    fn account(mut self) {
+        let Self { sent, received, .. } = self;
+        let dropped = dropped(&mut self.connection, "vale0:b");
+        println!("{sent} sent, {received} received, {dropped} dropped with those of others");
+        assert!(sent - received <= dropped, "{sent} sent, {received} received, {dropped} dropped");
+        assert!(received > 1000, "{received} is no stress");
+        assert_eq!(self.connection.poll_cut_off().unwrap(), None, "the honest stay attached");
+    }
+}
+
+#[test]
+fn a_scribbling_process_harms_nobody_else() {
+    let serving = Serving::start("scribble");
+    let mut honest = Honest::join(&serving);
+    let mut scribblers: Vec<Child> = (0..2).map(|_| start("scribbler", serving.path())).collect();
+    let until = Instant::now() + stress_time() * 2;
+    while Instant::now() < until {
+        honest.exchange();
+    }
+    let is_cut_off = |one: &&Notice| matches!(one, Notice::CutOff { .. });
+    let cut_offs = serving.notices().iter().filter(is_cut_off).count();
     for scribbler in &mut scribblers {
         scribbler.kill().unwrap();
         scribbler.wait().unwrap();
     }
-    let dropped = dropped(&mut connection, "vale0:b");
-    assert!(sent - received <= dropped, "{sent} sent, {received} received, {dropped} dropped");
-    assert!(received > 1000 && cut_offs > 10, "{received} received, {cut_offs} cut off");
-    assert_eq!(connection.poll_cut_off().unwrap(), None, "the honest stay attached");
+    println!("{cut_offs} cut off");
+    assert!(cut_offs > 10, "{cut_offs} cut off");
+    honest.account();
+}
+
+/// Descriptors of this process, the daemon's among them.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 #[test]
-fn killed_clients_leave_nothing() {
+fn clients_stopped_and_killed_at_random_harm_nobody_and_leave_nothing() {
     let serving = Serving::start("killed");
-    let mut connection = serving.connect();
-    for round in 0..20 {
-        let mut sender = start("switch-sender", serving.path());
-        wait_until("it is attached", || !connection.list().unwrap().is_empty());
-        std::thread::sleep(Duration::from_micros(round * 500));
-        sender.kill().unwrap();
-        let mut stdout = sender.stdout.take().unwrap();
-        sender.wait().unwrap();
+    let mut honest = Honest::join(&serving);
+    let mut random = Random::from_seed(7);
+    let (mut stopped, kills) = (0, stress("KILLS", 20));
+    for _ in 0..kills {
+        let mut victim = start("victim", serving.path());
+        let pid = Pid::from_child(&victim);
+        // It is anywhere between its first instruction and full speed.
+        for _ in 0..random.below(6) {
+            let begin = Instant::now() + Duration::from_micros(random.below(3000));
+            while Instant::now() < begin {
+                honest.exchange();
+            }
+            if random.chance(0.3) {
+                kill_process(pid, Signal::STOP).unwrap();
+                stopped += 1;
+                (0..20).for_each(|_| honest.exchange());
+            }
+            if random.chance(0.5) {
+                kill_process(pid, Signal::CONT).unwrap();
+            }
+        }
+        victim.kill().unwrap();
+        let mut stdout = victim.stdout.take().unwrap();
+        victim.wait().unwrap();
         stdout.read_to_string(&mut String::new()).unwrap();
-        wait_until("its port is gone", || connection.list().unwrap().is_empty());
+        let connection = &mut honest.connection;
+        wait_until("its port is gone", || connection.list().unwrap().len() == 2);
     }
+    println!("{kills} killed, {stopped} stopped");
+    // One stopped for long would be held by nothing either.
+    wait_until("no descriptor is left", || descriptors() <= DESCRIPTORS_MOST);
+    honest.account();
 }
+
+/// What this test's process has open with two attachments: the harness's, those of other tests that run
+/// beside it, and no multiple of the kills.
+const DESCRIPTORS_MOST: usize = 150;

@@ -39,13 +39,15 @@
 #![forbid(unsafe_code)]
 
 mod channel;
+mod eagerness;
 mod end;
 mod layout;
 mod mapped;
 pub mod memory;
 mod slot;
 
-pub use channel::{Bells, Patience, Receiver, Sender, WaitError, swap};
+pub use channel::{Bells, Channel, Patience, Receiver, Receives, Sender, Sends, WaitError, swap};
+pub use eagerness::Eagerness;
 pub use end::{End, Seat, Violation};
 pub use layout::{
     BUFFER_BYTES_DEFAULT, BUFFER_BYTES_MAX, Direction, FIRST_BUFFER, Geometry, Layout, LayoutError,

@@ -33,6 +33,8 @@ pub enum Message {
     },
     /// Longer than [`MESSAGE_BYTES_MAX`], or more descriptors than [`FDS_MAX`].
     TooLong,
+    /// Some of its descriptors are lost, because this process may not have so many.
+    NoDescriptors,
     /// None there now.
     Nothing,
     /// The peer has gone.
@@ -104,8 +106,12 @@ impl Socket {
             })
             .flatten()
             .collect();
-        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        if received.flags.contains(ReturnFlags::TRUNC) {
             return Ok(Message::TooLong);
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            let too_many = fds.len() >= FDS_MAX;
+            return Ok(if too_many { Message::TooLong } else { Message::NoDescriptors });
         }
         // A sequenced packet socket says that the peer has gone by a message of no bytes.
         if received.bytes == 0 && fds.is_empty() {

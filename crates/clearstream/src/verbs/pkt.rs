@@ -40,8 +40,8 @@ pub(crate) struct PktArgs {
     #[arg(long, value_name = "N", default_value_t = 256, global = true,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// How long to poll before sleeping.
-    #[arg(long, value_name = "TIME", default_value = "0s", global = true,
+    /// How long to poll at most before sleeping; less where frames come seldom. 0s sleeps at once.
+    #[arg(long, value_name = "TIME", default_value = "100us", global = true,
           value_parser = units::parse_duration)]
     linger: Duration,
     /// Run on this core only.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use packet_switch::client::default_socket;
 use packet_switch::daemon::{Config, Daemon, DaemonError, Notice};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::Timestamp;
 
 use crate::VerbResult;
@@ -36,8 +37,9 @@ struct RunArgs {
     /// Where clients connect [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// How long an idle switch polls before it sleeps: longer answers faster, shorter frees the core.
-    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = units::parse_duration)]
+    /// How long an idle switch polls at most before it sleeps, while frames keep coming: longer answers
+    /// faster, shorter frees the core.
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::parse_duration)]
     linger: Duration,
     /// Cores on which the switch's threads run, such as 2,3 [default: any].
     #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
@@ -51,6 +53,7 @@ struct RunArgs {
 pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     let Action::Run(run) = &args.action;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    allow_descriptors();
     let config = Config {
         linger: run.linger,
         cores: run.cores.clone(),
@@ -65,6 +68,13 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     daemon.run(&mut notice, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
     // Asked to end by a signal, and nothing was left undone.
     Ok(Exit::Ok)
+}
+
+/// As many descriptors as this process may have: a port takes about ten.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without, the limit is met sooner, and said then.
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
 fn explain(error: &DaemonError) -> VerbError {

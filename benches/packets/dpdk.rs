@@ -1,0 +1,139 @@
+//! DPDK beside the packet core, where it is installed with its headers: its ring between two cores, and
+//! its testpmd forwarding between two memif ports. Huge pages are not asked for: few hosts have them
+//! reserved, and neither side gets them then.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::comparison::{Contender, Figures, Run};
+use crate::host::{BenchError, finish, installed};
+use crate::packets::Ending;
+
+const SOURCE: &str = include_str!("dpdk.c");
+const ENVIRONMENT: [&str; 6] =
+    ["--no-huge", "--no-pci", "--no-telemetry", "--log-level=1", "-m", "192"];
+
+/// A contender whose runs print frames a second.
+fn contender(name: &str, run: Run) -> Contender {
+    Contender { name: name.to_owned(), run }
+}
+
+/// Bare pointers through a ring.
+pub(crate) const RING: &str = "DPDK ring, bare pointers";
+/// Frames through a ring: a buffer each, from a pool and back.
+pub(crate) const RING_FRAMES: &str = "DPDK ring, frames in mbufs";
+
+/// Both uses of a ring between two lcores, core 1 receiving.
+pub(crate) fn rings() -> Vec<Contender> {
+    let run = |job: &'static [&'static str]| -> Run {
+        Box::new(move |_, length| {
+            let mut peer = Peer::build()?.command("ring", "0@1,1@0");
+            peer.args(["--", job[0], &length.as_secs_f64().to_string()]).args(&job[1..]);
+            rate(peer, length, 60)
+        })
+    };
+    vec![contender(RING, run(&["ring"])), contender(RING_FRAMES, run(&["frames", "60"]))]
+}
+
+/// testpmd as a forwarder.
+pub(crate) const TESTPMD: &str = "DPDK testpmd, two memif ports";
+
+/// testpmd on core 1 forwards what one process on core 0 sends and takes in.
+pub(crate) fn testpmd(bytes: u16) -> Contender {
+    let run: Run = Box::new(move |_, length| {
+        installed("dpdk-testpmd")?;
+        let mut peer = Peer::build()?.command("peer", "0@0");
+        let name = std::env::temp_dir().join(format!("clearstream-memif-{}", std::process::id()));
+        let ports = |role: &str| {
+            [0, 1].map(|port| {
+                let socket = format!("{}.{port},socket-abstract=no", name.display());
+                format!("--vdev=net_memif{port},role={role},id={port},socket={socket},rsize=10")
+            })
+        };
+        let mut forwarder = Command::new("setpriv");
+        forwarder.args(["--pdeathsig", "KILL", "dpdk-testpmd", "--lcores", "0@1,1@1"]);
+        forwarder.args(ENVIRONMENT).arg(prefix("forwarder")).args(ports("server"));
+        forwarder.args(["--", "--forward-mode=io", "--auto-start", "--nb-cores=1"]);
+        forwarder.args(["--burst=32", "--total-num-mbufs=16384"]);
+        forwarder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _forwarder = Ending(forwarder.spawn()?);
+        let sockets = [0, 1].map(|port| PathBuf::from(format!("{}.{port}", name.display())));
+        let until = Instant::now() + Duration::from_secs(10);
+        while !sockets.iter().all(|socket| socket.exists()) {
+            if Instant::now() > until {
+                return Err(BenchError::Failed("testpmd does not begin".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        peer.args(ports("client"));
+        peer.args(["--", "forward", &length.as_secs_f64().to_string(), &bytes.to_string()]);
+        let figures = rate(peer, length, bytes);
+        // They may have gone with the forwarder.
+        sockets.iter().for_each(|socket| drop(std::fs::remove_file(socket)));
+        figures
+    });
+    contender(TESTPMD, run)
+}
+
+/// Runs DPDK's files of this run are named so; nothing else on the host is touched.
+fn prefix(role: &str) -> String {
+    format!("--file-prefix=clearstream-{}-{role}", std::process::id())
+}
+
+fn rate(peer: Command, length: Duration, bytes: u16) -> Result<Figures, BenchError> {
+    let finished = finish(peer, length + Duration::from_secs(15))?;
+    let frames_per_s: f64 = finished
+        .stdout
+        .trim()
+        .parse()
+        .map_err(|error| BenchError::Failed(format!("{:?}: {error}", finished.stdout)))?;
+    let bits_per_s = 8.0 * f64::from(bytes) * frames_per_s;
+    Ok(Figures::from([("frames_per_s", frames_per_s), ("bits_per_s", bits_per_s)]))
+}
+
+/// Our program on DPDK's library, built when it is asked for.
+struct Peer(PathBuf);
+
+impl Peer {
+    fn build() -> Result<Self, BenchError> {
+        installed("pkg-config")?;
+        installed("cc")?;
+        let folder = std::env::temp_dir();
+        let program = folder.join(format!("clearstream-dpdk-{}", std::process::id()));
+        if program.exists() {
+            return Ok(Self(program));
+        }
+        let flags = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output()?;
+        if !flags.status.success() {
+            return Err(BenchError::NotInstalled("DPDK with its headers (dpdk-dev)".to_owned()));
+        }
+        let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
+        let source = program.with_extension("c");
+        std::fs::write(&source, SOURCE)?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O3", "-march=native", "-Wall", "-o"]).arg(&program).arg(&source);
+        let built = compiler.args(flags.split_whitespace()).output()?;
+        std::fs::remove_file(&source)?;
+        if built.status.success() {
+            return Ok(Self(program));
+        }
+        let said = String::from_utf8_lossy(&built.stderr).into_owned();
+        let first = said.lines().next().unwrap_or("nothing").to_owned();
+        Err(BenchError::Failed(format!("cc on DPDK's library: {first}")))
+    }
+
+    fn command(&self, role: &str, lcores: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(&self.0).args(["--lcores", lcores]);
+        command.args(ENVIRONMENT).arg(prefix(role));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// Takes away what was built.
+pub(crate) fn clean() {
+    let name = format!("clearstream-dpdk-{}", std::process::id());
+    std::fs::remove_file(std::env::temp_dir().join(name)).ok(); // it may never have been built
+}
