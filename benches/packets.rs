@@ -210,6 +210,7 @@ fn contender(name: &str, run: Run) -> Contender {
     Contender { name: name.to_owned(), run }
 }
 
+#[derive(Clone, Copy)]
 struct Figure(&'static str, &'static str, f64);
 
 const MPPS: Figure = Figure("frames_per_s", "Mpkt/s", 1e6);

@@ -1,5 +1,6 @@
 //! `switch`, `port` and `pkt` as a user runs them: a process each.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -331,4 +332,28 @@ fn without_memory_there_is_a_clear_refusal() {
     let (attached, why) = attach_all(&switch, 200);
     assert!(why.contains("Cannot allocate memory"), "{why}");
     goes_on(attached, &switch);
+}
+
+/// A switch that has no core for a while, most likely while it wakes somebody, blames nobody for it.
+#[test]
+fn a_switch_that_is_stopped_cuts_nobody_off() {
+    let mut switch = Switch::run("stopped");
+    let sink = switch.start("pkt sink vale0:b --linger 0s --announce 02:00:00:00:00:02");
+    switch.wait_for_clients(1);
+    let sender = switch.start("pkt gen vale0:a --linger 0s --rate 20K --dst 02:00:00:00:00:02");
+    switch.wait_for_clients(2);
+    let pid = rustix::process::Pid::from_child(&switch.daemon);
+    for _ in 0..6 {
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        std::thread::sleep(Duration::from_millis(150));
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    switch.wait_for_clients(2);
+    end(sender);
+    end(sink);
+    switch.daemon.kill().unwrap();
+    let mut log = String::new();
+    switch.daemon.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("attached") && !log.contains("cut-off"), "{log}");
 }

@@ -155,6 +155,7 @@ impl Datapath {
 
     /// Carries frames until told to stop.
     pub(crate) fn run(mut self) -> Result<(), SyscallError> {
+        self.link.begin();
         let mut idle_since = None;
         let mut dry_rounds = 0;
         loop {

@@ -256,7 +256,11 @@ struct Honest {
     sent: u64,
     received: u64,
     expected: u64,
+    introduced: Instant,
 }
+
+/// Long before a switch forgets where a station is: then all would see what is meant for it.
+const INTRODUCE_EVERY: Duration = Duration::from_secs(60);
 
 impl Honest {
     /// Attaches them, before anybody else who might learn who to impersonate.
@@ -265,11 +269,16 @@ impl Honest {
         let a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
         let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
         introduce(&mut b.sender);
-        Self { connection, a, b, sent: 0, received: 0, expected: 0 }
+        let introduced = Instant::now();
+        Self { connection, a, b, sent: 0, received: 0, expected: 0, introduced }
     }
 
     /// A few frames from one to the other, which must come whole and in order.
     fn exchange(&mut self) {
+        if self.introduced.elapsed() > INTRODUCE_EVERY {
+            introduce(&mut self.b.sender);
+            self.introduced = Instant::now();
+        }
         send_some(&mut self.a.sender, 1, &mut self.sent, 50);
         let mut rounds = 0;
         // Until all have come, or as long as frames of others keep it from telling.

@@ -131,7 +131,8 @@ impl Switch {
     /// on: then that wake-up succeeds. The clients it was for, unless they have left.
     pub(super) fn free_jam(&mut self) -> Vec<u64> {
         let ringing = self.link.ringing.load(Ordering::Relaxed);
-        let jammed = ringing != 0 && ringing == self.ringing;
+        let same = ringing != 0 && ringing == self.ringing;
+        let jammed = same && self.link.hangs_in(ringing);
         self.ringing = ringing;
         if !jammed {
             if ringing == 0 && !self.link.has_commands() {

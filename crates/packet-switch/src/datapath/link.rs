@@ -1,6 +1,6 @@
 //! Between the control thread and a switch's thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use shm::Bell;
@@ -53,6 +53,8 @@ pub(crate) struct Link {
     bell: Bell,
     /// The wake-up under way, see [`Link::wake_up`]; 0 for none.
     pub(crate) ringing: AtomicU64,
+    /// The thread as the kernel numbers it; 0 before it has begun.
+    thread: AtomicI32,
 }
 
 impl Link {
@@ -62,6 +64,7 @@ impl Link {
             waiting: AtomicBool::new(false),
             bell: Bell::new()?,
             ringing: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
         })
     }
 
@@ -73,6 +76,24 @@ impl Link {
     /// Whether that wake-up is that port's.
     pub(crate) fn is_for(ringing: u64, port: PortId) -> bool {
         ringing & 0xff == port.index() as u64 + 1
+    }
+
+    /// To be called by the switch's thread when it begins.
+    pub(crate) fn begin(&self) {
+        self.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+    }
+
+    /// Whether the thread sleeps within that wake-up. One that is only out of luck, without a core or
+    /// stopped, does not: nobody is to blame for that.
+    pub(crate) fn hangs_in(&self, ringing: u64) -> bool {
+        let path = format!("/proc/self/task/{}/stat", self.thread.load(Ordering::Relaxed));
+        // The name stands in parentheses and may hold anything; the state follows it.
+        let state = std::fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()));
+        // Without `/proc`, as long as it takes has to do.
+        let asleep = state.is_none_or(|state| matches!(state, 'S' | 'D'));
+        asleep && self.ringing.load(Ordering::Relaxed) == ringing
     }
 
     pub(crate) fn send(&self, command: Command) -> Result<(), SyscallError> {
