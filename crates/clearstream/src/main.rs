@@ -5,6 +5,7 @@
 
 mod exit;
 mod far;
+mod log;
 mod progress;
 mod runner;
 mod signals;

@@ -1,16 +1,17 @@
 //! `clearstream serve`.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use traffic::control::Limits;
 use traffic::server::{DEFAULT_PORT, Network, Notice, Server, ServerConfig, ServerError};
-use units::{Timestamp, UnitError};
+use units::UnitError;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::log::Log;
 use crate::signals;
 use crate::verbs::tune;
 
@@ -126,34 +127,14 @@ fn explain(error: &ServerError) -> VerbError {
     }
 }
 
-/// The log: a line an event on stderr.
-#[derive(Debug, Clone, Copy)]
-struct Log {
-    json: bool,
-}
-
-impl Log {
-    fn notice(self, notice: &Notice) {
-        match notice {
-            Notice::Opened { peer, protocol } => self.line("client", &format!("{peer} {protocol}")),
-            Notice::Began { peer, what } => self.line("begin", &format!("{peer} {what}")),
-            Notice::Ended { peer, how } => self.line("end", &format!("{peer} {how}")),
-            Notice::Refused { peer, refusal } => {
-                self.line("refused", &format!("{peer} {refusal}"));
-            }
-            other => self.line("notice", &format!("{other:?}")),
+fn tell(log: Log, notice: &Notice) {
+    match notice {
+        Notice::Opened { peer, protocol } => log.line("client", &format!("{peer} {protocol}")),
+        Notice::Began { peer, what } => log.line("begin", &format!("{peer} {what}")),
+        Notice::Ended { peer, how } => log.line("end", &format!("{peer} {how}")),
+        Notice::Refused { peer, refusal } => {
+            log.line("refused", &format!("{peer} {refusal}"));
         }
-    }
-
-    fn line(self, event: &str, text: &str) {
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let at = Timestamp::from_unix(since_epoch.unwrap_or_default());
-        // Nobody reads the log any more: not a reason to stop serving.
-        if self.json {
-            let line = serde_json::json!({ "at": at.to_string(), "event": event, "text": text });
-            writeln!(io::stderr(), "{line}").ok();
-        } else {
-            writeln!(io::stderr(), "{at} {event:<9} {text}").ok();
-        }
+        other => log.line("notice", &format!("{other:?}")),
     }
 }

@@ -1,16 +1,15 @@
 //! `clearstream switch`: the packet switch's daemon.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use packet_switch::client::default_socket;
 use packet_switch::daemon::{Config, Daemon, DaemonError, Notice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use units::Timestamp;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::log::Log;
 use crate::signals;
 
 /// Options of `switch`.
@@ -64,7 +63,7 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     let socket = config.socket.display().to_string();
     let daemon = Daemon::bind(config).map_err(|error| explain(&error))?;
     log.line("listening", &format!("at {socket}"));
-    let mut notice = |notice: Notice| log.notice(&notice);
+    let mut notice = |notice: Notice| tell(log, &notice);
     daemon.run(&mut notice, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
     // Asked to end by a signal, and nothing was left undone.
     Ok(Exit::Ok)
@@ -87,31 +86,11 @@ fn explain(error: &DaemonError) -> VerbError {
     }
 }
 
-/// The log: a line an event on stderr.
-#[derive(Debug, Clone, Copy)]
-struct Log {
-    json: bool,
-}
-
-impl Log {
-    fn notice(self, notice: &Notice) {
-        match notice {
-            Notice::Attached { name, user } => self.line("attached", &format!("{name} uid {user}")),
-            Notice::Detached { name } => self.line("detached", name),
-            Notice::CutOff { name, why } => self.line("cut-off", &format!("{name}: {why}")),
-            Notice::Refused { user, why } => self.line("refused", &format!("uid {user}: {why}")),
-        }
-    }
-
-    fn line(self, event: &str, text: &str) {
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let at = Timestamp::from_unix(since_epoch.unwrap_or_default());
-        // Nobody reads the log any more: not a reason to stop serving.
-        if self.json {
-            let line = serde_json::json!({ "at": at.to_string(), "event": event, "text": text });
-            writeln!(io::stderr(), "{line}").ok();
-        } else {
-            writeln!(io::stderr(), "{at} {event:<9} {text}").ok();
-        }
+fn tell(log: Log, notice: &Notice) {
+    match notice {
+        Notice::Attached { name, user } => log.line("attached", &format!("{name} uid {user}")),
+        Notice::Detached { name } => log.line("detached", name),
+        Notice::CutOff { name, why } => log.line("cut-off", &format!("{name}: {why}")),
+        Notice::Refused { user, why } => log.line("refused", &format!("uid {user}: {why}")),
     }
 }
