@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     if let Err(error) = traffic::server::notify_ready() {
         log.line("warning", &format!("cannot tell the service manager: {error}"));
     }
-    let notices = Arc::new(move |notice: &Notice| log.notice(notice));
+    let notices = Arc::new(move |notice: &Notice| tell(log, notice));
     server.run(notices, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
     // Asked to end by a signal, and nothing was left undone.
     Ok(Exit::Ok)
