@@ -241,7 +241,7 @@ impl Daemon {
             .map_err(|error| error.to_string())
             .and_then(|(ask, fds)| {
                 let asked = Asked { session: id, user, ask, fds };
-                self.registry.answer(asked, notice).map_err(|error| error.to_string())
+                self.registry.answer(asked, notice).map_err(|error| refusal::words(&error))
             })
             .unwrap_or_else(|why| {
                 notice(Notice::Refused { user, why: why.clone() });

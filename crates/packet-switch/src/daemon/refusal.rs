@@ -1,11 +1,28 @@
 //! Why a wish is not granted.
 
+use std::error::Error;
+
 use sys::SyscallError;
 use thiserror::Error;
 
 use super::make::MakeError;
 use crate::attachment::Shape;
 use crate::device::DeviceError;
+
+/// What was tried and why it failed, in one line.
+pub(super) fn words(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(one) = cause {
+        let more = one.to_string();
+        // Some say it themselves.
+        if !text.contains(&more) {
+            text += &format!(": {more}");
+        }
+        cause = one.source();
+    }
+    text
+}
 
 /// Why somebody is told no.
 #[derive(Debug, Error)]
