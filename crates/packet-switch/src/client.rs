@@ -251,7 +251,13 @@ impl Connection {
         ask: Ask,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
-        self.socket.send(&Request::encode(ask), fds)?;
+        let sent = self.socket.send(&Request::encode(ask), fds);
+        // A daemon that has closed may have said why.
+        if let Err(error) = sent
+            && error.source.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            return Err(error.into());
+        }
         loop {
             match self.receive()? {
                 (Answer::CutOff { attachment, why }, _) => {

@@ -91,8 +91,16 @@ impl Socket {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let into = &mut [IoSliceMut::new(&mut bytes)];
-        let received = match rustix::net::recvmsg(&self.fd, into, &mut control, flags) {
+        let mut receive = || {
+            let into = &mut [IoSliceMut::new(&mut bytes)];
+            rustix::net::recvmsg(&self.fd, into, &mut control, flags)
+        };
+        // A peer that closes without reading is told of first, once; what it said before is there still.
+        let outcome = match receive() {
+            Err(Errno::CONNRESET) => receive(),
+            outcome => outcome,
+        };
+        let received = match outcome {
             Ok(received) => received,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Message::Nothing),
             Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Message::Closed),
