@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use packet_switch::client::{Attached, Connection};
+use port_tap::Port;
 use rustix::io::Errno;
 
+use crate::host;
 use crate::memory::Memory;
-use crate::ring::{Backend, Direction, Ring};
+use crate::ring::{Backend, Direction, HostEnd, Ring, Watch};
 
 /// Rings with what is behind them.
 #[derive(Debug)]
@@ -21,6 +23,9 @@ pub struct Adapter {
     pair: [Mutex<Place>; 2],
     /// The host's rings, of either kind.
     host: [Mutex<Vec<Arc<Ring>>>; 2],
+    has_host: bool,
+    /// What is behind those.
+    host_port: Mutex<Option<Arc<Port>>>,
     /// The attachment lasts as long as it does.
     connection: Mutex<Connection>,
     header_bytes: AtomicU32,
@@ -61,8 +66,37 @@ impl Adapter {
             slots,
             pair: [free(Backend::Send(sender)), free(Backend::Receive(receiver))],
             host: [Mutex::default(), Mutex::default()],
+            has_host: !is_pipe && !name.starts_with("vale"),
+            host_port: Mutex::default(),
             connection: Mutex::new(connection),
             header_bytes: AtomicU32::new(header_bytes.into()),
+        })
+    }
+
+    /// Puts netmap's rings in front of copies of what passes a port: of what it sends and of what it
+    /// receives, if wanted. Nothing is behind the ring to transmit.
+    #[must_use]
+    pub fn watching(
+        name: &str,
+        memory: &Arc<Memory>,
+        slots: u32,
+        attached: Attached,
+        connection: Connection,
+        [sent, received]: [bool; 2],
+    ) -> Arc<Self> {
+        let watch = Backend::Watch(Watch::new(attached.receiver, sent, received));
+        let free = |backend| Mutex::new(Place::Free(backend));
+        Arc::new(Self {
+            name: name.to_owned(),
+            memory: Arc::clone(memory),
+            is_pipe: false,
+            slots: [slots; 2],
+            pair: [free(Backend::Idle), free(watch)],
+            host: [Mutex::default(), Mutex::default()],
+            has_host: false,
+            host_port: Mutex::default(),
+            connection: Mutex::new(connection),
+            header_bytes: AtomicU32::new(0),
         })
     }
 
@@ -106,20 +140,36 @@ impl Adapter {
         Ok(ring)
     }
 
-    /// So many of the host's rings, made when first asked for. Nothing is behind them.
+    /// So many of the host's rings, made when first asked for. Behind them is a TAP device of the port's
+    /// name: one that is there, or one that goes with the port. What the host sends comes to the first.
     ///
     /// # Errors
-    /// `ENOMEM`: the memory has no room for them. `EINVAL`: a pipe has none, or more than
-    /// [`HOST_RINGS_MAX`].
+    /// `ENOMEM`: the memory has no room for them. `EINVAL`: a pipe or a port of a switch has none, a monitor
+    /// watches none, or more than [`HOST_RINGS_MAX`]. `EPERM`, `EBUSY` and others: the device.
     pub fn host_rings(&self, direction: Direction, count: u16) -> Result<Vec<Arc<Ring>>, Errno> {
-        if self.is_pipe || count > HOST_RINGS_MAX {
+        if !self.has_host || count > HOST_RINGS_MAX {
             return Err(Errno::INVAL);
         }
+        let port = self.host_port()?;
         let mut rings = lock(&self.host[direction as usize]);
         while rings.len() < usize::from(count) {
-            rings.push(Ring::new(&self.memory, direction, HOST_SLOTS, Backend::Idle, false)?);
+            let receives = direction == Direction::Receive && rings.is_empty();
+            let backend = Backend::Host(HostEnd::new(&port, receives));
+            rings.push(Ring::new(&self.memory, direction, HOST_SLOTS, backend, false)?);
         }
         Ok(rings[..usize::from(count)].to_vec())
+    }
+
+    fn host_port(&self) -> Result<Arc<Port>, Errno> {
+        let mut place = lock(&self.host_port);
+        if let Some(port) = &*place {
+            return Ok(Arc::clone(port));
+        }
+        let port = Port::tap(&self.name).map_err(|error| {
+            host::say(&format!("{}^", self.name), &error);
+            error.source.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+        })?;
+        Ok(Arc::clone(place.insert(Arc::new(port))))
     }
 
     /// Does something with the connection to the switch.

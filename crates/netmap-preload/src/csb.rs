@@ -3,7 +3,7 @@
 //! What netmap calls a kernel loop runs here in the thread that asks for it, until another ends it. Each look
 //! at the program's cursors is a system call, so that memory that has gone is an error and no crash.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -174,7 +174,7 @@ fn ring_for(fd: i32) {
 
 /// Sleeps until the program kicks or the switch rings, and takes the kicks in.
 fn wait_for_any(kicks: &[i32], rings: &[Arc<Ring>]) {
-    let bells = rings.iter().filter_map(|ring| ring.with_bell(|bell| bell.as_fd().as_raw_fd()));
+    let bells = rings.iter().filter_map(|ring| ring.with_waker(|fd| fd.as_raw_fd()));
     let all: Vec<i32> = kicks.iter().copied().chain(bells).collect();
     let mut set: Vec<PollFd<'_>> =
         all.iter().map(|fd| PollFd::from_borrowed_fd(borrowed(*fd), PollFlags::IN)).collect();

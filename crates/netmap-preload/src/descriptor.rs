@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -131,11 +132,11 @@ impl Descriptor {
         }
     }
 
-    /// Whether another descriptor may take this one's bell away.
+    /// How long whoever waits for it may sleep before it looks again.
     #[must_use]
-    pub fn is_shared(&self) -> bool {
+    pub fn nap(&self) -> Option<Duration> {
         let rings = self.binding.get().map(|binding| binding.tx.iter().chain(&binding.rx));
-        rings.into_iter().flatten().any(|(_, ring)| ring.is_shared())
+        rings.into_iter().flatten().filter_map(|(_, ring)| ring.nap()).min()
     }
 }
 
@@ -158,10 +159,10 @@ impl Binding {
             let memory = host.memory(wish.memory)?;
             return Self::finish(None, memory, (Vec::new(), Vec::new()), body);
         }
-        if flags & (abi::MONITOR_TX | abi::MONITOR_RX) != 0 {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let adapter = host.open(name, wish)?;
+        let watched = [abi::MONITOR_TX, abi::MONITOR_RX].map(|flag| flags & flag != 0);
+        let is_monitor = watched != [false; 2];
+        let adapter =
+            if is_monitor { host.watch(name, wish, watched)? } else { host.open(name, wish)? };
         if adapter.header_bytes() > 0 && flags & abi::ACCEPT_VNET_HDR == 0 {
             return Err(Errno::IO);
         }
@@ -266,7 +267,7 @@ impl Binding {
         };
         for (number, (_, ring)) in (0..).zip(self.tx.iter().chain(&self.rx)) {
             // Two descriptors of one ring have the same bell, but each a set of its own.
-            ring.with_bell(|bell| add(bell.as_fd(), number)).transpose()?;
+            ring.with_waker(|waker| add(waker, number)).transpose()?;
         }
         if let Some(adapter) = &self.adapter {
             adapter.with_connection(|connection| add(connection.as_fd(), u64::MAX))?;

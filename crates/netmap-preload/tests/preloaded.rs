@@ -10,6 +10,9 @@ use std::thread::JoinHandle;
 
 use packet_switch::daemon::{Config, Daemon};
 
+#[path = "preloaded/features.rs"]
+mod features;
+
 /// What a build leaves beside the tests.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
@@ -25,27 +28,21 @@ fn library() -> PathBuf {
 /// The netmap program, compiled once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = built(&format!("netmap-program-{}", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/program.c");
-        let outcome = Command::new("cc")
-            .args([
-                "-std=gnu11",
-                "-O1",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-D_FORTIFY_SOURCE=2",
-                "-pthread",
-                "-o",
-            ])
-            .arg(&program)
-            .arg(source)
-            .status()
-            .expect("a C compiler");
-        assert!(outcome.success());
-        program
-    })
+    PROGRAM.get_or_init(|| compiled("program"))
+}
+
+/// A C program beside these tests.
+fn compiled(name: &str) -> PathBuf {
+    let program = built(&format!("netmap-{name}-{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/program/{name}.c"));
+    let outcome = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2"])
+        .args(["-pthread", "-o"])
+        .args([&program, &source])
+        .status()
+        .expect("a C compiler");
+    assert!(outcome.success());
+    program
 }
 
 /// A switch in this process.
@@ -78,7 +75,11 @@ impl Switch {
 
     /// The netmap program, once it is attached.
     fn start(&self, words: &str) -> Running {
-        let mut child = self.command(program()).args(words.split(' ')).spawn().expect("it starts");
+        self.start_program(program(), words)
+    }
+
+    fn start_program(&self, program: &Path, words: &str) -> Running {
+        let mut child = self.command(program).args(words.split(' ')).spawn().expect("it starts");
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         out.read_line(&mut line).expect("it speaks");
@@ -145,7 +146,7 @@ const MANY: u32 = 20_000;
 #[test]
 fn frames_go_through_the_switch_however_a_program_waits() {
     let switch = Switch::run("switch");
-    for how in ["poll", "select", "epoll", "old", "swap"] {
+    for how in ["poll", "ppoll", "select", "pselect", "epoll", "epoll-pwait", "old", "swap"] {
         switch.exchange(
             &format!("receive vale0:b {SOME} {how}"),
             &format!("send vale0:a {SOME} {how}"),
@@ -224,6 +225,16 @@ fn programs_without_netmap_are_not_disturbed() {
         std::fs::read_to_string(Path::new(folder).join("Cargo.toml")).expect("it is there");
     let expected = format!("[package]\n{}\n", manifest.lines().count() - 1);
     assert_eq!((text(&shell.stdout), text(&shell.stderr)), (expected, String::new()));
+}
+
+#[test]
+fn threads_and_processes_of_a_stock_program_are_not_disturbed() {
+    let switch = Switch::run("stock");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/stock.py");
+    let plain = Command::new("python3").arg(&script).output().expect("python3");
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
+    let with = switch.command("python3").arg(&script).output().expect("it runs");
+    assert_eq!((text(&with.stdout), text(&with.stderr)), (text(&plain.stdout), String::new()));
 }
 
 fn text(bytes: &[u8]) -> String {
