@@ -138,64 +138,6 @@ impl Sender {
         hand_over(&mut self.end, &self.bells, count)
     }
 
-    /// Waits until at least one slot may be filled: polls, then sleeps. Returns how many
-    /// there are, 0 when the time is up.
-    ///
-    /// # Errors
-    /// The other side broke the protocol, or the bell is broken.
-    pub fn wait(&mut self, patience: Patience) -> Result<u32, WaitError> {
-        wait(&mut self.end, &self.bells.ours, patience)
-    }
-
-    /// Asks to be woken when slots come, for an owner that waits for several things at once
-    /// ([`AsFd`]). False when some just came: then do not sleep. Either way, call
-    /// [`disarm`](Self::disarm) when awake.
-    ///
-    /// # Errors
-    /// The other side broke the protocol.
-    pub fn arm(&mut self) -> Result<bool, Violation> {
-        self.end.arm()
-    }
-
-    /// No longer asks to be woken, and forgets that it was.
-    ///
-    /// # Errors
-    /// The bell is broken.
-    pub fn disarm(&mut self) -> Result<(), SyscallError> {
-        self.end.disarm();
-        self.bells.ours.clear()
-    }
-
-    /// Its side of the ring.
-    #[must_use]
-    pub fn end(&mut self) -> &mut End<Mapped> {
-        &mut self.end
-    }
-
-    /// The same, to look at.
-    #[must_use]
-    pub fn place(&self) -> &End<Mapped> {
-        &self.end
-    }
-
-    /// The bell that the other side rings, for whoever waits in a way of its own: [`End::arm`] first.
-    #[must_use]
-    pub fn bell(&self) -> &Bell {
-        &self.bells.ours
-    }
-
-    /// What waiting in a way of one's own needs: the side to arm and disarm, the bell to wait for.
-    #[must_use]
-    pub fn waiting(&mut self) -> (&mut End<Mapped>, &Bell) {
-        (&mut self.end, &self.bells.ours)
-    }
-
-    /// The buffers of its region.
-    #[must_use]
-    pub fn buffers(&self) -> &Buffers {
-        &self.buffers
-    }
-
     #[inline]
     fn reserved(&self, offset: u32) -> Option<(u32, Slot, Buffer<'_>)> {
         find(&self.end, &self.buffers, offset)
@@ -271,79 +213,83 @@ impl Receiver {
     pub fn release(&mut self, count: u32) -> Result<(), SyscallError> {
         hand_over(&mut self.end, &self.bells, count)
     }
-
-    /// Waits until at least one frame has arrived: polls, then sleeps. Returns how many
-    /// there are, 0 when the time is up.
-    ///
-    /// # Errors
-    /// The other side broke the protocol, or the bell is broken.
-    pub fn wait(&mut self, patience: Patience) -> Result<u32, WaitError> {
-        wait(&mut self.end, &self.bells.ours, patience)
-    }
-
-    /// Asks to be woken when slots come, for an owner that waits for several things at once
-    /// ([`AsFd`]). False when some just came: then do not sleep. Either way, call
-    /// [`disarm`](Self::disarm) when awake.
-    ///
-    /// # Errors
-    /// The other side broke the protocol.
-    pub fn arm(&mut self) -> Result<bool, Violation> {
-        self.end.arm()
-    }
-
-    /// No longer asks to be woken, and forgets that it was.
-    ///
-    /// # Errors
-    /// The bell is broken.
-    pub fn disarm(&mut self) -> Result<(), SyscallError> {
-        self.end.disarm();
-        self.bells.ours.clear()
-    }
-
-    /// Its side of the ring.
-    #[must_use]
-    pub fn end(&mut self) -> &mut End<Mapped> {
-        &mut self.end
-    }
-
-    /// The same, to look at.
-    #[must_use]
-    pub fn place(&self) -> &End<Mapped> {
-        &self.end
-    }
-
-    /// The bell that the other side rings, for whoever waits in a way of its own: [`End::arm`] first.
-    #[must_use]
-    pub fn bell(&self) -> &Bell {
-        &self.bells.ours
-    }
-
-    /// What waiting in a way of one's own needs: the side to arm and disarm, the bell to wait for.
-    #[must_use]
-    pub fn waiting(&mut self) -> (&mut End<Mapped>, &Bell) {
-        (&mut self.end, &self.bells.ours)
-    }
-
-    /// The buffers of its region.
-    #[must_use]
-    pub fn buffers(&self) -> &Buffers {
-        &self.buffers
-    }
 }
 
-/// Readable when it was woken.
-impl AsFd for Sender {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bells.ours.as_fd()
-    }
+/// What both sides can do.
+macro_rules! both_sides {
+    ($($side:ident)*) => {
+        $(
+            impl $side {
+                /// Waits until at least one slot is this side's, to be filled or with a frame that has arrived: polls,
+                /// then sleeps. Returns how many there are, 0 when the time is up.
+                ///
+                /// # Errors
+                /// The other side broke the protocol, or the bell is broken.
+                pub fn wait(&mut self, patience: Patience) -> Result<u32, WaitError> {
+                    wait(&mut self.end, &self.bells.ours, patience)
+                }
+
+                /// Asks to be woken when slots come, for an owner that waits for several things at once
+                /// ([`AsFd`]). False when some just came: then do not sleep. Either way, call
+                /// [`disarm`](Self::disarm) when awake.
+                ///
+                /// # Errors
+                /// The other side broke the protocol.
+                pub fn arm(&mut self) -> Result<bool, Violation> {
+                    self.end.arm()
+                }
+
+                /// No longer asks to be woken, and forgets that it was.
+                ///
+                /// # Errors
+                /// The bell is broken.
+                pub fn disarm(&mut self) -> Result<(), SyscallError> {
+                    self.end.disarm();
+                    self.bells.ours.clear()
+                }
+
+                /// Its side of the ring.
+                #[must_use]
+                pub fn end(&mut self) -> &mut End<Mapped> {
+                    &mut self.end
+                }
+
+                /// The same, to look at.
+                #[must_use]
+                pub fn place(&self) -> &End<Mapped> {
+                    &self.end
+                }
+
+                /// The bell that the other side rings, for whoever waits in a way of its own: [`End::arm`] first.
+                #[must_use]
+                pub fn bell(&self) -> &Bell {
+                    &self.bells.ours
+                }
+
+                /// What waiting in a way of one's own needs: the side to arm and disarm, the bell to wait for.
+                #[must_use]
+                pub fn waiting(&mut self) -> (&mut End<Mapped>, &Bell) {
+                    (&mut self.end, &self.bells.ours)
+                }
+
+                /// The buffers of its region.
+                #[must_use]
+                pub fn buffers(&self) -> &Buffers {
+                    &self.buffers
+                }
+            }
+
+            /// Readable when it was woken.
+            impl AsFd for $side {
+                fn as_fd(&self) -> BorrowedFd<'_> {
+                    self.bells.ours.as_fd()
+                }
+            }
+        )*
+    };
 }
 
-/// Readable when it was woken.
-impl AsFd for Receiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bells.ours.as_fd()
-    }
-}
+both_sides! { Sender Receiver }
 
 /// Forwards a frame without copying it: the buffers of a received slot and of a reserved one change
 /// places. False when the two rings are not of one region, or one of the slots is not there; then
