@@ -4,7 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use packet_switch::client::Connection;
 use serde_json::Value;
+
+#[path = "packets/restart.rs"]
+mod restart;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
@@ -18,19 +22,30 @@ impl Switch {
     fn run(name: &str) -> Self {
         let file = format!("clearstream-cli-{name}-{}.sock", std::process::id());
         let socket = std::env::temp_dir().join(file);
+        let daemon = Self::daemon(&socket);
+        Self { daemon, socket }
+    }
+
+    fn daemon(socket: &Path) -> Child {
         let daemon = Command::new(PROGRAM)
             .args(["switch", "run", "--socket"])
-            .arg(&socket)
+            .arg(socket)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let switch = Self { daemon, socket };
         let until = Instant::now() + Duration::from_secs(20);
-        while !switch.socket.exists() {
+        while Connection::open(socket).is_err() {
             assert!(Instant::now() < until, "the switch listens");
             std::thread::sleep(Duration::from_millis(5));
         }
-        switch
+        daemon
+    }
+
+    /// Kills the daemon, so that it cleans nothing up, and starts another.
+    fn replace(&mut self) {
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+        self.daemon = Self::daemon(&self.socket);
     }
 
     fn command(&self, arguments: &str) -> Command {

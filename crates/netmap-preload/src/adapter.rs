@@ -1,14 +1,16 @@
 //! A port or a pipe's end that this process is attached to, shared by all descriptors bound to it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use packet_switch::PortName;
 use packet_switch::client::{Attached, Connection};
 use port_tap::Port;
 use rustix::io::Errno;
 
 use crate::host;
+use crate::line::{Line, News, Origin};
 use crate::memory::Memory;
 use crate::ring::{Backend, Direction, HostEnd, Ring, Watch};
 
@@ -27,7 +29,13 @@ pub struct Adapter {
     /// What is behind those.
     host_port: Mutex<Option<Arc<Port>>>,
     /// The attachment lasts as long as it does.
-    connection: Mutex<Connection>,
+    line: Mutex<Line>,
+    /// Whether the next daemon is waited for.
+    waiting: AtomicBool,
+    /// How often there was one.
+    renewals: AtomicU32,
+    /// How often somebody has glanced at the line.
+    glances: AtomicU32,
     header_bytes: AtomicU32,
 }
 
@@ -37,6 +45,9 @@ enum Place {
     Free(Backend),
     Made(Arc<Ring>),
 }
+
+/// Of so many synchronisations one looks after the line, which is a system call.
+const GLANCES: u32 = 256;
 
 /// How long closing a port waits for the switch.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
@@ -54,8 +65,9 @@ impl Adapter {
         memory: &Arc<Memory>,
         attached: Attached,
         connection: Connection,
-        is_pipe: bool,
+        origin: Origin,
     ) -> Arc<Self> {
+        let is_pipe = matches!(origin, Origin::Pipe);
         let Attached { mut sender, mut receiver, header_bytes, .. } = attached;
         let slots = [sender.end().slots(), receiver.end().slots()];
         let free = |backend| Mutex::new(Place::Free(backend));
@@ -68,7 +80,10 @@ impl Adapter {
             host: [Mutex::default(), Mutex::default()],
             has_host: !is_pipe && !name.starts_with("vale"),
             host_port: Mutex::default(),
-            connection: Mutex::new(connection),
+            line: Mutex::new(Line::new(name, origin, connection)),
+            waiting: AtomicBool::new(false),
+            renewals: AtomicU32::new(0),
+            glances: AtomicU32::new(0),
             header_bytes: AtomicU32::new(header_bytes.into()),
         })
     }
@@ -81,10 +96,10 @@ impl Adapter {
         memory: &Arc<Memory>,
         slots: u32,
         attached: Attached,
-        connection: Connection,
-        [sent, received]: [bool; 2],
+        (port, connection): (PortName, Connection),
+        ways: [bool; 2],
     ) -> Arc<Self> {
-        let watch = Backend::Watch(Watch::new(attached.receiver, sent, received));
+        let watch = Backend::Watch(Watch::new(attached.receiver, ways));
         let free = |backend| Mutex::new(Place::Free(backend));
         Arc::new(Self {
             name: name.to_owned(),
@@ -95,7 +110,10 @@ impl Adapter {
             host: [Mutex::default(), Mutex::default()],
             has_host: false,
             host_port: Mutex::default(),
-            connection: Mutex::new(connection),
+            line: Mutex::new(Line::new(name, Origin::Watch(port), connection)),
+            waiting: AtomicBool::new(false),
+            renewals: AtomicU32::new(0),
+            glances: AtomicU32::new(0),
             header_bytes: AtomicU32::new(0),
         })
     }
@@ -172,9 +190,57 @@ impl Adapter {
         Ok(Arc::clone(place.insert(Arc::new(port))))
     }
 
-    /// Does something with the connection to the switch.
-    pub fn with_connection<T>(&self, with: impl FnOnce(&mut Connection) -> T) -> T {
-        with(&mut lock(&self.connection))
+    /// Does something with the connection to the switch, while there is one.
+    pub fn with_connection<T>(&self, with: impl FnOnce(&Connection) -> T) -> Option<T> {
+        lock(&self.line).connection().map(with)
+    }
+
+    /// Looks after the line now and then, as often as it is called; false when it has ended.
+    pub fn glance(&self) -> bool {
+        let turn = self.glances.fetch_add(1, Ordering::Relaxed);
+        let due = turn.is_multiple_of(GLANCES) || self.is_waiting();
+        !due || self.attend()
+    }
+
+    /// Looks after the line: takes the next daemon's rings when there is one. False when it has ended.
+    pub fn attend(&self) -> bool {
+        let mut line = lock(&self.line);
+        let header_bytes = u8::try_from(self.header_bytes()).unwrap_or(0);
+        let news = line.attend(header_bytes);
+        let is_alive = !matches!(news, News::Ended);
+        if let News::Renewed(attached) = news {
+            let lost = self.renew(*attached);
+            host::say(&self.name, &format!("the switch is back; {lost} slots of frames were lost"));
+            self.renewals.fetch_add(1, Ordering::Relaxed);
+        }
+        self.waiting.store(line.is_waiting(), Ordering::Relaxed);
+        is_alive
+    }
+
+    /// Whether the next daemon is waited for.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How often there was a next daemon.
+    #[must_use]
+    pub fn renewals(&self) -> u32 {
+        self.renewals.load(Ordering::Relaxed)
+    }
+
+    /// Puts other rings behind those of the program; how many slots of frames the old ones kept.
+    fn renew(&self, attached: Attached) -> u32 {
+        let [mut sender, mut receiver] =
+            [Backend::Send(attached.sender), Backend::Receive(attached.receiver)];
+        let mut lost = 0;
+        for (place, backend) in self.pair.iter().zip([&mut sender, &mut receiver]) {
+            match &mut *lock(place) {
+                Place::Made(ring) => lost += ring.renew(backend),
+                Place::Free(free) => free.renew(backend),
+            }
+        }
+        lost
     }
 
     /// Bytes of virtio-net header in front of each frame.

@@ -10,6 +10,7 @@ use packet_switch::client::{Attached, ClientError, Connection, default_socket};
 use rustix::io::Errno;
 
 use crate::adapter::Adapter;
+use crate::line::Origin;
 use crate::memory::{Memory, SLOTS_MAX};
 use crate::name::Target;
 
@@ -57,11 +58,10 @@ impl Host {
             return if fits { Ok(adapter) } else { Err(Errno::INVAL) };
         }
         let mut connection = connect()?;
-        let attached =
+        let (attached, origin) =
             attach(&mut connection, &target, wish).map_err(|error| complain(name, &error))?;
         let memory = state.memory(&target, wish.memory, &attached)?;
-        let is_pipe = target.pipe.is_some();
-        let adapter = Adapter::new(name, &memory, attached, connection, is_pipe);
+        let adapter = Adapter::new(name, &memory, attached, connection, origin);
         state.adapters.retain(|_, adapter| adapter.strong_count() > 0);
         state.adapters.insert(name.to_owned(), Arc::downgrade(&adapter));
         Ok(adapter)
@@ -97,7 +97,7 @@ impl Host {
         let memory = Memory::alone(id)?;
         self.state().memories.insert(id, Arc::downgrade(&memory));
         let slots = if wish.slots == 0 { SLOTS_DEFAULT } else { wish.slots.clamp(2, SLOTS_MAX) };
-        Ok(Adapter::watching(name, &memory, slots, attached, connection, ways))
+        Ok(Adapter::watching(name, &memory, slots, attached, (port, connection), ways))
     }
 
     /// The port of that name, if it is open in this process.
@@ -180,18 +180,19 @@ fn attach(
     connection: &mut Connection,
     target: &Target,
     wish: Wish,
-) -> Result<Attached, ClientError> {
+) -> Result<(Attached, Origin), ClientError> {
     let slots = if wish.slots == 0 { SLOTS_DEFAULT } else { wish.slots };
     let shape = Shape { slots, ..Shape::default() };
     let refused = |errno: Errno| ClientError::Refused(errno.to_string());
     if let Some((end, _)) = &target.pipe {
-        return connection.open_pipe(&target.group().map_err(refused)?, *end, shape);
+        let attached = connection.open_pipe(&target.group().map_err(refused)?, *end, shape)?;
+        return Ok((attached, Origin::Pipe));
     }
     let port = match target.switch_port().map_err(refused)? {
         Some(port) => port,
         None => device(connection, &target.base)?,
     };
-    connection.attach_port_as(&port, shape)
+    Ok((connection.attach_port_as(&port, shape)?, Origin::Port(port, shape)))
 }
 
 /// The port by which a program gets at the device of that name: the switch's port of that name itself while no

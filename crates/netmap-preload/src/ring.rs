@@ -45,6 +45,18 @@ pub enum Backend {
     Host(HostEnd),
 }
 
+impl Backend {
+    /// Takes the place of a former one, if it is for that: a monitor's receiver, or the same way's.
+    pub fn renew(&mut self, other: &mut Self) {
+        match (&mut *self, std::mem::replace(other, Self::Idle)) {
+            (Self::Watch(watch), Self::Receive(receiver)) => watch.renew(receiver),
+            (Self::Send(_), other @ Self::Send(_))
+            | (Self::Receive(_), other @ Self::Receive(_)) => *self = other,
+            _ => {}
+        }
+    }
+}
+
 /// Longest sleep where two descriptors of this process share a bell, and one may have taken the other's.
 const SHARED_NAP: Duration = Duration::from_millis(20);
 /// Longest sleep for copies: the switch wakes nobody for them.
@@ -263,6 +275,38 @@ impl Ring {
     #[must_use]
     pub fn has_pending(&self) -> bool {
         self.load(words::HEAD) != self.state().hwcur
+    }
+
+    /// Puts another ring of the switch's behind this one, in memory of its own: from now on frames are copied.
+    /// What the old one still has for the program is taken in; how many slots of frames it keeps that nobody
+    /// took.
+    pub fn renew(&self, backend: &mut Backend) -> u32 {
+        let mut state = self.state();
+        let State { hwcur, hwtail, backend: old, .. } = &mut *state;
+        let mut lost = 0;
+        match old {
+            Backend::Send(sender) => {
+                let all = sender.end().slots() - 1;
+                lost = all.saturating_sub(sender.reserve(u32::MAX).unwrap_or(0));
+                *hwtail = self.before(*hwcur);
+            }
+            Backend::Receive(receiver) if self.is_direct(receiver.buffers()) => {
+                // A ring that was broken has nothing more.
+                if let Ok((_, tail)) = self.receive_direct(receiver, *hwcur, 0, *hwtail) {
+                    *hwtail = tail;
+                }
+            }
+            Backend::Receive(receiver) => {
+                if let Ok((_, tail)) = self.receive_copied(receiver, *hwcur, *hwtail) {
+                    *hwtail = tail;
+                }
+                lost = receiver.peek(0).unwrap_or(0);
+            }
+            _ => {}
+        }
+        old.renew(backend);
+        self.header[words::TAIL].store(state.hwtail, Ordering::Release);
+        lost
     }
 
     /// Asks the switch to ring when something changes. False when it just did.

@@ -12,6 +12,10 @@ use packet_switch::daemon::{Config, Daemon};
 
 #[path = "preloaded/features.rs"]
 mod features;
+#[path = "preloaded/native.rs"]
+mod native;
+#[path = "preloaded/restart.rs"]
+mod restart;
 
 /// What a build leaves beside the tests.
 fn built(name: &str) -> PathBuf {
@@ -79,7 +83,15 @@ impl Switch {
     }
 
     fn start_program(&self, program: &Path, words: &str) -> Running {
-        let mut child = self.command(program).args(words.split(' ')).spawn().expect("it starts");
+        let mut command = self.command(program);
+        command.args(words.split(' '));
+        self.start_command(command, words)
+    }
+
+    /// A program that says when it is attached.
+    fn start_command(&self, mut command: Command, words: &str) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         out.read_line(&mut line).expect("it speaks");
@@ -102,7 +114,7 @@ impl Drop for Switch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
-        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))));
+        assert!(std::thread::panicking() || !matches!(ended, Some(Err(_))));
     }
 }
 
@@ -121,13 +133,18 @@ impl Running {
         text
     }
 
-    fn finish(mut self) {
+    fn finish(self) {
+        assert_eq!(self.said(), "done\n");
+    }
+
+    /// What it said after it was attached.
+    fn said(mut self) -> String {
         let complaint = self.complaint();
         let mut last = String::new();
         self.out.read_to_string(&mut last).expect("UTF-8");
         let outcome = self.child.wait().expect("it ends");
         assert!(outcome.success(), "{}: {outcome} {complaint}", self.words);
-        assert_eq!(last, "done\n");
+        last
     }
 }
 

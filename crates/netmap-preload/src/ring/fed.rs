@@ -26,10 +26,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of the copies that come there.
+    /// Of the copies that come there: of frames that the port sent, of those that it received.
     #[must_use]
-    pub fn new(receiver: Receiver, sent: bool, received: bool) -> Self {
+    pub fn new(receiver: Receiver, [sent, received]: [bool; 2]) -> Self {
         Self { receiver, sent, received, copy: Vec::new() }
+    }
+
+    /// From now on of those that come elsewhere.
+    pub(super) fn renew(&mut self, receiver: Receiver) {
+        self.receiver = receiver;
     }
 
     /// The next copy, put together, with the slots that it takes: left in the ring.

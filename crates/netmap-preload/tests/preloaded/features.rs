@@ -8,7 +8,7 @@ use packet_switch::client::Connection;
 
 use super::{Switch, compiled};
 
-fn program() -> &'static Path {
+pub(super) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| compiled("features"))
 }

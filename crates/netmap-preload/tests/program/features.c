@@ -173,6 +173,41 @@ static void extra(void)
     }
 }
 
+/* Numbered frames, a thousand a second. */
+static void stream_out(const char *name, uint32_t count)
+{
+    uint8_t frame[60];
+    struct port port = attach(name, 0);
+    printf("attached\n");
+    fflush(stdout);
+    fill(frame, 0);
+    for (uint32_t number = 0; number < count; number++) {
+        wait_for(port.fd, POLLOUT, "poll");
+        memcpy(frame + 14, &number, sizeof number);
+        submit(&port, frame, sizeof frame, 0);
+        CHECK(ioctl(port.fd, NIOCTXSYNC, NULL) == 0);
+        usleep(1000);
+    }
+    drain(&port);
+}
+
+/* The same: some may be missing, none comes twice or late, and the last one comes. */
+static void stream_in(const char *name, uint32_t count)
+{
+    static uint8_t frame[2048];
+    struct port port = attach(name, 0);
+    printf("attached\n");
+    fflush(stdout);
+    uint32_t got = 0;
+    for (uint32_t number, expected = 0; expected < count; expected = number + 1, got++) {
+        CHECK(take(&port, frame).length == 60);
+        memcpy(&number, frame + 14, sizeof number);
+        CHECK(number >= expected && number < count);
+    }
+    CHECK(ioctl(port.fd, NIOCRXSYNC, NULL) == 0);
+    printf("%u\n", got);
+}
+
 static struct ring *ring_at(struct port *port, uint32_t number)
 {
     CHECK(port->interface->ring[number] != 0);
@@ -267,6 +302,10 @@ int main(int count, char **words)
         uint64_t flags = (strchr(how, 't') ? MONITOR_TX : 0) | (strchr(how, 'r') ? MONITOR_RX : 0);
         monitor(name, (uint32_t)atoi(words[3]), flags | (strchr(how, 'z') ? ZERO_COPY : 0));
         printf("done\n");
+        return 0;
+    }
+    if (strncmp(what, "stream", 6) == 0) {
+        (strcmp(what, "stream-out") == 0 ? stream_out : stream_in)(name, (uint32_t)atoi(words[3]));
         return 0;
     }
     printf("attached\n");
