@@ -311,8 +311,8 @@ impl Binding {
         if self.watched.swap(renewals, Ordering::Relaxed) != renewals
             && let Some(set) = self.set.get().and_then(Option::as_ref)
         {
-            // Those of former daemons went with their descriptors. Without the new ones sleeps are short
-            // no longer than the program asks for.
+            // Those of former daemons went with their descriptors. Where there is no room for the new
+            // ones, the program's own timeouts end its sleeps.
             self.put_wakers(set.as_fd()).ok();
         }
     }
