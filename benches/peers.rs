@@ -23,6 +23,7 @@ mod ours;
 mod packets;
 mod pingpong;
 mod plan;
+mod queues;
 mod states;
 mod table;
 mod verdicts;
@@ -82,10 +83,12 @@ impl Options {
 }
 
 fn main() -> ExitCode {
-    // The bare ping-pong loops are this program again, inside the namespaces.
+    // The bare loops are this program again, inside the namespaces.
     let arguments: Vec<String> = std::env::args().collect();
-    if let Some(code) = pingpong::intercept(&arguments) {
-        return code;
+    for intercept in [pingpong::intercept, queues::intercept] {
+        if let Some(code) = intercept(&arguments) {
+            return code;
+        }
     }
     let options = Options::parse();
     match run(&options) {
