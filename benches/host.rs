@@ -18,8 +18,9 @@ use thiserror::Error;
 
 use crate::comparison::Medium;
 
-/// The lab with the lightpath of the paper.
+/// The lab with the lightpath of the paper, and its hosts.
 const LAB: &str = "glif2010";
+const LAB_HOSTS: [&str; 2] = ["amsterdam", "geneva"];
 /// Cores of the sending and the receiving program.
 const CORES: [&str; 2] = ["0", "1"];
 
@@ -51,8 +52,8 @@ pub(crate) enum Wire {
         /// Of the receiving one.
         far: Host,
     },
-    /// The lab.
-    Lab(#[expect(dead_code, reason = "held for its end")] Lab),
+    /// A lab.
+    Lab(Lab),
 }
 
 /// Which of the two hosts.
@@ -69,7 +70,7 @@ impl Wire {
     pub(crate) fn lay(medium: Medium) -> Result<Self, BenchError> {
         match medium {
             Medium::Nothing => Ok(Self::Nothing),
-            Medium::Lightpath => Ok(Self::Lab(Lab::up()?)),
+            Medium::Lightpath => Ok(Self::Lab(Lab::up(LAB, LAB, LAB_HOSTS)?)),
             Medium::Veth => {
                 let (near, far) = (Host::new("192.0.2.1")?, Host::new("192.0.2.2")?);
                 join(&near, &far)?;
@@ -83,7 +84,7 @@ impl Wire {
         match self {
             Self::Nothing => Ipv4Addr::LOCALHOST.to_string(),
             Self::Veth { far, .. } => far.address.to_owned(),
-            Self::Lab(_) => "geneva".to_owned(),
+            Self::Lab(lab) => lab.hosts[Side::Far as usize].to_owned(),
         }
     }
 
@@ -97,10 +98,10 @@ impl Wire {
                 line.extend(["nsenter".to_owned(), host.namespace()]);
                 line.extend(["taskset", "-c", CORES[side as usize]].map(str::to_owned));
             }
-            Self::Lab(_) => {
-                let host = if side == Side::Near { "amsterdam" } else { "geneva" };
+            Self::Lab(lab) => {
+                let (name, host) = (lab.name, lab.hosts[side as usize]);
                 line.extend(
-                    [crate::ours::PROGRAM, "lab", "exec", LAB, host, "--"].map(str::to_owned),
+                    [crate::ours::PROGRAM, "lab", "exec", name, host, "--"].map(str::to_owned),
                 );
             }
         }
@@ -133,7 +134,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    fn new(address: &'static str) -> Result<Self, BenchError> {
+    pub(crate) fn new(address: &'static str) -> Result<Self, BenchError> {
         let mut holder = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity"])
             .stdin(Stdio::null())
@@ -153,7 +154,7 @@ impl Host {
         Ok(Self { holder, address })
     }
 
-    fn ip(&self, arguments: &[&str]) -> Result<String, BenchError> {
+    pub(crate) fn ip(&self, arguments: &[&str]) -> Result<String, BenchError> {
         checked(self.enter("ip").args(arguments))
     }
 
@@ -162,6 +163,22 @@ impl Host {
         let mut command = Command::new("nsenter");
         command.arg(self.namespace()).arg(program);
         command
+    }
+
+    /// The same on these cores, and dying with us.
+    pub(crate) fn enter_on(&self, cores: &str, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "nsenter", &self.namespace(), "taskset", "-c", cores]);
+        command.arg(program);
+        command
+    }
+
+    /// A veth pair with one end here and the other there, both up, without addresses.
+    pub(crate) fn cable(&self, here: &str, other: &Self, there: &str) -> Result<(), BenchError> {
+        let pid = other.holder.id().to_string();
+        self.ip(&["link", "add", here, "type", "veth", "peer", "name", there, "netns", &pid])?;
+        self.ip(&["link", "set", here, "up"])?;
+        other.ip(&["link", "set", there, "up"]).map(drop)
     }
 
     /// As nsenter names it.
@@ -192,22 +209,31 @@ fn join(near: &Host, far: &Host) -> Result<(), BenchError> {
 /// end of this value, or of this process, whatever ended it.
 pub(crate) struct Lab {
     guard: Child,
+    name: &'static str,
+    hosts: [&'static str; 2],
 }
 
 impl Lab {
-    fn up() -> Result<Self, BenchError> {
+    /// From a file or one that comes with the program; `hosts` send and receive.
+    pub(crate) fn up(
+        file: &str,
+        name: &'static str,
+        hosts: [&'static str; 2],
+    ) -> Result<Self, BenchError> {
         let program = crate::ours::PROGRAM;
-        let said = checked(Command::new(program).args(["lab", "up", LAB, "--json"]))?;
+        let said = checked(Command::new(program).args(["lab", "up", file, "--json"]))?;
         if said.contains("\"already_up\":true") {
-            return Err(BenchError::Failed(format!("the lab {LAB} is in use; take it down first")));
+            return Err(BenchError::Failed(format!(
+                "the lab {name} is in use; take it down first"
+            )));
         }
-        let script = format!("cat >/dev/null; exec '{program}' lab down {LAB} >/dev/null");
+        let script = format!("cat >/dev/null; exec '{program}' lab down {name} >/dev/null");
         let guard = Command::new("sh")
             .args(["-c", &script])
             .stdin(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        Ok(Self { guard })
+        Ok(Self { guard, name, hosts })
     }
 }
 
@@ -215,7 +241,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
         if !self.guard.wait().is_ok_and(|status| status.success()) {
-            eprintln!("bench: the lab {LAB} may still be up");
+            eprintln!("bench: the lab {} may still be up", self.name);
         }
     }
 }

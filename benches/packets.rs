@@ -20,6 +20,7 @@ use crate::comparison::{
 };
 use crate::host::BenchError;
 use crate::ours::PROGRAM;
+use crate::queues::{self, Middle};
 
 /// Every comparison of the packet core.
 pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
@@ -27,6 +28,7 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
     let mut all = vec![pipe(effort)];
     all.extend(small.into_iter().map(|bytes| switch(effort, bytes)));
     all.extend([wake_up(effort), growth(effort), at_rest(effort)]);
+    all.extend([queues(effort, "60"), queues(effort, "1500"), taps(effort)]);
     all
 }
 
@@ -202,6 +204,54 @@ fn at_rest(effort: Effort) -> Comparison {
                 ..row("packets-idle-64-ports", SHARE, IDLE)
             },
             RowPlan { gate: Gate::Figure(1000.0), ..row("packets-attach", PORTS, ATTACHING) },
+        ],
+    }
+}
+
+fn queues(effort: Effort, bytes: &'static str) -> Comparison {
+    const BARE: &str = "a bare AF_XDP loop";
+    let run =
+        |middle: Middle| -> Run { Box::new(move |_, length| queues::run(middle, bytes, length)) };
+    let name = if bytes == "60" { "packets-xdp-60" } else { "packets-xdp-1500" };
+    Comparison {
+        name,
+        setting: format!(
+            "{bytes}-byte frames from one veth pair to another by AF_XDP, forwarded on one core"
+        ),
+        medium: Medium::Nothing,
+        effort,
+        contenders: vec![contender(OURS, run(Middle::Switch)), contender(BARE, run(Middle::Loop))],
+        rows: vec![RowPlan {
+            peers: vec![BARE.to_owned()],
+            gate: Gate::Ratio(0.9),
+            ..row(name, MPPS, OURS)
+        }],
+    }
+}
+
+fn taps(effort: Effort) -> Comparison {
+    const LINE: &str = "the lab's delay line, no delay";
+    let figure = || Figure("bits_per_s", "Gbit/s", 1e9);
+    let through = |gate, name: &str| RowPlan {
+        gate,
+        peers: vec![LINE.to_owned()],
+        ..row(name, figure(), OURS)
+    };
+    Comparison {
+        name: "packets-tap",
+        setting:
+            "TCP, one stream between the TAP devices of two hosts, one core each, first second \
+                  omitted"
+                .to_owned(),
+        medium: Medium::Nothing,
+        effort: Effort { run: effort.run.max(Duration::from_secs(3)), ..effort },
+        contenders: vec![
+            contender(OURS, Box::new(|_, length| queues::taps_on_a_switch(length))),
+            contender(LINE, Box::new(|_, length| queues::taps_on_a_delay_line(length))),
+        ],
+        rows: vec![
+            through(Gate::Ratio(1.0), "packets-tap"),
+            RowPlan { peers: Vec::new(), ..through(Gate::Figure(10.0), "packets-tap-rate") },
         ],
     }
 }

@@ -23,6 +23,7 @@ mod ours;
 mod packets;
 mod pingpong;
 mod plan;
+mod queues;
 mod states;
 mod table;
 mod verdicts;
@@ -82,9 +83,9 @@ impl Options {
 }
 
 fn main() -> ExitCode {
-    // The bare ping-pong loops are this program again, inside the namespaces.
+    // The bare loops are this program again, inside the namespaces.
     let arguments: Vec<String> = std::env::args().collect();
-    let intercepts = [pingpong::intercept, packets::floor::intercept];
+    let intercepts = [pingpong::intercept, queues::intercept, packets::floor::intercept];
     if let Some(code) = intercepts.iter().find_map(|intercept| intercept(&arguments)) {
         return code;
     }

@@ -3,9 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use results::{
-    Absent, PathFacts, Results, RunKind, SCHEMA_VERSION, TestOutcome, TestSpec, ToolFacts,
-};
+use results::{Absent, PathFacts, Results, RunKind, TestOutcome, TestSpec};
 use traffic::client::{self, CONNECT_TIMEOUT, ClientError, IntervalPair, Peer, Target};
 
 use crate::exit::{VerbError, chain};
@@ -172,32 +170,13 @@ pub(crate) fn explain(error: &ClientError) -> VerbError {
 
 fn blank(kind: RunKind, target: &Target) -> Results {
     Results {
-        schema_version: SCHEMA_VERSION.to_owned(),
-        kind,
-        tool: ToolFacts {
-            name: "clearstream".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        },
         command: std::env::args().collect(),
-        started_unix_ms: runner::now_unix_ms(),
-        finished_unix_ms: None,
-        partial: None,
-        near: results::HostFacts::default(),
-        far: None,
         path: PathFacts {
             target: target.host.clone(),
             port: Some(target.port),
             lab: std::env::var("CLEARSTREAM_LAB").ok(),
             ..PathFacts::default()
         },
-        points: Vec::new(),
-        summaries: Vec::new(),
-        verdict: None,
-        placement: None,
-        reproduction: None,
-        check: None,
-        findings: Vec::new(),
-        absent: Vec::new(),
-        changes: Vec::new(),
+        ..Results::begun(kind, runner::now_unix_ms())
     }
 }

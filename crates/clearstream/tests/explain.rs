@@ -6,9 +6,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use results::{
-    Direction, DirectionOutcome, EndReport, HostFacts, InterfaceFacts, IntervalSample, PathFacts,
-    Point, PointOutcome, Results, RunKind, SCHEMA_VERSION, StreamEnd, TcpSample, TcpSummary,
-    TestLimit, TestOutcome, TestSpec, ToolFacts,
+    Direction, DirectionOutcome, EndReport, HostFacts, InterfaceFacts, IntervalSample, Point,
+    PointOutcome, Results, RunKind, StreamEnd, TcpSample, TcpSummary, TestLimit, TestOutcome,
+    TestSpec,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
@@ -119,25 +119,10 @@ fn an_hour() -> Results {
         outcome: PointOutcome::Measured(Box::new(outcome)),
     };
     Results {
-        schema_version: SCHEMA_VERSION.into(),
-        kind: RunKind::Test,
-        tool: ToolFacts { name: "clearstream".into(), version: "0".into() },
-        command: Vec::new(),
-        started_unix_ms: 0,
-        finished_unix_ms: None,
-        partial: None,
         near: host("amsterdam"),
         far: Some(host("geneva")),
-        path: PathFacts::default(),
         points: vec![point],
-        summaries: Vec::new(),
-        verdict: None,
-        placement: None,
-        reproduction: None,
-        check: None,
-        findings: Vec::new(),
-        absent: Vec::new(),
-        changes: Vec::new(),
+        ..Results::begun(RunKind::Test, 0)
     }
 }
 

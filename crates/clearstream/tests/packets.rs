@@ -9,6 +9,9 @@ use packet_switch::client::{Attached, Connection};
 use ring::Patience;
 use serde_json::Value;
 
+#[path = "packets/restart.rs"]
+mod restart;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// A running `clearstream switch run`.
@@ -26,19 +29,30 @@ impl Switch {
     fn run_within(name: &str, limit: &str) -> Self {
         let file = format!("clearstream-cli-{name}-{}.sock", std::process::id());
         let socket = std::env::temp_dir().join(file);
+        let daemon = Self::daemon(&socket, limit);
+        Self { daemon, socket }
+    }
+
+    fn daemon(socket: &Path, limit: &str) -> Child {
         let daemon = Command::new("sh")
             .args(["-c", &format!("{limit} exec \"$0\" switch run --socket \"$1\""), PROGRAM])
-            .arg(&socket)
+            .arg(socket)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let switch = Self { daemon, socket };
         let until = Instant::now() + Duration::from_secs(20);
-        while !switch.socket.exists() {
+        while Connection::open(socket).is_err() {
             assert!(Instant::now() < until, "the switch listens");
             std::thread::sleep(Duration::from_millis(5));
         }
-        switch
+        daemon
+    }
+
+    /// Kills the daemon, so that it cleans nothing up, and starts another.
+    fn replace(&mut self) {
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+        self.daemon = Self::daemon(&self.socket, "");
     }
 
     fn command(&self, arguments: &str) -> Command {

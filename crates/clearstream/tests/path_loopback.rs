@@ -1,14 +1,19 @@
 //! `serve` and `path` as processes over loopback: the whole job, cut short and taken up again,
 //! and every way to get it wrong answered in one line.
 
+#[path = "support/server.rs"]
+mod server;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use results::{Limit, RunKind, read_results};
+
+use server::{Server, free_port};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
@@ -187,39 +192,6 @@ fn peers_that_are_silent_or_talk_nonsense_end_in_time() {
     }
 }
 
-/// `clearstream serve` on a free port; ended when dropped.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(options: &[&str]) -> Self {
-        let port = free_port();
-        let mut child = Command::new(PROGRAM)
-            .args(["serve", "-p", &port.to_string()])
-            .args(options)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut said = BufReader::new(child.stderr.take().expect("piped"));
-        let mut line = String::new();
-        said.read_line(&mut line).expect("it says that it listens");
-        assert!(line.contains(&port.to_string()), "{line}");
-        // Its later lines go nowhere, but the pipe must not fill.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        Self { child, port }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().expect("it still runs");
-        self.child.wait().expect("ends");
-    }
-}
-
 /// A directory of its own; removed when dropped.
 struct Place(PathBuf);
 
@@ -273,11 +245,6 @@ fn refused(done: &Output, code: i32, says: &str) {
     assert_eq!(done.status.code(), Some(code), "{line}");
     assert!(line.contains(says) && line.lines().count() == 1, "{line}");
     assert!(done.stdout.is_empty());
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound").port()
 }
 
 fn interrupt(child: &Child) {

@@ -2,15 +2,19 @@
 //!
 //! One at a time: every sweep wants the cores for itself.
 
+#[path = "support/server.rs"]
+mod server;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use results::{Placement, PlacementFindings, Results, RunKind, read_placement, read_results};
+
+use server::{Server, free_port};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
@@ -190,7 +194,7 @@ fn best_of(found: &PlacementFindings) -> (u32, u32) {
 #[test]
 fn a_sweep_gives_results_a_report_and_a_file_that_others_obey() {
     let _alone = alone();
-    let server = Server::start();
+    let server = Server::start(&["--bind", "127.0.0.1"]);
     let files = Files::new("whole");
     let done = place(&server, &files, &["--quick", "--cores", "0", "--json"]);
     assert_eq!(done.status.code(), Some(0), "{}", complaint(&done));
@@ -242,7 +246,7 @@ fn check_results(results: &Results) {
 #[test]
 fn a_killed_sweep_is_taken_up_again() {
     let _alone = alone();
-    let server = Server::start();
+    let server = Server::start(&["--bind", "127.0.0.1"]);
     let files = Files::new("resume");
     let journal = files.path("p.json.journal");
     let points = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
@@ -318,7 +322,7 @@ fn wrong_files_cores_and_peers_get_one_line() {
         refused(&run(&["run", "--place", file, "--", "true"]), 2, says);
         refused(&run(&["test", "127.0.0.1", "--place", file]), 2, says);
     }
-    let server = Server::start();
+    let server = Server::start(&["--bind", "127.0.0.1"]);
     let port = server.port.to_string();
     let says = "the far end has no core 1000 to use";
     refused(&run(&["test", "127.0.0.1", "-p", &port, "--place", &far]), 2, says);
@@ -410,38 +414,6 @@ impl Drop for Bed {
     }
 }
 
-/// `clearstream serve` on a free port of loopback; ended when dropped.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start() -> Self {
-        let port = free_port();
-        let mut child = Command::new(PROGRAM)
-            .args(["serve", "--bind", "127.0.0.1", "-p", &port.to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut said = BufReader::new(child.stderr.take().expect("piped"));
-        let mut line = String::new();
-        said.read_line(&mut line).expect("it says that it listens");
-        assert!(line.contains(&port.to_string()), "{line}");
-        // Its later lines go nowhere, but the pipe must not fill.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        Self { child, port }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().expect("it still runs");
-        self.child.wait().expect("ends");
-    }
-}
-
 /// A directory of its own; removed when dropped.
 struct Files(PathBuf);
 
@@ -496,9 +468,4 @@ fn refused(done: &Output, code: i32, says: &str) {
     assert_eq!(done.status.code(), Some(code), "{line}");
     assert!(line.contains(says) && line.lines().count() == 1, "{line}");
     assert!(done.stdout.is_empty());
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound").port()
 }

@@ -90,7 +90,8 @@ fn control(
         }
         abi::SYNC_KLOOP_START => {
             let binding = descriptor.binding().ok_or(Errno::NXIO)?;
-            binding.csb().ok_or(Errno::INVAL)?.run(&wiring(&request), user)?;
+            let csb = binding.csb().ok_or(Errno::INVAL)?;
+            csb.run(&wiring(&request), user, &|| binding.attend())?;
         }
         abi::SYNC_KLOOP_STOP => {
             let binding = descriptor.binding().ok_or(Errno::NXIO)?;

@@ -3,7 +3,7 @@
 //! What netmap calls a kernel loop runs here in the thread that asks for it, until another ends it. Each look
 //! at the program's cursors is a system call, so that memory that has gone is an error and no crash.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -70,12 +70,17 @@ impl Csb {
         Ok(csb)
     }
 
-    /// Serves the rings until [`stop`](Self::stop).
+    /// Serves the rings until [`stop`](Self::stop); `idle` is called before each sleep.
     ///
     /// # Errors
     /// `EBUSY`: another thread does. `EINVAL`: not a pair of eventfds a ring. `EFAULT`: the entries have
     /// gone. `EIO`: the switch has.
-    pub fn run(&self, wiring: &Wiring, user: &dyn UserMemory) -> Result<(), Errno> {
+    pub fn run(
+        &self,
+        wiring: &Wiring,
+        user: &dyn UserMemory,
+        idle: &dyn Fn(),
+    ) -> Result<(), Errno> {
         let fits = |list: &[i32]| list.is_empty() || list.len() == self.rings.len();
         if !fits(&wiring.kicks) || !fits(&wiring.interrupts) {
             return Err(Errno::INVAL);
@@ -83,7 +88,7 @@ impl Csb {
         if self.state.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING != 0 {
             return Err(Errno::BUSY);
         }
-        let outcome = self.serve(wiring, user);
+        let outcome = self.serve(wiring, user, idle);
         self.state.store(0, Ordering::SeqCst);
         outcome
     }
@@ -96,13 +101,14 @@ impl Csb {
         }
     }
 
-    fn serve(&self, wiring: &Wiring, user: &dyn UserMemory) -> Result<(), Errno> {
+    fn serve(&self, wiring: &Wiring, user: &dyn UserMemory, idle: &dyn Fn()) -> Result<(), Errno> {
         while self.state.load(Ordering::SeqCst) & STOPPING == 0 {
             let mut progress = false;
             for (at, ring) in (0..).zip(&self.rings) {
                 progress |= self.serve_ring(at, ring, wiring, user)?;
             }
             if !progress {
+                idle();
                 self.sleep(wiring);
             }
         }
@@ -174,7 +180,7 @@ fn ring_for(fd: i32) {
 
 /// Sleeps until the program kicks or the switch rings, and takes the kicks in.
 fn wait_for_any(kicks: &[i32], rings: &[Arc<Ring>]) {
-    let bells = rings.iter().filter_map(|ring| ring.with_bell(|bell| bell.as_fd().as_raw_fd()));
+    let bells = rings.iter().filter_map(|ring| ring.with_waker(|fd| fd.as_raw_fd()));
     let all: Vec<i32> = kicks.iter().copied().chain(bells).collect();
     let mut set: Vec<PollFd<'_>> =
         all.iter().map(|fd| PollFd::from_borrowed_fd(borrowed(*fd), PollFlags::IN)).collect();

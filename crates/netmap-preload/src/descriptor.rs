@@ -1,8 +1,9 @@
 //! What a program's descriptor of `/dev/netmap` is bound to, and what its calls do.
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -33,9 +34,15 @@ pub struct Binding {
     flags: u64,
     /// Where the cursors are, in CSB mode.
     csb: OnceLock<Csb>,
-    /// The switch has gone, or has cut this client off.
+    /// The switch has cut this client off, or has gone for too long.
     gone: AtomicBool,
+    /// The program's epoll set, and for how many daemons its wakers are in it.
+    set: OnceLock<Option<OwnedFd>>,
+    watched: AtomicU32,
 }
+
+/// Longest sleep while the next daemon is waited for.
+const WAITING_NAP: Duration = Duration::from_millis(20);
 
 /// Events that mean "may I send", and "has something come".
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
@@ -80,6 +87,7 @@ impl Descriptor {
         if binding.csb.get().is_some() {
             return Err(Errno::BUSY);
         }
+        binding.glance();
         let rings = if transmit { &binding.tx } else { &binding.rx };
         let broken = rings.iter().filter(|(_, ring)| ring.sync(user) == Synced::Broken).count();
         if broken > 0 || binding.is_gone() { Err(Errno::IO) } else { Ok(()) }
@@ -89,6 +97,7 @@ impl Descriptor {
     #[must_use]
     pub fn examine(&self, events: i16, user: &dyn UserMemory) -> i16 {
         let Some(binding) = self.binding.get() else { return libc::POLLERR };
+        binding.glance();
         if binding.is_gone() || binding.csb.get().is_some() {
             return libc::POLLERR;
         }
@@ -122,20 +131,16 @@ impl Descriptor {
     pub fn disarm(&self) {
         let Some(binding) = self.binding.get() else { return };
         binding.tx.iter().chain(&binding.rx).for_each(|(_, ring)| ring.disarm());
-        if let Some(adapter) = &binding.adapter
-            && adapter.with_connection(|connection| {
-                connection.has_news() && !matches!(connection.poll_cut_off(), Ok(None))
-            })
-        {
-            binding.gone.store(true, Ordering::Relaxed);
-        }
+        binding.attend();
     }
 
-    /// Whether another descriptor may take this one's bell away.
+    /// How long whoever waits for it may sleep before it looks again.
     #[must_use]
-    pub fn is_shared(&self) -> bool {
-        let rings = self.binding.get().map(|binding| binding.tx.iter().chain(&binding.rx));
-        rings.into_iter().flatten().any(|(_, ring)| ring.is_shared())
+    pub fn nap(&self) -> Option<Duration> {
+        let binding = self.binding.get()?;
+        let rings = binding.tx.iter().chain(&binding.rx);
+        let waits = binding.adapter.as_ref().is_some_and(|adapter| adapter.is_waiting());
+        rings.filter_map(|(_, ring)| ring.nap()).chain(waits.then_some(WAITING_NAP)).min()
     }
 }
 
@@ -158,10 +163,10 @@ impl Binding {
             let memory = host.memory(wish.memory)?;
             return Self::finish(None, memory, (Vec::new(), Vec::new()), body);
         }
-        if flags & (abi::MONITOR_TX | abi::MONITOR_RX) != 0 {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let adapter = host.open(name, wish)?;
+        let watched = [abi::MONITOR_TX, abi::MONITOR_RX].map(|flag| flags & flag != 0);
+        let is_monitor = watched != [false; 2];
+        let adapter =
+            if is_monitor { host.watch(name, wish, watched)? } else { host.open(name, wish)? };
         if adapter.header_bytes() > 0 && flags & abi::ACCEPT_VNET_HDR == 0 {
             return Err(Errno::IO);
         }
@@ -189,6 +194,8 @@ impl Binding {
             flags,
             csb: OnceLock::new(),
             gone: AtomicBool::new(false),
+            set: OnceLock::new(),
+            watched: AtomicU32::new(0),
         };
         binding.describe(body)?;
         Ok(binding)
@@ -261,17 +268,53 @@ impl Binding {
 
     /// Puts what wakes a sleeper into the program's epoll set.
     fn watch(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        // Kept for the next daemon's wakers.
+        self.set.get_or_init(|| rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()).as_ref();
+        self.put_wakers(fd)
+    }
+
+    fn put_wakers(&self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
         let add = |source: BorrowedFd<'_>, number: u64| {
-            epoll::add(fd, source, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
+            let data = epoll::EventData::new_u64(number);
+            match epoll::add(fd, source, data, epoll::EventFlags::IN) {
+                // A host ring's is there already when the others are renewed.
+                Err(Errno::EXIST) => Ok(()),
+                answer => answer,
+            }
         };
         for (number, (_, ring)) in (0..).zip(self.tx.iter().chain(&self.rx)) {
             // Two descriptors of one ring have the same bell, but each a set of its own.
-            ring.with_bell(|bell| add(bell.as_fd(), number)).transpose()?;
+            ring.with_waker(|waker| add(waker, number)).transpose()?;
         }
         if let Some(adapter) = &self.adapter {
-            adapter.with_connection(|connection| add(connection.as_fd(), u64::MAX))?;
+            adapter.with_connection(|connection| add(connection.as_fd(), u64::MAX)).transpose()?;
         }
         Ok(())
+    }
+
+    /// Looks after the line to the switch now and then.
+    fn glance(&self) {
+        self.look_after(Adapter::glance);
+    }
+
+    /// Looks after it now.
+    pub fn attend(&self) {
+        self.look_after(Adapter::attend);
+    }
+
+    fn look_after(&self, look: fn(&Adapter) -> bool) {
+        let Some(adapter) = &self.adapter else { return };
+        if !look(adapter) {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        let renewals = adapter.renewals();
+        if self.watched.swap(renewals, Ordering::Relaxed) != renewals
+            && let Some(set) = self.set.get().and_then(Option::as_ref)
+        {
+            // Those of former daemons went with their descriptors. Where there is no room for the new
+            // ones, the program's own timeouts end its sleeps.
+            self.put_wakers(set.as_fd()).ok();
+        }
     }
 
     fn is_gone(&self) -> bool {

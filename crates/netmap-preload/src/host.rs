@@ -10,7 +10,8 @@ use packet_switch::client::{Attached, ClientError, Connection, default_socket};
 use rustix::io::Errno;
 
 use crate::adapter::Adapter;
-use crate::memory::Memory;
+use crate::line::Origin;
+use crate::memory::{Memory, SLOTS_MAX};
 use crate::name::Target;
 
 /// netmap's number for the memory that all NICs share.
@@ -57,14 +58,46 @@ impl Host {
             return if fits { Ok(adapter) } else { Err(Errno::INVAL) };
         }
         let mut connection = connect()?;
-        let attached =
+        let (attached, origin) =
             attach(&mut connection, &target, wish).map_err(|error| complain(name, &error))?;
         let memory = state.memory(&target, wish.memory, &attached)?;
-        let is_pipe = target.pipe.is_some();
-        let adapter = Adapter::new(name, &memory, attached, connection, is_pipe);
+        let adapter = Adapter::new(name, &memory, attached, connection, origin);
         state.adapters.retain(|_, adapter| adapter.strong_count() > 0);
         state.adapters.insert(name.to_owned(), Arc::downgrade(&adapter));
         Ok(adapter)
+    }
+
+    /// Copies of what passes a port: of what it sends, of what it receives. Each caller has its own.
+    ///
+    /// # Errors
+    /// `ENXIO`: no switch, or no such port. `EINVAL`: nobody has it. `EOPNOTSUPP`: the switch does not see
+    /// what passes a pipe. `EPERM`: another user's.
+    pub fn watch(&self, name: &str, wish: Wish, ways: [bool; 2]) -> Result<Arc<Adapter>, Errno> {
+        let target = Target::parse(name)?;
+        if target.pipe.is_some() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mut connection = connect()?;
+        let entries = connection.list().map_err(|error| complain(name, &error))?;
+        let wanted = target.switch_port()?;
+        let found = entries.iter().find_map(|entry| {
+            let port: PortName = entry.name.parse().ok()?;
+            let is_it = match &wanted {
+                Some(wanted) => port == *wanted,
+                None => port.port.to_string() == target.base,
+            };
+            is_it.then_some((port, entry.attached))
+        });
+        let (port, attached) = found.ok_or(Errno::NXIO)?;
+        if attached == 0 {
+            return Err(Errno::INVAL);
+        }
+        let attached = connection.watch(&port).map_err(|error| complain(name, &error))?;
+        let id = self.state().new_id();
+        let memory = Memory::alone(id)?;
+        self.state().memories.insert(id, Arc::downgrade(&memory));
+        let slots = if wish.slots == 0 { SLOTS_DEFAULT } else { wish.slots.clamp(2, SLOTS_MAX) };
+        Ok(Adapter::watching(name, &memory, slots, attached, (port, connection), ways))
     }
 
     /// The port of that name, if it is open in this process.
@@ -147,18 +180,19 @@ fn attach(
     connection: &mut Connection,
     target: &Target,
     wish: Wish,
-) -> Result<Attached, ClientError> {
+) -> Result<(Attached, Origin), ClientError> {
     let slots = if wish.slots == 0 { SLOTS_DEFAULT } else { wish.slots };
     let shape = Shape { slots, ..Shape::default() };
     let refused = |errno: Errno| ClientError::Refused(errno.to_string());
     if let Some((end, _)) = &target.pipe {
-        return connection.open_pipe(&target.group().map_err(refused)?, *end, shape);
+        let attached = connection.open_pipe(&target.group().map_err(refused)?, *end, shape)?;
+        return Ok((attached, Origin::Pipe));
     }
     let port = match target.switch_port().map_err(refused)? {
         Some(port) => port,
         None => device(connection, &target.base)?,
     };
-    connection.attach_port_as(&port, shape)
+    Ok((connection.attach_port_as(&port, shape)?, Origin::Port(port, shape)))
 }
 
 /// The port by which a program gets at the device of that name: the switch's port of that name itself while no
@@ -184,12 +218,18 @@ fn device(connection: &mut Connection, name: &str) -> Result<PortName, ClientErr
 fn complain(name: &str, error: &ClientError) -> Errno {
     let errno = match error {
         ClientError::Refused(why) if why.contains("taken") => Errno::BUSY,
+        ClientError::Refused(why) if why.contains("another user") => Errno::PERM,
         ClientError::Syscall(error) => {
             error.source.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
         }
         _ => Errno::NXIO,
     };
-    // There may be no stderr.
-    writeln!(std::io::stderr(), "clearstream netmap: {name}: {error}").ok();
+    say(name, error);
     errno
+}
+
+/// What a person should know.
+pub fn say(name: &str, what: &dyn std::fmt::Display) {
+    // There may be no stderr.
+    writeln!(std::io::stderr(), "clearstream netmap: {name}: {what}").ok();
 }

@@ -217,3 +217,70 @@ impl Legacy {
         self.write(memory)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// One request at address 0, and nothing else.
+    struct One(RefCell<Vec<u8>>);
+
+    impl UserMemory for One {
+        fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Errno> {
+            let bytes = self.0.borrow();
+            let there = bytes.get(..out.len()).filter(|_| address == 0).ok_or(Errno::FAULT)?;
+            out.copy_from_slice(there);
+            Ok(())
+        }
+
+        fn write(&self, _: u64, bytes: &[u8]) -> Result<(), Errno> {
+            let mut place = self.0.borrow_mut();
+            place.get_mut(..bytes.len()).ok_or(Errno::FAULT)?.copy_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn commands_are_requests_of_today() {
+        let mut fields = Fields(vec![0; BYTES]);
+        fields.0[..7].copy_from_slice(b"vale0:a");
+        fields.set_u32(VERSION, 14);
+        fields.set_u16(COMMAND, ATTACH);
+        fields.set_u16(ARGUMENT, WITH_HOST);
+        fields.set_u32(FLAGS, abi::ONE_NIC);
+        fields.set_u16(RING_ID, 3);
+        let memory = One(RefCell::new(fields.0));
+        let mut old = Legacy::read(&memory, 0).unwrap();
+        assert_eq!((old.name.as_str(), old.command()), ("vale0:a", ATTACH));
+        assert_eq!(old.to_attach().u32(register::MODE), abi::NIC_SW);
+        let polling = old.to_polling();
+        assert_eq!((polling.u32(0), polling.u32(4), polling.u32(8)), (2, 3, 1));
+        old.take_list(&Fields(vec![5, 0, 0, 0, 7, 0, 0, 0]), Some("vale1:a-longer-name"));
+        old.write(&memory).unwrap();
+        let again = Legacy::read(&memory, 0).unwrap();
+        assert_eq!((again.name.as_str(), again.argument()), ("vale1:a-longer-", 5));
+        assert_eq!(again.to_list().u32(4), 7);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm() {
+        bolero::check!().with_type::<Vec<u8>>().for_each(|bytes| {
+            let mut bytes = bytes.clone();
+            if let Some(version) = bytes.get_mut(VERSION..VERSION + 4) {
+                // Mostly a version that there is, so that the fields behind it are reached too.
+                version.copy_from_slice(&[14, 0, 0, 0]);
+            }
+            let memory = One(RefCell::new(bytes));
+            let Ok(mut old) = Legacy::read(&memory, 0) else { return };
+            let name = old.name.clone();
+            old.take_list(&old.to_list(), Some(&name));
+            let parts = (old.to_attach(), old.to_new_port(), old.to_polling());
+            assert_eq!((parts.0.0.len(), parts.1.0.len(), parts.2.0.len()), (64, 16, 16));
+            if let Ok(body) = old.to_register() {
+                old.answer(&body, &memory).unwrap();
+            }
+        });
+    }
+}

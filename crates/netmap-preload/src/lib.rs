@@ -3,8 +3,10 @@
 //!
 //! * [`abi`], [`request`], [`legacy`], [`name`]: what programs say, taken apart without trusting a pointer;
 //! * [`memory`], [`ring`]: the memory that programs map, and how its rings follow the switch's;
-//! * [`adapter`], [`host`], [`switches`]: ports and pipes that this process is attached to;
+//! * [`adapter`], [`host`], [`line`], [`switches`]: ports and pipes that this process is attached to, and the
+//!   daemon that may be started anew meanwhile;
 //! * [`descriptor`], [`control`], [`csb`], [`wait`], [`table`]: what its calls do;
+//! * [`native`]: the switch's own interface for programs in C;
 //! * `hooks`: the calls of the C library that it stands in front of. All others, and all of a program that
 //!   never opens `/dev/netmap`, go straight through.
 #![expect(
@@ -22,8 +24,10 @@ pub mod descriptor;
 mod hooks;
 pub mod host;
 pub mod legacy;
+pub mod line;
 pub mod memory;
 pub mod name;
+pub mod native;
 pub mod request;
 pub mod ring;
 pub mod switches;

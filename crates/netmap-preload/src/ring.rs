@@ -5,10 +5,14 @@
 
 mod copied;
 mod direct;
+mod fed;
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+pub use fed::{HostEnd, Watch};
 use ring::{End, Mapped, Receiver, Sender, Slot, SlotFlags};
 use rustix::io::Errno;
 use shm::{Bell, View};
@@ -35,7 +39,28 @@ pub enum Backend {
     Send(Sender),
     /// One to receive from.
     Receive(Receiver),
+    /// Copies of what passes a port.
+    Watch(Watch),
+    /// The host's network stack.
+    Host(HostEnd),
 }
+
+impl Backend {
+    /// Takes the place of a former one, if it is for that: a monitor's receiver, or the same way's.
+    pub fn renew(&mut self, other: &mut Self) {
+        match (&mut *self, std::mem::replace(other, Self::Idle)) {
+            (Self::Watch(watch), Self::Receive(receiver)) => watch.renew(receiver),
+            (Self::Send(_), other @ Self::Send(_))
+            | (Self::Receive(_), other @ Self::Receive(_)) => *self = other,
+            _ => {}
+        }
+    }
+}
+
+/// Longest sleep where two descriptors of this process share a bell, and one may have taken the other's.
+const SHARED_NAP: Duration = Duration::from_millis(20);
+/// Longest sleep for copies: the switch wakes nobody for them.
+const WATCH_NAP: Duration = Duration::from_millis(5);
 
 /// A ring.
 #[derive(Debug)]
@@ -188,12 +213,6 @@ impl Ring {
         state.exclusive = false;
     }
 
-    /// Whether more than one descriptor waits on it.
-    #[must_use]
-    pub fn is_shared(&self) -> bool {
-        self.state().users > 1
-    }
-
     /// `NIOCTXSYNC` or `NIOCRXSYNC` for this ring.
     pub fn sync(&self, user: &dyn UserMemory) -> Synced {
         let (head, cur) = self.cursors();
@@ -234,6 +253,11 @@ impl Ring {
                 self.receive_direct(receiver, head, moved, hwtail)
             }
             Backend::Receive(receiver) => self.receive_copied(receiver, head, hwtail),
+            Backend::Watch(watch) => self.receive_watched(watch, head, hwtail),
+            Backend::Host(end) if self.direction == Direction::Transmit => {
+                self.send_to_host(end, head, moved, user)
+            }
+            Backend::Host(end) => self.receive_from_host(end, head, hwtail),
         };
         match outcome {
             Ok((hwcur, hwtail)) => (state.hwcur, state.hwtail) = (hwcur, hwtail),
@@ -251,6 +275,38 @@ impl Ring {
     #[must_use]
     pub fn has_pending(&self) -> bool {
         self.load(words::HEAD) != self.state().hwcur
+    }
+
+    /// Puts another ring of the switch's behind this one, in memory of its own: from now on frames are copied.
+    /// What the old one still has for the program is taken in; how many slots of frames it keeps that nobody
+    /// took.
+    pub fn renew(&self, backend: &mut Backend) -> u32 {
+        let mut state = self.state();
+        let State { hwcur, hwtail, backend: old, .. } = &mut *state;
+        let mut lost = 0;
+        match old {
+            Backend::Send(sender) => {
+                let all = sender.end().slots() - 1;
+                lost = all.saturating_sub(sender.reserve(u32::MAX).unwrap_or(0));
+                *hwtail = self.before(*hwcur);
+            }
+            Backend::Receive(receiver) if self.is_direct(receiver.buffers()) => {
+                // A ring that was broken has nothing more.
+                if let Ok((_, tail)) = self.receive_direct(receiver, *hwcur, 0, *hwtail) {
+                    *hwtail = tail;
+                }
+            }
+            Backend::Receive(receiver) => {
+                if let Ok((_, tail)) = self.receive_copied(receiver, *hwcur, *hwtail) {
+                    *hwtail = tail;
+                }
+                lost = receiver.peek(0).unwrap_or(0);
+            }
+            _ => {}
+        }
+        old.renew(backend);
+        self.header[words::TAIL].store(state.hwtail, Ordering::Release);
+        lost
     }
 
     /// Asks the switch to ring when something changes. False when it just did.
@@ -277,25 +333,38 @@ impl Ring {
                 // A broken ring drains no more.
                 sender.reserve(u32::MAX).map_or(true, |free| free == all)
             }
-            Backend::Idle | Backend::Receive(_) => true,
+            _ => true,
         }
     }
 
-    /// Does something with the bell that the switch rings.
-    pub fn with_bell<T>(&self, with: impl FnOnce(&Bell) -> T) -> Option<T> {
+    /// Does something with what is readable when something changed; nobody says so of copies.
+    pub fn with_waker<T>(&self, with: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         match &self.state().backend {
-            Backend::Idle => None,
-            Backend::Send(sender) => Some(with(sender.bell())),
-            Backend::Receive(receiver) => Some(with(receiver.bell())),
+            Backend::Send(sender) => Some(with(sender.as_fd())),
+            Backend::Receive(receiver) => Some(with(receiver.as_fd())),
+            Backend::Host(end) if self.direction == Direction::Receive && end.receives() => {
+                Some(with(end.port().as_fd()))
+            }
+            Backend::Idle | Backend::Watch(_) | Backend::Host(_) => None,
+        }
+    }
+
+    /// How long whoever waits for it may sleep before it looks again.
+    #[must_use]
+    pub fn nap(&self) -> Option<Duration> {
+        let state = self.state();
+        match state.backend {
+            Backend::Watch(_) => Some(WATCH_NAP),
+            _ => (state.users > 1).then_some(SHARED_NAP),
         }
     }
 
     fn with_end<T>(&self, with: impl FnOnce(&mut End<Mapped>, &Bell) -> T) -> Option<T> {
         let mut state = self.state();
         let (end, bell) = match &mut state.backend {
-            Backend::Idle => return None,
             Backend::Send(sender) => sender.waiting(),
             Backend::Receive(receiver) => receiver.waiting(),
+            Backend::Idle | Backend::Watch(_) | Backend::Host(_) => return None,
         };
         Some(with(end, bell))
     }
@@ -410,7 +479,7 @@ impl Drop for Ring {
         let copied = {
             let state = self.state();
             match &state.backend {
-                Backend::Idle => true,
+                Backend::Idle | Backend::Watch(_) | Backend::Host(_) => true,
                 Backend::Send(sender) => !self.is_direct(sender.buffers()),
                 Backend::Receive(receiver) => !self.is_direct(receiver.buffers()),
             }

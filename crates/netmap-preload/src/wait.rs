@@ -14,8 +14,6 @@ use crate::user::UserMemory;
 /// How long an empty ring is looked at before the process sleeps: about what going to sleep and being woken
 /// costs.
 const LINGER: Duration = Duration::from_micros(20);
-/// Longest sleep where two descriptors of this process share a bell, and one may have taken the other's.
-const SHARED_SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// How to ask the kernel: entries, and for how long (`None`: as long as it takes). Negative as `poll` is.
 pub type Sleep<'a> = &'a mut dyn FnMut(&mut [pollfd], Option<Duration>) -> i32;
@@ -50,8 +48,7 @@ pub fn poll(
             disarm(watched);
             continue;
         }
-        let shared = watched.iter().any(|(_, one)| one.is_shared());
-        let most = if shared { Some(SHARED_SLEEP_MAX) } else { None };
+        let most = watched.iter().filter_map(|(_, one)| one.nap()).min();
         let nap = most.map_or(left, |most| Some(left.map_or(most, |left| left.min(most))));
         let mut asked = entries.to_vec();
         watched.iter().for_each(|(at, _)| asked[*at].events = libc::POLLIN);

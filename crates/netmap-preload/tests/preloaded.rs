@@ -10,6 +10,13 @@ use std::thread::JoinHandle;
 
 use packet_switch::daemon::{Config, Daemon};
 
+#[path = "preloaded/features.rs"]
+mod features;
+#[path = "preloaded/native.rs"]
+mod native;
+#[path = "preloaded/restart.rs"]
+mod restart;
+
 /// What a build leaves beside the tests.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
@@ -25,27 +32,21 @@ fn library() -> PathBuf {
 /// The netmap program, compiled once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = built(&format!("netmap-program-{}", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/program.c");
-        let outcome = Command::new("cc")
-            .args([
-                "-std=gnu11",
-                "-O1",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-D_FORTIFY_SOURCE=2",
-                "-pthread",
-                "-o",
-            ])
-            .arg(&program)
-            .arg(source)
-            .status()
-            .expect("a C compiler");
-        assert!(outcome.success());
-        program
-    })
+    PROGRAM.get_or_init(|| compiled("program"))
+}
+
+/// A C program beside these tests.
+fn compiled(name: &str) -> PathBuf {
+    let program = built(&format!("netmap-{name}-{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/program/{name}.c"));
+    let outcome = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2"])
+        .args(["-pthread", "-o"])
+        .args([&program, &source])
+        .status()
+        .expect("a C compiler");
+    assert!(outcome.success());
+    program
 }
 
 /// A switch in this process.
@@ -78,7 +79,19 @@ impl Switch {
 
     /// The netmap program, once it is attached.
     fn start(&self, words: &str) -> Running {
-        let mut child = self.command(program()).args(words.split(' ')).spawn().expect("it starts");
+        self.start_program(program(), words)
+    }
+
+    fn start_program(&self, program: &Path, words: &str) -> Running {
+        let mut command = self.command(program);
+        command.args(words.split(' '));
+        self.start_command(command, words)
+    }
+
+    /// A program that says when it is attached.
+    fn start_command(&self, mut command: Command, words: &str) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         out.read_line(&mut line).expect("it speaks");
@@ -101,7 +114,7 @@ impl Drop for Switch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
-        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))));
+        assert!(std::thread::panicking() || !matches!(ended, Some(Err(_))));
     }
 }
 
@@ -120,13 +133,18 @@ impl Running {
         text
     }
 
-    fn finish(mut self) {
+    fn finish(self) {
+        assert_eq!(self.said(), "done\n");
+    }
+
+    /// What it said after it was attached.
+    fn said(mut self) -> String {
         let complaint = self.complaint();
         let mut last = String::new();
         self.out.read_to_string(&mut last).expect("UTF-8");
         let outcome = self.child.wait().expect("it ends");
         assert!(outcome.success(), "{}: {outcome} {complaint}", self.words);
-        assert_eq!(last, "done\n");
+        last
     }
 }
 
@@ -145,7 +163,7 @@ const MANY: u32 = 20_000;
 #[test]
 fn frames_go_through_the_switch_however_a_program_waits() {
     let switch = Switch::run("switch");
-    for how in ["poll", "select", "epoll", "old", "swap"] {
+    for how in ["poll", "ppoll", "select", "pselect", "epoll", "epoll-pwait", "old", "swap"] {
         switch.exchange(
             &format!("receive vale0:b {SOME} {how}"),
             &format!("send vale0:a {SOME} {how}"),
@@ -224,6 +242,16 @@ fn programs_without_netmap_are_not_disturbed() {
         std::fs::read_to_string(Path::new(folder).join("Cargo.toml")).expect("it is there");
     let expected = format!("[package]\n{}\n", manifest.lines().count() - 1);
     assert_eq!((text(&shell.stdout), text(&shell.stderr)), (expected, String::new()));
+}
+
+#[test]
+fn threads_and_processes_of_a_stock_program_are_not_disturbed() {
+    let switch = Switch::run("stock");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/stock.py");
+    let plain = Command::new("python3").arg(&script).output().expect("python3");
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
+    let with = switch.command("python3").arg(&script).output().expect("it runs");
+    assert_eq!((text(&with.stdout), text(&with.stderr)), (text(&plain.stdout), String::new()));
 }
 
 fn text(bytes: &[u8]) -> String {

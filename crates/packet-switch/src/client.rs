@@ -62,6 +62,9 @@ pub enum ClientError {
     /// The daemon says no.
     #[error("{0}")]
     Refused(String),
+    /// The daemon has ended this attachment.
+    #[error("the switch cut us off: {0}")]
+    CutOff(String),
     /// The daemon has ended.
     #[error("the switch has gone")]
     Gone,
@@ -100,6 +103,8 @@ pub struct Attached {
     pub attachment: u32,
     /// Bytes of virtio-net header before each frame: 0, 10 or 12.
     pub header_bytes: u8,
+    /// Which rings these are, and where it sits: that of the sender, that of the receiver.
+    pub seats: [RingSeat; 2],
     /// Frames go out here.
     pub sender: Sender,
     /// Frames come in here.
@@ -298,17 +303,23 @@ impl Connection {
             *place = Some((*ring, bells));
         }
         let seat = |sends: bool| {
-            let its = |ring: &&RingSeat| ring.sends == sends;
-            rings.iter().find(its).map(RingSeat::seat).ok_or_else(|| short("a ring is missing"))
+            let mut its = rings.iter().filter(|ring| ring.sends == sends);
+            its.next().copied().ok_or_else(|| short("a ring is missing"))
         };
+        let seats = [seat(true)?, seat(false)?];
         let join = |ring, seat| layout.end(&region, ring, seat, random_number());
         let (tx, tx_bells) = sender.ok_or_else(|| short("a ring is missing"))?;
         let (rx, rx_bells) = receiver.ok_or_else(|| short("a ring is missing"))?;
         Ok(Attached {
             attachment,
             header_bytes,
-            sender: Sender::join(join(tx, seat(true)?)?, layout.buffers(&region)?, tx_bells),
-            receiver: Receiver::join(join(rx, seat(false)?)?, layout.buffers(&region)?, rx_bells),
+            seats,
+            sender: Sender::join(join(tx, seats[0].seat())?, layout.buffers(&region)?, tx_bells),
+            receiver: Receiver::join(
+                join(rx, seats[1].seat())?,
+                layout.buffers(&region)?,
+                rx_bells,
+            ),
         })
     }
 

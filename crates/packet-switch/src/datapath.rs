@@ -111,7 +111,7 @@ pub(crate) struct Datapath {
     control: Bell,
     ports: Vec<Option<Box<PortEnds>>>,
     /// Who watches which port.
-    monitors: Vec<Option<Box<Monitor>>>,
+    monitors: Vec<Vec<Monitor>>,
     watched: PortSet,
     forwarder: Forwarder,
     batch: Batch,
@@ -139,7 +139,7 @@ impl Datapath {
             trouble,
             control,
             ports: std::iter::repeat_with(|| None).take(switch::vale::PORTS_MAX).collect(),
-            monitors: std::iter::repeat_with(|| None).take(switch::vale::PORTS_MAX).collect(),
+            monitors: std::iter::repeat_with(Vec::new).take(switch::vale::PORTS_MAX).collect(),
             watched: PortSet::default(),
             forwarder: Forwarder::new(seed),
             batch: Batch::default(),
@@ -267,23 +267,26 @@ impl Datapath {
             if outgoing && !destinations.contains(id) {
                 continue;
             }
-            let Some(mut monitor) = self.monitors[id.index()].take() else { continue };
-            if monitor.begin().is_err() {
-                // Somebody who breaks the protocol of its own ring watches no more.
-                self.watched.remove(id);
-                continue;
-            }
+            let mut monitors = std::mem::take(&mut self.monitors[id.index()]);
+            // Somebody who breaks the protocol of its own ring watches no more.
+            monitors.retain_mut(|monitor| monitor.begin().is_ok());
             let (from, skip) = (source.inlet.buffers(), usize::from(source.header_bytes));
             let mut copy = |packet: Packet| {
-                monitor.copy(self.taken.fragments(packet), from, skip, outgoing, now_ns);
+                let fragments = self.taken.fragments(packet);
+                for monitor in &mut monitors {
+                    monitor.copy(fragments, from, skip, outgoing, now_ns);
+                }
             };
             if outgoing {
                 self.batch.packets_for(id).for_each(|index| copy(self.taken.packets[index]));
             } else {
                 self.taken.packets.iter().copied().for_each(copy);
             }
-            monitor.end();
-            self.monitors[id.index()] = Some(monitor);
+            monitors.iter_mut().for_each(Monitor::end);
+            if monitors.is_empty() {
+                self.watched.remove(id);
+            }
+            self.monitors[id.index()] = monitors;
         }
     }
 
@@ -367,11 +370,12 @@ impl Datapath {
                 }
                 Command::Watch { id, monitor } => {
                     self.watched.insert(id);
-                    self.monitors[id.index()] = Some(monitor);
+                    self.monitors[id.index()].push(*monitor);
                 }
                 Command::Unwatch { id, serial } => {
                     let place = &mut self.monitors[id.index()];
-                    if place.take_if(|monitor| monitor.serial == serial).is_some() {
+                    place.retain(|monitor| monitor.serial != serial);
+                    if place.is_empty() {
                         self.watched.remove(id);
                     }
                 }

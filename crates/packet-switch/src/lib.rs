@@ -3,6 +3,7 @@
 //! * [`attachment`]: the protocol over a UNIX socket (`docs/attachment.md`);
 //! * [`client`]: attaching from a program; frames then pass without system calls while both sides
 //!   poll;
+//! * [`station`]: the same, and again when the daemon is started anew;
 //! * [`daemon`]: the process that makes memory and bells, keeps the list of ports, and lets go of
 //!   clients that die or lie;
 //! * [`pkt`]: generators, sinks and bridges, as pkt-gen has them;
@@ -19,7 +20,10 @@ pub mod counters;
 pub mod daemon;
 mod datapath;
 mod device;
+#[cfg(doctest)]
+pub mod guide;
 mod name;
 pub mod pkt;
+pub mod station;
 
 pub use name::{Name, NameError, PortName};

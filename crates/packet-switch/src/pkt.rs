@@ -16,8 +16,8 @@ use thiserror::Error;
 
 pub use echo::{BridgeCount, bridge, echo};
 pub use frame::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, MacAddress, MacError, Stamp};
-pub use generate::{Generate, GenerateCount, PingCount, generate, ping};
-pub use sink::{Sink, SinkCount, sink};
+pub use generate::{Generate, GenerateCount, PingCount, Sent, generate, generate_on, ping};
+pub use sink::{Received, Sink, SinkCount, sink, sink_on};
 
 /// Why a run ended early.
 #[derive(Debug, Error)]

@@ -74,6 +74,38 @@ pub struct Results {
     pub changes: Vec<AppliedChange>,
 }
 
+impl Results {
+    /// A document of this program in which nothing is known yet but when the run began, milliseconds
+    /// since 1970 UTC.
+    #[must_use]
+    pub fn begun(kind: RunKind, started_unix_ms: u64) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            kind,
+            tool: ToolFacts {
+                name: "clearstream".to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+            command: Vec::new(),
+            started_unix_ms,
+            finished_unix_ms: None,
+            partial: None,
+            near: HostFacts::default(),
+            far: None,
+            path: PathFacts::default(),
+            points: Vec::new(),
+            summaries: Vec::new(),
+            verdict: None,
+            placement: None,
+            check: None,
+            reproduction: None,
+            findings: Vec::new(),
+            absent: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+}
+
 /// What kind of run wrote a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -163,6 +163,12 @@ impl<Way> Channel<Way> {
         &self.bells.ours
     }
 
+    /// Both bells, for whoever rings and waits by other means.
+    #[must_use]
+    pub fn bells(&self) -> &Bells {
+        &self.bells
+    }
+
     /// What waiting in a way of one's own needs: the side to arm and disarm, the bell to wait for.
     #[must_use]
     pub fn waiting(&mut self) -> (&mut End<Mapped>, &Bell) {

@@ -25,15 +25,20 @@ use crate::slot::{Slot, SlotFlags};
 /// "CSRINGS1", little-endian.
 const MAGIC: u64 = 0x3153_474e_4952_5343;
 /// Version of the layout.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 const PAGE_BYTES: usize = 4096;
-const CSB_ENTRY_BYTES: usize = 64;
-const USER_CSB_OFFSET: usize = PAGE_BYTES;
-const OWNER_CSB_OFFSET: usize = 2 * PAGE_BYTES;
+/// Bytes of a ring's entry in either CSB.
+pub const CSB_ENTRY_BYTES: usize = 64;
+/// Where the users' CSB begins.
+pub const USER_CSB_OFFSET: usize = PAGE_BYTES;
+/// Where the owners' begins.
+pub const OWNER_CSB_OFFSET: usize = 2 * PAGE_BYTES;
 const RINGS_OFFSET: usize = 4 * PAGE_BYTES;
-const RING_HEADER_BYTES: usize = 256;
-const SLOT_BYTES: usize = 8 * SLOT_WORDS;
+/// Bytes of `netmap_ring` before a ring's slots.
+pub const RING_HEADER_BYTES: usize = 256;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 8 * SLOT_WORDS;
 
 /// Most rings of a region: as many CSB entries as a page has.
 pub const RINGS_MAX: u32 = 64;

@@ -54,5 +54,13 @@ pub use layout::{
     RINGS_MAX, RingPlace, SLOTS_MAX,
 };
 pub use mapped::Mapped;
+
+/// Where things lie in a region, for programs in other languages.
+pub mod places {
+    pub use crate::layout::{
+        CSB_ENTRY_BYTES, OWNER_CSB_OFFSET, RING_HEADER_BYTES, SLOT_BYTES, USER_CSB_OFFSET, VERSION,
+    };
+}
+
 pub use memory::{Fence, Shared, Word};
 pub use slot::{Slot, SlotFlags};

@@ -1,5 +1,6 @@
 //! `clearstream pkt`: pkt-gen's jobs on ports and pipes.
 
+mod lasting;
 mod show;
 
 use std::cell::Cell;
@@ -11,6 +12,7 @@ use packet_switch::client::{Attached, Connection};
 use packet_switch::pkt::{
     self, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, Generate, MacAddress, Manner, PktError, Sink,
 };
+use packet_switch::station::Place;
 
 use super::port::{connect, explain};
 use crate::VerbResult;
@@ -29,7 +31,8 @@ use show::Show;
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are UDP\n\
     datagrams to the discard port. Every run says once a second how it goes, and at its end what came\n\
-    of it. Ctrl-C ends it.")]
+    of it. Ctrl-C ends it. When the switch is started anew, gen and sink go on at the same port; the time\n\
+    without a switch does not count, and frames that it had not taken are counted as lost.")]
 pub(crate) struct PktArgs {
     #[command(subcommand)]
     action: Action,
@@ -130,23 +133,21 @@ pub(crate) fn run(args: &PktArgs, json: bool) -> VerbResult {
     if let Some(core) = args.core {
         sys::thread::pin_current(&[core]).map_err(|error| VerbError::from_error(&error))?;
     }
-    let mut connection = connect(args.socket.as_ref())?;
+    let socket = args.socket.as_deref();
     let manner = Manner { linger: args.linger, batch: args.batch };
     let mut show = Show::new(json);
-    let ended = match &args.action {
+    match &args.action {
         Action::Gen(what) => {
-            let mut port = attach(&mut connection, &what.port)?;
-            let mut report = |count| show.sent_so_far(&count);
-            pkt::generate(&mut port.sender, &what.generate(manner), &mut report, &stop(&connection))
-                .map(|count| show.sent(&count))
+            return lasting::generate(socket, place(&what.port)?, what, manner, &mut show);
         }
         Action::Sink(what) => {
-            let mut port = attach(&mut connection, &what.port)?;
-            what.announce(&mut port, manner)?;
-            let mut report = |count| show.received_so_far(&count);
-            pkt::sink(&mut port.receiver, &what.sink(manner), &mut report, &stop(&connection))
-                .map(|count| show.received(&count, what.check))
+            return lasting::sink(socket, place(&what.port)?, what, manner, &mut show);
         }
+        Action::Echo { .. } | Action::Ping(_) | Action::Bridge { .. } => {}
+    }
+    let mut connection = connect(args.socket.as_ref())?;
+    let ended = match &args.action {
+        Action::Gen(_) | Action::Sink(_) => return Ok(Exit::Ok),
         Action::Echo { port } => {
             let mut port = attach(&mut connection, port)?;
             let (receiver, sender) = (&mut port.receiver, &mut port.sender);
@@ -195,33 +196,37 @@ fn finish(
 /// A run ends at a signal, or when the switch says something, which is never good news.
 fn stop(connection: &Connection) -> impl Fn() -> bool + '_ {
     // Asking the clock is cheap, asking the socket is a system call.
-    let asked = Cell::new(Instant::now());
+    let (asked, news) = (Cell::new(Instant::now()), Cell::new(false));
     move || {
         let now = Instant::now();
         if now - asked.get() >= ATTENTION {
             asked.set(now);
-            return signals::caught().is_some() || connection.has_news();
+            // What it has said once stays said.
+            news.set(news.get() || connection.has_news());
         }
-        signals::caught().is_some()
+        news.get() || signals::caught().is_some()
     }
 }
 
 fn attach(connection: &mut Connection, port: &str) -> Result<Attached, VerbError> {
-    let attached = match port.split_once(['{', '}']) {
-        None => {
-            let port = port.parse().map_err(VerbError::usage)?;
-            connection.attach_port(&port)
-        }
-        Some((group, pipe)) => {
-            let end = if port.contains('{') { PipeEnd::Master } else { PipeEnd::Slave };
-            let group = group.parse().map_err(VerbError::usage)?;
-            let pipe = pipe.parse().map_err(|_ignored| {
-                VerbError::usage(format!("'{port}': a pipe is GROUP{{N or GROUP}}N with a number"))
-            })?;
-            connection.attach_pipe(&group, pipe, end)
-        }
+    let attached = match place(port)? {
+        Place::Port(port) => connection.attach_port(&port),
+        Place::Pipe { group, pipe, end } => connection.attach_pipe(&group, pipe, end),
     };
     attached.map_err(|error| explain(&error))
+}
+
+/// What a port's or a pipe's name means.
+fn place(port: &str) -> Result<Place, VerbError> {
+    let Some((group, pipe)) = port.split_once(['{', '}']) else {
+        return port.parse().map(Place::Port).map_err(VerbError::usage);
+    };
+    let end = if port.contains('{') { PipeEnd::Master } else { PipeEnd::Slave };
+    let group = group.parse().map_err(VerbError::usage)?;
+    let pipe = pipe.parse().map_err(|_ignored| {
+        VerbError::usage(format!("'{port}': a pipe is GROUP{{N or GROUP}}N with a number"))
+    })?;
+    Ok(Place::Pipe { group, pipe, end })
 }
 
 impl GenArgs {

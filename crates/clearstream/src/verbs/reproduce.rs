@@ -16,8 +16,6 @@ use std::time::Duration;
 
 use results::{LawCheck, PaperFigure, Reproduction, Results, RunKind};
 
-pub(in crate::verbs) use local::document;
-
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;

@@ -5,9 +5,8 @@
 use results::{
     Cache, Core, CoreClock, CoreUse, Direction, DirectionOutcome, EndReport, HostFacts,
     InterfaceFacts, Interrupt, IntervalSample, LatencySummary, Machine, MemoryNode, Nic, PathFacts,
-    PcieLink, PercentilePoint, Point, PointOutcome, Results, RunKind, SCHEMA_VERSION,
-    SoftnetCounters, StreamEnd, TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts,
-    UdpLoss, UdpOutcome,
+    PcieLink, PercentilePoint, Point, PointOutcome, Results, RunKind, SoftnetCounters, StreamEnd,
+    TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
 };
 
 use super::cases::Accepted;
@@ -227,25 +226,11 @@ impl Path {
         };
         points.push(point("udp", &udp, 0, self.udp(self.several * 1.2)));
         Results {
-            schema_version: SCHEMA_VERSION.to_owned(),
-            kind: RunKind::Path,
-            tool: ToolFacts { name: "clearstream".to_owned(), version: "0.1.0".to_owned() },
-            command: Vec::new(),
-            started_unix_ms: 0,
-            finished_unix_ms: None,
-            partial: None,
             near: self.host("near", self.near, self.pcie_lanes),
             far: Some(self.host("far", self.far, 16)),
             path: self.facts(),
             points,
-            summaries: Vec::new(),
-            verdict: None,
-            placement: None,
-            reproduction: None,
-            check: None,
-            findings: Vec::new(),
-            absent: Vec::new(),
-            changes: Vec::new(),
+            ..Results::begun(RunKind::Path, 0)
         }
     }
 

@@ -4,8 +4,8 @@
 
 use results::{
     Direction, DirectionOutcome, End, EndReport, HostFacts, InterfaceFacts, LatencySummary,
-    PathFacts, Point, PointOutcome, Protocol, ReceivePath, Results, RunKind, SCHEMA_VERSION,
-    SendPath, StreamEnd, TestLimit, TestOutcome, TestSpec, ToolFacts, UdpLoss, UdpOutcome,
+    PathFacts, Point, PointOutcome, Protocol, ReceivePath, Results, RunKind, SendPath, StreamEnd,
+    TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
 };
 
 use crate::account::{Account, cores};
@@ -113,25 +113,11 @@ impl Model {
         let udp = TestSpec { offered_bits_per_s: Some(best * 1.2), ..TestSpec::udp(1400) };
         points.extend((0..3).map(|repeat| self.point("udp", &udp, repeat)));
         Results {
-            schema_version: SCHEMA_VERSION.to_owned(),
-            kind: RunKind::Path,
-            tool: ToolFacts { name: "clearstream".into(), version: "0".into() },
-            command: Vec::new(),
-            started_unix_ms: 0,
-            finished_unix_ms: None,
-            partial: None,
             near: self.host("amsterdam", self.near_speed_bits_per_s, self.near_qdisc_bits_per_s),
             far: self.far_told.then(|| self.host("geneva", self.far_speed_bits_per_s, None)),
             path: self.path(),
             points,
-            summaries: Vec::new(),
-            verdict: None,
-            placement: None,
-            reproduction: None,
-            check: None,
-            findings: Vec::new(),
-            absent: Vec::new(),
-            changes: Vec::new(),
+            ..Results::begun(RunKind::Path, 0)
         }
     }
 

@@ -32,17 +32,23 @@ impl Next {
     }
 }
 
+/// Functions of one type: each is found by its own name.
 macro_rules! next {
-    ($($name:ident: $type:ty = $symbol:literal;)*) => {
-        $(
+    ($($type:ty: $($name:ident)*;)*) => {
+        $($(
             /// The next library's.
             pub(super) fn $name() -> $type {
-                static NEXT: Next = Next::new($symbol);
+                const NAME: &CStr =
+                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => panic!("it ends with its only zero"),
+                    };
+                static NEXT: Next = Next::new(NAME);
                 let found = NEXT.find();
                 // SAFETY: the symbol of that name is a function of that type in every C library.
                 unsafe { std::mem::transmute::<*mut c_void, $type>(found) }
             }
-        )*
+        )*)*
     };
 }
 
@@ -68,30 +74,28 @@ type EpollPwait =
     unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
 type EpollPwait2 =
     unsafe extern "C" fn(c_int, *mut epoll_event, c_int, *const timespec, *const sigset_t) -> c_int;
+type One = unsafe extern "C" fn(c_int) -> c_int;
+type Two = unsafe extern "C" fn(c_int, c_int) -> c_int;
+type Three = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+type CloseFrom = unsafe extern "C" fn(c_int);
 type CloseRange = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
 
 next! {
-    open: Open = c"open";
-    open64: Open = c"open64";
-    openat: OpenAt = c"openat";
-    openat64: OpenAt = c"openat64";
-    ioctl: Call = c"ioctl";
-    fcntl: Call = c"fcntl";
-    fcntl64: Call = c"fcntl64";
-    mmap: Map = c"mmap";
-    mmap64: Map = c"mmap64";
-    close: unsafe extern "C" fn(c_int) -> c_int = c"close";
-    close_range: CloseRange = c"close_range";
-    closefrom: unsafe extern "C" fn(c_int) = c"closefrom";
-    epoll_pwait2: EpollPwait2 = c"epoll_pwait2";
-    dup: unsafe extern "C" fn(c_int) -> c_int = c"dup";
-    dup2: unsafe extern "C" fn(c_int, c_int) -> c_int = c"dup2";
-    dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int = c"dup3";
-    poll: Poll = c"poll";
-    ppoll: Ppoll = c"ppoll";
-    select: Select = c"select";
-    pselect: Pselect = c"pselect";
-    epoll_ctl: EpollCtl = c"epoll_ctl";
-    epoll_wait: EpollWait = c"epoll_wait";
-    epoll_pwait: EpollPwait = c"epoll_pwait";
+    Open: open open64;
+    OpenAt: openat openat64;
+    Call: ioctl fcntl fcntl64;
+    Map: mmap mmap64;
+    One: close dup;
+    Two: dup2;
+    Three: dup3;
+    CloseRange: close_range;
+    CloseFrom: closefrom;
+    Poll: poll;
+    Ppoll: ppoll;
+    Select: select;
+    Pselect: pselect;
+    EpollCtl: epoll_ctl;
+    EpollWait: epoll_wait;
+    EpollPwait: epoll_pwait;
+    EpollPwait2: epoll_pwait2;
 }

@@ -42,7 +42,7 @@ pub(super) struct Port {
     pub(super) last_cut_off: Option<String>,
     /// What drives it, if that is not a client; both ports of a link have the same.
     pub(super) device: Option<Arc<Device>>,
-    pub(super) watcher: Option<Watcher>,
+    pub(super) watchers: Vec<Watcher>,
     /// Bytes of virtio-net header before each frame.
     pub(super) header_bytes: u8,
 }

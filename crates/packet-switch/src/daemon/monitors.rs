@@ -7,6 +7,9 @@ use crate::attachment::Shape;
 use crate::datapath::Command;
 use crate::name::PortName;
 
+/// Most watchers of a port: each takes the switch another copy.
+const WATCHERS_MAX: usize = 8;
+
 /// Somebody who watches a port.
 #[derive(Debug)]
 pub(super) struct Watcher {
@@ -31,12 +34,12 @@ impl Registry {
         if user != port.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
         }
-        if port.watcher.is_some() {
-            return Err(Refusal::Taken(format!("the capture of {name}")));
+        if port.watchers.len() >= WATCHERS_MAX {
+            return Err(Refusal::Limit { what: "watchers of a port", max: WATCHERS_MAX as u64 });
         }
         let (monitor, handout) = make::monitor(port.id, serial, shape)?;
         switch.link.send(Command::Watch { id: port.id, monitor: Box::new(monitor) })?;
-        port.watcher = Some(Watcher { session, attachment, serial, bytes });
+        port.watchers.push(Watcher { session, attachment, serial, bytes });
         self.memory_bytes += bytes;
         Ok(attached(attachment, handout, 0))
     }
@@ -46,7 +49,7 @@ impl Registry {
         for switch in self.switches.values_mut() {
             for port in switch.ports.values_mut() {
                 let gone = |one: &mut Watcher| whom(one.session, one.attachment);
-                if let Some(watcher) = port.watcher.take_if(gone) {
+                for watcher in port.watchers.extract_if(.., gone) {
                     self.memory_bytes -= watcher.bytes;
                     let end = Command::Unwatch { id: port.id, serial: watcher.serial };
                     // The link's bell is ours alone.
@@ -58,9 +61,8 @@ impl Registry {
 
     /// The same for a port that goes.
     pub(super) fn unwatch_port(&mut self, name: &PortName) {
-        let watcher = self.port(name).and_then(|port| port.watcher.as_ref());
-        if let Some((session, attachment)) = watcher.map(|one| (one.session, one.attachment)) {
-            self.unwatch(|its, number| (its, number) == (session, attachment));
-        }
+        let Some(port) = self.port(name) else { return };
+        let all: Vec<_> = port.watchers.iter().map(|one| (one.session, one.attachment)).collect();
+        self.unwatch(|session, attachment| all.contains(&(session, attachment)));
     }
 }

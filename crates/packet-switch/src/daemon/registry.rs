@@ -440,7 +440,7 @@ impl Registry {
             client: None,
             last_cut_off: None,
             device: None,
-            watcher: None,
+            watchers: Vec::new(),
             header_bytes: 0,
         };
         switch.ports.insert(name.port.clone(), port);

@@ -37,6 +37,15 @@ pub struct GenerateCount {
     pub elapsed: Duration,
 }
 
+/// How far a run has come that goes on elsewhere when it is interrupted.
+#[derive(Debug, Default)]
+pub struct Sent {
+    frames: u64,
+    began: Option<Instant>,
+    /// Time that does not count: there was nobody to send to.
+    pub away: Duration,
+}
+
 /// Sends.
 ///
 /// # Errors
@@ -47,9 +56,24 @@ pub fn generate(
     report: &mut dyn FnMut(GenerateCount),
     stop: &dyn Fn() -> bool,
 ) -> Result<GenerateCount, PktError> {
-    let (began, mut ticker) = (Instant::now(), Ticker::new());
+    generate_on(sender, what, &mut Sent::default(), report, stop)
+}
+
+/// The same, from where a former run was interrupted: its frames, numbers and time count on.
+///
+/// # Errors
+/// As [`generate`].
+pub fn generate_on(
+    sender: &mut Sender,
+    what: &Generate,
+    so_far: &mut Sent,
+    report: &mut dyn FnMut(GenerateCount),
+    stop: &dyn Fn() -> bool,
+) -> Result<GenerateCount, PktError> {
+    let (first, mut ticker) = (*so_far.began.get_or_insert_with(Instant::now), Ticker::new());
+    let began = first + so_far.away;
     let mut writer = Writer::new(sender, what);
-    let mut sent = 0;
+    let mut sent = so_far.frames;
     let count = |frames: u64| GenerateCount {
         frames,
         bytes: frames * what.frame.bytes().len() as u64,
@@ -76,6 +100,7 @@ pub fn generate(
             report(count(sent));
         }
     }
+    so_far.frames = sent;
     let sent = count(sent);
     drain(sender, stop)?;
     Ok(sent)

@@ -52,9 +52,23 @@ pub fn sink(
     report: &mut dyn FnMut(SinkCount),
     stop: &dyn Fn() -> bool,
 ) -> Result<SinkCount, PktError> {
-    let (began, mut ticker) = (Instant::now(), Ticker::new());
-    let mut tally = Tally::default();
-    let mut last_progress = began;
+    sink_on(receiver, what, &mut Received::default(), report, stop)
+}
+
+/// The same, from where a former run was interrupted: its frames, gaps and time count on.
+///
+/// # Errors
+/// As [`sink`].
+pub fn sink_on(
+    receiver: &mut Receiver,
+    what: &Sink,
+    tally: &mut Received,
+    report: &mut dyn FnMut(SinkCount),
+    stop: &dyn Fn() -> bool,
+) -> Result<SinkCount, PktError> {
+    let mut ticker = Ticker::new();
+    let began = *tally.began.get_or_insert_with(Instant::now);
+    let mut last_progress = Instant::now();
     while !stop() && what.count.is_none_or(|count| tally.count.frames < count) {
         let mut arrived = receiver.peek(1)?;
         if arrived == 0 {
@@ -92,8 +106,10 @@ pub fn sink(
 /// Batches between two questions for the time while frames keep coming.
 const MARK_EVERY: u32 = 16;
 
-#[derive(Default)]
-struct Tally {
+/// How far a run has come that goes on elsewhere when it is interrupted.
+#[derive(Debug, Default)]
+pub struct Received {
+    began: Option<Instant>,
     count: SinkCount,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -103,7 +119,7 @@ struct Tally {
     under_way_ns: u64,
 }
 
-impl Tally {
+impl Received {
     fn take(&mut self, receiver: &Receiver, check: bool, frames: u32) {
         if frames == 0 {
             return;

@@ -9,8 +9,8 @@ use results::{
     Finding, HostFacts, InterfaceFacts, IntervalSample, LatencySummary, LawCheck, Limit,
     NextCeiling, PaperFigure, PathFacts, PercentilePoint, PlacedPair, PlacementFindings, Point,
     PointOutcome, Protocol, Proximity, RelationFigure, Reproduction, RequestResponseOutcome,
-    Results, RunKind, SCHEMA_VERSION, StreamEnd, Summary, TcpSample, TcpSummary, TestLimit,
-    TestOutcome, TestSpec, ToolFacts, UdpLoss, UdpOutcome, UdpStreamEnd, Verdict,
+    Results, RunKind, StreamEnd, Summary, TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec,
+    UdpLoss, UdpOutcome, UdpStreamEnd, Verdict,
 };
 use stats::Random;
 
@@ -231,9 +231,6 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
         .into_iter()
         .collect();
     Results {
-        schema_version: SCHEMA_VERSION.to_owned(),
-        kind,
-        tool: ToolFacts { name: "clearstream".to_owned(), version: "0.1.0".to_owned() },
         command: [
             "clearstream",
             "path",
@@ -247,9 +244,7 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
         ]
         .map(str::to_owned)
         .to_vec(),
-        started_unix_ms: STARTED_UNIX_MS,
         finished_unix_ms: Some(maker.clock_ms),
-        partial: None,
         near: host("amsterdam", false),
         far,
         path: PathFacts {
@@ -264,10 +259,6 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
         },
         points: maker.points,
         summaries,
-        verdict: None,
-        placement: None,
-        reproduction: None,
-        check: None,
         findings: vec![Finding {
             end: None,
             code: "emulated-path".to_owned(),
@@ -277,7 +268,7 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
             what: "energy per bit".to_owned(),
             why: "no energy counters (powercap) on this machine".to_owned(),
         }],
-        changes: Vec::new(),
+        ..Results::begun(kind, STARTED_UNIX_MS)
     }
 }
 

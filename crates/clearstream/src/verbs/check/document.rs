@@ -10,7 +10,6 @@ use super::search::{Report, Verdict};
 use crate::exit::VerbError;
 use crate::runner;
 use crate::store;
-use crate::verbs::reproduce;
 
 /// Writes the document; it is there whole or not at all.
 pub(super) fn write(
@@ -20,14 +19,14 @@ pub(super) fn write(
     reports: &[Report],
 ) -> Result<(), VerbError> {
     let results = Results {
-        kind: RunKind::Check,
-        started_unix_ms,
+        command: std::env::args().collect(),
+        near: topology::host_facts(None),
         finished_unix_ms: Some(runner::now_unix_ms()),
         check: Some(CheckRun {
             model: model.display().to_string(),
             checks: reports.iter().map(check).collect(),
         }),
-        ..reproduce::document()
+        ..Results::begun(RunKind::Check, started_unix_ms)
     };
     store::save(path, &results)
 }

@@ -2,8 +2,8 @@
 
 use results::{
     Absent, Direction, DirectionOutcome, EndReport, HostFacts, IntervalSample, LatencySummary,
-    PathFacts, Point, PointOutcome, Results, RunKind, SCHEMA_VERSION, StreamEnd, TcpSample,
-    TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts,
+    PathFacts, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample, TcpSummary, TestLimit,
+    TestOutcome, TestSpec, ToolFacts,
 };
 use serde_json::Value;
 
@@ -176,37 +176,26 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
     let version = text(start, "version").unwrap_or("iperf3").to_owned();
     let system = text(start, "system_info").unwrap_or_default();
     let started_s = start.get("timestamp").and_then(|time| number(time, "timesecs")).unwrap_or(0.0);
+    let started_unix_ms = units::saturating_u64(started_s * 1e3);
     let point = Point {
         experiment: "single-stream".to_owned(),
         varied: Default::default(),
         repeat: 0,
-        started_unix_ms: units::saturating_u64(started_s * 1e3),
+        started_unix_ms,
         command: text(whole, "title").unwrap_or_default().to_owned(),
         spec,
         outcome: PointOutcome::Measured(Box::new(outcome)),
     };
     let mut words = system.split_whitespace();
     Results {
-        schema_version: SCHEMA_VERSION.to_owned(),
-        kind: RunKind::Test,
         tool: ToolFacts { name: "iperf3".to_owned(), version },
-        command: Vec::new(),
-        started_unix_ms: point.started_unix_ms,
-        finished_unix_ms: None,
-        partial: None,
         near: HostFacts {
             name: words.nth(1).unwrap_or_default().to_owned(),
             kernel: words.next().unwrap_or_default().to_owned(),
             ..HostFacts::default()
         },
-        far: None,
         path: PathFacts { target, address, idle_rtt, ..PathFacts::default() },
         points: vec![point],
-        summaries: Vec::new(),
-        verdict: None,
-        reproduction: None,
-        check: None,
-        findings: Vec::new(),
         absent: [
             "threads, cores and counters of both ends",
             "time limited by window and buffer",
@@ -214,8 +203,7 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
         ]
         .map(absent)
         .to_vec(),
-        changes: Vec::new(),
-        placement: None,
+        ..Results::begun(RunKind::Test, started_unix_ms)
     }
 }
 

@@ -7,6 +7,7 @@ use packet_switch::pkt::{BridgeCount, GenerateCount, PingCount, SinkCount};
 use serde_json::{Value, json};
 use units::{show_bit_rate, show_count, show_seconds};
 
+use super::lasting::Outage;
 use crate::exit::Exit;
 
 /// Prints: results on stdout, progress on a terminal's stderr.
@@ -62,19 +63,20 @@ impl Show {
         }
     }
 
-    pub(super) fn sent(&self, count: &GenerateCount) -> Shown {
+    pub(super) fn sent(&self, count: &GenerateCount, outage: &Outage) -> Shown {
         let GenerateCount { frames, bytes, elapsed } = *count;
         self.print(
             || {
-                json!({ "frames": frames, "bytes": bytes, "elapsed_s": elapsed.as_secs_f64(),
-                       "frames_per_s": per_s(frames, elapsed) })
+                let value = json!({ "frames": frames, "bytes": bytes,
+                    "elapsed_s": elapsed.as_secs_f64(), "frames_per_s": per_s(frames, elapsed) });
+                with_outage(value, outage)
             },
-            || format!("sent {}", totals(frames, bytes, elapsed)),
+            || format!("sent {}{}", totals(frames, bytes, elapsed), outage_words(outage)),
         )?;
         Ok(Exit::Ok)
     }
 
-    pub(super) fn received(&self, count: &SinkCount, checked: bool) -> Shown {
+    pub(super) fn received(&self, count: &SinkCount, checked: bool, outage: &Outage) -> Shown {
         let SinkCount { frames, bytes, elapsed, missing, late, foreign, mean_under_way_ns } =
             *count;
         let under_way_s = mean_under_way_ns.map(|mean| mean as f64 * 1e-9);
@@ -90,7 +92,7 @@ impl Show {
                         value["mean_under_way_s"] = mean.into();
                     }
                 }
-                value
+                with_outage(value, outage)
             },
             || {
                 let mut line = format!("received {}", totals(frames, bytes, elapsed));
@@ -100,7 +102,7 @@ impl Show {
                         line += &format!("; {} under way on average", show_seconds(mean));
                     }
                 }
-                line
+                line + &outage_words(outage)
             },
         )?;
         Ok(if checked && missing + late > 0 { Exit::GateFailed } else { Exit::Ok })
@@ -153,6 +155,25 @@ impl Show {
         let text = if self.json { value().to_string() } else { line() };
         writeln!(io::stdout(), "{text}")
     }
+}
+
+/// Absent when there was one switch all the time.
+fn with_outage(mut value: Value, outage: &Outage) -> Value {
+    let Outage { reconnects, away, lost } = *outage;
+    if reconnects > 0 {
+        value["outage"] =
+            json!({ "reconnects": reconnects, "away_s": away.as_secs_f64(), "lost_in_ring": lost });
+    }
+    value
+}
+
+fn outage_words(outage: &Outage) -> String {
+    let Outage { reconnects, away, lost } = *outage;
+    if reconnects == 0 {
+        return String::new();
+    }
+    let away = show_seconds(away.as_secs_f64());
+    format!("; a new switch {reconnects} times, none for {away}, {lost} frames lost with the old")
 }
 
 /// Frames a second; absent for a run too short to have a rate.

@@ -1,8 +1,8 @@
 //! Experiments that need no far end: what this host is made of, beside the paper's.
 
 use results::{
-    CeilingLink, HostFacts, LawCheck, Machine, Nic, NicCeilings, Offload, PaperFigure, PathFacts,
-    PcieLink, Results, RunKind, SCHEMA_VERSION, ToolFacts,
+    CeilingLink, HostFacts, LawCheck, Machine, Nic, NicCeilings, Offload, PaperFigure, PcieLink,
+    Results, RunKind,
 };
 use tuning::profile::{Advice, judge};
 use units::show_bit_rate;
@@ -31,32 +31,11 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, results, |results| judge(&results.near), Ended::Complete, args, json)
 }
 
-/// A document of this host in which nothing was measured yet.
-pub(in crate::verbs) fn document() -> Results {
-    let started_unix_ms = runner::now_unix_ms();
+pub(super) fn document() -> Results {
     Results {
-        schema_version: SCHEMA_VERSION.to_owned(),
-        kind: RunKind::Reproduce,
-        tool: ToolFacts {
-            name: "clearstream".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        },
         command: std::env::args().collect(),
-        started_unix_ms,
-        finished_unix_ms: None,
-        partial: None,
         near: topology::host_facts(None),
-        far: None,
-        path: PathFacts::default(),
-        points: Vec::new(),
-        summaries: Vec::new(),
-        verdict: None,
-        placement: None,
-        reproduction: None,
-        check: None,
-        findings: Vec::new(),
-        absent: Vec::new(),
-        changes: Vec::new(),
+        ..Results::begun(RunKind::Reproduce, runner::now_unix_ms())
     }
 }
 

@@ -1,0 +1,45 @@
+//! `clearstream serve` on a free port of its own; ended when dropped.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+/// A server that listens.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// Started with these options of `serve`, once it says that it listens.
+    pub(crate) fn start(options: &[&str]) -> Self {
+        let port = free_port();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_clearstream"))
+            .args(["serve", "-p", &port.to_string()])
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("it says that it listens");
+        assert!(line.contains(&port.to_string()), "{line}");
+        // Its later lines go nowhere, but the pipe must not fill.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        Self { child, port }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().expect("it still runs");
+        self.child.wait().expect("ends");
+    }
+}
+
+/// A port of loopback that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound").port()
+}
