@@ -175,6 +175,9 @@ fn formulas_become_property_processes() {
     assert!(parsed(&file.formulas[0], &file.definitions).has_property());
     let inline = Formula::parse("G F {x == 1}").unwrap();
     assert!(parsed(&inline, &BTreeMap::new()).has_property());
+    let commented = format!("{model}// a system without a property\n");
+    let product = with_property(&commented, &inline, &BTreeMap::new()).unwrap();
+    assert!(dve::Model::parse(&product).unwrap().has_property());
     let unknown = with_property(model, &file.formulas[0], &BTreeMap::new()).unwrap_err();
     assert!(unknown.message.contains("`on`"), "{unknown}");
     let error = LtlFile::parse("text\n#property G (a\n").unwrap_err();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::automaton::Automaton;
 use super::formula::{Formula, Temporal};
 use crate::diagnostic::{At, Diagnostic};
+use crate::lexer::{Placed, Token, words};
 
 /// Propositions and formulas of a file.
 #[derive(Debug, Clone, Default)]
@@ -56,15 +57,16 @@ pub fn with_property(
     definitions: &BTreeMap<String, String>,
 ) -> Result<String, Diagnostic> {
     const NAME: &str = "LTL_property";
-    let end = model.rfind("system").ok_or_else(|| {
-        Diagnostic::new(
-            model,
-            At(u32::try_from(model.len()).unwrap_or(u32::MAX)),
-            "expected `system`",
-        )
+    // Comments may say anything.
+    let words = words(model)?;
+    let is = |word: &Placed<'_>, name: &str| word.token == Token::Word(name);
+    let place = words.iter().rposition(|word| is(word, "system")).ok_or_else(|| {
+        let end = words.last().map_or(At(0), |word| word.at);
+        Diagnostic::new(model, end, "expected `system`")
     })?;
-    let at = At(u32::try_from(end).unwrap_or(u32::MAX));
-    if model[end..].contains("property") {
+    let at = words[place].at;
+    let end = at.0 as usize;
+    if words[place..].iter().any(|word| is(word, "property")) {
         return Err(Diagnostic::new(model, at, "the model has a property of its own"));
     }
     if let Some(unknown) = first_undefined(formula.root(), definitions) {

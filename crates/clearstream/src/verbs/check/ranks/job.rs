@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use checker::RankedModel;
 use dve::Model;
-use mpi::{MpiError, World};
+use mpi::{Flavour, MpiError, World};
 use statespace::partition::{Aim, Outcome, Rank};
 
 use super::{DriveError, Exchange, ExchangeError, Task, drive, launcher};
 use crate::exit::VerbError;
+use crate::signals;
 
 /// Each rank tells rank 0 so often that it is alive, and rank 0 each rank.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -240,12 +241,19 @@ impl Drop for Job {
             self.is_lost = self.part().is_err();
         }
         let Some(world) = self.world.take() else { return };
-        if self.is_lost {
-            launcher::end_soon(world.flavour());
-            world.abort(LOST_CODE);
+        // A launcher of MPICH that was told to end the job may end with 0, which says that all is well,
+        // unless a rank ends it first.
+        let is_cut = signals::caught().is_some();
+        let ends_all = is_cut && self.me == 0 && world.flavour() == Flavour::Mpich;
+        let code = if self.is_lost || is_cut && self.code == 0 { LOST_CODE } else { self.code };
+        if self.is_lost || ends_all {
+            if self.is_lost {
+                launcher::end_soon(world.flavour());
+            }
+            world.abort(code);
         } else {
             // What it came to has been said; a bad end of MPI takes nothing from it.
-            world.finish(self.code).ok();
+            world.finish(code).ok();
         }
     }
 }
