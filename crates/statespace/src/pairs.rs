@@ -44,7 +44,7 @@ impl Bucket {
     fn alike(&self, tag: u32, number_mask: u32) -> u32 {
         let mut alike = 0;
         for (place, &entry) in self.0.iter().enumerate() {
-            alike |= u32::from((entry ^ tag) & !number_mask == 0) << place;
+            alike |= if (entry ^ tag) & !number_mask == 0 { 1 << place } else { 0 };
         }
         alike
     }

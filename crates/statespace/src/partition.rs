@@ -14,6 +14,7 @@
 //! A [`Rank`] is a machine without input or output: [`Rank::handle`] takes a message, [`Rank::work`]
 //! goes on, [`Rank::poll`] gives what is to be sent. Messages between two ranks must arrive in order.
 
+mod home;
 mod lead;
 mod marks;
 mod mesh;
@@ -120,57 +121,6 @@ impl Figures {
             again_count: sum(|one| one.again_count),
             sent_batches: sum(|one| one.sent_batches),
             sent_bytes: sum(|one| one.sent_bytes),
-        }
-    }
-}
-
-/// Mixes all bits of a state.
-fn hash(state: &[u8]) -> u64 {
-    let mut mixed = 0x9e37_79b9_7f4a_7c15u64;
-    let mut chunks = state.chunks_exact(8);
-    let mix = |mixed: u64, word: u64| {
-        let product = u128::from(mixed ^ word) * 0xa076_1d64_78bd_642f;
-        (product >> 64) as u64 ^ product as u64
-    };
-    for chunk in &mut chunks {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        mixed = mix(mixed, u64::from_le_bytes(word));
-    }
-    let mut last = [0; 8];
-    last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-    mix(mix(mixed, u64::from_le_bytes(last)), 0xe703_7ed1_a0b4_28db)
-}
-
-/// The rank a state with this hash belongs to.
-fn owner(hash: u64, ranks_count: usize) -> usize {
-    ((u128::from(hash) * ranks_count as u128) >> 64) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_are_spread_evenly() {
-        for ranks_count in [2, 3, 7] {
-            for length in [1, 2, 8, 13, 40] {
-                let mut counts = vec![0u32; ranks_count];
-                let states = if length == 1 { 256 } else { 20_000u32 };
-                for number in 0..states {
-                    let mut state = vec![0; length];
-                    state[0] = number as u8;
-                    if length > 1 {
-                        state[length - 1] = (number >> 8) as u8;
-                    }
-                    counts[owner(hash(&state), ranks_count)] += 1;
-                }
-                let fair = f64::from(states) / ranks_count as f64;
-                let far = 5.0 * fair.sqrt();
-                for count in counts {
-                    assert!((f64::from(count) - fair).abs() < far, "{count} of {states}, {length}");
-                }
-            }
         }
     }
 }

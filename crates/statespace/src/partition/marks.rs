@@ -10,6 +10,9 @@ use crate::store::StateId;
 /// Farther than any state.
 const FAR: u32 = u32::MAX;
 
+/// Distances for which [`Marks::farther_from`] is kept.
+const FARTHER_MAX: usize = 1 << 20;
+
 /// Its steps were looked at.
 const SEEN: u8 = 1;
 const ACCEPTING: u8 = 2;
@@ -36,6 +39,8 @@ pub(super) struct Marks {
     pub(super) queue: Queue,
     /// Distances from the first state.
     distances: Vec<u32>,
+    /// For each distance the first state that was farther when it came: those before it are not.
+    farther_from: Vec<StateId>,
     flags: Vec<u8>,
     /// The greatest accepting state each was reached from; for [`Aim::Cycle`] only, as the next.
     origins: Vec<u64>,
@@ -58,6 +63,7 @@ impl Marks {
             task: Task::Reach,
             queue: Queue::default(),
             distances: Vec::new(),
+            farther_from: Vec::new(),
             flags: Vec::new(),
             origins: Vec::new(),
             seconds: Vec::new(),
@@ -139,7 +145,10 @@ impl Marks {
         let at = id as usize;
         match self.task {
             Task::Reach => {
-                if key.distance < self.distances[at] {
+                if is_new {
+                    self.note_farther(id, key.distance);
+                }
+                if self.may_be_farther(id, key.distance) && key.distance < self.distances[at] {
                     self.distances[at] = key.distance;
                     if key.distance < self.bound {
                         self.queue.push(key.distance, id);
@@ -174,6 +183,25 @@ impl Marks {
             }
             Task::Forward | Task::Prune | Task::Loop { .. } => {}
         }
+    }
+
+    /// A new state is so far away.
+    #[inline]
+    fn note_farther(&mut self, id: StateId, distance: u32) {
+        while self.farther_from.len() < (distance as usize).min(FARTHER_MAX) {
+            self.farther_from.push(id);
+        }
+    }
+
+    /// Whether the state's distance, which is not likely to be in a cache, may be greater than this.
+    #[inline]
+    fn may_be_farther(&self, id: StateId, distance: u32) -> bool {
+        // While all states are at most this far away, none is farther but a new one.
+        let first = self.farther_from.get(distance as usize);
+        first.map_or(
+            id as usize + 1 == self.distances.len() || distance as usize >= FARTHER_MAX,
+            |&first| id >= first,
+        )
     }
 
     /// An accepting state leads here; if it is this one, there is a cycle.
@@ -306,6 +334,7 @@ impl Marks {
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.distances.capacity() * 4
+            + self.farther_from.capacity() * 4
             + self.flags.capacity()
             + self.origins.capacity() * 8
             + self.seconds.capacity() * 4

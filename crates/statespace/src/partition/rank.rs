@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
+use super::home::{Home, hash};
 use super::lead::{Ending, Lead, Order, Outcome};
 use super::marks::Marks;
 use super::mesh::Mesh;
 use super::message::{Key, Message, NO_ORIGIN, NoMessage, Question, Task, groups};
 use super::sent::Sent;
-use super::{Aim, Figures, Subject, hash, owner};
+use super::{Aim, Figures, Subject};
 use crate::pairs::Full;
 use crate::store::{Batch, StateId, Store, Unpacked};
 
@@ -40,6 +41,7 @@ impl From<Full> for RankError {
 pub struct Rank<S> {
     me: usize,
     ranks_count: usize,
+    home: Home,
     aim: Aim,
     system: S,
     store: Store,
@@ -77,12 +79,13 @@ impl<S: Subject> Rank<S> {
     ///
     /// # Panics
     /// When there is no such rank.
-    pub fn new(system: S, aim: Aim, me: usize, ranks_count: usize) -> Result<Self, RankError> {
+    pub fn new(mut system: S, aim: Aim, me: usize, ranks_count: usize) -> Result<Self, RankError> {
         assert!(me < ranks_count, "there is no rank {me} of {ranks_count}");
         let initial = system.initial();
         let mut rank = Self {
             me,
             ranks_count,
+            home: Home::find(&mut system, ranks_count),
             aim,
             store: Store::new(system.state_bytes()),
             sent: Sent::new(system.state_bytes()),
@@ -106,7 +109,7 @@ impl<S: Subject> Rank<S> {
             has_ended: false,
         };
         rank.mesh.set_task(rank.task);
-        if owner(hash(&initial), ranks_count) == me {
+        if rank.home.of(&initial) == me {
             let key = Key { distance: 0, origin: NO_ORIGIN };
             rank.store.prepare(&Unpacked::default(), &initial, &mut rank.batch)?;
             rank.keys.push(key);
@@ -424,13 +427,12 @@ impl<S: Subject> Rank<S> {
         let key = self.marks.key(id, distance, is_accepting);
         // Where nothing but a distance is told, telling it twice is of no use.
         let is_distance = matches!(self.aim, Aim::Broken { .. });
-        let Self { system, store, batch, keys, parent, mesh, sent, me, ranks_count, .. } = self;
+        let Self { system, store, batch, keys, parent, mesh, sent, me, home, .. } = self;
         let mut error = None;
         let steps_count = system.each(parent.bytes(), |state| {
-            let hash = hash(state);
-            let to = owner(hash, *ranks_count);
+            let to = home.of(state);
             if to != *me {
-                if !is_distance || !sent.knows(hash, state, key.distance) {
+                if !is_distance || !sent.knows(hash(state), state, key.distance) {
                     mesh.push(to, key, state, now_us);
                 }
                 return;

@@ -1,52 +1,49 @@
 //! States sent lately, so that few are sent twice: neighbours lead to the same states again and again.
 
-/// Memory for it, bytes: what a second-level cache holds.
-const BYTES: usize = 1 << 20;
+/// Memory for it, bytes: a part of a second-level cache.
+const BYTES: usize = 1 << 18;
+
+/// Bytes of a distance.
+const DISTANCE_BYTES: usize = size_of::<u32>();
 
 /// A table with one place for each hash; the newest stays.
 #[derive(Debug)]
 pub(super) struct Sent {
-    state_bytes: usize,
+    place_bytes: usize,
     mask: usize,
-    states: Vec<u8>,
-    /// Distances they were sent with; 0 is an empty place.
-    distances: Vec<u32>,
+    /// In each place the distance a state was sent with, 0 where none was, and the state.
+    places: Vec<u8>,
 }
 
 impl Sent {
     pub(super) fn new(state_bytes: usize) -> Self {
-        let fitting = BYTES / (state_bytes + size_of::<u32>());
-        let places = ((fitting + 1).next_power_of_two() / 2).max(1);
-        Self {
-            state_bytes,
-            mask: places - 1,
-            states: vec![0; places * state_bytes],
-            distances: vec![0; places],
-        }
+        let place_bytes = DISTANCE_BYTES + state_bytes;
+        let places = ((BYTES / place_bytes + 1).next_power_of_two() / 2).max(1);
+        Self { place_bytes, mask: places - 1, places: vec![0; places * place_bytes] }
     }
 
     /// Whether this state was sent with this distance, which is never 0, or a smaller one; from now
     /// on it was.
     #[inline]
     pub(super) fn knows(&mut self, hash: u64, state: &[u8], distance: u32) -> bool {
-        let place = hash as usize & self.mask;
-        let known = &mut self.distances[place];
-        let at = place * self.state_bytes;
-        let kept = &mut self.states[at..at + self.state_bytes];
-        if *known != 0 && *known <= distance && kept == state {
+        let at = (hash as usize & self.mask) * self.place_bytes;
+        let place = &mut self.places[at..at + self.place_bytes];
+        let (known, kept) = place.split_at_mut(DISTANCE_BYTES);
+        let known_distance = u32::from_le_bytes([known[0], known[1], known[2], known[3]]);
+        if known_distance.wrapping_sub(1) < distance && kept == state {
             return true;
         }
-        *known = distance;
+        known.copy_from_slice(&distance.to_le_bytes());
         kept.copy_from_slice(state);
         false
     }
 
     pub(super) fn clear(&mut self) {
-        self.distances.fill(0);
+        self.places.fill(0);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.states.len() + self.distances.len() * size_of::<u32>()
+        self.places.len()
     }
 }
 
