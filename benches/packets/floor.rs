@@ -64,7 +64,7 @@ pub(crate) fn run(far: u32, relayed: bool, length: Duration) -> Result<Figures, 
     };
     // In a thread of its own, so that only it is bound to a core.
     let median = std::thread::scope(|scope| scope.spawn(pinging).join());
-    let median = median.map_err(|_| BenchError::Failed("a panic".to_owned()))??;
+    let median = median.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     Ok(Figures::from([("p50_s", median)]))
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn forward(load: Load, length: Duration) -> Result<Figures, BenchErro
         Exchange::attach(&bed, load)?.run(length)
     };
     let rate = std::thread::scope(|scope| scope.spawn(work).join());
-    let frames_per_s = rate.map_err(|_| BenchError::Failed("a panic".to_owned()))??;
+    let frames_per_s = rate.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     Ok(Figures::from([("frames_per_s", frames_per_s)]))
 }
 

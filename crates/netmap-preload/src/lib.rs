@@ -3,7 +3,7 @@
 //!
 //! * [`abi`], [`request`], [`legacy`], [`name`]: what programs say, taken apart without trusting a pointer;
 //! * [`memory`], [`ring`]: the memory that programs map, and how its rings follow the switch's;
-//! * [`adapter`], [`host`], [`line`], [`switches`]: ports and pipes that this process is attached to, and the
+//! * [`adapter`], [`host`], [`mod@line`], [`switches`]: ports and pipes that this process is attached to, and the
 //!   daemon that may be started anew meanwhile;
 //! * [`descriptor`], [`control`], [`csb`], [`wait`], [`table`]: what its calls do;
 //! * [`native`]: the switch's own interface for programs in C;

@@ -142,7 +142,7 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, the
             why,
             source: IP_SYSCTL,
             effect,
-            predicted_bits_per_s: Some(reach),
+            predicted_bits_per_s: binds.then_some(reach),
             risk: Risk::Low,
             danger: "each busy connection may hold that much memory",
         },
