@@ -2,7 +2,7 @@
 //! `AF_XDP`, without a copy where the driver can.
 //!
 //! Opening needs privilege and happens in the device's network namespace; carrying needs neither. So
-//! [`open`] makes descriptors, which may go to another process, and [`Port`] is made of them there. All
+//! [`open()`] makes descriptors, which may go to another process, and [`Port`] is made of them there. All
 //! that is on the device hangs on those descriptors: when the last copies are closed, however their
 //! process ends, the program is off the device and the queue is the host's again.
 #![forbid(unsafe_code)]

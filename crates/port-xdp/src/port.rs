@@ -19,7 +19,7 @@ pub enum PortError {
     /// Not the socket and the memory, or something the kernel refuses.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
-    /// The memory is not what [`open`](crate::open) makes.
+    /// The memory is not what [`open`](crate::open()) makes.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// It is too short.
@@ -68,7 +68,7 @@ pub struct Port {
 const FLUSH_CALLS: u32 = 4 * RING_SLOTS / 32;
 
 impl Port {
-    /// Takes over what [`open`](crate::open) opened, here or in another process.
+    /// Takes over what [`open`](crate::open()) opened, here or in another process.
     ///
     /// # Errors
     /// The descriptors are something else.
