@@ -157,7 +157,7 @@ fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Runn
 /// One run of `clearstream test` over TAP devices on a switch.
 pub(crate) fn taps_on_a_switch(length: Duration) -> Result<Figures, BenchError> {
     let (near, far) = (Host::new("192.0.2.1")?, Host::new("192.0.2.2")?);
-    let _switch = switch("0-1", "tap", [(&near, "tap0"), (&far, "tap1")])?;
+    let _switch = switch("0,1", "tap", [(&near, "tap0"), (&far, "tap1")])?;
     for (host, address, device) in [(&near, "192.0.2.1/24", "tap0"), (&far, "192.0.2.2/24", "tap1")]
     {
         host.ip(&["address", "add", address, "dev", device])?;

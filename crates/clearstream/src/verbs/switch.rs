@@ -11,6 +11,7 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::log::Log;
 use crate::signals;
+use crate::verbs::options::{Cores, cores};
 
 /// Options of `switch`.
 #[derive(Debug, clap::Args)]
@@ -40,9 +41,9 @@ struct RunArgs {
     /// faster, shorter frees the core.
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::parse_duration)]
     linger: Duration,
-    /// Cores on which the switch's threads run, such as 2,3 [default: any].
-    #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
-    cores: Vec<u32>,
+    /// Cores on which the switch's threads run: 0,2-5 [default: any].
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    cores: Option<Cores>,
     /// Most memory for all ports together: 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = units::parse_byte_size)]
     memory: u64,
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     allow_descriptors();
     let config = Config {
         linger: run.linger,
-        cores: run.cores.clone(),
+        cores: run.cores.clone().map_or_else(Vec::new, |list| list.0),
         memory_bytes_max: run.memory,
         ..Config::new(run.socket.clone().unwrap_or_else(default_socket))
     };

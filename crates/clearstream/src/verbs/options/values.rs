@@ -13,7 +13,7 @@ pub(super) struct Sizes {
 
 /// A list of cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cores(pub(super) Vec<u32>);
+pub(crate) struct Cores(pub(crate) Vec<u32>);
 
 /// More cores than a list may name.
 const CORES_MAX: usize = 1024;
@@ -49,7 +49,7 @@ pub(super) fn sizes(text: &str) -> Result<Sizes, String> {
 }
 
 /// `0,2-5`.
-pub(super) fn cores(text: &str) -> Result<Cores, String> {
+pub(crate) fn cores(text: &str) -> Result<Cores, String> {
     let wrong = || format!("'{text}' is not a list of cores; write for example 0,2-5");
     let mut list = Vec::new();
     for part in text.split(',') {
