@@ -21,13 +21,14 @@ use crate::host::{BenchError, installed};
 use crate::ours::PROGRAM;
 
 const OURS: &str = "ClearStream";
+const TWO_RANKS: &str = "ClearStream, two ranks";
 const PAN: &str = "SPIN's pan";
 
 /// A system in both languages, and how many states it has.
 struct Twin {
     name: &'static str,
-    /// Rows: against the peer, against the least rate, memory.
-    rows: [&'static str; 3],
+    /// Rows: against the peer, against the least rate, memory, two ranks against one.
+    rows: [&'static str; 4],
     what: &'static str,
     dve: String,
     promela: String,
@@ -40,11 +41,15 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
 }
 
 fn compare(effort: Effort, twin: Twin) -> Comparison {
-    let (name, [against, rate, memory]) = (twin.name, twin.rows);
-    let setting = format!("{}, {} states, one rank, whole search", twin.what, twin.states_count);
+    let (name, [against, rate, memory, two_ranks]) = (twin.name, twin.rows);
+    let setting = format!(
+        "{}, {} states, whole search, one rank or two threads",
+        twin.what, twin.states_count
+    );
     let twin = Rc::new(twin);
-    let (one, other) = (twin.clone(), twin);
-    let ours: Run = Box::new(move |_, _| ours(&one));
+    let (one, two, other) = (twin.clone(), twin.clone(), twin);
+    let alone: Run = Box::new(move |_, _| ours(&one, 1));
+    let shared: Run = Box::new(move |_, _| ours(&two, 2));
     let pan: Run = Box::new(move |_, _| pan(&other));
     let row = |name: &str, figure, unit, scale, better, gate| RowPlan {
         name: name.to_owned(),
@@ -64,23 +69,32 @@ fn compare(effort: Effort, twin: Twin) -> Comparison {
         medium: Medium::Nothing,
         effort,
         contenders: vec![
-            Contender { name: OURS.to_owned(), run: ours },
+            Contender { name: OURS.to_owned(), run: alone },
+            Contender { name: TWO_RANKS.to_owned(), run: shared },
             Contender { name: PAN.to_owned(), run: pan },
         ],
         rows: vec![
             rate_row(against, Gate::Ratio(1.0)),
             rate_row(rate, Gate::Figure(1.5)),
             row(memory, "bytes_per_state", "B/state", 1.0, Better::Lower, Gate::Figure(25.0)),
+            RowPlan {
+                ours: vec![TWO_RANKS.to_owned()],
+                peers: vec![OURS.to_owned()],
+                ..rate_row(two_ranks, Gate::Ratio(1.7))
+            },
         ],
     }
 }
 
-fn ours(twin: &Twin) -> Result<Figures, BenchError> {
+fn ours(twin: &Twin, ranks: u32) -> Result<Figures, BenchError> {
     let folder = Folder::new(twin.name)?;
     let model = folder.0.join("model.dve");
     fs::write(&model, &twin.dve)?;
     let mut command = Command::new(PROGRAM);
     command.arg("check").arg(&model).args(["--full", "--allow-deadlock", "--json"]);
+    if ranks > 1 {
+        command.args(["--ranks", &ranks.to_string()]);
+    }
     let (output, took) = timed(command)?;
     let document: Value = serde_json::from_str(&output)
         .map_err(|error| BenchError::Failed(format!("check --json: {error}")))?;
@@ -182,7 +196,12 @@ fn counters() -> Twin {
     }
     dve += "system async;\n";
     let what = "two processes adding to a shared number";
-    let rows = ["states-counters", "states-counters-rate", "states-counters-memory"];
+    let rows = [
+        "states-counters",
+        "states-counters-rate",
+        "states-counters-memory",
+        "states-counters-two-ranks",
+    ];
     Twin { name: "states-counters", rows, what, dve, promela, states_count: 1_894_376 }
 }
 
@@ -267,6 +286,11 @@ fn exclusion() -> Twin {
     }
     dve += "system async;\n";
     let what = "mutual exclusion of four processes with deadlines";
-    let rows = ["states-exclusion", "states-exclusion-rate", "states-exclusion-memory"];
+    let rows = [
+        "states-exclusion",
+        "states-exclusion-rate",
+        "states-exclusion-memory",
+        "states-exclusion-two-ranks",
+    ];
     Twin { name: "states-exclusion", rows, what, dve, promela, states_count: 1_711_620 }
 }

@@ -46,15 +46,20 @@ fn document(rate: f64, change: impl FnOnce(&mut Value)) -> Results {
     read_results(&bytes).expect("a document of the schema")
 }
 
+/// Its far kernel keeps the receive window below what the path needs, and the verdict says so.
+fn clamped(value: &mut Value) {
+    value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
+    value["verdict"] = json!({ "limit": "receive-window", "end": "far", "summary": "clamped",
+        "evidence": [], "confirmed": false, "advice": [] });
+}
+
 fn find<'a>(plan: &'a Plan, end: End, key: &str) -> Option<&'a PlannedChange> {
     plan.changes.iter().find(|change| change.end == end && change.key.to_string() == key)
 }
 
 #[test]
 fn a_clamped_window_is_widened_to_what_the_path_needs() {
-    let results = document(5.2e7, |value| {
-        value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
-    });
+    let results = document(5.2e7, clamped);
     let plan = plan(&results);
     let change = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
     // 500 Mbit/s less headers at MTU 1500 is 470.7; two products of it over half of a buffer.
@@ -225,15 +230,10 @@ fn commands_are_what_a_person_would_type() {
 
 #[test]
 fn what_a_wider_window_has_shown_is_what_is_predicted() {
-    let clamped = |value: &mut Value| {
-        value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
-    };
     // The cores gave out at 200 Mbit/s when a test asked for two products of the line by itself.
     let tried = |bytes_given: u64| {
         let results = document(5.2e7, |value| {
             clamped(value);
-            value["verdict"] = json!({ "limit": "receive-window", "end": "far", "summary": "clamped",
-                "evidence": [], "confirmed": false, "advice": [] });
             let mut probe = value["points"][0].clone();
             probe["experiment"] = json!("wide-window");
             probe["spec"]["window_bytes"] = json!(2_360_000);
@@ -269,9 +269,7 @@ fn ladder(cores: f64, granted_bytes_max: f64) -> (Vec<u64>, Results) {
         for end in ["near", "far"] {
             value[end]["interface"]["speed_bits_per_s"] = json!(4e10);
         }
-        value["far"]["sysctls"]["net.ipv4.tcp_rmem"] = json!("4096 131072 262144");
-        value["verdict"] = json!({ "limit": "receive-window", "end": "far", "summary": "clamped",
-            "evidence": [], "confirmed": false, "advice": [] });
+        clamped(value);
     });
     while let Some(bytes) = next_window_bytes(&results) {
         assert!(asked.len() < 20, "{asked:?}");
