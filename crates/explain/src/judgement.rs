@@ -119,6 +119,23 @@ fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
     ratio(spent_s, bytes as f64)
 }
 
+/// How much more an end's threads would have run had none of them waited for its core; 1 where none
+/// did, or where the kernel did not tell.
+fn wanted_over_had(point: &Point, end: End) -> f64 {
+    let streams = point.measured().and_then(|outcome| match end {
+        End::Near => Some(&outcome.near.streams),
+        End::Far => outcome.far.as_ref().map(|far| &far.streams),
+    });
+    let (mut ran_s, mut waited_s) = (0.0, 0.0);
+    for stream in streams.into_iter().flatten() {
+        if let (Some(user_s), Some(system_s)) = (stream.thread_user_s, stream.thread_system_s) {
+            ran_s += user_s + system_s;
+            waited_s += stream.thread_wait_s.unwrap_or(0.0);
+        }
+    }
+    ratio(ran_s + waited_s, ran_s).map_or(1.0, |wanted| wanted.max(1.0))
+}
+
 /// Segments a test's sender sent again, of those sent.
 fn retransmit_share(point: &Point) -> Option<f64> {
     let outcome = point.measured()?;
@@ -345,7 +362,10 @@ impl Trial<'_> {
             return self.undecided(Some(after.median), text);
         }
         let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
-        let outcome = if (kept * factor - 1.0).abs() <= FOLLOWS + noise {
+        // With less to move, others leave the threads more of the core, up to all that they waited for.
+        let wanted = self.judged.map_or(1.0, |point| wanted_over_had(point, end));
+        let tolerance = FOLLOWS + noise;
+        let outcome = if (1.0 - tolerance..=wanted + tolerance).contains(&(kept * factor)) {
             Outcome::Confirmed
         } else if kept > 1.0 - noise {
             Outcome::Refuted
@@ -354,6 +374,10 @@ impl Trial<'_> {
         };
         let mut ruling = self.told(outcome, after, self.before.median / factor);
         ruling.text += &format!(" with {factor:.2} times the processor time a byte");
+        if wanted > 1.0 + FOLLOWS {
+            let most = show_bit_rate(self.before.median / factor * wanted);
+            ruling.text += &format!(", up to {most} without waiting for the core");
+        }
         ruling
     }
 
@@ -494,5 +518,65 @@ impl Trial<'_> {
     fn undecided(&self, after_bits_per_s: Option<f64>, text: String) -> Ruling {
         let predicted_bits_per_s = self.experiment.predicted.expected_bits_per_s;
         Ruling { outcome: Outcome::Undecided, predicted_bits_per_s, after_bits_per_s, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{Limit, StreamEnd, TestSpec};
+
+    use super::*;
+    use crate::change::Change;
+    use crate::experiment::Prediction;
+
+    /// A second of one stream whose sending thread ran and waited so long.
+    fn point(rate: f64, ran_s: f64, waited_s: f64) -> Point {
+        let stream = StreamEnd {
+            sending: true,
+            bytes: (rate / 8.0) as u64,
+            duration_s: 1.0,
+            thread_user_s: Some(0.0),
+            thread_system_s: Some(ran_s),
+            thread_wait_s: Some(waited_s),
+            ..StreamEnd::default()
+        };
+        let report = serde_json::json!({ "streams": [stream], "cores": [], "counters": {},
+            "findings": [] });
+        let value = serde_json::json!({
+            "experiment": "single-stream", "repeat": 0, "started_unix_ms": 0,
+            "spec": TestSpec::tcp(),
+            "outcome": { "measured": { "duration_s": 1.0, "near": report,
+                "directions": [{ "direction": "forward", "sent_bytes": 1, "received_bytes": 1,
+                    "sent_bits_per_s": rate, "received_bits_per_s": rate }] } }
+        });
+        serde_json::from_value(value).expect("a point of the schema")
+    }
+
+    /// What the experiment "a byte costs ten times as much" says.
+    fn dearer(before: (f64, f64), after: (f64, f64, f64)) -> Outcome {
+        let judged = point(10e9, before.0, before.1);
+        let points = [point(after.0, after.1, after.2)];
+        let experiment = Experiment {
+            limit: Limit::SenderCore,
+            change: Change::Block { to_bytes: 8192 },
+            predicted: Prediction::new(2e9, 6e9, 9e9),
+            rule: Rule::FollowsCost(End::Near),
+        };
+        let before = Estimate::of(&[10e9]).expect("one figure");
+        let trial =
+            Trial { experiment: &experiment, before, points: &points, judged: Some(&judged) };
+        trial.ruling().outcome
+    }
+
+    #[test]
+    fn a_thread_that_waited_for_its_core_may_have_more_of_it_once_others_have_less_to_do() {
+        // A full core: ten times the cost, a tenth of the throughput.
+        assert_eq!(dearer((0.95, 0.0), (1e9, 0.95, 0.0)), Outcome::Confirmed);
+        // Half of it was taken by others, who then had less to do.
+        assert_eq!(dearer((0.46, 0.43), (1.5e9, 0.69, 0.3)), Outcome::Confirmed);
+        // Nobody was in its way, and it could run twice as long: it was not the core.
+        assert_eq!(dearer((0.46, 0.0), (2e9, 0.92, 0.0)), Outcome::Undecided);
+        // It costs as much and nothing was lost.
+        assert_eq!(dearer((0.09, 0.0), (10e9, 0.9, 0.0)), Outcome::Refuted);
     }
 }
