@@ -3,12 +3,15 @@
 //! The stock program is `iperf3` in the path, or what `CLEARSTREAM_TEST_IPERF3` names; without one
 //! those tests print `skipped: iperf3 not installed`.
 
+#[path = "support/port.rs"]
+mod port;
+
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use port::free_port;
 use traffic::iperf3::ordered::Json;
 
 /// Directions and numbers of streams; every one with TCP and UDP.
@@ -57,17 +60,6 @@ fn has_stock() -> bool {
         println!("skipped: iperf3 not installed");
     }
     found
-}
-
-/// A port that nobody has, TCP or UDP, at this moment.
-fn free_port() -> u16 {
-    loop {
-        let tcp = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
-        let port = tcp.local_addr().unwrap().port();
-        if UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 fn wait(mut child: Child, at_most: Duration) -> Output {

@@ -1,6 +1,8 @@
 //! `serve` and `path` as processes over loopback: the whole job, cut short and taken up again,
 //! and every way to get it wrong answered in one line.
 
+#[path = "support/port.rs"]
+mod port;
 #[path = "support/server.rs"]
 mod server;
 
@@ -11,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use port::free_port;
 use results::{Limit, RunKind, read_results};
 
-use server::{Server, free_port};
+use server::Server;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 

@@ -2,6 +2,8 @@
 //!
 //! One at a time: every sweep wants the cores for itself.
 
+#[path = "support/port.rs"]
+mod port;
 #[path = "support/server.rs"]
 mod server;
 
@@ -12,9 +14,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use port::free_port;
 use results::{Placement, PlacementFindings, Results, RunKind, read_placement, read_results};
 
-use server::{Server, free_port};
+use server::Server;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 

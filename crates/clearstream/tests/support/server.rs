@@ -1,8 +1,9 @@
 //! `clearstream serve` on a free port of its own; ended when dropped.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+
+use super::port::free_port;
 
 /// A server that listens.
 pub(crate) struct Server {
@@ -36,10 +37,4 @@ impl Drop for Server {
         self.child.kill().expect("it still runs");
         self.child.wait().expect("ends");
     }
-}
-
-/// A port of loopback that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound").port()
 }
