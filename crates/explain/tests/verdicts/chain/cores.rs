@@ -1,0 +1,343 @@
+//! Cores and threads: quotas, priorities, clocks, memory nodes, work a packet.
+
+use super::*;
+
+#[test]
+fn a_quota_stops_either_end() {
+    for path in paths() {
+        for share in [0.2, 0.5] {
+            let quota = move |duration_s: f64| CpuQuota {
+                group: "/box".into(),
+                cores: share,
+                period_s: 0.1,
+                periods_count: (duration_s * 10.0) as u64,
+                throttled_count: (duration_s * 9.0) as u64,
+                throttled_s: duration_s * (1.0 - share),
+            };
+            let sender = Planted {
+                model: Model {
+                    sender_core_share: share,
+                    sender_core_bits_per_s: 8e9,
+                    ..path.clone()
+                },
+                spec: TestSpec { near_cores: vec![1], ..TestSpec::tcp() },
+                adapt: dearer,
+                dress: Box::new(move |_, outcome| {
+                    outcome.near.counters.quota = Some(quota(outcome.duration_s));
+                    outcome.near.streams.iter_mut().for_each(|s| s.thread_wait_s = Some(0.01));
+                }),
+                ..Planted::on(path.clone())
+            };
+            sender.expect(Limit::CpuQuota, NEAR, true);
+            let receiver = Planted {
+                model: Model {
+                    receiver_core_share: share,
+                    receiver_core_bits_per_s: 8e9,
+                    ..path.clone()
+                },
+                spec: TestSpec { far_cores: vec![1], ..TestSpec::tcp() },
+                dress: Box::new(move |_, outcome| {
+                    let duration_s = outcome.duration_s;
+                    let far = far_of(outcome);
+                    far.counters.quota = Some(quota(duration_s));
+                    far.streams.iter_mut().for_each(|s| s.thread_wait_s = Some(0.01));
+                }),
+                ..sender
+            };
+            receiver.expect(Limit::CpuQuota, FAR, true);
+        }
+    }
+}
+
+#[test]
+fn a_quota_that_stops_nobody_is_not_accused() {
+    let idle_quota = CpuQuota {
+        group: "/box".into(),
+        cores: 1.5,
+        period_s: 0.1,
+        periods_count: 100,
+        ..CpuQuota::default()
+    };
+    let planted = Planted {
+        model: Model { window_max_bytes: 4e6, ..Model::default() },
+        dress: Box::new(move |_, outcome| outcome.near.counters.quota = Some(idle_quota.clone())),
+        ..Planted::on(Model::default())
+    };
+    planted.expect(Limit::ReceiveWindow, FAR, true);
+}
+
+#[test]
+fn a_thread_behind_all_others() {
+    for path in paths() {
+        for (share, policy) in [(0.3, "idle"), (0.5, "nice 10"), (0.6, "nice 19")] {
+            let sender = Planted {
+                model: Model {
+                    sender_core_share: share,
+                    sender_core_bits_per_s: 9e9,
+                    ..path.clone()
+                },
+                spec: TestSpec { near_cores: vec![1], ..TestSpec::tcp() },
+                adapt: dearer,
+                dress: Box::new(move |_, outcome| {
+                    outcome
+                        .near
+                        .streams
+                        .iter_mut()
+                        .for_each(|s| s.thread_policy = Some(policy.into()));
+                }),
+                ..Planted::on(path.clone())
+            };
+            sender.expect(Limit::Scheduler, NEAR, false);
+            let receiver = Planted {
+                model: Model {
+                    receiver_core_share: share,
+                    receiver_core_bits_per_s: 9e9,
+                    ..path.clone()
+                },
+                spec: TestSpec { far_cores: vec![1], ..TestSpec::tcp() },
+                dress: Box::new(move |_, outcome| {
+                    far_of(outcome)
+                        .streams
+                        .iter_mut()
+                        .for_each(|s| s.thread_policy = Some(policy.into()));
+                }),
+                ..sender
+            };
+            receiver.expect(Limit::Scheduler, FAR, false);
+        }
+    }
+}
+
+#[test]
+fn a_nice_thread_that_never_waits_is_not_accused() {
+    let planted = Planted {
+        model: Model { sender_core_bits_per_s: 5e9, ..Model::default() },
+        adapt: dearer,
+        dress: Box::new(|_, outcome| {
+            outcome.near.streams.iter_mut().for_each(|s| s.thread_policy = Some("nice 10".into()));
+        }),
+        ..Planted::on(Model::default())
+    };
+    planted.expect(Limit::SenderCore, NEAR, true);
+}
+
+#[test]
+fn a_clock_held_low() {
+    for path in paths() {
+        for part in [0.35, 0.6] {
+            let clocks = move || -> Vec<CoreClock> {
+                let khz = (3_500_000.0 * part) as u64;
+                let clock = |core| CoreClock {
+                    core,
+                    first_khz: khz,
+                    last_khz: khz,
+                    governor_max_khz: Some(khz),
+                    hardware_max_khz: Some(3_500_000),
+                };
+                (0..8).map(clock).collect()
+            };
+            let planted = Planted {
+                model: Model { receiver_core_bits_per_s: 20e9 * part, ..path.clone() },
+                adapt: dearer,
+                dress: Box::new(move |_, outcome| {
+                    far_of(outcome).counters.clocks = clocks();
+                    outcome.near.counters.clocks = clocks();
+                }),
+                ..Planted::on(path.clone())
+            };
+            planted.expect(Limit::CpuFrequency, FAR, true);
+        }
+    }
+}
+
+#[test]
+fn a_thread_on_the_other_node() {
+    for path in paths() {
+        let planted = Planted {
+            model: Model { receiver_core_bits_per_s: 9e9, ..path.clone() },
+            spec: TestSpec { far_cores: vec![5], ..TestSpec::tcp() },
+            adapt: |model, spec| {
+                // Next to the device it is twice as fast.
+                let near = spec.far_cores.first().is_some_and(|core| *core < 4);
+                let speed = if near { 2.0 } else { 1.0 };
+                Model {
+                    receiver_core_bits_per_s: model.receiver_core_bits_per_s * speed,
+                    ..model.clone()
+                }
+            },
+            dress: Box::new(|_, outcome| {
+                far_of(outcome).streams.iter_mut().for_each(|s| s.incoming_core = Some(1));
+            }),
+            hosts: Box::new(|results| {
+                if let Some(far) = &mut results.far {
+                    far.machine = Some(two_nodes());
+                }
+            }),
+        };
+        planted.expect(Limit::Placement, FAR, true);
+        // The same core-bound stream next to its packets is the core's own affair.
+        let placed = Planted {
+            spec: TestSpec { far_cores: vec![2], ..TestSpec::tcp() },
+            adapt: dearer,
+            ..planted
+        };
+        placed.expect(Limit::ReceiverCore, FAR, true);
+    }
+}
+
+#[test]
+fn offloads_off_and_cores_full() {
+    for path in paths() {
+        let wire = path.mtu_bytes + 14.0;
+        let on = || ["tso", "tso6", "gso", "gro"].map(str::to_owned).to_vec();
+        let count = move |bytes: u64| (bytes as f64 / wire) as u64 + 1;
+        let dress = move |_: &TestSpec, outcome: &mut TestOutcome| {
+            let bytes = outcome.directions[0].received_bytes;
+            let mut sent =
+                results::DeviceCounters { interface: "eth0".into(), ..Default::default() };
+            let mut received = sent.clone();
+            (sent.tx_bytes, sent.tx_pkts) = (bytes, count(bytes));
+            (received.rx_bytes, received.rx_pkts) = (bytes, count(bytes));
+            outcome.near.counters.devices = vec![sent];
+            far_of(outcome).counters.devices = vec![received];
+        };
+        if path.mtu_bytes > 3000.0 {
+            continue;
+        }
+        let sender = Planted {
+            model: Model { sender_core_bits_per_s: 3e9, ..path.clone() },
+            adapt: more_packets,
+            dress: Box::new(dress),
+            hosts: Box::new(move |results| {
+                let facts = |offloads: Vec<String>| {
+                    Some(InterfaceFacts {
+                        name: "eth0".into(),
+                        mtu_bytes: 1500,
+                        offloads,
+                        ..InterfaceFacts::default()
+                    })
+                };
+                results.near.interface = facts(vec!["gro".into()]);
+                if let Some(far) = &mut results.far {
+                    far.interface = facts(on());
+                }
+            }),
+            ..Planted::on(path.clone())
+        };
+        sender.expect(Limit::Offloads, NEAR, true);
+        let receiver = Planted {
+            model: Model { receiver_core_bits_per_s: 3e9, ..path.clone() },
+            hosts: Box::new(move |results| {
+                let facts = |offloads: Vec<String>| {
+                    Some(InterfaceFacts {
+                        name: "eth0".into(),
+                        mtu_bytes: 1500,
+                        offloads,
+                        ..InterfaceFacts::default()
+                    })
+                };
+                results.near.interface = facts(on());
+                if let Some(far) = &mut results.far {
+                    far.interface = facts(vec!["tso".into(), "gso".into()]);
+                }
+            }),
+            ..sender
+        };
+        receiver.expect(Limit::Offloads, FAR, true);
+        // With the features on, small packets on the wire are the core's own affair.
+        let plain = Planted {
+            hosts: Box::new(move |results| {
+                let facts = || {
+                    Some(InterfaceFacts {
+                        name: "eth0".into(),
+                        mtu_bytes: 1500,
+                        offloads: on(),
+                        ..InterfaceFacts::default()
+                    })
+                };
+                results.near.interface = facts();
+                if let Some(far) = &mut results.far {
+                    far.interface = facts();
+                }
+            }),
+            ..receiver
+        };
+        plain.expect(Limit::ReceiverCore, FAR, true);
+    }
+}
+
+#[test]
+fn small_segments_and_cores_full() {
+    for mtu_bytes in [576.0, 800.0] {
+        let planted = Planted {
+            model: Model { sender_core_bits_per_s: 2e9, mtu_bytes, ..Model::default() },
+            adapt: more_packets,
+            dress: Box::new(move |_, outcome| {
+                let bytes = outcome.directions[0].received_bytes;
+                let mut sent =
+                    results::DeviceCounters { interface: "eth0".into(), ..Default::default() };
+                (sent.tx_bytes, sent.tx_pkts) = (bytes, (bytes as f64 / mtu_bytes) as u64 + 1);
+                outcome.near.counters.devices = vec![sent];
+            }),
+            ..Planted::on(Model::default())
+        };
+        planted.expect(Limit::PathMtu, None, true);
+    }
+}
+
+#[test]
+fn the_core_that_takes_the_packets() {
+    for path in paths() {
+        // More streams hash to the other queues.
+        let model = Model { window_growth_bits_per_s: 4e9, ..path.clone() };
+        let napi = Planted {
+            model: model.clone(),
+            dress: Box::new(|spec, outcome| {
+                let duration_s = outcome.duration_s;
+                let alone = if spec.streams > 1 { 0.3 } else { 1.0 };
+                let thread = KernelThreadUse {
+                    name: "napi/eth0-8193".into(),
+                    pid: 99,
+                    run_s: duration_s * 0.5 * alone,
+                    wait_s: duration_s * 0.48 * alone,
+                    core: Some(3),
+                    allowed_cores: vec![3],
+                };
+                far_of(outcome).counters.kernel_threads = vec![thread];
+                far_of(outcome).streams.iter_mut().for_each(|s| s.incoming_core = Some(3));
+            }),
+            ..Planted::on(path.clone())
+        };
+        napi.expect(Limit::InterruptCore, FAR, true);
+        let softirq = Planted {
+            dress: Box::new(|_, outcome| {
+                let far = far_of(outcome);
+                if let Some(core) = far.cores.iter_mut().find(|core| core.core == 3) {
+                    (core.softirq, core.system, core.idle) = (0.97, 0.01, 0.01);
+                }
+                far.streams.iter_mut().for_each(|s| s.incoming_core = Some(3));
+            }),
+            ..napi
+        };
+        softirq.expect(Limit::InterruptCore, FAR, true);
+        let rps = Planted {
+            dress: Box::new(|_, outcome| {
+                let far = far_of(outcome);
+                if let Some(core) = far.cores.iter_mut().find(|core| core.core == 6) {
+                    (core.user, core.softirq, core.system, core.idle) = (0.7, 0.29, 0.01, 0.0);
+                }
+                far.streams.iter_mut().for_each(|s| s.incoming_core = Some(6));
+            }),
+            hosts: Box::new(|results| {
+                let mut machine = two_nodes();
+                machine.nics[0].receive_queues =
+                    vec![ReceiveQueue { rps_cores: vec![6], ..ReceiveQueue::default() }];
+                if let Some(far) = &mut results.far {
+                    far.machine = Some(machine);
+                }
+            }),
+            ..softirq
+        };
+        rps.expect(Limit::InterruptCore, FAR, true);
+    }
+}
