@@ -11,6 +11,8 @@ mod text;
 
 use results::{Machine, NicCeilings};
 
+use crate::markup::{Element, el};
+
 /// A host as text, at most `columns` (80 to 120) wide.
 #[must_use]
 pub fn machine_text(machine: &Machine, ceilings: &[NicCeilings], columns: usize) -> String {
@@ -21,6 +23,53 @@ pub fn machine_text(machine: &Machine, ceilings: &[NicCeilings], columns: usize)
 #[must_use]
 pub fn machine_svg(machine: &Machine, ceilings: &[NicCeilings]) -> String {
     svg::draw(machine, ceilings)
+}
+
+/// Longest drawing that a page takes in, bytes.
+const ON_PAGE_BYTES_MAX: usize = 200_000;
+
+/// A host as a picture within a page, folded away behind a line; `None` where there is little to see or far too
+/// much. As an image its styles and ids are its own, and it still follows the reader's light or dark.
+pub(crate) fn on_page(machine: &Machine, whose: &str) -> Option<Element> {
+    let drawing = machine_svg(machine, &[]);
+    if machine.cores.is_empty() || drawing.len() > ON_PAGE_BYTES_MAX {
+        return None;
+    }
+    let line = format!("{whose}: {}", in_short(machine));
+    let picture = el("img")
+        .class("machine")
+        .attr("src", format!("data:image/svg+xml,{}", percent_encoded(&drawing)))
+        .attr("alt", svg::describe(machine, &[]));
+    let frame = el("div").class("scroll").attr("tabindex", 0).attr("role", "region");
+    let frame = frame.attr("aria-label", &line).child(picture);
+    Some(el("details").class("data").child(el("summary").text(line)).child(frame))
+}
+
+/// As a URL's data (RFC 3986 section 2.1): what may not stand there, as `%` and two digits a byte.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 5 / 4);
+    for byte in text.bytes() {
+        match byte {
+            b' '
+            | b'!'
+            | b'('
+            | b')'
+            | b'*'
+            | b'+'
+            | b','
+            | b'-'
+            | b'.'
+            | b'/'
+            | b'0'..=b';'
+            | b'='
+            | b'@'
+            | b'A'..=b'Z'
+            | b'_'
+            | b'a'..=b'z' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }
 
 /// `0-3,8,10-11`: a list of cores as the kernel writes it.

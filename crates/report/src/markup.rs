@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 /// Elements that HTML forbids to close.
-const VOID: [&str; 5] = ["meta", "link", "br", "hr", "wbr"];
+const VOID: [&str; 6] = ["meta", "link", "br", "hr", "img", "wbr"];
 
 /// SVG elements written `<name/>` when they are empty.
 const SHAPES: [&str; 6] = ["path", "rect", "line", "circle", "polygon", "use"];

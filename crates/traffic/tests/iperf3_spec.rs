@@ -73,17 +73,18 @@ fn every_direction_has_an_outcome_of_both_ends() {
 fn datagrams_are_counted_at_both_ends() {
     for direction in [Direction::Forward, Direction::Reverse] {
         let spec = TestSpec {
-            limit: TestLimit::TotalBlocks(500),
+            // So few that they all fit into a socket whose reader is kept waiting.
+            limit: TestLimit::TotalBlocks(100),
             direction,
-            offered_bits_per_s: Some(20e6),
-            ..TestSpec::udp(1000)
+            offered_bits_per_s: Some(4e6),
+            ..TestSpec::udp(500)
         };
         let (outcome, _reports) = run(&spec, &|| false);
         let way = &outcome.directions[0];
         let udp = way.udp.as_ref().unwrap();
-        assert!(udp.sent_count >= 500, "{udp:?}");
+        assert!(udp.sent_count >= 100, "{udp:?}");
         assert!(udp.received_count + udp.lost_count <= udp.sent_count, "{udp:?}");
-        assert!(udp.received_count >= 450, "{udp:?}");
+        assert!(udp.received_count >= 90, "{udp:?}");
         assert_eq!(spec.protocol, Protocol::Udp);
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn draw(machine: &Machine, ceilings: &[NicCeilings]) -> String {
 }
 
 /// The drawing in words.
-fn describe(machine: &Machine, ceilings: &[NicCeilings]) -> String {
+pub(super) fn describe(machine: &Machine, ceilings: &[NicCeilings]) -> String {
     let mut words = vec![in_short(machine)];
     for node in &machine.nodes {
         words.push(format!("node {}: cores {}", node.node, list(&node.cores)));

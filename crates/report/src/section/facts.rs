@@ -6,6 +6,7 @@ use results::{HostFacts, InterfaceFacts};
 
 use super::Section;
 use crate::digest::Digest;
+use crate::machine_drawing;
 use crate::markup::Element;
 use crate::show::{self, DASH};
 use crate::table::Table;
@@ -18,7 +19,24 @@ const OWN: [&str; 1] = ["interface"];
 
 /// Both hosts and the path.
 pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
-    Section::new("hosts", "Hosts", [hosts(digest), path(digest)])
+    let parts = [hosts(digest), path(digest)].into_iter().chain(drawings(digest));
+    Section::new("hosts", "Hosts", parts)
+}
+
+/// What the hosts are made of; once where one machine is both.
+fn drawings(digest: &Digest<'_>) -> Vec<Element> {
+    let near = digest.results.near.machine.as_ref();
+    let far = digest.results.far.as_ref().and_then(|far| far.machine.as_ref());
+    let same_cores =
+        near.zip(far).is_some_and(|(near, far)| near.cores == far.cores && near.nics == far.nics);
+    let near_name = match same_cores {
+        true => format!("{} and {}", digest.near_name, digest.far_name),
+        false => digest.near_name.clone(),
+    };
+    let near = near.map(|machine| (machine, near_name));
+    let far = far.filter(|_| !same_cores).map(|machine| (machine, digest.far_name.clone()));
+    let drawn = near.into_iter().chain(far);
+    drawn.filter_map(|(machine, name)| machine_drawing::on_page(machine, &name)).collect()
 }
 
 fn hosts(digest: &Digest<'_>) -> Element {

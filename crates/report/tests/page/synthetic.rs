@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use results::{
-    Absent, Confirmation, CoreUse, Direction, DirectionOutcome, End, EndReport, Estimate, Evidence,
-    Finding, HostFacts, InterfaceFacts, IntervalSample, LatencySummary, LawCheck, Limit,
-    NextCeiling, PaperFigure, PathFacts, PercentilePoint, PlacedPair, PlacementFindings, Point,
-    PointOutcome, Protocol, Proximity, RelationFigure, Reproduction, RequestResponseOutcome,
-    Results, RunKind, StreamEnd, Summary, TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec,
-    UdpLoss, UdpOutcome, UdpStreamEnd, Verdict,
+    Absent, Confirmation, Core, CoreUse, Direction, DirectionOutcome, End, EndReport, Estimate,
+    Evidence, Finding, HostFacts, InterfaceFacts, IntervalSample, LatencySummary, LawCheck, Limit,
+    Machine, MemoryNode, NextCeiling, Nic, PaperFigure, PathFacts, PercentilePoint, PlacedPair,
+    PlacementFindings, Point, PointOutcome, Protocol, Proximity, RelationFigure, Reproduction,
+    RequestResponseOutcome, Results, RunKind, StreamEnd, Summary, TcpSample, TcpSummary, TestLimit,
+    TestOutcome, TestSpec, UdpLoss, UdpOutcome, UdpStreamEnd, Verdict,
 };
 use stats::Random;
 
@@ -347,8 +347,32 @@ fn host(name: &str, far: bool) -> HostFacts {
             ..InterfaceFacts::default()
         }),
         sysctls: sysctls.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        machine: None,
+        machine: Some(machine()),
         tool_version: Some("0.1.0".to_owned()),
+    }
+}
+
+/// Eight cores of two memory nodes, the interface at the first.
+pub(crate) fn machine() -> Machine {
+    let core = |number: u32| Core {
+        core: number,
+        package: Some(number / 4),
+        node: Some(number / 4),
+        is_online: true,
+        is_usable: true,
+        ..Core::default()
+    };
+    let node = |number: u32| MemoryNode {
+        node: number,
+        cores: (number * 4..number * 4 + 4).collect(),
+        memory_bytes: Some(32 << 30),
+        distances: if number == 0 { vec![10, 21] } else { vec![21, 10] },
+    };
+    Machine {
+        cores: (0..8).map(core).collect(),
+        nodes: vec![node(0), node(1)],
+        nics: vec![Nic { name: "eth0 100% <\"&#>".to_owned(), node: Some(0), ..Nic::default() }],
+        ..Machine::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A small judge of markup: every tag closed in order, every attribute quoted.
 
-const VOID: [&str; 5] = ["meta", "link", "br", "hr", "wbr"];
+const VOID: [&str; 6] = ["meta", "link", "br", "hr", "img", "wbr"];
 
 /// Says what is wrong and where.
 pub(crate) fn check(page: &str) -> Result<(), String> {
