@@ -61,6 +61,10 @@ pub struct Batch {
     roots: Vec<Hashed>,
     words: Vec<u32>,
     joints: Vec<u32>,
+    /// Of many states at once: their words, joints, and the pairs of one joint.
+    all_words: Vec<u32>,
+    all_joints: Vec<u32>,
+    parts: Vec<Hashed>,
 }
 
 impl Batch {
@@ -205,6 +209,38 @@ impl Store {
             batch.joints.push(pair);
         }
         batch.roots.push(self.shape.root().pair(&batch.words, &batch.joints));
+        Ok(())
+    }
+
+    /// The same for states one behind the other that have little in common: parts are looked up together,
+    /// so that the processor waits for memory once and not once a part.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub(crate) fn prepare_all(&mut self, states: &[u8], batch: &mut Batch) -> Result<(), Full> {
+        let (words, below) = (self.shape.words_count(), self.shape.below().len());
+        let Batch { roots, words: state_words, all_words, all_joints, parts, .. } = batch;
+        all_words.clear();
+        for state in states.chunks_exact(self.state_bytes().max(1)) {
+            self.shape.to_words(state, state_words);
+            all_words.extend_from_slice(state_words);
+        }
+        let count = all_words.len() / words.max(1);
+        all_joints.clear();
+        all_joints.resize(count * below, 0);
+        for (number, joint) in self.shape.below().iter().enumerate() {
+            parts.clear();
+            parts.extend((0..count).map(|state| {
+                let joints = &all_joints[state * below..(state + 1) * below];
+                joint.pair(&all_words[state * words..(state + 1) * words], joints)
+            }));
+            let note = |state: usize, pair, _| all_joints[state * below + number] = pair;
+            self.inner.insert_all(parts, note)?;
+        }
+        roots.extend((0..count).map(|state| {
+            let joints = &all_joints[state * below..(state + 1) * below];
+            self.shape.root().pair(&all_words[state * words..(state + 1) * words], joints)
+        }));
         Ok(())
     }
 

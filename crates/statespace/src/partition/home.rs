@@ -1,135 +1,277 @@
 //! Which rank a state belongs to: a hash of some of its bytes says so.
 //!
 //! A step changes few bytes. Where the bytes that count stay as they are, the state it leads to stays
-//! where it is, and nothing is sent (the partition functions of Lerda and Sisto 1999). Which bytes
-//! count is found out on a sample of states and steps, the same on all ranks: as few steps as can be
-//! should change them, and they should still spread the states evenly.
-
-use std::collections::HashMap;
-use std::ops::Range;
+//! where it is, and nothing is sent (partition functions as those of Lerda and Sisto 1999). Which
+//! bytes count is found out on a sample of states and steps, the same on all ranks: bytes whose change
+//! costs most for the contents they tell apart are left out, one after the other, as long as the rest
+//! still spreads the states; of some hashes of the rest that one is taken which separates fewest steps
+//! and spreads best.
 
 use crate::reach::System;
+use crate::store::{Store, Unpacked};
 
 /// States of the sample whose steps are looked at.
 const EXPANDED_MAX: usize = 2048;
 
-/// Most states of the sample, and the fewest for which it says anything.
-const STATES_MAX: usize = 16_384;
-const STATES_MIN: usize = 2048;
+/// Most words of states and of steps in the sample, and fewest states for which it says anything.
+const WORDS_MAX: usize = 1 << 14;
+const STATES_MAX: usize = 6144;
+const STATES_MIN: usize = 1024;
 
-/// Places where bytes that count may begin or end.
-const PLACES_MAX: usize = 32;
+/// So many different contents, were all equally frequent, must be left for each rank.
+const CONTENTS_PER_RANK: f64 = 50.0;
 
-/// Different contents that the bytes that count must have, for each rank.
-const CONTENTS_PER_RANK: usize = 512;
+/// Groups of bytes that may be left out.
+const GROUPS_MAX: usize = 32;
 
-/// Most states of a rank, as a share of what it should have.
-const UNEVEN_MAX: f64 = 1.04;
+/// Hashes that are tried.
+const SALTS: u64 = 32;
 
-/// Bytes that change with less than this share of the steps are worth choosing.
-const WORTH: f64 = 0.8;
+/// Bytes are worth choosing where ranks then need less than this share of the time.
+const WORTH: f64 = 0.95;
+
+const WORD_BYTES: usize = 8;
 
 /// Says where states belong.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Home {
-    counted: Range<usize>,
+    /// Where a word of the state begins, and which of its bits count.
+    counted: Vec<(usize, u64)>,
+    salt: u64,
     ranks_count: usize,
 }
 
 impl Home {
     /// For so many ranks, which must all ask for the same system.
     pub(super) fn find(system: &mut impl System, ranks_count: usize) -> Self {
-        let all = Self { counted: 0..system.state_bytes(), ranks_count };
-        if ranks_count == 1 {
+        let length = system.state_bytes();
+        let all = Self { counted: words(length), salt: 0, ranks_count };
+        if ranks_count == 1 || length < WORD_BYTES {
             return all;
         }
         let sample = Sample::take(system);
-        if sample.states.len() < STATES_MIN {
+        if sample.states_count() < STATES_MIN {
             return all;
         }
-        let length = all.counted.end;
-        let apart = length.div_ceil(PLACES_MAX).max(1);
-        let places = (1..length).step_by(apart);
-        places
-            .flat_map(|place| [0..place, place..length])
-            .map(|counted| Self { counted, ranks_count })
-            .filter_map(|home| Some((home.share_of_steps(&sample)?, home)))
-            .filter(|(share, _)| *share < WORTH)
+        let fewer = all.fewer(&sample);
+        let (cost, best) = (0..SALTS)
+            .map(|salt| Self { salt, ..fewer.clone() })
+            .map(|home| (home.cost(&sample), home))
             .min_by(|one, other| one.0.total_cmp(&other.0))
-            .map_or(all, |(_, home)| home)
+            .unwrap_or((f64::MAX, all.clone()));
+        if cost < all.cost(&sample) * WORTH { best } else { all }
     }
 
     /// The rank a state belongs to.
     #[inline]
     pub(super) fn of(&self, state: &[u8]) -> usize {
-        let hash = hash(&state[self.counted.clone()]);
-        ((u128::from(hash) * self.ranks_count as u128) >> 64) as usize
+        ((u128::from(self.hash(state)) * self.ranks_count as u128) >> 64) as usize
     }
 
-    /// Share of the steps that change the bytes that count; none where these do not spread the states.
-    fn share_of_steps(&self, sample: &Sample) -> Option<f64> {
-        let hashes: Vec<u64> =
-            sample.states.iter().map(|state| hash(&state[self.counted.clone()])).collect();
-        let mut contents = hashes.clone();
-        contents.sort_unstable();
-        contents.dedup();
-        let mut counts = vec![0u32; self.ranks_count];
-        sample.states.iter().for_each(|state| counts[self.of(state)] += 1);
-        let fair = sample.states.len() as f64 / self.ranks_count as f64;
-        let most = f64::from(counts.into_iter().max()?);
-        if contents.len() < CONTENTS_PER_RANK * self.ranks_count || most > fair * UNEVEN_MAX {
-            return None;
+    #[inline]
+    fn hash(&self, state: &[u8]) -> u64 {
+        if state.len() < WORD_BYTES {
+            return hash(state);
         }
-        let is_change = |&&(from, to): &&(usize, usize)| hashes[from] != hashes[to];
-        let changes = sample.steps.iter().filter(is_change).count();
-        Some(changes as f64 / sample.steps.len().max(1) as f64)
+        let mut mixed = self.salt ^ 0x9e37_79b9_7f4a_7c15;
+        for &(at, mask) in &self.counted {
+            mixed = mix(mixed, word(state, at) & mask);
+        }
+        mix(mixed, 0xe703_7ed1_a0b4_28db)
+    }
+
+    /// The same with fewer bytes that count.
+    fn fewer(&self, sample: &Sample) -> Self {
+        let mut home = self.clone();
+        let mut groups = home.groups(sample);
+        let contents_min = CONTENTS_PER_RANK * self.ranks_count as f64;
+        let mut table = Contents::default();
+        let mut known = (home.share_of_steps(sample), table.of(&home, sample));
+        loop {
+            let mut best: Option<(f64, usize, (f64, f64))> = None;
+            for (number, &group) in groups.iter().enumerate() {
+                let other = home.without(group);
+                let share = other.share_of_steps(sample);
+                if share >= known.0 {
+                    continue;
+                }
+                let contents = table.of(&other, sample);
+                let worth = (known.0 - share) / (known.1 / contents).ln().max(1e-3);
+                if contents >= contents_min && best.is_none_or(|(most, ..)| worth > most) {
+                    best = Some((worth, number, (share, contents)));
+                }
+            }
+            let Some((_, number, now)) = best else { break };
+            home = home.without(groups.swap_remove(number));
+            known = now;
+        }
+        home.counted.retain(|(_, mask)| *mask != 0);
+        home
+    }
+
+    fn without(&self, (place, mask): (usize, u64)) -> Self {
+        let mut other = self.clone();
+        other.counted[place].1 &= !mask;
+        other
+    }
+
+    /// Neighbouring bytes, as places in `counted` and masks: those that change most often.
+    fn groups(&self, sample: &Sample) -> Vec<(usize, u64)> {
+        let bytes = (self.counted.len() * WORD_BYTES).div_ceil(GROUPS_MAX).next_power_of_two();
+        let bytes = bytes.min(WORD_BYTES);
+        let mask = u64::MAX >> (64 - 8 * bytes);
+        let mut groups: Vec<_> = (0..self.counted.len())
+            .flat_map(|place| {
+                (0..WORD_BYTES / bytes).map(move |of| (place, mask << (8 * bytes * of)))
+            })
+            .map(|(place, mask)| {
+                (sample.changes(place, mask & self.counted[place].1), (place, mask))
+            })
+            .filter(|(changes, _)| *changes > 0)
+            .collect();
+        groups.sort_by_key(|&(changes, _)| std::cmp::Reverse(changes));
+        groups.into_iter().take(GROUPS_MAX).map(|(_, group)| group).collect()
+    }
+
+    /// Share of the steps that change the bytes that count.
+    fn share_of_steps(&self, sample: &Sample) -> f64 {
+        let is_change = |changed: &&[u64]| {
+            changed.iter().zip(&self.counted).any(|(bits, (_, mask))| bits & mask != 0)
+        };
+        let changes = sample.changed().filter(is_change).count();
+        changes as f64 / sample.steps.len().max(1) as f64
+    }
+
+    /// Time that ranks need, as a share of what they would need if all steps stayed at home and all
+    /// ranks had as much to do. A step to another rank costs about as much again.
+    fn cost(&self, sample: &Sample) -> f64 {
+        let ranks: Vec<usize> = sample.each().map(|state| self.of(state)).collect();
+        let mut counts = vec![0u32; self.ranks_count];
+        ranks.iter().for_each(|&rank| counts[rank] += 1);
+        let most = f64::from(counts.into_iter().max().unwrap_or(0));
+        let uneven = most * self.ranks_count as f64 / ranks.len() as f64;
+        let is_away = |&&(from, to): &&(u32, u32)| ranks[from as usize] != ranks[to as usize];
+        let away = sample.steps.iter().filter(is_away).count() as f64;
+        uneven * (1.0 + away / sample.steps.len().max(1) as f64)
     }
 }
 
-/// Some states and the steps between them.
+/// The words of a state of so many bytes, each bit in one of them.
+fn words(length: usize) -> Vec<(usize, u64)> {
+    let whole = (0..length / WORD_BYTES).map(|word| (word * WORD_BYTES, u64::MAX));
+    let rest = length % WORD_BYTES;
+    let last = (rest > 0 && length > WORD_BYTES)
+        .then(|| (length - WORD_BYTES, u64::MAX << (8 * (WORD_BYTES - rest))));
+    whole.chain(last).collect()
+}
+
+#[inline]
+fn word(state: &[u8], at: usize) -> u64 {
+    state[at..].first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
+}
+
+/// How many different contents there are, if all were equally frequent.
+#[derive(Debug, Default)]
+struct Contents(Vec<(u64, u32)>);
+
+impl Contents {
+    fn of(&mut self, home: &Home, sample: &Sample) -> f64 {
+        let places = (sample.states_count() * 2).next_power_of_two();
+        self.0.clear();
+        self.0.resize(places, (0, 0));
+        // Sum of squares, grown as counts grow.
+        let (mut squares, mut states) = (0u64, 0u64);
+        for state in sample.each() {
+            let hash = home.hash(state);
+            let mut place = hash as usize % places;
+            while self.0[place].1 > 0 && self.0[place].0 != hash {
+                place = (place + 1) % places;
+            }
+            self.0[place].0 = hash;
+            squares += u64::from(self.0[place].1) * 2 + 1;
+            self.0[place].1 += 1;
+            states += 1;
+        }
+        (states * states) as f64 / squares.max(1) as f64
+    }
+}
+
+/// Some states, one behind the other, and the steps between them.
 #[derive(Debug, Default)]
 struct Sample {
-    states: Vec<Vec<u8>>,
-    steps: Vec<(usize, usize)>,
+    state_bytes: usize,
+    states: Vec<u8>,
+    /// From which state to which, by their numbers.
+    steps: Vec<(u32, u32)>,
+    /// Which bits each step changes, in the words that [`words`] names.
+    changed_bits: Vec<u64>,
 }
 
 impl Sample {
     /// Goes deep as well as wide, the same way on all ranks.
     fn take(system: &mut impl System) -> Self {
+        let length = system.state_bytes();
+        let words = words(length);
+        let mut known = Store::new(length);
+        let mut sample = Self { state_bytes: length, ..Self::default() };
         let initial = system.initial();
-        let mut numbers = HashMap::from([(initial.clone(), 0)]);
-        let mut sample = Self { states: vec![initial], steps: Vec::new() };
+        known.insert(&initial).ok();
+        sample.states.extend_from_slice(&initial);
         let (mut waiting, mut chance) = (vec![0], 0u64);
+        let mut state = Unpacked::default();
         for _ in 0..EXPANDED_MAX {
-            if waiting.is_empty() || sample.states.len() >= STATES_MAX {
+            if waiting.is_empty()
+                || sample.states_count() >= STATES_MAX.min(WORDS_MAX / words.len())
+                || sample.changed_bits.len() >= 2 * WORDS_MAX
+            {
                 break;
             }
             chance = chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             let place = (chance >> 33) as usize % waiting.len();
             let from = waiting.swap_remove(place);
-            let state = sample.states[from].clone();
-            system.each(&state, |next| {
-                let count = numbers.len();
-                let to = *numbers.entry(next.to_vec()).or_insert(count);
-                if to == count {
-                    sample.states.push(next.to_vec());
+            known.unpack(from, &mut state);
+            system.each(state.bytes(), |next| {
+                let Ok((to, is_new)) = known.insert(next) else { return };
+                if is_new {
+                    sample.states.extend_from_slice(next);
                     waiting.push(to);
                 }
                 sample.steps.push((from, to));
+                let changed = words.iter().map(|&(at, _)| word(state.bytes(), at) ^ word(next, at));
+                sample.changed_bits.extend(changed);
             });
         }
         sample
     }
+
+    fn each(&self) -> std::slice::ChunksExact<'_, u8> {
+        self.states.chunks_exact(self.state_bytes)
+    }
+
+    fn states_count(&self) -> usize {
+        self.states.len() / self.state_bytes
+    }
+
+    fn changed(&self) -> std::slice::ChunksExact<'_, u64> {
+        self.changed_bits.chunks_exact(words(self.state_bytes).len())
+    }
+
+    /// Steps that change some of these bits.
+    fn changes(&self, place: usize, mask: u64) -> usize {
+        self.changed().filter(|bits| bits[place] & mask != 0).count()
+    }
+}
+
+#[inline]
+fn mix(mixed: u64, word: u64) -> u64 {
+    let product = u128::from(mixed ^ word) * 0xa076_1d64_78bd_642f;
+    (product >> 64) as u64 ^ product as u64
 }
 
 /// Mixes all bits of some bytes.
 #[inline]
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     let mut mixed = 0x9e37_79b9_7f4a_7c15u64;
-    let mix = |mixed: u64, word: u64| {
-        let product = u128::from(mixed ^ word) * 0xa076_1d64_78bd_642f;
-        (product >> 64) as u64 ^ product as u64
-    };
     // Bytes were written just now, one by one: each is read once.
     let (chunks, rest) = bytes.as_chunks::<8>();
     for &chunk in chunks {
@@ -151,7 +293,7 @@ mod tests {
             for length in [1, 2, 8, 13, 40] {
                 let mut counts = vec![0u32; ranks_count];
                 let states = if length == 1 { 256 } else { 20_000u32 };
-                let home = Home { counted: 0..length, ranks_count };
+                let home = Home { counted: words(length), salt: 0, ranks_count };
                 for number in 0..states {
                     let mut state = vec![0; length];
                     state[0] = number as u8;
@@ -193,9 +335,18 @@ mod tests {
     #[test]
     fn what_changes_most_often_does_not_count() {
         let home = Home::find(&mut Counters, 2);
-        assert!(home.counted.start == 0 && home.counted.end < 8, "{home:?}");
+        assert_eq!(home.counted.len(), 1, "{home:?}");
+        let (_, mask) = home.counted[0];
+        assert!(mask >> 56 == 0 && mask != 0, "{home:?}");
         assert_eq!(home.of(&[9, 8, 7, 6, 5, 4, 3, 1]), home.of(&[9, 8, 7, 6, 5, 4, 3, 2]));
-        assert_eq!(home.counted, Home::find(&mut Counters, 2).counted);
-        assert_eq!(Home::find(&mut Counters, 1).counted, 0..8);
+        assert_eq!(home, Home::find(&mut Counters, 2), "the same on all ranks");
+        assert_eq!(Home::find(&mut Counters, 1).counted, [(0, u64::MAX)]);
+    }
+
+    #[test]
+    fn every_byte_is_in_one_word() {
+        assert_eq!(words(7), []);
+        assert_eq!(words(16), [(0, u64::MAX), (8, u64::MAX)]);
+        assert_eq!(words(13), [(0, u64::MAX), (5, 0xffff_ffff_ff00_0000)]);
     }
 }

@@ -50,10 +50,10 @@ pub struct Rank<S> {
     batch: Batch,
     keys: Vec<Key>,
     parent: Unpacked,
+    /// The states it leads to, one behind the other.
+    next: Vec<u8>,
     mesh: Mesh,
     sent: Sent,
-    /// The last state of a batch, taken apart: the next differs little from it.
-    previous: Unpacked,
     /// The task under way; counts up.
     task: u32,
     /// Batches of tasks that have not begun here.
@@ -89,12 +89,12 @@ impl<S: Subject> Rank<S> {
             aim,
             store: Store::new(system.state_bytes()),
             sent: Sent::new(system.state_bytes()),
-            previous: Unpacked::default(),
             system,
             marks: Marks::new(me as u32, aim),
             batch: Batch::default(),
             keys: Vec::new(),
             parent: Unpacked::default(),
+            next: Vec::new(),
             mesh: Mesh::new(ranks_count),
             task: 1,
             early: Vec::new(),
@@ -374,13 +374,12 @@ impl<S: Subject> Rank<S> {
         let state_bytes = self.system.state_bytes();
         for group in groups(bytes, state_bytes) {
             let (key, states) = group.map_err(|NoMessage| RankError::NoMessage { from })?;
-            for state in states.chunks_exact(state_bytes.max(1)) {
-                self.store.prepare(&self.previous, state, &mut self.batch)?;
-                self.batch.keep_parts(&mut self.previous);
-                self.keys.push(key);
+            for some in states.chunks(BATCH_STATES * state_bytes.max(1)) {
                 if self.keys.len() >= BATCH_STATES {
                     self.flush()?;
                 }
+                self.store.prepare_all(some, &mut self.batch)?;
+                self.keys.resize(self.batch.len(), key);
             }
         }
         self.flush()
@@ -427,23 +426,17 @@ impl<S: Subject> Rank<S> {
         let key = self.marks.key(id, distance, is_accepting);
         // Where nothing but a distance is told, telling it twice is of no use.
         let is_distance = matches!(self.aim, Aim::Broken { .. });
-        let Self { system, store, batch, keys, parent, mesh, sent, me, home, .. } = self;
-        let mut error = None;
-        let steps_count = system.each(parent.bytes(), |state| {
+        let Self { system, store, batch, keys, parent, next, mesh, sent, me, home, .. } = self;
+        next.clear();
+        let steps_count = system.each(parent.bytes(), |state| next.extend_from_slice(state));
+        for state in next.chunks_exact(parent.bytes().len().max(1)) {
             let to = home.of(state);
-            if to != *me {
-                if !is_distance || !sent.knows(hash(state), state, key.distance) {
-                    mesh.push(to, key, state, now_us);
-                }
-                return;
+            if to == *me {
+                store.prepare(parent, state, batch)?;
+                keys.push(key);
+            } else if !is_distance || !sent.knows(hash(state), state, key.distance) {
+                mesh.push(to, key, state, now_us);
             }
-            match store.prepare(parent, state, batch) {
-                Ok(()) => keys.push(key),
-                Err(full) => error = Some(full),
-            }
-        });
-        if let Some(full) = error {
-            return Err(full.into());
         }
         if is_first {
             self.transitions_count += steps_count as u64;
