@@ -22,13 +22,16 @@ use crate::ours::PROGRAM;
 
 const OURS: &str = "ClearStream";
 const TWO_RANKS: &str = "ClearStream, two ranks";
+const JOB: &str = "ClearStream, two ranks under mpirun";
+const TWICE: &str = "ClearStream, two searches at once";
 const PAN: &str = "SPIN's pan";
 
 /// A system in both languages, and how many states it has.
 struct Twin {
     name: &'static str,
-    /// Rows: against the peer, against the least rate, memory, two ranks against one.
-    rows: [&'static str; 4],
+    /// Rows: against the peer, against the least rate, memory, two ranks against one, the same as an
+    /// MPI job, two searches of their own at once against one: what this machine has of a second core.
+    rows: [&'static str; 6],
     what: &'static str,
     dve: String,
     promela: String,
@@ -41,16 +44,19 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
 }
 
 fn compare(effort: Effort, twin: Twin) -> Comparison {
-    let (name, [against, rate, memory, two_ranks]) = (twin.name, twin.rows);
+    let (name, [against, rate, memory, two_ranks, job, twice]) = (twin.name, twin.rows);
     let setting = format!(
-        "{}, {} states, whole search, one rank or two threads",
+        "{}, {} states, whole search, one rank or two (threads, or processes under mpirun)",
         twin.what, twin.states_count
     );
     let twin = Rc::new(twin);
-    let (one, two, other) = (twin.clone(), twin.clone(), twin);
-    let alone: Run = Box::new(move |_, _| ours(&one, 1));
-    let shared: Run = Box::new(move |_, _| ours(&two, 2));
-    let pan: Run = Box::new(move |_, _| pan(&other));
+    let run = |how: How| -> Run {
+        let twin = twin.clone();
+        Box::new(move |_, _| ours(&twin, how))
+    };
+    let (alone, shared, as_job, at_once) =
+        (run(How::Alone), run(How::Threads), run(How::Job), run(How::Twice));
+    let pan: Run = Box::new(move |_, _| pan(&twin));
     let row = |name: &str, figure, unit, scale, better, gate| RowPlan {
         name: name.to_owned(),
         figure,
@@ -63,6 +69,11 @@ fn compare(effort: Effort, twin: Twin) -> Comparison {
     };
     let rate_row =
         |name: &str, gate| row(name, "states_per_s", "M states/s", 1e6, Better::Higher, gate);
+    let beside = |name: &str, who: &str, gate| RowPlan {
+        ours: vec![who.to_owned()],
+        peers: vec![OURS.to_owned()],
+        ..rate_row(name, gate)
+    };
     Comparison {
         name,
         setting,
@@ -71,34 +82,74 @@ fn compare(effort: Effort, twin: Twin) -> Comparison {
         contenders: vec![
             Contender { name: OURS.to_owned(), run: alone },
             Contender { name: TWO_RANKS.to_owned(), run: shared },
+            Contender { name: JOB.to_owned(), run: as_job },
+            Contender { name: TWICE.to_owned(), run: at_once },
             Contender { name: PAN.to_owned(), run: pan },
         ],
         rows: vec![
             rate_row(against, Gate::Ratio(1.0)),
             rate_row(rate, Gate::Figure(1.5)),
             row(memory, "bytes_per_state", "B/state", 1.0, Better::Lower, Gate::Figure(25.0)),
-            RowPlan {
-                ours: vec![TWO_RANKS.to_owned()],
-                peers: vec![OURS.to_owned()],
-                ..rate_row(two_ranks, Gate::Ratio(1.7))
-            },
+            beside(two_ranks, TWO_RANKS, Gate::Ratio(1.7)),
+            beside(job, JOB, Gate::None),
+            beside(twice, TWICE, Gate::None),
         ],
     }
 }
 
-fn ours(twin: &Twin, ranks: u32) -> Result<Figures, BenchError> {
+/// How our own program searches.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Alone,
+    /// Two ranks, threads.
+    Threads,
+    /// Two ranks, processes that Open MPI's launcher starts.
+    Job,
+    /// Two searches of the whole space by one rank each.
+    Twice,
+}
+
+fn ours(twin: &Twin, how: How) -> Result<Figures, BenchError> {
     let folder = Folder::new(twin.name)?;
     let model = folder.0.join("model.dve");
     fs::write(&model, &twin.dve)?;
-    let mut command = Command::new(PROGRAM);
-    command.arg("check").arg(&model).args(["--full", "--allow-deadlock", "--json"]);
-    if ranks > 1 {
-        command.args(["--ranks", &ranks.to_string()]);
+    let search = || {
+        let mut command = match how {
+            How::Job => {
+                let mut launcher = Command::new("mpirun.openmpi");
+                launcher.args(["--allow-run-as-root", "--oversubscribe", "-n", "2", PROGRAM]);
+                launcher
+            }
+            How::Alone | How::Threads | How::Twice => Command::new(PROGRAM),
+        };
+        command.arg("check").arg(&model).args(["--full", "--allow-deadlock", "--json"]);
+        if let How::Threads = how {
+            command.args(["--ranks", "2"]);
+        }
+        command
+    };
+    if let How::Job = how {
+        installed("mpirun.openmpi")?;
     }
-    let (output, took) = timed(command)?;
+    let beside = match how {
+        How::Twice => Some(std::thread::spawn({
+            let command = search();
+            move || timed(command)
+        })),
+        How::Alone | How::Threads | How::Job => None,
+    };
+    let (output, mut took) = timed(search())?;
+    let searches = if let Some(beside) = beside {
+        let end = beside.join().map_err(|_panic| BenchError::Failed("no second search".into()))?;
+        took = took.max(end?.1);
+        2.0
+    } else {
+        1.0
+    };
     let document: Value = serde_json::from_str(&output)
         .map_err(|error| BenchError::Failed(format!("check --json: {error}")))?;
     let figure = |name: &str| document["checks"][0][name].as_f64().unwrap_or(0.0);
+    let took = took.div_f64(searches);
     figures(twin, figure("states_count"), figure("memory_bytes"), took)
 }
 
@@ -201,6 +252,8 @@ fn counters() -> Twin {
         "states-counters-rate",
         "states-counters-memory",
         "states-counters-two-ranks",
+        "states-counters-two-ranks-mpirun",
+        "states-counters-two-searches",
     ];
     Twin { name: "states-counters", rows, what, dve, promela, states_count: 1_894_376 }
 }
@@ -291,6 +344,8 @@ fn exclusion() -> Twin {
         "states-exclusion-rate",
         "states-exclusion-memory",
         "states-exclusion-two-ranks",
+        "states-exclusion-two-ranks-mpirun",
+        "states-exclusion-two-searches",
     ];
     Twin { name: "states-exclusion", rows, what, dve, promela, states_count: 1_711_620 }
 }
