@@ -43,9 +43,11 @@ fn root_placement_of_four_arrangements() {
             let expected = if reverse { (napi_core, other) } else { (other, napi_core) };
             let way = if reverse { &["-R"][..] } else { &[] };
             let mut found = bed.place(&[way, &["--quick"]].concat());
-            if best_of(&found) != expected {
-                // Three short repeats may have met a busy moment; the closer look may not.
-                found = bed.place(&[way, &["-t", "500ms", "--fresh"]].concat());
+            // Three short repeats may have met a busy moment; a closer look may not.
+            for closer in ["500ms", "1s"] {
+                if best_of(&found) != expected {
+                    found = bed.place(&[way, &["-t", closer, "--fresh"]].concat());
+                }
             }
             let unpinned = found.unpinned.as_ref().map(|unpinned| unpinned.median / 1e9);
             println!(
