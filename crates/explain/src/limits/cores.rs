@@ -199,15 +199,16 @@ fn opinion(
     }
 }
 
-/// A host without idle time starves threads that look asleep: the end that lacks more is the
-/// likelier one.
+/// A host without idle time starves threads that look asleep, more surely where its thread is seen
+/// waiting for a core: the end that lacks more is the likelier one.
 fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) -> f64 {
     let exhausted = seen.exhausted(own);
     let lacks = |host: &HostView<'_>| host.busy_share().unwrap_or(0.0);
     if lacks(own) <= 0.3 || lacks(own) < lacks(other) {
         return 0.0;
     }
-    0.5 * exhausted * seen.unexplained() * (1.0 - 0.75 * other_reason(seen, own))
+    let waits = ramp(own.wait_share.unwrap_or(0.0), 0.2, 0.35);
+    (0.5 + 0.2 * waits) * exhausted * seen.unexplained() * (1.0 - 0.75 * other_reason(seen, own))
 }
 
 /// How surely the core its thread ran on has no time left, 0 to 1.
