@@ -21,6 +21,7 @@ use crate::comparison::{
 use crate::host::BenchError;
 use crate::ours::PROGRAM;
 use crate::queues::{self, Middle};
+use crate::socket::socket_path;
 
 /// Every comparison of the packet core.
 pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
@@ -292,8 +293,7 @@ static BEDS: AtomicU32 = AtomicU32::new(0);
 impl Bed {
     pub(crate) fn new(groups: &[&str]) -> Result<Self, BenchError> {
         let number = BEDS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("clearstream-bench-{}-{number}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(name);
+        let socket = socket_path(&format!("bench-{number}"));
         let mut command = Command::new(PROGRAM);
         command.args(["switch", "run", "--cores", "0", "--socket"]).arg(&socket);
         command.stderr(Stdio::null());

@@ -24,6 +24,8 @@ mod packets;
 mod pingpong;
 mod plan;
 mod queues;
+#[path = "../crates/packet-switch/tests/support/socket.rs"]
+mod socket;
 mod states;
 mod table;
 mod verdicts;

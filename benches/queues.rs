@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::comparison::Figures;
 use crate::host::{BenchError, Host, Lab, Wire};
 use crate::ours::PROGRAM;
+use crate::socket::socket_path;
 
 /// First argument that turns this program into a sender or a forwarder.
 const WORD: &str = "--queue";
@@ -130,8 +131,7 @@ pub(crate) fn run(middle: Middle, bytes: &str, length: Duration) -> Result<Figur
 
 /// A switch on these cores with ports of type `kind`: each host's device.
 fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Running>, BenchError> {
-    let socket =
-        std::env::temp_dir().join(format!("clearstream-bench-ports-{}.sock", std::process::id()));
+    let socket = socket_path("bench-ports");
     // One that a killed run left, or none.
     std::fs::remove_file(&socket).ok();
     let mut daemon = ports[0].0.enter_on("0-1", PROGRAM);

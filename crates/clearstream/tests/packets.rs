@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 use packet_switch::client::{Attached, Connection};
 use ring::Patience;
 use serde_json::Value;
+use socket::socket_path;
 
 #[path = "packets/restart.rs"]
 mod restart;
+#[path = "../../packet-switch/tests/support/socket.rs"]
+mod socket;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
@@ -27,8 +30,7 @@ impl Switch {
 
     /// The same behind a shell's `ulimit`.
     fn run_within(name: &str, limit: &str) -> Self {
-        let file = format!("clearstream-cli-{name}-{}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(file);
+        let socket = socket_path(&format!("cli-{name}"));
         let daemon = Self::daemon(&socket, limit);
         Self { daemon, socket }
     }
@@ -370,4 +372,36 @@ fn a_switch_that_is_stopped_cuts_nobody_off() {
     let mut log = String::new();
     switch.daemon.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert!(log.contains("attached") && !log.contains("cut-off"), "{log}");
+}
+
+#[test]
+fn a_switch_gives_up_the_calls_it_has_no_need_of() {
+    let switch = Switch::run("sandbox");
+    let echo = switch.start("pkt echo vale0:b");
+    switch.wait_for_clients(1);
+    let status = |path: PathBuf| std::fs::read_to_string(path.join("status")).unwrap();
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", switch.daemon.id())).unwrap();
+    let tasks: Vec<String> = tasks.map(|task| status(task.unwrap().path())).collect();
+    assert!(tasks.len() >= 2, "the control thread and the switch's: {tasks:?}");
+    for task in &tasks {
+        assert!(task.contains("Seccomp:\t2") && task.contains("NoNewPrivs:\t1"), "{task}");
+    }
+    end(echo);
+
+    let socket = switch.socket.with_extension("open");
+    let mut command = Command::new(PROGRAM);
+    command.args(["switch", "run", "--no-sandbox", "--socket"]).arg(&socket);
+    let mut open = command.stderr(Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while Connection::open(&socket).is_err() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ours = status("/proc/self".into());
+    let line =
+        |text: &str| text.lines().find(|line| line.starts_with("Seccomp:")).map(str::to_owned);
+    assert_eq!(line(&status(format!("/proc/{}", open.id()).into())), line(&ours));
+    open.kill().unwrap();
+    let said = open.wait_with_output().unwrap().stderr;
+    std::fs::remove_file(&socket).ok();
+    assert!(String::from_utf8(said).unwrap().contains("sandbox   none, as asked for"));
 }

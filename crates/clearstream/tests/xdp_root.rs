@@ -66,12 +66,24 @@ fn tagged(source: u8, length_bytes: usize) -> Vec<u8> {
 
 #[test]
 fn root_frames_cross_a_queue_to_the_last_byte() {
-    let bed = Bed::new("xdp-bytes", 2);
-    cable(&bed, "near", "far", 1);
+    frames_cross(&Bed::new("xdp-bytes", 2));
+}
+
+/// On one core the switch's own thread drives the queues.
+#[test]
+fn root_frames_cross_a_queue_on_one_core() {
+    let bed = Bed::with("xdp-one-core", 2, &["--cores", "0"]);
+    frames_cross(&bed);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", bed.daemon.id())).unwrap();
+    assert!(threads.count() <= 2, "no thread of the device's own");
+}
+
+fn frames_cross(bed: &Bed) {
+    cable(bed, "near", "far", 1);
     bed.clearstream(0, "port add vale0:q --type xdp --device near");
     let list = bed.clearstream(0, "port list");
     assert!(list.contains("xdp near queue 0, copy"), "veth has no zero-copy: {list}");
-    let mut wire = wire(&bed, 1, "far");
+    let mut wire = wire(bed, 1, "far");
     let mut connection = Connection::open(&bed.socket).unwrap();
     let mut port = connection.attach_port(&"vale0:process".parse().unwrap()).unwrap();
     let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
@@ -98,12 +110,20 @@ fn root_frames_cross_a_queue_to_the_last_byte() {
     assert_eq!((&entry["device"]["refused"], &entry["device"]["lost"]), (&0.into(), &0.into()));
 
     bed.clearstream(0, "port del vale0:q");
-    eventually("the program goes with the port", || !program_on(&bed, "near"));
+    eventually("the program goes with the port", || !program_on(bed, "near"));
 }
 
 #[test]
 fn root_stock_programs_talk_over_queues_and_devices_may_go() {
-    let mut bed = Bed::new("xdp-hosts", 3);
+    stock_programs_talk(Bed::new("xdp-hosts", 3));
+}
+
+#[test]
+fn root_the_same_on_one_core() {
+    stock_programs_talk(Bed::with("xdp-hosts-one-core", 3, &["--cores", "0"]));
+}
+
+fn stock_programs_talk(mut bed: Bed) {
     for (near, far, host) in [("n1", "f1", 1), ("n2", "f2", 2)] {
         cable(&bed, near, far, host);
         bed.must(host, &format!("ip addr add 10.9.3.{host}/24 dev {far}"));

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use packet_switch::daemon::{Config, Daemon};
+use socket::socket_path;
 
 #[path = "preloaded/features.rs"]
 mod features;
@@ -16,6 +17,8 @@ mod features;
 mod native;
 #[path = "preloaded/restart.rs"]
 mod restart;
+#[path = "../../packet-switch/tests/support/socket.rs"]
+mod socket;
 
 /// What a build leaves beside the tests.
 fn built(name: &str) -> PathBuf {
@@ -58,8 +61,7 @@ struct Switch {
 
 impl Switch {
     fn run(name: &str) -> Self {
-        let file = format!("clearstream-netmap-{name}-{}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(file);
+        let socket = socket_path(&format!("netmap-{name}"));
         let daemon = Daemon::bind(Config::new(socket.clone())).expect("a switch");
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);

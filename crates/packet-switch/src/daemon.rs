@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use shm::{Listener, Message, Socket};
 use sys::SyscallError;
+use sys::sandbox::{self, Calls};
 use thiserror::Error;
 
 use crate::attachment::{Answer, Delivery, MessageError, Request};
@@ -140,6 +141,17 @@ impl Daemon {
         let spare = listener.as_fd().try_clone_to_owned().ok();
         let sessions = BTreeMap::new();
         Ok(Self { config, listener, registry, sessions, next_session: 0, spare, deaf: false })
+    }
+
+    /// Has the calling thread, which is to [`run`](Self::run) the daemon, and those that carry its frames
+    /// give up all system calls they have no need of, for good: see [`sys::sandbox`].
+    ///
+    /// # Errors
+    /// The kernel cannot do that; the daemon serves all the same.
+    pub fn confine(&mut self) -> Result<(), SyscallError> {
+        sandbox::enter(Calls::Serve)?;
+        self.registry.threads.confined = true;
+        Ok(())
     }
 
     /// Serves until `stop` says so; it is asked ten times a second and after every signal.

@@ -9,6 +9,7 @@ mod inlet;
 mod link;
 mod monitor;
 mod outlet;
+mod resident;
 mod sleep;
 mod translate;
 
@@ -28,8 +29,10 @@ pub(crate) use inlet::{Inlet, Marks};
 pub(crate) use link::{Command, Link};
 pub(crate) use monitor::Monitor;
 pub(crate) use outlet::Outlet;
+pub(crate) use resident::Resident;
 
 use crate::counters::{PortCounters, Tally, add};
+use resident::Residents;
 use sleep::Bed;
 
 /// Most slots that one port's turn takes.
@@ -123,6 +126,7 @@ pub(crate) struct Datapath {
     wakeups: Cell<u64>,
     /// Ports that are to be polled without end.
     polled: PortSet,
+    residents: Residents,
 }
 
 impl Datapath {
@@ -150,6 +154,7 @@ impl Datapath {
             began: Instant::now(),
             wakeups: Cell::new(0),
             polled: PortSet::default(),
+            residents: Residents::default(),
         })
     }
 
@@ -187,11 +192,13 @@ impl Datapath {
         }
     }
 
-    /// One turn for each port; how many slots that were.
+    /// One turn for each port; how many slots and packets that were.
     fn round(&mut self, ports: &PortSet) -> usize {
         // Whole seconds are enough for ageing and never run backwards.
         let now_s = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX);
-        ports.iter().map(|id| self.turn(id, now_s)).sum()
+        let brought = self.residents.bring(&self.bed, now_s);
+        let slots: usize = ports.iter().map(|id| self.turn(id, now_s)).sum();
+        brought + slots + self.residents.take_away(&self.bed)
     }
 
     fn turn(&mut self, id: PortId, now_s: u32) -> usize {
@@ -350,6 +357,9 @@ impl Datapath {
         for command in self.link.take_commands() {
             match command {
                 Command::Stop => return Ok(false),
+                Command::Reside { serial, resident } => {
+                    self.residents.add(&self.bed, serial, resident)?;
+                }
                 Command::Add(port) => {
                     self.bed.add(&port.kick)?;
                     self.forwarder.add(port.id);
@@ -380,6 +390,7 @@ impl Datapath {
                     }
                 }
                 Command::Remove { id, serial } => {
+                    self.residents.remove(&self.bed, serial);
                     let place = &mut self.ports[id.index()];
                     if let Some(port) = place.take_if(|port| port.serial == serial) {
                         self.leave(&port);
@@ -401,8 +412,9 @@ impl Datapath {
                 Err(_) => quiet = false,
             }
         }
-        if quiet && !self.link.has_commands() {
-            self.bed.sleep()?;
+        let longest = self.residents.rest(&self.bed);
+        if quiet && !self.link.has_commands() && longest != Some(Duration::ZERO) {
+            self.bed.sleep(longest)?;
         }
         for id in ports.iter() {
             if let Some(port) = &mut self.ports[id.index()] {

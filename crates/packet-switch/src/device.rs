@@ -26,7 +26,9 @@ use thiserror::Error;
 
 use crate::attachment::{DeviceKind, DeviceState, LinkWishes, XdpFacts};
 use crate::counters::add;
+use crate::datapath::Resident;
 use crate::name::PortName;
+use crate::threads::Threads;
 
 /// Why a device cannot be had, or its thread ended.
 #[derive(Debug, Error)]
@@ -74,16 +76,34 @@ impl Stop {
     }
 }
 
+/// Where the end of a device is written down, and what ends with whoever drives it.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct End(Arc<OnceLock<String>>);
+
+impl End {
+    /// What went well; an error is the end.
+    fn none_of<T>(&self, outcome: Result<T, DeviceError>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(error) => {
+                // Set once: nobody goes on after the first.
+                self.0.set(error.to_string()).ok();
+                None
+            }
+        }
+    }
+}
+
 /// A device of a port, or both ports of a link; its thread is told to end with the last handle.
 #[derive(Debug)]
 pub(crate) struct Device {
     state: DeviceState,
     stop: Arc<Stop>,
     counters: Arc<DeviceCounters>,
-    ended: Arc<OnceLock<String>>,
+    end: End,
     /// Whom to ask what the kernel dropped before the thread saw it.
     socket: Option<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<()>>>,
 }
 
 /// How long the end of a device waits for its thread.
@@ -94,17 +114,26 @@ impl Drop for Device {
         self.stop.asked.store(true, Ordering::Relaxed);
         // The bell is ours alone.
         self.stop.bell.ring().ok();
-        let Some(thread) = self.thread.take() else { return };
+        let thread = self.thread.take();
+        // One that the switch's thread drives keeps the other handle.
+        let drives = |end: &End| match &thread {
+            Some(thread) => !thread.is_finished(),
+            None => Arc::strong_count(&end.0) > 1,
+        };
         let began = std::time::Instant::now();
-        while !thread.is_finished() && began.elapsed() < THREAD_END {
+        while drives(&self.end) && began.elapsed() < THREAD_END {
             std::thread::sleep(Duration::from_micros(100));
         }
+        let Some(thread) = thread else { return };
         // One that hangs in somebody's descriptor ends with the process.
         if thread.is_finished() {
             thread.join().ok();
         }
     }
 }
+
+/// A device, and what the thread of its port's switch is to drive, if that is to do it.
+type Opened = (Device, Option<Box<dyn Resident>>);
 
 impl Device {
     /// What its port's entry says.
@@ -117,27 +146,26 @@ impl Device {
         DeviceState {
             refused: count(&self.counters.refused) + dropped.tx_invalid,
             lost: count(&self.counters.lost) + lost,
-            ended: self.ended.get().cloned(),
+            ended: self.end.0.get().cloned(),
             ..self.state.clone()
         }
     }
 
-    /// Drives a device that somebody opened.
+    /// Drives a device that somebody opened, or leaves that to the switch's own thread.
     pub(crate) fn open(
         kind: DeviceKind,
         fds: Vec<OwnedFd>,
         plug: Plug,
-        cores: &[u32],
-    ) -> Result<Self, DeviceError> {
+        threads: &Threads,
+    ) -> Result<Opened, DeviceError> {
         match kind {
             DeviceKind::Tap => {
                 let port = port_tap::Port::from_fd(only("tap", fds)?)?;
                 let state = DeviceState::new("tap", port.name());
-                Self::start(state, cores, move |stop, counters| {
-                    tap::run(&port, plug, stop, counters)
-                })
+                let work = move |stop: &Stop, counters: &_| tap::run(&port, plug, stop, counters);
+                Ok((Self::start(state, threads, work)?, None))
             }
-            DeviceKind::Xdp(facts) => Self::xdp(&facts, fds, plug, cores),
+            DeviceKind::Xdp(facts) => Self::xdp(&facts, fds, plug, threads),
         }
     }
 
@@ -145,8 +173,8 @@ impl Device {
         facts: &XdpFacts,
         fds: Vec<OwnedFd>,
         plug: Plug,
-        cores: &[u32],
-    ) -> Result<Self, DeviceError> {
+        threads: &Threads,
+    ) -> Result<Opened, DeviceError> {
         let port = port_xdp::Port::from_fds(fds, facts.takes_parts)?;
         let mode = match (port.is_zero_copy(), facts.is_generic) {
             (true, _) => "zero-copy",
@@ -156,10 +184,21 @@ impl Device {
         let state =
             DeviceState { mode: Some(mode.to_owned()), ..DeviceState::new("xdp", &facts.name()) };
         let socket = port.share().map_err(DeviceError::Gone)?;
-        let work = move |stop: &Stop, counters: &_| xdp::run(port, plug, stop, counters);
-        let mut device = Self::start(state, cores, work)?;
+        let (mut device, mut resident): Opened = (Self::new(state)?, None);
         device.socket = Some(socket);
-        Ok(device)
+        if threads.have_one_core() {
+            let (counters, end) = (Arc::clone(&device.counters), device.end.clone());
+            resident = Some(Box::new(xdp::Inmate { port, plug, counters, end }));
+        } else {
+            device.work(threads, move |stop, counters| xdp::run(port, plug, stop, counters))?;
+        }
+        Ok((device, resident))
+    }
+
+    fn new(state: DeviceState) -> Result<Self, SyscallError> {
+        let stop = Arc::new(Stop { asked: AtomicBool::new(false), bell: Bell::new()? });
+        let (counters, end) = Default::default();
+        Ok(Self { state, stop, counters, end, socket: None, thread: None })
     }
 
     /// Joins two ports.
@@ -167,38 +206,41 @@ impl Device {
         names: &[PortName; 2],
         wishes: &LinkWishes,
         plugs: [Plug; 2],
-        cores: &[u32],
+        threads: &Threads,
     ) -> Result<Self, DeviceError> {
         let mut pair = link::Pair::new(wishes, plugs)?;
         let name = format!("{} to {}", names[0], names[1]);
         let state = DeviceState { link: Some(*wishes), ..DeviceState::new("link", &name) };
-        Self::start(state, cores, move |stop, counters| pair.run(stop, counters))
+        Self::start(state, threads, move |stop, counters| pair.run(stop, counters))
     }
 
     fn start(
         state: DeviceState,
-        cores: &[u32],
+        threads: &Threads,
         work: impl FnOnce(&Stop, &DeviceCounters) -> Result<(), DeviceError> + Send + 'static,
     ) -> Result<Self, DeviceError> {
-        let stop = Arc::new(Stop { asked: AtomicBool::new(false), bell: Bell::new()? });
-        let (counters, ended) =
-            (Arc::<DeviceCounters>::default(), Arc::<OnceLock<String>>::default());
-        let (its_stop, its_counters) = (Arc::clone(&stop), Arc::clone(&counters));
-        let (its_end, cores) = (Arc::clone(&ended), cores.to_vec());
+        let mut device = Self::new(state)?;
+        device.work(threads, work)?;
+        Ok(device)
+    }
+
+    /// Begins its thread.
+    fn work(
+        &mut self,
+        threads: &Threads,
+        work: impl FnOnce(&Stop, &DeviceCounters) -> Result<(), DeviceError> + Send + 'static,
+    ) -> Result<(), DeviceError> {
+        let (stop, counters) = (Arc::clone(&self.stop), Arc::clone(&self.counters));
+        let (end, threads) = (self.end.clone(), threads.clone());
         let thread = std::thread::Builder::new()
-            .name(state.name.chars().take(15).collect())
+            .name(self.state.name.chars().take(15).collect())
             .spawn(move || {
-                let pinned = match cores.as_slice() {
-                    [] => Ok(()),
-                    cores => sys::thread::pin_current(cores).map_err(DeviceError::from),
-                };
-                if let Err(error) = pinned.and_then(|()| work(&its_stop, &its_counters)) {
-                    // Set once, here.
-                    its_end.set(error.to_string()).ok();
-                }
+                let begun = threads.begin().map_err(DeviceError::from);
+                end.none_of(begun.and_then(|()| work(&stop, &counters)))
             })
-            .map_err(|error| SyscallError::new("clone", state.name.clone(), error))?;
-        Ok(Self { state, stop, counters, ended, socket: None, thread: Some(thread) })
+            .map_err(|error| SyscallError::new("clone", self.state.name.clone(), error))?;
+        self.thread = Some(thread);
+        Ok(())
     }
 }
 

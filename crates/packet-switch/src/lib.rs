@@ -25,5 +25,6 @@ pub mod guide;
 mod name;
 pub mod pkt;
 pub mod station;
+mod threads;
 
 pub use name::{Name, NameError, PortName};

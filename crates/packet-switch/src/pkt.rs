@@ -16,7 +16,9 @@ use thiserror::Error;
 
 pub use echo::{BridgeCount, bridge, echo};
 pub use frame::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, MacAddress, MacError, Stamp};
-pub use generate::{Generate, GenerateCount, PingCount, Sent, generate, generate_on, ping};
+pub use generate::{
+    Generate, GenerateCount, PingCount, Pinged, Sent, generate, generate_on, ping, ping_on,
+};
 pub use sink::{Received, Sink, SinkCount, sink, sink_on};
 
 /// Why a run ended early.

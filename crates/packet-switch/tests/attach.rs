@@ -1,5 +1,8 @@
 //! Clients and a daemon over a real socket and real shared memory, within one process.
 
+#[path = "support/socket.rs"]
+mod socket;
+
 #[path = "support/serving.rs"]
 mod support;
 

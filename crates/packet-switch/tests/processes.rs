@@ -5,6 +5,9 @@
 //! `CLEARSTREAM_STRESS_FRAMES` have been sent and `CLEARSTREAM_STRESS_KILLS` clients killed, 20 unless
 //! given. `tools/campaign` sets large ones.
 
+#[path = "support/socket.rs"]
+mod socket;
+
 #[path = "support/serving.rs"]
 mod support;
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use shm::{Buffer, Buffers, OutsideRegion, Region, RegionError, frames};
 use sys::SyscallError;
@@ -168,6 +169,18 @@ impl Port {
     #[must_use]
     pub fn wants_poll(&self) -> bool {
         self.rings.fill.wants_wakeup()
+    }
+
+    /// Polls it without waiting, so that such a driver receives again.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn poll_now(&self) -> io::Result<()> {
+        let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
+        match rustix::event::poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Parts that may be put now.

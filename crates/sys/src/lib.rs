@@ -20,6 +20,7 @@ pub mod memory;
 pub mod memory_policy;
 pub mod namespace;
 pub mod process;
+pub mod sandbox;
 pub mod signal;
 pub mod socket;
 pub mod tap;

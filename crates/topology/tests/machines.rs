@@ -8,7 +8,7 @@ use std::process::Command;
 
 use machines::{Shape, Tree};
 use results::{Machine, Proximity};
-use topology::{HostFiles, machine, machine_from};
+use topology::{HostFiles, forwarding_cores, machine, machine_from};
 
 fn read(name: &str, shape: &Shape) -> (Tree, Machine) {
     let tree = shape.write(name);
@@ -229,4 +229,37 @@ fn this_host_is_as_hwloc_says() {
     }
     let nodes = lines("hwloc-calc", &["-N", "numanode", "all"]).unwrap();
     assert_eq!(number(&nodes), machine.nodes.len().max(1));
+}
+
+#[test]
+fn forwarding_threads_sit_by_the_card_and_away_from_its_interrupts() {
+    let choose = |name: &str, shape: &Shape| {
+        let (_tree, machine) = read(&format!("forwarding-{name}"), shape);
+        let choice = forwarding_cores(&machine);
+        assert!(!choice.why.is_empty());
+        let usable = |core: &u32| machine.core(*core).is_some_and(|core| core.is_usable);
+        assert!(choice.cores.iter().all(usable), "{name}: {choice:?}");
+        choice
+    };
+    // The paper's: interrupts are on core 1, the card is on node 0.
+    let r815 = choose("r815", &machines::r815());
+    assert_eq!(r815.cores, [0, 4, 8, 12, 16, 20], "{}", r815.why);
+    // A queue a core of the card's node: there is no core without, but there is the node.
+    let xeon = choose("xeon", &machines::dual_xeon());
+    assert_eq!(xeon.cores, (16..32).chain(48..64).collect::<Vec<u32>>(), "{}", xeon.why);
+    // Four queues of it: their cores and those cores' siblings are left out.
+    let mut four = machines::dual_xeon();
+    four.cards[0].queues = 4;
+    let four = choose("four", &four);
+    assert_eq!(four.cores, (20..32).chain(52..64).collect::<Vec<u32>>(), "{}", four.why);
+    // Nothing known, or nothing to choose from: whatever the kernel chooses.
+    assert_eq!(choose("guest", &machines::bare_guest()).cores, [0; 0]);
+    let container = choose("container", &machines::container());
+    assert!(container.cores.is_empty() || container.cores.len() >= 2, "{container:?}");
+    for shape in [machines::chiplets(), machines::desktop(), machines::offline(), machines::huge()]
+    {
+        let (_tree, machine) = read("forwarding-any", &shape);
+        let cores = forwarding_cores(&machine).cores;
+        assert!(cores.len() != 1, "one core would be worse than no choice: {cores:?}");
+    }
 }

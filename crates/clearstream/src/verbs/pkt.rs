@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use packet_switch::attachment::PipeEnd;
 use packet_switch::client::{Attached, Connection};
 use packet_switch::pkt::{
-    self, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, Generate, MacAddress, Manner, PktError, Sink,
+    self, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, Generate, MacAddress, Manner, Sink,
 };
 use packet_switch::station::Place;
 
-use super::port::{connect, explain};
+use super::port::explain;
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::VerbError;
 use crate::signals;
 use show::Show;
 
@@ -31,8 +31,8 @@ use show::Show;
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are UDP\n\
     datagrams to the discard port. Every run says once a second how it goes, and at its end what came\n\
-    of it. Ctrl-C ends it. When the switch is started anew, gen and sink go on at the same port; the time\n\
-    without a switch does not count, and frames that it had not taken are counted as lost.")]
+    of it. Ctrl-C ends it. When the switch is started anew, all go on at the same ports; the time without a\n\
+    switch does not count, and frames that it had not taken are counted as lost.")]
 pub(crate) struct PktArgs {
     #[command(subcommand)]
     action: Action,
@@ -137,83 +137,29 @@ pub(crate) fn run(args: &PktArgs, json: bool) -> VerbResult {
     let manner = Manner { linger: args.linger, batch: args.batch };
     let mut show = Show::new(json);
     match &args.action {
-        Action::Gen(what) => {
-            return lasting::generate(socket, place(&what.port)?, what, manner, &mut show);
-        }
-        Action::Sink(what) => {
-            return lasting::sink(socket, place(&what.port)?, what, manner, &mut show);
-        }
-        Action::Echo { .. } | Action::Ping(_) | Action::Bridge { .. } => {}
-    }
-    let mut connection = connect(args.socket.as_ref())?;
-    let ended = match &args.action {
-        Action::Gen(_) | Action::Sink(_) => return Ok(Exit::Ok),
-        Action::Echo { port } => {
-            let mut port = attach(&mut connection, port)?;
-            let (receiver, sender) = (&mut port.receiver, &mut port.sender);
-            let mut report = |count| show.passed_so_far(&count);
-            pkt::echo(receiver, sender, &manner, &mut report, &stop(&connection))
-                .map(|count| show.passed(&count))
-        }
-        Action::Ping(what) => {
-            let mut port = attach(&mut connection, &what.port)?;
-            let (sender, receiver) = (&mut port.sender, &mut port.receiver);
-            let mut report = |count: &pkt::PingCount| show.pinged_so_far(count);
-            let generate = what.generate(manner);
-            pkt::ping(sender, receiver, &generate, &mut report, &stop(&connection))
-                .map(|count| show.pinged(&count))
-        }
+        Action::Gen(what) => lasting::generate(socket, place(&what.port)?, what, manner, &mut show),
+        Action::Sink(what) => lasting::sink(socket, place(&what.port)?, what, manner, &mut show),
+        Action::Ping(what) => lasting::ping(socket, place(&what.port)?, what, manner, &mut show),
+        Action::Echo { port } => lasting::echo(socket, place(port)?, manner, &mut show),
         Action::Bridge { port, other } => {
-            let mut one = attach(&mut connection, port)?;
-            let mut other = attach(&mut connection, other)?;
-            let mut report = |count| show.passed_so_far(&count);
-            pkt::bridge(
-                (&mut one.receiver, &mut one.sender),
-                (&mut other.receiver, &mut other.sender),
-                &manner,
-                &mut report,
-                &stop(&connection),
-            )
-            .map(|count| show.passed(&count))
+            lasting::bridge(socket, [place(port)?, place(other)?], manner, &mut show)
         }
-    };
-    finish(&mut connection, ended)
-}
-
-/// The run's own end, or why the switch ended it.
-fn finish(
-    connection: &mut Connection,
-    ended: Result<Result<Exit, std::io::Error>, PktError>,
-) -> VerbResult {
-    let exit = ended.map_err(|error| VerbError::from_error(&error))??;
-    match connection.poll_cut_off() {
-        Ok(Some((_, why))) => Err(VerbError::failed(format!("the switch cut us off: {why}"))),
-        Err(error) => Err(explain(&error)),
-        Ok(None) => Ok(exit),
     }
 }
 
 /// A run ends at a signal, or when the switch says something, which is never good news.
-fn stop(connection: &Connection) -> impl Fn() -> bool + '_ {
+fn stop(switches: &[&Connection]) -> impl Fn() -> bool {
     // Asking the clock is cheap, asking the socket is a system call.
     let (asked, news) = (Cell::new(Instant::now()), Cell::new(false));
     move || {
         let now = Instant::now();
         if now - asked.get() >= ATTENTION {
             asked.set(now);
-            // What it has said once stays said.
-            news.set(news.get() || connection.has_news());
+            // What one has said once stays said.
+            news.set(news.get() || switches.iter().any(|switch| switch.has_news()));
         }
         news.get() || signals::caught().is_some()
     }
-}
-
-fn attach(connection: &mut Connection, port: &str) -> Result<Attached, VerbError> {
-    let attached = match place(port)? {
-        Place::Port(port) => connection.attach_port(&port),
-        Place::Pipe { group, pipe, end } => connection.attach_pipe(&group, pipe, end),
-    };
-    attached.map_err(|error| explain(&error))
 }
 
 /// What a port's or a pipe's name means.

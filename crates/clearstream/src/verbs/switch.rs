@@ -16,11 +16,12 @@ use crate::verbs::options::{Cores, cores};
 /// Options of `switch`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
-    clearstream switch run &\n  \
+    clearstream switch run --cores auto &\n  \
     clearstream pkt sink vale0:b &\n  \
     clearstream pkt gen vale0:a --dst 02:00:00:00:00:02 --count 1000000\n  \
     clearstream port stats\n\n\
-    Needs no privilege: clients are local processes that may open its socket.")]
+    Needs no privilege: clients are local processes that may open its socket. Once it listens it gives up\n\
+    the system calls it has no need of; one it makes all the same fails with EPERM and is said.")]
 pub(crate) struct SwitchArgs {
     #[command(subcommand)]
     action: Action,
@@ -41,12 +42,43 @@ struct RunArgs {
     /// faster, shorter frees the core.
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::parse_duration)]
     linger: Duration,
-    /// Cores on which the switch's threads run: 0,2-5 [default: any].
-    #[arg(long, value_name = "CORES", value_parser = cores)]
-    cores: Option<Cores>,
+    /// Cores on which the switch's threads run: 0,2-5, or auto for those next to the fastest network card
+    /// that serve no receive interrupts [default: any].
+    #[arg(long, value_name = "CORES", value_parser = place)]
+    cores: Option<Place>,
+    /// Keep every system call of this user, instead of giving up those that a switch has no need of.
+    #[arg(long)]
+    no_sandbox: bool,
     /// Most memory for all ports together: 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = units::parse_byte_size)]
     memory: u64,
+}
+
+/// Where the threads run.
+#[derive(Debug, Clone)]
+enum Place {
+    Auto,
+    On(Cores),
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    if text == "auto" { Ok(Place::Auto) } else { cores(text).map(Place::On) }
+}
+
+impl Place {
+    /// The cores, and what is said of them.
+    fn decide(&self) -> (Vec<u32>, String) {
+        let (cores, why) = match self {
+            Self::On(Cores(list)) => (list.clone(), "as asked for".to_owned()),
+            Self::Auto => {
+                let choice = topology::forwarding_cores(&topology::machine());
+                (choice.cores, choice.why)
+            }
+        };
+        let list: Vec<String> = cores.iter().map(u32::to_string).collect();
+        let named = if list.is_empty() { "any".to_owned() } else { list.join(",") };
+        (cores, format!("{named}: {why}"))
+    }
 }
 
 /// Runs the verb.
@@ -54,15 +86,24 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     let Action::Run(run) = &args.action;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     allow_descriptors();
+    let log = Log { json };
+    let placed = run.cores.as_ref().map(Place::decide);
+    if let Some((_, said)) = &placed {
+        log.line("cores", said);
+    }
     let config = Config {
         linger: run.linger,
-        cores: run.cores.clone().map_or_else(Vec::new, |list| list.0),
+        cores: placed.map_or_else(Vec::new, |(cores, _)| cores),
         memory_bytes_max: run.memory,
         ..Config::new(run.socket.clone().unwrap_or_else(default_socket))
     };
-    let log = Log { json };
     let socket = config.socket.display().to_string();
-    let daemon = Daemon::bind(config).map_err(|error| explain(&error))?;
+    let mut daemon = Daemon::bind(config).map_err(|error| explain(&error))?;
+    if run.no_sandbox {
+        log.line("sandbox", "none, as asked for");
+    } else if let Err(error) = daemon.confine() {
+        log.line("sandbox", &format!("none: {}", crate::exit::chain(&error)));
+    }
     log.line("listening", &format!("at {socket}"));
     let mut notice = |notice: Notice| tell(log, &notice);
     daemon.run(&mut notice, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;

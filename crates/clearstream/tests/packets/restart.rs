@@ -1,4 +1,4 @@
-//! The switch is killed and started again under a generator and a sink.
+//! The switch is killed and started again under those who send, take in, send back and pass on.
 
 use std::process::Child;
 use std::time::Duration;
@@ -48,4 +48,33 @@ fn a_generator_and_a_sink_go_on_at_the_next_switch() {
     assert!((count * 9 / 10..=count).contains(&known), "{sent} {received}");
     assert_eq!((&received["late"], &received["foreign"]), (&0.into(), &0.into()));
     assert!(number(&received["frames"]) > count / 2, "{received}");
+}
+
+#[test]
+fn ping_bridge_and_echo_go_on_at_the_next_switch() {
+    let mut switch = Switch::run("restart-echo");
+    let echo = switch.start("pkt echo vale1:b --json");
+    let bridge = switch.start("pkt bridge vale0:x vale1:y --json");
+    switch.wait_for_clients(3);
+    // A second and a half of round trips.
+    let ping = switch.start("pkt ping vale0:a --rate 200 --count 300 --json");
+    switch.wait_for_clients(4);
+    switch.replace();
+    switch.wait_for_clients(4);
+    let (pinged, said) = outcome(ping);
+    assert!(said.contains("the switch has gone") && said.contains("is back after"), "{said}");
+    let number = |value: &Value| value.as_u64().unwrap();
+    let (back, lost) = (number(&pinged["round_trips"]), number(&pinged["lost"]));
+    assert_eq!((back + lost, number(&pinged["outage"]["reconnects"])), (300, 1), "{pinged}");
+    // At least those that came after all were back.
+    let mut passed = Vec::new();
+    for child in [echo, bridge] {
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let (count, said) = outcome(child);
+        assert!(said.contains("is back after"), "{said}");
+        assert!(number(&count["outage"]["reconnects"]) >= 1, "{count}");
+        passed.push(number(&count["frames"]));
+    }
+    assert!(back > 100 && passed[0] >= back && passed[1] >= 2 * back, "{passed:?} {pinged}");
 }

@@ -6,6 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use socket::socket_path;
+
+#[path = "../../../packet-switch/tests/support/socket.rs"]
+mod socket;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
@@ -19,10 +23,14 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn new(name: &str, hosts: usize) -> Self {
-        let file = format!("clearstream-ports-{name}-{}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(file);
+        Self::with(name, hosts, &[])
+    }
+
+    /// With more options of the switch.
+    pub(crate) fn with(name: &str, hosts: usize, options: &[&str]) -> Self {
+        let socket = socket_path(&format!("ports-{name}"));
         let mut run = dying(Command::new(PROGRAM));
-        run.args(["switch", "run", "--socket"]).arg(&socket).stderr(Stdio::null());
+        run.args(["switch", "run", "--socket"]).arg(&socket).args(options).stderr(Stdio::null());
         let daemon = run.spawn().unwrap();
         let hosts = (0..hosts).map(|_| host()).collect();
         let bed = Self { socket, daemon, hosts };

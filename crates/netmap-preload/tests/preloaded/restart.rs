@@ -10,7 +10,7 @@ use packet_switch::client::Connection;
 use packet_switch::daemon::{Config, Daemon};
 
 use super::features::program;
-use super::{Running, Switch};
+use super::{Running, Switch, socket_path};
 
 const SOCKET: &str = "CLEARSTREAM_TEST_SWITCH";
 
@@ -26,7 +26,7 @@ fn serves_as_a_daemon_of_its_own() {
 }
 
 /// A daemon that may be killed.
-struct Killable(Child);
+struct Killable(Child, PathBuf);
 
 impl Killable {
     fn start(socket: &Path) -> Self {
@@ -41,15 +41,16 @@ impl Killable {
             assert!(Instant::now() < until, "the switch serves");
             std::thread::sleep(Duration::from_millis(5));
         }
-        Self(child)
+        Self(child, socket.to_owned())
     }
 }
 
 impl Drop for Killable {
     fn drop(&mut self) {
-        // SIGKILL: it leaves its socket's path behind.
+        // SIGKILL: it leaves its socket's path behind, which the next would take over.
         self.0.kill().ok();
         self.0.wait().ok();
+        std::fs::remove_file(&self.1).ok();
     }
 }
 
@@ -77,8 +78,7 @@ fn ended(mut stream: Running) -> (String, String) {
 
 #[test]
 fn a_new_daemon_is_found_and_frames_go_on() {
-    let file = format!("clearstream-netmap-restart-{}.sock", std::process::id());
-    let socket: PathBuf = std::env::temp_dir().join(file);
+    let socket = socket_path("netmap-restart");
     let daemon = Killable::start(&socket);
     let switch =
         Switch { socket: socket.clone(), stop: AtomicBool::new(false).into(), thread: None };
@@ -105,8 +105,7 @@ fn a_new_daemon_is_found_and_frames_go_on() {
 
 #[test]
 fn a_pipe_goes_on_without_the_daemon() {
-    let file = format!("clearstream-netmap-orphans-{}.sock", std::process::id());
-    let socket: PathBuf = std::env::temp_dir().join(file);
+    let socket = socket_path("netmap-orphans");
     let daemon = Killable::start(&socket);
     let switch = Switch { socket, stop: AtomicBool::new(false).into(), thread: None };
     let receiving = switch.start_program(program(), "stream-in pipe}1 300 0");

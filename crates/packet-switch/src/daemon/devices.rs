@@ -3,11 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use sys::SyscallError;
+
 use super::entries::Client;
 use super::make::{self};
 use super::registry::{Refusal, Registry};
 use super::session::SessionId;
 use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkWishes, Shape};
+use crate::datapath::{Command, Resident};
 use crate::device::{Device, Plug};
 use crate::name::PortName;
 
@@ -24,7 +27,10 @@ impl Registry {
         fds: Vec<OwnedFd>,
     ) -> Result<(), Refusal> {
         let plug = self.add_inner_port(user, name, shape, kind.header_bytes())?;
-        let device = Device::open(kind, fds, plug, &self.cores);
+        let device = Device::open(kind, fds, plug, &self.threads).and_then(|(device, resident)| {
+            let seated = resident.map_or(Ok(()), |resident| self.seat(name, resident));
+            seated.map(|()| device).map_err(Into::into)
+        });
         self.settle(&[name], device)
     }
 
@@ -44,7 +50,7 @@ impl Registry {
                 return Err(why);
             }
         };
-        let device = Device::link(names, wishes, [first, second], &self.cores);
+        let device = Device::link(names, wishes, [first, second], &self.threads);
         self.settle(&[one, other], device)
     }
 
@@ -99,6 +105,18 @@ impl Registry {
                 names.iter().for_each(|name| self.drop_inner_port(name));
                 Err(error.into())
             }
+        }
+    }
+
+    /// Has the thread of the port's switch drive its device.
+    fn seat(&self, name: &PortName, resident: Box<dyn Resident>) -> Result<(), SyscallError> {
+        let client = self.port(name).and_then(|port| port.client.as_ref());
+        let switch = self.switches.get(&name.switch);
+        match switch.zip(client) {
+            Some((switch, client)) => {
+                switch.link.send(Command::Reside { serial: client.serial, resident })
+            }
+            None => Ok(()),
         }
     }
 

@@ -18,6 +18,7 @@ use super::{Config, DaemonError, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Entry, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::datapath::{Command, CutOff, Datapath, Link, PortEnds, Trouble};
 use crate::name::{Name, PortName};
+use crate::threads::Threads;
 
 /// Most switches.
 const SWITCHES_MAX: usize = 8;
@@ -33,7 +34,7 @@ pub(super) struct Registry {
     ending: Vec<Switch>,
     groups: BTreeMap<Name, Group>,
     linger: Duration,
-    pub(super) cores: Vec<u32>,
+    pub(super) threads: Threads,
     memory_bytes_max: u64,
     pub(super) memory_bytes: u64,
     next_serial: u64,
@@ -60,7 +61,7 @@ impl Registry {
             ending: Vec::new(),
             groups: BTreeMap::new(),
             linger: config.linger,
-            cores: config.cores.clone(),
+            threads: Threads { cores: config.cores.clone(), confined: false },
             memory_bytes_max: config.memory_bytes_max,
             memory_bytes: 0,
             next_serial: 1,
@@ -457,13 +458,11 @@ impl Registry {
             let (trouble, bell) = (self.trouble.0.clone(), self.trouble_bell.share()?);
             let datapath =
                 Datapath::new(Arc::clone(&link), trouble, bell, self.linger, random_seed())?;
-            let cores = self.cores.clone();
+            let threads = self.threads.clone();
             let thread = std::thread::Builder::new()
                 .name(name.to_string().chars().take(15).collect())
                 .spawn(move || {
-                    if !cores.is_empty() {
-                        sys::thread::pin_current(&cores)?;
-                    }
+                    threads.begin()?;
                     datapath.run()
                 })
                 .map_err(|error| SyscallError::new("clone", format!("switch {name}"), error))?;

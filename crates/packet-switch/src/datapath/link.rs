@@ -7,12 +7,17 @@ use shm::Bell;
 use switch::vale::PortId;
 use sys::SyscallError;
 
-use super::{Monitor, PortEnds};
+use super::{Monitor, PortEnds, Resident};
 
 /// What the control thread asks of a switch.
 #[derive(Debug)]
 pub(crate) enum Command {
     Add(Box<PortEnds>),
+    /// Drives a device from now on, until its port is removed.
+    Reside {
+        serial: u64,
+        resident: Box<dyn Resident>,
+    },
     Remove {
         id: PortId,
         serial: u64,

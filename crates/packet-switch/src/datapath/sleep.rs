@@ -4,9 +4,10 @@
 //! no call that a client could make block by emptying its bell first.
 
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use shm::Bell;
 use sys::SyscallError;
@@ -25,21 +26,25 @@ impl Bed {
         Ok(bed)
     }
 
-    pub(crate) fn add(&self, bell: &Bell) -> Result<(), SyscallError> {
+    pub(crate) fn add(&self, bell: impl AsFd) -> Result<(), SyscallError> {
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&self.fd, bell, epoll::EventData::new_u64(0), events)
+        epoll::add(&self.fd, bell.as_fd(), epoll::EventData::new_u64(0), events)
             .map_err(|error| SyscallError::new("epoll_ctl", "bell", error))
     }
 
-    pub(crate) fn remove(&self, bell: &Bell) {
+    pub(crate) fn remove(&self, bell: impl AsFd) {
         // One that is not there any more need not be removed.
-        epoll::delete(&self.fd, bell).ok();
+        epoll::delete(&self.fd, bell.as_fd()).ok();
     }
 
-    /// Until a bell rings that has not been slept through already.
-    pub(crate) fn sleep(&self) -> Result<(), SyscallError> {
+    /// Until a bell rings that has not been slept through already, or that long.
+    pub(crate) fn sleep(&self, longest: Option<Duration>) -> Result<(), SyscallError> {
+        let longest = longest.map(|time| Timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
         let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 64];
-        match epoll::wait(&self.fd, &mut space, None) {
+        match epoll::wait(&self.fd, &mut space, longest.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(SyscallError::new("epoll_wait", "switch", error)),
         }

@@ -1,13 +1,15 @@
 //! A queue of a network device as a port: frames are copied between the memory that the kernel or the
 //! device writes and the port's own buffers, many at a time.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use port_xdp::{Flush, Port};
 use rustix::event::PollFlags;
 
-use super::{DeviceCounters, DeviceError, Plug, Stop, sleep};
+use super::{DeviceCounters, DeviceError, End, Plug, Stop, sleep};
+use crate::datapath::Resident;
 
 /// Packets between two looks at the other direction.
 const TURN: u32 = 64;
@@ -34,6 +36,46 @@ pub(super) fn run(
         }
     }
     Ok(())
+}
+
+/// A queue that the switch's own thread drives.
+#[derive(Debug)]
+pub(super) struct Inmate {
+    pub(super) port: Port,
+    pub(super) plug: Plug,
+    pub(super) counters: Arc<DeviceCounters>,
+    pub(super) end: End,
+}
+
+impl Resident for Inmate {
+    fn bring(&mut self) -> Option<u32> {
+        let brought = from_device(&mut self.port, &mut self.plug, &self.counters);
+        if matches!(brought, Ok(0)) && self.port.wants_poll() {
+            self.end.none_of(self.port.poll_now().map_err(DeviceError::Gone))?;
+        }
+        self.end.none_of(brought)
+    }
+
+    fn take_away(&mut self) -> Option<u32> {
+        self.end.none_of(to_device(&mut self.port, &mut self.plug, &self.counters))
+    }
+
+    fn rest(&mut self) -> Option<Duration> {
+        let pause = pause(&mut self.port, &mut self.plug);
+        self.end.none_of(pause).map(|pause| match pause {
+            // Nobody else empties or fills its rings: what is there is for the next round.
+            Pause { arrived: true, torn: false, .. } => Duration::ZERO,
+            pause => pause.longest,
+        })
+    }
+
+    fn check(&mut self) -> Option<()> {
+        self.end.none_of(self.port.check().map_err(DeviceError::Gone))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.port.as_fd()
+    }
 }
 
 /// Parts of the packet that begins at the `offset`th of `arrived`; `None` when its end is not there yet.
@@ -179,24 +221,38 @@ fn put_packet(port: &Port, plug: &Plug, slots: std::ops::Range<u32>, first: u32)
     }
 }
 
-fn wait(port: &mut Port, plug: &mut Plug, stop: &Stop) -> Result<(), DeviceError> {
+/// Why nothing moves, and for how long that may be so.
+struct Pause {
+    /// Frames have arrived.
+    arrived: bool,
+    /// Only the beginning of a packet has: nobody says when the rest comes.
+    torn: bool,
+    /// Frames for the device find no room: they wait for the kernel, which rings no bell.
+    stuck: bool,
+    longest: Duration,
+}
+
+fn pause(port: &mut Port, plug: &mut Plug) -> Result<Pause, DeviceError> {
     let again = match port.flush().map_err(DeviceError::Gone)? {
         Flush::Done => CHECK_EVERY,
         Flush::Later => AGAIN,
         Flush::Down => DOWN_AGAIN,
     };
     let arrived = port.peek().map_err(DeviceError::Gone)?;
-    // A packet whose end is not there yet: nobody says when it comes.
     let torn = arrived > 0 && parts_of(port, 0, arrived).is_none();
-    // Frames for the device that find no room wait for the kernel, which rings no bell.
     let stuck = plug.receiver.peek(1)? > 0;
-    let again = if (stuck || torn) && again == CHECK_EVERY { AGAIN } else { again };
+    let longest = if (stuck || torn) && again == CHECK_EVERY { AGAIN } else { again };
+    Ok(Pause { arrived: arrived > 0, torn, stuck, longest })
+}
+
+fn wait(port: &mut Port, plug: &mut Plug, stop: &Stop) -> Result<(), DeviceError> {
+    let Pause { arrived, torn, stuck, longest } = pause(port, plug)?;
     // Frames that have arrived and find no room wait for the switch.
-    let has_room = arrived == 0;
+    let has_room = !arrived;
     if (stuck || plug.receiver.arm()?) && (has_room || torn || plug.sender.arm()?) {
         let inside = (plug.receiver.as_fd(), PollFlags::IN);
         let outside = if has_room { port.as_fd() } else { plug.sender.as_fd() };
-        sleep(stop, &[inside, (outside, PollFlags::IN)], Some(again))?;
+        sleep(stop, &[inside, (outside, PollFlags::IN)], Some(longest))?;
     }
     plug.receiver.disarm()?;
     if !has_room {

@@ -15,6 +15,14 @@ pub struct BridgeCount {
     pub swapped: u64,
 }
 
+impl std::ops::AddAssign for BridgeCount {
+    fn add_assign(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.dropped += other.dropped;
+        self.swapped += other.swapped;
+    }
+}
+
 /// Sends every frame back to where it came from, addresses exchanged.
 ///
 /// # Errors

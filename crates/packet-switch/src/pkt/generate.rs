@@ -218,8 +218,17 @@ pub struct PingCount {
 /// How long a frame is waited for.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
+/// How far a run of round trips has come that goes on elsewhere when it is interrupted.
+#[derive(Debug, Default)]
+pub struct Pinged {
+    count: PingCount,
+    began: Option<Instant>,
+    /// Time that does not count: there was nobody to send to.
+    pub away: Duration,
+}
+
 /// Sends one frame after the other and waits for each to come back, at most `what.count` times (a
-/// thousand unless given).
+/// thousand unless given), not sooner than the rate says.
 ///
 /// # Errors
 /// As [`generate`].
@@ -230,28 +239,58 @@ pub fn ping(
     report: &mut dyn FnMut(&PingCount),
     stop: &dyn Fn() -> bool,
 ) -> Result<PingCount, PktError> {
+    let mut so_far = Pinged::default();
+    ping_on((sender, receiver), what, &mut so_far, report, stop)?;
+    Ok(so_far.count)
+}
+
+/// The same, from where a former run was interrupted; whether there is nothing left to do.
+///
+/// # Errors
+/// As [`generate`].
+pub fn ping_on(
+    (sender, receiver): (&mut Sender, &mut Receiver),
+    what: &Generate,
+    so_far: &mut Pinged,
+    report: &mut dyn FnMut(&PingCount),
+    stop: &dyn Fn() -> bool,
+) -> Result<bool, PktError> {
     let what = Generate { stamp: true, ..what.clone() };
     let mut writer = Writer::new(sender, &what);
-    let mut count = PingCount::default();
-    let (began, mut ticker) = (Instant::now(), Ticker::new());
-    for sequence in 0..what.count.unwrap_or(1000) {
-        if stop() || what.duration.is_some_and(|all| began.elapsed() >= all) {
-            break;
+    let began = *so_far.began.get_or_insert_with(Instant::now) + so_far.away;
+    let (count, mut ticker) = (&mut so_far.count, Ticker::new());
+    loop {
+        let sequence = count.round_trips.count() + count.lost;
+        let over = what.duration.is_some_and(|all| began.elapsed() >= all);
+        if over || sequence >= what.count.unwrap_or(1000) {
+            return Ok(true);
         }
-        while send(sender, &mut writer, &what, 1, sequence)? == 0 {
-            if stop() {
-                return Ok(count);
-            }
+        if stop() {
+            return Ok(false);
+        }
+        if allowed(&what, began.elapsed(), sequence) == 0 {
+            pause(&what, began.elapsed(), sequence);
+            continue;
+        }
+        if send(sender, &mut writer, &what, 1, sequence)? == 0 {
+            continue;
         }
         match comes_back(receiver, &what.manner, sequence)? {
             Some(sent_ns) => count.round_trips.record_ns(now_ns().saturating_sub(sent_ns)),
             None => count.lost += 1,
         }
         if ticker.tick(false) {
-            report(&count);
+            report(count);
         }
     }
-    Ok(count)
+}
+
+impl Pinged {
+    /// What has come back, and what has not.
+    #[must_use]
+    pub fn count(&self) -> &PingCount {
+        &self.count
+    }
 }
 
 /// When the frame with that number was sent, once it is back.

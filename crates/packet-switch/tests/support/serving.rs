@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::socket::socket_path;
 use packet_switch::attachment::{Ask, Request, Shape};
 use packet_switch::client::Connection;
 use packet_switch::daemon::{Config, Daemon, Notice};
@@ -27,8 +28,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(name: &str) -> Self {
-        let file = format!("clearstream-{name}-{}.sock", std::process::id());
-        let path = std::env::temp_dir().join(file);
+        let path = socket_path(name);
         let daemon = Daemon::bind(Config::new(path.clone())).unwrap();
         let (stop, notices) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let (stopped, log) = (Arc::clone(&stop), Arc::clone(&notices));

@@ -4,8 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use packet_switch::client::{Attached, default_socket};
-use packet_switch::pkt::{self, GenerateCount, Manner, PktError, Received, Sent, SinkCount};
+use packet_switch::client::{Attached, Connection, default_socket};
+use packet_switch::pkt::{
+    self, BridgeCount, GenerateCount, Manner, PingCount, Pinged, PktError, Received, Sent,
+    SinkCount,
+};
 use packet_switch::station::{Backoff, Place, Rejoined, Station};
 use units::show_seconds;
 
@@ -27,10 +30,12 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    fn add(&mut self, back: Rejoined) {
-        self.reconnects += 1;
-        self.away += back.away;
-        self.lost += u64::from(back.lost);
+    /// A new switch, at which each of these has its place again.
+    fn add(&mut self, back: &[Rejoined]) {
+        self.reconnects += u32::from(!back.is_empty());
+        // One after the other.
+        self.away += back.iter().map(|one| one.away).sum::<Duration>();
+        self.lost += back.iter().map(|one| u64::from(one.lost)).sum::<u64>();
     }
 }
 
@@ -44,7 +49,7 @@ pub(super) fn generate(
 ) -> VerbResult {
     let (what, mut so_far) = (args.generate(manner), Sent::default());
     let mut report = |count: GenerateCount| show.sent_so_far(&count);
-    let (count, outage) = run(socket, place, |port, outage, stop| {
+    let (count, outage) = run(socket, [place], |[port], outage, stop| {
         so_far.away = outage.away;
         let count = pkt::generate_on(&mut port.sender, &what, &mut so_far, &mut report, stop)
             .map_err(failed)?;
@@ -65,7 +70,7 @@ pub(super) fn sink(
 ) -> VerbResult {
     let (what, mut so_far) = (args.sink(manner), Received::default());
     let mut report = |count: SinkCount| show.received_so_far(&count);
-    let (count, outage) = run(socket, place, |port, _, stop| {
+    let (count, outage) = run(socket, [place], |[port], _, stop| {
         args.announce(port, manner)?;
         let mut count = pkt::sink_on(&mut port.receiver, &what, &mut so_far, &mut report, stop)
             .map_err(failed)?;
@@ -83,54 +88,164 @@ pub(super) fn sink(
     Ok(show.received(&count, args.check, &outage)?)
 }
 
+/// Runs `pkt ping`.
+pub(super) fn ping(
+    socket: Option<&Path>,
+    place: Place,
+    args: &GenArgs,
+    manner: Manner,
+    show: &mut Show,
+) -> VerbResult {
+    let (what, mut so_far) = (args.generate(manner), Pinged::default());
+    let mut report = |count: &PingCount| show.pinged_so_far(count);
+    let ((), outage) = run(socket, [place], |[port], outage, stop| {
+        so_far.away = outage.away;
+        let ends = (&mut port.sender, &mut port.receiver);
+        let done = pkt::ping_on(ends, &what, &mut so_far, &mut report, stop).map_err(failed)?;
+        Ok(((), done))
+    })?;
+    Ok(show.pinged(so_far.count(), &outage)?)
+}
+
+/// Runs `pkt echo`.
+pub(super) fn echo(
+    socket: Option<&Path>,
+    place: Place,
+    manner: Manner,
+    show: &mut Show,
+) -> VerbResult {
+    let mut so_far = BridgeCount::default();
+    let ((), outage) = run(socket, [place], |[port], _, stop| {
+        let mut report = so_far_and(so_far, show);
+        let (receiver, sender) = (&mut port.receiver, &mut port.sender);
+        so_far += pkt::echo(receiver, sender, &manner, &mut report, stop).map_err(failed)?;
+        Ok(((), false))
+    })?;
+    Ok(show.passed(&so_far, &outage)?)
+}
+
+/// Runs `pkt bridge`.
+pub(super) fn bridge(
+    socket: Option<&Path>,
+    places: [Place; 2],
+    manner: Manner,
+    show: &mut Show,
+) -> VerbResult {
+    let mut so_far = BridgeCount::default();
+    let ((), outage) = run(socket, places, |[one, other], _, stop| {
+        let mut report = so_far_and(so_far, show);
+        let one = (&mut one.receiver, &mut one.sender);
+        let other = (&mut other.receiver, &mut other.sender);
+        so_far += pkt::bridge(one, other, &manner, &mut report, stop).map_err(failed)?;
+        Ok(((), false))
+    })?;
+    Ok(show.passed(&so_far, &outage)?)
+}
+
+/// Reports what was passed on at this switch and at those before.
+fn so_far_and(before: BridgeCount, show: &mut Show) -> impl FnMut(BridgeCount) {
+    move |count| {
+        let mut all = before;
+        all += count;
+        show.passed_so_far(&all);
+    }
+}
+
 fn failed(error: PktError) -> VerbError {
     VerbError::from_error(&error)
 }
 
-/// Does something at a port until it is done, again and again when a switch ends meanwhile.
-fn run<T>(
+/// A place at a switch, or at a pipe that may be left without one.
+struct Seat {
+    station: Station,
+    is_pipe: bool,
+    /// Whether the pipe's switch has gone.
+    alone: bool,
+}
+
+/// Does something at ports until it is done, again and again when a switch ends meanwhile.
+fn run<T, const PLACES: usize>(
     socket: Option<&Path>,
-    place: Place,
-    mut go: impl FnMut(&mut Attached, &Outage, &dyn Fn() -> bool) -> Result<(T, bool), VerbError>,
+    places: [Place; PLACES],
+    mut go: impl FnMut(
+        [&mut Attached; PLACES],
+        &Outage,
+        &dyn Fn() -> bool,
+    ) -> Result<(T, bool), VerbError>,
 ) -> Result<(T, Outage), VerbError> {
     let socket = socket.map_or_else(default_socket, Path::to_owned);
-    let is_pipe = matches!(place, Place::Pipe { .. });
-    let mut station = Station::attach(&socket, place).map_err(|error| explain(&error))?;
-    let (mut outage, mut alone) = (Outage::default(), false);
-    let signalled = || signals::caught().is_some();
+    let sit = |place: Place| -> Result<Seat, VerbError> {
+        let is_pipe = matches!(place, Place::Pipe { .. });
+        let station = Station::attach(&socket, place).map_err(|error| explain(&error))?;
+        Ok(Seat { station, is_pipe, alone: false })
+    };
+    let mut seats = Vec::new();
+    for place in places {
+        seats.push(sit(place)?);
+    }
+    let mut outage = Outage::default();
     loop {
-        let (connection, port) = station.parts();
-        let (count, done) = if alone {
-            go(port, &outage, &signalled)?
-        } else {
-            go(port, &outage, &stop(connection))?
-        };
-        if done || alone || signalled() || !station.is_deserted() {
+        let mut switches: Vec<&Connection> = Vec::new();
+        let mut ports = Vec::new();
+        for Seat { station, alone, .. } in &mut seats {
+            let (connection, port) = station.parts();
+            switches.extend((!*alone).then_some(&*connection));
+            ports.push(port);
+        }
+        let ports = ports.try_into().map_err(|_| VerbError::failed("a place too many"))?;
+        let (count, done) = go(ports, &outage, &stop(&switches))?;
+        let deserted = seats.iter().any(|seat| !seat.alone && seat.station.is_deserted());
+        if done || signalled() || !deserted {
             return Ok((count, outage));
         }
-        if is_pipe {
-            match station.parts().0.poll_cut_off() {
-                Ok(Some((_, why))) => {
-                    return Err(VerbError::failed(format!("the switch cut us off: {why}")));
-                }
-                Ok(None) => continue,
-                Err(_) => say("the switch has gone; the pipe goes on between those who have it"),
-            }
-            alone = true;
+        for seat in seats.iter_mut().filter(|seat| seat.is_pipe && !seat.alone) {
+            seat.alone = go_on_alone(&mut seat.station)?;
+        }
+        let ports = seats.iter_mut().filter(|seat| !seat.is_pipe);
+        rejoin(ports.map(|seat| &mut seat.station), &mut outage)?;
+    }
+}
+
+fn signalled() -> bool {
+    signals::caught().is_some()
+}
+
+/// Whether the switch of a pipe has gone, which those who have it can do without.
+fn go_on_alone(station: &mut Station) -> Result<bool, VerbError> {
+    match station.parts().0.poll_cut_off() {
+        Ok(Some((_, why))) => Err(VerbError::failed(format!("the switch cut us off: {why}"))),
+        Ok(None) => Ok(false),
+        Err(_) => {
+            say("the switch has gone; the pipe goes on between those who have it");
+            Ok(true)
+        }
+    }
+}
+
+/// Waits for the next switch, for each that has none.
+fn rejoin<'a>(
+    stations: impl Iterator<Item = &'a mut Station>,
+    outage: &mut Outage,
+) -> Result<(), VerbError> {
+    let mut back = Vec::new();
+    for station in stations {
+        if !station.is_deserted() {
             continue;
         }
-        if outage.reconnects == 0 {
+        if outage.reconnects == 0 && back.is_empty() {
             say("the switch has gone; waiting for the next one");
         }
-        let back =
-            station.rejoin(Backoff::default(), &signalled).map_err(|error| explain(&error))?;
-        outage.add(back);
-        say(&format!(
-            "the switch is back after {}; {} frames that were handed over are lost",
-            show_seconds(back.away.as_secs_f64()),
-            back.lost
-        ));
+        let rejoined = station.rejoin(Backoff::default(), &signalled);
+        back.push(rejoined.map_err(|error| explain(&error))?);
     }
+    let Some(away) = back.iter().map(|one| one.away).max() else { return Ok(()) };
+    let lost: u32 = back.iter().map(|one| one.lost).sum();
+    outage.add(&back);
+    say(&format!(
+        "the switch is back after {}; {lost} frames that were handed over are lost",
+        show_seconds(away.as_secs_f64()),
+    ));
+    Ok(())
 }
 
 fn say(line: &str) {

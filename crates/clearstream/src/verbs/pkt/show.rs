@@ -108,16 +108,24 @@ impl Show {
         Ok(if checked && missing + late > 0 { Exit::GateFailed } else { Exit::Ok })
     }
 
-    pub(super) fn passed(&self, count: &BridgeCount) -> Shown {
+    pub(super) fn passed(&self, count: &BridgeCount, outage: &Outage) -> Shown {
         let BridgeCount { frames, dropped, swapped } = *count;
         self.print(
-            || json!({ "frames": frames, "dropped": dropped, "swapped": swapped }),
-            || format!("passed {frames} frames, {swapped} of them by swapping buffers; dropped {dropped}"),
+            || {
+                let value = json!({ "frames": frames, "dropped": dropped, "swapped": swapped });
+                with_outage(value, outage)
+            },
+            || {
+                let line = format!(
+                    "passed {frames} frames, {swapped} of them by swapping buffers; dropped {dropped}"
+                );
+                line + &outage_words(outage)
+            },
         )?;
         Ok(Exit::Ok)
     }
 
-    pub(super) fn pinged(&self, count: &PingCount) -> Shown {
+    pub(super) fn pinged(&self, count: &PingCount, outage: &Outage) -> Shown {
         let (round_trips, lost) = (&count.round_trips, count.lost);
         let at = |percentile| round_trips.percentile_s(percentile);
         self.print(
@@ -131,7 +139,7 @@ impl Show {
                 if let (Some(min), Some(max)) = (round_trips.min_s(), round_trips.max_s()) {
                     (value["min_s"], value["max_s"]) = (min.into(), max.into());
                 }
-                value
+                with_outage(value, outage)
             },
             || {
                 let mut line = format!("{} round trips, {lost} lost", round_trips.count());
@@ -141,7 +149,7 @@ impl Show {
                     let [min, p50, p99, max] = [min, p50, p99, max].map(show_seconds);
                     line += &format!("; least {min}, median {p50}, 99% within {p99}, most {max}");
                 }
-                line
+                line + &outage_words(outage)
             },
         )?;
         Ok(if round_trips.count() == 0 { Exit::Partial } else { Exit::Ok })

@@ -1,0 +1,96 @@
+//! Devices that the switch's own thread drives, where it has but one core: a thread beside it could only
+//! take turns with it there, and every turn is a wake-up and a change of threads.
+
+use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use sys::SyscallError;
+
+use super::sleep::Bed;
+
+/// A device at the client's seat of a port of this very switch. Each call is `None` once it has come to its
+/// end, which it says where its port's entry shows it; it is dropped then.
+pub(crate) trait Resident: Debug + Send {
+    /// Brings what has arrived to the port; how many packets.
+    fn bring(&mut self) -> Option<u32>;
+    /// Takes what the port has for it away; how many packets.
+    fn take_away(&mut self) -> Option<u32>;
+    /// How long the thread may sleep for its sake; zero when something is to be done.
+    fn rest(&mut self) -> Option<Duration>;
+    /// Asked every second or so: whether the device is still there.
+    fn check(&mut self) -> Option<()>;
+    /// Readable when something has arrived.
+    fn fd(&self) -> BorrowedFd<'_>;
+}
+
+/// All devices of a switch that its thread drives, by the serial numbers of their ports.
+#[derive(Default)]
+pub(super) struct Residents {
+    all: Vec<(u64, Box<dyn Resident>)>,
+    checked_s: u32,
+}
+
+impl Residents {
+    pub(super) fn add(
+        &mut self,
+        bed: &Bed,
+        serial: u64,
+        resident: Box<dyn Resident>,
+    ) -> Result<(), SyscallError> {
+        bed.add(resident.fd())?;
+        self.all.push((serial, resident));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, bed: &Bed, serial: u64) {
+        self.keep(bed, |one, _| (one != serial).then_some(()));
+    }
+
+    /// Before the ports' turns; how many packets.
+    pub(super) fn bring(&mut self, bed: &Bed, now_s: u32) -> usize {
+        if self.all.is_empty() {
+            return 0;
+        }
+        if now_s != self.checked_s {
+            self.checked_s = now_s;
+            self.keep(bed, |_, resident| resident.check());
+        }
+        let mut packets = 0;
+        self.keep(bed, |_, resident| resident.bring().map(|count| packets += count as usize));
+        packets
+    }
+
+    /// After them.
+    pub(super) fn take_away(&mut self, bed: &Bed) -> usize {
+        let mut packets = 0;
+        self.keep(bed, |_, resident| resident.take_away().map(|count| packets += count as usize));
+        packets
+    }
+
+    /// How long the thread may sleep; `None` for as long as it likes.
+    pub(super) fn rest(&mut self, bed: &Bed) -> Option<Duration> {
+        let mut longest = None;
+        self.keep(bed, |_, resident| {
+            let time = resident.rest()?;
+            longest = Some(longest.map_or(time, |other| time.min(other)));
+            Some(())
+        });
+        longest
+    }
+
+    fn keep(
+        &mut self,
+        bed: &Bed,
+        mut stays: impl FnMut(u64, &mut Box<dyn Resident>) -> Option<()>,
+    ) {
+        self.all.retain_mut(|(serial, resident)| {
+            let stays = stays(*serial, resident).is_some();
+            if !stays {
+                // Others may hold the same open file; the bed would know it for ever.
+                bed.remove(resident.fd());
+            }
+            stays
+        });
+    }
+}

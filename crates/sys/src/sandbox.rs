@@ -1,0 +1,287 @@
+//! A thread that gives up every system call it has no need of, for good: seccomp filters
+//! (kernel `Documentation/userspace-api/seccomp_filter.rst`).
+//!
+//! A call that is not on the list fails with `EPERM` and does nothing; its caller says so as it says any
+//! other error. The filter holds for the calling thread and all threads and processes it begins from then
+//! on. What a list allows without a look at arguments costs nothing but one bit's test (Linux 5.11).
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is,
+    SeccompCondition as Condition, SeccompFilter, SeccompRule, apply_filter,
+};
+
+use crate::SyscallError;
+
+/// Which calls a thread keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    /// Carrying frames between memory and descriptors that are there already.
+    Carry,
+    /// That, and accepting clients, making memory and bells for them, threads, and reading files. No new
+    /// sockets, no programs, no other process, nothing that may be run.
+    Serve,
+}
+
+/// Gives up all calls but those of `calls`, and every privilege that a program started later could bring
+/// (`no_new_privs`).
+///
+/// # Errors
+/// The kernel has no seccomp filters (`CONFIG_SECCOMP_FILTER`), or not on this machine.
+pub fn enter(calls: Calls) -> Result<(), SyscallError> {
+    let failed = |error: io::Error| SyscallError::new("seccomp", format!("{calls:?}"), error);
+    let mut filters = vec![program(calls)];
+    if calls == Calls::Serve {
+        filters.push(without_new_clone());
+    }
+    for filter in filters {
+        let filter = filter.map_err(|error| failed(io::Error::other(error)))?;
+        apply_filter(&filter).map_err(|error| match error {
+            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => failed(error),
+            other => failed(io::Error::other(other)),
+        })?;
+    }
+    Ok(())
+}
+
+/// `clone3`, whose arguments no filter can see, is a call that this kernel does not know: then the C library
+/// begins threads by `clone`. The later of two refusals is the one that counts.
+fn without_new_clone() -> Result<BpfProgram, seccompiler::BackendError> {
+    let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    let rules = BTreeMap::from([(libc::SYS_clone3, vec![])]);
+    let machine = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, SeccompAction::Allow, unknown, machine)?.try_into()
+}
+
+fn program(calls: Calls) -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules = BTreeMap::new();
+    let mut allow =
+        |numbers: &[libc::c_long]| rules.extend(numbers.iter().map(|&one| (one, vec![])));
+    allow(CARRY);
+    allow(&of_machine::CARRY);
+    if calls == Calls::Serve {
+        allow(SERVE);
+        allow(&of_machine::SERVE);
+        rules.extend(look_at_arguments()?);
+    }
+    rules.extend(memory_that_does_not_run()?);
+    rules.insert(libc::SYS_ioctl, of_devices()?);
+    rules.insert(libc::SYS_tgkill, own_process()?);
+    let machine = std::env::consts::ARCH.try_into()?;
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    SeccompFilter::new(rules, refused, SeccompAction::Allow, machine)?.try_into()
+}
+
+/// Without a look at arguments.
+const CARRY: &[libc::c_long] = &[
+    // Frames, bells, sleep.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_ppoll,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_epoll_ctl,
+    libc::SYS_close,
+    libc::SYS_getsockopt,
+    // Threads: their locks, their cores, their end.
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_membarrier,
+    libc::SYS_getcpu,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    // Signals.
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    // Time.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    // Memory.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_getrandom,
+];
+
+const SERVE: &[libc::c_long] = &[
+    // Clients.
+    libc::SYS_accept4,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_getsockname,
+    libc::SYS_shutdown,
+    libc::SYS_fcntl,
+    libc::SYS_dup3,
+    // Memory and bells for them.
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_eventfd2,
+    libc::SYS_epoll_create1,
+    // Files to read, the socket's name to take away.
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_lseek,
+    libc::SYS_pread64,
+    libc::SYS_readlinkat,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_unlinkat,
+    libc::SYS_uname,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_prlimit64,
+];
+
+/// Older calls that only some machines have.
+#[cfg(target_arch = "x86_64")]
+mod of_machine {
+    pub(super) const CARRY: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_epoll_wait];
+    pub(super) const SERVE: [libc::c_long; 3] =
+        [libc::SYS_unlink, libc::SYS_stat, libc::SYS_readlink];
+}
+#[cfg(not(target_arch = "x86_64"))]
+mod of_machine {
+    pub(super) const CARRY: [libc::c_long; 0] = [];
+    pub(super) const SERVE: [libc::c_long; 0] = [];
+}
+
+type Rules = [(libc::c_long, Vec<SeccompRule>)];
+type Refused = seccompiler::BackendError;
+
+/// Calls with one of these values as an argument.
+fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, Refused> {
+    let rule =
+        |&value| SeccompRule::new(vec![Condition::new(argument, Length::Dword, Is::Eq, value)?]);
+    values.iter().map(rule).collect()
+}
+
+/// Calls with these bits of an argument as in `value`.
+fn bits(argument: u8, mask: u64, value: u64) -> Result<Vec<SeccompRule>, Refused> {
+    let condition = Condition::new(argument, Length::Qword, Is::MaskedEq(mask), value)?;
+    Ok(vec![SeccompRule::new(vec![condition])?])
+}
+
+fn unsigned(number: libc::c_int) -> u64 {
+    number.cast_unsigned().into()
+}
+
+fn look_at_arguments() -> Result<Box<Rules>, Refused> {
+    let writes = unsigned(libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC);
+    let thread = unsigned(libc::CLONE_THREAD);
+    let named = [libc::PR_SET_NAME, libc::PR_SET_NO_NEW_PRIVS].map(unsigned);
+    Ok(Box::new([
+        (libc::SYS_openat, bits(2, writes, unsigned(libc::O_RDONLY))?),
+        (libc::SYS_clone, bits(0, thread, thread)?),
+        (libc::SYS_prctl, one_of(0, &[named[0], named[1], PR_SET_VMA])?),
+        // A second, narrower filter.
+        (libc::SYS_seccomp, one_of(0, &[libc::SECCOMP_SET_MODE_FILTER.into()])?),
+    ]))
+}
+
+/// `TUN…` requests, whose numbers begin at 0xc8 (`TUNSETNOCSUM`): those of a terminal, into which somebody
+/// could type, are below.
+fn of_devices() -> Result<Vec<SeccompRule>, Refused> {
+    let above = [0xc8, 0xd0, 0xe0].map(|bit| bits(1, 0xff00 | bit, 0x5400 | bit));
+    let mut rules = one_of(1, &[libc::TCGETS, libc::FIONREAD])?;
+    for above in above {
+        rules.extend(above?);
+    }
+    Ok(rules)
+}
+
+/// The memory allocator names its memory, where it does.
+const PR_SET_VMA: u64 = 0x5356_4d41;
+
+fn memory_that_does_not_run() -> Result<[(libc::c_long, Vec<SeccompRule>); 2], Refused> {
+    let runs = unsigned(libc::PROT_EXEC);
+    Ok([(libc::SYS_mmap, bits(2, runs, 0)?), (libc::SYS_mprotect, bits(2, runs, 0)?)])
+}
+
+/// What a thread may send signals to: an abort ends this process.
+fn own_process() -> Result<Vec<SeccompRule>, Refused> {
+    one_of(0, &[std::process::id().into()])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, OpenOptions};
+    use std::net::UdpSocket;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+    use std::{fs, thread};
+
+    use super::*;
+
+    /// On a thread of its own, which goes with its filter.
+    fn within<T: Send + 'static>(calls: Calls, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let confined = move || {
+            enter(calls).unwrap();
+            let status = fs::read_to_string("/proc/thread-self/status");
+            (work(), status)
+        };
+        let (value, status) = thread::spawn(confined).join().unwrap();
+        if let Ok(status) = status {
+            assert!(
+                status.contains("Seccomp:\t2") && status.contains("NoNewPrivs:\t1"),
+                "{status}"
+            );
+        } else {
+            assert_eq!(calls, Calls::Carry, "who serves may read");
+        }
+        value
+    }
+
+    fn is_refused<T>(outcome: io::Result<T>) -> bool {
+        outcome.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+    }
+
+    #[test]
+    fn who_serves_has_threads_and_files_but_no_sockets_and_programs() {
+        let path = std::env::temp_dir().join(format!("clearstream-sandbox-{}", std::process::id()));
+        let made = path.clone();
+        within(Calls::Serve, move || {
+            assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
+            assert!(File::open("/proc/self/stat").is_ok());
+            assert!(is_refused(OpenOptions::new().write(true).open("/dev/null")));
+            assert!(is_refused(File::create(made)));
+            assert!(is_refused(UdpSocket::bind("127.0.0.1:0")));
+            assert!(is_refused(Command::new("/bin/true").status()));
+        });
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn who_carries_reads_and_writes_what_is_open_and_no_more() {
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        within(Calls::Carry, move || {
+            io::Write::write_all(&mut near, b"frame").unwrap();
+            let mut space = [0; 5];
+            io::Read::read_exact(&mut far, &mut space).unwrap();
+            assert_eq!(&space, b"frame");
+            // Memory comes and goes: 64 MiB are mapped.
+            assert_eq!(vec![1_u8; 64 << 20].iter().filter(|&&byte| byte == 1).count(), 64 << 20);
+            assert!(is_refused(File::open("/proc/self/stat")));
+            assert!(is_refused(UnixStream::pair()));
+            assert!(is_refused(thread::Builder::new().spawn(|| ())));
+        });
+    }
+}
