@@ -192,7 +192,7 @@ fn run<T, const PLACES: usize>(
             switches.extend((!*alone).then_some(&*connection));
             ports.push(port);
         }
-        let ports = ports.try_into().map_err(|_| VerbError::failed("a place too many"))?;
+        let ports = ports.try_into().map_err(|_more| VerbError::failed("a place too many"))?;
         let (count, done) = go(ports, &outage, &stop(&switches))?;
         let deserted = seats.iter().any(|seat| !seat.alone && seat.station.is_deserted());
         if done || signalled() || !deserted {
