@@ -196,9 +196,9 @@ impl Datapath {
     fn round(&mut self, ports: &PortSet) -> usize {
         // Whole seconds are enough for ageing and never run backwards.
         let now_s = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX);
-        let brought = self.residents.bring(&self.bed, now_s);
+        let brought = self.residents.bring(now_s);
         let slots: usize = ports.iter().map(|id| self.turn(id, now_s)).sum();
-        brought + slots + self.residents.take_away(&self.bed)
+        brought + slots + self.residents.take_away()
     }
 
     fn turn(&mut self, id: PortId, now_s: u32) -> usize {
@@ -358,7 +358,7 @@ impl Datapath {
             match command {
                 Command::Stop => return Ok(false),
                 Command::Reside { serial, resident } => {
-                    self.residents.add(&self.bed, serial, resident)?;
+                    self.residents.add(serial, resident);
                 }
                 Command::Add(port) => {
                     self.bed.add(&port.kick)?;
@@ -390,7 +390,7 @@ impl Datapath {
                     }
                 }
                 Command::Remove { id, serial } => {
-                    self.residents.remove(&self.bed, serial);
+                    self.residents.remove(serial);
                     let place = &mut self.ports[id.index()];
                     if let Some(port) = place.take_if(|port| port.serial == serial) {
                         self.leave(&port);
@@ -412,9 +412,9 @@ impl Datapath {
                 Err(_) => quiet = false,
             }
         }
-        let longest = self.residents.rest(&self.bed);
+        let longest = self.residents.rest();
         if quiet && !self.link.has_commands() && longest != Some(Duration::ZERO) {
-            self.bed.sleep(longest)?;
+            self.bed.sleep(&self.residents.fds(), longest)?;
         }
         for id in ports.iter() {
             if let Some(port) = &mut self.ports[id.index()] {

@@ -5,10 +5,6 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use sys::SyscallError;
-
-use super::sleep::Bed;
-
 /// A device at the client's seat of a port of this very switch. Each call is `None` once it has come to its
 /// end, which it says where its port's entry shows it; it is dropped then.
 pub(crate) trait Resident: Debug + Send {
@@ -32,46 +28,44 @@ pub(super) struct Residents {
 }
 
 impl Residents {
-    pub(super) fn add(
-        &mut self,
-        bed: &Bed,
-        serial: u64,
-        resident: Box<dyn Resident>,
-    ) -> Result<(), SyscallError> {
-        bed.add(resident.fd())?;
+    pub(super) fn add(&mut self, serial: u64, resident: Box<dyn Resident>) {
         self.all.push((serial, resident));
-        Ok(())
     }
 
-    pub(super) fn remove(&mut self, bed: &Bed, serial: u64) {
-        self.keep(bed, |one, _| (one != serial).then_some(()));
+    pub(super) fn remove(&mut self, serial: u64) {
+        self.all.retain(|(one, _)| *one != serial);
+    }
+
+    /// What is to be listened to while the thread sleeps.
+    pub(super) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.all.iter().map(|(_, resident)| resident.fd()).collect()
     }
 
     /// Before the ports' turns; how many packets.
-    pub(super) fn bring(&mut self, bed: &Bed, now_s: u32) -> usize {
+    pub(super) fn bring(&mut self, now_s: u32) -> usize {
         if self.all.is_empty() {
             return 0;
         }
         if now_s != self.checked_s {
             self.checked_s = now_s;
-            self.keep(bed, |_, resident| resident.check());
+            self.keep(|resident| resident.check());
         }
         let mut packets = 0;
-        self.keep(bed, |_, resident| resident.bring().map(|count| packets += count as usize));
+        self.keep(|resident| resident.bring().map(|count| packets += count as usize));
         packets
     }
 
     /// After them.
-    pub(super) fn take_away(&mut self, bed: &Bed) -> usize {
+    pub(super) fn take_away(&mut self) -> usize {
         let mut packets = 0;
-        self.keep(bed, |_, resident| resident.take_away().map(|count| packets += count as usize));
+        self.keep(|resident| resident.take_away().map(|count| packets += count as usize));
         packets
     }
 
     /// How long the thread may sleep; `None` for as long as it likes.
-    pub(super) fn rest(&mut self, bed: &Bed) -> Option<Duration> {
+    pub(super) fn rest(&mut self) -> Option<Duration> {
         let mut longest = None;
-        self.keep(bed, |_, resident| {
+        self.keep(|resident| {
             let time = resident.rest()?;
             longest = Some(longest.map_or(time, |other| time.min(other)));
             Some(())
@@ -79,18 +73,7 @@ impl Residents {
         longest
     }
 
-    fn keep(
-        &mut self,
-        bed: &Bed,
-        mut stays: impl FnMut(u64, &mut Box<dyn Resident>) -> Option<()>,
-    ) {
-        self.all.retain_mut(|(serial, resident)| {
-            let stays = stays(*serial, resident).is_some();
-            if !stays {
-                // Others may hold the same open file; the bed would know it for ever.
-                bed.remove(resident.fd());
-            }
-            stays
-        });
+    fn keep(&mut self, mut stays: impl FnMut(&mut Box<dyn Resident>) -> Option<()>) {
+        self.all.retain_mut(|(_, resident)| stays(resident).is_some());
     }
 }

@@ -4,10 +4,10 @@
 //! no call that a client could make block by emptying its bell first.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use shm::Bell;
 use sys::SyscallError;
@@ -26,27 +26,48 @@ impl Bed {
         Ok(bed)
     }
 
-    pub(crate) fn add(&self, bell: impl AsFd) -> Result<(), SyscallError> {
+    pub(crate) fn add(&self, bell: &Bell) -> Result<(), SyscallError> {
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&self.fd, bell.as_fd(), epoll::EventData::new_u64(0), events)
+        epoll::add(&self.fd, bell, epoll::EventData::new_u64(0), events)
             .map_err(|error| SyscallError::new("epoll_ctl", "bell", error))
     }
 
-    pub(crate) fn remove(&self, bell: impl AsFd) {
+    pub(crate) fn remove(&self, bell: &Bell) {
         // One that is not there any more need not be removed.
-        epoll::delete(&self.fd, bell.as_fd()).ok();
+        epoll::delete(&self.fd, bell).ok();
     }
 
-    /// Until a bell rings that has not been slept through already, or that long.
-    pub(crate) fn sleep(&self, longest: Option<Duration>) -> Result<(), SyscallError> {
-        let longest = longest.map(|time| Timespec {
-            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        });
+    /// Until a bell rings that has not been slept through already, one of the others is readable, or that
+    /// long. The others are no part of the bed: the kernel would look for it at each frame that they send.
+    pub(crate) fn sleep(
+        &self,
+        others: &[BorrowedFd<'_>],
+        longest: Option<Duration>,
+    ) -> Result<(), SyscallError> {
+        if others.is_empty() {
+            return self.hear(longest);
+        }
+        let mut set = vec![PollFd::new(&self.fd, PollFlags::IN)];
+        set.extend(others.iter().map(|&fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        match rustix::event::poll(&mut set, longest.map(timespec).as_ref()) {
+            Ok(_) if set[0].revents().is_empty() => Ok(()),
+            Ok(_) => self.hear(Some(Duration::ZERO)),
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(SyscallError::new("poll", "switch", error)),
+        }
+    }
+
+    fn hear(&self, longest: Option<Duration>) -> Result<(), SyscallError> {
+        let longest = longest.map(timespec);
         let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 64];
         match epoll::wait(&self.fd, &mut space, longest.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(SyscallError::new("epoll_wait", "switch", error)),
         }
     }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    let tv_sec = time.as_secs().try_into().unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
 }
