@@ -1,7 +1,7 @@
 //! States sent lately, so that few are sent twice: neighbours lead to the same states again and again.
 
-/// Memory for it, bytes: a part of a second-level cache.
-const BYTES: usize = 1 << 18;
+/// Memory for it, bytes: a small part of a second-level cache.
+const BYTES: usize = 1 << 16;
 
 /// Bytes of a distance.
 const DISTANCE_BYTES: usize = size_of::<u32>();
