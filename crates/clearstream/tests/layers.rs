@@ -46,6 +46,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("shm", "sys"),
     ("ring", "shm"),
     ("ring", "sys"),
+    // The lab's switches are the packet switch.
+    ("lab", "packet-switch"),
 ];
 
 /// Where `unsafe` may stand.

@@ -14,11 +14,12 @@ use rustix::thread::CapabilitySet;
 use switch::lightpath::Lightpath;
 use sys::namespace;
 
-use crate::counters::{DirectionCounters, LinkCounters};
+use crate::counters::{COUNTERS_FILE, DirectionCounters, LabCounters, LinkCounters};
 use crate::network::{self, Ports};
 use crate::plan::{DirectionPlan, LabPlan};
 use crate::pump::{Pump, SharedReport};
 use crate::state::{LabDir, LabOwner, LabState, started_ticks};
+use crate::switches::Switches;
 use crate::{LabError, Program};
 
 /// What the anchor writes on its output once everything stands; anything else is why not.
@@ -72,11 +73,12 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
     for ports in network.lightpaths {
         carried.push(carry(ports, few_cores)?);
     }
+    let mut switches = Switches::run(&dir, &state.plan, network.switches)?;
     let text =
         serde_json::to_string(&state).map_err(|error| LabError::NotStarted(error.to_string()))?;
     dir.write("state.json", &text)?;
     say_ready().map_err(|source| LabError::NotStarted(source.to_string()))?;
-    publish(&dir, &carried, state.owner)
+    publish(&dir, &carried, &mut switches, state.owner)
 }
 
 /// Starts a program that nobody waits for: its parent is about to end, or to bury it unasked.
@@ -174,10 +176,15 @@ fn in_flight_bytes_max(plan: &DirectionPlan) -> usize {
 }
 
 /// Writes the counters again and again; returns when the owner has ended.
-fn publish(dir: &LabDir, carried: &[Carried], owner: Option<LabOwner>) -> Result<(), LabError> {
-    let mut published = String::new();
+fn publish(
+    dir: &LabDir,
+    carried: &[Carried],
+    switches: &mut Switches,
+    owner: Option<LabOwner>,
+) -> Result<(), LabError> {
+    let mut published = LabCounters::default();
     while owner.is_none_or(LabOwner::is_running) {
-        let counters: Vec<LinkCounters> = carried
+        let links = carried
             .iter()
             .map(|link| LinkCounters {
                 link_index: link.link_index,
@@ -185,13 +192,14 @@ fn publish(dir: &LabDir, carried: &[Carried], owner: Option<LabOwner>) -> Result
                 backward: DirectionCounters::of(&link.reports[1]),
             })
             .collect();
-        let text = serde_json::to_string(&counters)
-            .map_err(|error| LabError::NotStarted(error.to_string()))?;
-        if text != published {
-            if let Err(error) = dir.write("counters.json", &text) {
+        let counters = LabCounters { links, switches: switches.counters()? };
+        if counters != published {
+            let text = serde_json::to_string(&counters)
+                .map_err(|error| LabError::NotStarted(error.to_string()))?;
+            if let Err(error) = dir.write(COUNTERS_FILE, &text) {
                 log(&format!("{error}"));
             }
-            published = text;
+            published = counters;
         }
         thread::sleep(PUBLISH_EVERY);
     }
@@ -199,6 +207,6 @@ fn publish(dir: &LabDir, carried: &[Carried], owner: Option<LabOwner>) -> Result
 }
 
 /// The anchor's stderr is the log file in the lab's directory.
-fn log(line: &str) {
+pub(crate) fn log(line: &str) {
     writeln!(io::stderr(), "{line}").ok();
 }

@@ -19,6 +19,7 @@ pub fn builtin_labs() -> &'static [BuiltinLab] {
         BuiltinLab { name: "lossy", text: include_str!("../../../labs/lossy.toml") },
         BuiltinLab { name: "shared", text: include_str!("../../../labs/shared.toml") },
         BuiltinLab { name: "onequeue", text: include_str!("../../../labs/onequeue.toml") },
+        BuiltinLab { name: "lan", text: include_str!("../../../labs/lan.toml") },
         BuiltinLab { name: "shaped", text: include_str!("../../../labs/shaped.toml") },
     ]
 }

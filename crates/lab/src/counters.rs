@@ -4,7 +4,44 @@ use serde::{Deserialize, Serialize};
 
 use switch::lightpath::LightpathCounters;
 
+use packet_switch::counters::PortCount;
+
 use crate::pump::SharedReport;
+
+/// Where the anchor writes them.
+pub(crate) const COUNTERS_FILE: &str = "counters.json";
+
+/// What a lab has done since it came up.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LabCounters {
+    /// Its emulated links.
+    pub links: Vec<LinkCounters>,
+    /// Its switches.
+    pub switches: Vec<SwitchCounters>,
+}
+
+/// What a switch has done since the lab came up, half a second old at most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchCounters {
+    /// Its name.
+    pub switch: String,
+    /// In the order of the lab file.
+    pub ports: Vec<HostPortCounters>,
+}
+
+/// The port of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPortCounters {
+    /// Whose.
+    pub host: String,
+    /// Seen from the switch: what is incoming the host has sent.
+    #[serde(flatten)]
+    pub count: PortCount,
+    /// Frames that the host's interface did not take.
+    pub refused_frames_count: u64,
+    /// Why the port no longer works.
+    pub ended: Option<String>,
+}
 
 /// What an emulated link has done since the lab came up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

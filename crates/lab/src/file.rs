@@ -5,6 +5,7 @@
 
 mod direction;
 mod section;
+mod switch;
 mod veth;
 
 use std::net::IpAddr;
@@ -14,6 +15,7 @@ use toml::de::DeTable;
 
 use crate::file::direction::{DIRECTION_KEYS, read_direction};
 use crate::file::section::Section;
+use crate::file::switch::read_switch;
 use crate::file::veth::{VETH_KEYS, read_veth, refuse_veth_keys};
 use crate::plan::{
     AddressPlan, DirectionPlan, EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, WirePlan,
@@ -49,7 +51,7 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         LabFileError { file: file.to_owned(), line, message }
     })?;
     let top = Section::top(file, text, parsed.get_ref());
-    top.only(&["name", "description", "sysctl", "host", "link"])?;
+    top.only(&["name", "description", "sysctl", "host", "link", "switch"])?;
     let name = top.required_text("name")?;
     check_name(&top, "name", name)?;
     let hosts = read_hosts(&top)?;
@@ -57,12 +59,18 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
     for section in top.sections("link")? {
         links.push(read_link(&section, links.len(), &hosts, &links)?);
     }
-    Ok(LabPlan {
+    let mut plan = LabPlan {
         name: name.to_owned(),
         description: top.text("description")?.unwrap_or("").to_owned(),
         hosts,
         links,
-    })
+        switches: Vec::new(),
+    };
+    for section in top.sections("switch")? {
+        let switch = read_switch(&section, &plan)?;
+        plan.switches.push(switch);
+    }
+    Ok(plan)
 }
 
 fn read_hosts(top: &Section<'_>) -> Result<Vec<HostPlan>, LabFileError> {
@@ -103,34 +111,26 @@ fn read_sysctls(section: &Section<'_>) -> Result<Vec<(String, String)>, LabFileE
     Ok(read)
 }
 
+/// Keys of a link, whatever its wire.
+const LINK_KEYS: &[&str] = &["between", "wire", "mtu", "speed", "seed", "cores", "addresses"];
+
 fn read_link(
     section: &Section<'_>,
     index: usize,
     hosts: &[HostPlan],
     earlier: &[LinkPlan],
 ) -> Result<LinkPlan, LabFileError> {
-    let own = ["between", "wire", "mtu", "speed", "seed", "cores", "addresses"];
-    let known = [&own[..], &["forward", "backward"], DIRECTION_KEYS, VETH_KEYS].concat();
+    let known = [LINK_KEYS, &["forward", "backward"], DIRECTION_KEYS, VETH_KEYS].concat();
     section.only(&known)?;
     let between = section.text_list("between")?;
     let &[first, second] = &between[..] else {
         return Err(section.error_at("between", "write between = [\"HOST\", \"HOST\"]"));
     };
-    for host in [first, second] {
-        if !hosts.iter().any(|known| known.name == host) {
-            let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
-            let message = format!("no host '{host}'{}", section::nearest(host, &names));
-            return Err(section.error_at("between", message));
-        }
-    }
+    check_hosts(section, "between", &between, hosts)?;
     if first == second {
         return Err(section.error_at("between", format!("'{first}' is linked to itself")));
     }
-    let mtu_bytes = section.size("mtu")?.unwrap_or(MTU_BYTES_DEFAULT);
-    if !(68..=MTU_BYTES_MAX).contains(&mtu_bytes) {
-        let message = format!("an MTU of {mtu_bytes} bytes; from 68 to {MTU_BYTES_MAX}");
-        return Err(section.error_at("mtu", message));
-    }
+    let mtu_bytes = read_mtu(section)?;
     let wire = read_wire(section, index, [first, second])?;
     let speeds = match &wire {
         WirePlan::Veth(_) => [None, None],
@@ -141,15 +141,41 @@ fn read_link(
         Ok(EndPlan {
             host: host.to_owned(),
             interface: format!("eth{}", links_of(host, earlier)),
-            addresses: read_addresses(section, host, index, which)?,
+            addresses: read_addresses(section, "between", host, || {
+                default_addresses(section, 77, index, which + 1)
+            })?,
             speed_bits_per_s: speed.or(speeds[which]),
         })
     };
-    Ok(LinkPlan {
-        ends: [end(first, 0)?, end(second, 1)?],
-        mtu_bytes: u32::try_from(mtu_bytes).unwrap_or(u32::MAX),
-        wire,
-    })
+    Ok(LinkPlan { ends: [end(first, 0)?, end(second, 1)?], mtu_bytes, wire })
+}
+
+/// Refuses names that no host has.
+fn check_hosts(
+    section: &Section<'_>,
+    key: &str,
+    named: &[&str],
+    hosts: &[HostPlan],
+) -> Result<(), LabFileError> {
+    match named.iter().find(|name| !hosts.iter().any(|known| known.name == **name)) {
+        None => Ok(()),
+        Some(name) => {
+            let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+            let message = format!("no host '{name}'{}", section::nearest(name, &names));
+            Err(section.error_at(key, message))
+        }
+    }
+}
+
+fn read_mtu(section: &Section<'_>) -> Result<u32, LabFileError> {
+    let mtu_bytes = section.size("mtu")?.unwrap_or(MTU_BYTES_DEFAULT);
+    match u32::try_from(mtu_bytes) {
+        Ok(bytes) if (68..=MTU_BYTES_MAX).contains(&mtu_bytes) => Ok(bytes),
+        _ => {
+            let message = format!("an MTU of {mtu_bytes} bytes; from 68 to {MTU_BYTES_MAX}");
+            Err(section.error_at("mtu", message))
+        }
+    }
 }
 
 fn read_wire(
@@ -191,15 +217,15 @@ fn read_wire(
     }
 }
 
-/// Given ones, or 10.77.LINK.1 and .2 with fd77:LINK::1 and ::2.
+/// Given ones, or the default ones; `key` lists the hosts that may have any.
 fn read_addresses(
     section: &Section<'_>,
+    key: &str,
     host: &str,
-    link: usize,
-    which: usize,
+    default: impl FnOnce() -> Result<Vec<AddressPlan>, LabFileError>,
 ) -> Result<Vec<AddressPlan>, LabFileError> {
     if let Some(addresses) = section.section("addresses")? {
-        let known = section.text_list("between")?;
+        let known = section.text_list(key)?;
         addresses.only(&known)?;
         if addresses.has(host) {
             return addresses
@@ -209,10 +235,23 @@ fn read_addresses(
                 .collect();
         }
     }
-    let byte = u8::try_from(link).map_err(|_beyond_255| section.error("at most 256 links"))?;
-    let last = if which == 0 { 1 } else { 2 };
-    let v4 = IpAddr::from([10, 77, byte, last]);
-    let v6 = IpAddr::from([0xfd77, u16::from(byte), 0, 0, 0, 0, 0, u16::from(last)]);
+    default()
+}
+
+/// 10.77.LINK.1 and .2 with fd77:LINK::1 and ::2, on the links; 10.78 and fd78 on the switches.
+fn default_addresses(
+    section: &Section<'_>,
+    kind: u8,
+    index: usize,
+    number: usize,
+) -> Result<Vec<AddressPlan>, LabFileError> {
+    let too_many = |_beyond_255| section.error("at most 256 links");
+    let byte = u8::try_from(index).map_err(too_many)?;
+    // There are no more hosts than a network has room for.
+    let last = u8::try_from(number).map_err(too_many)?;
+    let prefix = if kind == 77 { 0xfd77 } else { 0xfd78 };
+    let v4 = IpAddr::from([10, kind, byte, last]);
+    let v6 = IpAddr::from([prefix, u16::from(byte), 0, 0, 0, 0, 0, u16::from(last)]);
     Ok(vec![
         AddressPlan { address: v4, prefix_bits: 24 },
         AddressPlan { address: v6, prefix_bits: 64 },

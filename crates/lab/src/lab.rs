@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::anchor::READY;
 use crate::builtin::builtin_labs;
-use crate::counters::LinkCounters;
+use crate::counters::{COUNTERS_FILE, LabCounters};
 use crate::file::parse_lab;
 use crate::plan::LabPlan;
 use crate::state::{LabDir, LabOwner, LabState, LabsDir, OWNER_FILE, started_ticks};
@@ -205,15 +205,21 @@ impl Lab {
         &self.state.notes
     }
 
-    /// What its emulated links have done.
+    /// What its emulated links and its switches have done.
     ///
     /// # Errors
     /// The lab has just gone.
-    pub fn counters(&self) -> Result<Vec<LinkCounters>, LabError> {
-        let text = self.dir.read("counters.json")?;
+    pub fn counters(&self) -> Result<LabCounters, LabError> {
+        let text = self.dir.read(COUNTERS_FILE)?;
         serde_json::from_str(&text).map_err(|error| {
-            LabError::state("read", self.dir.path().join("counters.json"))(error.into())
+            LabError::state("read", self.dir.path().join(COUNTERS_FILE))(error.into())
         })
+    }
+
+    /// Where a switch of the lab is asked with `clearstream port`: its socket.
+    #[must_use]
+    pub fn switch_socket(&self, switch: &str) -> PathBuf {
+        self.dir.switch_socket(switch)
     }
 
     /// A command that runs what is appended to it on a host, by way of `clearstream lab exec`.

@@ -1,8 +1,8 @@
 //! Hosts and links on one machine, from a TOML file.
 //!
 //! A host is a network namespace, a link is a veth pair or an emulated lightpath between two TAP
-//! devices. A lab that is up is *one* process, its anchor: it is the init of a process-id namespace,
-//! holds the only descriptors of the network namespaces, and carries the links' frames. Whatever
+//! devices, a switch is the packet switch with a TAP device for each of its hosts. A lab that is up is *one* process, its anchor: it is the init of a process-id namespace,
+//! holds the only descriptors of the network namespaces, and carries the frames. Whatever
 //! ends it, SIGKILL included, the kernel ends every program of the lab and frees every namespace and
 //! device; all that can stay is a directory of small files, which the next command removes.
 #![forbid(unsafe_code)]
@@ -21,10 +21,13 @@ mod program;
 mod pump;
 mod routes;
 mod state;
+mod switches;
 mod veth;
 
 pub use builtin::{BuiltinLab, builtin, builtin_labs};
-pub use counters::{DirectionCounters, Lateness, LinkCounters};
+pub use counters::{
+    DirectionCounters, HostPortCounters, LabCounters, Lateness, LinkCounters, SwitchCounters,
+};
 pub use error::LabError;
 pub use exec::{ExecEnd, ExecError};
 pub use lab::{Arrival, Lab, find_plan};

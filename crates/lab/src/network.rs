@@ -12,7 +12,7 @@ use sys::interface::{LinkSettings, RouteSocket};
 use sys::namespace;
 
 use crate::LabError;
-use crate::plan::{EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, WirePlan};
+use crate::plan::{EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, SwitchPlan, WirePlan};
 use crate::routes;
 use crate::veth::{self, PinnedThread};
 
@@ -23,6 +23,8 @@ pub(crate) struct Network {
     pub(crate) namespaces: Vec<OwnedFd>,
     /// The links that need threads.
     pub(crate) lightpaths: Vec<Ports>,
+    /// Per switch of the plan, a TAP device for each of its hosts.
+    pub(crate) switches: Vec<Vec<Port>>,
     /// Kernel threads that `lab up` is to pin.
     pub(crate) threads: Vec<PinnedThread>,
     /// What could not be had.
@@ -54,6 +56,10 @@ pub(crate) fn make(plan: &LabPlan) -> Result<Network, LabError> {
         if let Some(ports) = make_link(plan, link_index, link, &mut network)? {
             network.lightpaths.push(ports);
         }
+    }
+    for switch in &plan.switches {
+        let taps = make_switch(plan, switch, &mut network)?;
+        network.switches.push(taps);
     }
     for route in routes::routes(plan) {
         if let Some(namespace) = network.namespaces.get(route.host_index) {
@@ -133,6 +139,27 @@ fn make_link(
     network.notes.extend(notes);
     network.threads.extend(threads);
     Ok(ports)
+}
+
+fn make_switch(
+    plan: &LabPlan,
+    switch: &SwitchPlan,
+    network: &mut Network,
+) -> Result<Vec<Port>, LabError> {
+    let mut taps = Vec::new();
+    for end in &switch.ends {
+        namespace::enter_network(namespace_of(plan, end, &network.namespaces)?.as_fd())?;
+        let tap = Port::tap(&end.interface).map_err(|error| match error.call {
+            "open" => LabError::NotPermitted {
+                what: format!("a switch needs TAP devices: {error}: {}", error.source),
+                advice: "let this user open /dev/net/tun (chmod 666), or run as root".to_owned(),
+            },
+            _ => error.into(),
+        })?;
+        configure(end, switch.mtu_bytes, &mut network.notes)?;
+        taps.push(tap);
+    }
+    Ok(taps)
 }
 
 fn namespace_of<'a>(

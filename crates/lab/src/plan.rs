@@ -17,6 +17,9 @@ pub struct LabPlan {
     pub hosts: Vec<HostPlan>,
     /// In the order of the file.
     pub links: Vec<LinkPlan>,
+    /// In the order of the file.
+    #[serde(default)]
+    pub switches: Vec<SwitchPlan>,
 }
 
 /// A host: a network namespace.
@@ -41,7 +44,20 @@ pub struct LinkPlan {
     pub wire: WirePlan,
 }
 
-/// One end of a link: an interface of a host.
+/// A learning switch that hosts share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SwitchPlan {
+    /// Of its kind the only one of the lab.
+    pub name: String,
+    /// A port each, in the order of the file.
+    pub ends: Vec<EndPlan>,
+    /// Largest packet, bytes.
+    pub mtu_bytes: u32,
+    /// Cores its threads run on; empty for all.
+    pub cores: Vec<u32>,
+}
+
+/// One end of a link, or what is plugged into a switch: an interface of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndPlan {
     /// The host.
@@ -191,11 +207,15 @@ impl LabPlan {
         self.hosts.iter().find(|host| host.name == name)
     }
 
+    /// All interfaces: those of links, then those of switches.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = &EndPlan> {
+        let links = self.links.iter().flat_map(|link| &link.ends);
+        links.chain(self.switches.iter().flat_map(|switch| &switch.ends))
+    }
+
     /// The addresses by which others reach a host, those of its first link first.
     pub fn addresses_of<'a>(&'a self, host: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
-        self.links
-            .iter()
-            .flat_map(|link| &link.ends)
+        self.ends()
             .filter(move |end| end.host == host)
             .flat_map(|end| end.addresses.iter().map(|address| address.address))
     }

@@ -20,7 +20,7 @@ pub(crate) struct Route {
 
 /// Whether a host stands between others.
 pub(crate) fn forwards(plan: &LabPlan, host: &str) -> bool {
-    ends_of(plan, host).count() > 1
+    plan.ends().filter(|end| end.host == host).count() > 1
 }
 
 /// All routes of a lab.
@@ -57,15 +57,18 @@ pub(crate) fn routes(plan: &LabPlan) -> Vec<Route> {
     routes
 }
 
-/// A host's ends of links, each with the other end.
+/// A host's interfaces, each with every other that is on the same link or switch.
 fn ends_of<'a>(
     plan: &'a LabPlan,
     host: &'a str,
 ) -> impl Iterator<Item = (&'a EndPlan, &'a EndPlan)> {
-    plan.links.iter().filter_map(move |link| match &link.ends {
-        [own, other] if own.host == host => Some((own, other)),
-        [other, own] if own.host == host => Some((own, other)),
-        _ => None,
+    let links = plan.links.iter().map(|link| &link.ends[..]);
+    let shared = links.chain(plan.switches.iter().map(|switch| &switch.ends[..]));
+    shared.flat_map(move |ends| {
+        let own = ends.iter().filter(move |end| end.host == host);
+        own.flat_map(move |own| {
+            ends.iter().filter(move |end| end.host != host).map(move |other| (own, other))
+        })
     })
 }
 
@@ -98,6 +101,19 @@ mod tests {
             text.push_str(&format!("[[link]]\nbetween = [\"{first}\", \"{second}\"]\n"));
         }
         parse_lab("x", &text).expect("a lab")
+    }
+
+    #[test]
+    fn a_switch_is_one_network_and_its_hosts_lead_to_others() {
+        let text = "name = \"x\"\n[host.a]\n[host.b]\n[host.r]\n[host.far]\n\
+                    [[switch]]\nname = \"lan\"\nhosts = [\"a\", \"b\", \"r\"]\n\
+                    [[link]]\nbetween = [\"r\", \"far\"]\n";
+        let plan = parse_lab("x", text).expect("a lab");
+        assert_eq!(of(&plan, "a"), ["10.77.0.0/24 10.78.0.3"]);
+        assert_eq!(of(&plan, "far"), ["10.78.0.0/24 10.77.0.1"]);
+        assert_eq!(of(&plan, "r"), [""; 0]);
+        let forwarding = ["a", "b", "r", "far"].map(|host| forwards(&plan, host));
+        assert_eq!(forwarding, [false, false, true, false]);
     }
 
     fn of(plan: &LabPlan, host: &str) -> Vec<String> {

@@ -165,6 +165,11 @@ impl LabDir {
         &self.path
     }
 
+    /// Where a switch of the lab listens.
+    pub(crate) fn switch_socket(&self, switch: &str) -> PathBuf {
+        self.path.join(format!("{switch}.sock"))
+    }
+
     pub(crate) fn create(&self) -> Result<(), LabError> {
         fs::create_dir(&self.path).map_err(LabError::state("create", &self.path))
     }

@@ -1,4 +1,4 @@
-//! `clearstream lab`: hosts and links on this machine.
+//! `clearstream lab`: hosts, links and switches on this machine.
 
 mod show;
 
@@ -20,8 +20,8 @@ use crate::exit::{Exit, VerbError, chain};
     clearstream lab status\n  \
     clearstream lab down\n\n\
     A lab is one process: whatever ends it ends the lab, and nothing is left behind. Without root it\n\
-    needs user namespaces. A host with several links forwards between them. Lab files: see labs/ in\n\
-    the source, or `clearstream lab show glif2010`.")]
+    needs user namespaces. A host with several links forwards between them. Lab files: docs/lab.md in\n\
+    the source, or `clearstream lab show glif2010` and `lab show lan` to start from.")]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     action: Action,
@@ -224,7 +224,7 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
             let counters = lab.counters().map_err(refused)?;
             rows.push(json!({ "name": lab.plan().name, "pid": lab.pid(),
                 "owner_pid": lab.owner_pid(), "plan": lab.plan(), "notes": lab.notes(),
-                "links": counters }));
+                "links": counters.links, "switches": counters.switches }));
         }
         writeln!(out, "{}", json!({ "labs": rows }))?;
     } else if labs.is_empty() {

@@ -44,7 +44,18 @@ impl Bed {
 
     /// A lab that is up; `None` after saying why it cannot be here.
     pub(crate) fn up(name: &str, link: &str) -> Option<Self> {
-        let bed = Self::file(name, link);
+        Self::file(name, link).brought_up()
+    }
+
+    /// The same with hosts, links and switches of its own.
+    pub(crate) fn up_with(name: &str, sections: &str) -> Option<Self> {
+        let bed = Self::file(name, "");
+        fs::write(&bed.file, format!("name = \"{}\"\n{sections}", bed.name)).expect("the lab file");
+        bed.brought_up()
+    }
+
+    fn brought_up(self) -> Option<Self> {
+        let bed = self;
         let up = run(&["lab", "up", bed.path()]);
         match code(&up) {
             0 => Some(bed),

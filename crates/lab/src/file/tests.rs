@@ -1,6 +1,6 @@
 use super::*;
 use crate::builtin::builtin_labs;
-use crate::plan::{BurstPlan, ShaperPlan, VethPlan};
+use crate::plan::{BurstPlan, ShaperPlan, SwitchPlan, VethPlan};
 
 const HOSTS: &str = "name = \"t\"\n[host.a]\n[host.b]\n";
 
@@ -25,7 +25,7 @@ fn built_in_labs_are_right() {
     for lab in builtin_labs() {
         let plan = lab.plan().unwrap();
         assert_eq!(plan.name, lab.name);
-        assert!(plan.hosts.len() >= 2 && !plan.links.is_empty() && !plan.description.is_empty());
+        assert!(plan.hosts.len() >= 2 && plan.ends().count() >= 2 && !plan.description.is_empty());
     }
     let plan = builtin_labs()[0].plan().unwrap();
     let (there, back) = directions(plan.links[0].clone());
@@ -202,14 +202,74 @@ fn interfaces_and_addresses_do_not_collide() {
     assert!(plan.hosts_file().contains("\n10.77.1.2 c\n"));
 }
 
+fn switch(keys: &str) -> Result<SwitchPlan, LabFileError> {
+    let text = format!("{HOSTS}[host.c]\n[[link]]\nbetween = [\"a\", \"c\"]\n[[switch]]\n{keys}\n");
+    parse_lab("t.toml", &text).map(|plan| plan.switches.into_iter().next().unwrap())
+}
+
+#[test]
+fn a_switch_joins_its_hosts() {
+    let read = switch(
+        "name = \"lan\"\nhosts = [\"c\", \"b\"]\nmtu = 9000\nspeed = \"25G\"\ncores = [1]\n\
+         addresses = { b = [\"10.1.0.1/16\"] }",
+    )
+    .unwrap();
+    assert_eq!((&read.name[..], read.mtu_bytes, &read.cores[..]), ("lan", 9000, &[1][..]));
+    let ends: Vec<_> = read
+        .ends
+        .iter()
+        .map(|end| (&end.host[..], &end.interface[..], end.addresses[0].address.to_string()))
+        .collect();
+    // Host c has a link already.
+    assert_eq!(ends, [("c", "eth1", "10.78.0.1".to_owned()), ("b", "eth0", "10.1.0.1".to_owned())]);
+    assert_eq!(read.ends[0].addresses[1].address.to_string(), "fd78::1");
+    assert_eq!(read.ends[1].speed_bits_per_s, Some(25_000_000_000));
+    let long = "x".repeat(32);
+    for (keys, message) in [
+        ("hosts = [\"a\", \"b\"]", "'name' is missing".to_owned()),
+        ("name = \"s\"", "'hosts' is missing".to_owned()),
+        (
+            "name = \"s\"\nhosts = [\"a\"]",
+            "a switch joins two hosts at least: write hosts = [\"HOST\", \"HOST\"]".to_owned(),
+        ),
+        ("name = \"s\"\nhosts = [\"a\", \"a\"]", "'a' is on the switch twice".to_owned()),
+        ("name = \"s\"\nhosts = [\"a\", \"d\"]", "no host 'd'; did you mean 'a'?".to_owned()),
+        (
+            "name = \"s\"\nhosts = [\"a\", \"b\"]\nhots = 1",
+            "unknown key 'hots'; did you mean 'hosts'?".to_owned(),
+        ),
+        (
+            &format!("name = \"{long}\"\nhosts = [\"a\", \"b\"]"),
+            format!("'{long}' is longer than the 31 letters of a port"),
+        ),
+        (
+            "name = \"s\"\nhosts = [\"a\", \"b\"]\n[[switch]]\nname = \"s\"\nhosts = [\"a\", \"b\"]",
+            "there is a switch 's' already".to_owned(),
+        ),
+    ] {
+        assert_eq!(switch(keys).unwrap_err().message, message);
+    }
+}
+
+#[test]
+fn the_guide_is_a_lab_and_knows_every_key() {
+    let text = include_str!("../../../../docs/lab.md");
+    let example = text.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let plan = parse_lab("docs/lab.md", example).unwrap();
+    assert_eq!((plan.hosts.len(), plan.switches.len(), plan.links.len()), (4, 1, 1));
+    let keys = [LINK_KEYS, DIRECTION_KEYS, VETH_KEYS, switch::KEYS].concat();
+    let missing: Vec<_> = keys.iter().filter(|key| !text.contains(&format!("`{key}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn any_text_is_a_lab_or_one_line() {
     bolero::check!().for_each(|bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
-        let text = if bytes.len().is_multiple_of(2) {
-            format!("{HOSTS}[[link]]\nbetween = [\"a\", \"b\"]\n{text}")
-        } else {
-            text.into_owned()
+        let text = match bytes.len() % 3 {
+            0 => format!("{HOSTS}[[link]]\nbetween = [\"a\", \"b\"]\n{text}"),
+            1 => format!("{HOSTS}[[switch]]\nname = \"s\"\nhosts = [\"a\", \"b\"]\n{text}"),
+            _ => text.into_owned(),
         };
         if let Err(error) = parse_lab("t.toml", &text) {
             assert_eq!(error.to_string().lines().count(), 1, "{error}");

@@ -1,7 +1,8 @@
 //! Between the control thread and a switch's thread.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use shm::Bell;
 use switch::vale::PortId;
@@ -58,8 +59,8 @@ pub(crate) struct Link {
     bell: Bell,
     /// The wake-up under way, see [`Link::wake_up`]; 0 for none.
     pub(crate) ringing: AtomicU64,
-    /// The thread as the kernel numbers it; 0 before it has begun.
-    thread: AtomicI32,
+    /// The thread's folder below `/proc`, as that numbers it: it may be that of an outer namespace.
+    thread: OnceLock<PathBuf>,
 }
 
 impl Link {
@@ -69,7 +70,7 @@ impl Link {
             waiting: AtomicBool::new(false),
             bell: Bell::new()?,
             ringing: AtomicU64::new(0),
-            thread: AtomicI32::new(0),
+            thread: OnceLock::new(),
         })
     }
 
@@ -85,16 +86,19 @@ impl Link {
 
     /// To be called by the switch's thread when it begins.
     pub(crate) fn begin(&self) {
-        self.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+        if let Ok(folder) = std::fs::read_link("/proc/thread-self") {
+            // A switch has one thread, which begins once.
+            self.thread.set(Path::new("/proc").join(folder)).ok();
+        }
     }
 
     /// Whether the thread sleeps within that wake-up. One that is only out of luck, without a core or
     /// stopped, does not: nobody is to blame for that.
     pub(crate) fn hangs_in(&self, ringing: u64) -> bool {
-        let path = format!("/proc/self/task/{}/stat", self.thread.load(Ordering::Relaxed));
+        let text = self.thread.get().map(|folder| std::fs::read_to_string(folder.join("stat")));
         // The name stands in parentheses and may hold anything; the state follows it.
-        let state = std::fs::read_to_string(path)
-            .ok()
+        let state = text
+            .and_then(Result::ok)
             .and_then(|text| text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()));
         // Without `/proc`, as long as it takes has to do.
         let asleep = state.is_none_or(|state| matches!(state, 'S' | 'D'));

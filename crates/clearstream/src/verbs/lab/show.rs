@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use lab::plan::{DirectionPlan, EndPlan, LabPlan, WirePlan};
-use lab::{DirectionCounters, Lab, LinkCounters};
+use lab::plan::{DirectionPlan, EndPlan, LabPlan, SwitchPlan, WirePlan};
+use lab::{DirectionCounters, HostPortCounters, Lab, LabCounters};
+use packet_switch::counters::FlowCount;
 use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
 
 /// Hosts and their addresses, a line each.
@@ -22,7 +23,7 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
 }
 
 /// Everything about a lab that is up.
-pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &[LinkCounters]) -> io::Result<()> {
+pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) -> io::Result<()> {
     let plan = lab.plan();
     writeln!(out, "lab {} (pid {}): {}", plan.name, lab.pid(), plan.description)?;
     if let Some(owner_pid) = lab.owner_pid() {
@@ -40,7 +41,7 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &[LinkCounters])
         };
         let (near, far) = (place(first), place(second));
         writeln!(out, "link {near} - {far}: {kind}, MTU {}", link.mtu_bytes)?;
-        let counted = counters.iter().find(|counted| counted.link_index == index);
+        let counted = counters.links.iter().find(|counted| counted.link_index == index);
         if let (WirePlan::Lightpath(path), Some(counted)) = (&link.wire, counted) {
             writeln!(out, "  {} -> {}: {}", first.host, second.host, wire(&path.forward))?;
             direction(out, &counted.forward)?;
@@ -48,7 +49,40 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &[LinkCounters])
             direction(out, &counted.backward)?;
         }
     }
+    for switch in &plan.switches {
+        show_switch(out, lab, switch)?;
+        let counted = counters.switches.iter().find(|counted| counted.switch == switch.name);
+        counted.iter().flat_map(|counted| &counted.ports).try_for_each(|port| {
+            let end = switch.ends.iter().find(|end| end.host == port.host);
+            show_port(out, end.map_or("", |end| &end.interface), port)
+        })?;
+    }
     Ok(())
+}
+
+fn show_switch(out: &mut impl Write, lab: &Lab, switch: &SwitchPlan) -> io::Result<()> {
+    let (name, mtu, ports) = (&switch.name, switch.mtu_bytes, switch.ends.len());
+    let socket = lab.switch_socket(name);
+    writeln!(out, "switch {name}: {ports} ports, MTU {mtu}, asked at {}", socket.display())
+}
+
+/// Seen from the host: what it sent, what it received.
+fn show_port(out: &mut impl Write, interface: &str, port: &HostPortCounters) -> io::Result<()> {
+    let flow = |flow: &FlowCount| {
+        let dropped: Vec<String> =
+            flow.dropped.iter().map(|(reason, count)| format!(", {count} {reason}")).collect();
+        let frames = show_count(flow.frames as f64);
+        format!("{frames} frames, {}{}", show_byte_size(flow.bytes), dropped.concat())
+    };
+    let (sent, received) = (flow(&port.count.incoming), flow(&port.count.outgoing));
+    write!(out, "  {}:{interface}: sent {sent}; received {received}", port.host)?;
+    if port.refused_frames_count > 0 {
+        write!(out, "; {} were refused", port.refused_frames_count)?;
+    }
+    match &port.ended {
+        Some(why) => writeln!(out, "; ended: {why}"),
+        None => writeln!(out),
+    }
 }
 
 fn place(end: &EndPlan) -> String {

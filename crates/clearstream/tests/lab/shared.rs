@@ -1,0 +1,46 @@
+//! Hosts that share a switch.
+
+use crate::bed::{Bed, PROGRAM, Traces, code, complaint, eventually, run, stdout};
+
+const THREE: &str = "[host.a]\n[host.b]\n[host.c]\n\
+                     [[switch]]\nname = \"lan\"\nhosts = [\"a\", \"b\", \"c\"]\nmtu = 9000\n";
+
+fn ping(bed: &Bed, from: &str, to: &str) {
+    let ping = bed.exec(from, &["ping", "-c", "2", "-i", "0.02", "-W", "10", to]);
+    assert!(ping.status.success(), "{from} to {to}: {}", stdout(&ping));
+}
+
+#[test]
+fn root_three_hosts_share_a_switch_and_nothing_is_left() {
+    let Some(bed) = Bed::up_with("lan", THREE) else { return };
+    for (from, to) in [("a", "b"), ("b", "c"), ("c", "a")] {
+        ping(&bed, from, to);
+    }
+    let serve = run(&["lab", "exec", "--detach", &bed.name, "c", "--", PROGRAM, "serve"]);
+    assert_eq!(code(&serve), 0, "{}", complaint(&serve));
+    // Refused until it listens.
+    eventually("a test runs", || {
+        bed.exec("a", &[PROGRAM, "test", "c", "--bytes", "16M"]).status.success()
+    });
+    let port = |host: usize| bed.status()["switches"][0]["ports"][host].clone();
+    eventually("the counters follow", || port(2)["outgoing"]["bytes"].as_u64() >= Some(16_000_000));
+    assert_eq!(port(0)["host"], "a");
+    // A frame goes where its address was seen: of the test host b saw next to nothing.
+    let bytes = port(1)["outgoing"]["bytes"].as_u64().expect("a count");
+    assert!(bytes < 1_000_000, "{bytes} bytes for a host that nobody spoke to");
+    let status = run(&["lab", "status", &bed.name]);
+    let text = stdout(&status);
+    assert!(
+        text.contains("switch lan: 3 ports, MTU 9000, asked at ") && text.contains("c:eth0: sent")
+    );
+    // The switch answers to whom any packet switch answers.
+    let socket =
+        text.split("asked at ").nth(1).and_then(|rest| rest.lines().next()).expect("a socket");
+    let ports = run(&["port", "list", "--socket", socket]);
+    assert!(stdout(&ports).contains("lan:c"), "{}", stdout(&ports));
+    bed.kill_anchor();
+    eventually("no process and no device is left", || bed.traces().processes.is_empty());
+    run(&["lab", "list"]);
+    assert_eq!(bed.traces(), Traces::default());
+    assert_eq!(code(&run(&["lab", "up", bed.path()])), 0, "the name is free again");
+}

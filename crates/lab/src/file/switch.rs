@@ -1,0 +1,63 @@
+//! The keys of a switch.
+
+use super::section::Section;
+use super::{LabFileError, check_hosts, check_name, default_addresses, read_addresses, read_mtu};
+use crate::plan::{EndPlan, LabPlan, SwitchPlan};
+
+/// What may be said of a switch.
+pub(super) const KEYS: &[&str] = &["name", "hosts", "mtu", "speed", "cores", "addresses"];
+
+/// Each has threads and a control thread of its own.
+const SWITCHES_COUNT_MAX: usize = 16;
+/// Longest name of a switch, and of a host on one: they name the packet switch's ports.
+const NAME_LEN_MAX: usize = 31;
+
+/// Reads a switch; the plan has the hosts, the links and the switches before it.
+pub(super) fn read_switch(
+    section: &Section<'_>,
+    plan: &LabPlan,
+) -> Result<SwitchPlan, LabFileError> {
+    section.only(KEYS)?;
+    let index = plan.switches.len();
+    if index >= SWITCHES_COUNT_MAX {
+        return Err(section.error(format!("at most {SWITCHES_COUNT_MAX} switches")));
+    }
+    let name = section.required_text("name")?;
+    check_name(section, "name", name)?;
+    if plan.switches.iter().any(|other| other.name == name) {
+        return Err(section.error_at("name", format!("there is a switch '{name}' already")));
+    }
+    let hosts = section.text_list("hosts")?;
+    if hosts.len() < 2 {
+        let message = "a switch joins two hosts at least: write hosts = [\"HOST\", \"HOST\"]";
+        return Err(section.error_at("hosts", message));
+    }
+    check_hosts(section, "hosts", &hosts, &plan.hosts)?;
+    for (number, host) in hosts.iter().enumerate() {
+        if hosts[..number].contains(host) {
+            let message = format!("'{host}' is on the switch twice");
+            return Err(section.error_at("hosts", message));
+        }
+    }
+    if let Some(long) = hosts.iter().chain([&name]).find(|name| name.len() > NAME_LEN_MAX) {
+        let message = format!("'{long}' is longer than the {NAME_LEN_MAX} letters of a port");
+        return Err(section.error_at("hosts", message));
+    }
+    let speed_bits_per_s = section.rate("speed")?;
+    let end = |(number, host): (usize, &&str)| -> Result<EndPlan, LabFileError> {
+        Ok(EndPlan {
+            host: (*host).to_owned(),
+            interface: format!("eth{}", plan.ends().filter(|end| end.host == **host).count()),
+            addresses: read_addresses(section, "hosts", host, || {
+                default_addresses(section, 78, index, number + 1)
+            })?,
+            speed_bits_per_s,
+        })
+    };
+    Ok(SwitchPlan {
+        name: name.to_owned(),
+        ends: hosts.iter().enumerate().map(end).collect::<Result<_, _>>()?,
+        mtu_bytes: read_mtu(section)?,
+        cores: section.core_list("cores")?,
+    })
+}
