@@ -106,6 +106,113 @@ fn root_vlan_tags_pass_untouched() {
     );
 }
 
+/// What a process sends and receives of numbered UDP datagrams.
+fn datagram(port: u16, number: u32, to: [u8; 6]) -> Vec<u8> {
+    let mut frame = [&to[..], &[2, 0, 0, 0, 0, 9], &[0x08, 0x00]].concat();
+    frame.extend([0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 9, 4, 2, 10, 9, 4, 1]);
+    let port = port.to_be_bytes();
+    frame.extend([port[0], port[1], 0, 9, 0, 12, 0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame
+}
+
+/// Source port and number of such a datagram.
+fn numbered(frame: &[u8]) -> Option<(u16, u32)> {
+    let is_udp = frame.len() >= 46 && frame[12..14] == [0x08, 0x00] && frame[23] == 17;
+    let port = u16::from_be_bytes([*frame.get(34)?, *frame.get(35)?]);
+    let number = u32::from_be_bytes(*frame.get(42..)?.first_chunk()?);
+    is_udp.then_some((port, number))
+}
+
+/// How many came of each flow; panics when one came out of turn.
+#[derive(Default)]
+struct InTurn(std::collections::BTreeMap<u16, u32>);
+
+impl InTurn {
+    fn see(&mut self, frame: &[u8]) {
+        if let Some((port, number)) = numbered(frame) {
+            let next = self.0.entry(port).or_default();
+            assert_eq!(number, *next, "of port {port}");
+            *next += 1;
+        }
+    }
+
+    fn total(&self) -> u32 {
+        self.0.values().sum()
+    }
+}
+
+#[test]
+fn root_flows_of_a_tap_with_many_queues_stay_in_order() {
+    const FLOWS: u16 = 32;
+    const EACH: u32 = 20;
+    let bed = Bed::new("queues", 1);
+    for (words, why) in [
+        ("queues=65", "65 queues; a TAP port has 1 to 64"),
+        ("queue=1", "a queue goes with --type xdp; of a TAP device --queues"),
+    ] {
+        let add = format!("{PROGRAM} port add vale0:a type=tap dev=a0 {words}");
+        let refused = bed.on(0, &add).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(complaint(&refused).contains(why), "{refused:?}");
+    }
+    bed.clearstream(0, "port add vale0:a type=tap dev=a0 queues=4");
+    assert_eq!(bed.entry("vale0:a")["device"]["queues"], 4);
+    let link = bed.must(0, "ip -d link show a0");
+    assert!(link.contains("multi_queue numqueues 4"), "{link}");
+    bed.must(0, "ip addr add 10.9.4.1/24 dev a0");
+    bed.must(0, "ip neigh add 10.9.4.2 lladdr 02:00:00:00:00:09 dev a0");
+    let mut connection = Connection::open(&bed.socket).unwrap();
+    let mut port = connection.attach_port(&"vale0:process".parse().unwrap()).unwrap();
+    let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[0].id())).unwrap();
+    let host = std::thread::spawn(move || {
+        sys::namespace::enter_network(namespace.as_fd()).unwrap();
+        let wire = port_tap::Port::packet("a0").unwrap();
+        let sockets: Vec<_> =
+            (0..FLOWS).map(|_| std::net::UdpSocket::bind("10.9.4.1:0").unwrap()).collect();
+        for number in 0..EACH {
+            for socket in &sockets {
+                socket.send_to(&number.to_be_bytes(), "10.9.4.2:9").unwrap();
+            }
+        }
+        wire
+    });
+    let wire = host.join().unwrap();
+    // Whichever queue the kernel put a flow into, all of it comes, in order.
+    let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
+    let mut came = InTurn::default();
+    let mut space = [0; 2048];
+    eventually("every datagram comes", || {
+        let arrived = port.receiver.wait(patience).unwrap();
+        for offset in 0..arrived {
+            let length = port.receiver.copy(offset, &mut space).unwrap();
+            came.see(&space[..length]);
+        }
+        port.receiver.release(arrived).unwrap();
+        came.total() == u32::from(FLOWS) * EACH
+    });
+    let link = bed.must(0, "ip -br link show a0");
+    let address = link.split_whitespace().nth(2).unwrap();
+    let mut host = [0; 6];
+    for (byte, text) in host.iter_mut().zip(address.split(':')) {
+        *byte = u8::from_str_radix(text, 16).unwrap();
+    }
+    for number in 0..EACH {
+        for flow in 0..FLOWS {
+            port.sender.wait(patience).unwrap();
+            assert!(port.sender.put(0, &datagram(5000 + flow, number, host)));
+            port.sender.publish(1).unwrap();
+        }
+    }
+    let mut back = InTurn::default();
+    eventually("every answer reaches the host", || {
+        while let Some(length) = wire.recv(&mut space).unwrap() {
+            back.see(&space[10..length]);
+        }
+        back.total() == u32::from(FLOWS) * EACH
+    });
+}
+
 #[test]
 fn root_a_link_delays_and_loses_as_it_says() {
     let bed = Bed::new("link", 2);

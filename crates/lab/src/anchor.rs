@@ -10,17 +10,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use packet_switch::line::SharedReport;
 use rustix::thread::CapabilitySet;
-use switch::lightpath::Lightpath;
 use sys::namespace;
 
 use crate::counters::{COUNTERS_FILE, DirectionCounters, LabCounters, LinkCounters};
 use crate::network::{self, Ports};
-use crate::plan::{DirectionPlan, LabPlan};
-use crate::pump::{Pump, SharedReport};
+use crate::plan::LabPlan;
 use crate::state::{LabDir, LabOwner, LabState, started_ticks};
 use crate::switches::Switches;
-use crate::{LabError, Program};
+use crate::{LabError, Program, lines};
 
 /// What the anchor writes on its output once everything stands; anything else is why not.
 pub(crate) const READY: &str = "ready";
@@ -121,58 +120,16 @@ struct Carried {
 
 /// Starts both directions of a link.
 fn carry(ports: Ports, few_cores: bool) -> Result<Carried, LabError> {
-    let [first, second] = ports.ends;
-    let cores = ports.plan.cores;
-    let start = |name: &str, from: &Arc<_>, to: &Arc<_>, plan: &DirectionPlan| {
-        let path = Lightpath::new(plan.config())
-            .map_err(|error| LabError::NotStarted(format!("link: {error}")))?;
-        let shared = SharedReport::default();
-        let limit_bytes = in_flight_bytes_max(plan);
-        let mut pump =
-            Pump::new(Arc::clone(from), Arc::clone(to), path, limit_bytes, Arc::clone(&shared));
-        if few_cores {
-            pump.batch_bulk();
-        }
-        let cores = cores.clone();
-        thread::Builder::new()
-            .name(format!("{name}{}", ports.link_index))
-            .spawn(move || run_pump(pump, &cores))
-            .map_err(|source| LabError::Spawn { program: "link thread".to_owned(), source })?;
-        Ok::<SharedReport, LabError>(shared)
-    };
+    let ([first, second], cores) = (ports.ends, &ports.plan.cores);
+    let ends =
+        [(&first, &second), (&second, &first)].map(|(from, to)| (Arc::clone(from), Arc::clone(to)));
+    let [there, back] = ends;
+    let name = |way: &str| format!("{way}{}", ports.link_index);
     let reports = [
-        start("forward", &first, &second, &ports.plan.forward)?,
-        start("backward", &second, &first, &ports.plan.backward)?,
+        lines::start(name("forward"), there, &ports.plan.forward, cores, few_cores)?,
+        lines::start(name("backward"), back, &ports.plan.backward, cores, few_cores)?,
     ];
     Ok(Carried { link_index: ports.link_index, reports })
-}
-
-fn run_pump(pump: Pump, cores: &[u32]) {
-    // The link stands for hardware: programs that keep all cores busy must not make it late. Where
-    // this user may not ask for it, frames are late on busy cores, which their lateness shows.
-    sys::process::run_before_others().ok();
-    let prepared = sys::thread::timer_slack_ns(1).and_then(|()| match cores {
-        [] => Ok(()),
-        cores => sys::thread::pin_current(cores),
-    });
-    if let Err(error) = prepared {
-        log(&format!("link thread: {error}: {}", error.source));
-    }
-    if let Err(error) = pump.run() {
-        log(&format!("link thread ended: {error}"));
-    }
-}
-
-/// Bytes of frames that a direction may hold: what fits on the fibre and into the queue, doubled
-/// for the virtual buffers' rounding, within reason.
-fn in_flight_bytes_max(plan: &DirectionPlan) -> usize {
-    const LEAST: u64 = 64 << 20;
-    const MOST: u64 = 1 << 30;
-    let rate = plan.rate_bits_per_s.unwrap_or(100_000_000_000) as f64;
-    let seconds = (plan.delay_ns + 3 * plan.jitter_ns + plan.reorder_by_ns) as f64 * 1e-9;
-    let on_fibre = units::bandwidth_delay_product_bytes(rate, seconds);
-    let bytes = on_fibre.saturating_add(plan.queue_bytes.unwrap_or(MOST)).saturating_mul(2);
-    usize::try_from(bytes.clamp(LEAST, MOST)).unwrap_or(usize::MAX)
 }
 
 /// Writes the counters again and again; returns when the owner has ended.

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use switch::lightpath::LightpathCounters;
 
 use packet_switch::counters::PortCount;
-
-use crate::pump::SharedReport;
+use packet_switch::line::SharedReport;
 
 /// Where the anchor writes them.
 pub(crate) const COUNTERS_FILE: &str = "counters.json";
@@ -21,7 +20,7 @@ pub struct LabCounters {
 }
 
 /// What a switch has done since the lab came up, half a second old at most.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SwitchCounters {
     /// Its name.
     pub switch: String,
@@ -30,7 +29,7 @@ pub struct SwitchCounters {
 }
 
 /// The port of one host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostPortCounters {
     /// Whose.
     pub host: String,
@@ -41,6 +40,10 @@ pub struct HostPortCounters {
     pub refused_frames_count: u64,
     /// Why the port no longer works.
     pub ended: Option<String>,
+    /// The line from the host to the switch, where there is one.
+    pub to_switch: Option<DirectionCounters>,
+    /// And from there to the host.
+    pub from_switch: Option<DirectionCounters>,
 }
 
 /// What an emulated link has done since the lab came up.

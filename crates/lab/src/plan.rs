@@ -55,6 +55,9 @@ pub struct SwitchPlan {
     pub mtu_bytes: u32,
     /// Cores its threads run on; empty for all.
     pub cores: Vec<u32>,
+    /// What is between each host and its port, each way, with seeds of its own; absent: nothing that
+    /// takes time.
+    pub line: Option<DirectionPlan>,
 }
 
 /// One end of a link, or what is plugged into a switch: an interface of a host.

@@ -5,18 +5,22 @@
 //! captures, more ports.
 
 use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
 use packet_switch::PortName;
-use packet_switch::attachment::{Ask, DeviceKind, Shape};
+use packet_switch::attachment::{Ask, DeviceKind, HEADER_BYTES, Shape};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::{Config, Daemon, DaemonError};
+use packet_switch::line::{FromRing, SharedReport, ToRing};
 use port_tap::Port;
 
 use crate::LabError;
 use crate::anchor::log;
-use crate::counters::{HostPortCounters, SwitchCounters};
-use crate::plan::{LabPlan, SwitchPlan};
+use crate::counters::{DirectionCounters, HostPortCounters, SwitchCounters};
+use crate::lines;
+use crate::plan::{DirectionPlan, LabPlan, SwitchPlan};
 use crate::state::LabDir;
 
 /// All that run.
@@ -27,6 +31,16 @@ pub(crate) struct Switches {
 struct Running {
     plan: SwitchPlan,
     connection: Connection,
+    /// One a host, or none.
+    lines: Vec<HostLine>,
+}
+
+/// A line between a host's device and its port of the switch, which is attached to as any client does.
+struct HostLine {
+    /// The attachment lasts as long.
+    _connection: Connection,
+    /// From the host to the switch, and back.
+    reports: [SharedReport; 2],
 }
 
 impl Switches {
@@ -37,7 +51,7 @@ impl Switches {
         taps: Vec<Vec<Port>>,
     ) -> Result<Self, LabError> {
         let running = plan.switches.iter().zip(taps).map(|(switch, taps)| {
-            run(dir, switch, &taps)
+            run(dir, switch, taps)
                 .map_err(|error| LabError::NotStarted(format!("switch {}: {error}", switch.name)))
         });
         Ok(Self { running: running.collect::<Result<_, _>>()? })
@@ -65,9 +79,11 @@ enum SwitchError {
     Name(#[from] packet_switch::NameError),
     #[error("no thread: {0}")]
     Thread(#[from] std::io::Error),
+    #[error(transparent)]
+    Line(#[from] LabError),
 }
 
-fn run(dir: &LabDir, plan: &SwitchPlan, taps: &[Port]) -> Result<Running, SwitchError> {
+fn run(dir: &LabDir, plan: &SwitchPlan, taps: Vec<Port>) -> Result<Running, SwitchError> {
     let socket = dir.switch_socket(&plan.name);
     let daemon = Daemon::bind(Config { cores: plan.cores.clone(), ..Config::new(socket.clone()) })?;
     let name = plan.name.clone();
@@ -78,22 +94,53 @@ fn run(dir: &LabDir, plan: &SwitchPlan, taps: &[Port]) -> Result<Running, Switch
         }
     })?;
     let mut connection = Connection::open(&socket)?;
-    for (end, tap) in plan.ends.iter().zip(taps) {
-        let port = port_name(plan, &end.host)?;
-        let ask = Ask::AddDevice { port, device: DeviceKind::Tap, shape: Shape::of_device() };
-        connection.ask_with(ask, &[tap.as_fd()])?;
+    let mut lines = Vec::new();
+    for (number, (end, tap)) in (0..).zip(plan.ends.iter().zip(taps)) {
+        let port: PortName = format!("{}:{}", plan.name, end.host).parse()?;
+        if let Some(line) = &plan.line {
+            let seed = line.seed.wrapping_add(2 * number);
+            let line = DirectionPlan { seed, ..line.clone() };
+            lines.push(start_line(&socket, plan, port, tap, &line)?);
+        } else {
+            let ask = Ask::AddDevice { port, device: DeviceKind::Tap, shape: Shape::of_device() };
+            connection.ask_with(ask, &[tap.as_fd()])?;
+        }
     }
-    Ok(Running { plan: plan.clone(), connection })
+    Ok(Running { plan: plan.clone(), connection, lines })
 }
 
-fn port_name(plan: &SwitchPlan, host: &str) -> Result<PortName, packet_switch::NameError> {
-    format!("{}:{host}", plan.name).parse()
+fn start_line(
+    socket: &Path,
+    plan: &SwitchPlan,
+    port: PortName,
+    tap: Port,
+    there: &DirectionPlan,
+) -> Result<HostLine, SwitchError> {
+    let mut connection = Connection::open(socket)?;
+    let host = port.port.to_string();
+    let attached = connection.attach_port_as(&port, Shape::of_device())?;
+    connection.ask(Ask::SetHeader { port, header_bytes: HEADER_BYTES })?;
+    let back = DirectionPlan { seed: there.seed.wrapping_add(1), ..there.clone() };
+    let tap = Arc::new(tap);
+    let into = (Arc::clone(&tap), ToRing::new(attached.sender));
+    let out = (FromRing::new(attached.receiver), tap);
+    // Never in batches: a ring holds less than a line's memory.
+    let reports = [
+        lines::start(format!("to-{host}"), into, there, &plan.cores, false)?,
+        lines::start(format!("from-{host}"), out, &back, &plan.cores, false)?,
+    ];
+    Ok(HostLine { _connection: connection, reports })
 }
 
 impl Running {
     fn counters(&mut self) -> Result<SwitchCounters, ClientError> {
         let entries = self.connection.list()?;
-        let of_host = |host: &str| {
+        let of_host = |number: usize, host: &str| {
+            let line = self.lines.get(number).map(|line| line.reports.each_ref());
+            let [to_switch, from_switch] = match line {
+                Some(reports) => reports.map(|report| Some(DirectionCounters::of(report))),
+                None => [None, None],
+            };
             let name = format!("{}:{host}", self.plan.name);
             let entry = entries.iter().find(|entry| entry.name == name)?;
             let device = entry.device.as_ref();
@@ -102,9 +149,12 @@ impl Running {
                 count: entry.count.clone().unwrap_or_default(),
                 refused_frames_count: device.map_or(0, |device| device.refused),
                 ended: device.and_then(|device| device.ended.clone()),
+                to_switch,
+                from_switch,
             })
         };
-        let ports = self.plan.ends.iter().filter_map(|end| of_host(&end.host)).collect();
+        let ends = self.plan.ends.iter().enumerate();
+        let ports = ends.filter_map(|(number, end)| of_host(number, &end.host)).collect();
         Ok(SwitchCounters { switch: self.plan.name.clone(), ports })
     }
 }

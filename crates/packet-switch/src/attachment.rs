@@ -224,12 +224,16 @@ pub const HEADERS_BYTES: [u8; 3] = [0, HEADER_BYTES, HEADER_BYTES + 2];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
-    /// A queue of a TAP device with virtio-net headers, as `/dev/net/tun` gives it.
+    /// A TAP device with virtio-net headers, as `/dev/net/tun` gives it: a descriptor a queue, 1 to
+    /// [`TAP_QUEUES_MAX`].
     Tap,
     /// A queue of a network device: an `AF_XDP` socket with its rings made and tied to the queue, the
     /// sealed memory of its frames, and whatever else is to stay open as long as the port is there.
     Xdp(XdpFacts),
 }
+
+/// Most queues of a TAP device's port.
+pub const TAP_QUEUES_MAX: u32 = 64;
 
 /// What only the opener of an `AF_XDP` socket knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -297,6 +301,9 @@ pub struct DeviceState {
     /// where the driver itself can do nothing for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// Queues of a TAP device that has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<u32>,
     /// What a link is like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkWishes>,

@@ -158,9 +158,13 @@ impl Datapath {
         })
     }
 
+    /// To be called by the thread that is to [`run`](Self::run) it, while it may still read files.
+    pub(crate) fn begin(&self) {
+        self.link.begin();
+    }
+
     /// Carries frames until told to stop.
     pub(crate) fn run(mut self) -> Result<(), SyscallError> {
-        self.link.begin();
         let mut idle_since = None;
         let mut dry_rounds = 0;
         loop {

@@ -12,7 +12,7 @@ mod xdp;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,9 +24,10 @@ use switch::lightpath::LightpathConfigError;
 use sys::SyscallError;
 use thiserror::Error;
 
-use crate::attachment::{DeviceKind, DeviceState, LinkWishes, XdpFacts};
+use crate::attachment::{DeviceKind, DeviceState, LinkWishes, TAP_QUEUES_MAX, XdpFacts};
 use crate::counters::add;
 use crate::datapath::Resident;
+use crate::line::SharedReport;
 use crate::name::PortName;
 use crate::threads::Threads;
 
@@ -37,8 +38,8 @@ pub(crate) enum DeviceError {
     Syscall(#[from] SyscallError),
     #[error("the device is gone: {0}")]
     Gone(io::Error),
-    #[error("{kind} needs {wanted} descriptors, {given} came")]
-    Descriptors { kind: &'static str, wanted: usize, given: usize },
+    #[error("tap needs a descriptor a queue, 1 to {TAP_QUEUES_MAX}; {given} came")]
+    Queues { given: usize },
     #[error(transparent)]
     Xdp(#[from] port_xdp::PortError),
     #[error(transparent)]
@@ -59,8 +60,6 @@ pub(crate) struct Plug {
 pub(crate) struct DeviceCounters {
     /// Frames that the device did not take.
     refused: AtomicU64,
-    /// Frames that a link lost on purpose, or had no room for.
-    lost: AtomicU64,
 }
 
 /// How the daemon asks a thread to end.
@@ -71,8 +70,13 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Rings when it is.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
     }
 }
 
@@ -94,7 +98,7 @@ impl End {
     }
 }
 
-/// A device of a port, or both ports of a link; its thread is told to end with the last handle.
+/// A device of a port, or both ports of a link; its threads are told to end with the last handle.
 #[derive(Debug)]
 pub(crate) struct Device {
     state: DeviceState,
@@ -103,10 +107,12 @@ pub(crate) struct Device {
     end: End,
     /// Whom to ask what the kernel dropped before the thread saw it.
     socket: Option<OwnedFd>,
-    thread: Option<JoinHandle<Option<()>>>,
+    /// Both directions of a link.
+    lines: Vec<SharedReport>,
+    threads: Vec<JoinHandle<Option<()>>>,
 }
 
-/// How long the end of a device waits for its thread.
+/// How long the end of a device waits for its threads.
 const THREAD_END: Duration = Duration::from_millis(200);
 
 impl Drop for Device {
@@ -114,19 +120,17 @@ impl Drop for Device {
         self.stop.asked.store(true, Ordering::Relaxed);
         // The bell is ours alone.
         self.stop.bell.ring().ok();
-        let thread = self.thread.take();
         // One that the switch's thread drives keeps the other handle.
-        let drives = |end: &End| match &thread {
-            Some(thread) => !thread.is_finished(),
-            None => Arc::strong_count(&end.0) > 1,
+        let is_driven = || match &self.threads[..] {
+            [] => Arc::strong_count(&self.end.0) > 1,
+            threads => threads.iter().any(|thread| !thread.is_finished()),
         };
         let began = std::time::Instant::now();
-        while drives(&self.end) && began.elapsed() < THREAD_END {
+        while is_driven() && began.elapsed() < THREAD_END {
             std::thread::sleep(Duration::from_micros(100));
         }
-        let Some(thread) = thread else { return };
         // One that hangs in somebody's descriptor ends with the process.
-        if thread.is_finished() {
+        for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
             thread.join().ok();
         }
     }
@@ -142,13 +146,18 @@ impl Device {
         let socket = self.socket.as_ref();
         let dropped = socket.and_then(|socket| sys::xdp::statistics(socket.as_fd()).ok());
         let dropped = dropped.unwrap_or_default();
-        let lost = dropped.rx_dropped + dropped.rx_ring_full + dropped.rx_fill_ring_empty;
-        DeviceState {
-            refused: count(&self.counters.refused) + dropped.tx_invalid,
-            lost: count(&self.counters.lost) + lost,
-            ended: self.end.0.get().cloned(),
-            ..self.state.clone()
+        let mut lost = dropped.rx_dropped + dropped.rx_ring_full + dropped.rx_fill_ring_empty;
+        let mut refused = count(&self.counters.refused) + dropped.tx_invalid;
+        for line in &self.lines {
+            let report = line.lock().unwrap_or_else(PoisonError::into_inner);
+            let packets = &report.counters;
+            lost += packets.dropped_queue_pkts
+                + packets.dropped_loss_pkts
+                + packets.dropped_burst_pkts
+                + report.overflow_frames_count;
+            refused += report.refused_frames_count;
         }
+        DeviceState { refused, lost, ended: self.end.0.get().cloned(), ..self.state.clone() }
     }
 
     /// Drives a device that somebody opened, or leaves that to the switch's own thread.
@@ -159,14 +168,25 @@ impl Device {
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
         match kind {
-            DeviceKind::Tap => {
-                let port = port_tap::Port::from_fd(only("tap", fds)?)?;
-                let state = DeviceState::new("tap", port.name());
-                let work = move |stop: &Stop, counters: &_| tap::run(&port, plug, stop, counters);
-                Ok((Self::start(state, threads, work)?, None))
-            }
+            DeviceKind::Tap => Ok((Self::tap(fds, plug, threads)?, None)),
             DeviceKind::Xdp(facts) => Self::xdp(&facts, fds, plug, threads),
         }
+    }
+
+    fn tap(fds: Vec<OwnedFd>, plug: Plug, threads: &Threads) -> Result<Self, DeviceError> {
+        let queues: Vec<port_tap::Port> =
+            fds.into_iter().map(port_tap::Port::from_fd).collect::<Result<_, _>>()?;
+        let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
+        let Some(first) = queues.first().filter(|_| count <= TAP_QUEUES_MAX) else {
+            return Err(DeviceError::Queues { given: queues.len() });
+        };
+        let state = DeviceState {
+            queues: (count > 1).then_some(count),
+            ..DeviceState::new("tap", first.name())
+        };
+        let mut device = Self::new(state)?;
+        device.work(threads, move |stop, counters| tap::run(&queues, plug, stop, counters))?;
+        Ok(device)
     }
 
     fn xdp(
@@ -198,7 +218,8 @@ impl Device {
     fn new(state: DeviceState) -> Result<Self, SyscallError> {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), bell: Bell::new()? });
         let (counters, end) = Default::default();
-        Ok(Self { state, stop, counters, end, socket: None, thread: None })
+        let (lines, threads) = (Vec::new(), Vec::new());
+        Ok(Self { state, stop, counters, end, socket: None, lines, threads })
     }
 
     /// Joins two ports.
@@ -208,23 +229,17 @@ impl Device {
         plugs: [Plug; 2],
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
-        let mut pair = link::Pair::new(wishes, plugs)?;
         let name = format!("{} to {}", names[0], names[1]);
         let state = DeviceState { link: Some(*wishes), ..DeviceState::new("link", &name) };
-        Self::start(state, threads, move |stop, counters| pair.run(stop, counters))
-    }
-
-    fn start(
-        state: DeviceState,
-        threads: &Threads,
-        work: impl FnOnce(&Stop, &DeviceCounters) -> Result<(), DeviceError> + Send + 'static,
-    ) -> Result<Self, DeviceError> {
         let mut device = Self::new(state)?;
-        device.work(threads, work)?;
+        for (line, report) in link::lines(wishes, plugs, &device.stop)? {
+            device.work(threads, move |_, _| line.run().map_err(DeviceError::Gone))?;
+            device.lines.push(report);
+        }
         Ok(device)
     }
 
-    /// Begins its thread.
+    /// Begins a thread of it.
     fn work(
         &mut self,
         threads: &Threads,
@@ -239,52 +254,8 @@ impl Device {
                 end.none_of(begun.and_then(|()| work(&stop, &counters)))
             })
             .map_err(|error| SyscallError::new("clone", self.state.name.clone(), error))?;
-        self.thread = Some(thread);
+        self.threads.push(thread);
         Ok(())
-    }
-}
-
-fn only(kind: &'static str, mut fds: Vec<OwnedFd>) -> Result<OwnedFd, DeviceError> {
-    let given = fds.len();
-    match fds.pop() {
-        Some(fd) if given == 1 => Ok(fd),
-        _ => Err(DeviceError::Descriptors { kind, wanted: 1, given }),
-    }
-}
-
-impl Plug {
-    /// Puts a packet given in two parts into the ring from its `offset`th slot on, as many slots as it
-    /// takes, without handing them over; how many, 0 when there is no room.
-    fn put(&mut self, offset: u32, head: &[u8], tail: &[u8]) -> Result<u32, Violation> {
-        let all = head.len() + tail.len();
-        let each = self.sender.buffer(offset).map_or(0, |buffer| buffer.length_bytes());
-        if each == 0 {
-            self.sender.reserve(offset + 1)?;
-        }
-        let each = self.sender.buffer(offset).map_or(0, |buffer| buffer.length_bytes());
-        let slots = if each == 0 { return Ok(0) } else { all.div_ceil(each).max(1) };
-        // A packet has at most 64 KiB, and a buffer at least 64 bytes.
-        let count = slots as u32;
-        if self.sender.reserve(offset + count)? < offset + count {
-            return Ok(0);
-        }
-        for number in 0..slots {
-            let (from, to) = (number * each, all.min((number + 1) * each));
-            let cut = |bytes: &[u8], begins: usize| {
-                let at = |at: usize| at.saturating_sub(begins).min(bytes.len());
-                (at(from), at(to))
-            };
-            let ((h0, h1), (t0, t1)) = (cut(head, 0), cut(tail, head.len()));
-            let slot = offset + number as u32;
-            let wrote = self.sender.buffer(slot).is_some_and(|buffer| {
-                buffer.write(0, &head[h0..h1]) && buffer.write(h1 - h0, &tail[t0..t1])
-            });
-            let length_bytes = u16::try_from(to - from).unwrap_or(u16::MAX);
-            if !wrote || !self.sender.put_part(slot, length_bytes, number + 1 < slots) {
-                return Ok(0);
-            }
-        }
-        Ok(count)
     }
 }
 
@@ -320,9 +291,5 @@ fn sleep(
 impl DeviceCounters {
     fn refuse(&self, frames: u64) {
         add(&self.refused, frames);
-    }
-
-    fn lose(&self, frames: u64) {
-        add(&self.lost, frames);
     }
 }

@@ -39,6 +39,17 @@ impl Port {
         Ok(Self { name: name.to_owned(), fd, udp_segments: offloads.udp_segments })
     }
 
+    /// The same with several queues, a port each; it goes with the last of them. Frames of a flow stay
+    /// on one queue as long as what is written for the flow is written there too.
+    ///
+    /// # Errors
+    /// As [`tap`](Self::tap); the kernel gives a device 256 queues at most.
+    pub fn tap_queues(name: &str, count: u32) -> Result<Vec<Self>, SyscallError> {
+        let (fds, offloads) = sys::tap::open_tap_queues(name, count)?;
+        let port = |fd| Self { name: name.to_owned(), fd, udp_segments: offloads.udp_segments };
+        Ok(fds.into_iter().map(port).collect())
+    }
+
     /// Takes over a TAP device's queue that somebody else opened as [`Port::tap`] does.
     ///
     /// # Errors

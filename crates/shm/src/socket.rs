@@ -134,9 +134,7 @@ impl Socket {
     /// # Errors
     /// Not a connected UNIX socket.
     pub fn peer_user(&self) -> Result<u32, SyscallError> {
-        rustix::net::sockopt::socket_peercred(&self.fd)
-            .map(|credentials| credentials.uid.as_raw())
-            .map_err(|error| SyscallError::new("getsockopt(SO_PEERCRED)", "UNIX socket", error))
+        sys::socket::peer_user(&self.fd)
     }
 }
 

@@ -119,6 +119,19 @@ fn set_buffer(
         .or_else(|_unprivileged| set(fd.as_fd(), libc::SOL_SOCKET, plain, &bytes, call))
 }
 
+/// The user id of the process at the other end of a UNIX socket; also where that process is of another
+/// process-id namespace and so has no number here.
+///
+/// # Errors
+/// Not a connected UNIX socket.
+pub fn peer_user(fd: impl AsFd) -> Result<u32, SyscallError> {
+    let call = "getsockopt(SO_PEERCRED)";
+    // `struct ucred`: pid, uid, gid, 32 bits each.
+    let (bytes, _length) = get(fd.as_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, [0_u8; 12], call)?;
+    let [_, _, _, _, uid @ .., _, _, _, _] = bytes;
+    Ok(u32::from_ne_bytes(uid))
+}
+
 /// `SO_SNDBUF` as the kernel has it, bytes (its doubled figure).
 ///
 /// # Errors

@@ -21,6 +21,7 @@ const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
 const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
 const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
 const IFF_TAP: i32 = 0x0002;
+const IFF_MULTI_QUEUE: i32 = 0x0100;
 const IFF_NO_PI: i32 = 0x1000;
 const IFF_VNET_HDR: i32 = 0x4000;
 
@@ -45,10 +46,33 @@ pub struct TapOffloads {
 /// No `/dev/net/tun`, no permission to open it, no `CAP_NET_ADMIN`, a name already taken or too
 /// long.
 pub fn open_tap(name: &str) -> Result<(OwnedFd, TapOffloads), SyscallError> {
+    open_queue(name, 0)
+}
+
+/// The same with several queues. A flow's frames come out of one of them: that into which frames of
+/// the other way were written last, or any one until there were some (kernel `drivers/net/tun.c`,
+/// `tun_automq_select_queue`). The device goes with the last.
+///
+/// # Errors
+/// As [`open_tap`]; more queues than the kernel allows a device, 256, or it knows only one.
+pub fn open_tap_queues(
+    name: &str,
+    count: u32,
+) -> Result<(Vec<OwnedFd>, TapOffloads), SyscallError> {
+    let mut offloads = TapOffloads { udp_segments: false };
+    let queues = (0..count).map(|_| {
+        let (fd, its) = open_queue(name, IFF_MULTI_QUEUE)?;
+        offloads = its;
+        Ok(fd)
+    });
+    Ok((queues.collect::<Result<_, SyscallError>>()?, offloads))
+}
+
+fn open_queue(name: &str, more_flags: i32) -> Result<(OwnedFd, TapOffloads), SyscallError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(DEVICE, flags, Mode::empty())
         .map_err(|error| SyscallError::new("open", DEVICE, error))?;
-    create(&fd, name)?;
+    create(&fd, name, more_flags)?;
     little_endian_headers(&fd, name)?;
     let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
     let udp_segments = set_offloads(&fd, name, tcp | TUN_F_USO4 | TUN_F_USO6).is_ok();
@@ -188,13 +212,13 @@ fn bind_to_interface(fd: &OwnedFd, index: u32, name: &str) -> Result<(), Syscall
     if answer == 0 { Ok(()) } else { Err(SyscallError::last("bind(AF_PACKET)", name)) }
 }
 
-fn create(fd: &OwnedFd, name: &str) -> Result<(), SyscallError> {
+fn create(fd: &OwnedFd, name: &str, more_flags: i32) -> Result<(), SyscallError> {
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     crate::interface::write_name(&mut request.ifr_name, name)
         .map_err(|error| SyscallError::new("ioctl(TUNSETIFF)", name, error))?;
     request.ifr_ifru.ifru_flags =
-        libc::c_short::try_from(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR).unwrap_or(0);
+        libc::c_short::try_from(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | more_flags).unwrap_or(0);
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives through the call.
     let answer = unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) };
     if answer == 0 { Ok(()) } else { Err(SyscallError::last("ioctl(TUNSETIFF)", name)) }

@@ -83,13 +83,13 @@ enum Action {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream port add vale0:stack --type tap --device tap0\n  \
+    clearstream port add vale0:stack --type tap --device tap0 --queues 4\n  \
     clearstream port add vale0:wire --type xdp --device eth1 --queue 0\n  \
     clearstream port add chain --pipes 4")]
 struct AddArgs {
     /// SWITCH:PORT, or with --pipes the group's name.
     name: String,
-    /// The same as the options: type=, dev= and queue=.
+    /// The same as the options: type=, dev=, queue= and queues=.
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
     #[command(flatten)]

@@ -11,6 +11,24 @@ fn ping(bed: &Bed, from: &str, to: &str) {
 }
 
 #[test]
+fn root_a_line_to_each_host_takes_its_time() {
+    let sections = format!("{THREE}delay = \"5ms\"\nrate = \"1Gbit\"\n");
+    let Some(bed) = Bed::up_with("slow-lan", &sections) else { return };
+    // Learns the addresses, which takes a round trip more.
+    ping(&bed, "a", "b");
+    let pinged = bed.exec("a", &["ping", "-c", "5", "-i", "0.02", "-W", "10", "b"]);
+    let text = stdout(&pinged);
+    let least = text.split(" = ").nth(1).and_then(|times| times.split('/').next());
+    let least: f64 = least.and_then(|ms| ms.parse().ok()).unwrap_or_else(|| panic!("{text}"));
+    // To the switch, to the host, and back.
+    assert!((20.0..200.0).contains(&least), "{text}");
+    eventually("the line's counters follow", || {
+        let ports = bed.status()["switches"][0]["ports"].clone();
+        ports[1]["from_switch"]["delivered_pkts"].as_u64() >= Some(7)
+    });
+}
+
+#[test]
 fn root_three_hosts_share_a_switch_and_nothing_is_left() {
     let Some(bed) = Bed::up_with("lan", THREE) else { return };
     for (from, to) in [("a", "b"), ("b", "c"), ("c", "a")] {

@@ -1,11 +1,12 @@
 //! The keys of a switch.
 
+use super::direction::{DIRECTION_KEYS, read_direction};
 use super::section::Section;
 use super::{LabFileError, check_hosts, check_name, default_addresses, read_addresses, read_mtu};
-use crate::plan::{EndPlan, LabPlan, SwitchPlan};
+use crate::plan::{DirectionPlan, EndPlan, LabPlan, SwitchPlan};
 
 /// What may be said of a switch.
-pub(super) const KEYS: &[&str] = &["name", "hosts", "mtu", "speed", "cores", "addresses"];
+pub(super) const KEYS: &[&str] = &["name", "hosts", "mtu", "speed", "cores", "seed", "addresses"];
 
 /// Each has threads and a control thread of its own.
 const SWITCHES_COUNT_MAX: usize = 16;
@@ -17,7 +18,7 @@ pub(super) fn read_switch(
     section: &Section<'_>,
     plan: &LabPlan,
 ) -> Result<SwitchPlan, LabFileError> {
-    section.only(KEYS)?;
+    section.only(&[KEYS, DIRECTION_KEYS].concat())?;
     let index = plan.switches.len();
     if index >= SWITCHES_COUNT_MAX {
         return Err(section.error(format!("at most {SWITCHES_COUNT_MAX} switches")));
@@ -43,7 +44,9 @@ pub(super) fn read_switch(
         let message = format!("'{long}' is longer than the {NAME_LEN_MAX} letters of a port");
         return Err(section.error_at("hosts", message));
     }
-    let speed_bits_per_s = section.rate("speed")?;
+    let line = read_line(section)?;
+    let rate = line.as_ref().and_then(|line| line.rate_bits_per_s);
+    let speed_bits_per_s = section.rate("speed")?.or(rate);
     let end = |(number, host): (usize, &&str)| -> Result<EndPlan, LabFileError> {
         Ok(EndPlan {
             host: (*host).to_owned(),
@@ -59,5 +62,20 @@ pub(super) fn read_switch(
         ends: hosts.iter().enumerate().map(end).collect::<Result<_, _>>()?,
         mtu_bytes: read_mtu(section)?,
         cores: section.core_list("cores")?,
+        line,
     })
+}
+
+/// What lies between each host and the switch, when anything is said of it.
+fn read_line(section: &Section<'_>) -> Result<Option<DirectionPlan>, LabFileError> {
+    let Some(said) = DIRECTION_KEYS.iter().find(|key| section.has(key)) else {
+        return match section.has("seed") {
+            true => Err(section.error_at("seed", "nothing is drawn where nothing is emulated")),
+            false => Ok(None),
+        };
+    };
+    let seed = section.integer("seed")?.unwrap_or(1);
+    let line = DirectionPlan { seed, ..read_direction(section, &DirectionPlan::default())? };
+    line.config().validate().map_err(|error| section.error_at(said, error.to_string()))?;
+    Ok(Some(line))
 }

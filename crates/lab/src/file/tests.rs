@@ -224,6 +224,18 @@ fn a_switch_joins_its_hosts() {
     assert_eq!(ends, [("c", "eth1", "10.78.0.1".to_owned()), ("b", "eth0", "10.1.0.1".to_owned())]);
     assert_eq!(read.ends[0].addresses[1].address.to_string(), "fd78::1");
     assert_eq!(read.ends[1].speed_bits_per_s, Some(25_000_000_000));
+    assert_eq!(read.line, None);
+    let slow =
+        switch("name = \"s\"\nhosts = [\"a\", \"b\"]\nrate = \"1G\"\nqueue = \"1MiB\"\nseed = 9");
+    let slow = slow.unwrap();
+    assert_eq!(slow.ends[1].speed_bits_per_s, Some(1_000_000_000));
+    let line = DirectionPlan {
+        seed: 9,
+        rate_bits_per_s: Some(1_000_000_000),
+        queue_bytes: Some(1 << 20),
+        ..DirectionPlan::default()
+    };
+    assert_eq!(slow.line, Some(line));
     let long = "x".repeat(32);
     for (keys, message) in [
         ("hosts = [\"a\", \"b\"]", "'name' is missing".to_owned()),
@@ -237,6 +249,14 @@ fn a_switch_joins_its_hosts() {
         (
             "name = \"s\"\nhosts = [\"a\", \"b\"]\nhots = 1",
             "unknown key 'hots'; did you mean 'hosts'?".to_owned(),
+        ),
+        (
+            "name = \"s\"\nhosts = [\"a\", \"b\"]\nreorder = \"1%\"",
+            "reorder needs reorder_by, the time by which such frames come late".to_owned(),
+        ),
+        (
+            "name = \"s\"\nhosts = [\"a\", \"b\"]\nseed = 1",
+            "nothing is drawn where nothing is emulated".to_owned(),
         ),
         (
             &format!("name = \"{long}\"\nhosts = [\"a\", \"b\"]"),

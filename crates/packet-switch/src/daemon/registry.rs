@@ -462,6 +462,7 @@ impl Registry {
             let thread = std::thread::Builder::new()
                 .name(name.to_string().chars().take(15).collect())
                 .spawn(move || {
+                    datapath.begin();
                     threads.begin()?;
                     datapath.run()
                 })

@@ -54,7 +54,14 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) ->
         let counted = counters.switches.iter().find(|counted| counted.switch == switch.name);
         counted.iter().flat_map(|counted| &counted.ports).try_for_each(|port| {
             let end = switch.ends.iter().find(|end| end.host == port.host);
-            show_port(out, end.map_or("", |end| &end.interface), port)
+            show_port(out, end.map_or("", |end| &end.interface), port)?;
+            for (way, counted) in [("to", &port.to_switch), ("from", &port.from_switch)] {
+                if let Some(counted) = counted {
+                    writeln!(out, "   {way} the switch:")?;
+                    direction(out, counted)?;
+                }
+            }
+            Ok::<(), io::Error>(())
         })?;
     }
     Ok(())
@@ -63,14 +70,18 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) ->
 fn show_switch(out: &mut impl Write, lab: &Lab, switch: &SwitchPlan) -> io::Result<()> {
     let (name, mtu, ports) = (&switch.name, switch.mtu_bytes, switch.ends.len());
     let socket = lab.switch_socket(name);
-    writeln!(out, "switch {name}: {ports} ports, MTU {mtu}, asked at {}", socket.display())
+    writeln!(out, "switch {name}: {ports} ports, MTU {mtu}, asked at {}", socket.display())?;
+    match &switch.line {
+        Some(line) => writeln!(out, "  to and from each host: {}", wire(line)),
+        None => Ok(()),
+    }
 }
 
 /// Seen from the host: what it sent, what it received.
 fn show_port(out: &mut impl Write, interface: &str, port: &HostPortCounters) -> io::Result<()> {
     let flow = |flow: &FlowCount| {
         let dropped: Vec<String> =
-            flow.dropped.iter().map(|(reason, count)| format!(", {count} {reason}")).collect();
+            flow.dropped.iter().map(|(why, count)| format!(", {count} dropped ({why})")).collect();
         let frames = show_count(flow.frames as f64);
         format!("{frames} frames, {}{}", show_byte_size(flow.bytes), dropped.concat())
     };

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use packet_switch::attachment::{Ask, DeviceKind, Shape, XdpFacts};
+use packet_switch::attachment::{Ask, DeviceKind, Shape, TAP_QUEUES_MAX, XdpFacts};
 use packet_switch::client::Connection;
 use packet_switch::{Name, PortName};
 use port_xdp::OpenError;
@@ -26,6 +26,9 @@ pub(super) struct Settings {
     /// Of type xdp: which of the device's queues [default: 0].
     #[arg(long, value_name = "N")]
     queue: Option<u32>,
+    /// Of type tap: how many queues; the frames of a flow stay on one, in order [default: 1].
+    #[arg(long, value_name = "N")]
+    queues: Option<u32>,
 }
 
 impl Settings {
@@ -40,13 +43,14 @@ impl Settings {
             match key {
                 "type" => self.kind = Some(value.to_owned()),
                 "dev" => self.dev = Some(value.to_owned()),
-                "queue" => {
-                    let number =
+                "queue" | "queues" => {
+                    let number: Result<u32, _> =
                         value.parse().map_err(|error| VerbError::usage(format!("{word}: {error}")));
-                    self.queue = Some(number?);
+                    let place = if key == "queue" { &mut self.queue } else { &mut self.queues };
+                    *place = Some(number?);
                 }
                 _ => {
-                    let known = "type, dev and queue";
+                    let known = "type, dev, queue and queues";
                     return Err(VerbError::usage(format!("'{key}': {known} can be set")));
                 }
             }
@@ -57,13 +61,24 @@ impl Settings {
     /// Which device it asks for, if any.
     pub(super) fn device(&self) -> Result<Option<Wanted>, VerbError> {
         let dev = self.dev.clone();
+        if self.queues.is_some() && self.kind.as_deref() != Some("tap") {
+            return Err(VerbError::usage("queues are a TAP device's: --type tap"));
+        }
         match (self.kind.as_deref(), self.queue) {
             (None | Some("client"), None) if dev.is_none() => Ok(None),
             (None | Some("client"), _) => {
                 Err(VerbError::usage("a device goes with --type tap or --type xdp"))
             }
-            (Some("tap"), None) => Ok(Some(Wanted::Tap { dev })),
-            (Some("tap"), _) => Err(VerbError::usage("a queue goes with --type xdp")),
+            (Some("tap"), None) => match self.queues.unwrap_or(1) {
+                queues @ 1..=TAP_QUEUES_MAX => Ok(Some(Wanted::Tap { dev, queues })),
+                count => {
+                    let message = format!("{count} queues; a TAP port has 1 to {TAP_QUEUES_MAX}");
+                    Err(VerbError::usage(message))
+                }
+            },
+            (Some("tap"), _) => {
+                Err(VerbError::usage("a queue goes with --type xdp; of a TAP device --queues"))
+            }
             (Some("xdp"), queue) => {
                 let dev = dev.ok_or_else(|| VerbError::usage("--type xdp needs --device NAME"))?;
                 Ok(Some(Wanted::Xdp { dev, queue: queue.unwrap_or(0) }))
@@ -78,7 +93,7 @@ impl Settings {
 /// A device to open.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    Tap { dev: Option<String> },
+    Tap { dev: Option<String>, queues: u32 },
     Xdp { dev: String, queue: u32 },
 }
 
@@ -101,10 +116,14 @@ pub(super) fn add(
     shape: Shape,
 ) -> VerbResult {
     match wanted {
-        Wanted::Tap { dev } => {
+        Wanted::Tap { dev, queues } => {
             let dev = dev.clone().unwrap_or_else(|| default_device(&port.port));
-            let tap = port_tap::Port::tap(&dev).map_err(|error| missing(&error))?;
-            let fds = [tap.as_fd()];
+            let taps = match queues {
+                1 => port_tap::Port::tap(&dev).map(|tap| vec![tap]),
+                count => port_tap::Port::tap_queues(&dev, *count),
+            };
+            let taps = taps.map_err(|error| missing(&error))?;
+            let fds: Vec<_> = taps.iter().map(AsFd::as_fd).collect();
             hand_over(connection, port, DeviceKind::Tap, shape, &fds)?;
             let up = LinkSettings { up: true, ..LinkSettings::default() };
             RouteSocket::open()

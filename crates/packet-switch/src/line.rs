@@ -1,18 +1,57 @@
-//! The thread that carries one direction of a lightpath: from one port, through the delay line, out
-//! of the other.
+//! One direction of a lightpath, carried by a thread of its own: from one end, through the delay line,
+//! out of the other.
+//!
+//! The ends are what frames come from and go to: hosts' devices, which are the links of a lab, or
+//! ports of a switch, which are its links. The loop is the same.
 
-use std::io::IoSlice;
-use std::os::fd::AsFd;
+mod ends;
+
+use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use port_tap::Port;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::Timespec;
 use stats::LatencyHistogram;
 use switch::delay_line::DelayLine;
 use switch::frame::{FrameShape, mark_congestion};
 use switch::lightpath::{Lightpath, LightpathCounters, LostPackets, Verdict};
 use switch::split::send_survivors;
+
+pub use ends::{FromRing, ToRing};
+
+/// Where frames come from.
+pub trait Source {
+    /// Reads the next frame into `space`; its length, or `None` when there is none.
+    ///
+    /// # Errors
+    /// The end is gone.
+    fn take(&mut self, space: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// Sleeps until there may be one, or the time is up.
+    ///
+    /// # Errors
+    /// The end is gone.
+    fn wait(&mut self, timeout: Option<&Timespec>) -> io::Result<()>;
+
+    /// Whether somebody has asked for the end.
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+/// Where they go.
+pub trait Sink {
+    /// Hands over a frame, given in parts; false when it is not taken.
+    fn put(&mut self, parts: &[IoSlice<'_>]) -> bool;
+
+    /// Those put since the last call are to be seen now.
+    ///
+    /// # Errors
+    /// The end is gone.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Frames read before due ones are sent again.
 const BATCH_FRAMES: usize = 16;
@@ -36,37 +75,46 @@ const PUBLISH_NS: u64 = 200_000_000;
 
 /// What one direction has done, for others to read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PumpReport {
-    pub(crate) counters: LightpathCounters,
-    pub(crate) queue_bytes: u64,
-    pub(crate) held_frames_count: usize,
-    pub(crate) sent_frames_count: u64,
-    pub(crate) overflow_frames_count: u64,
-    pub(crate) refused_frames_count: u64,
-    pub(crate) lateness: LatencyHistogram,
+pub struct LineReport {
+    /// What became of the packets.
+    pub counters: LightpathCounters,
+    /// Wire bytes waiting for the line.
+    pub queue_bytes: u64,
+    /// Frames on the fibre or waiting.
+    pub held_frames_count: usize,
+    /// Frames that have left.
+    pub sent_frames_count: u64,
+    /// Frames for which the delay line had no memory.
+    pub overflow_frames_count: u64,
+    /// Frames that the far end did not take.
+    pub refused_frames_count: u64,
+    /// How late frames left against their due time.
+    pub lateness: LatencyHistogram,
 }
 
-/// A report that the pump writes and others read.
-pub(crate) type SharedReport = Arc<Mutex<PumpReport>>;
+/// A report that the line writes and others read.
+pub type SharedReport = Arc<Mutex<LineReport>>;
 
 /// Carries one direction.
-pub(crate) struct Pump {
-    from: Arc<Port>,
-    to: Arc<Port>,
+#[derive(Debug)]
+pub struct Line<From, To> {
+    from: From,
+    to: To,
     path: Lightpath,
-    line: DelayLine<LostPackets>,
+    held: DelayLine<LostPackets>,
     began: Instant,
-    report: PumpReport,
+    report: LineReport,
     shared: SharedReport,
     published_ns: u64,
     changed: bool,
     few_cores: bool,
 }
 
-impl Pump {
-    pub(crate) fn new(
-        from: Arc<Port>,
-        to: Arc<Port>,
+impl<From: Source, To: Sink> Line<From, To> {
+    /// Between these ends, with at most `limit_bytes` of frames held.
+    pub fn new(
+        from: From,
+        to: To,
         path: Lightpath,
         limit_bytes: usize,
         shared: SharedReport,
@@ -75,9 +123,9 @@ impl Pump {
             from,
             to,
             path,
-            line: DelayLine::new(limit_bytes),
+            held: DelayLine::new(limit_bytes),
             began: Instant::now(),
-            report: PumpReport::default(),
+            report: LineReport::default(),
             shared,
             published_ns: 0,
             changed: false,
@@ -86,14 +134,17 @@ impl Pump {
     }
 
     /// Cores are scarce: bulk traffic is carried in batches, a fraction of a millisecond late.
-    pub(crate) fn batch_bulk(&mut self) {
+    pub fn batch_bulk(&mut self) {
         self.few_cores = true;
     }
 
-    /// Runs until the device it reads from is gone.
-    pub(crate) fn run(mut self) -> std::io::Result<()> {
-        loop {
-            self.send_due();
+    /// Runs until it is asked to end.
+    ///
+    /// # Errors
+    /// One of the ends is gone.
+    pub fn run(mut self) -> io::Result<()> {
+        while !self.from.is_over() {
+            self.send_due()?;
             let idle = self.receive()?;
             let now_ns = self.now_ns();
             self.publish(now_ns, PUBLISH_NS);
@@ -101,17 +152,18 @@ impl Pump {
                 self.wait(now_ns)?;
             }
         }
+        Ok(())
     }
 
     fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn send_due(&mut self) {
+    fn send_due(&mut self) -> io::Result<()> {
         loop {
             let now_ns = self.now_ns();
-            let (to, report) = (&self.to, &mut self.report);
-            let sent = self.line.poll_due(now_ns, |packet, due_ns, lost| {
+            let (to, report) = (&mut self.to, &mut self.report);
+            let sent = self.held.poll_due(now_ns, |packet, due_ns, lost| {
                 report.lateness.record_ns(now_ns - due_ns);
                 report.sent_frames_count += 1;
                 if !send(to, packet, lost) {
@@ -119,19 +171,19 @@ impl Pump {
                 }
             });
             if !sent {
-                return;
+                return self.to.flush();
             }
             self.changed = true;
         }
     }
 
     /// Reads a batch; whether the device had no more.
-    fn receive(&mut self) -> std::io::Result<bool> {
+    fn receive(&mut self) -> io::Result<bool> {
         for _ in 0..BATCH_FRAMES {
-            let Some(len) = self.from.recv(self.line.space())? else { return Ok(true) };
+            let Some(len) = self.from.take(self.held.space())? else { return Ok(true) };
             self.changed = true;
             let now_ns = self.now_ns();
-            let packet = &mut self.line.space()[..len];
+            let packet = &mut self.held.space()[..len];
             let shape = FrameShape::of(packet);
             if let Verdict::Forward { leaves_ns, marked, lost } =
                 self.path.handle_frame(now_ns, &shape)
@@ -139,11 +191,11 @@ impl Pump {
                 if marked {
                     mark_congestion(packet);
                 }
-                if !self.line.hold(len, leaves_ns, lost) {
+                if !self.held.hold(len, leaves_ns, lost) {
                     self.report.overflow_frames_count += 1;
                 }
             }
-            if self.line.next_leaves_ns().is_some_and(|leaves_ns| leaves_ns <= now_ns) {
+            if self.held.next_leaves_ns().is_some_and(|leaves_ns| leaves_ns <= now_ns) {
                 return Ok(false);
             }
         }
@@ -151,15 +203,15 @@ impl Pump {
     }
 
     /// Sleeps until a frame arrives or is due.
-    fn wait(&mut self, now_ns: u64) -> std::io::Result<()> {
-        let timeout = match self.line.next_leaves_ns() {
+    fn wait(&mut self, now_ns: u64) -> io::Result<()> {
+        let timeout = match self.held.next_leaves_ns() {
             None => {
                 self.publish(now_ns, 0);
                 None
             }
             Some(leaves_ns) => {
                 let left_ns = leaves_ns.saturating_sub(now_ns);
-                if self.few_cores && self.line.held_count() > BULK_FRAMES {
+                if self.few_cores && self.held.held_count() > BULK_FRAMES {
                     let nap = timespec((left_ns + BULK_SLACK_NS).min(BULK_SLEEP_NS));
                     // Woken early or not, everything is looked at again.
                     match rustix::thread::nanosleep(&nap) {
@@ -169,7 +221,7 @@ impl Pump {
                         _ => return Ok(()),
                     }
                 }
-                let sparse = self.line.held_count() <= SPARSE_FRAMES;
+                let sparse = self.held.held_count() <= SPARSE_FRAMES;
                 let spin_ns = if sparse { SPARSE_SPIN_NS } else { SPIN_NS };
                 if left_ns <= spin_ns {
                     return Ok(());
@@ -177,11 +229,7 @@ impl Pump {
                 Some(timespec(left_ns - spin_ns))
             }
         };
-        let mut fds = [PollFd::from_borrowed_fd(self.from.as_fd(), PollFlags::IN)];
-        match rustix::event::poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.from.wait(timeout.as_ref())
     }
 
     fn publish(&mut self, now_ns: u64, every_ns: u64) {
@@ -192,18 +240,18 @@ impl Pump {
         self.published_ns = now_ns;
         self.report.counters = *self.path.counters();
         self.report.queue_bytes = self.path.poll_queue_bytes(now_ns);
-        self.report.held_frames_count = self.line.held_count();
+        self.report.held_frames_count = self.held.held_count();
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.report);
     }
 }
 
-fn send(to: &Port, packet: &[u8], lost: LostPackets) -> bool {
+fn send(to: &mut impl Sink, packet: &[u8], lost: LostPackets) -> bool {
     if !lost.any() {
-        return to.send(&[IoSlice::new(packet)]).is_ok();
+        return to.put(&[IoSlice::new(packet)]);
     }
     let mut all_sent = true;
     send_survivors(packet, &FrameShape::of(packet), lost, |headers, payload| {
-        all_sent &= to.send(&[IoSlice::new(headers), IoSlice::new(payload)]).is_ok();
+        all_sent &= to.put(&[IoSlice::new(headers), IoSlice::new(payload)]);
     });
     all_sent
 }
