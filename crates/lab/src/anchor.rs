@@ -76,8 +76,11 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
     let text =
         serde_json::to_string(&state).map_err(|error| LabError::NotStarted(error.to_string()))?;
     dir.write("state.json", &text)?;
+    // Whoever asks as soon as it is up finds them.
+    let counters = read_counters(&carried, &mut switches)?;
+    write_counters(&dir, &counters)?;
     say_ready().map_err(|source| LabError::NotStarted(source.to_string()))?;
-    publish(&dir, &carried, &mut switches, state.owner)
+    publish(&dir, &carried, &mut switches, counters, state.owner)
 }
 
 /// Starts a program that nobody waits for: its parent is about to end, or to bury it unasked.
@@ -137,30 +140,35 @@ fn publish(
     dir: &LabDir,
     carried: &[Carried],
     switches: &mut Switches,
+    mut published: LabCounters,
     owner: Option<LabOwner>,
 ) -> Result<(), LabError> {
-    let mut published = LabCounters::default();
     while owner.is_none_or(LabOwner::is_running) {
-        let links = carried
-            .iter()
-            .map(|link| LinkCounters {
-                link_index: link.link_index,
-                forward: DirectionCounters::of(&link.reports[0]),
-                backward: DirectionCounters::of(&link.reports[1]),
-            })
-            .collect();
-        let counters = LabCounters { links, switches: switches.counters()? };
+        thread::sleep(PUBLISH_EVERY);
+        let counters = read_counters(carried, switches)?;
         if counters != published {
-            let text = serde_json::to_string(&counters)
-                .map_err(|error| LabError::NotStarted(error.to_string()))?;
-            if let Err(error) = dir.write(COUNTERS_FILE, &text) {
+            if let Err(error) = write_counters(dir, &counters) {
                 log(&format!("{error}"));
             }
             published = counters;
         }
-        thread::sleep(PUBLISH_EVERY);
     }
     Ok(())
+}
+
+fn read_counters(carried: &[Carried], switches: &mut Switches) -> Result<LabCounters, LabError> {
+    let links = carried.iter().map(|link| LinkCounters {
+        link_index: link.link_index,
+        forward: DirectionCounters::of(&link.reports[0]),
+        backward: DirectionCounters::of(&link.reports[1]),
+    });
+    Ok(LabCounters { links: links.collect(), switches: switches.counters()? })
+}
+
+fn write_counters(dir: &LabDir, counters: &LabCounters) -> Result<(), LabError> {
+    let text =
+        serde_json::to_string(counters).map_err(|error| LabError::NotStarted(error.to_string()))?;
+    dir.write(COUNTERS_FILE, &text)
 }
 
 /// The anchor's stderr is the log file in the lab's directory.
