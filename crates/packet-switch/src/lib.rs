@@ -6,7 +6,7 @@
 //! * [`station`]: the same, and again when the daemon is started anew;
 //! * [`daemon`]: the process that makes memory and bells, keeps the list of ports, and lets go of
 //!   clients that die or lie;
-//! * [`line`]: the thread that carries one direction of a lightpath, between devices or ports;
+//! * [`mod@line`]: the thread that carries one direction of a lightpath, between devices or ports;
 //! * [`pkt`]: generators, sinks and bridges, as pkt-gen has them;
 //! * its threads, one a switch, copy frames between the regions of its ports and trust nothing they
 //!   read there.
