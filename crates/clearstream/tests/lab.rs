@@ -86,7 +86,7 @@ fn root_up_exec_down_leaves_nothing() {
 #[test]
 fn root_up_twice_is_the_same_lab_and_another_plan_is_refused() {
     let Some(bed) = Bed::up("twice", PLAIN) else { return };
-    let again = run(&["lab", "up", bed.path()]);
+    let again = bed.run_up();
     assert_eq!(code(&again), 0);
     assert!(stdout(&again).contains("is up already"), "{}", stdout(&again));
     let other = Bed::file_named(&bed.name, "delay = \"2ms\"");

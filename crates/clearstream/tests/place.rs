@@ -380,7 +380,9 @@ impl Bed {
         );
         fs::write(files.path("lab.toml"), lab).expect("written");
         let bed = Self { name, files };
-        let up = run(&["--json", "lab", "up", bed.files.path("lab.toml").to_str().expect("plain")]);
+        let (file, own_pid) = (bed.files.path("lab.toml"), std::process::id().to_string());
+        let file = file.to_str().expect("plain");
+        let up = run(&["--json", "lab", "up", file, "--while", &own_pid]);
         match up.status.code() {
             Some(0) => {}
             Some(4) => {

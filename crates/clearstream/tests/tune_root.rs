@@ -41,7 +41,10 @@ impl Bed {
         let file = folder.join("lab.toml");
         fs::write(&file, text).expect("the lab file");
         let bed = Self { name, folder, server: None };
-        let up = Command::new(PROGRAM).args(["lab", "up"]).arg(&file).output().expect("it starts");
+        let own_pid = std::process::id().to_string();
+        let mut up = Command::new(PROGRAM);
+        let up =
+            up.args(["lab", "up", "--while", &own_pid]).arg(&file).output().expect("it starts");
         assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
         bed
     }

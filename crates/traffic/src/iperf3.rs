@@ -19,6 +19,7 @@ mod run;
 pub mod server;
 pub mod sink;
 mod sockets;
+pub mod stored;
 pub mod text;
 pub mod wire;
 

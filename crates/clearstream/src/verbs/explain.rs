@@ -1,6 +1,5 @@
 //! `clearstream explain`: which link of the chain binds, from a stored result, anywhere.
 
-mod foreign;
 mod screen;
 
 use std::io::{self, Write};
@@ -83,7 +82,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
 
 fn load(path: &Path) -> Result<Results, VerbError> {
     let bytes = store::read(path)?;
-    match foreign::from_iperf3(&bytes) {
+    match traffic::iperf3::stored::from_iperf3(&bytes) {
         Some(results) => Ok(results),
         None => store::parse(path, &bytes),
     }

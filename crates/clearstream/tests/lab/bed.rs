@@ -55,16 +55,20 @@ impl Bed {
     }
 
     fn brought_up(self) -> Option<Self> {
-        let bed = self;
-        let up = run(&["lab", "up", bed.path()]);
+        let up = self.run_up();
         match code(&up) {
-            0 => Some(bed),
+            0 => Some(self),
             4 => {
                 println!("skipped: {}", complaint(&up));
                 None
             }
             other => panic!("lab up: {other}: {}", complaint(&up)),
         }
+    }
+
+    /// `lab up` for as long as this process runs, however it ends.
+    pub(crate) fn run_up(&self) -> Output {
+        run(&["lab", "up", self.path(), "--while", &std::process::id().to_string()])
     }
 
     pub(crate) fn path(&self) -> &str {

@@ -35,7 +35,8 @@ impl PlantedLab {
         let mut lab = Self { name, directory, background: Vec::new(), group: None };
         let file = lab.directory.join("lab.toml");
         fs::write(&file, lab.file(case)).map_err(|error| error.to_string())?;
-        lab.must(&["lab", "up", &file.display().to_string()])?;
+        let own_pid = std::process::id().to_string();
+        lab.must(&["lab", "up", &file.display().to_string(), "--while", &own_pid])?;
         for OnHost { host, run } in &case.prepare {
             lab.must(&["lab", "exec", &lab.name, host, "--", "sh", "-ec", run])?;
         }
