@@ -23,9 +23,10 @@ test: ## formatting, lints, documentation, every test
 	@tools/prepare test
 	@tools/test
 
+# The same packages as `build`: what that has built is used again.
 bench: ## our figures beside the peers', in target/bench.json (BENCH=--quick for a short one)
 	@tools/prepare bench
-	@tools/cargo bench --locked --package clearstream --bench peers -- $(BENCH)
+	@tools/cargo bench --locked --package clearstream --package netmap-preload --bench peers -- $(BENCH)
 
 install: ## into PREFIX (/usr/local): program, man pages, completions, systemd units
 	@test -x target/release/clearstream -a -e target/release/libclearstream_netmap.so || $(MAKE) --no-print-directory build

@@ -90,7 +90,7 @@ fn root_up_twice_is_the_same_lab_and_another_plan_is_refused() {
     assert_eq!(code(&again), 0);
     assert!(stdout(&again).contains("is up already"), "{}", stdout(&again));
     let other = Bed::file_named(&bed.name, "delay = \"2ms\"");
-    let refused = run(&["lab", "up", other.path()]);
+    let refused = other.run_up();
     assert_eq!(code(&refused), 1);
     assert!(complaint(&refused).contains("is up with another plan"), "{}", complaint(&refused));
     assert!(bed.is_up());
