@@ -256,8 +256,7 @@ fn forwarding_threads_sit_by_the_card_and_away_from_its_interrupts() {
     assert_eq!(choose("guest", &machines::bare_guest()).cores, [0; 0]);
     let container = choose("container", &machines::container());
     assert!(container.cores.is_empty() || container.cores.len() >= 2, "{container:?}");
-    for shape in [machines::chiplets(), machines::desktop(), machines::offline(), machines::huge()]
-    {
+    for shape in [machines::desktop(), machines::offline()] {
         let (_tree, machine) = read("forwarding-any", &shape);
         let cores = forwarding_cores(&machine).cores;
         assert!(cores.len() != 1, "one core would be worse than no choice: {cores:?}");
