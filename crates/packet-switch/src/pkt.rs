@@ -4,6 +4,7 @@
 //! what it has done about once a second.
 
 mod echo;
+mod flows;
 mod frame;
 mod generate;
 mod sink;
@@ -15,11 +16,12 @@ use sys::SyscallError;
 use thiserror::Error;
 
 pub use echo::{BridgeCount, bridge, echo};
+pub use flows::{EndpointRange, Flows, MacRange, RangeError};
 pub use frame::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, MacAddress, MacError, Stamp};
 pub use generate::{
     Generate, GenerateCount, PingCount, Pinged, Sent, generate, generate_on, ping, ping_on,
 };
-pub use sink::{Received, Sink, SinkCount, sink, sink_on};
+pub use sink::{Received, Sink, SinkCount, UnderWay, sink, sink_on};
 
 /// Why a run ended early.
 #[derive(Debug, Error)]

@@ -26,6 +26,11 @@ impl LatencyHistogram {
         self.inner.saturating_record(latency_ns.clamp(1, LATENCY_NS_MAX));
     }
 
+    /// Counts so many that took equally long.
+    pub fn record_many_ns(&mut self, latency_ns: u64, count: u64) {
+        self.inner.saturating_record_n(latency_ns.clamp(1, LATENCY_NS_MAX), count);
+    }
+
     /// Adds all of another's samples.
     pub fn merge(&mut self, other: &Self) {
         self.inner.add(&other.inner).expect("same bounds, so every sample fits");

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use packet_switch::attachment::PipeEnd;
 use packet_switch::client::{Attached, Connection};
 use packet_switch::pkt::{
-    self, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Frame, Generate, MacAddress, Manner, Sink,
+    self, EndpointRange, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Flows, Frame, Generate, MacAddress,
+    MacRange, Manner, Sink,
 };
 use packet_switch::station::Place;
 
@@ -25,6 +26,7 @@ use show::Show;
 #[command(after_help = "Examples:\n  \
     clearstream pkt sink vale0:b --announce 02:00:00:00:00:02\n  \
     clearstream pkt gen vale0:a --src 02:00:00:00:00:01 --dst 02:00:00:00:00:02\n  \
+    clearstream pkt gen vale0:a --src-ip 10.0.0.1:2000-10.0.0.8:2099 --rate 1M\n  \
     clearstream pkt echo vale0:b\n  \
     clearstream pkt ping vale0:a --count 1000\n  \
     clearstream pkt gen 'chain{0' --stamp --duration 5s\n  \
@@ -78,12 +80,18 @@ enum Action {
 struct GenArgs {
     /// Where.
     port: String,
-    /// Ethernet source address.
-    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01")]
-    src: MacAddress,
-    /// Ethernet destination address.
-    #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff")]
-    dst: MacAddress,
+    /// Ethernet source address; of a range FIRST-LAST, each frame has the next.
+    #[arg(long, value_name = "MAC[-MAC]", default_value = "02:00:00:00:00:01")]
+    src: MacRange,
+    /// Ethernet destination address, or a range.
+    #[arg(long, value_name = "MAC[-MAC]", default_value = "ff:ff:ff:ff:ff:ff")]
+    dst: MacRange,
+    /// IPv4 source and UDP port; of a range, ports go round before addresses.
+    #[arg(long, value_name = "IP[:PORT][-IP[:PORT]]", default_value = "192.0.2.1:9")]
+    src_ip: EndpointRange,
+    /// IPv4 destination and UDP port; of a range, the next after all sources.
+    #[arg(long, value_name = "IP[:PORT][-IP[:PORT]]", default_value = "192.0.2.2:9")]
+    dst_ip: EndpointRange,
     /// Bytes of a frame, without Ethernet's checksum.
     #[arg(long, value_name = "BYTES", default_value_t = FRAME_BYTES_MIN as u32,
           value_parser = clap::value_parser!(u32).range(FRAME_BYTES_MIN as i64..=FRAME_BYTES_MAX as i64))]
@@ -119,9 +127,9 @@ struct SinkArgs {
     /// is missing or late.
     #[arg(long)]
     check: bool,
-    /// Send one frame from this address first, so that a switch learns where it is.
-    #[arg(long, value_name = "MAC")]
-    announce: Option<MacAddress>,
+    /// Send a frame from this address, or each of a range, first, so that a switch learns where it is.
+    #[arg(long, value_name = "MAC[-MAC]")]
+    announce: Option<MacRange>,
 }
 
 /// How often a run looks whether the switch has something to say.
@@ -177,8 +185,15 @@ fn place(port: &str) -> Result<Place, VerbError> {
 
 impl GenArgs {
     fn generate(&self, manner: Manner) -> Generate {
+        let flows = Flows {
+            source_macs: self.src,
+            destination_macs: self.dst,
+            sources: self.src_ip,
+            destinations: self.dst_ip,
+        };
         Generate {
-            frame: Frame::new(self.src, self.dst, self.size as usize),
+            frame: Frame::of(flows, self.size as usize),
+            flows: (!flows.are_one()).then_some(flows),
             stamp: self.stamp,
             rate_per_s: self.rate.map(|rate| rate as f64),
             count: self.count,
@@ -190,11 +205,18 @@ impl GenArgs {
 
 impl SinkArgs {
     fn announce(&self, port: &mut Attached, manner: Manner) -> Result<(), VerbError> {
-        let Some(source) = self.announce else { return Ok(()) };
-        let frame = Frame::new(source, MacAddress([0xff; 6]), FRAME_BYTES_MIN);
-        let count = Some(1);
-        let what =
-            Generate { frame, stamp: false, rate_per_s: None, count, duration: None, manner };
+        let Some(sources) = self.announce else { return Ok(()) };
+        let nobody = MacAddress([0xff; 6]);
+        let flows = Flows { source_macs: sources, ..Flows::between(sources.at(0), nobody) };
+        let what = Generate {
+            frame: Frame::of(flows, FRAME_BYTES_MIN),
+            flows: Some(flows),
+            stamp: false,
+            rate_per_s: None,
+            count: Some(sources.count()),
+            duration: None,
+            manner,
+        };
         let signalled = || signals::caught().is_some();
         pkt::generate(&mut port.sender, &what, &mut |_| {}, &signalled)
             .map(|_| ())

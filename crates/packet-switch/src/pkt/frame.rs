@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::flows::{Ends, Flows};
+
 /// Shortest frame: Ethernet's, without its checksum.
 pub const FRAME_BYTES_MIN: usize = 60;
 /// Longest frame that a slot describes.
@@ -17,8 +19,6 @@ const PAYLOAD: usize = ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
 /// Before the stamp, so that other traffic is told apart; with the stamp it fills the shortest frame.
 const MAGIC: [u8; 2] = *b"CS";
 const STAMP: usize = PAYLOAD + MAGIC.len();
-/// RFC 863.
-const DISCARD_PORT: u16 = 9;
 
 /// An Ethernet address as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,10 +95,14 @@ impl Frame {
     /// [`FRAME_BYTES_MAX`].
     #[must_use]
     pub fn new(source: MacAddress, destination: MacAddress, frame_bytes: usize) -> Self {
+        Self::of(Flows::between(source, destination), frame_bytes)
+    }
+
+    /// The first of these flows, as long as [`Frame::new`] makes it.
+    #[must_use]
+    pub fn of(flows: Flows, frame_bytes: usize) -> Self {
         let frame_bytes = frame_bytes.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
         let mut bytes = vec![0; frame_bytes];
-        bytes[..6].copy_from_slice(&destination.0);
-        bytes[6..12].copy_from_slice(&source.0);
         bytes[12..14].copy_from_slice(&[0x08, 0x00]);
         // No more than 65535 in all, so the lengths fit.
         let ip_bytes = (frame_bytes - ETHERNET_BYTES) as u16;
@@ -107,17 +111,33 @@ impl Frame {
         ip[2..4].copy_from_slice(&ip_bytes.to_be_bytes());
         ip[8] = 64;
         ip[9] = 17;
-        // Documentation addresses (RFC 5737).
-        ip[12..16].copy_from_slice(&[192, 0, 2, 1]);
-        ip[16..20].copy_from_slice(&[192, 0, 2, 2]);
-        let sum = checksum(ip);
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
         let udp = &mut bytes[ETHERNET_BYTES + IP_BYTES..PAYLOAD];
-        udp[0..2].copy_from_slice(&DISCARD_PORT.to_be_bytes());
-        udp[2..4].copy_from_slice(&DISCARD_PORT.to_be_bytes());
         udp[4..6].copy_from_slice(&(ip_bytes - IP_BYTES as u16).to_be_bytes());
         bytes[PAYLOAD..STAMP].copy_from_slice(&MAGIC);
-        Self { bytes }
+        let mut frame = Self { bytes };
+        let head = frame.head(flows.at(0));
+        frame.bytes[..PAYLOAD].copy_from_slice(&head);
+        frame
+    }
+
+    /// Its headers between other ends.
+    #[must_use]
+    pub(super) fn head(&self, ends: Ends) -> [u8; PAYLOAD] {
+        let Ends { macs, source, destination } = ends;
+        let mut head = [0; PAYLOAD];
+        head.copy_from_slice(&self.bytes[..PAYLOAD]);
+        head[..6].copy_from_slice(&macs[0].0);
+        head[6..12].copy_from_slice(&macs[1].0);
+        let ip = &mut head[ETHERNET_BYTES..ETHERNET_BYTES + IP_BYTES];
+        ip[10..12].fill(0);
+        ip[12..16].copy_from_slice(&source.0.octets());
+        ip[16..20].copy_from_slice(&destination.0.octets());
+        let sum = checksum(ip);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let udp = &mut head[ETHERNET_BYTES + IP_BYTES..];
+        udp[0..2].copy_from_slice(&source.1.to_be_bytes());
+        udp[2..4].copy_from_slice(&destination.1.to_be_bytes());
+        head
     }
 
     /// The whole frame.
@@ -155,6 +175,21 @@ mod tests {
             Frame::new(MacAddress([0; 6]), MacAddress([0; 6]), 1 << 20).bytes().len(),
             65_535
         );
+    }
+
+    #[test]
+    fn other_ends_change_nothing_else() {
+        let frame = Frame::new(MacAddress([2; 6]), MacAddress([4; 6]), 100);
+        let flows = Flows {
+            sources: "10.0.0.1:7".parse().unwrap(),
+            destinations: "10.0.0.2:8".parse().unwrap(),
+            ..Flows::between(MacAddress([6; 6]), MacAddress([8; 6]))
+        };
+        let head = frame.head(flows.at(0));
+        assert_eq!(head[..14], [8, 8, 8, 8, 8, 8, 6, 6, 6, 6, 6, 6, 8, 0]);
+        assert_eq!(checksum(&head[14..34]), 0);
+        assert_eq!(head[26..38], [10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
+        assert_eq!((&head[14..24], &head[38..]), (&frame.bytes()[14..24], &frame.bytes()[38..42]));
     }
 
     #[test]

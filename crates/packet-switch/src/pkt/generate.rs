@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ring::{Receiver, Sender};
 use stats::LatencyHistogram;
 
+use super::flows::Flows;
 use super::frame::{FRAME_BYTES_MIN, Frame, Stamp};
 use super::{Manner, PktError, Ticker, now_ns};
 
@@ -13,6 +14,8 @@ use super::{Manner, PktError, Ticker, now_ns};
 pub struct Generate {
     /// Each frame.
     pub frame: Frame,
+    /// Whose frames they are in turn; the frame's own addresses without.
+    pub flows: Option<Flows>,
     /// Writes a number and the time into each frame. Without it a buffer is written once and sent again
     /// as it is, as pkt-gen does.
     pub stamp: bool,
@@ -136,8 +139,9 @@ fn send(
     let now = free.min(wanted);
     let stamp = what.stamp.then(now_ns);
     for offset in 0..now {
-        let stamp = stamp.map(|sent_ns| Stamp { sequence: first + u64::from(offset), sent_ns });
-        if !writer.write(sender, offset, &what.frame, stamp) {
+        let sequence = first + u64::from(offset);
+        let stamp = stamp.map(|sent_ns| Stamp { sequence, sent_ns });
+        if !writer.write(sender, offset, what, sequence, stamp) {
             return Err(PktError::TooLong { frame_bytes: what.frame.bytes().len() });
         }
     }
@@ -184,19 +188,24 @@ impl Writer {
         &mut self,
         sender: &mut Sender,
         offset: u32,
-        frame: &Frame,
+        what: &Generate,
+        sequence: u64,
         stamp: Option<Stamp>,
     ) -> bool {
         let index = sender.end().index(offset);
         let buffer = sender.end().memory().slot(index).buffer;
         let written = &mut self.written[index as usize];
         let there = *written == buffer;
-        let fits = if there {
+        let mut fits = if there {
             sender.put_length(offset, self.frame_bytes)
         } else {
             *written = buffer;
-            sender.put(offset, frame.bytes())
+            sender.put(offset, what.frame.bytes())
         };
+        if let Some(flows) = what.flows {
+            let head = what.frame.head(flows.at(sequence));
+            fits = fits && sender.buffer(offset).is_some_and(|buffer| buffer.write(0, &head));
+        }
         match stamp {
             Some(stamp) if fits => sender
                 .buffer(offset)

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ring::Receiver;
+use stats::LatencyHistogram;
 
 use super::frame::{FRAME_BYTES_MIN, Stamp};
 use super::{Manner, PktError, Ticker, now_ns};
@@ -38,8 +39,29 @@ pub struct SinkCount {
     pub late: u64,
     /// With `check`: frames without a stamp.
     pub foreign: u64,
-    /// With `check`: mean time under way, nanoseconds; same host only.
-    pub mean_under_way_ns: Option<u64>,
+    /// With `check`: time under way; same host only.
+    pub under_way: Option<UnderWay>,
+}
+
+/// How long frames were under way, seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UnderWay {
+    /// Mean of all.
+    pub mean_s: f64,
+    /// Half took no longer.
+    pub p50_s: f64,
+    /// 99 of a hundred took no longer.
+    pub p99_s: f64,
+    /// The longest.
+    pub max_s: f64,
+}
+
+impl UnderWay {
+    fn of(times: &LatencyHistogram) -> Option<Self> {
+        let (mean_s, max_s) = (times.mean_s()?, times.max_s()?);
+        let [p50_s, p99_s] = [times.percentile_s(50.0)?, times.percentile_s(99.0)?];
+        Some(Self { mean_s, p50_s, p99_s, max_s })
+    }
 }
 
 /// Takes frames in.
@@ -115,8 +137,9 @@ pub struct Received {
     last: Option<Instant>,
     until_mark: u32,
     next_sequence: Option<u64>,
-    stamped: u64,
-    under_way_ns: u64,
+    under_way: LatencyHistogram,
+    /// Frames that were under way for as long, and not yet in the histogram: those of a batch.
+    alike: (u64, u64),
 }
 
 impl Received {
@@ -146,8 +169,12 @@ impl Received {
             self.count.foreign += 1;
             return;
         };
-        self.stamped += 1;
-        self.under_way_ns = self.under_way_ns.wrapping_add(now.saturating_sub(stamp.sent_ns));
+        let under_way_ns = now.saturating_sub(stamp.sent_ns);
+        if self.alike.0 != under_way_ns {
+            self.gather();
+            self.alike = (under_way_ns, 0);
+        }
+        self.alike.1 += 1;
         let expected = self.next_sequence.unwrap_or(stamp.sequence);
         if stamp.sequence >= expected {
             self.count.missing += stamp.sequence - expected;
@@ -167,12 +194,17 @@ impl Received {
         self.last.unwrap_or_else(Instant::now)
     }
 
-    fn counted(&self) -> SinkCount {
+    fn gather(&mut self) {
+        let (under_way_ns, frames) = std::mem::take(&mut self.alike);
+        self.under_way.record_many_ns(under_way_ns, frames);
+    }
+
+    fn counted(&mut self) -> SinkCount {
         let elapsed = match (self.first, self.last) {
             (Some(first), Some(last)) => last - first,
             _ => Duration::ZERO,
         };
-        let mean_under_way_ns = self.under_way_ns.checked_div(self.stamped);
-        SinkCount { elapsed, mean_under_way_ns, ..self.count }
+        self.gather();
+        SinkCount { elapsed, under_way: UnderWay::of(&self.under_way), ..self.count }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use packet_switch::pkt::{BridgeCount, GenerateCount, PingCount, SinkCount};
+use packet_switch::pkt::{BridgeCount, GenerateCount, PingCount, SinkCount, UnderWay};
 use serde_json::{Value, json};
 use units::{show_bit_rate, show_count, show_seconds};
 
@@ -77,9 +77,7 @@ impl Show {
     }
 
     pub(super) fn received(&self, count: &SinkCount, checked: bool, outage: &Outage) -> Shown {
-        let SinkCount { frames, bytes, elapsed, missing, late, foreign, mean_under_way_ns } =
-            *count;
-        let under_way_s = mean_under_way_ns.map(|mean| mean as f64 * 1e-9);
+        let SinkCount { frames, bytes, elapsed, missing, late, foreign, under_way } = *count;
         self.print(
             || {
                 let mut value = json!({ "frames": frames, "bytes": bytes,
@@ -88,8 +86,9 @@ impl Show {
                     value["missing"] = missing.into();
                     value["late"] = late.into();
                     value["foreign"] = foreign.into();
-                    if let Some(mean) = under_way_s {
-                        value["mean_under_way_s"] = mean.into();
+                    if let Some(UnderWay { mean_s, p50_s, p99_s, max_s }) = under_way {
+                        value["under_way"] = json!({ "mean_s": mean_s, "p50_s": p50_s, "p99_s": p99_s,
+                            "max_s": max_s });
                     }
                 }
                 with_outage(value, outage)
@@ -98,8 +97,11 @@ impl Show {
                 let mut line = format!("received {}", totals(frames, bytes, elapsed));
                 if checked {
                     line += &format!("; {missing} missing, {late} late, {foreign} not ours");
-                    if let Some(mean) = under_way_s {
-                        line += &format!("; {} under way on average", show_seconds(mean));
+                    if let Some(UnderWay { p50_s, p99_s, max_s, .. }) = under_way {
+                        let [p50, p99, max] = [p50_s, p99_s, max_s].map(show_seconds);
+                        line += &format!(
+                            "; under way: median {p50}, 99% within {p99}, most {max}"
+                        );
                     }
                 }
                 line + &outage_words(outage)
