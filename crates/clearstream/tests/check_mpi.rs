@@ -87,6 +87,11 @@ fn a_job_shows_runs_and_goes_on_to_the_next_formula() {
         assert_eq!(code, Some(10), "{launcher:?}: {out}{err}");
         let json: Value = serde_json::from_str(&out).expect("JSON, once");
         assert_eq!(assert_run(&json), 5, "each takes its left fork");
+        let less = job(launcher, &model, &["--json", "--bitstate", "1M"]);
+        let (code, out, err) = output(less);
+        assert_eq!(code, Some(10), "{launcher:?}: {out}{err}");
+        let json: Value = serde_json::from_str(&out).expect("JSON, once");
+        assert!(assert_run(&json) >= 5, "each takes its left fork");
         let given = formulas.to_str().expect("text");
         let (code, out, err) = output(job(launcher, &model, &["--json", "--ltl", given]));
         assert_eq!(code, Some(10), "{launcher:?}: {out}{err}");

@@ -66,3 +66,39 @@ fn many_ranks_that_cannot_decide_say_why() {
     assert_eq!(code, Some(11));
     assert!(json["checks"][0]["why"].as_str().is_some_and(|why| why.contains("--memory")));
 }
+
+#[test]
+fn many_ranks_that_keep_less_find_errors_and_never_say_that_it_holds() {
+    let right = ModelFile::new("less-right", &philosophers(5, false));
+    let (_, alone) = right.check(&["--full"]);
+    let found = |json: &Value| {
+        ["states_count", "transitions_count"].map(|name| json["checks"][0][name].as_u64().unwrap())
+    };
+    let wrong = ModelFile::new("less-wrong", &philosophers(5, true));
+    for ranks in ["2", "3"] {
+        for (kept, is_whole) in [
+            (&["--hash-compaction"][..], true),
+            (&["--bitstate", "4M"], true),
+            (&["--bitstate", "2K"], false),
+        ] {
+            let options = [kept, &["--ranks", ranks]].concat();
+            let (code, json) = right.check(&options);
+            assert_eq!(code, Some(11), "{json}");
+            let why = json["checks"][0]["why"].as_str().expect("a reason");
+            assert!(why.contains("may miss errors") && why.contains(kept[0]), "{why}");
+            let (here, there) = (found(&json), found(&alone));
+            assert!(here[0] <= there[0] && here[1] <= there[1]);
+            assert_eq!(here == there, is_whole, "{options:?}: {here:?} of {there:?}");
+            if is_whole {
+                let (code, json) = wrong.check(&options);
+                assert_eq!(code, Some(10), "{json}");
+                assert!(assert_run(&json) >= 6, "each takes its left fork");
+            }
+        }
+    }
+    let large = ModelFile::new("less-large", &philosophers(12, false));
+    let (code, json) = large.check(&["--ranks", "2", "--hash-compaction", "--memory", "2M"]);
+    assert_eq!(code, Some(11));
+    let why = json["checks"][0]["why"].as_str().expect("a reason");
+    assert!(why.contains("--memory") && why.contains("may have missed"), "{why}");
+}

@@ -45,8 +45,9 @@ struct Frame {
     end: usize,
 }
 
+/// What is kept of the states met.
 #[derive(Debug)]
-enum Seen {
+pub(crate) enum Seen {
     /// 0 is a free entry.
     Hashes {
         table: Vec<u64>,
@@ -62,12 +63,7 @@ impl<S: System> LossySearch<S> {
     /// A search that has found the first state only.
     #[must_use]
     pub fn new(system: S, kept: Kept) -> Self {
-        let seen = match kept {
-            Kept::Hash => Seen::Hashes { table: vec![0; 1 << 10], count: 0 },
-            Kept::Bits { table_bytes } => {
-                Seen::Bits { table: vec![0; (table_bytes / 8).max(1)], set_count: 0 }
-            }
-        };
+        let seen = Seen::new(kept);
         let arena = system.initial();
         let mut search = Self {
             system,
@@ -157,26 +153,68 @@ impl<S: System> LossySearch<S> {
     /// were never looked at.
     #[must_use]
     pub fn missed_states(&self) -> f64 {
-        match &self.seen {
+        self.seen.kept().missed_states(self.states_count, self.seen.marked_count())
+    }
+}
+
+impl Kept {
+    /// How many states are likely to have been taken for others, of so many that were found by one
+    /// search; `marked_count`: bits set in its table.
+    #[must_use]
+    pub fn missed_states(self, states_count: u64, marked_count: u64) -> f64 {
+        let count = states_count as f64;
+        match self {
             // Each of the states found could be mistaken for each other one.
-            Seen::Hashes { count, .. } => {
-                let count = *count as f64;
-                count * count / 2.0 / (u64::MAX as f64)
-            }
+            Self::Hash => count * count / 2.0 / (u64::MAX as f64),
             // A new state is missed when its bits are set already; as if the table had always been as
             // full as it is now, so this is too many rather than too few.
-            Seen::Bits { table, set_count } => {
-                let full = *set_count as f64 / (table.len() as f64 * 64.0);
+            Self::Bits { table_bytes } => {
+                let full = marked_count as f64 / ((table_bytes / 8).max(1) as f64 * 64.0);
                 let share = full.powi(BITS_PER_STATE as i32);
-                self.states_count as f64 * share / (1.0 - share).max(1e-9)
+                count * share / (1.0 - share).max(1e-9)
+            }
+        }
+    }
+
+    /// The part of one of so many ranks, which share a table out.
+    #[must_use]
+    pub fn of_rank(self, ranks_count: usize) -> Self {
+        match self {
+            Self::Hash => Self::Hash,
+            Self::Bits { table_bytes } => {
+                Self::Bits { table_bytes: table_bytes / ranks_count.max(1) }
             }
         }
     }
 }
 
 impl Seen {
+    pub(crate) fn new(kept: Kept) -> Self {
+        match kept {
+            Kept::Hash => Self::Hashes { table: vec![0; 1 << 10], count: 0 },
+            Kept::Bits { table_bytes } => {
+                Self::Bits { table: vec![0; (table_bytes / 8).max(1)], set_count: 0 }
+            }
+        }
+    }
+
+    fn kept(&self) -> Kept {
+        match self {
+            Self::Hashes { .. } => Kept::Hash,
+            Self::Bits { table, .. } => Kept::Bits { table_bytes: table.len() * 8 },
+        }
+    }
+
+    /// Bits set in the table, if it is one of bits.
+    pub(crate) fn marked_count(&self) -> u64 {
+        match self {
+            Self::Hashes { .. } => 0,
+            Self::Bits { set_count, .. } => *set_count,
+        }
+    }
+
     /// Whether the state is new, as far as can be told.
-    fn add(&mut self, state: &[u8]) -> bool {
+    pub(crate) fn add(&mut self, state: &[u8]) -> bool {
         let hash = hash(state);
         match self {
             Self::Hashes { table, count } => {
@@ -209,7 +247,7 @@ impl Seen {
         }
     }
 
-    fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Self::Hashes { table, .. } | Self::Bits { table, .. } => table.capacity() * 8,
         }

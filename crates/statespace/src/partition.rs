@@ -11,6 +11,8 @@
 //! Černá, Moravec, Šimša 2004), once and never again (Barnat, Brim, Ročkai 2009): an accepting state
 //! that hears of itself closes a cycle, long before all states are known.
 //!
+//! Ranks may also keep less than their states ([`Rank::lossy`]): see `thin`.
+//!
 //! A [`Rank`] is a machine without input or output: [`Rank::handle`] takes a message, [`Rank::work`]
 //! goes on, [`Rank::poll`] gives what is to be sent. Messages between two ranks must arrive in order.
 
@@ -22,6 +24,7 @@ mod message;
 mod queue;
 mod rank;
 mod sent;
+mod thin;
 
 pub use lead::{Ending, Outcome};
 pub use message::NoMessage;
@@ -71,11 +74,13 @@ pub struct Figures {
     pub sent_batches: u64,
     /// Bytes of those batches.
     pub sent_bytes: u64,
+    /// Bits set in its table of states, where it keeps no more than that of them.
+    pub marked_count: u64,
 }
 
 impl Figures {
     /// How many figures there are.
-    const COUNT: usize = 9;
+    const COUNT: usize = 10;
 
     fn to_array(self) -> [u64; Self::COUNT] {
         [
@@ -88,12 +93,13 @@ impl Figures {
             self.again_count,
             self.sent_batches,
             self.sent_bytes,
+            self.marked_count,
         ]
     }
 
     fn from_array(values: [u64; Self::COUNT]) -> Self {
         let [states_count, queued_count, transitions_count, deadlocks_count, ..] = values;
-        let [.., depth, memory_bytes, again_count, sent_batches, sent_bytes] = values;
+        let [.., depth, memory_bytes, again_count, sent_batches, sent_bytes, marked_count] = values;
         Self {
             states_count,
             queued_count,
@@ -104,6 +110,7 @@ impl Figures {
             again_count,
             sent_batches,
             sent_bytes,
+            marked_count,
         }
     }
 
@@ -121,6 +128,7 @@ impl Figures {
             again_count: sum(|one| one.again_count),
             sent_batches: sum(|one| one.sent_batches),
             sent_bytes: sum(|one| one.sent_bytes),
+            marked_count: sum(|one| one.marked_count),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use graph::Graph;
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, Subject};
-use statespace::{Accepting, System};
+use statespace::{Accepting, Kept, System};
 use stats::Random;
 
 /// A graph of which some nodes break a promise.
@@ -84,7 +84,15 @@ fn run(
     stop_after: Option<usize>,
 ) -> Outcome {
     let new = |me| Rank::new(system.clone(), aim, me, ranks_count).unwrap();
-    let mut ranks: Vec<Rank<Promised>> = (0..ranks_count).map(new).collect();
+    run_ranks((0..ranks_count).map(new).collect(), random, stop_after)
+}
+
+fn run_ranks(
+    mut ranks: Vec<Rank<Promised>>,
+    random: &mut Random,
+    stop_after: Option<usize>,
+) -> Outcome {
+    let ranks_count = ranks.len();
     let mut lines = vec![VecDeque::new(); ranks_count * ranks_count];
     let mut now_us = 0;
     for turn in 0..1_000_000 {
@@ -110,7 +118,7 @@ fn run(
             return ranks[0].outcome().unwrap();
         }
     }
-    panic!("{ranks_count} ranks hang: {system:?}");
+    panic!("{ranks_count} ranks hang: {ranks:?}");
 }
 
 #[test]
@@ -184,6 +192,72 @@ fn accepting_cycles_are_found_and_no_others() {
     assert!((250..2250).contains(&cycles), "{cycles} of 2500 is no fair mixture");
 }
 
+/// Ranks that keep less than their states.
+fn run_lossy(system: &Promised, is_full: bool, kept: Kept, random: &mut Random) -> Outcome {
+    let ranks_count = 1 + random.below(4) as usize;
+    let new = |me| Rank::lossy(system.clone(), is_full, kept, me, ranks_count).unwrap();
+    run_ranks((0..ranks_count).map(new).collect(), random, None)
+}
+
+/// Whether a broken promise was shown, by a run that is one.
+fn shows_broken(system: &Promised, ending: &Ending) -> bool {
+    let Ending::Broken(way) = ending else {
+        assert_eq!(*ending, Ending::Nothing);
+        return false;
+    };
+    assert!(system.follows(way) && way[0] == system.initial(), "{way:?} {system:?}");
+    assert!(system.broken[usize::from(way[way.len() - 1][0])]);
+    true
+}
+
+#[test]
+fn ranks_that_keep_hashes_find_what_those_find_that_keep_states() {
+    let mut random = Random::from_seed(26);
+    let mut violated = 0;
+    for round in 0..1500 {
+        let system = Promised::random(&mut random, 12);
+        let is_full = round % 2 == 0;
+        let outcome = run_lossy(&system, is_full, Kept::Hash, &mut random);
+        let distances = system.distances();
+        let is_violated = distances.keys().any(|&node| system.broken[node]);
+        assert_eq!(shows_broken(&system, &outcome.ending), is_violated, "{system:?}");
+        violated += u32::from(is_violated);
+        if is_full {
+            let total = Figures::total(&outcome.figures);
+            let edges: usize = distances.keys().map(|&node| system.graph.edges[node].len()).sum();
+            let stuck = |node: &&usize| system.graph.edges[**node].is_empty();
+            let stuck = distances.keys().filter(stuck).count();
+            let counts = (total.states_count, total.transitions_count, total.deadlocks_count);
+            assert_eq!(counts, (distances.len() as u64, edges as u64, stuck as u64));
+            assert_eq!((total.queued_count, total.again_count), (0, 0));
+        }
+    }
+    assert!((300..1400).contains(&violated), "{violated} of 1500 is no fair mixture");
+}
+
+#[test]
+fn ranks_that_keep_bits_find_at_most_that_and_show_only_what_is() {
+    let mut random = Random::from_seed(27);
+    let (mut shown, mut missed, mut fewer) = (0, 0, 0);
+    for _ in 0..1500 {
+        let system = Promised::random(&mut random, 12);
+        // One word a rank, which a dozen states fill, or as many as are needed.
+        let kept = Kept::Bits { table_bytes: 8 << (6 * random.below(2)) };
+        let outcome = run_lossy(&system, true, kept, &mut random);
+        let distances = system.distances();
+        let total = Figures::total(&outcome.figures);
+        assert!((1..=distances.len() as u64).contains(&total.states_count));
+        assert!(total.marked_count <= 3 * total.states_count && total.marked_count > 0);
+        let is_shown = shows_broken(&system, &outcome.ending);
+        let is_there = distances.keys().any(|&node| system.broken[node]);
+        assert!(is_there || !is_shown);
+        shown += u32::from(is_shown);
+        missed += u32::from(is_there && !is_shown);
+        fewer += u32::from(total.states_count < distances.len() as u64);
+    }
+    assert!(shown > 300 && missed > 0 && fewer > 20, "{shown} shown, {missed}, {fewer} fewer");
+}
+
 #[test]
 fn a_search_can_be_stopped_anywhere() {
     let mut random = Random::from_seed(24);
@@ -208,6 +282,13 @@ fn what_is_no_message_ends_the_rank_and_never_panics() {
             if bytes.first().is_some_and(|kind| *kind != 0) {
                 rank.handle(0, bytes).ok();
                 rank.work(10, 0).ok();
+                for me in [0, 1] {
+                    let mut rank = Rank::lossy(system.clone(), true, Kept::Hash, me, 2).unwrap();
+                    rank.handle(1 - me, bytes).ok();
+                    rank.work(10, 0).ok();
+                    rank.handle(1 - me, bytes).ok();
+                    rank.work(10, 0).ok();
+                }
             }
         }
     });

@@ -62,10 +62,10 @@ pub(crate) struct CheckArgs {
     /// formulas).
     #[arg(long, conflicts_with_all = ["full", "fairness"])]
     reduce: bool,
-    /// Keep 64 bits of a state: a third less memory, may miss errors (one rank).
+    /// Keep 64 bits of a state: a third less memory with one rank, may miss errors.
     #[arg(long, conflicts_with_all = ["ltl", "full", "fairness", "bitstate"])]
     hash_compaction: bool,
-    /// Keep three bits of a state in a table of this size: may miss errors (one rank).
+    /// Keep three bits of a state in a table of this size, which ranks share out: may miss errors.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, conflicts_with_all = ["ltl", "full", "fairness"])]
     bitstate: Option<u64>,
     /// Write an undecided search here, and a long one every 10 minutes (one rank, no formula).
@@ -152,7 +152,7 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     };
     match &args.ltl {
         None if let Some(kept) = alone::kept(args) => {
-            reports.push(lossy::states(&model, args.allow_deadlock, kept, bounds)?);
+            reports.extend(crew.lossy(&model, args.allow_deadlock, kept, bounds)?);
         }
         None if args.checkpoint.is_some() || args.resume.is_some() => {
             let files = (&args.checkpoint, &args.resume);

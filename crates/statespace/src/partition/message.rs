@@ -59,6 +59,9 @@ pub(super) enum Message {
     Ask { question: u32, what: Question },
     /// To rank 0: a state or none, and a number that goes with it.
     Answer { question: u32, state: Option<Vec<u8>>, value: u64 },
+    /// To a rank whose states led to states of mine: so many uses of a state of yours are over. A
+    /// number and a count each.
+    Release(Vec<(u32, u32)>),
     /// To all: the end, send what you counted.
     End,
     /// To rank 0: that.
@@ -129,6 +132,9 @@ impl Message {
             }
             Self::End => to.u8(10),
             Self::Ended { figures, notes } => to.u8(11).figures(figures).bytes(notes),
+            Self::Release(uses) => {
+                uses.iter().fold(to.u8(12), |to, &(id, count)| to.u32(id).u32(count))
+            }
         };
         to.0
     }
@@ -163,6 +169,13 @@ impl Message {
             }
             10 => Self::End,
             11 => Self::Ended { figures: from.figures()?, notes: from.rest() },
+            12 => {
+                let mut uses = Vec::with_capacity(from.0.len() / 8);
+                while !from.0.is_empty() {
+                    uses.push((from.u32()?, from.u32()?));
+                }
+                Self::Release(uses)
+            }
             _ => return Err(NoMessage),
         };
         Ok((message, from.0))
@@ -313,6 +326,7 @@ mod tests {
             Message::Answer { question: 4, state: None, value: 0 },
             Message::End,
             Message::Ended { figures, notes: vec![9; 5] },
+            Message::Release(vec![(7, 1), (u32::MAX, 3)]),
         ];
         for message in all {
             assert_eq!(Message::decode(&message.encode()), Ok((message, &[][..])));

@@ -1,5 +1,7 @@
 //! One rank: its states, what it does with messages, and the steps of its states.
 
+mod lossy;
+
 use std::collections::VecDeque;
 
 use super::home::{Home, hash};
@@ -7,7 +9,9 @@ use super::lead::{Ending, Lead, Order, Outcome};
 use super::marks::Marks;
 use super::mesh::Mesh;
 use super::message::{Key, Message, NO_ORIGIN, NoMessage, Question, Task, groups};
+use super::queue::Queue;
 use super::sent::Sent;
+use super::thin::Thin;
 use super::{Aim, Figures, Subject};
 use crate::pairs::Full;
 use crate::store::{Batch, StateId, Store, Unpacked};
@@ -46,10 +50,14 @@ pub struct Rank<S> {
     system: S,
     store: Store,
     marks: Marks,
+    /// In place of both, where not all of a state is kept.
+    thin: Option<Thin>,
     /// States that are still to be looked up, and what each was told with.
     batch: Batch,
     keys: Vec<Key>,
     parent: Unpacked,
+    /// The same where not all of a state is kept.
+    current: Vec<u8>,
     /// The states it leads to, one behind the other.
     next: Vec<u8>,
     mesh: Mesh,
@@ -79,9 +87,20 @@ impl<S: Subject> Rank<S> {
     ///
     /// # Panics
     /// When there is no such rank.
-    pub fn new(mut system: S, aim: Aim, me: usize, ranks_count: usize) -> Result<Self, RankError> {
+    pub fn new(system: S, aim: Aim, me: usize, ranks_count: usize) -> Result<Self, RankError> {
+        let mut rank = Self::empty(system, aim, me, ranks_count);
+        let initial = rank.system.initial();
+        if rank.home.of(&initial) == me {
+            let key = Key { distance: 0, origin: NO_ORIGIN };
+            rank.store.prepare(&Unpacked::default(), &initial, &mut rank.batch)?;
+            rank.keys.push(key);
+            rank.flush()?;
+        }
+        Ok(rank)
+    }
+
+    fn empty(mut system: S, aim: Aim, me: usize, ranks_count: usize) -> Self {
         assert!(me < ranks_count, "there is no rank {me} of {ranks_count}");
-        let initial = system.initial();
         let mut rank = Self {
             me,
             ranks_count,
@@ -91,9 +110,11 @@ impl<S: Subject> Rank<S> {
             sent: Sent::new(system.state_bytes()),
             system,
             marks: Marks::new(me as u32, aim),
+            thin: None,
             batch: Batch::default(),
             keys: Vec::new(),
             parent: Unpacked::default(),
+            current: Vec::new(),
             next: Vec::new(),
             mesh: Mesh::new(ranks_count),
             task: 1,
@@ -109,13 +130,7 @@ impl<S: Subject> Rank<S> {
             has_ended: false,
         };
         rank.mesh.set_task(rank.task);
-        if rank.home.of(&initial) == me {
-            let key = Key { distance: 0, origin: NO_ORIGIN };
-            rank.store.prepare(&Unpacked::default(), &initial, &mut rank.batch)?;
-            rank.keys.push(key);
-            rank.flush()?;
-        }
-        Ok(rank)
+        rank
     }
 
     /// Takes in a message of another rank.
@@ -163,6 +178,7 @@ impl<S: Subject> Rank<S> {
             let figures = self.figures();
             self.tell(0, Message::Figures(figures));
         }
+        self.tell_releases();
         if self.is_idle() {
             if let Some(wave) = self.probe.take() {
                 let (sent, received) = (self.mesh.sent_batches(), self.mesh.received_batches());
@@ -202,19 +218,27 @@ impl<S: Subject> Rank<S> {
     /// How far this rank is.
     #[must_use]
     pub fn figures(&self) -> Figures {
+        let thin = self.thin.as_ref();
         Figures {
-            states_count: u64::from(self.store.len()),
-            queued_count: self.marks.queue.len(),
+            states_count: thin.map_or(u64::from(self.store.len()), Thin::states_count),
+            queued_count: self.queue().len(),
             transitions_count: self.transitions_count,
             deadlocks_count: self.deadlocks_count,
-            depth: u64::from(self.marks.queue.nearest()),
+            depth: u64::from(self.queue().nearest()),
             memory_bytes: (self.store.memory_bytes()
                 + self.marks.memory_bytes()
+                + thin.map_or(0, Thin::memory_bytes)
                 + self.sent.memory_bytes()) as u64,
             again_count: self.again_count,
             sent_batches: self.mesh.sent_batches(),
             sent_bytes: self.mesh.sent_bytes(),
+            marked_count: thin.map_or(0, Thin::marked_count),
         }
+    }
+
+    /// States whose steps are still to be looked at.
+    fn queue(&self) -> &Queue {
+        self.thin.as_ref().map_or(&self.marks.queue, |thin| &thin.queue)
     }
 
     /// How far all ranks were when rank 0, which alone knows, last heard of them.
@@ -224,7 +248,7 @@ impl<S: Subject> Rank<S> {
     }
 
     fn has_nothing_queued(&self) -> bool {
-        self.marks.queue.len() == 0 && self.keys.is_empty()
+        self.queue().len() == 0 && self.keys.is_empty()
     }
 
     fn is_idle(&self) -> bool {
@@ -249,7 +273,11 @@ impl<S: Subject> Rank<S> {
     }
 
     fn tell_find(&mut self) {
-        if let Some(find) = self.marks.take_find() {
+        let find = match &mut self.thin {
+            Some(thin) => thin.take_find(),
+            None => self.marks.take_find(),
+        };
+        if let Some(find) = find {
             let (task, distance) = (self.task, find.distance);
             self.tell(0, Message::Found { task, distance, cycle_at: find.cycle_at });
         }
@@ -267,19 +295,28 @@ impl<S: Subject> Rank<S> {
                 }
                 return self.begin(number, task);
             }
-            Message::Bound { task, distance } if task == self.task => self.marks.limit(distance),
+            Message::Bound { task, distance } if task == self.task => {
+                self.marks.limit(distance);
+                self.thin.iter_mut().for_each(|thin| thin.limit(distance));
+            }
             Message::Bound { .. } => {}
             Message::Ask { question, what } => {
                 let (state, value) = self.reply(&what);
                 self.tell(0, Message::Answer { question, state, value });
             }
+            Message::Release(uses) => {
+                let thin = self.thin.as_mut().ok_or(bad)?;
+                thin.released(&uses).map_err(|NoMessage| bad)?;
+            }
             Message::End => {
                 self.marks.queue.clear();
+                self.thin.iter_mut().for_each(Thin::end);
                 self.mesh.clear();
                 self.keys.clear();
                 self.batch = Batch::default();
                 self.has_ended = true;
-                let depth = u64::from(self.marks.depth());
+                let farthest = self.thin.as_ref().map_or_else(|| self.marks.depth(), Thin::depth);
+                let depth = u64::from(farthest);
                 let figures = Figures { depth, ..self.figures() };
                 let notes = self.system.notes();
                 self.tell(0, Message::Ended { figures, notes });
@@ -328,6 +365,9 @@ impl<S: Subject> Rank<S> {
 
     /// Answers a question of rank 0.
     fn reply(&mut self, what: &Question) -> (Option<Vec<u8>>, u64) {
+        if let Some(thin) = &mut self.thin {
+            return thin.reply(&mut self.system, what);
+        }
         match what {
             Question::Broken => match self.marks.nearest_broken() {
                 Some((distance, id)) => (Some(self.state(id)), u64::from(distance)),
@@ -374,6 +414,10 @@ impl<S: Subject> Rank<S> {
         let state_bytes = self.system.state_bytes();
         for group in groups(bytes, state_bytes) {
             let (key, states) = group.map_err(|NoMessage| RankError::NoMessage { from })?;
+            if let Some(thin) = &mut self.thin {
+                thin.take_in(from, key, states)?;
+                continue;
+            }
             for some in states.chunks(BATCH_STATES * state_bytes.max(1)) {
                 if self.keys.len() >= BATCH_STATES {
                     self.flush()?;
@@ -401,6 +445,9 @@ impl<S: Subject> Rank<S> {
     fn expand_some(&mut self, states_max: usize, now_us: u64) -> Result<bool, RankError> {
         if self.mesh.is_blocked() {
             return Ok(false);
+        }
+        if self.thin.is_some() {
+            return self.expand_some_thin(states_max, now_us);
         }
         for done in 0..states_max {
             let next = match self.marks.next() {

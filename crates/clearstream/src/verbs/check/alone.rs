@@ -21,9 +21,8 @@ pub(super) fn kept(args: &CheckArgs) -> Option<Kept> {
 pub(super) fn refuse(args: &CheckArgs, crew: &Crew, model: &Model) -> Result<(), VerbError> {
     let is_lossy = kept(args).is_some();
     let has_formula = args.ltl.is_some() || model.has_property();
-    if !matches!(crew, Crew::One) && (args.fairness.is_some() || is_lossy) {
-        let text = "--fairness, --hash-compaction and --bitstate are for one rank";
-        return Err(VerbError::usage(text));
+    if !matches!(crew, Crew::One) && args.fairness.is_some() {
+        return Err(VerbError::usage("--fairness is for one rank"));
     }
     if args.fairness.is_some() && !has_formula {
         let text = "--fairness is of runs: it needs --ltl or a property process";

@@ -30,17 +30,11 @@ pub(super) fn states(
             break Some(reason);
         }
     };
-    let option = match kept {
-        Kept::Hash => "--hash-compaction",
-        Kept::Bits { .. } => "--bitstate",
-    };
     let verdict = match (violation, ended) {
         (Some(why), _) => Verdict::Violated { why, run: lines(model, &search.run()), turn: None },
-        (None, Some(reason)) => {
-            Verdict::Undecided(format!("{reason}; {option} may have missed errors"))
-        }
-        (None, None) => Verdict::Undecided(format!(
-            "no error found, but {option} may miss errors: some {:.1e} states of {} were taken for others",
+        (None, Some(reason)) => Verdict::Undecided(cut_short(kept, &reason)),
+        (None, None) => Verdict::Undecided(nothing_found(
+            kept,
             search.missed_states(),
             search.progress().states_count,
         )),
@@ -55,4 +49,25 @@ pub(super) fn states(
         unreachable: None,
         ranks: None,
     })
+}
+
+fn option(kept: Kept) -> &'static str {
+    match kept {
+        Kept::Hash => "--hash-compaction",
+        Kept::Bits { .. } => "--bitstate",
+    }
+}
+
+/// The search ended early: why.
+pub(super) fn cut_short(kept: Kept, reason: &str) -> String {
+    format!("{reason}; {} may have missed errors", option(kept))
+}
+
+/// The search is done, and some states were probably never seen.
+pub(super) fn nothing_found(kept: Kept, missed_states: f64, states_count: u64) -> String {
+    let option = option(kept);
+    format!(
+        "no error found, but {option} may miss errors: some {missed_states:.1e} states of \
+         {states_count} were taken for others"
+    )
 }

@@ -13,13 +13,13 @@ use dve::Model;
 use job::Job;
 pub(super) use launch::launch;
 use mpi::{MpiError, World};
-use statespace::Progress;
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
+use statespace::{Kept, Progress};
 
 use super::search::{
     self, Bounds, Report, Traffic, Unreachable, Verdict, Watch, broken_promise, lines, too_many,
 };
-use super::show;
+use super::{lossy, show};
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
@@ -95,7 +95,23 @@ impl Crew {
         }
         let what = search::promises(allow_deadlock);
         let aim = Aim::Broken { is_full };
-        self.search(model, &Task { aim, allow_deadlock, what: &what, bounds })
+        self.search(model, &Task { aim, allow_deadlock, what: &what, bounds, kept: None })
+    }
+
+    /// The same, keeping less than the states; a violation's run need not be a shortest.
+    pub(super) fn lossy(
+        &mut self,
+        model: &Model,
+        allow_deadlock: bool,
+        kept: Kept,
+        bounds: Bounds,
+    ) -> Result<Option<Report>, VerbError> {
+        if let Self::One = self {
+            return lossy::states(model, allow_deadlock, kept, bounds).map(Some);
+        }
+        let what = search::promises(allow_deadlock);
+        let aim = Aim::Broken { is_full: false };
+        self.search(model, &Task { aim, allow_deadlock, what: &what, bounds, kept: Some(kept) })
     }
 
     /// Looks for a run that the property process accepts for ever.
@@ -108,7 +124,8 @@ impl Crew {
         if let Self::One = self {
             return search::cycles(model, what, bounds).map(Some);
         }
-        self.search(model, &Task { aim: Aim::Cycle, allow_deadlock: true, what, bounds })
+        let aim = Aim::Cycle;
+        self.search(model, &Task { aim, allow_deadlock: true, what, bounds, kept: None })
     }
 
     /// The report; only rank 0 has one.
@@ -138,15 +155,33 @@ struct Task<'a> {
     /// The same in words.
     what: &'a str,
     bounds: Bounds,
+    /// What is kept of a state, where it is not all.
+    kept: Option<Kept>,
 }
 
 impl Task<'_> {
-    /// What is searched.
-    fn system(self, model: &Model) -> RankedModel<'_> {
+    /// Rank `me` of so many that search a model.
+    fn rank(self, model: &Model, me: usize, count: usize) -> Result<ModelRank<'_>, RankError> {
         let of = if self.bounds.is_reduced { RankedModel::reduced } else { RankedModel::new };
-        of(model, self.allow_deadlock)
+        let system = of(model, self.allow_deadlock);
+        match (self.kept, self.aim) {
+            (Some(kept), Aim::Broken { is_full }) => Rank::lossy(system, is_full, kept, me, count),
+            (_, aim) => Rank::new(system, aim, me, count),
+        }
+    }
+
+    /// The verdict of ranks that found nothing.
+    fn nothing_found(self, figures: &[Figures]) -> Verdict {
+        let Some(kept) = self.kept else { return Verdict::Holds };
+        let of_rank = kept.of_rank(figures.len());
+        let missed =
+            figures.iter().map(|one| of_rank.missed_states(one.states_count, one.marked_count));
+        let states_count = Figures::total(figures).states_count;
+        Verdict::Undecided(lossy::nothing_found(kept, missed.sum(), states_count))
     }
 }
+
+type ModelRank<'m> = Rank<RankedModel<'m>>;
 
 /// Carries messages between ranks, those between any two in order.
 trait Exchange {
@@ -206,9 +241,9 @@ const SIGNAL_GRACE: Duration = Duration::from_millis(400);
 
 /// Runs a rank to its end. `look` is called now and then; it may stop the search.
 fn drive(
-    rank: &mut Rank<RankedModel<'_>>,
+    rank: &mut ModelRank<'_>,
     exchange: &mut impl Exchange,
-    mut look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+    mut look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
 ) -> Result<(), DriveError> {
     let start = Instant::now();
     let mut looked = start;
@@ -254,7 +289,7 @@ impl LeadWatch {
         Self { watch, ranks_count, reason: None, is_patient, last: Figures::default() }
     }
 
-    fn look(&mut self, rank: &mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError> {
+    fn look(&mut self, rank: &mut ModelRank<'_>) -> Result<(), ExchangeError> {
         self.last = Figures::total(rank.all_figures());
         self.watch.note(&progress(&self.last), Some(self.last.sent_bytes));
         if self.watch.is_time_to_show() {
@@ -304,6 +339,7 @@ impl LeadWatch {
                         model,
                         task,
                         outcome.ending,
+                        &outcome.figures,
                         self.reason.clone().map(|(reason, _)| reason),
                     )?,
                     total,
@@ -345,10 +381,11 @@ fn verdict(
     model: &Model,
     task: &Task<'_>,
     ending: Ending,
+    figures: &[Figures],
     reason: Option<String>,
 ) -> Result<Verdict, VerbError> {
     Ok(match ending {
-        Ending::Nothing => Verdict::Holds,
+        Ending::Nothing => task.nothing_found(figures),
         Ending::Broken(way) => {
             let state = way.last().map(Vec::as_slice).unwrap_or_default();
             let mut steps = dve::Steps::new(model);
@@ -366,7 +403,11 @@ fn verdict(
             Verdict::Violated { why, run: lines(model, &run), turn: Some(turn) }
         }
         Ending::Stopped => {
-            Verdict::Undecided(reason.unwrap_or_else(|| "the ranks did not agree".to_owned()))
+            let reason = reason.unwrap_or_else(|| "the ranks did not agree".to_owned());
+            Verdict::Undecided(match task.kept {
+                Some(kept) => lossy::cut_short(kept, &reason),
+                None => reason,
+            })
         }
     })
 }

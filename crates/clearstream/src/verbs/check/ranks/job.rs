@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use checker::RankedModel;
 use dve::Model;
 use mpi::{Flavour, MpiError, World};
-use statespace::partition::{Aim, Outcome, Rank};
+use statespace::Kept;
+use statespace::partition::{Aim, Outcome};
 
-use super::{DriveError, Exchange, ExchangeError, Task, drive, launcher};
+use super::{Bounds, DriveError, Exchange, ExchangeError, ModelRank, Task, drive, launcher};
 use crate::exit::VerbError;
 use crate::signals;
 
@@ -90,7 +90,7 @@ impl Job {
         &mut self,
         model: &Model,
         task: &Task<'_>,
-        look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+        look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
     ) -> Result<Outcome, DriveError> {
         let outcome = self.try_search(model, task, look);
         self.is_lost |= outcome.is_err();
@@ -101,15 +101,16 @@ impl Job {
         &mut self,
         model: &Model,
         task: &Task<'_>,
-        look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+        look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
     ) -> Result<Outcome, DriveError> {
         self.number += 1;
         let flags = [task.allow_deadlock, task.bounds.is_reduced].map(u8::from);
-        let order = [&[aim_code(task.aim)][..], &flags, model.source().as_bytes()].concat();
+        let kept = kept_code(task.kept).to_le_bytes();
+        let order = [&[aim_code(task.aim)][..], &flags, &kept, model.source().as_bytes()].concat();
         for to in 1..self.ranks_count {
             self.send(to, order.clone())?;
         }
-        let mut rank = Rank::new(task.system(model), task.aim, 0, self.ranks_count)?;
+        let mut rank = task.rank(model, 0, self.ranks_count)?;
         drive(&mut rank, self, look)?;
         rank.outcome().ok_or_else(|| ExchangeError::Lost("rank 0 has no outcome".to_owned()).into())
     }
@@ -131,14 +132,18 @@ impl Job {
             };
             let bad = || ExchangeError::Lost("rank 0 asks for what this rank does not know".into());
             let Some(aim) = order.first().copied().and_then(aim_of) else { return Ok(()) };
-            let [_, allow_deadlock, is_reduced, text @ ..] = order.as_slice() else {
+            let [_, allow_deadlock, is_reduced, rest @ ..] = order.as_slice() else {
                 return Err(bad().into());
             };
+            let (kept, text) = rest.split_first_chunk().ok_or_else(bad)?;
             let text = std::str::from_utf8(text).ok();
             let model = text.and_then(|text| Model::parse(text).ok()).ok_or_else(bad)?;
-            let of = if *is_reduced != 0 { RankedModel::reduced } else { RankedModel::new };
-            let system = of(&model, *allow_deadlock != 0);
-            let mut rank = Rank::new(system, aim, self.me, self.ranks_count)?;
+            let is_reduced = *is_reduced != 0;
+            let bounds = Bounds { memory_bytes: None, time: None, is_reduced };
+            let kept = kept_of(u64::from_le_bytes(*kept));
+            let allow_deadlock = *allow_deadlock != 0;
+            let task = Task { aim, allow_deadlock, what: "", bounds, kept };
+            let mut rank = task.rank(&model, self.me, self.ranks_count)?;
             drive(&mut rank, self, |_| Ok(()))?;
         }
     }
@@ -275,5 +280,22 @@ fn aim_of(code: u8) -> Option<Aim> {
         1 => Some(Aim::Broken { is_full: true }),
         2 => Some(Aim::Cycle),
         _ => None,
+    }
+}
+
+/// All of a state, a hash, or a table of so many bytes.
+fn kept_code(kept: Option<Kept>) -> u64 {
+    match kept {
+        None => 0,
+        Some(Kept::Hash) => 1,
+        Some(Kept::Bits { table_bytes }) => (table_bytes as u64).max(2),
+    }
+}
+
+fn kept_of(code: u64) -> Option<Kept> {
+    match code {
+        0 => None,
+        1 => Some(Kept::Hash),
+        bytes => Some(Kept::Bits { table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }),
     }
 }

@@ -5,11 +5,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::Duration;
 
-use checker::RankedModel;
 use dve::Model;
-use statespace::partition::{Outcome, Rank};
+use statespace::partition::Outcome;
 
-use super::{DriveError, Exchange, ExchangeError, Task, bind, drive};
+use super::{DriveError, Exchange, ExchangeError, ModelRank, Task, bind, drive};
 
 /// Messages as they are, from hand to hand.
 struct Channels<'a> {
@@ -59,7 +58,7 @@ pub(super) fn search(
     task: &Task<'_>,
     ranks_count: usize,
     cores: &[u32],
-    look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+    look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
 ) -> Result<Outcome, DriveError> {
     let has_failed = AtomicBool::new(false);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..ranks_count).map(|_| channel()).unzip();
@@ -78,7 +77,7 @@ pub(super) fn search(
         if let Some(&core) = cores.get(exchange.me) {
             bind::bind_thread(core);
         }
-        let mut rank = new_rank(model, task, exchange.me, ranks_count)?;
+        let mut rank = task.rank(model, exchange.me, ranks_count)?;
         drive(&mut rank, &mut exchange, |_| Ok(()))?;
         alarm.0 = None;
         Ok(())
@@ -110,18 +109,9 @@ fn lead_search(
     task: &Task<'_>,
     ranks_count: usize,
     mut exchange: Channels<'_>,
-    look: impl FnMut(&mut Rank<RankedModel<'_>>) -> Result<(), ExchangeError>,
+    look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
 ) -> Result<Outcome, DriveError> {
-    let mut rank = new_rank(model, task, 0, ranks_count)?;
+    let mut rank = task.rank(model, 0, ranks_count)?;
     drive(&mut rank, &mut exchange, look)?;
     rank.outcome().ok_or_else(|| ExchangeError::Lost("rank 0 has no outcome".to_owned()).into())
-}
-
-fn new_rank<'m>(
-    model: &'m Model,
-    task: &Task<'_>,
-    me: usize,
-    ranks_count: usize,
-) -> Result<Rank<RankedModel<'m>>, DriveError> {
-    Ok(Rank::new(task.system(model), task.aim, me, ranks_count)?)
 }
