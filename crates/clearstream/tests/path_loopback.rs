@@ -56,6 +56,33 @@ fn path_works_over_ipv6() {
     assert!(!place.file("r.html").exists());
 }
 
+/// As a service manager does it (`sd_listen_fds(3)`), through a shell: the program must find itself
+/// named in `LISTEN_PID`.
+#[test]
+fn serve_takes_over_the_sockets_of_a_service_manager() {
+    let bound = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = bound.local_addr().expect("bound").port().to_string();
+    let script = "exec 3<&0 </dev/null; LISTEN_FDS=$1 LISTEN_PID=$$ exec \"$0\" serve";
+    let serve = |sockets: &str, bound: TcpListener| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, PROGRAM, sockets]).stdin(std::os::fd::OwnedFd::from(bound));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh")
+    };
+    let mut server = serve("1", bound.try_clone().expect("once more"));
+    let done = Command::new(PROGRAM)
+        .args(["test", "127.0.0.1", "-p", &port, "-t", "200ms", "--json"])
+        .output()
+        .expect("starts");
+    server.kill().expect("ours");
+    server.wait().expect("ends");
+    assert_eq!(done.status.code(), Some(0), "{}", complaint(&done));
+
+    // More than there are.
+    let refused = serve("60", bound).wait_with_output().expect("ends");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(complaint(&refused).contains("sockets from the service manager"));
+}
+
 #[test]
 fn a_killed_run_is_taken_up_again() {
     let server = Server::start(&["--bind", "127.0.0.1"]);

@@ -161,6 +161,21 @@ pub fn take_inherited(number: i32) -> Result<OwnedFd, SyscallError> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// What is open under a number that somebody else has named, once more. Whoever owns it keeps it.
+///
+/// # Errors
+/// Nothing is open under that number, or there are too many descriptors.
+pub fn duplicate_by_number(number: i32) -> Result<OwnedFd, SyscallError> {
+    // SAFETY: the call takes numbers only; one under which nothing is open is an error.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy < 0 {
+        let object = format!("descriptor {number}");
+        return Err(SyscallError::last("fcntl(F_DUPFD_CLOEXEC)", object));
+    }
+    // SAFETY: the kernel has just made it, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
 /// Lets a child inherit `fd` under its number. Only for a process with one thread, or another
 /// thread's children inherit it too.
 ///

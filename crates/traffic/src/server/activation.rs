@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::process::getpid;
+use sys::process::duplicate_by_number;
 
 use super::ServerError;
 
@@ -26,15 +27,10 @@ pub(super) fn inherited_sockets() -> Result<Vec<OwnedFd>, ServerError> {
     if count > SOCKETS_MAX {
         return Err(ServerError::Inherited(format!("LISTEN_FDS={count}")));
     }
-    let duplicate = || -> io::Result<Vec<OwnedFd>> {
-        // Duplicated through a pidfd: the numbers are only a claim of the environment, and this
-        // way nothing is taken over that somebody else here owns.
-        let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
-        (FIRST_FD..FIRST_FD + count)
-            .map(|fd| Ok(pidfd_getfd(&ourselves, fd, PidfdGetfdFlags::empty())?))
-            .collect()
-    };
-    duplicate().map_err(|error| ServerError::Inherited(error.to_string()))
+    // Duplicated: the numbers are only a claim of the environment, and this way nothing is taken over
+    // that somebody else here owns.
+    let sockets: Result<_, _> = (FIRST_FD..FIRST_FD + count).map(duplicate_by_number).collect();
+    sockets.map_err(|error| ServerError::Inherited(error.source.to_string()))
 }
 
 /// Tells the service manager, if there is one, that the server serves (`READY=1`, sd_notify(3)).
