@@ -9,7 +9,6 @@ use super::lead::{Ending, Lead, Order, Outcome};
 use super::marks::Marks;
 use super::mesh::Mesh;
 use super::message::{Key, Message, NO_ORIGIN, NoMessage, Question, Task, groups};
-use super::queue::Queue;
 use super::sent::Sent;
 use super::thin::Thin;
 use super::{Aim, Figures, Subject};
@@ -221,10 +220,10 @@ impl<S: Subject> Rank<S> {
         let thin = self.thin.as_ref();
         Figures {
             states_count: thin.map_or(u64::from(self.store.len()), Thin::states_count),
-            queued_count: self.queue().len(),
+            queued_count: self.waiting_count(),
             transitions_count: self.transitions_count,
             deadlocks_count: self.deadlocks_count,
-            depth: u64::from(self.queue().nearest()),
+            depth: u64::from(thin.map_or(self.marks.queue.nearest(), Thin::depth)),
             memory_bytes: (self.store.memory_bytes()
                 + self.marks.memory_bytes()
                 + thin.map_or(0, Thin::memory_bytes)
@@ -237,8 +236,8 @@ impl<S: Subject> Rank<S> {
     }
 
     /// States whose steps are still to be looked at.
-    fn queue(&self) -> &Queue {
-        self.thin.as_ref().map_or(&self.marks.queue, |thin| &thin.queue)
+    fn waiting_count(&self) -> u64 {
+        self.thin.as_ref().map_or(self.marks.queue.len(), Thin::waiting_count)
     }
 
     /// How far all ranks were when rank 0, which alone knows, last heard of them.
@@ -248,7 +247,7 @@ impl<S: Subject> Rank<S> {
     }
 
     fn has_nothing_queued(&self) -> bool {
-        self.queue().len() == 0 && self.keys.is_empty()
+        self.waiting_count() == 0 && self.keys.is_empty()
     }
 
     fn is_idle(&self) -> bool {
@@ -297,7 +296,7 @@ impl<S: Subject> Rank<S> {
             }
             Message::Bound { task, distance } if task == self.task => {
                 self.marks.limit(distance);
-                self.thin.iter_mut().for_each(|thin| thin.limit(distance));
+                self.thin.iter_mut().for_each(Thin::was_found);
             }
             Message::Bound { .. } => {}
             Message::Ask { question, what } => {

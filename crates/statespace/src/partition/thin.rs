@@ -3,14 +3,13 @@
 //! States that wait for a look are kept whole, and so are those that led to them, rank by rank back to
 //! the first: what a search by one rank has on its path. So a state that breaks a promise is shown by
 //! a real run, whatever was missed. A state that leads to nothing that waits is dropped; when the state
-//! it was reached from belongs to another rank, that rank is told. States are looked at once, the
-//! nearest first, but a run need not be a shortest.
+//! it was reached from belongs to another rank, that rank is told. Each state is looked at once, the one
+//! met last first: that goes deep, finds errors soon and keeps few waiting; runs are not the shortest.
 
 use std::collections::BTreeMap;
 
 use super::marks::Find;
 use super::message::{Key, NoMessage, Question};
-use super::queue::Queue;
 use super::rank::RankError;
 use crate::lossy::{Kept, Seen};
 use crate::pairs::Full;
@@ -44,9 +43,10 @@ pub(super) struct Thin {
     states: Vec<u8>,
     nodes: Vec<Node>,
     free: Option<u32>,
-    pub(super) queue: Queue,
-    /// What is this far away needs no look.
-    bound: u32,
+    /// States that wait, the last first.
+    waiting: Vec<u32>,
+    /// Some rank found what was searched for: nothing needs a look any more.
+    is_found: bool,
     /// The nearest state that breaks a promise.
     broken: Option<u32>,
     find: Option<Find>,
@@ -76,8 +76,8 @@ impl Thin {
             states: Vec::new(),
             nodes: Vec::new(),
             free: None,
-            queue: Queue::default(),
-            bound: u32::MAX,
+            waiting: Vec::new(),
+            is_found: false,
             broken: None,
             find: None,
             is_frozen: false,
@@ -142,20 +142,23 @@ impl Thin {
             }
             None => {
                 let id = u32::try_from(self.nodes.len()).map_err(|_too_many| Full)?;
+                grow(&mut self.nodes, 1);
+                grow(&mut self.states, self.state_bytes);
                 self.nodes.push(node);
                 self.states.extend_from_slice(state);
                 id
             }
         };
-        self.queue.push(distance, id);
+        self.waiting.push(id);
         Ok(true)
     }
 
     /// The next state to look at, put into `state`: its distance and number.
     pub(super) fn next(&mut self, state: &mut Vec<u8>) -> Option<(u32, u32)> {
         loop {
-            let (distance, id) = self.queue.pop()?;
-            if distance < self.bound {
+            let id = self.waiting.pop()?;
+            let distance = self.nodes[id as usize].distance;
+            if !self.is_found {
                 state.clear();
                 state.extend_from_slice(self.state(id));
                 return Some((distance, id));
@@ -181,8 +184,8 @@ impl Thin {
             if let Some(before) = before {
                 self.release(self.me, before, 1);
             }
-            if !self.is_full && distance < self.bound {
-                self.bound = distance;
+            if !self.is_full && !self.is_found {
+                self.is_found = true;
                 self.find = Some(Find { distance, cycle_at: None });
             }
         }
@@ -241,9 +244,9 @@ impl Thin {
         self.find.take()
     }
 
-    /// What is this far away needs no look.
-    pub(super) fn limit(&mut self, distance: u32) {
-        self.bound = self.bound.min(distance);
+    /// Another rank found what was searched for.
+    pub(super) fn was_found(&mut self) {
+        self.is_found = true;
     }
 
     /// Answers a question of rank 0. From the first one on nothing is dropped any more: whatever is
@@ -298,9 +301,13 @@ impl Thin {
 
     /// The search is over.
     pub(super) fn end(&mut self) {
-        self.queue.clear();
+        self.waiting.clear();
         self.releases.iter_mut().for_each(Vec::clear);
         self.is_frozen = true;
+    }
+
+    pub(super) fn waiting_count(&self) -> u64 {
+        self.waiting.len() as u64
     }
 
     pub(super) fn states_count(&self) -> u64 {
@@ -327,6 +334,13 @@ impl Thin {
         self.seen.memory_bytes()
             + self.states.capacity()
             + self.nodes.capacity() * size_of::<Node>()
-            + self.queue.memory_bytes()
+            + self.waiting.capacity() * size_of::<u32>()
+    }
+}
+
+/// Makes room for some more, and not for twice as many: there are millions of them.
+fn grow<T>(many: &mut Vec<T>, more: usize) {
+    if many.capacity() - many.len() < more {
+        many.reserve_exact(more.max(many.len() / 8).max(1024));
     }
 }
