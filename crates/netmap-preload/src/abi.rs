@@ -145,6 +145,8 @@ pub const NO_TX_POLL: u64 = 0x2_0000;
 
 /// `NS_BUF_CHANGED`.
 pub const BUF_CHANGED: u16 = 0x01;
+/// `NS_FORWARD`: a slot that is given back goes to the other side, where its ring says [`ring::FORWARD`].
+pub const FORWARD: u16 = 0x04;
 /// `NS_INDIRECT`.
 pub const INDIRECT: u16 = 0x10;
 /// `NS_MOREFRAG`.
@@ -178,6 +180,10 @@ pub mod ring {
     pub const CUR: usize = 6;
     /// `tail`.
     pub const TAIL: usize = 7;
+    /// `flags`.
+    pub const FLAGS: usize = 8;
+    /// `NR_FORWARD` of the flags: slots given back may go to the other side.
+    pub const FORWARD: u32 = 4;
     /// `ts`: seconds and microseconds, 8 bytes each.
     pub const TIMESTAMP: usize = 10;
 }

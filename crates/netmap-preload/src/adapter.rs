@@ -190,6 +190,13 @@ impl Adapter {
         Ok(Arc::clone(place.insert(Arc::new(port))))
     }
 
+    /// The host's network stack, for what a program forwards to it: there since somebody asked for the host's
+    /// rings, and not where frames have headers that only the port knows.
+    #[must_use]
+    pub fn host_side(&self) -> Option<Arc<Port>> {
+        if self.header_bytes() > 0 { None } else { lock(&self.host_port).clone() }
+    }
+
     /// Does something with the connection to the switch, while there is one.
     pub fn with_connection<T>(&self, with: impl FnOnce(&Connection) -> T) -> Option<T> {
         lock(&self.line).connection().map(with)

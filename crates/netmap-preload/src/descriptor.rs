@@ -89,6 +89,9 @@ impl Descriptor {
         }
         binding.glance();
         let rings = if transmit { &binding.tx } else { &binding.rx };
+        if !transmit {
+            binding.forward(user);
+        }
         let broken = rings.iter().filter(|(_, ring)| ring.sync(user) == Synced::Broken).count();
         if broken > 0 || binding.is_gone() { Err(Errno::IO) } else { Ok(()) }
     }
@@ -109,6 +112,7 @@ impl Descriptor {
             }
         }
         if events & IN != 0 || binding.flags & abi::DO_RX_POLL != 0 {
+            binding.forward(user);
             for (_, ring) in &binding.rx {
                 answer |= verdict(ring.sync(user), events & IN);
             }
@@ -314,6 +318,26 @@ impl Binding {
             // Those of former daemons went with their descriptors. Where there is no room for the new
             // ones, the program's own timeouts end its sleeps.
             self.put_wakers(set.as_fd()).ok();
+        }
+    }
+
+    /// Hands what the program gives back marked to the other side: to the host, or where this descriptor has
+    /// the port's ring to transmit on, to the port.
+    fn forward(&self, user: &dyn UserMemory) {
+        let mut rings = self.rx.iter().filter(|(_, ring)| ring.forwards()).peekable();
+        if rings.peek().is_none() {
+            return;
+        }
+        let Some(host) = self.adapter.as_ref().and_then(|adapter| adapter.host_side()) else {
+            return;
+        };
+        let down = self.tx.iter().find(|(_, ring)| !ring.is_hosts());
+        for (_, ring) in rings {
+            match (ring.is_hosts(), down) {
+                (false, _) => ring.forward_up(&host),
+                (true, Some((_, to))) => ring.forward_down(to, user),
+                (true, None) => {}
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 mod copied;
 mod direct;
 mod fed;
+mod forward;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -235,13 +236,10 @@ impl Ring {
     /// [`sync`](Self::sync) with cursors that the program wrote elsewhere.
     pub fn sync_at(&self, head: u32, cur: u32, user: &dyn UserMemory) -> Synced {
         let mut state = self.state();
-        let held = self.distance(state.hwcur, state.hwtail);
-        let inside = head < self.slots && cur < self.slots;
-        let moved = if inside { self.distance(state.hwcur, head) } else { u32::MAX };
-        if !inside || moved > held || !(moved..=held).contains(&self.distance(state.hwcur, cur)) {
+        let Some(moved) = self.moved(&state, head, cur) else {
             self.reset(&state);
             return Synced::Reset;
-        }
+        };
         let (hwcur, hwtail) = (state.hwcur, state.hwtail);
         let outcome = match &mut state.backend {
             Backend::Idle => Ok(self.idle(head, hwtail)),
@@ -269,6 +267,17 @@ impl Ring {
         // What the program finds in the slots was written before.
         self.header[words::TAIL].store(state.hwtail, Ordering::Release);
         if state.broken { Synced::Broken } else { Synced::Ready(cur != state.hwtail) }
+    }
+
+    /// How many slots the program has given back since the last synchronisation, if its cursors make sense.
+    fn moved(&self, state: &State, head: u32, cur: u32) -> Option<u32> {
+        if head >= self.slots || cur >= self.slots {
+            return None;
+        }
+        let held = self.distance(state.hwcur, state.hwtail);
+        let moved = self.distance(state.hwcur, head);
+        let fits = moved <= held && (moved..=held).contains(&self.distance(state.hwcur, cur));
+        fits.then_some(moved)
     }
 
     /// Whether the program handed over slots that nobody took yet.

@@ -38,16 +38,26 @@ fn slots_in_parts_elsewhere_and_spare_ones() {
     switch.start_program(program(), "extra - 0 0").finish();
 }
 
-#[test]
-fn root_host_rings_are_the_hosts_network_stack() {
+/// Runs the program on a port that has the host's rings too.
+fn with_host_rings(what: &str) {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: not root");
         return;
     }
-    let switch = Switch::run("host");
-    let name = format!("nmh{}", std::process::id());
+    let switch = Switch::run(what);
+    let name = format!("nm{}{}", &what[..1], std::process::id());
     let mut connection = Connection::open(&switch.socket).expect("it serves");
     let port = format!("vale0:{name}").parse().expect("a name");
     connection.ask(Ask::AddPort { port, shape: Shape::default() }).expect("a new port");
-    switch.start_program(program(), &format!("host {name} 0 0")).finish();
+    switch.start_program(program(), &format!("{what} {name} 0 0")).finish();
+}
+
+#[test]
+fn root_host_rings_are_the_hosts_network_stack() {
+    with_host_rings("host");
+}
+
+#[test]
+fn root_marked_packets_pass_between_a_port_and_the_host() {
+    with_host_rings("forward");
 }

@@ -66,6 +66,7 @@ enum { API = 14, REGISTER = 1, ALL = 1, NIOCTXSYNC = 0x6994, NIOCRXSYNC = 0x6995
 enum { HOST_ONLY = 2, BOTH = 3, HEADER_SET = 6, HEADER_GET = 7, POLL_ON = 10, POLL_OFF = 11 };
 enum { MONITOR_TX = 0x100, MONITOR_RX = 0x200, ZERO_COPY = 0x400, ACCEPT_HEADER = 0x8000 };
 enum { OLD_SET_HEADER = 5, OLD_GET_HEADER = 12 };
+enum { FORWARD = 4 /* of a slot, and of a ring */ };
 enum { CHANGED = 1, REPORT = 2, INDIRECT = 0x10, MORE = 0x20, SENT = 0x40 };
 
 #endif

@@ -222,6 +222,71 @@ static uint16_t checksum(const uint8_t *bytes, size_t length)
     return (uint16_t)~sum;
 }
 
+static const uint8_t ours[6] = { 2, 0, 0, 0, 0, 9 };
+
+/* A socket of the host's stack to 192.0.2.2, on the device of that name; it waits 20 s at most. */
+static int host_socket(const char *name, struct sockaddr_in *peer)
+{
+    int s = socket(AF_INET, SOCK_DGRAM, 0);
+    struct ifreq request = { 0 };
+    strncpy(request.ifr_name, name, IFNAMSIZ - 1);
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = inet_addr("192.0.2.1") };
+    memcpy(&request.ifr_addr, &address, sizeof address);
+    CHECK(ioctl(s, SIOCSIFADDR, &request) == 0);
+    address.sin_addr.s_addr = inet_addr("255.255.255.0");
+    memcpy(&request.ifr_netmask, &address, sizeof address);
+    CHECK(ioctl(s, SIOCSIFNETMASK, &request) == 0);
+    request.ifr_flags = IFF_UP;
+    CHECK(ioctl(s, SIOCSIFFLAGS, &request) == 0);
+    *peer = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = inet_addr("192.0.2.2") };
+    struct timeval limit = { 20, 0 };
+    CHECK(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    CHECK(connect(s, (void *)peer, sizeof *peer) == 0);
+    return s;
+}
+
+static int asks_for(const uint8_t *frame, const struct sockaddr_in *peer)
+{
+    return frame[12] == 8 && frame[13] == 6 && memcmp(frame + 38, &peer->sin_addr, 4) == 0;
+}
+
+/* ARP (RFC 826): asked for, answered. */
+static void answer_arp(uint8_t *answer, const uint8_t *frame, const struct sockaddr_in *peer)
+{
+    memcpy(answer, frame, 42);
+    memcpy(answer, frame + 6, 6);
+    memcpy(answer + 6, ours, 6);
+    answer[21] = 2;
+    memcpy(answer + 32, frame + 22, 10);
+    memcpy(answer + 22, ours, 6);
+    memcpy(answer + 28, &peer->sin_addr, 4);
+}
+
+static int is_datagram(const uint8_t *frame, uint8_t to)
+{
+    return frame[12] == 8 && frame[13] == 0 && frame[23] == 17 && frame[37] == to;
+}
+
+/* A datagram of 11 bytes back to where one came from. */
+static void answer_datagram(uint8_t *back, const uint8_t *frame)
+{
+    memcpy(back, frame + 6, 6);
+    memcpy(back + 6, ours, 6);
+    memcpy(back + 12, frame + 12, 41);
+    memcpy(back + 26, frame + 30, 4);
+    memcpy(back + 30, frame + 26, 4);
+    memcpy(back + 34, frame + 36, 2);
+    memcpy(back + 36, frame + 34, 2);
+    memset(back + 40, 0, 2);
+    memcpy(back + 42, "to the host", 11);
+}
+
+static void expect_answer(int s)
+{
+    char text[16];
+    CHECK(recv(s, text, sizeof text, 0) == 11 && memcmp(text, "to the host", 11) == 0);
+}
+
 /* The host's stack asks who has 192.0.2.2, sends it a datagram, and gets one back. */
 static void host(const char *name)
 {
@@ -236,38 +301,19 @@ static void host(const char *name)
     port.tx = ring_at(&port, 1);
     port.rx = ring_at(&port, 3);
     CHECK(port.tx->direction == 0 && port.rx->direction == 1);
-
-    int s = socket(AF_INET, SOCK_DGRAM, 0);
-    struct ifreq request = { 0 };
-    strncpy(request.ifr_name, name, IFNAMSIZ - 1);
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = inet_addr("192.0.2.1") };
-    memcpy(&request.ifr_addr, &address, sizeof address);
-    CHECK(ioctl(s, SIOCSIFADDR, &request) == 0);
-    address.sin_addr.s_addr = inet_addr("255.255.255.0");
-    memcpy(&request.ifr_netmask, &address, sizeof address);
-    CHECK(ioctl(s, SIOCSIFNETMASK, &request) == 0);
-    request.ifr_flags = IFF_UP;
-    CHECK(ioctl(s, SIOCSIFFLAGS, &request) == 0);
-    struct sockaddr_in peer = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = inet_addr("192.0.2.2") };
-    CHECK(connect(s, (void *)&peer, sizeof peer) == 0 && send(s, "to the wire", 11, 0) == 11);
+    struct sockaddr_in peer;
+    int s = host_socket(name, &peer);
+    CHECK(send(s, "to the wire", 11, 0) == 11);
 
     static uint8_t frame[2048];
-    static const uint8_t ours[6] = { 2, 0, 0, 0, 0, 9 };
     for (int answered = 0;;) {
         struct slot slot = take(&port, frame);
-        if (frame[12] == 8 && frame[13] == 6 && memcmp(frame + 38, &peer.sin_addr, 4) == 0 && !answered++) {
-            /* ARP (RFC 826): asked for, answered. */
+        if (asks_for(frame, &peer) && !answered++) {
             uint8_t answer[42];
-            memcpy(answer, frame, 42);
-            memcpy(answer, frame + 6, 6);
-            memcpy(answer + 6, ours, 6);
-            answer[21] = 2;
-            memcpy(answer + 32, frame + 22, 10);
-            memcpy(answer + 22, ours, 6);
-            memcpy(answer + 28, &peer.sin_addr, 4);
+            answer_arp(answer, frame, &peer);
             submit(&port, answer, 42, 0);
             CHECK(ioctl(fd, NIOCTXSYNC, NULL) == 0);
-        } else if (frame[12] == 8 && frame[13] == 0 && frame[23] == 17 && frame[37] == 9) {
+        } else if (is_datagram(frame, 9)) {
             CHECK(slot.length == 14 + 20 + 8 + 11 && memcmp(frame + 42, "to the wire", 11) == 0);
             CHECK(checksum(frame + 14, 20) == 0);
             break;
@@ -275,22 +321,76 @@ static void host(const char *name)
     }
     /* The same datagram back, in two slots. */
     uint8_t back[53];
-    memcpy(back, frame + 6, 6);
-    memcpy(back + 6, ours, 6);
-    memcpy(back + 12, frame + 12, 41);
-    memcpy(back + 26, frame + 30, 4);
-    memcpy(back + 30, frame + 26, 4);
-    memcpy(back + 34, frame + 36, 2);
-    memcpy(back + 36, frame + 34, 2);
-    memset(back + 40, 0, 2);
-    memcpy(back + 42, "to the host", 11);
+    answer_datagram(back, frame);
     submit(&port, back, 30, MORE);
     submit(&port, back + 30, 23, 0);
     CHECK(ioctl(fd, NIOCTXSYNC, NULL) == 0 && next(port.tx, port.tx->tail) == port.tx->head);
-    struct timeval limit = { 20, 0 };
-    CHECK(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    expect_answer(s);
+}
+
+/* Gives back all that has come, marked but for datagrams to port 10. */
+static void pass_on(struct ring *ring)
+{
+    ring->flags |= FORWARD;
+    for (; !is_empty(ring); ring->head = ring->cur = next(ring, ring->head)) {
+        struct slot *slot = &ring->slot[ring->head];
+        if (!is_datagram(buffer(ring, slot->buffer), 10)) slot->flags |= FORWARD;
+    }
+}
+
+/* The same talk with somebody at the switch, the program between them marks what may pass. */
+static void forward(const char *name)
+{
+    CHECK(unshare(CLONE_NEWNET) == 0);
+    struct port wire = attach("vale0:wire", 0);
+    int fd = open("/dev/netmap", O_RDWR);
+    struct registration body = { .mode = BOTH };
+    CHECK(fd >= 0 && control(fd, REGISTER, name, &body) == 0);
+    struct port port = map(fd, body.offset, body.memory_bytes);
+    struct sockaddr_in peer;
+    int s = host_socket(name, &peer);
+    struct sockaddr_in other = peer;
+    other.sin_port = htons(10);
+
+    static uint8_t frame[2048];
+    uint8_t answer[53];
+    CHECK(send(s, "to the wire", 11, 0) == 11);
+    for (int heard = 0; heard < 2;) {
+        struct pollfd both[2] = { { .fd = fd, .events = POLLIN }, { .fd = wire.fd, .events = POLLIN } };
+        CHECK(poll(both, 2, 20000) > 0);
+        pass_on(ring_at(&port, 2));
+        pass_on(ring_at(&port, 3));
+        CHECK(ioctl(fd, NIOCRXSYNC, NULL) == 0);
+        while (!is_empty(wire.rx)) {
+            struct slot slot = take(&wire, frame);
+            CHECK(!is_datagram(frame, 10));
+            if (asks_for(frame, &peer)) {
+                answer_arp(answer, frame, &peer);
+                submit(&wire, answer, 42, 0);
+            } else if (is_datagram(frame, 9)) {
+                CHECK(slot.length == 53 && memcmp(frame + 42, "to the wire", 11) == 0);
+                answer_datagram(answer, frame);
+                submit(&wire, answer, 53, 0);
+                /* One that is not marked, and behind it one that is. */
+                if (heard++ == 0) {
+                    CHECK(sendto(s, "not to pass", 11, 0, (void *)&other, sizeof other) == 11);
+                    CHECK(send(s, "to the wire", 11, 0) == 11);
+                }
+            }
+        }
+        drain(&wire);
+    }
+    /* Both answers are for the host: they wait in the port's ring until they are marked. */
     char text[16];
-    CHECK(recv(s, text, sizeof text, 0) == 11 && memcmp(text, "to the host", 11) == 0);
+    for (int got = 0, turn = 0; got < 2; turn++) {
+        struct pollfd one = { .fd = fd, .events = POLLIN };
+        CHECK(turn < 2000 && poll(&one, 1, 10) >= 0);
+        pass_on(ring_at(&port, 2));
+        CHECK(ioctl(fd, NIOCRXSYNC, NULL) == 0);
+        while (recv(s, text, sizeof text, MSG_DONTWAIT) == 11) got += memcmp(text, "to the host", 11) == 0;
+    }
+    /* Nothing comes twice. */
+    CHECK(recv(s, text, sizeof text, MSG_DONTWAIT) == -1 && errno == EAGAIN);
 }
 
 int main(int count, char **words)
@@ -314,6 +414,7 @@ int main(int count, char **words)
     else if (strcmp(what, "slots") == 0) slots();
     else if (strcmp(what, "extra") == 0) extra();
     else if (strcmp(what, "host") == 0) host(name);
+    else if (strcmp(what, "forward") == 0) forward(name);
     else return 2;
     printf("done\n");
     return 0;
