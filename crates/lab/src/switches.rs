@@ -85,10 +85,15 @@ enum SwitchError {
 
 fn run(dir: &LabDir, plan: &SwitchPlan, taps: Vec<Port>) -> Result<Running, SwitchError> {
     let socket = dir.switch_socket(&plan.name);
-    let daemon = Daemon::bind(Config { cores: plan.cores.clone(), ..Config::new(socket.clone()) })?;
+    let mut daemon =
+        Daemon::bind(Config { cores: plan.cores.clone(), ..Config::new(socket.clone()) })?;
     let name = plan.name.clone();
     thread::Builder::new().name("switches".to_owned()).spawn(move || {
         let mut notice = |_| {};
+        // This thread and those that it begins; the anchor's others go on as they are.
+        if let Err(error) = daemon.confine() {
+            log(&format!("switch {name} keeps all system calls: {error}: {}", error.source));
+        }
         if let Err(error) = daemon.run(&mut notice, &|| false) {
             log(&format!("switch {name} ended: {error}"));
         }

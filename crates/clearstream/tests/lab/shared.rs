@@ -28,9 +28,35 @@ fn root_a_line_to_each_host_takes_its_time() {
     });
 }
 
+/// The threads of a lab's switch have given up the system calls they have no need of, the anchor's other
+/// threads have not: programs on hosts are begun by them.
+fn assert_confined(bed: &Bed) {
+    let anchor = bed.status()["pid"].as_i64().expect("a pid");
+    let mut confined = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{anchor}/task")).expect("it runs").flatten() {
+        // A thread may have ended since.
+        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
+        let name = status.lines().next().unwrap_or_default().replace("Name:\t", "");
+        if status.contains("Seccomp:\t2") && status.contains("NoNewPrivs:\t1") {
+            confined.push(name);
+        } else {
+            assert_ne!(name, "switches", "{status}");
+        }
+    }
+    assert!(confined.contains(&"switches".to_owned()), "{confined:?}");
+    // The switch's thread, and those for the hosts' devices.
+    assert!(confined.len() >= 3, "{confined:?}");
+    let main = std::fs::read_to_string(format!("/proc/{anchor}/status")).expect("it runs");
+    let ours = std::fs::read_to_string("/proc/self/status").expect("so do we");
+    let line =
+        |text: &str| text.lines().find(|line| line.starts_with("Seccomp:")).map(str::to_owned);
+    assert_eq!(line(&main), line(&ours));
+}
+
 #[test]
 fn root_three_hosts_share_a_switch_and_nothing_is_left() {
     let Some(bed) = Bed::up_with("lan", THREE) else { return };
+    assert_confined(&bed);
     for (from, to) in [("a", "b"), ("b", "c"), ("c", "a")] {
         ping(&bed, from, to);
     }
