@@ -62,4 +62,8 @@ impl Subject for RankedModel<'_> {
     fn notes(&self) -> Vec<u8> {
         self.system.taken().to_vec()
     }
+
+    fn learn(&mut self, notes: &[u8]) {
+        self.system.set_taken(notes);
+    }
 }

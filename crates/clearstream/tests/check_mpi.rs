@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use philosophers::{ModelFile, PROGRAM, assert_run, counts, philosophers};
+use philosophers::{Folder, ModelFile, PROGRAM, assert_run, counts, philosophers};
 use serde_json::Value;
 
 /// Launchers of Debian's packages, with what they need on a machine of few cores.
@@ -102,6 +102,31 @@ fn a_job_shows_runs_and_goes_on_to_the_next_formula() {
         assert_eq!(code, Some(2), "{launcher:?}: {out}{err}");
     }
     fs::remove_file(&formulas).ok();
+}
+
+#[test]
+fn a_job_is_put_down_and_taken_up_again() {
+    let model = ModelFile::new("mpi-kept", &philosophers(7, false));
+    let folder = Folder::new("mpi-kept");
+    let file = folder.0.join("kept").display().to_string();
+    let (_, alone) = model.check(&["--full", "--ranks", "2"]);
+    for launcher in LAUNCHERS {
+        let options = ["--full", "--json", "--time", "1ms", "--checkpoint", &file];
+        let (code, out, err) = output(job(launcher, &model, &options));
+        assert_eq!(code, Some(11), "{launcher:?}: {out}{err}");
+        let options = ["--full", "--json", "--resume", &file];
+        let (code, out, err) = output(job(launcher, &model, &options));
+        assert_eq!(code, Some(0), "{launcher:?}: {out}{err}");
+        let json: Value = serde_json::from_str(&out).expect("JSON, once");
+        assert_eq!(counts(&json), counts(&alone), "{launcher:?}");
+    }
+    // Rank 1 says what is wrong with its part, rank 0 ends with it.
+    let second = if folder.0.join("kept.a1").exists() { "kept.a1" } else { "kept.b1" };
+    fs::remove_file(folder.0.join(second)).expect("a part");
+    let options = ["--full", "--resume", &file];
+    let (code, out, err) = output(job(LAUNCHERS[1], &model, &options));
+    assert_eq!(code, Some(2), "{out}{err}");
+    assert!(err.contains("rank 1") && err.contains(second), "{err}");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 #[path = "support/philosophers.rs"]
 mod philosophers;
 
-use philosophers::{ModelFile, assert_run, counts, philosophers};
+use std::fs;
+
+use philosophers::{Folder, ModelFile, assert_run, counts, philosophers};
 use serde_json::Value;
 
 #[test]
@@ -101,4 +103,67 @@ fn many_ranks_that_keep_less_find_errors_and_never_say_that_it_holds() {
     assert_eq!(code, Some(11));
     let why = json["checks"][0]["why"].as_str().expect("a reason");
     assert!(why.contains("--memory") && why.contains("may have missed"), "{why}");
+}
+
+/// A search put down as soon as it has begun.
+const SHORT: [&str; 2] = ["--time", "1ms"];
+
+#[test]
+fn many_ranks_put_down_and_taken_up_again_count_what_one_counts() {
+    let model = ModelFile::new("kept", &philosophers(7, false));
+    let folder = Folder::new("ranks-kept");
+    let file = folder.0.join("kept").display().to_string();
+    let (_, alone) = model.check(&["--full"]);
+    for ranks in ["2", "3"] {
+        let options = ["--full", "--ranks", ranks];
+        let (code, json) = model.check(&[&options[..], &SHORT, &["--checkpoint", &file]].concat());
+        assert_eq!(code, Some(11), "{json}");
+        let (code, together) = model.check(&[&options[..], &["--resume", &file]].concat());
+        assert_eq!(code, Some(0), "{together}");
+        assert_eq!(counts(&together), counts(&alone), "{ranks} ranks");
+    }
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_refused() {
+    let model = ModelFile::new("parts", &philosophers(7, false));
+    let folder = Folder::new("ranks-parts");
+    let file = folder.0.join("kept").display().to_string();
+    let part = |name: &str| folder.0.join(format!("kept.{name}"));
+    let keep = |options: &[&str]| {
+        let usual = ["--ranks", "2", "--checkpoint", &file];
+        model.told(&[&usual[..], &SHORT, options].concat())
+    };
+    let refused = |options: &[&str], why: &str| {
+        let (code, _, err) = model.told(&[&["--resume", &file][..], options].concat());
+        assert_eq!((code, err.lines().count()), (Some(2), 1), "{err}");
+        assert!(err.contains(why), "{err}");
+    };
+    let (code, _, err) = keep(&[]);
+    assert_eq!(code, Some(11), "{err}");
+    assert!(err.contains("--ranks 2 --resume"), "{err}");
+    // A checkpoint that cannot be written leaves the one before as it is.
+    fs::create_dir(part("b1")).expect("a folder");
+    let (code, _, err) = keep(&["--resume", &file]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("kept.b1") && !part("b0").exists(), "{err}");
+    fs::remove_dir(part("b1")).expect("removed");
+    // One that can takes its place; so does what it is made of.
+    let old = fs::read(part("a1")).expect("a part");
+    let (code, _, err) = keep(&["--resume", &file]);
+    assert_eq!(code, Some(11), "{err}");
+    assert!(part("b1").exists() && !part("a0").exists() && !part("a1").exists());
+    refused(&["--ranks", "3"], "by 2 ranks");
+    refused(&[], "by 2 ranks");
+    refused(&["--ranks", "2", "--allow-deadlock"], "other options");
+    let new = fs::read(part("b1")).expect("a part");
+    for (bytes, why) in [(&old[..], "another model"), (&new[..new.len() / 2], "damaged")] {
+        fs::write(part("b1"), bytes).expect("written");
+        refused(&["--ranks", "2"], why);
+    }
+    fs::remove_file(part("b1")).expect("removed");
+    refused(&["--ranks", "2"], "No such file");
+    fs::write(part("b1"), new).expect("written");
+    let (code, _, err) = model.told(&["--ranks", "2", "--resume", &file]);
+    assert_eq!(code, Some(0), "{err}");
 }

@@ -18,6 +18,7 @@
 
 mod home;
 mod lead;
+mod manifest;
 mod marks;
 mod mesh;
 mod message;
@@ -27,8 +28,9 @@ mod sent;
 mod thin;
 
 pub use lead::{Ending, Outcome};
+pub use manifest::Manifest;
 pub use message::NoMessage;
-pub use rank::{Rank, RankError};
+pub use rank::{Errand, Rank, RankError, Written};
 
 use crate::cycle::Accepting;
 
@@ -39,6 +41,9 @@ pub trait Subject: Accepting {
 
     /// What this rank learnt beside states, for whoever reads the outcome.
     fn notes(&self) -> Vec<u8>;
+
+    /// What a rank learnt before, where a search is taken up again; of no interest to some.
+    fn learn(&mut self, _notes: &[u8]) {}
 }
 
 /// What is searched for.

@@ -4,18 +4,19 @@
 //! caller's fingerprint), length of a state and where it is cut in two, how far the search is, the ends of its levels, roots and
 //! joints of the store, bytes of the caller's own, and a sum over everything before it.
 
+mod summed;
+
 use std::io::{self, Read, Write};
 
 use thiserror::Error;
 
-use crate::pairs::Pairs;
 use crate::reach::{Mark, Reach, System};
 use crate::store::{Store, Unpacked};
+pub(crate) use summed::Summed;
 
 const MAGIC: [u8; 8] = *b"CSREACH2";
 
-/// Most bytes of the caller's own, and levels of a search.
-const EXTRA_BYTES_MAX: u64 = 64 << 20;
+/// Most levels of a search.
 const LEVELS_MAX: u64 = 1 << 32;
 
 /// Why a snapshot cannot be taken up.
@@ -23,13 +24,23 @@ const LEVELS_MAX: u64 = 1 << 32;
 pub enum SnapshotError {
     /// It cannot be read.
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// It is of another search.
     #[error("it is of another model, or of other options")]
     Other,
     /// It is damaged, or no snapshot.
     #[error("it is damaged, or no snapshot of a search")]
     Damaged,
+}
+
+impl From<io::Error> for SnapshotError {
+    /// One that ends too early is damaged.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Io(error),
+        }
+    }
 }
 
 impl<S: System> Reach<S> {
@@ -40,7 +51,7 @@ impl<S: System> Reach<S> {
     pub fn save(&self, fingerprint: u64, extra: &[u8], out: &mut dyn Write) -> io::Result<()> {
         let (store, mark, levels) = self.parts();
         let levels = &levels[..mark.levels_count];
-        let mut out = Summed { inner: out, sum: 0 };
+        let mut out = Summed::new(out);
         out.bytes(&MAGIC)?;
         for number in [
             fingerprint,
@@ -56,16 +67,9 @@ impl<S: System> Reach<S> {
         for &level in levels {
             out.number(level.into())?;
         }
-        for pairs in store.pairs() {
-            out.number(pairs.count().into())?;
-            for pair in pairs.iter() {
-                out.number(pair)?;
-            }
-        }
-        out.number(extra.len() as u64)?;
-        out.bytes(extra)?;
-        let sum = out.sum;
-        out.number(sum)
+        out.store(store)?;
+        out.extra(extra)?;
+        out.end().map(|_sum| ())
     }
 
     /// Takes a search up again; also what was kept with it. `is_state` says whether bytes are a state
@@ -79,7 +83,7 @@ impl<S: System> Reach<S> {
         input: &mut dyn Read,
         is_state: impl Fn(&[u8]) -> bool,
     ) -> Result<(Self, Vec<u8>), SnapshotError> {
-        let mut input = Summed { inner: input, sum: 0 };
+        let mut input = Summed::new(input);
         let mut magic = [0; 8];
         input.fill(&mut magic)?;
         if magic != MAGIC {
@@ -104,14 +108,9 @@ impl<S: System> Reach<S> {
         }
         let roots = input.pairs()?;
         let inner = input.pairs()?;
-        let extra_count = input.next()?;
-        if extra_count > EXTRA_BYTES_MAX {
-            return Err(SnapshotError::Damaged);
-        }
-        let mut extra = vec![0; extra_count as usize];
-        input.fill(&mut extra)?;
-        let sum = input.sum;
-        if input.next()? != sum || levels.last().is_none_or(|&last| last > roots.count()) {
+        let extra = input.extra()?;
+        input.end()?;
+        if levels.last().is_none_or(|&last| last > roots.count()) {
             return Err(SnapshotError::Damaged);
         }
         let cut_at = usize::try_from(cut_at).map_err(|_large| SnapshotError::Damaged)?;
@@ -130,63 +129,5 @@ impl<S: System> Reach<S> {
         }
         let mark = Mark { next, transitions_count, deadlocks_count, levels_count: levels.len() };
         Ok((Self::of(system, store, mark, levels), extra))
-    }
-}
-
-/// A stream and the sum of what went through it.
-struct Summed<'s, T: ?Sized> {
-    inner: &'s mut T,
-    sum: u64,
-}
-
-impl<T: ?Sized> Summed<'_, T> {
-    fn add(&mut self, word: u64) {
-        let mixed = (self.sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        self.sum = mixed ^ (mixed >> 32);
-    }
-
-    fn add_bytes(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.add(u64::from(*byte) + 1);
-        }
-    }
-}
-
-impl Summed<'_, dyn Write + '_> {
-    fn number(&mut self, number: u64) -> io::Result<()> {
-        self.add(number);
-        self.inner.write_all(&number.to_le_bytes())
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.add_bytes(bytes);
-        self.inner.write_all(bytes)
-    }
-}
-
-impl Summed<'_, dyn Read + '_> {
-    fn next(&mut self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.inner.read_exact(&mut bytes)?;
-        let number = u64::from_le_bytes(bytes);
-        self.add(number);
-        Ok(number)
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        self.inner.read_exact(bytes)?;
-        self.add_bytes(bytes);
-        Ok(())
-    }
-
-    /// Grows as it reads: a count that lies finds the end of the file first.
-    fn pairs(&mut self) -> Result<Pairs, SnapshotError> {
-        let count = u32::try_from(self.next()?).map_err(|_large| SnapshotError::Damaged)?;
-        let mut pairs = Pairs::new();
-        for _ in 0..count {
-            pairs.push_unindexed(self.next()?);
-        }
-        pairs.index_all();
-        Ok(pairs)
     }
 }

@@ -68,10 +68,11 @@ pub(crate) struct CheckArgs {
     /// Keep three bits of a state in a table of this size, which ranks share out: may miss errors.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, conflicts_with_all = ["ltl", "full", "fairness"])]
     bitstate: Option<u64>,
-    /// Write an undecided search here, and a long one every 10 minutes (one rank, no formula).
+    /// Write an undecided search here, and a long one every 10 minutes (no formula). With many ranks
+    /// each writes a part of its own beside it, FILE.a0, FILE.a1 … or FILE.b0 …, on its own host.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// Go on with the search in this file, of the same model and options.
+    /// Go on with the search in this file, of the same model, options and number of ranks.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// End undecided when the states take more memory than this.
@@ -157,8 +158,8 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
         None if args.checkpoint.is_some() || args.resume.is_some() => {
             let files = (&args.checkpoint, &args.resume);
             let keep = Keep::new(files, &text, args.allow_deadlock, bounds);
-            let report = search::states_kept(&model, args.allow_deadlock, args.full, bounds, keep)?;
-            reports.push(report);
+            let (allow_deadlock, full) = (args.allow_deadlock, args.full);
+            reports.extend(crew.states_kept(&model, allow_deadlock, full, bounds, keep)?);
         }
         None if model.has_property() => {
             reports.extend(cycles(crew, &model, "the model's property process")?);

@@ -37,12 +37,35 @@ impl ModelFile {
     }
 
     pub(crate) fn check(&self, options: &[&str]) -> (Option<i32>, Value) {
+        let (code, out, err) = self.told(options);
+        let json = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
+        (code, json)
+    }
+
+    /// The same as it was written: exit code, standard output, standard error.
+    pub(crate) fn told(&self, options: &[&str]) -> (Option<i32>, String, String) {
         let mut run = Command::new(PROGRAM);
         run.args(["check", "--json"]).arg(&self.0).args(options);
         let done = run.output().expect("the program runs");
-        let json = serde_json::from_slice(&done.stdout)
-            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&done.stderr)));
-        (done.status.code(), json)
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (done.status.code(), text(done.stdout), text(done.stderr))
+    }
+}
+
+/// A folder that is gone when dropped.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder in the temporary folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
     }
 }
 

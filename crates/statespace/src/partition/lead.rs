@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::message::{Message, Question, Task, origin_parts};
-use super::{Aim, Figures};
+use super::{Aim, Figures, Written};
 use crate::cycle::Lasso;
 
 /// What a search came to.
@@ -28,6 +28,8 @@ pub struct Outcome {
     pub figures: Vec<Figures>,
     /// What each rank learnt beside states.
     pub notes: Vec<Vec<u8>>,
+    /// The rank that could not begin and why ([`super::Rank::give_up`]), if there was one.
+    pub trouble: Option<(usize, String)>,
 }
 
 /// Where the search is.
@@ -45,6 +47,13 @@ enum Stage {
     /// Following origins until one comes again.
     Origins(HashSet<u64>),
     Loop,
+    /// Waiting for all that is under way to arrive.
+    Pausing {
+        serial: u64,
+        is_second: bool,
+    },
+    /// It has; all write down what they know, or have done so.
+    Paused,
     Ending,
 }
 
@@ -82,6 +91,9 @@ pub(super) struct Lead {
     prefix: Vec<Vec<u8>>,
     ending: Ending,
     ended: Vec<Option<(Figures, Vec<u8>)>>,
+    /// What each rank has to say of what it wrote down.
+    written: Vec<Option<Written>>,
+    trouble: Option<(usize, String)>,
     /// Last heard of each rank.
     pub(super) figures: Vec<Figures>,
 }
@@ -104,14 +116,18 @@ impl Lead {
             prefix: Vec::new(),
             ending: Ending::Nothing,
             ended: vec![None; ranks_count],
+            written: vec![None; ranks_count],
+            trouble: None,
             figures: vec![Figures::default(); ranks_count],
         }
     }
 
     /// Rank 0 itself has nothing to do: time to ask whether the others have.
     pub(super) fn idle(&mut self) -> Vec<Order> {
-        let is_running =
-            matches!(self.stage, Stage::Reach | Stage::Forward | Stage::Prune | Stage::Loop);
+        let is_running = matches!(
+            self.stage,
+            Stage::Reach | Stage::Forward | Stage::Prune | Stage::Loop | Stage::Pausing { .. }
+        );
         if !is_running || self.is_asking_quiet {
             return Vec::new();
         }
@@ -193,8 +209,54 @@ impl Lead {
         vec![(None, Message::End)]
     }
 
+    /// Halts a search for states, so that it can be written down; none if it is past that.
+    pub(super) fn pause(&mut self, serial: u64, is_second: bool) -> Vec<Order> {
+        if !matches!((&self.stage, self.aim), (Stage::Reach, Aim::Broken { .. })) {
+            return Vec::new();
+        }
+        self.stage = Stage::Pausing { serial, is_second };
+        vec![(None, Message::Pause)]
+    }
+
+    /// What all ranks have to say of what they wrote, once each has.
+    pub(super) fn take_written(&mut self) -> Option<Vec<Written>> {
+        let all = self.written.iter().cloned().collect::<Option<Vec<_>>>()?;
+        self.written.fill(None);
+        Some(all)
+    }
+
+    pub(super) fn written(&mut self, from: usize, written: Written) {
+        if matches!(self.stage, Stage::Paused) {
+            self.written[from] = Some(written);
+        }
+    }
+
+    /// Searches on after a pause.
+    pub(super) fn go_on(&mut self) -> Vec<Order> {
+        if !matches!(self.stage, Stage::Paused) {
+            return Vec::new();
+        }
+        self.stage = Stage::Reach;
+        // Whoever said to have nothing to do said so of the pause: those answers count no more.
+        self.wave += 1;
+        self.is_asking_quiet = false;
+        self.before = None;
+        vec![(None, Message::GoOn)]
+    }
+
+    /// A rank cannot begin: nothing can be found out.
+    pub(super) fn unable(&mut self, from: usize, why: String) -> Vec<Order> {
+        self.trouble.get_or_insert((from, why));
+        self.end(Ending::Stopped)
+    }
+
     fn task_done(&mut self, kept: u64) -> Vec<Order> {
         match (&self.stage, self.aim, self.seed) {
+            (&Stage::Pausing { serial, is_second }, ..) => {
+                self.stage = Stage::Paused;
+                self.written.fill(None);
+                vec![(None, Message::Write { serial, is_second })]
+            }
             (Stage::Reach, Aim::Broken { .. }, _) => {
                 self.ask(Stage::Broken, None, Question::Broken)
             }
@@ -333,6 +395,7 @@ impl Lead {
     pub(super) fn outcome(&self) -> Option<Outcome> {
         let all: Option<Vec<_>> = self.ended.iter().cloned().collect();
         let (figures, notes) = all?.into_iter().unzip();
-        Some(Outcome { ending: self.ending.clone(), figures, notes })
+        let trouble = self.trouble.clone();
+        Some(Outcome { ending: self.ending.clone(), figures, notes, trouble })
     }
 }

@@ -22,6 +22,8 @@ const KEPT: u8 = 4;
 const REACHED: u8 = 8;
 /// Breaks a promise.
 const BROKEN: u8 = 16;
+/// Only where it is written down: its steps are still to be looked at, also if they were before.
+const WAITING: u8 = 32;
 
 /// What a task found that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +74,45 @@ impl Marks {
             broken: Vec::new(),
             find: None,
         }
+    }
+
+    /// What is known of each state while [`Task::Reach`] is halted, a number each.
+    pub(super) fn written(&self) -> impl Iterator<Item = u64> {
+        let mut waits = vec![false; self.flags.len()];
+        for (distance, id) in self.queue.iter() {
+            waits[id as usize] |= self.distances[id as usize] == distance;
+        }
+        self.flags.iter().zip(&self.distances).zip(waits).map(|((&flags, &distance), waits)| {
+            let waiting = if waits { WAITING } else { 0 };
+            u64::from(flags & (SEEN | BROKEN) | waiting) << 32 | u64::from(distance)
+        })
+    }
+
+    /// Takes up what [`Self::written`] gave for the next state; tells whether it can be so.
+    pub(super) fn take_up(&mut self, number: u64) -> bool {
+        let (flags, distance) = (number >> 32, number as u32);
+        let (Ok(flags), Ok(id)) = (u8::try_from(flags), StateId::try_from(self.flags.len())) else {
+            return false;
+        };
+        let is_seen = flags & SEEN != 0;
+        if flags & !(SEEN | BROKEN | WAITING) != 0
+            || flags & BROKEN != 0 && !is_seen
+            || distance >= FAR - 1
+        {
+            return false;
+        }
+        self.distances.push(distance);
+        self.flags.push(flags & !WAITING);
+        self.note_farther(id, distance);
+        if flags & BROKEN != 0 {
+            self.broken.push(id);
+            self.look_at_broken(id);
+        }
+        // What was too far away to be looked at is not in the queue, but not seen either.
+        if flags & WAITING != 0 || !is_seen {
+            self.queue.push(distance, id);
+        }
+        true
     }
 
     /// Makes ready for a task and queues the states it begins with.

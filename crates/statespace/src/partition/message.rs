@@ -1,6 +1,6 @@
 //! What ranks say to each other, as bytes. All numbers are little-endian.
 
-use super::Figures;
+use super::{Figures, Written};
 
 /// Which of the computations over the state space is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,18 @@ pub(super) enum Message {
     End,
     /// To rank 0: that.
     Ended { figures: Figures, notes: Vec<u8> },
+    /// To all: look at no further states' steps, but take in and send out all that is under way.
+    Pause,
+    /// To all: search on.
+    GoOn,
+    /// To all: nothing is under way, write down what you know.
+    Write { serial: u64, is_second: bool },
+    /// To rank 0: that is done, or why it is not.
+    Written(Written),
+    /// To all: everyone has, or somebody has not.
+    Settled { is_whole: bool, is_second: bool },
+    /// To rank 0: this rank cannot begin.
+    Unable { why: String },
 }
 
 /// What rank 0 asks for once all is quiet.
@@ -135,6 +147,15 @@ impl Message {
             Self::Release(uses) => {
                 uses.iter().fold(to.u8(12), |to, &(id, count)| to.u32(id).u32(count))
             }
+            Self::Pause => to.u8(13),
+            Self::GoOn => to.u8(14),
+            Self::Write { serial, is_second } => to.u8(15).u64(*serial).u8(u8::from(*is_second)),
+            Self::Written(Ok(sum)) => to.u8(16).u8(1).u64(*sum),
+            Self::Written(Err(why)) => to.u8(16).u8(0).bytes(why.as_bytes()),
+            Self::Settled { is_whole, is_second } => {
+                to.u8(17).u8(u8::from(*is_whole)).u8(u8::from(*is_second))
+            }
+            Self::Unable { why } => to.u8(18).bytes(why.as_bytes()),
         };
         to.0
     }
@@ -176,6 +197,15 @@ impl Message {
                 }
                 Self::Release(uses)
             }
+            13 => Self::Pause,
+            14 => Self::GoOn,
+            15 => Self::Write { serial: from.u64()?, is_second: from.u8()? != 0 },
+            16 => match from.u8()? {
+                0 => Self::Written(Err(from.text())),
+                _ => Self::Written(Ok(from.u64()?)),
+            },
+            17 => Self::Settled { is_whole: from.u8()? != 0, is_second: from.u8()? != 0 },
+            18 => Self::Unable { why: from.text() },
             _ => return Err(NoMessage),
         };
         Ok((message, from.0))
@@ -263,6 +293,9 @@ impl<'a> Reader<'a> {
     fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0).to_vec()
     }
+    fn text(&mut self) -> String {
+        String::from_utf8_lossy(&self.rest()).into_owned()
+    }
     fn figures(&mut self) -> Result<Figures, NoMessage> {
         let mut values = [0; Figures::COUNT];
         for value in &mut values {
@@ -327,6 +360,13 @@ mod tests {
             Message::End,
             Message::Ended { figures, notes: vec![9; 5] },
             Message::Release(vec![(7, 1), (u32::MAX, 3)]),
+            Message::Pause,
+            Message::GoOn,
+            Message::Write { serial: 1 << 60, is_second: true },
+            Message::Written(Ok(1 << 50)),
+            Message::Written(Err("no space left".to_owned())),
+            Message::Settled { is_whole: true, is_second: false },
+            Message::Unable { why: "it is damaged".to_owned() },
         ];
         for message in all {
             assert_eq!(Message::decode(&message.encode()), Ok((message, &[][..])));

@@ -70,6 +70,14 @@ impl Queue {
         self.beyond = beyond.unwrap_or_default();
     }
 
+    /// All that wait, with the distances they were pushed with.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, StateId)> {
+        let here = self.here[self.taken..].iter().map(|&id| (self.nearest, id));
+        let beyond = self.beyond.iter().map(|&id| (self.nearest.saturating_add(1), id));
+        let others = self.others.iter().flat_map(|(&at, ids)| ids.iter().map(move |&id| (at, id)));
+        here.chain(beyond).chain(others)
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.waiting_count
     }
@@ -103,6 +111,9 @@ mod tests {
         queue.push(2, 4);
         queue.push(7, 5);
         assert_eq!(queue.len(), 4);
+        let mut waiting: Vec<_> = queue.iter().collect();
+        waiting.sort_unstable();
+        assert_eq!(waiting, [(2, 4), (5, 3), (7, 2), (7, 5)]);
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(order, [(2, 4), (5, 3), (7, 2), (7, 5)]);
         assert_eq!((queue.len(), queue.pop()), (0, None));

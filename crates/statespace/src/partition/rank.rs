@@ -1,8 +1,11 @@
 //! One rank: its states, what it does with messages, and the steps of its states.
 
+mod kept;
 mod lossy;
 
 use std::collections::VecDeque;
+
+pub use kept::{Errand, Written};
 
 use super::home::{Home, hash};
 use super::lead::{Ending, Lead, Order, Outcome};
@@ -76,6 +79,9 @@ pub struct Rank<S> {
     again_count: u64,
     figures_at_us: u64,
     has_ended: bool,
+    /// No state's steps are looked at.
+    is_paused: bool,
+    errand: Option<Errand>,
 }
 
 impl<S: Subject> Rank<S> {
@@ -87,8 +93,8 @@ impl<S: Subject> Rank<S> {
     /// # Panics
     /// When there is no such rank.
     pub fn new(system: S, aim: Aim, me: usize, ranks_count: usize) -> Result<Self, RankError> {
+        let initial = system.initial();
         let mut rank = Self::empty(system, aim, me, ranks_count);
-        let initial = rank.system.initial();
         if rank.home.of(&initial) == me {
             let key = Key { distance: 0, origin: NO_ORIGIN };
             rank.store.prepare(&Unpacked::default(), &initial, &mut rank.batch)?;
@@ -98,17 +104,29 @@ impl<S: Subject> Rank<S> {
         Ok(rank)
     }
 
-    fn empty(mut system: S, aim: Aim, me: usize, ranks_count: usize) -> Self {
+    fn empty(system: S, aim: Aim, me: usize, ranks_count: usize) -> Self {
+        let store = Store::new(system.state_bytes());
+        Self::of(system, aim, me, ranks_count, (store, Marks::new(me as u32, aim)))
+    }
+
+    /// A rank with states of its own.
+    fn of(
+        mut system: S,
+        aim: Aim,
+        me: usize,
+        ranks_count: usize,
+        (store, marks): (Store, Marks),
+    ) -> Self {
         assert!(me < ranks_count, "there is no rank {me} of {ranks_count}");
         let mut rank = Self {
             me,
             ranks_count,
             home: Home::find(&mut system, ranks_count),
             aim,
-            store: Store::new(system.state_bytes()),
+            store,
             sent: Sent::new(system.state_bytes()),
             system,
-            marks: Marks::new(me as u32, aim),
+            marks,
             thin: None,
             batch: Batch::default(),
             keys: Vec::new(),
@@ -127,6 +145,8 @@ impl<S: Subject> Rank<S> {
             again_count: 0,
             figures_at_us: 0,
             has_ended: false,
+            is_paused: false,
+            errand: None,
         };
         rank.mesh.set_task(rank.task);
         rank
@@ -247,7 +267,7 @@ impl<S: Subject> Rank<S> {
     }
 
     fn has_nothing_queued(&self) -> bool {
-        self.waiting_count() == 0 && self.keys.is_empty()
+        (self.is_paused || self.waiting_count() == 0) && self.keys.is_empty()
     }
 
     fn is_idle(&self) -> bool {
@@ -308,44 +328,59 @@ impl<S: Subject> Rank<S> {
                 thin.released(&uses).map_err(|NoMessage| bad)?;
             }
             Message::End => {
+                let farthest = self.thin.as_ref().map_or_else(|| self.marks.depth(), Thin::depth);
+                let figures = Figures { depth: u64::from(farthest), ..self.figures() };
                 self.marks.queue.clear();
                 self.thin.iter_mut().for_each(Thin::end);
                 self.mesh.clear();
                 self.keys.clear();
                 self.batch = Batch::default();
                 self.has_ended = true;
-                let farthest = self.thin.as_ref().map_or_else(|| self.marks.depth(), Thin::depth);
-                let depth = u64::from(farthest);
-                let figures = Figures { depth, ..self.figures() };
                 let notes = self.system.notes();
                 self.tell(0, Message::Ended { figures, notes });
             }
             Message::Data { .. } => return Err(bad),
-            of_lead => {
-                let Some(lead) = &mut self.lead else { return Err(bad) };
-                let orders = match of_lead {
-                    Message::Quiet { wave, sent, received, kept } => {
-                        lead.quiet(from, wave, (sent, received, kept))
-                    }
-                    Message::Found { task, distance, cycle_at } => {
-                        lead.found(from, task, distance, cycle_at)
-                    }
-                    Message::Answer { question, state, value } => {
-                        lead.answer(from, question, state, value)
-                    }
-                    Message::Figures(figures) => {
-                        lead.figures[from] = figures;
-                        Vec::new()
-                    }
-                    Message::Ended { figures, notes } => {
-                        lead.ended(from, figures, notes);
-                        Vec::new()
-                    }
-                    _ => return Err(bad),
-                };
-                self.give(orders);
+            Message::Pause => self.is_paused = true,
+            Message::GoOn => self.is_paused = false,
+            Message::Write { serial, is_second } => {
+                self.errand = Some(Errand::Write { serial, is_second });
             }
+            Message::Settled { is_whole, is_second } => {
+                self.errand = Some(Errand::Settled { is_whole, is_second });
+            }
+            of_lead => return self.hear_as_lead(from, of_lead),
         }
+        Ok(())
+    }
+
+    /// The same, of what is for rank 0 alone.
+    fn hear_as_lead(&mut self, from: usize, message: Message) -> Result<(), RankError> {
+        let bad = RankError::NoMessage { from };
+        let Some(lead) = &mut self.lead else { return Err(bad) };
+        let orders = match message {
+            Message::Quiet { wave, sent, received, kept } => {
+                lead.quiet(from, wave, (sent, received, kept))
+            }
+            Message::Found { task, distance, cycle_at } => {
+                lead.found(from, task, distance, cycle_at)
+            }
+            Message::Answer { question, state, value } => lead.answer(from, question, state, value),
+            Message::Figures(figures) => {
+                lead.figures[from] = figures;
+                Vec::new()
+            }
+            Message::Ended { figures, notes } => {
+                lead.ended(from, figures, notes);
+                Vec::new()
+            }
+            Message::Written(written) => {
+                lead.written(from, written);
+                Vec::new()
+            }
+            Message::Unable { why } => lead.unable(from, why),
+            _ => return Err(bad),
+        };
+        self.give(orders);
         Ok(())
     }
 
@@ -442,6 +477,11 @@ impl<S: Subject> Rank<S> {
     }
 
     fn expand_some(&mut self, states_max: usize, now_us: u64) -> Result<bool, RankError> {
+        if self.is_paused {
+            let has_waited = !self.keys.is_empty();
+            self.flush()?;
+            return Ok(has_waited);
+        }
         if self.mesh.is_blocked() {
             return Ok(false);
         }

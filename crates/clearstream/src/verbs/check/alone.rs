@@ -29,9 +29,9 @@ pub(super) fn refuse(args: &CheckArgs, crew: &Crew, model: &Model) -> Result<(),
         return Err(VerbError::usage(text));
     }
     let is_kept = args.checkpoint.is_some() || args.resume.is_some();
-    if is_kept && (has_formula || is_lossy || !matches!(crew, Crew::One)) {
-        let text = "--checkpoint and --resume are for one rank that looks for deadlocks and errors, \
-                    and keeps whole states";
+    if is_kept && (has_formula || is_lossy) {
+        let text = "--checkpoint and --resume are for a search for deadlocks and errors that keeps \
+                    whole states";
         return Err(VerbError::usage(text));
     }
     if args.reduce && model.has_property() {

@@ -1,7 +1,7 @@
 //! Searches put down in a file and taken up again.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,13 @@ use checker::ModelSystem;
 use dve::Model;
 use statespace::Reach;
 
+use super::ranks::{of_ranks, read_manifest};
 use super::search::{Bounds, too_many};
 use super::show;
 use crate::exit::VerbError;
 
 /// How often a long search is written down.
-const INTERVAL: Duration = Duration::from_mins(10);
+pub(super) const INTERVAL: Duration = Duration::from_mins(10);
 
 /// Where a search is written to and taken from.
 #[derive(Debug, Default)]
@@ -51,6 +52,9 @@ impl Keep {
             return Reach::new(system).map_err(|_full| too_many());
         };
         let wrong = |why: String| VerbError::usage(format!("--resume {}: {why}", path.display()));
+        if let Ok(Some(manifest)) = read_manifest(path) {
+            return Err(wrong(of_ranks(manifest.sums.len())));
+        }
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
         let mut file = BufReader::with_capacity(1 << 20, file);
         let restored =
@@ -74,11 +78,8 @@ impl Keep {
     /// Writes the search down; the file is there whole or not at all.
     pub(super) fn save(&mut self, search: &Reach<ModelSystem<'_>>) -> Result<(), VerbError> {
         let Some(path) = &self.write else { return Ok(()) };
-        let mut part = path.clone().into_os_string();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        write(&part, path, search, self.fingerprint).map_err(|error| {
-            fs::remove_file(&part).ok();
+        let taken = search.system().taken();
+        write_whole(path, |out| search.save(self.fingerprint, taken, out)).map_err(|error| {
             VerbError::failed(format!("--checkpoint {}: {error}", path.display()))
         })?;
         self.written = Some(Instant::now());
@@ -86,17 +87,36 @@ impl Keep {
     }
 }
 
-fn write(
-    part: &Path,
+/// Another file's name, which begins with this one's.
+pub(super) fn part_name(path: &Path, end: &str) -> PathBuf {
+    let mut part = path.to_owned().into_os_string();
+    part.push(end);
+    PathBuf::from(part)
+}
+
+/// Writes a file that is there whole or not at all, whatever happens meanwhile.
+pub(super) fn write_whole(
     path: &Path,
-    search: &Reach<ModelSystem<'_>>,
-    fingerprint: u64,
-) -> std::io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(part)?);
-    search.save(fingerprint, search.system().taken(), &mut out)?;
-    out.flush()?;
-    out.get_ref().sync_all()?;
-    fs::rename(part, path)
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let part = part_name(path, ".part");
+    let whole = || {
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(&part)?);
+        write(&mut out)?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        fs::rename(&part, path)?;
+        sync_folder(path)
+    };
+    whole().inspect_err(|_| {
+        fs::remove_file(&part).ok();
+    })
+}
+
+/// Makes the names in a file's folder last.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// FNV-1a: the same on every machine.

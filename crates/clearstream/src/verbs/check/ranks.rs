@@ -2,6 +2,7 @@
 
 mod bind;
 mod job;
+mod keep;
 mod launch;
 mod launcher;
 mod threads;
@@ -11,11 +12,14 @@ use std::time::{Duration, Instant};
 use checker::RankedModel;
 use dve::Model;
 use job::Job;
+use keep::{Files, Keeping};
+pub(super) use keep::{of_ranks, read_manifest};
 pub(super) use launch::launch;
 use mpi::{MpiError, World};
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
 use statespace::{Kept, Progress};
 
+use super::checkpoint::Keep;
 use super::search::{
     self, Bounds, Report, Traffic, Unreachable, Verdict, Watch, broken_promise, lines, too_many,
 };
@@ -94,11 +98,34 @@ impl Crew {
             return search::states(model, allow_deadlock, is_full, bounds).map(Some);
         }
         let what = search::promises(allow_deadlock);
-        let aim = Aim::Broken { is_full };
-        self.search(model, &Task { aim, allow_deadlock, what: &what, bounds, kept: None })
+        let (aim, files) = (Aim::Broken { is_full }, &Files::default());
+        let task = Task { aim, allow_deadlock, what: &what, bounds, kept: None, files };
+        self.search(model, &task)
     }
 
-    /// The same, keeping less than the states; a violation's run need not be a shortest.
+    /// The same, from files and into some.
+    pub(super) fn states_kept(
+        &mut self,
+        model: &Model,
+        allow_deadlock: bool,
+        is_full: bool,
+        bounds: Bounds,
+        keep: Keep,
+    ) -> Result<Option<Report>, VerbError> {
+        let ranks_count = match self {
+            Self::One => {
+                return search::states_kept(model, allow_deadlock, is_full, bounds, keep).map(Some);
+            }
+            Self::Threads(ranks_count, _) => *ranks_count,
+            Self::Job(job) => job.ranks_count(),
+        };
+        let what = search::promises(allow_deadlock);
+        let (aim, files) = (Aim::Broken { is_full }, &Files::new(keep, is_full, ranks_count)?);
+        let task = Task { aim, allow_deadlock, what: &what, bounds, kept: None, files };
+        self.search(model, &task)
+    }
+
+    /// Keeping less than the states; a violation's run need not be a shortest.
     pub(super) fn lossy(
         &mut self,
         model: &Model,
@@ -110,8 +137,9 @@ impl Crew {
             return lossy::states(model, allow_deadlock, kept, bounds).map(Some);
         }
         let what = search::promises(allow_deadlock);
-        let aim = Aim::Broken { is_full: false };
-        self.search(model, &Task { aim, allow_deadlock, what: &what, bounds, kept: Some(kept) })
+        let (aim, files) = (Aim::Broken { is_full: false }, &Files::default());
+        let task = Task { aim, allow_deadlock, what: &what, bounds, kept: Some(kept), files };
+        self.search(model, &task)
     }
 
     /// Looks for a run that the property process accepts for ever.
@@ -124,8 +152,9 @@ impl Crew {
         if let Self::One = self {
             return search::cycles(model, what, bounds).map(Some);
         }
-        let aim = Aim::Cycle;
-        self.search(model, &Task { aim, allow_deadlock: true, what, bounds, kept: None })
+        let (aim, files) = (Aim::Cycle, &Files::default());
+        let task = Task { aim, allow_deadlock: true, what, bounds, kept: None, files };
+        self.search(model, &task)
     }
 
     /// The report; only rank 0 has one.
@@ -157,13 +186,19 @@ struct Task<'a> {
     bounds: Bounds,
     /// What is kept of a state, where it is not all.
     kept: Option<Kept>,
+    files: &'a Files,
 }
 
 impl Task<'_> {
+    /// What is searched.
+    fn system(self, model: &Model) -> RankedModel<'_> {
+        let of = if self.bounds.is_reduced { RankedModel::reduced } else { RankedModel::new };
+        of(model, self.allow_deadlock)
+    }
+
     /// Rank `me` of so many that search a model.
     fn rank(self, model: &Model, me: usize, count: usize) -> Result<ModelRank<'_>, RankError> {
-        let of = if self.bounds.is_reduced { RankedModel::reduced } else { RankedModel::new };
-        let system = of(model, self.allow_deadlock);
+        let system = self.system(model);
         match (self.kept, self.aim) {
             (Some(kept), Aim::Broken { is_full }) => Rank::lossy(system, is_full, kept, me, count),
             (_, aim) => Rank::new(system, aim, me, count),
@@ -190,6 +225,10 @@ trait Exchange {
 
     /// The next message and its sender; waits for it, at most so long.
     fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Vec<u8>)>, ExchangeError>;
+
+    /// Keeps this rank from being taken for lost, and hears whether another is, while it does something
+    /// else; to be called a few times a second. What arrives waits.
+    fn stay(&mut self) -> Result<(), ExchangeError>;
 }
 
 /// Ranks can no longer speak to each other: why.
@@ -243,6 +282,7 @@ const SIGNAL_GRACE: Duration = Duration::from_millis(400);
 fn drive(
     rank: &mut ModelRank<'_>,
     exchange: &mut impl Exchange,
+    (files, me): (&Files, usize),
     mut look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
 ) -> Result<(), DriveError> {
     let start = Instant::now();
@@ -259,6 +299,7 @@ fn drive(
         while let Some((to, message)) = rank.poll(now_us()) {
             exchange.send(to, message)?;
         }
+        keep::run(files, me, rank, exchange)?;
         if rank.has_ended() {
             return Ok(());
         }
@@ -281,12 +322,14 @@ struct LeadWatch {
     is_patient: bool,
     /// How far all were when this last looked.
     last: Figures,
+    keeping: Keeping,
 }
 
 impl LeadWatch {
     fn new(task: &Task<'_>, ranks_count: usize, is_patient: bool) -> Self {
-        let watch = Watch::new(task.bounds);
-        Self { watch, ranks_count, reason: None, is_patient, last: Figures::default() }
+        let (watch, keeping) = (Watch::new(task.bounds), Keeping::new(task.files));
+        let last = Figures::default();
+        Self { watch, ranks_count, reason: None, is_patient, last, keeping }
     }
 
     fn look(&mut self, rank: &mut ModelRank<'_>) -> Result<(), ExchangeError> {
@@ -296,15 +339,25 @@ impl LeadWatch {
             let traffic = self.traffic(&self.last);
             show::progress_of_ranks(&progress(&self.last), &traffic, self.watch.elapsed());
         }
+        if self.keeping.is_done(rank) {
+            if self.reason.is_some() || self.keeping.failure.is_some() {
+                rank.stop();
+            } else {
+                rank.go_on();
+            }
+        } else if self.keeping.is_due() {
+            self.keeping.begin(rank);
+        }
         match &self.reason {
             None => {
-                let reason = self.watch.reason(self.last.memory_bytes);
-                self.reason = reason.map(|reason| (reason, Instant::now()));
-                if self.reason.is_some() {
-                    rank.stop();
+                if let Some(reason) = self.watch.reason(self.last.memory_bytes)
+                    && self.does_end(rank)
+                {
+                    self.reason = Some((reason, Instant::now()));
                 }
             }
-            Some((reason, since)) if !self.is_patient => {
+            // Whoever writes is waited for; that it is alive is seen elsewhere.
+            Some((reason, since)) if !self.is_patient && !self.keeping.is_under_way() => {
                 let grace = if signals::caught().is_some() { SIGNAL_GRACE } else { STOP_GRACE };
                 if since.elapsed() > grace {
                     return Err(ExchangeError::Lost(reason.clone()));
@@ -313,6 +366,19 @@ impl LeadWatch {
             Some(_) => {}
         }
         Ok(())
+    }
+
+    /// There is a reason to end: now, or once all is written down. Not if all states are known: what
+    /// could be written down is decided then, and what is left to do is short.
+    fn does_end(&mut self, rank: &mut Rank<RankedModel<'_>>) -> bool {
+        if self.keeping.is_wanted() {
+            let is_kept = self.keeping.begin(rank);
+            if is_kept || signals::caught().is_none() {
+                return is_kept;
+            }
+        }
+        rank.stop();
+        true
     }
 
     fn traffic(&self, total: &Figures) -> Traffic {
@@ -331,7 +397,13 @@ impl LeadWatch {
         outcome: Result<Outcome, DriveError>,
     ) -> Result<Report, VerbError> {
         let elapsed = self.watch.elapsed();
+        if let Some(why) = self.keeping.failure {
+            return Err(VerbError::failed(why));
+        }
         let (verdict, total, notes) = match outcome {
+            Ok(Outcome { trouble: Some((rank, why)), .. }) => {
+                return Err(VerbError::usage(format!("--resume, rank {rank}: {why}")));
+            }
             Ok(outcome) => {
                 let total = Figures::total(&outcome.figures);
                 (

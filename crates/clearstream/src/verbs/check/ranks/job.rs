@@ -13,7 +13,8 @@ use mpi::{Flavour, MpiError, World};
 use statespace::Kept;
 use statespace::partition::{Aim, Outcome};
 
-use super::{Bounds, DriveError, Exchange, ExchangeError, ModelRank, Task, drive, launcher};
+use super::keep::Files;
+use super::{Bounds, DriveError, Exchange, ExchangeError, ModelRank, Task, drive, keep, launcher};
 use crate::exit::VerbError;
 use crate::signals;
 
@@ -106,12 +107,13 @@ impl Job {
         self.number += 1;
         let flags = [task.allow_deadlock, task.bounds.is_reduced].map(u8::from);
         let kept = kept_code(task.kept).to_le_bytes();
-        let order = [&[aim_code(task.aim)][..], &flags, &kept, model.source().as_bytes()].concat();
+        let (aim, files) = ([aim_code(task.aim)], task.files.encode());
+        let order = [&aim[..], &flags, &kept, &files, model.source().as_bytes()].concat();
         for to in 1..self.ranks_count {
             self.send(to, order.clone())?;
         }
-        let mut rank = task.rank(model, 0, self.ranks_count)?;
-        drive(&mut rank, self, look)?;
+        let mut rank = keep::begin(model, task, (0, self.ranks_count), self)?;
+        drive(&mut rank, self, (task.files, 0), look)?;
         rank.outcome().ok_or_else(|| ExchangeError::Lost("rank 0 has no outcome".to_owned()).into())
     }
 
@@ -135,16 +137,18 @@ impl Job {
             let [_, allow_deadlock, is_reduced, rest @ ..] = order.as_slice() else {
                 return Err(bad().into());
             };
-            let (kept, text) = rest.split_first_chunk().ok_or_else(bad)?;
+            let (kept, rest) = rest.split_first_chunk().ok_or_else(bad)?;
+            let (files, text) = Files::decode(rest).ok_or_else(bad)?;
             let text = std::str::from_utf8(text).ok();
             let model = text.and_then(|text| Model::parse(text).ok()).ok_or_else(bad)?;
             let is_reduced = *is_reduced != 0;
+            // Time and memory are rank 0's to watch.
             let bounds = Bounds { memory_bytes: None, time: None, is_reduced };
             let kept = kept_of(u64::from_le_bytes(*kept));
             let allow_deadlock = *allow_deadlock != 0;
-            let task = Task { aim, allow_deadlock, what: "", bounds, kept };
-            let mut rank = task.rank(&model, self.me, self.ranks_count)?;
-            drive(&mut rank, self, |_| Ok(()))?;
+            let task = Task { aim, allow_deadlock, what: "", bounds, kept, files: &files };
+            let mut rank = keep::begin(&model, &task, (self.me, self.ranks_count), self)?;
+            drive(&mut rank, self, (&files, self.me), |_| Ok(()))?;
         }
     }
 
@@ -236,6 +240,18 @@ impl Exchange for Job {
                 thread::sleep(PAUSE);
             }
         }
+    }
+
+    fn stay(&mut self) -> Result<(), ExchangeError> {
+        self.beat()?;
+        // All ranks are in this search: what arrives is of this one, and stays in its order.
+        let mut waiting = VecDeque::new();
+        while let Some((from, message)) = self.arrived()? {
+            waiting.push_back((from, self.number, message));
+        }
+        waiting.append(&mut self.early);
+        self.early = waiting;
+        Ok(())
     }
 }
 

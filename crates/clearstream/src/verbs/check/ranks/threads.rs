@@ -8,7 +8,7 @@ use std::time::Duration;
 use dve::Model;
 use statespace::partition::Outcome;
 
-use super::{DriveError, Exchange, ExchangeError, ModelRank, Task, bind, drive};
+use super::{DriveError, Exchange, ExchangeError, ModelRank, Task, bind, drive, keep};
 
 /// Messages as they are, from hand to hand.
 struct Channels<'a> {
@@ -38,6 +38,13 @@ impl Exchange for Channels<'_> {
             return Err(ExchangeError::Lost("a rank failed".to_owned()));
         }
         Ok(message)
+    }
+
+    fn stay(&mut self) -> Result<(), ExchangeError> {
+        if self.has_failed.load(Ordering::Relaxed) {
+            return Err(ExchangeError::Lost("a rank failed".to_owned()));
+        }
+        Ok(())
     }
 }
 
@@ -77,8 +84,9 @@ pub(super) fn search(
         if let Some(&core) = cores.get(exchange.me) {
             bind::bind_thread(core);
         }
-        let mut rank = task.rank(model, exchange.me, ranks_count)?;
-        drive(&mut rank, &mut exchange, |_| Ok(()))?;
+        let me = exchange.me;
+        let mut rank = keep::begin(model, task, (me, ranks_count), &mut exchange)?;
+        drive(&mut rank, &mut exchange, (task.files, me), |_| Ok(()))?;
         alarm.0 = None;
         Ok(())
     };
@@ -111,7 +119,7 @@ fn lead_search(
     mut exchange: Channels<'_>,
     look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
 ) -> Result<Outcome, DriveError> {
-    let mut rank = task.rank(model, 0, ranks_count)?;
-    drive(&mut rank, &mut exchange, look)?;
+    let mut rank = keep::begin(model, task, (0, ranks_count), &mut exchange)?;
+    drive(&mut rank, &mut exchange, (task.files, 0), look)?;
     rank.outcome().ok_or_else(|| ExchangeError::Lost("rank 0 has no outcome".to_owned()).into())
 }
