@@ -258,8 +258,8 @@ fn a_netmap_program_gets_the_library_and_the_socket() {
         command.arg("netmap").arg("--socket").arg(socket).args(arguments);
         command.output().unwrap()
     };
-    // Any file will do to see which one is preloaded; the loader passes over what is no library.
-    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    // Any ELF file will do to see which one is preloaded; the loader passes over a program.
+    let library = std::fs::canonicalize(PROGRAM).unwrap();
     let library = library.to_str().unwrap();
     let told = run(&switch.socket, &["--library", library, "--", "/bin/sh", "-c", script]);
     assert_eq!(told.status.code(), Some(7));
@@ -272,6 +272,48 @@ fn a_netmap_program_gets_the_library_and_the_socket() {
     let alone = run(Path::new("/nonexistent/switch"), &["--", "true"]);
     assert_eq!(alone.status.code(), Some(1));
     assert!(complaint(&alone).contains("start one with `clearstream switch run`"));
+}
+
+#[test]
+fn what_is_asked_wrongly_is_answered_with_one_line() {
+    let switch = Switch::run("wrong");
+    let file = switch.socket.with_extension("file");
+    std::fs::write(&file, "somebody's").unwrap();
+    let file_name = file.to_str().unwrap();
+    for (arguments, code, wanted) in [
+        (&*format!("switch run --socket {file_name}"), 1, "is there and no socket"),
+        (&*format!("netmap --library {file_name} -- true"), 2, "this is no library"),
+        ("switch run --cores 1023", 2, "core 1023: this machine has none"),
+        ("pkt gen vale0:a --core 1023", 2, "core 1023: this machine has none"),
+        ("pkt gen vale0:a --rate 0", 2, "nothing would ever be sent"),
+        ("link add vale0:a vale0:a", 2, "both ends of the link are vale0:a"),
+        ("link add vale0:a vale1:b --delay 2m", 2, "a minute is the most"),
+        ("link add vale0:a vale1:b --rate 0", 2, "nothing could ever pass"),
+        ("port add chain --pipes 0", 2, "0 is not in 1..=32"),
+        ("port add vale0:a --type tap --device a/b", 2, "'a/b' is no device's name"),
+        ("port add vale0:a --type tap --device a --queues 65", 2, "a TAP port has 1 to 64"),
+    ] {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments.split(' ')).env("CLEARSTREAM_SWITCH", &switch.socket);
+        let output = command.output().unwrap();
+        let said = complaint(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
+        assert!(said.contains(wanted), "{arguments}: {said}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"somebody's");
+    std::fs::remove_file(&file).ok();
+}
+
+#[test]
+fn who_loses_a_port_is_told() {
+    let switch = Switch::run("taken");
+    let sink = switch.start("pkt sink vale0:a");
+    switch.wait_for_clients(1);
+    assert!(switch.ask("port del vale0:a").status.success());
+    let output = sink.wait_with_output().unwrap();
+    let said = complaint(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.trim_end(), "clearstream: the switch cut us off: vale0:a was taken away");
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub enum DaemonError {
     /// Somebody serves that socket already.
     #[error("another switch serves {}", .0.display())]
     Taken(PathBuf),
+    /// Something that is no socket is where clients would connect.
+    #[error("{} is there and no socket; it is left alone", .0.display())]
+    NoSocket(PathBuf),
     /// The kernel refused.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
@@ -135,6 +138,9 @@ impl Daemon {
         let listener =
             Listener::bind(&config.socket).map_err(|error| match error.source.kind() {
                 io::ErrorKind::AddrInUse => DaemonError::Taken(config.socket.clone()),
+                _ if error.source.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) => {
+                    DaemonError::NoSocket(config.socket.clone())
+                }
                 _ => DaemonError::Syscall(error),
             })?;
         let registry = Registry::new(&config)?;

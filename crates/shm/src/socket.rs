@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -153,10 +154,11 @@ pub struct Listener {
 
 impl Listener {
     /// Listens at `path`. What is left of a process that ended without cleaning up is replaced; a
-    /// socket that somebody serves is not.
+    /// socket that somebody serves is not, nor anything that is no socket.
     ///
     /// # Errors
-    /// Somebody listens there already (`EADDRINUSE`), or no permission for the folder.
+    /// Somebody listens there already (`EADDRINUSE`), something else is there (`ENOTSOCK`), or no
+    /// permission for the folder.
     pub fn bind(path: &Path) -> Result<Self, SyscallError> {
         let object = path.display().to_string();
         let failed = |call| {
@@ -166,6 +168,9 @@ impl Listener {
         let address = SocketAddrUnix::new(path).map_err(failed("bind"))?;
         let fd = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, &object)?;
         match rustix::net::bind(&fd, &address) {
+            Err(Errno::ADDRINUSE) if !is_socket(path) => {
+                return Err(failed("bind")(Errno::NOTSOCK));
+            }
             Err(Errno::ADDRINUSE) if deserted(path) => {
                 rustix::fs::unlink(path).map_err(failed("unlink"))?;
                 rustix::net::bind(&fd, &address).map_err(failed("bind"))?;
@@ -201,6 +206,12 @@ impl Drop for Listener {
         // Somebody may have removed it already.
         rustix::fs::unlink(&self.path).ok();
     }
+}
+
+/// Whether it is a socket, or nothing any more.
+fn is_socket(path: &Path) -> bool {
+    let is_one = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+    rustix::fs::lstat(path).map_or(true, is_one)
 }
 
 /// Whether `path` is a socket that nobody serves.
@@ -246,6 +257,18 @@ mod tests {
         drop(far);
         assert!(matches!(near.receive().unwrap(), Message::Closed));
         assert!(near.send(b"x", &[]).is_err());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_not_replaced() {
+        let path = path("file");
+        std::fs::write(&path, "somebody's").unwrap();
+        let error = Listener::bind(&path).unwrap_err();
+        assert_eq!(error.source.raw_os_error(), Some(Errno::NOTSOCK.raw_os_error()));
+        assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
+        std::fs::remove_file(&path).unwrap();
+        let folder = std::env::temp_dir();
+        assert!(Listener::bind(&folder).is_err() && folder.is_dir());
     }
 
     #[test]

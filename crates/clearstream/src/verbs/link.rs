@@ -49,13 +49,13 @@ struct AddArgs {
     /// SWITCH:PORT at the other.
     other: PortName,
     /// Time on the way, each way: 8.5ms.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
     delay: Duration,
     /// How far the delay wanders to either side.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
     jitter: Duration,
     /// Line rate, Ethernet's overhead counted: 40G [default: a line that takes no time].
-    #[arg(long, value_name = "RATE", value_parser = units::parse_bit_rate)]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
     /// What may wait for the line: 40M [default: no limit].
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
@@ -68,12 +68,30 @@ struct AddArgs {
     seed: u64,
 }
 
+/// Longest time on the way.
+const DELAY_MAX: Duration = Duration::from_secs(60);
+
+fn delay(text: &str) -> Result<Duration, String> {
+    let delay = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if delay > DELAY_MAX { Err("a minute is the most there can be".to_owned()) } else { Ok(delay) }
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    match units::parse_bit_rate(text).map_err(|error| error.to_string())? {
+        0 => Err("nothing could ever pass".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
 /// Runs the verb.
 pub(crate) fn run(args: &LinkArgs, json: bool) -> VerbResult {
     let mut connection = connect(args.socket.as_ref())?;
     match &args.action {
         Action::Add(add) => {
             let (one, other) = (add.one.clone(), add.other.clone());
+            if one == other {
+                return Err(VerbError::usage(format!("both ends of the link are {one}")));
+            }
             let ask = Ask::AddLink { one, other, link: add.wishes() };
             connection.ask(ask).map_err(|error| explain(&error))?;
         }

@@ -1,7 +1,8 @@
 //! `clearstream netmap`: an unmodified netmap program on the ports of a running switch.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,9 +47,7 @@ pub(crate) fn run(args: &NetmapArgs, _json: bool) -> VerbResult {
     // Asked here, where the answer is one line; the program would say "no such file".
     drop(port::connect(args.socket.as_ref())?);
     let library = match &args.library {
-        Some(library) => library
-            .canonicalize()
-            .map_err(|error| VerbError::usage(format!("{}: {error}", library.display())))?,
+        Some(library) => given_library(library)?,
         None => installed_library()?,
     };
     let socket = args.socket.clone().unwrap_or_else(default_socket);
@@ -63,6 +62,17 @@ pub(crate) fn run(args: &NetmapArgs, _json: bool) -> VerbResult {
     let name = program.display();
     writeln!(io::stderr(), "clearstream: cannot run {name}: {error}").ok();
     Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+/// A library, which the dynamic loader would otherwise do without.
+fn given_library(library: &Path) -> Result<PathBuf, VerbError> {
+    let failed = |error: io::Error| VerbError::usage(format!("{}: {error}", library.display()));
+    let mut magic = [0; 4];
+    File::open(library).and_then(|mut file| file.read_exact(&mut magic)).map_err(failed)?;
+    if magic != *b"\x7fELF" {
+        return Err(VerbError::usage(format!("{}: this is no library", library.display())));
+    }
+    library.canonicalize().map_err(failed)
 }
 
 /// Ours before what is preloaded already.

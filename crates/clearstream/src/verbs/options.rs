@@ -15,7 +15,7 @@ use traffic::client::{Family, Target};
 use crate::exit::VerbError;
 pub(crate) use application::ApplicationOptions;
 pub(crate) use command::command_line;
-pub(crate) use values::{Cores, cores, duration};
+pub(crate) use values::{Cores, check_cores, cores, duration};
 use values::{Sizes, byte_size, count, sizes};
 
 /// Datagram payload that fits Ethernet's 1500 bytes in IPv4 and IPv6 alike.

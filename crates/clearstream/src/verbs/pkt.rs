@@ -19,6 +19,7 @@ use super::port::explain;
 use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::signals;
+use crate::verbs::options::check_cores;
 use show::Show;
 
 /// Options of `pkt`.
@@ -97,7 +98,7 @@ struct GenArgs {
           value_parser = clap::value_parser!(u32).range(FRAME_BYTES_MIN as i64..=FRAME_BYTES_MAX as i64))]
     size: u32,
     /// Frames a second: 1M [default: as fast as it goes].
-    #[arg(long, value_name = "RATE", value_parser = units::parse_bit_rate)]
+    #[arg(long, value_name = "RATE", value_parser = frame_rate)]
     rate: Option<u64>,
     /// How many frames [default: no end; 1000 for ping].
     #[arg(long, value_name = "N")]
@@ -132,6 +133,13 @@ struct SinkArgs {
     announce: Option<MacRange>,
 }
 
+fn frame_rate(text: &str) -> Result<u64, String> {
+    match units::parse_bit_rate(text).map_err(|error| error.to_string())? {
+        0 => Err("nothing would ever be sent".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
 /// How often a run looks whether the switch has something to say.
 const ATTENTION: Duration = Duration::from_millis(100);
 
@@ -139,6 +147,7 @@ const ATTENTION: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: &PktArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     if let Some(core) = args.core {
+        check_cores(&[core])?;
         sys::thread::pin_current(&[core]).map_err(|error| VerbError::from_error(&error))?;
     }
     let socket = args.socket.as_deref();

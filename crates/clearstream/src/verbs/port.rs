@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use packet_switch::PortName;
-use packet_switch::attachment::{Ask, DeviceState, Entry, Kind, Shape};
+use packet_switch::attachment::{Ask, DeviceState, Entry, Kind, PIPES_MAX, Shape};
 use packet_switch::client::{ClientError, Connection, default_socket};
 use packet_switch::counters::FlowCount;
 
@@ -95,7 +95,7 @@ struct AddArgs {
     #[command(flatten)]
     settings: Settings,
     /// A group of so many pipes in one memory, for the processes of one user.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=PIPES_MAX as i64))]
     pipes: Option<u32>,
     /// Slots of each ring, 2 to 4096 [default: 1024].
     #[arg(long, value_name = "N")]

@@ -11,7 +11,7 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::log::Log;
 use crate::signals;
-use crate::verbs::options::{Cores, cores};
+use crate::verbs::options::{Cores, check_cores, cores};
 
 /// Options of `switch`.
 #[derive(Debug, clap::Args)]
@@ -87,6 +87,9 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     allow_descriptors();
     let log = Log { json };
+    if let Some(Place::On(Cores(list))) = &run.cores {
+        check_cores(list)?;
+    }
     let placed = run.cores.as_ref().map(Place::decide);
     if let Some((_, said)) = &placed {
         log.line("cores", said);

@@ -59,10 +59,15 @@ impl Registry {
         }
     }
 
+    /// Who watches a port.
+    pub(super) fn watchers_of(&self, name: &PortName) -> Vec<(SessionId, u32)> {
+        let watchers = self.port(name).map_or(&[][..], |port| &port.watchers);
+        watchers.iter().map(|one| (one.session, one.attachment)).collect()
+    }
+
     /// The same for a port that goes.
     pub(super) fn unwatch_port(&mut self, name: &PortName) {
-        let Some(port) = self.port(name) else { return };
-        let all: Vec<_> = port.watchers.iter().map(|one| (one.session, one.attachment)).collect();
+        let all = self.watchers_of(name);
         self.unwatch(|session, attachment| all.contains(&(session, attachment)));
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Registry {
     next_attachment: u32,
     trouble: (Sender<Trouble>, Receiver<Trouble>),
     trouble_bell: Bell,
+    /// What those are to be told whose port was taken away.
+    farewells: Vec<(SessionId, Answer)>,
 }
 
 /// What came over a connection.
@@ -68,6 +70,7 @@ impl Registry {
             next_attachment: 1,
             trouble: mpsc::channel(),
             trouble_bell: Bell::new()?,
+            farewells: Vec::new(),
         })
     }
 
@@ -261,6 +264,11 @@ impl Registry {
             return Err(Refusal::Foreign(name.to_string()));
         }
         for name in self.ports_of_one_device(name) {
+            let why = format!("{name} was taken away");
+            let tell =
+                |(session, attachment)| (session, Answer::CutOff { attachment, why: why.clone() });
+            let farewells: Vec<_> = self.attached_to(&name).into_iter().map(tell).collect();
+            self.farewells.extend(farewells);
             let client = self.port(&name).and_then(|port| port.client.as_ref());
             if let Some(serial) = client.map(|client| client.serial) {
                 self.detach_serial(serial, notice);
@@ -299,7 +307,7 @@ impl Registry {
         self.detach(notice, |one, _| one == session);
     }
 
-    /// Clients that a switch cut off: whom to tell what.
+    /// Clients that a switch cut off, or whose port was taken away: whom to tell what.
     pub(super) fn settle_trouble(
         &mut self,
         notice: &mut dyn FnMut(Notice),
@@ -307,7 +315,7 @@ impl Registry {
         self.trouble_bell.clear()?;
         self.check_threads()?;
         let troubles: Vec<Trouble> = self.trouble.1.try_iter().collect();
-        let mut to_tell = Vec::new();
+        let mut to_tell = std::mem::take(&mut self.farewells);
         for Trouble { serial, why } in troubles {
             let why = why.to_string();
             if let Some((name, port)) = self.port_of(serial) {
@@ -399,6 +407,13 @@ impl Registry {
         if ephemeral {
             self.forget_port(&name);
         }
+    }
+
+    /// A port's client and those who watch it.
+    fn attached_to(&self, name: &PortName) -> Vec<(SessionId, u32)> {
+        let client = self.port(name).and_then(|port| port.client.as_ref());
+        let client = client.map(|client| (client.session, client.attachment));
+        client.into_iter().chain(self.watchers_of(name)).collect()
     }
 
     pub(super) fn port(&self, name: &PortName) -> Option<&Port> {

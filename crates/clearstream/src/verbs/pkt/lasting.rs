@@ -213,7 +213,7 @@ fn signalled() -> bool {
 /// Whether the switch of a pipe has gone, which those who have it can do without.
 fn go_on_alone(station: &mut Station) -> Result<bool, VerbError> {
     match station.parts().0.poll_cut_off() {
-        Ok(Some((_, why))) => Err(VerbError::failed(format!("the switch cut us off: {why}"))),
+        Ok(Some((_, why))) => Err(cut_off(&why)),
         Ok(None) => Ok(false),
         Err(_) => {
             say("the switch has gone; the pipe goes on between those who have it");
@@ -232,6 +232,9 @@ fn rejoin<'a>(
         if !station.is_deserted() {
             continue;
         }
+        if let Ok(Some((_, why))) = station.parts().0.poll_cut_off() {
+            return Err(cut_off(&why));
+        }
         if outage.reconnects == 0 && back.is_empty() {
             say("the switch has gone; waiting for the next one");
         }
@@ -246,6 +249,10 @@ fn rejoin<'a>(
         show_seconds(away.as_secs_f64()),
     ));
     Ok(())
+}
+
+fn cut_off(why: &str) -> VerbError {
+    VerbError::failed(format!("the switch cut us off: {why}"))
 }
 
 fn say(line: &str) {

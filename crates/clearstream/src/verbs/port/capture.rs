@@ -58,11 +58,17 @@ pub(super) fn run(
     let began = Instant::now();
     let mut captured = Captured::default();
     let mut space = vec![0; SNAP_BYTES as usize];
-    loop {
+    let gone = loop {
         let ended = until.count.is_some_and(|count| captured.frames >= count)
             || until.duration.is_some_and(|time| began.elapsed() >= time);
-        if ended || signals::caught().is_some() || connection.has_news() {
-            break;
+        if ended || signals::caught().is_some() {
+            break None;
+        }
+        if connection.has_news() {
+            break Some(match connection.poll_cut_off() {
+                Ok(Some((_, why))) => why,
+                _ => "the switch has gone".to_owned(),
+            });
         }
         let patience = Patience { linger: Duration::ZERO, timeout: LOOK_EVERY };
         let arrived =
@@ -72,7 +78,7 @@ pub(super) fn run(
             take(&mut watched, arrived, most, &mut space, &mut out, &mut captured)
                 .map_err(named)?;
         }
-    }
+    };
     out.flush().map_err(named)?;
     let Captured { frames, missed } = captured;
     if json && path.to_str() != Some("-") {
@@ -80,7 +86,10 @@ pub(super) fn run(
     } else {
         writeln!(io::stderr(), "{frames} frames, {missed} missed").ok();
     }
-    Ok(if missed == 0 { Exit::Ok } else { Exit::Partial })
+    if let Some(why) = &gone {
+        writeln!(io::stderr(), "clearstream: {why}: what passed until then is in the file").ok();
+    }
+    Ok(if missed == 0 && gone.is_none() { Exit::Ok } else { Exit::Partial })
 }
 
 fn take(

@@ -118,11 +118,12 @@ pub(super) fn add(
     match wanted {
         Wanted::Tap { dev, queues } => {
             let dev = dev.clone().unwrap_or_else(|| default_device(&port.port));
+            check_name(&dev)?;
             let taps = match queues {
                 1 => port_tap::Port::tap(&dev).map(|tap| vec![tap]),
                 count => port_tap::Port::tap_queues(&dev, *count),
             };
-            let taps = taps.map_err(|error| missing(&error))?;
+            let taps = taps.map_err(|error| refused(&dev, &error))?;
             let fds: Vec<_> = taps.iter().map(AsFd::as_fd).collect();
             hand_over(connection, port, DeviceKind::Tap, shape, &fds)?;
             let up = LinkSettings { up: true, ..LinkSettings::default() };
@@ -173,6 +174,29 @@ fn hand_over(
 /// The port's own name, as far as an interface's may be that long.
 fn default_device(port: &Name) -> String {
     port.to_string().chars().take(15).collect()
+}
+
+/// What the kernel takes for an interface's name (`dev_valid_name`).
+fn check_name(dev: &str) -> Result<(), VerbError> {
+    let is_bad = |one: char| one.is_whitespace() || one.is_control() || "/:%".contains(one);
+    if (1..16).contains(&dev.len()) && !dev.contains(is_bad) && dev != "." && dev != ".." {
+        return Ok(());
+    }
+    let text =
+        format!("'{dev}' is no device's name: 1 to 15 bytes, without '/', ':', '%' or space");
+    Err(VerbError::usage(text))
+}
+
+/// Why a TAP device could not be had.
+fn refused(dev: &str, error: &sys::SyscallError) -> VerbError {
+    use std::io::ErrorKind::{InvalidInput, ResourceBusy};
+    match error.source.kind() {
+        InvalidInput => VerbError::failed(format!(
+            "{dev} is there already, and no TAP device with as many queues"
+        )),
+        ResourceBusy => VerbError::failed(format!("another program has the TAP device {dev}")),
+        _ => missing(error),
+    }
 }
 
 fn missing(error: &sys::SyscallError) -> VerbError {
