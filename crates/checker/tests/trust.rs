@@ -7,12 +7,13 @@ mod naive;
 
 use std::collections::HashSet;
 
-use checker::ModelSystem;
+use checker::{ModelSystem, RankedModel};
 use dve::Model;
 use naive::graph::{Fair, Graph};
 use naive::random::{Taste, model};
 use naive::tree::Tree;
-use statespace::{CycleSearch, FairFound, FairLasso, FairSearch, Fairness, Found, Reach};
+use statespace::partition::{Aim, Ending, Rank};
+use statespace::{Acting, CycleSearch, FairFound, FairLasso, FairSearch, Fairness, Found, Reach};
 use stats::Random;
 
 const STATES_MAX: usize = 1500;
@@ -150,7 +151,10 @@ fn both_find_the_same_accepting_cycles() {
 
 /// What the search for fair runs finds.
 fn fair_run(model: &Model, fairness: Fairness) -> Option<FairLasso> {
-    let mut search = FairSearch::new(ModelSystem::new(model), fairness).unwrap();
+    ended(FairSearch::new(ModelSystem::new(model), fairness).unwrap())
+}
+
+fn ended(mut search: FairSearch<ModelSystem<'_>>) -> Option<FairLasso> {
     loop {
         match search.advance(7).unwrap() {
             FairFound::More => {}
@@ -158,6 +162,45 @@ fn fair_run(model: &Model, fairness: Fairness) -> Option<FairLasso> {
             FairFound::Cycle(found) => return Some(found),
         }
     }
+}
+
+/// The same by many ranks, whose messages are handed from one to the next; who takes the steps of the
+/// prefix is anybody who can.
+fn fair_run_by_ranks(model: &Model, fairness: Fairness, ranks_count: usize) -> Option<FairLasso> {
+    let new = |me| Rank::new(RankedModel::new(model, true), Aim::Judged, me, ranks_count).unwrap();
+    let mut ranks: Vec<_> = (0..ranks_count).map(new).collect();
+    let mut who = Vec::new();
+    for now_us in (0..1_000_000).step_by(100) {
+        for me in 0..ranks_count {
+            ranks[me].work(8, now_us).unwrap();
+            while let Some((to, message)) = ranks[me].poll(now_us) {
+                ranks[to].handle(me, &message).unwrap();
+            }
+        }
+        if let Some(states) = ranks[0].take_gathered() {
+            let search = FairSearch::within(ModelSystem::new(model), fairness, states);
+            let found = ended(search);
+            let cycle = found.as_ref().map(|found| found.lasso.cycle.clone());
+            who = found.map(|found| found.actors).unwrap_or_default();
+            ranks[0].judged(cycle.unwrap_or_default());
+        }
+        if ranks.iter().all(Rank::has_ended) {
+            let Ending::Cycle(lasso) = ranks[0].outcome().unwrap().ending else { return None };
+            let way = [&lasso.prefix[..], &lasso.cycle[..1]].concat();
+            let prefix = way.windows(2).map(|pair| {
+                let mut found = None;
+                ModelSystem::new(model).each_acting(&pair[0], |who, to| {
+                    if to == pair[1] {
+                        found.get_or_insert(who);
+                    }
+                });
+                found.expect("a step")
+            });
+            let actors = prefix.chain(who).collect();
+            return Some(FairLasso { lasso, actors });
+        }
+    }
+    panic!("{ranks_count} ranks hang");
 }
 
 /// A run of the plain interpreter, step by step with who takes it, whose cycle is fair by definition.
@@ -218,6 +261,11 @@ fn both_find_the_same_fair_runs() {
             let wanted = graph.has_accepting_run(fair, processes);
             assert_eq!(found.is_some(), wanted, "{fairness:?}\n{text}");
             if let Some(found) = &found {
+                replay_fair(tree, &model, found, fairness, text);
+            }
+            let by_ranks = fair_run_by_ranks(&model, fairness, 1 + tried % 3);
+            assert_eq!(by_ranks.is_some(), wanted, "ranks, {fairness:?}\n{text}");
+            if let Some(found) = &by_ranks {
                 replay_fair(tree, &model, found, fairness, text);
             }
             found.is_some()

@@ -60,6 +60,37 @@ fn many_ranks_judge_formulas_as_one_does() {
 }
 
 #[test]
+fn many_ranks_leave_no_process_out_where_one_does_not() {
+    // A fork that a neighbour takes again and again is free again and again, but never for good: whoever
+    // waits for it gets it under strong fairness alone.
+    let model = ModelFile::new("fair", &philosophers(3, false));
+    for (formula, fairness, wanted) in [
+        ("F {P0.has}", None, 10),
+        ("F {P2.has}", Some("weak"), 10),
+        ("F {P2.has}", Some("strong"), 0),
+        ("G F ({P0.eats} || {P1.eats} || {P2.eats})", Some("weak"), 0),
+        ("G F {P1.eats}", Some("weak"), 10),
+        ("G F {P1.eats}", Some("strong"), 0),
+        ("G {P0.thinks}", Some("strong"), 10),
+    ] {
+        let kind: Vec<&str> = fairness.iter().flat_map(|&kind| ["--fairness", kind]).collect();
+        let options = [&["--ltl", formula][..], &kind].concat();
+        let (code, alone) = model.check(&options);
+        assert_eq!(code, Some(wanted), "{options:?}, one rank");
+        for ranks in ["2", "3"] {
+            let (code, json) = model.check(&[&options[..], &["--ranks", ranks]].concat());
+            assert_eq!(code, Some(wanted), "{options:?}, {ranks} ranks: {json}");
+            assert_eq!(json["checks"][0]["checked"], alone["checks"][0]["checked"]);
+            if wanted == 10 {
+                let length = assert_run(&json) as u64;
+                let turn = json["checks"][0]["cycle_begins_at"].as_u64().expect("a cycle");
+                assert!(turn + 1 < length);
+            }
+        }
+    }
+}
+
+#[test]
 fn many_ranks_that_cannot_decide_say_why() {
     let model = ModelFile::new("large", &philosophers(12, false));
     let (code, json) = model.check(&["--ranks", "2", "--time", "200ms"]);

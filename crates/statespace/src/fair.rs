@@ -10,6 +10,7 @@ mod tour;
 use crate::cycle::{Accepting, Lasso};
 use crate::pairs::Full;
 use crate::reach::Progress;
+use crate::store::Store;
 use graph::{Explorer, Graph};
 
 /// Whom a run must not leave out.
@@ -76,6 +77,13 @@ impl<S: Acting> FairSearch<S> {
     /// As [`crate::Store::insert`].
     pub fn new(system: S, fairness: Fairness) -> Result<Self, Full> {
         Ok(Self { explorer: Explorer::new(system)?, fairness, components: None })
+    }
+
+    /// A search among these states, out of which no step must lead: no run comes to them, so what is
+    /// found has no prefix.
+    #[must_use]
+    pub fn within(system: S, fairness: Fairness, states: Store) -> Self {
+        Self { explorer: Explorer::within(system, states), fairness, components: None }
     }
 
     /// Goes on for `moves_max` states, first to find them and then to sort them into components.

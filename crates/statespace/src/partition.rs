@@ -56,6 +56,16 @@ pub enum Aim {
     },
     /// An accepting cycle.
     Cycle,
+    /// An accepting cycle of a kind that one rank alone can tell: rank 0's caller gets all states
+    /// that may be on one ([`Rank::take_gathered`]) and says which it is ([`Rank::judged`]).
+    Judged,
+}
+
+impl Aim {
+    /// Whether it is some cycle.
+    fn is_of_cycles(self) -> bool {
+        !matches!(self, Self::Broken { .. })
+    }
 }
 
 /// What one rank has done so far.

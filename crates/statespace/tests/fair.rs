@@ -1,7 +1,8 @@
 //! Fair runs of random graphs, against their definition.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
+use statespace::partition::{Aim, Ending, Rank, Subject};
 use statespace::{Accepting, Acting, Actors, FairFound, FairLasso, FairSearch, Fairness, System};
 use stats::Random;
 
@@ -130,6 +131,88 @@ impl Acting for Graph {
     }
 }
 
+impl Subject for Graph {
+    fn is_broken(&mut self, _state: &[u8], _steps_count: usize) -> bool {
+        panic!("nobody looks for broken promises")
+    }
+    fn notes(&self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// Goes through a search to its end.
+fn ended(mut search: FairSearch<Graph>) -> Option<FairLasso> {
+    loop {
+        match search.advance(3).unwrap() {
+            FairFound::More => {}
+            FairFound::NoCycle => return None,
+            FairFound::Cycle(found) => return Some(found),
+        }
+    }
+}
+
+/// The same by many ranks, whose turn and which message comes next being chance. Who acts in the prefix
+/// is any that can.
+fn by_ranks(graph: &Graph, fairness: Fairness, random: &mut Random) -> Option<FairLasso> {
+    let count = 1 + random.below(4) as usize;
+    let new = |me| Rank::new(graph.clone(), Aim::Judged, me, count).unwrap();
+    let mut ranks: Vec<Rank<Graph>> = (0..count).map(new).collect();
+    let mut lines: Vec<VecDeque<Vec<u8>>> = vec![VecDeque::new(); count * count];
+    let mut actors = Vec::new();
+    for now_us in 0..1_000_000 {
+        let me = random.below(count as u64) as usize;
+        ranks[me].work(1 + random.below(4) as usize, now_us * 100).unwrap();
+        let from = random.below(count as u64) as usize;
+        if let Some(message) = lines[from * count + me].pop_front() {
+            ranks[me].handle(from, &message).unwrap();
+        }
+        while let Some((to, message)) = ranks[me].poll(now_us * 100) {
+            lines[me * count + to].push_back(message);
+        }
+        if let Some(states) = ranks[0].take_gathered() {
+            let found = ended(FairSearch::within(graph.clone(), fairness, states));
+            let cycle = found.as_ref().map(|found| found.lasso.cycle.clone());
+            actors = found.map(|found| found.actors).unwrap_or_default();
+            ranks[0].judged(cycle.unwrap_or_default());
+        }
+        if ranks.iter().all(Rank::has_ended) {
+            return match ranks[0].outcome().unwrap().ending {
+                Ending::Nothing => None,
+                Ending::Cycle(lasso) => {
+                    let way = lasso.prefix.iter().chain(lasso.cycle.first());
+                    let way: Vec<usize> = way.map(|state| usize::from(state[0])).collect();
+                    let acting = |pair: &[usize]| {
+                        let edge = graph.edges[pair[0]].iter().find(|(_, to)| *to == pair[1]);
+                        edge.expect("the prefix follows edges").0
+                    };
+                    let actors = way.windows(2).map(acting).chain(actors).collect();
+                    Some(FairLasso { lasso, actors })
+                }
+                ending => panic!("{ending:?}"),
+            };
+        }
+    }
+    panic!("{count} ranks hang: {graph:?}");
+}
+
+#[test]
+fn many_ranks_find_fair_runs_exactly_where_they_are() {
+    let mut random = Random::from_seed(14);
+    let mut counts = [0; 2];
+    for _ in 0..2000 {
+        let graph = Graph::random(&mut random);
+        for (count, fairness) in counts.iter_mut().zip([Fairness::Weak, Fairness::Strong]) {
+            let found = by_ranks(&graph, fairness, &mut random);
+            assert_eq!(found.is_some(), graph.has_fair_run(fairness), "{fairness:?} {graph:?}");
+            if let Some(found) = found {
+                *count += 1;
+                graph.assert_run(&found, fairness);
+            }
+        }
+    }
+    assert!(counts[0] > counts[1] + 10 && counts[1] > 200, "{counts:?}");
+}
+
 #[test]
 fn fair_runs_are_found_exactly_where_they_are() {
     let mut random = Random::from_seed(13);
@@ -137,14 +220,7 @@ fn fair_runs_are_found_exactly_where_they_are() {
     for _ in 0..3000 {
         let graph = Graph::random(&mut random);
         for (count, fairness) in counts.iter_mut().zip([Fairness::Weak, Fairness::Strong]) {
-            let mut search = FairSearch::new(graph.clone(), fairness).unwrap();
-            let found = loop {
-                match search.advance(3).unwrap() {
-                    FairFound::More => {}
-                    FairFound::NoCycle => break None,
-                    FairFound::Cycle(found) => break Some(found),
-                }
-            };
+            let found = ended(FairSearch::new(graph.clone(), fairness).unwrap());
             assert_eq!(found.is_some(), graph.has_fair_run(fairness), "{fairness:?} {graph:?}");
             if let Some(found) = found {
                 *count += 1;

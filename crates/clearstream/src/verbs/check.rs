@@ -49,7 +49,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FORMULA|FILE")]
     ltl: Option<String>,
     /// Only runs that leave no process out for ever: weak, no process that could always move; strong,
-    /// none that could move again and again (one rank).
+    /// none that could move again and again.
     #[arg(long, value_name = "KIND", value_enum)]
     fairness: Option<Fairness>,
     /// A state without a step is no violation.
@@ -146,11 +146,13 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     let started_unix_ms = runner::now_unix_ms();
     let bounds = Bounds { memory_bytes: args.memory, time: args.time, is_reduced: args.reduce };
     let mut reports = Vec::new();
-    alone::refuse(args, crew, &model)?;
-    let cycles = |crew: &mut Crew, model: &Model, what: &str| match args.fairness {
-        None => crew.cycles(model, what, bounds),
-        Some(fairness) => fair::cycles(model, what, fairness, bounds).map(Some),
-    };
+    alone::refuse(args, &model)?;
+    let fairness = args.fairness.map(|kind| match kind {
+        Fairness::Weak => statespace::Fairness::Weak,
+        Fairness::Strong => statespace::Fairness::Strong,
+    });
+    let cycles =
+        |crew: &mut Crew, model: &Model, what: &str| crew.cycles(model, what, fairness, bounds);
     match &args.ltl {
         None if let Some(kept) = alone::kept(args) => {
             reports.extend(crew.lossy(&model, args.allow_deadlock, kept, bounds)?);

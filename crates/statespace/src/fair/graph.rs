@@ -54,6 +54,8 @@ pub(super) struct Explorer<S> {
     pub(super) graph: Graph,
     batch: Batch,
     parent: Unpacked,
+    /// The state that runs begin with, if it is among them.
+    pub(super) begins_at: Option<u32>,
     /// Where the level at hand ends.
     level_end: u32,
     depth: u32,
@@ -63,9 +65,15 @@ impl<S: Acting> Explorer<S> {
     pub(super) fn new(system: S) -> Result<Self, Full> {
         let mut store = Store::new(system.state_bytes());
         store.insert(&system.initial())?;
+        Ok(Self { begins_at: Some(0), ..Self::within(system, store) })
+    }
+
+    /// With all the states there are.
+    pub(super) fn within(system: S, store: Store) -> Self {
         let graph = Graph { actors_count: system.actors_count(), ..Graph::default() };
         let (batch, parent) = (Batch::default(), Unpacked::default());
-        Ok(Self { system, store, graph, batch, parent, level_end: 1, depth: 0 })
+        let level_end = store.len();
+        Self { system, store, graph, batch, parent, begins_at: None, level_end, depth: 0 }
     }
 
     /// Looks at up to `states_max` further states; tells whether there are more.

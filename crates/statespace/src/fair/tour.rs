@@ -20,9 +20,13 @@ impl<S: Acting> Explorer<S> {
         let graph = &self.graph;
         let inside: HashSet<u32> = wanted.states.iter().copied().collect();
         let is_home = |state: u32| inside.contains(&state) && graph.accepting[state as usize];
-        let way =
-            if is_home(0) { Vec::new() } else { way(graph, 0, |_| true, |one| is_home(one.to)) };
-        let home = way.last().map_or(0, |last| last.to);
+        let way = match self.begins_at.filter(|&first| !is_home(first)) {
+            Some(first) => way(graph, first, |_| true, |one| is_home(one.to)),
+            None => Vec::new(),
+        };
+        let any =
+            || self.begins_at.or_else(|| wanted.states.iter().copied().find(|&one| is_home(one)));
+        let home = way.last().map(|last| last.to).or_else(any).unwrap_or(0);
         let round = round(graph, home, &inside, wanted);
         let states = |moves: &[Move]| moves.iter().map(|one| self.state(one.from)).collect();
         let lasso = Lasso { prefix: states(&way), cycle: states(&round) };

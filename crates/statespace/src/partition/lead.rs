@@ -47,6 +47,9 @@ enum Stage {
     /// Following origins until one comes again.
     Origins(HashSet<u64>),
     Loop,
+    Gather,
+    /// Rank 0's caller looks at what was gathered.
+    Judging,
     /// Waiting for all that is under way to arrive.
     Pausing {
         serial: u64,
@@ -89,6 +92,8 @@ pub(super) struct Lead {
     bound: u32,
     seed: Option<(u32, u32)>,
     prefix: Vec<Vec<u8>>,
+    /// The cycle that was told, to which a way is looked for.
+    cycle: Vec<Vec<u8>>,
     ending: Ending,
     ended: Vec<Option<(Figures, Vec<u8>)>>,
     /// What each rank has to say of what it wrote down.
@@ -114,6 +119,7 @@ impl Lead {
             bound: u32::MAX,
             seed: None,
             prefix: Vec::new(),
+            cycle: Vec::new(),
             ending: Ending::Nothing,
             ended: vec![None; ranks_count],
             written: vec![None; ranks_count],
@@ -126,7 +132,12 @@ impl Lead {
     pub(super) fn idle(&mut self) -> Vec<Order> {
         let is_running = matches!(
             self.stage,
-            Stage::Reach | Stage::Forward | Stage::Prune | Stage::Loop | Stage::Pausing { .. }
+            Stage::Reach
+                | Stage::Forward
+                | Stage::Prune
+                | Stage::Loop
+                | Stage::Gather
+                | Stage::Pausing { .. }
         );
         if !is_running || self.is_asking_quiet {
             return Vec::new();
@@ -266,6 +277,13 @@ impl Lead {
             (Stage::Reach, _, None) => self.begin(Stage::Forward, Task::Forward),
             (Stage::Forward, ..) => self.begin(Stage::Prune, Task::Prune),
             (Stage::Prune, ..) if kept == 0 => self.end(Ending::Nothing),
+            (Stage::Prune, Aim::Judged, _) if self.kept_count == Some(kept) => {
+                self.begin(Stage::Gather, Task::Gather)
+            }
+            (Stage::Gather, ..) => {
+                self.stage = Stage::Judging;
+                Vec::new()
+            }
             (Stage::Prune, ..) if self.kept_count == Some(kept) => {
                 self.ask(Stage::Origins(HashSet::new()), None, Question::Kept)
             }
@@ -278,6 +296,25 @@ impl Lead {
                 self.back(Back { way, distance: self.bound, in_loop: true })
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// Whether all that may be on a cycle is with rank 0.
+    pub(super) fn is_judging(&self) -> bool {
+        matches!(self.stage, Stage::Judging)
+    }
+
+    /// Which of what was gathered is a cycle of the kind that is looked for, if one is.
+    pub(super) fn judged(&mut self, cycle: Vec<Vec<u8>>) -> Vec<Order> {
+        if !self.is_judging() {
+            return Vec::new();
+        }
+        match cycle.first().cloned() {
+            None => self.end(Ending::Nothing),
+            Some(state) => {
+                self.cycle = cycle;
+                self.ask(Stage::Seed, None, Question::Where { state })
+            }
         }
     }
 
@@ -374,6 +411,11 @@ impl Lead {
             back.way.pop();
             let cycle = std::iter::once(seed).chain(back.way).collect();
             let prefix = std::mem::take(&mut self.prefix);
+            return self.end_now(Ending::Cycle(Lasso { prefix, cycle }));
+        }
+        if !self.cycle.is_empty() {
+            back.way.pop();
+            let (prefix, cycle) = (back.way, std::mem::take(&mut self.cycle));
             return self.end_now(Ending::Cycle(Lasso { prefix, cycle }));
         }
         match self.seed {

@@ -44,9 +44,9 @@ pub(super) struct Marks {
     /// For each distance the first state that was farther when it came: those before it are not.
     farther_from: Vec<StateId>,
     flags: Vec<u8>,
-    /// The greatest accepting state each was reached from; for [`Aim::Cycle`] only, as the next.
+    /// The greatest accepting state each was reached from; for [`Aim::Cycle`] only.
     origins: Vec<u64>,
-    /// Steps that lead there, or distances from the state of [`Task::Loop`].
+    /// Steps that lead there, or distances from the state of [`Task::Loop`]; not for [`Aim::Broken`].
     seconds: Vec<u32>,
     /// What is this far away needs no look.
     bound: u32,
@@ -122,6 +122,13 @@ impl Marks {
         self.find = None;
         match task {
             Task::Reach => {}
+            Task::Gather => {
+                for (id, flags) in (0..).zip(&self.flags) {
+                    if flags & KEPT != 0 {
+                        self.queue.push(0, id);
+                    }
+                }
+            }
             Task::Forward => self.begin_forward(),
             Task::Prune => self.begin_prune(),
             Task::Loop { rank, id } => {
@@ -180,6 +187,8 @@ impl Marks {
             self.flags.push(0);
             if self.aim == Aim::Cycle {
                 self.origins.push(NO_ORIGIN);
+            }
+            if self.aim.is_of_cycles() {
                 self.seconds.push(FAR);
             }
         }
@@ -201,7 +210,9 @@ impl Marks {
             }
             Task::Forward if self.flags[at] & KEPT != 0 => {
                 self.seconds[at] += 1;
-                self.hear_of(id, key.origin);
+                if self.aim == Aim::Cycle {
+                    self.hear_of(id, key.origin);
+                }
                 if self.flags[at] & REACHED == 0 {
                     self.flags[at] |= REACHED;
                     self.queue.push(0, id);
@@ -222,7 +233,7 @@ impl Marks {
                 self.seconds[at] = key.distance;
                 self.queue.push(key.distance, id);
             }
-            Task::Forward | Task::Prune | Task::Loop { .. } => {}
+            Task::Forward | Task::Prune | Task::Loop { .. } | Task::Gather => {}
         }
     }
 
@@ -299,12 +310,17 @@ impl Marks {
             let is_current = match self.task {
                 Task::Reach => self.distances[id as usize] == distance,
                 Task::Loop { .. } => self.seconds[id as usize] == distance,
-                Task::Forward | Task::Prune => true,
+                Task::Forward | Task::Prune | Task::Gather => true,
             };
             if is_current && distance < self.bound {
                 return Some((distance, id));
             }
         }
+    }
+
+    /// Whether all that is kept is handed to rank 0.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.task == Task::Gather
     }
 
     /// Whether distances from the first state are what is looked for.

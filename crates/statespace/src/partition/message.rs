@@ -13,6 +13,8 @@ pub(super) enum Task {
     Prune,
     /// Distances from one state, of this rank, until it is met again.
     Loop { rank: u32, id: u32 },
+    /// Hand all states that are kept to rank 0.
+    Gather,
 }
 
 /// What a state is told with: its distance by this way, and the greatest accepting state on it.
@@ -93,6 +95,8 @@ pub(super) enum Question {
     Origin { id: u32 },
     /// The origin of any accepting state that is kept.
     Kept,
+    /// This state's distance.
+    Where { state: Vec<u8> },
 }
 
 /// These bytes are no message.
@@ -116,6 +120,7 @@ impl Message {
                     Task::Forward => (1, 0, 0),
                     Task::Prune => (2, 0, 0),
                     Task::Loop { rank, id } => (3, *rank, *id),
+                    Task::Gather => (4, 0, 0),
                 };
                 to.u8(5).u32(*number).u8(kind).u32(rank).u32(id)
             }
@@ -136,6 +141,7 @@ impl Message {
                     Question::State { id } => to.u8(2).u32(*id),
                     Question::Kept => to.u8(3),
                     Question::Origin { id } => to.u8(4).u32(*id),
+                    Question::Where { state } => to.u8(5).bytes(state),
                 }
             }
             Self::Answer { question, state, value } => {
@@ -310,6 +316,7 @@ impl<'a> Reader<'a> {
             1 => Ok(Task::Forward),
             2 => Ok(Task::Prune),
             3 => Ok(Task::Loop { rank, id }),
+            4 => Ok(Task::Gather),
             _ => Err(NoMessage),
         }
     }
@@ -323,6 +330,7 @@ impl<'a> Reader<'a> {
             2 => Ok(Question::State { id: self.u32()? }),
             3 => Ok(Question::Kept),
             4 => Ok(Question::Origin { id: self.u32()? }),
+            5 => Ok(Question::Where { state: self.rest() }),
             _ => Err(NoMessage),
         }
     }
@@ -355,6 +363,8 @@ mod tests {
             Message::Ask { question: 3, what: Question::State { id: 8 } },
             Message::Ask { question: 4, what: Question::Kept },
             Message::Ask { question: 5, what: Question::Origin { id: 9 } },
+            Message::Ask { question: 6, what: Question::Where { state: state.clone() } },
+            Message::Begin { number: 4, task: Task::Gather },
             Message::Answer { question: 4, state: Some(state), value: origin(0, 5) },
             Message::Answer { question: 4, state: None, value: 0 },
             Message::End,

@@ -1,5 +1,6 @@
 //! One rank: its states, what it does with messages, and the steps of its states.
 
+mod gather;
 mod kept;
 mod lossy;
 
@@ -82,6 +83,8 @@ pub struct Rank<S> {
     /// No state's steps are looked at.
     is_paused: bool,
     errand: Option<Errand>,
+    /// States that all ranks handed to rank 0.
+    gathered: Option<Store>,
 }
 
 impl<S: Subject> Rank<S> {
@@ -147,6 +150,7 @@ impl<S: Subject> Rank<S> {
             has_ended: false,
             is_paused: false,
             errand: None,
+            gathered: None,
         };
         rank.mesh.set_task(rank.task);
         rank
@@ -247,6 +251,7 @@ impl<S: Subject> Rank<S> {
             memory_bytes: (self.store.memory_bytes()
                 + self.marks.memory_bytes()
                 + thin.map_or(0, Thin::memory_bytes)
+                + self.gathered.as_ref().map_or(0, Store::memory_bytes)
                 + self.sent.memory_bytes()) as u64,
             again_count: self.again_count,
             sent_batches: self.mesh.sent_batches(),
@@ -309,7 +314,7 @@ impl<S: Subject> Rank<S> {
             Message::Taken { batches } => self.mesh.was_taken(from, batches),
             Message::Probe { wave } => self.probe = Some(wave),
             Message::Begin { number, task } => {
-                if task != Task::Reach && self.aim != Aim::Cycle {
+                if task != Task::Reach && !self.aim.is_of_cycles() {
                     return Err(bad);
                 }
                 return self.begin(number, task);
@@ -390,6 +395,9 @@ impl<S: Subject> Rank<S> {
         self.by_distance = None;
         self.sent.clear();
         self.marks.begin(task);
+        if task == Task::Gather && self.me == 0 {
+            self.begin_gathering();
+        }
         let (now, later) =
             std::mem::take(&mut self.early).into_iter().partition(|(_, of, _)| *of == number);
         self.early = later;
@@ -413,6 +421,7 @@ impl<S: Subject> Rank<S> {
             },
             Question::Origin { id } => (None, self.marks.origin_of(*id)),
             Question::Kept => (None, self.marks.any_kept_origin()),
+            Question::Where { state } => self.where_is(state),
             Question::Before { distance, in_loop, state } => {
                 (self.before(*distance, *in_loop, state), 0)
             }
@@ -444,6 +453,9 @@ impl<S: Subject> Rank<S> {
         self.mesh.took(from);
         if self.has_ended {
             return Ok(());
+        }
+        if self.marks.is_gathering() {
+            return self.gather(from, bytes);
         }
         let state_bytes = self.system.state_bytes();
         for group in groups(bytes, state_bytes) {
@@ -507,11 +519,15 @@ impl<S: Subject> Rank<S> {
     /// Looks at the steps of one state.
     fn expand(&mut self, (distance, id): (u32, StateId), now_us: u64) -> Result<(), RankError> {
         self.store.unpack(id, &mut self.parent);
-        let is_accepting = self.aim == Aim::Cycle && self.system.is_accepting(self.parent.bytes());
+        if self.marks.is_gathering() {
+            return self.hand_on(now_us);
+        }
+        let is_accepting = self.aim.is_of_cycles() && self.system.is_accepting(self.parent.bytes());
         let is_first = self.marks.see(id, is_accepting);
         let key = self.marks.key(id, distance, is_accepting);
         // Where nothing but a distance is told, telling it twice is of no use.
-        let is_distance = matches!(self.aim, Aim::Broken { .. });
+        let is_distance = matches!(self.aim, Aim::Broken { .. })
+            || self.aim == Aim::Judged && self.marks.is_reaching();
         let Self { system, store, batch, keys, parent, next, mesh, sent, me, home, .. } = self;
         next.clear();
         let steps_count = system.each(parent.bytes(), |state| next.extend_from_slice(state));

@@ -266,7 +266,10 @@ impl Thin {
                 (self.before(system, *distance, state).map(<[u8]>::to_vec), 0)
             }
             // Of accepting cycles, which are not looked for.
-            Question::State { .. } | Question::Origin { .. } | Question::Kept => (None, 0),
+            Question::State { .. }
+            | Question::Origin { .. }
+            | Question::Kept
+            | Question::Where { .. } => (None, 0),
         }
     }
 

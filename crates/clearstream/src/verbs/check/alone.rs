@@ -1,10 +1,9 @@
-//! What only one rank does.
+//! What is kept of a state, and options that do not go together.
 
 use dve::Model;
 use statespace::Kept;
 
 use super::CheckArgs;
-use super::ranks::Crew;
 use crate::exit::VerbError;
 
 /// What to keep of a state, where it is not all.
@@ -18,12 +17,9 @@ pub(super) fn kept(args: &CheckArgs) -> Option<Kept> {
 }
 
 /// Says no to options that do not go together.
-pub(super) fn refuse(args: &CheckArgs, crew: &Crew, model: &Model) -> Result<(), VerbError> {
+pub(super) fn refuse(args: &CheckArgs, model: &Model) -> Result<(), VerbError> {
     let is_lossy = kept(args).is_some();
     let has_formula = args.ltl.is_some() || model.has_property();
-    if !matches!(crew, Crew::One) && args.fairness.is_some() {
-        return Err(VerbError::usage("--fairness is for one rank"));
-    }
     if args.fairness.is_some() && !has_formula {
         let text = "--fairness is of runs: it needs --ltl or a property process";
         return Err(VerbError::usage(text));

@@ -2,9 +2,8 @@
 
 use checker::{ModelSystem, actors};
 use dve::{Model, Steps};
-use statespace::{Actors, FairFound, FairLasso, FairSearch};
+use statespace::{Actors, FairFound, FairSearch, Fairness, Lasso};
 
-use super::Fairness;
 use super::search::{Bounds, Line, PORTION, Report, Verdict, Watch, too_many};
 use crate::exit::VerbError;
 
@@ -15,10 +14,6 @@ pub(super) fn cycles(
     fairness: Fairness,
     bounds: Bounds,
 ) -> Result<Report, VerbError> {
-    let (fairness, word) = match fairness {
-        Fairness::Weak => (statespace::Fairness::Weak, "weakly"),
-        Fairness::Strong => (statespace::Fairness::Strong, "strongly"),
-    };
     let mut watch = Watch::new(bounds);
     let mut search =
         FairSearch::new(ModelSystem::new(model), fairness).map_err(|_full| too_many())?;
@@ -26,9 +21,9 @@ pub(super) fn cycles(
         match search.advance(PORTION).map_err(|_full| too_many())? {
             FairFound::NoCycle => break Verdict::Holds,
             FairFound::Cycle(found) => {
-                let why = format!("a {word} fair run violates it for ever");
                 let turn = Some(found.lasso.prefix.len());
-                break Verdict::Violated { why, run: lines(model, &found), turn };
+                let run = lines(model, &found.lasso, &found.actors);
+                break Verdict::Violated { why: why(fairness), run, turn };
             }
             FairFound::More => {}
         }
@@ -37,7 +32,7 @@ pub(super) fn cycles(
         }
     };
     Ok(Report {
-        what: format!("{what} ({word} fair runs)"),
+        what: self::what(what, fairness),
         verdict,
         progress: search.progress(),
         state_bytes: model.state_bytes(),
@@ -48,19 +43,38 @@ pub(super) fn cycles(
     })
 }
 
-/// The run, its steps taken by whom the search says; the cycle's first state comes once more.
-fn lines(model: &Model, found: &FairLasso) -> Vec<Line> {
-    let FairLasso { lasso, actors: who } = found;
+fn word(fairness: Fairness) -> &'static str {
+    match fairness {
+        Fairness::Weak => "weakly",
+        Fairness::Strong => "strongly",
+    }
+}
+
+/// What is checked, in words.
+pub(super) fn what(what: &str, fairness: Fairness) -> String {
+    format!("{what} ({} fair runs)", word(fairness))
+}
+
+/// Why it does not hold.
+pub(super) fn why(fairness: Fairness) -> String {
+    format!("a {} fair run violates it for ever", word(fairness))
+}
+
+/// The run, its last steps taken by whom the search says, those before by any that can; the cycle's
+/// first state comes once more.
+pub(super) fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<Line> {
     let states: Vec<&Vec<u8>> =
         lasso.prefix.iter().chain(&lasso.cycle).chain(lasso.cycle.first()).collect();
+    let told_from = states.len().saturating_sub(1 + who.len());
     let mut steps = Steps::new(model);
     let mut lines = Vec::new();
     for (number, state) in states.iter().enumerate() {
         let step = number.checked_sub(1).and_then(|before| {
-            let wanted: Actors = who[before];
+            let wanted = before.checked_sub(told_from).map(|place| who[place]);
             let mut found = None;
             steps.each(states[before], |step, next| {
-                if next == state.as_slice() && actors(model, &step) == wanted {
+                let is_who = wanted.is_none_or(|wanted| actors(model, &step) == wanted);
+                if next == state.as_slice() && is_who {
                     found.get_or_insert(step);
                 }
             });

@@ -2,6 +2,7 @@
 
 mod bind;
 mod job;
+mod judge;
 mod keep;
 mod launch;
 mod launcher;
@@ -12,18 +13,19 @@ use std::time::{Duration, Instant};
 use checker::RankedModel;
 use dve::Model;
 use job::Job;
+use judge::Judge;
 use keep::{Files, Keeping};
 pub(super) use keep::{of_ranks, read_manifest};
 pub(super) use launch::launch;
 use mpi::{MpiError, World};
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
-use statespace::{Kept, Progress};
+use statespace::{Fairness, Kept, Progress};
 
 use super::checkpoint::Keep;
 use super::search::{
     self, Bounds, Report, Traffic, Unreachable, Verdict, Watch, broken_promise, lines, too_many,
 };
-use super::{lossy, show};
+use super::{fair, lossy, show};
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
@@ -99,7 +101,8 @@ impl Crew {
         }
         let what = search::promises(allow_deadlock);
         let (aim, files) = (Aim::Broken { is_full }, &Files::default());
-        let task = Task { aim, allow_deadlock, what: &what, bounds, kept: None, files };
+        let task =
+            Task { aim, allow_deadlock, what: &what, bounds, kept: None, files, fairness: None };
         self.search(model, &task)
     }
 
@@ -121,7 +124,8 @@ impl Crew {
         };
         let what = search::promises(allow_deadlock);
         let (aim, files) = (Aim::Broken { is_full }, &Files::new(keep, is_full, ranks_count)?);
-        let task = Task { aim, allow_deadlock, what: &what, bounds, kept: None, files };
+        let task =
+            Task { aim, allow_deadlock, what: &what, bounds, kept: None, files, fairness: None };
         self.search(model, &task)
     }
 
@@ -138,22 +142,34 @@ impl Crew {
         }
         let what = search::promises(allow_deadlock);
         let (aim, files) = (Aim::Broken { is_full: false }, &Files::default());
-        let task = Task { aim, allow_deadlock, what: &what, bounds, kept: Some(kept), files };
+        let task = Task {
+            aim,
+            allow_deadlock,
+            what: &what,
+            bounds,
+            kept: Some(kept),
+            files,
+            fairness: None,
+        };
         self.search(model, &task)
     }
 
-    /// Looks for a run that the property process accepts for ever.
+    /// Looks for a run that the property process accepts for ever; with `fairness` for a fair one.
     pub(super) fn cycles(
         &mut self,
         model: &Model,
         what: &str,
+        fairness: Option<Fairness>,
         bounds: Bounds,
     ) -> Result<Option<Report>, VerbError> {
-        if let Self::One = self {
-            return search::cycles(model, what, bounds).map(Some);
+        match (&self, fairness) {
+            (Self::One, None) => return search::cycles(model, what, bounds).map(Some),
+            (Self::One, Some(kind)) => return fair::cycles(model, what, kind, bounds).map(Some),
+            _ => {}
         }
-        let (aim, files) = (Aim::Cycle, &Files::default());
-        let task = Task { aim, allow_deadlock: true, what, bounds, kept: None, files };
+        let (aim, files) = (fairness.map_or(Aim::Cycle, |_| Aim::Judged), &Files::default());
+        let what = &fairness.map_or_else(|| what.to_owned(), |kind| fair::what(what, kind));
+        let task = Task { aim, allow_deadlock: true, what, bounds, kept: None, files, fairness };
         self.search(model, &task)
     }
 
@@ -162,13 +178,13 @@ impl Crew {
         match self {
             Self::One => Ok(None),
             Self::Threads(ranks_count, cores) => {
-                let mut lead = LeadWatch::new(task, *ranks_count, true);
+                let mut lead = LeadWatch::new(model, task, *ranks_count, true);
                 let count = *ranks_count;
                 let outcome = threads::search(model, task, count, cores, |rank| lead.look(rank));
                 lead.report(model, task, outcome).map(Some)
             }
             Self::Job(job) => {
-                let mut lead = LeadWatch::new(task, job.ranks_count(), false);
+                let mut lead = LeadWatch::new(model, task, job.ranks_count(), false);
                 let outcome = job.search(model, task, |rank| lead.look(rank));
                 lead.report(model, task, outcome).map(Some)
             }
@@ -187,6 +203,8 @@ struct Task<'a> {
     /// What is kept of a state, where it is not all.
     kept: Option<Kept>,
     files: &'a Files,
+    /// The cycles that count, where not all do ([`Aim::Judged`]).
+    fairness: Option<Fairness>,
 }
 
 impl Task<'_> {
@@ -313,7 +331,7 @@ fn drive(
 
 /// What rank 0 watches beside its own work.
 #[derive(Debug)]
-struct LeadWatch {
+struct LeadWatch<'m> {
     watch: Watch,
     ranks_count: usize,
     /// Why the search was stopped.
@@ -323,17 +341,27 @@ struct LeadWatch {
     /// How far all were when this last looked.
     last: Figures,
     keeping: Keeping,
+    judge: Option<Judge<'m>>,
 }
 
-impl LeadWatch {
-    fn new(task: &Task<'_>, ranks_count: usize, is_patient: bool) -> Self {
+impl<'m> LeadWatch<'m> {
+    fn new(model: &'m Model, task: &Task<'_>, ranks_count: usize, is_patient: bool) -> Self {
         let (watch, keeping) = (Watch::new(task.bounds), Keeping::new(task.files));
         let last = Figures::default();
-        Self { watch, ranks_count, reason: None, is_patient, last, keeping }
+        let judge = task.fairness.map(|fairness| Judge::new(model, fairness));
+        Self { watch, ranks_count, reason: None, is_patient, last, keeping, judge }
     }
 
     fn look(&mut self, rank: &mut ModelRank<'_>) -> Result<(), ExchangeError> {
         self.last = Figures::total(rank.all_figures());
+        let judged = self.judge.as_mut().map(|judge| (judge.go_on(rank), judge.memory_bytes()));
+        if let Some((judged, memory_bytes)) = judged {
+            self.last.memory_bytes += memory_bytes;
+            if judged.is_err() {
+                self.reason.get_or_insert((too_many().to_string(), Instant::now()));
+                rank.stop();
+            }
+        }
         self.watch.note(&progress(&self.last), Some(self.last.sent_bytes));
         if self.watch.is_time_to_show() {
             let traffic = self.traffic(&self.last);
@@ -413,6 +441,7 @@ impl LeadWatch {
                         outcome.ending,
                         &outcome.figures,
                         self.reason.clone().map(|(reason, _)| reason),
+                        self.judge.as_ref(),
                     )?,
                     total,
                     outcome.notes,
@@ -455,6 +484,7 @@ fn verdict(
     ending: Ending,
     figures: &[Figures],
     reason: Option<String>,
+    judge: Option<&Judge<'_>>,
 ) -> Result<Verdict, VerbError> {
     Ok(match ending {
         Ending::Nothing => task.nothing_found(figures),
@@ -467,12 +497,16 @@ fn verdict(
             Verdict::Violated { why, run: lines(model, &way), turn: None }
         }
         Ending::Cycle(lasso) => {
-            let turn = lasso.prefix.len();
-            let mut run = [lasso.prefix, lasso.cycle].concat();
+            let turn = Some(lasso.prefix.len());
+            if let Some(judge) = judge {
+                let run = fair::lines(model, &lasso, &judge.actors);
+                return Ok(Verdict::Violated { why: fair::why(judge.fairness), run, turn });
+            }
+            let mut run = [&lasso.prefix[..], &lasso.cycle].concat();
             // The cycle's first state once more, to show the step that closes it.
-            run.push(run[turn].clone());
+            run.extend(lasso.cycle.first().cloned());
             let why = "a run violates it for ever".to_owned();
-            Verdict::Violated { why, run: lines(model, &run), turn: Some(turn) }
+            Verdict::Violated { why, run: lines(model, &run), turn }
         }
         Ending::Stopped => {
             let reason = reason.unwrap_or_else(|| "the ranks did not agree".to_owned());

@@ -146,7 +146,8 @@ impl Job {
             let bounds = Bounds { memory_bytes: None, time: None, is_reduced };
             let kept = kept_of(u64::from_le_bytes(*kept));
             let allow_deadlock = *allow_deadlock != 0;
-            let task = Task { aim, allow_deadlock, what: "", bounds, kept, files: &files };
+            let task =
+                Task { aim, allow_deadlock, what: "", bounds, kept, files: &files, fairness: None };
             let mut rank = keep::begin(&model, &task, (self.me, self.ranks_count), self)?;
             drive(&mut rank, self, (&files, self.me), |_| Ok(()))?;
         }
@@ -287,6 +288,7 @@ fn aim_code(aim: Aim) -> u8 {
         Aim::Broken { is_full: false } => 0,
         Aim::Broken { is_full: true } => 1,
         Aim::Cycle => 2,
+        Aim::Judged => 3,
     }
 }
 
@@ -295,6 +297,7 @@ fn aim_of(code: u8) -> Option<Aim> {
         0 => Some(Aim::Broken { is_full: false }),
         1 => Some(Aim::Broken { is_full: true }),
         2 => Some(Aim::Cycle),
+        3 => Some(Aim::Judged),
         _ => None,
     }
 }
