@@ -18,7 +18,11 @@ fn many_ranks_count_what_one_counts() {
         let (code, together) = model.check(&["--full", "--ranks", ranks]);
         assert_eq!(code, Some(0));
         assert_eq!(counts(&together), counts(&alone), "{ranks} ranks");
-        assert!(together["checks"][0]["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 100_000));
+        assert_eq!(together["checks"][0]["sent_bytes"], 0);
+        let (code, apart) = model.check(&["--full", "--messages", "--ranks", ranks]);
+        assert_eq!(code, Some(0));
+        assert_eq!(counts(&apart), counts(&alone), "{ranks} ranks with messages");
+        assert!(apart["checks"][0]["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 100_000));
     }
 }
 
@@ -27,10 +31,10 @@ fn many_ranks_show_a_shortest_run() {
     let model = ModelFile::new("deadlock", &philosophers(5, true));
     let (code, alone) = model.check(&[]);
     assert_eq!(code, Some(10));
-    for ranks in ["2", "3"] {
-        let (code, together) = model.check(&["--ranks", ranks]);
+    for options in [&["--ranks", "2"][..], &["--ranks", "3"], &["--ranks", "2", "--messages"]] {
+        let (code, together) = model.check(options);
         assert_eq!(code, Some(10));
-        assert_eq!(assert_run(&together), assert_run(&alone));
+        assert_eq!(assert_run(&together), assert_run(&alone), "{options:?}");
     }
 }
 
@@ -93,11 +97,14 @@ fn many_ranks_leave_no_process_out_where_one_does_not() {
 #[test]
 fn many_ranks_that_cannot_decide_say_why() {
     let model = ModelFile::new("large", &philosophers(12, false));
-    let (code, json) = model.check(&["--ranks", "2", "--time", "200ms"]);
-    assert_eq!((code, &json["checks"][0]["verdict"]), (Some(11), &Value::from("undecided")));
-    let (code, json) = model.check(&["--ranks", "2", "--memory", "2M"]);
-    assert_eq!(code, Some(11));
-    assert!(json["checks"][0]["why"].as_str().is_some_and(|why| why.contains("--memory")));
+    for messages in [&[][..], &["--messages"]] {
+        let check = |bound: &[&str]| model.check(&[&["--ranks", "2"], bound, messages].concat());
+        let (code, json) = check(&["--time", "200ms"]);
+        assert_eq!((code, &json["checks"][0]["verdict"]), (Some(11), &Value::from("undecided")));
+        let (code, json) = check(&["--memory", "2M"]);
+        assert_eq!(code, Some(11));
+        assert!(json["checks"][0]["why"].as_str().is_some_and(|why| why.contains("--memory")));
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub mod partition;
 mod reach;
 mod snapshot;
 mod store;
+mod together;
 
 pub use cycle::{Accepting, CycleSearch, Found, Lasso};
 pub use fair::{Acting, Actors, FairFound, FairLasso, FairSearch, Fairness};
@@ -21,3 +22,4 @@ pub use pairs::Full;
 pub use reach::{Progress, Reach, System};
 pub use snapshot::SnapshotError;
 pub use store::{Batch, StateId, Store, Unpacked};
+pub use together::{Ended, Gone, Together};

@@ -4,6 +4,8 @@
 //! 14.1 bytes in all. Entries stand in buckets of one cache line: looking for a new pair costs one
 //! cache miss, finding an old one two.
 
+pub(crate) mod shared;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -9,7 +9,8 @@
 //! Where a state is cut in two decides how much its halves have in common with others: the store
 //! looks at what it holds now and then, and cuts where the fewest different halves come out.
 
-mod shape;
+pub(crate) mod shape;
+pub(crate) mod shared;
 
 use crate::pairs::{Full, Hashed, Pairs, Room};
 use shape::Shape;

@@ -81,8 +81,8 @@ pub(crate) struct CheckArgs {
     /// End undecided after this long.
     #[arg(long, value_name = "TIME", value_parser = options::duration)]
     time: Option<Duration>,
-    /// Search with so many ranks, the states spread over them: threads of this process or, with
-    /// --hosts, processes of an MPI job.
+    /// Search with so many ranks. Without --hosts they are threads of this process, over one set of
+    /// states (for formulas, each with its share of them); with --hosts, processes of an MPI job.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     ranks: Option<u16>,
     /// Search on these hosts, by default with one rank each: starts itself there with mpirun (Open MPI
@@ -93,6 +93,9 @@ pub(crate) struct CheckArgs {
     /// --hosts that is so anyway; in a job of your own your launcher's binding comes first.
     #[arg(long)]
     bind: bool,
+    /// Threads of this process also keep their states apart and send each other messages.
+    #[arg(long, hide = true)]
+    messages: bool,
     /// The launcher for --hosts.
     #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts")]
     mpirun: PathBuf,
@@ -120,7 +123,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     if !args.hosts.is_empty() {
         return ranks::launch(&args.mpirun, &args.hosts, ranks_count);
     }
-    let mut crew = Crew::new(ranks_count, args.bind)?;
+    let mut crew = Crew::new(ranks_count, args.bind, args.messages)?;
     let result = match crew.leads() {
         Ok(true) => check(args, json, &mut crew),
         Ok(false) => Ok(Exit::Ok),

@@ -164,40 +164,79 @@ fn append_words(bytes: &[u8], words: &mut Vec<u32>) {
     }
 }
 
-/// Where to cut, if the halves of some of the states say that it would be much better.
-pub(super) fn better_cut(store: &Store) -> Option<usize> {
-    let length = store.state_bytes();
-    let step = (store.len() / SAMPLE_STATES).max(1);
-    let apart = length.div_ceil(CUTS_MAX);
-    let is_tried = |place: usize| place.is_multiple_of(apart) || place == store.cut_at();
-    // For each place the different rows of bytes before it, and from there on.
-    let mut before = vec![Different::new(); length + 1];
-    let mut behind = vec![Different::new(); length + 1];
-    let mut state = Unpacked::default();
-    for id in (0..store.len()).step_by(step as usize) {
-        store.unpack(id, &mut state);
+/// About how many different halves there would be, for each place where states may be cut.
+#[derive(Debug, Clone)]
+pub(crate) struct Halves {
+    cut_at: usize,
+    /// Cuts that are tried are multiples of this.
+    apart: usize,
+    /// For each place the different rows of bytes before it, and from there on.
+    before: Vec<Different>,
+    behind: Vec<Different>,
+}
+
+impl Halves {
+    /// Of no state yet, each of `length` bytes, now cut at `cut_at`.
+    pub(crate) fn new(length: usize, cut_at: usize) -> Self {
+        let none = vec![Different::new(); length + 1];
+        Self { cut_at, apart: length.div_ceil(CUTS_MAX), before: none.clone(), behind: none }
+    }
+
+    /// Of so many states every how many-th is enough.
+    pub(crate) fn step(states_count: u32) -> u32 {
+        (states_count / SAMPLE_STATES).max(1)
+    }
+
+    fn is_tried(&self, place: usize) -> bool {
+        place.is_multiple_of(self.apart) || place == self.cut_at
+    }
+
+    pub(crate) fn see(&mut self, state: &[u8]) {
         let mut sum = 0;
-        for (place, byte) in state.bytes().iter().enumerate() {
+        for (place, byte) in state.iter().enumerate() {
             sum = add(sum, *byte);
-            if is_tried(place + 1) {
-                before[place + 1].see(sum);
+            if self.is_tried(place + 1) {
+                self.before[place + 1].see(sum);
             }
         }
         let mut sum = 0;
-        for (place, byte) in state.bytes().iter().enumerate().rev() {
+        for (place, byte) in state.iter().enumerate().rev() {
             sum = add(sum, *byte);
-            if is_tried(place) {
-                behind[place].see(sum);
+            if self.is_tried(place) {
+                self.behind[place].see(sum);
             }
         }
     }
-    let halves_at = |place: usize| before[place].count() + behind[place].count();
-    let now = halves_at(store.cut_at());
-    let (halves, cut_at) = (1..length)
-        .filter(|&place| is_tried(place))
-        .map(|place| (halves_at(place), place))
-        .min_by(|one, other| one.0.total_cmp(&other.0))?;
-    (halves < now * WORTH).then_some(cut_at)
+
+    /// Adds what another has seen.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let all = self.before.iter_mut().chain(&mut self.behind);
+        for (one, other) in all.zip(other.before.iter().chain(&other.behind)) {
+            one.merge(other);
+        }
+    }
+
+    /// Where to cut, if what was seen says that it would be much better.
+    pub(crate) fn better_cut(&self) -> Option<usize> {
+        let halves_at = |place: usize| self.before[place].count() + self.behind[place].count();
+        let now = halves_at(self.cut_at);
+        let (halves, cut_at) = (1..self.before.len() - 1)
+            .filter(|&place| self.is_tried(place))
+            .map(|place| (halves_at(place), place))
+            .min_by(|one, other| one.0.total_cmp(&other.0))?;
+        (halves < now * WORTH).then_some(cut_at)
+    }
+}
+
+/// Where to cut, if the halves of some of the states say that it would be much better.
+pub(super) fn better_cut(store: &Store) -> Option<usize> {
+    let mut halves = Halves::new(store.state_bytes(), store.cut_at());
+    let mut state = Unpacked::default();
+    for id in (0..store.len()).step_by(Halves::step(store.len()) as usize) {
+        store.unpack(id, &mut state);
+        halves.see(state.bytes());
+    }
+    halves.better_cut()
 }
 
 /// Adds a byte to a sum over a row of them, and mixes all bits.
@@ -225,6 +264,10 @@ impl Different {
         let share = &mut self.0[(sum >> (u64::BITS - Self::SHARES_BITS)) as usize];
         let zeros = (sum << Self::SHARES_BITS).leading_zeros() as u8 + 1;
         *share = zeros.max(*share);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one = (*one).max(*other));
     }
 
     fn count(&self) -> f64 {

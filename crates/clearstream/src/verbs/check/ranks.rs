@@ -7,6 +7,7 @@ mod keep;
 mod launch;
 mod launcher;
 mod threads;
+mod together;
 
 use std::time::{Duration, Instant};
 
@@ -30,13 +31,24 @@ use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
 
+/// Ranks that are threads of this process.
+#[derive(Debug)]
+pub(super) struct Threads {
+    count: usize,
+    /// The cores they are bound to, if they are.
+    cores: Vec<u32>,
+    /// Whether each keeps states of its own and sends messages, as the ranks of a job do, also where
+    /// one search over one set of states would do.
+    has_messages: bool,
+}
+
 /// Who searches.
 #[derive(Debug)]
 pub(super) enum Crew {
     /// This thread alone, by the searches of one rank.
     One,
-    /// So many threads of this process, and the cores they are bound to, if they are.
-    Threads(usize, Vec<u32>),
+    /// Threads of this process.
+    Threads(Threads),
     /// The processes of an MPI job, of which this is one.
     Job(Job),
 }
@@ -44,8 +56,12 @@ pub(super) enum Crew {
 impl Crew {
     /// The job that launched this process, or so many ranks of its own.
     ///
-    /// `is_bound`: each to a core of its own.
-    pub(super) fn new(ranks_count: usize, is_bound: bool) -> Result<Self, VerbError> {
+    /// `is_bound`: each to a core of its own; `has_messages`: each with states of its own.
+    pub(super) fn new(
+        ranks_count: usize,
+        is_bound: bool,
+        has_messages: bool,
+    ) -> Result<Self, VerbError> {
         if let Some(flavour) = mpi::launched_by() {
             let world = World::open(flavour).map_err(|error| match error {
                 MpiError::NoLibrary { .. } => VerbError::missing(error),
@@ -64,7 +80,7 @@ impl Crew {
         }
         let cores =
             if is_bound { bind::cores(&topology::machine(), ranks_count) } else { Vec::new() };
-        Ok(Self::Threads(ranks_count, cores))
+        Ok(Self::Threads(Threads { count: ranks_count, cores, has_messages }))
     }
 
     /// Whether this process is rank 0 or all ranks. Another has done its part when this returns.
@@ -96,14 +112,17 @@ impl Crew {
         is_full: bool,
         bounds: Bounds,
     ) -> Result<Option<Report>, VerbError> {
-        if let Self::One = self {
-            return search::states(model, allow_deadlock, is_full, bounds).map(Some);
-        }
         let what = search::promises(allow_deadlock);
         let (aim, files) = (Aim::Broken { is_full }, &Files::default());
         let task =
             Task { aim, allow_deadlock, what: &what, bounds, kept: None, files, fairness: None };
-        self.search(model, &task)
+        match self {
+            Self::One => search::states(model, allow_deadlock, is_full, bounds).map(Some),
+            Self::Threads(threads) if !threads.has_messages => {
+                together::search(model, &task, threads.count, &threads.cores).map(Some)
+            }
+            _ => self.search(model, &task),
+        }
     }
 
     /// The same, from files and into some.
@@ -119,7 +138,7 @@ impl Crew {
             Self::One => {
                 return search::states_kept(model, allow_deadlock, is_full, bounds, keep).map(Some);
             }
-            Self::Threads(ranks_count, _) => *ranks_count,
+            Self::Threads(threads) => threads.count,
             Self::Job(job) => job.ranks_count(),
         };
         let what = search::promises(allow_deadlock);
@@ -177,10 +196,9 @@ impl Crew {
     fn search(&mut self, model: &Model, task: &Task<'_>) -> Result<Option<Report>, VerbError> {
         match self {
             Self::One => Ok(None),
-            Self::Threads(ranks_count, cores) => {
-                let mut lead = LeadWatch::new(model, task, *ranks_count, true);
-                let count = *ranks_count;
-                let outcome = threads::search(model, task, count, cores, |rank| lead.look(rank));
+            Self::Threads(Threads { count, cores, .. }) => {
+                let mut lead = LeadWatch::new(model, task, *count, true);
+                let outcome = threads::search(model, task, *count, cores, |rank| lead.look(rank));
                 lead.report(model, task, outcome).map(Some)
             }
             Self::Job(job) => {
@@ -412,6 +430,7 @@ impl<'m> LeadWatch<'m> {
     fn traffic(&self, total: &Figures) -> Traffic {
         Traffic {
             ranks_count: self.ranks_count,
+            has_messages: true,
             batches_count: total.sent_batches,
             sent_bytes: total.sent_bytes,
             again_count: total.again_count,
@@ -434,18 +453,10 @@ impl<'m> LeadWatch<'m> {
             }
             Ok(outcome) => {
                 let total = Figures::total(&outcome.figures);
-                (
-                    verdict(
-                        model,
-                        task,
-                        outcome.ending,
-                        &outcome.figures,
-                        self.reason.clone().map(|(reason, _)| reason),
-                        self.judge.as_ref(),
-                    )?,
-                    total,
-                    outcome.notes,
-                )
+                let (reason, judge) = (self.reason.clone().map(|(reason, _)| reason), &self.judge);
+                let (ending, figures) = (outcome.ending, &outcome.figures);
+                let verdict = verdict(model, task, ending, figures, reason, judge.as_ref())?;
+                (verdict, total, outcome.notes)
             }
             Err(DriveError::Exchange(error)) => {
                 (Verdict::Undecided(error.to_string()), self.last, Vec::new())
@@ -458,13 +469,7 @@ impl<'m> LeadWatch<'m> {
             && total.queued_count == 0
             && !matches!(verdict, Verdict::Undecided(_))
             && (matches!(verdict, Verdict::Holds) || task.aim == Aim::Broken { is_full: true });
-        let unreachable = is_whole.then(|| {
-            let mut taken = vec![0; model.transitions_count()];
-            for note in &notes {
-                taken.iter_mut().zip(note).for_each(|(all, one)| *all |= one);
-            }
-            Unreachable::of(model, &taken)
-        });
+        let unreachable = is_whole.then(|| unreachable(model, &notes));
         Ok(Report {
             what: task.bounds.what(task.what),
             verdict,
@@ -478,6 +483,15 @@ impl<'m> LeadWatch<'m> {
     }
 }
 
+/// From what each rank's system noted.
+fn unreachable(model: &Model, notes: &[Vec<u8>]) -> Unreachable {
+    let mut taken = vec![0; model.transitions_count()];
+    for note in notes {
+        taken.iter_mut().zip(note).for_each(|(all, one)| *all |= one);
+    }
+    Unreachable::of(model, &taken)
+}
+
 fn verdict(
     model: &Model,
     task: &Task<'_>,
@@ -488,14 +502,7 @@ fn verdict(
 ) -> Result<Verdict, VerbError> {
     Ok(match ending {
         Ending::Nothing => task.nothing_found(figures),
-        Ending::Broken(way) => {
-            let state = way.last().map(Vec::as_slice).unwrap_or_default();
-            let mut steps = dve::Steps::new(model);
-            let is_deadlock = steps.each(state, |_, _| {}) == 0 && !task.allow_deadlock;
-            let why = broken_promise(model, state, is_deadlock, model.has_assertions());
-            let why = why.ok_or_else(|| VerbError::failed("the run shows no broken promise"))?;
-            Verdict::Violated { why, run: lines(model, &way), turn: None }
-        }
+        Ending::Broken(way) => violated(model, task, &way)?,
         Ending::Cycle(lasso) => {
             let turn = Some(lasso.prefix.len());
             if let Some(judge) = judge {
@@ -516,6 +523,16 @@ fn verdict(
             })
         }
     })
+}
+
+/// What a run to a broken promise shows.
+fn violated(model: &Model, task: &Task<'_>, way: &[Vec<u8>]) -> Result<Verdict, VerbError> {
+    let state = way.last().map(Vec::as_slice).unwrap_or_default();
+    let mut steps = dve::Steps::new(model);
+    let is_deadlock = steps.each(state, |_, _| {}) == 0 && !task.allow_deadlock;
+    let why = broken_promise(model, state, is_deadlock, model.has_assertions());
+    let why = why.ok_or_else(|| VerbError::failed("the run shows no broken promise"))?;
+    Ok(Verdict::Violated { why, run: lines(model, way), turn: None })
 }
 
 fn progress(total: &Figures) -> Progress {

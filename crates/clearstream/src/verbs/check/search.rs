@@ -75,6 +75,8 @@ impl Unreachable {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Traffic {
     pub(super) ranks_count: usize,
+    /// Whether they send each other messages; threads over one set of states do not.
+    pub(super) has_messages: bool,
     pub(super) batches_count: u64,
     pub(super) sent_bytes: u64,
     /// States looked at again because they were nearer than thought.
@@ -251,7 +253,7 @@ pub(super) fn too_many() -> VerbError {
     VerbError::failed("more than 4 294 967 295 states: no number is left for another")
 }
 
-fn too_much(used_bytes: u64) -> String {
+pub(super) fn too_much(used_bytes: u64) -> String {
     let used = units::show_byte_size(used_bytes);
     format!("the states take {used}, and --memory allows no more")
 }

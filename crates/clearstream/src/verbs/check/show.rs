@@ -41,6 +41,9 @@ pub(super) fn progress_of_ranks(progress: &Progress, traffic: &Traffic, elapsed:
 
 /// What went between ranks, in words.
 fn between(traffic: &Traffic, elapsed: Duration) -> String {
+    if !traffic.has_messages {
+        return format!("{} ranks over one set of states", traffic.ranks_count);
+    }
     let seconds = elapsed.as_secs_f64().max(1e-9);
     format!(
         "{} ranks, {} messages/s, {:.1} Mbit/s between them, {} states looked at again",
