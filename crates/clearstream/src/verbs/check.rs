@@ -93,8 +93,8 @@ pub(crate) struct CheckArgs {
     /// --hosts that is so anyway; in a job of your own your launcher's binding comes first.
     #[arg(long)]
     bind: bool,
-    /// Threads of this process also keep their states apart and send each other messages.
-    #[arg(long, hide = true)]
+    /// Ranks that are threads keep their states apart and send each other messages, as a job's do.
+    #[arg(long, conflicts_with = "hosts")]
     messages: bool,
     /// The launcher for --hosts.
     #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts")]

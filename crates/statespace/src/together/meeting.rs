@@ -2,12 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
-/// Looks at the round before a thread lets others run between looks, and then before it sleeps: some
-/// 50 µs, so that short levels cost no system calls.
-const SPINS: usize = 200;
-const YIELDS: usize = 50;
+/// Looks at the round before a thread sleeps: some 50 µs, so that short levels cost no system calls.
+const SPINS: usize = 500;
 
 /// A thread that took part is gone before the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,15 +42,11 @@ impl Meeting {
             return self.unless_broken(true);
         }
         let is_over = || self.round.load(Ordering::Acquire) != round || self.is_broken();
-        for spin in 0..SPINS + YIELDS {
+        for _ in 0..SPINS {
             if is_over() {
                 return self.unless_broken(false);
             }
-            if spin < SPINS {
-                (0..8).for_each(|_| std::hint::spin_loop());
-            } else {
-                thread::yield_now();
-            }
+            (0..8).for_each(|_| std::hint::spin_loop());
         }
         let mut sleeping = self.sleeping();
         *sleeping += 1;
@@ -98,6 +91,8 @@ impl Meeting {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]

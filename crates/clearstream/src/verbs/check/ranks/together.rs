@@ -48,7 +48,11 @@ pub(super) fn search(
     let way = || search.way(&mut task.system(model));
     let verdict = match (search.ended(), way()) {
         (_, Some(way)) => violated(model, task, &way)?,
-        (Ended::Full, None) if task.bounds.memory_bytes.is_none() => return Err(too_many()),
+        (Ended::Full, None) if task.bounds.memory_bytes.is_none() => {
+            let text =
+                "more states than one set has numbers for: --messages gives each rank its own";
+            return Err(VerbError::failed(text));
+        }
         (Ended::Full, None) => Verdict::Undecided(too_much(progress.memory_bytes as u64)),
         (Ended::Stopped, None) => Verdict::Undecided(reason.unwrap_or_default()),
         (Ended::Whole | Ended::Broken, None) => Verdict::Holds,
