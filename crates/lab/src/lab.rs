@@ -260,7 +260,11 @@ fn start_anchor(
         Some(("4", why)) => {
             LabError::NotPermitted { what: why.to_owned(), advice: advice_for(why).to_owned() }
         }
-        Some(("1", why)) => LabError::NotStarted(why.to_owned()),
+        // It says of itself that it did not come up.
+        Some(("1", why)) => match why.split_once("did not come up: ") {
+            Some((_, why)) => LabError::NotStarted(why.to_owned()),
+            None => LabError::NotStarted(why.to_owned()),
+        },
         _ => {
             let log = dir.read("log").unwrap_or_default();
             let last = log.lines().last().unwrap_or("it ended without a word");

@@ -7,8 +7,9 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -167,6 +168,8 @@ impl Listener {
         };
         let address = SocketAddrUnix::new(path).map_err(failed("bind"))?;
         let fd = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, &object)?;
+        // Two that find the same deserted socket: the later one must find the earlier one's.
+        let _turn = turn(path);
         match rustix::net::bind(&fd, &address) {
             Err(Errno::ADDRINUSE) if !is_socket(path) => {
                 return Err(failed("bind")(Errno::NOTSOCK));
@@ -206,6 +209,24 @@ impl Drop for Listener {
         // Somebody may have removed it already.
         rustix::fs::unlink(&self.path).ok();
     }
+}
+
+/// Longest wait for others that are about to listen in the same folder.
+const TURN_MAX: Duration = Duration::from_secs(2);
+
+/// A lock on the folder, as long as the result is there. Where it cannot be had nobody is kept from listening.
+fn turn(path: &Path) -> Option<OwnedFd> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()).ok()?;
+    let began = Instant::now();
+    while rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if began.elapsed() >= TURN_MAX {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(folder)
 }
 
 /// Whether it is a socket, or nothing any more.
@@ -269,6 +290,25 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let folder = std::env::temp_dir();
         assert!(Listener::bind(&folder).is_err() && folder.is_dir());
+    }
+
+    #[test]
+    fn of_many_that_find_a_deserted_socket_one_listens() {
+        let folder = path("many");
+        std::fs::create_dir(&folder).unwrap();
+        for round in 0..20 {
+            let path = folder.join(round.to_string());
+            let left = new_socket(SocketFlags::CLOEXEC, "test").unwrap();
+            rustix::net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+            drop(left);
+            let all: Vec<_> = std::thread::scope(|scope| {
+                let bind = || scope.spawn(|| Listener::bind(&path));
+                let threads: Vec<_> = (0..6).map(|_| bind()).collect();
+                threads.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            assert_eq!(all.iter().filter(|one| one.is_ok()).count(), 1, "{all:?}");
+        }
+        std::fs::remove_dir(&folder).unwrap();
     }
 
     #[test]

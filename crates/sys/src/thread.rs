@@ -111,6 +111,15 @@ pub fn pin_current(cores: &[u32]) -> Result<(), SyscallError> {
     pin(None, cores)
 }
 
+/// The first of these cores on which this process cannot run: tried on a thread of its own.
+#[must_use]
+pub fn first_unusable(cores: &[u32]) -> Option<u32> {
+    let is_bad = |core: &&u32| pin_current(&[**core]).is_err();
+    let found =
+        std::thread::scope(|scope| scope.spawn(|| cores.iter().find(is_bad).copied()).join());
+    found.ok().flatten()
+}
+
 /// From now on this thread, a kernel thread perhaps, runs on these cores only. `thread_id` is one
 /// of the calling process's process-id namespace.
 ///

@@ -69,16 +69,12 @@ pub(crate) fn cores(text: &str) -> Result<Cores, String> {
     Ok(Cores(list))
 }
 
-/// Says no to cores on which nothing of this process can run: tried on a thread of its own.
+/// Says no to cores on which nothing of this process can run.
 pub(crate) fn check_cores(list: &[u32]) -> Result<(), VerbError> {
-    let first_bad = || list.iter().find(|&&core| sys::thread::pin_current(&[core]).is_err());
-    let bad = std::thread::scope(|scope| scope.spawn(first_bad).join());
-    match bad {
-        Ok(Some(core)) => Err(VerbError::usage(format!(
-            "core {core}: this machine has none, or this process may not run there"
-        ))),
-        _ => Ok(()),
-    }
+    sys::thread::first_unusable(list).map_or(Ok(()), |core| {
+        let text = format!("core {core}: this machine has none, or this process may not run there");
+        Err(VerbError::usage(text))
+    })
 }
 
 pub(super) fn congestion_control(text: &str) -> Result<String, String> {
