@@ -212,7 +212,7 @@ impl Drop for Listener {
 }
 
 /// Longest wait for others that are about to listen in the same folder.
-const TURN_MAX: Duration = Duration::from_secs(2);
+const TURN_MAX: Duration = Duration::from_secs(5);
 
 /// A lock on the folder, as long as the result is there. Where it cannot be had nobody is kept from listening.
 fn turn(path: &Path) -> Option<OwnedFd> {
@@ -296,13 +296,19 @@ mod tests {
     fn of_many_that_find_a_deserted_socket_one_listens() {
         let folder = path("many");
         std::fs::create_dir(&folder).unwrap();
-        for round in 0..20 {
+        let together = std::sync::Barrier::new(6);
+        for round in 0..100 {
             let path = folder.join(round.to_string());
             let left = new_socket(SocketFlags::CLOEXEC, "test").unwrap();
             rustix::net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
             drop(left);
             let all: Vec<_> = std::thread::scope(|scope| {
-                let bind = || scope.spawn(|| Listener::bind(&path));
+                let bind = || {
+                    scope.spawn(|| {
+                        together.wait();
+                        Listener::bind(&path)
+                    })
+                };
                 let threads: Vec<_> = (0..6).map(|_| bind()).collect();
                 threads.into_iter().map(|one| one.join().unwrap()).collect()
             });
