@@ -63,6 +63,10 @@ impl Subject for RankedModel<'_> {
         self.system.taken().to_vec()
     }
 
+    fn each_serving(&mut self, state: &[u8], visit: impl FnMut(u64, &[u8])) -> u64 {
+        statespace::partition::each_serving(&mut self.system, state, visit)
+    }
+
     fn learn(&mut self, notes: &[u8]) {
         self.system.set_taken(notes);
     }

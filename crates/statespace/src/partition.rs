@@ -33,6 +33,7 @@ pub use message::NoMessage;
 pub use rank::{Errand, Rank, RankError, Written};
 
 use crate::cycle::Accepting;
+use crate::fair::Acting;
 
 /// A system that ranks search together.
 pub trait Subject: Accepting {
@@ -42,8 +43,36 @@ pub trait Subject: Accepting {
     /// What this rank learnt beside states, for whoever reads the outcome.
     fn notes(&self) -> Vec<u8>;
 
+    /// As [`crate::System::each`], with the demands that each step serves, a bit each below
+    /// [`DEMANDS_MAX`]; tells which the state itself serves. A cycle that counts ([`Aim::Judged`]) serves
+    /// all of them. By default there are none.
+    fn each_serving(&mut self, state: &[u8], mut visit: impl FnMut(u64, &[u8])) -> u64 {
+        self.each(state, |next| visit(0, next));
+        u64::MAX >> 1
+    }
+
     /// What a rank learnt before, where a search is taken up again; of no interest to some.
     fn learn(&mut self, _notes: &[u8]) {}
+}
+
+/// Demands that cycles are asked to serve, at most.
+pub const DEMANDS_MAX: usize = 63;
+
+/// [`Subject::each_serving`] for cycles that are fair to processes, weakly or strongly: each moves on it or is
+/// unable to somewhere. Processes beyond [`DEMANDS_MAX`] make no demand.
+pub fn each_serving<S: Acting>(
+    system: &mut S,
+    state: &[u8],
+    mut visit: impl FnMut(u64, &[u8]),
+) -> u64 {
+    let mut able = 0;
+    system.each_acting(state, |actors, next| {
+        let demands = actors.iter().filter(|&actor| actor < DEMANDS_MAX);
+        let moving = demands.fold(0, |all, actor| all | 1 << actor);
+        able |= moving;
+        visit(moving, next);
+    });
+    !able & (u64::MAX >> 1)
 }
 
 /// What is searched for.

@@ -277,7 +277,10 @@ impl Lead {
             (Stage::Reach, _, None) => self.begin(Stage::Forward, Task::Forward),
             (Stage::Forward, ..) => self.begin(Stage::Prune, Task::Prune),
             (Stage::Prune, ..) if kept == 0 => self.end(Ending::Nothing),
-            (Stage::Prune, Aim::Judged, _) if self.kept_count == Some(kept) => {
+            // Few more would go, and it would take as long again.
+            (Stage::Prune, Aim::Judged, _)
+                if self.kept_count.is_some_and(|before| kept >= before - before / 8) =>
+            {
                 self.begin(Stage::Gather, Task::Gather)
             }
             (Stage::Gather, ..) => {

@@ -18,10 +18,12 @@ const SEEN: u8 = 1;
 const ACCEPTING: u8 = 2;
 /// Still a candidate for an accepting cycle.
 const KEPT: u8 = 4;
-/// Reached from an accepting candidate.
+/// Reached from an accepting candidate; for [`Aim::Judged`]: is to tell what it heard.
 const REACHED: u8 = 8;
 /// Breaks a promise.
 const BROKEN: u8 = 16;
+/// Its steps were told in this task, once.
+const TOLD: u8 = 64;
 /// Only where it is written down: its steps are still to be looked at, also if they were before.
 const WAITING: u8 = 32;
 
@@ -44,9 +46,10 @@ pub(super) struct Marks {
     /// For each distance the first state that was farther when it came: those before it are not.
     farther_from: Vec<StateId>,
     flags: Vec<u8>,
-    /// The greatest accepting state each was reached from; for [`Aim::Cycle`] only.
+    /// The greatest accepting state each was reached from; for [`Aim::Judged`] the demands that are
+    /// served on the way to it. Not for [`Aim::Broken`], as the next.
     origins: Vec<u64>,
-    /// Steps that lead there, or distances from the state of [`Task::Loop`]; not for [`Aim::Broken`].
+    /// Steps that lead there, or distances from the state of [`Task::Loop`].
     seconds: Vec<u32>,
     /// What is this far away needs no look.
     bound: u32,
@@ -148,13 +151,13 @@ impl Marks {
         self.seconds.fill(0);
         self.origins.fill(NO_ORIGIN);
         for (id, flags) in (0..).zip(&mut self.flags) {
-            *flags &= !REACHED;
+            *flags &= !(REACHED | TOLD);
             if is_first {
                 *flags |= KEPT;
             }
             if *flags & KEPT != 0 {
                 self.kept_count += 1;
-                if *flags & ACCEPTING != 0 {
+                if *flags & ACCEPTING != 0 || self.aim == Aim::Judged {
                     *flags |= REACHED;
                     self.queue.push(0, id);
                 }
@@ -167,8 +170,10 @@ impl Marks {
             if *flags & KEPT == 0 {
                 continue;
             }
-            let was_reached = *flags & REACHED != 0;
-            if !was_reached || self.seconds[id as usize] == 0 {
+            let is_judged = self.aim == Aim::Judged;
+            let was_reached = is_judged || *flags & REACHED != 0;
+            let is_served = !is_judged || self.origins[id as usize] == u64::MAX;
+            if !was_reached || !is_served || self.seconds[id as usize] == 0 {
                 *flags &= !KEPT;
                 self.kept_count -= 1;
             }
@@ -185,10 +190,8 @@ impl Marks {
         if is_new {
             self.distances.push(FAR);
             self.flags.push(0);
-            if self.aim == Aim::Cycle {
-                self.origins.push(NO_ORIGIN);
-            }
             if self.aim.is_of_cycles() {
+                self.origins.push(NO_ORIGIN);
                 self.seconds.push(FAR);
             }
         }
@@ -209,10 +212,11 @@ impl Marks {
                 }
             }
             Task::Forward if self.flags[at] & KEPT != 0 => {
-                self.seconds[at] += 1;
-                if self.aim == Aim::Cycle {
-                    self.hear_of(id, key.origin);
+                if self.aim == Aim::Judged {
+                    return self.hear_served(id, key);
                 }
+                self.seconds[at] += 1;
+                self.hear_of(id, key.origin);
                 if self.flags[at] & REACHED == 0 {
                     self.flags[at] |= REACHED;
                     self.queue.push(0, id);
@@ -264,6 +268,35 @@ impl Marks {
             let distance = if self.task == Task::Reach { self.distances[at] } else { 0 };
             self.found(Find { distance, cycle_at: Some(id) });
         }
+    }
+
+    /// Whether demands are served on the way to a state.
+    fn hear_served(&mut self, id: StateId, key: Key) {
+        let at = id as usize;
+        // A state that tells again what it heard has no more steps than before.
+        self.seconds[at] = self.seconds[at].saturating_add(key.distance.min(1));
+        let all = self.origins[at] | key.origin;
+        if all != self.origins[at] {
+            self.origins[at] = all;
+            if self.flags[at] & REACHED == 0 {
+                self.flags[at] |= REACHED;
+                self.queue.push(0, id);
+            }
+        }
+    }
+
+    /// What a state is to tell that serves these demands itself, without those of its steps.
+    pub(super) fn serve(&mut self, id: StateId, own: u64) -> Key {
+        let at = id as usize;
+        let is_first = self.flags[at] & TOLD == 0;
+        self.flags[at] = (self.flags[at] | TOLD) & !REACHED;
+        self.origins[at] |= own;
+        Key { distance: u32::from(is_first), origin: self.origins[at] }
+    }
+
+    /// Whether states tell which demands are served on the way to them.
+    pub(super) fn is_serving(&self) -> bool {
+        self.aim == Aim::Judged && self.task == Task::Forward
     }
 
     /// A state that breaks a promise.

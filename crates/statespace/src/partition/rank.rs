@@ -63,6 +63,8 @@ pub struct Rank<S> {
     current: Vec<u8>,
     /// The states it leads to, one behind the other.
     next: Vec<u8>,
+    /// The demands that each of the steps to them serves.
+    served: Vec<u64>,
     mesh: Mesh,
     sent: Sent,
     /// The task under way; counts up.
@@ -136,6 +138,7 @@ impl<S: Subject> Rank<S> {
             parent: Unpacked::default(),
             current: Vec::new(),
             next: Vec::new(),
+            served: Vec::new(),
             mesh: Mesh::new(ranks_count),
             task: 1,
             early: Vec::new(),
@@ -521,6 +524,9 @@ impl<S: Subject> Rank<S> {
         self.store.unpack(id, &mut self.parent);
         if self.marks.is_gathering() {
             return self.hand_on(now_us);
+        }
+        if self.marks.is_serving() {
+            return self.tell_served(id, now_us);
         }
         let is_accepting = self.aim.is_of_cycles() && self.system.is_accepting(self.parent.bytes());
         let is_first = self.marks.see(id, is_accepting);

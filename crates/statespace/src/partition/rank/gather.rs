@@ -1,9 +1,16 @@
-//! States that may be on a cycle, handed to rank 0, whose caller can tell more of them.
+//! States that may be on a cycle that counts, handed to rank 0, whose caller can tell more of them.
+//!
+//! Which those are is found out as for accepting cycles, but for every demand at once: a state stays while
+//! each demand is served on the way to it from states that stay, and one of those leads to it. Of the
+//! components of what is left in the end, those that no other leads to serve all demands.
 
-use super::{Key, Rank, RankError, StateId, Unpacked};
-use crate::partition::Subject;
+use super::{BATCH_STATES, Key, Rank, RankError, StateId, Unpacked};
 use crate::partition::message::{NO_ORIGIN, NoMessage, groups};
+use crate::partition::{DEMANDS_MAX, Subject};
 use crate::store::Store;
+
+/// That a cycle is accepting is one demand more.
+const ACCEPTS: u64 = 1 << DEMANDS_MAX;
 
 impl<S: Subject> Rank<S> {
     /// All states that may be on an accepting cycle, once they are here: no step leads out of them. For
@@ -18,6 +25,35 @@ impl<S: Subject> Rank<S> {
     pub fn judged(&mut self, cycle: Vec<Vec<u8>>) {
         let orders = self.lead.as_mut().map(|lead| lead.judged(cycle)).unwrap_or_default();
         self.give(orders);
+    }
+
+    /// Tells the states that the unpacked one leads to which demands are served on the way to them.
+    pub(super) fn tell_served(&mut self, id: StateId, now_us: u64) -> Result<(), RankError> {
+        let Self {
+            system, store, marks, batch, keys, parent, next, served, mesh, me, home, ..
+        } = self;
+        let is_accepting = system.is_accepting(parent.bytes());
+        next.clear();
+        served.clear();
+        let own = system.each_serving(parent.bytes(), |demands, state| {
+            next.extend_from_slice(state);
+            served.push(demands);
+        });
+        let key = marks.serve(id, own | if is_accepting { ACCEPTS } else { 0 });
+        for (state, demands) in next.chunks_exact(parent.bytes().len().max(1)).zip(served) {
+            let key = Key { origin: key.origin | *demands, ..key };
+            let to = home.of(state);
+            if to == *me {
+                store.prepare(parent, state, batch)?;
+                keys.push(key);
+            } else {
+                mesh.push(to, key, state, now_us);
+            }
+        }
+        if self.keys.len() >= BATCH_STATES {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Makes ready for what comes.
