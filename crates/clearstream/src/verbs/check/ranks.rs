@@ -452,8 +452,9 @@ impl<'m> LeadWatch<'m> {
                 return Err(VerbError::usage(format!("--resume, rank {rank}: {why}")));
             }
             Ok(outcome) => {
-                let total = Figures::total(&outcome.figures);
+                let mut total = Figures::total(&outcome.figures);
                 let (reason, judge) = (self.reason.clone().map(|(reason, _)| reason), &self.judge);
+                total.memory_bytes += judge.as_ref().map_or(0, Judge::memory_bytes);
                 let (ending, figures) = (outcome.ending, &outcome.figures);
                 let verdict = verdict(model, task, ending, figures, reason, judge.as_ref())?;
                 (verdict, total, outcome.notes)

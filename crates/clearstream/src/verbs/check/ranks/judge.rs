@@ -21,11 +21,12 @@ pub(super) struct Judge<'m> {
     search: Option<FairSearch<ModelSystem<'m>>>,
     /// Who takes the steps of the cycle that was found.
     pub(super) actors: Vec<Actors>,
+    ended_bytes: u64,
 }
 
 impl<'m> Judge<'m> {
     pub(super) fn new(model: &'m Model, fairness: Fairness) -> Self {
-        Self { model, fairness, search: None, actors: Vec::new() }
+        Self { model, fairness, search: None, actors: Vec::new(), ended_bytes: 0 }
     }
 
     /// Goes on for a while, once all states are here.
@@ -47,13 +48,17 @@ impl<'m> Judge<'m> {
                 }
             }
         };
+        // Its memory counts to the end.
+        self.ended_bytes = self.memory_bytes();
         self.search = None;
         rank.judged(cycle);
         Ok(())
     }
 
-    /// What the states and their steps take here.
+    /// What the states and their steps take here, or took at the end.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.search.as_ref().map_or(0, |search| search.progress().memory_bytes as u64)
+        self.search
+            .as_ref()
+            .map_or(self.ended_bytes, |search| search.progress().memory_bytes as u64)
     }
 }
