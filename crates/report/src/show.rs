@@ -285,6 +285,18 @@ impl AxisUnit {
     }
 }
 
+/// A command as a shell takes it: what it would not leave as it is stands between single quotes.
+pub(crate) fn shell_line(words: &[String]) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_=+./:,@%^".contains(letter);
+    let quoted = |word: &String| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            return word.clone();
+        }
+        format!("'{}'", word.replace('\'', r"'\''"))
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,5 +338,15 @@ mod tests {
     fn clips_by_character() {
         assert_eq!(clip("Zürich", 6), "Zürich");
         assert_eq!(clip("Zürich-1", 4), "Zür…");
+    }
+
+    #[test]
+    fn commands_are_for_a_shell() {
+        let line = |words: &[&str]| {
+            shell_line(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(line(&["cs", "test", "[fd77::2]", "-t", "1.5s"]), "cs test '[fd77::2]' -t 1.5s");
+        assert_eq!(line(&["check", "--ltl", "G F {P.eat}", ""]), "check --ltl 'G F {P.eat}' ''");
+        assert_eq!(line(&["it's"]), r"'it'\''s'");
     }
 }

@@ -146,7 +146,7 @@ fn asked(point: &Point) -> String {
 
 /// The command of the run and of every distinct test.
 pub(crate) fn commands_section(digest: &Digest<'_>) -> Option<Section> {
-    let run = digest.results.command.join(" ");
+    let run = show::shell_line(&digest.results.command);
     let whole = (!run.trim().is_empty()).then(|| el("p").child(command(&run)));
     let mut distinct: Vec<&str> = Vec::new();
     let mut known = std::collections::BTreeSet::new();
