@@ -265,15 +265,7 @@ impl Store {
     /// # Panics
     /// When there is no such state.
     pub fn unpack(&self, id: StateId, to: &mut Unpacked) {
-        to.shape = Some(self.shape.number());
-        to.words.resize(self.shape.words_count(), 0);
-        to.joints.resize(self.shape.below().len(), 0);
-        self.shape.root().take_apart(self.roots.get(id), &mut to.words, &mut to.joints);
-        for (number, joint) in self.shape.below().iter().enumerate().rev() {
-            let pair = self.inner.get(to.joints[number]);
-            joint.take_apart(pair, &mut to.words, &mut to.joints);
-        }
-        self.shape.to_bytes(&to.words, &mut to.bytes);
+        self.shape.unpack(self.roots.get(id), |number| self.inner.get(number), to);
     }
 
     /// Cuts states elsewhere, once there are many more joints than there need be; numbers of states stay

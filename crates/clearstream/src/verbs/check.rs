@@ -1,11 +1,11 @@
 //! `clearstream check`: does a DVE model keep its promises?
 
-mod alone;
 mod checkpoint;
 mod document;
 mod fair;
 mod lossy;
 mod ranks;
+mod refusals;
 mod search;
 mod show;
 mod simulate;
@@ -149,7 +149,7 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     let started_unix_ms = runner::now_unix_ms();
     let bounds = Bounds { memory_bytes: args.memory, time: args.time, is_reduced: args.reduce };
     let mut reports = Vec::new();
-    alone::refuse(args, &model)?;
+    refusals::refuse(args, &model)?;
     let fairness = args.fairness.map(|kind| match kind {
         Fairness::Weak => statespace::Fairness::Weak,
         Fairness::Strong => statespace::Fairness::Strong,
@@ -157,7 +157,7 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     let cycles =
         |crew: &mut Crew, model: &Model, what: &str| crew.cycles(model, what, fairness, bounds);
     match &args.ltl {
-        None if let Some(kept) = alone::kept(args) => {
+        None if let Some(kept) = refusals::kept(args) => {
             reports.extend(crew.lossy(&model, args.allow_deadlock, kept, bounds)?);
         }
         None if args.checkpoint.is_some() || args.resume.is_some() => {

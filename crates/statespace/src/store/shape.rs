@@ -115,6 +115,25 @@ impl Shape {
         &self.joints[..self.joints.len() - 1]
     }
 
+    /// Takes the state apart whose root is this pair; `inner` knows the pairs below.
+    #[inline]
+    pub(super) fn unpack(
+        &self,
+        root: (u32, u32),
+        inner: impl Fn(u32) -> (u32, u32),
+        to: &mut Unpacked,
+    ) {
+        to.shape = Some(self.number());
+        to.words.resize(self.words_count(), 0);
+        to.joints.resize(self.below().len(), 0);
+        self.root().take_apart(root, &mut to.words, &mut to.joints);
+        for (number, joint) in self.below().iter().enumerate().rev() {
+            let pair = inner(to.joints[number]);
+            joint.take_apart(pair, &mut to.words, &mut to.joints);
+        }
+        self.to_bytes(&to.words, &mut to.bytes);
+    }
+
     #[inline]
     pub(super) fn to_words(&self, state: &[u8], words: &mut Vec<u32>) {
         words.clear();

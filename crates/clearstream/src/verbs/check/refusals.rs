@@ -1,4 +1,4 @@
-//! What is kept of a state, and options that do not go together.
+//! Options that do not go together, and what is kept of a state by those that do.
 
 use dve::Model;
 use statespace::Kept;
