@@ -62,7 +62,9 @@ fn path_works_over_ipv6() {
 fn serve_takes_over_the_sockets_of_a_service_manager() {
     let bound = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = bound.local_addr().expect("bound").port().to_string();
-    let script = "exec 3<&0 </dev/null; LISTEN_FDS=$1 LISTEN_PID=$$ exec \"$0\" serve";
+    // Whatever this process inherited, the program gets descriptor 3 and nothing right behind it.
+    let script = "exec 3<&0 4<&- 5<&- 6<&- 7<&- 8<&- 9<&- </dev/null;
+        LISTEN_FDS=$1 LISTEN_PID=$$ exec \"$0\" serve";
     let serve = |sockets: &str, bound: TcpListener| {
         let mut command = Command::new("sh");
         command.args(["-c", script, PROGRAM, sockets]).stdin(std::os::fd::OwnedFd::from(bound));

@@ -1,5 +1,6 @@
 //! Child processes that end with their parent, and signals as things to read.
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -161,13 +162,19 @@ pub fn take_inherited(number: i32) -> Result<OwnedFd, SyscallError> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// What is open under a number that somebody else has named, once more. Whoever owns it keeps it.
+/// What is open under each of these numbers, which somebody else has named, once more. Whoever owns
+/// them keeps them. No copy gets one of the numbers itself: a number that names nothing stays so.
 ///
 /// # Errors
-/// Nothing is open under that number, or there are too many descriptors.
-pub fn duplicate_by_number(number: i32) -> Result<OwnedFd, SyscallError> {
+/// Nothing is open under one of them, or there are too many descriptors.
+pub fn duplicate_by_number(numbers: Range<i32>) -> Result<Vec<OwnedFd>, SyscallError> {
+    let above = numbers.end;
+    numbers.map(|number| duplicate_above(number, above)).collect()
+}
+
+fn duplicate_above(number: i32, above: i32) -> Result<OwnedFd, SyscallError> {
     // SAFETY: the call takes numbers only; one under which nothing is open is an error.
-    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, above) };
     if copy < 0 {
         let object = format!("descriptor {number}");
         return Err(SyscallError::last("fcntl(F_DUPFD_CLOEXEC)", object));
@@ -200,4 +207,23 @@ pub fn run_before_others() -> Result<(), SyscallError> {
     // SAFETY: 0 is the calling thread; `parameters` is initialised and lives through the call.
     let answer = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
     if answer == 0 { Ok(()) } else { Err(SyscallError::last("sched_setscheduler", "SCHED_FIFO")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn copies_do_not_fill_the_gap_they_are_asked_about() {
+        let open = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let number = open.as_raw_fd();
+        let copies = duplicate_by_number(number..number + 1).expect("it is open");
+        assert!(copies[0].as_raw_fd() > number);
+        // Far above what other tests of this process open, with the gap right behind the socket.
+        let far = duplicate_above(number, 900).expect("a copy");
+        let number = far.as_raw_fd();
+        duplicate_by_number(number..number + 2).expect_err("only one is open");
+    }
 }

@@ -29,8 +29,8 @@ pub(super) fn inherited_sockets() -> Result<Vec<OwnedFd>, ServerError> {
     }
     // Duplicated: the numbers are only a claim of the environment, and this way nothing is taken over
     // that somebody else here owns.
-    let sockets: Result<_, _> = (FIRST_FD..FIRST_FD + count).map(duplicate_by_number).collect();
-    sockets.map_err(|error| ServerError::Inherited(error.source.to_string()))
+    duplicate_by_number(FIRST_FD..FIRST_FD + count)
+        .map_err(|error| ServerError::Inherited(error.source.to_string()))
 }
 
 /// Tells the service manager, if there is one, that the server serves (`READY=1`, sd_notify(3)).
