@@ -30,6 +30,16 @@ fn a_typo_gets_one_line_and_nothing_happens() {
 }
 
 #[test]
+fn a_core_that_is_not_there_gets_one_line_and_nothing_happens() {
+    let bed = Bed::file("core", "cores = [0, 1023]");
+    let refused = run(&["lab", "up", bed.path()]);
+    let line = complaint(&refused);
+    assert_eq!(code(&refused), 2, "{line}");
+    assert!(line.contains(": core 1023: this machine has none"), "{line}");
+    assert!(!bed.is_up());
+}
+
+#[test]
 fn unknown_names_are_usage_errors() {
     for (arguments, words) in [
         (&["lab", "up", "glif2011"][..], "no lab 'glif2011'; built in: glif2010,"),

@@ -48,6 +48,14 @@ pub enum LabError {
         /// The process.
         pid: i32,
     },
+    /// Something of it is to run where nothing can.
+    #[error("{whose}: core {core}: this machine has none, or this process may not run there")]
+    NoCore {
+        /// What: `host near`, `link near-far`, `switch lan`.
+        whose: String,
+        /// Where.
+        core: u32,
+    },
     /// The process that a lab is to go with does not run.
     #[error("no process {0} for the lab to go with")]
     NoOwner(i32),
@@ -130,6 +138,7 @@ impl LabError {
                 | Self::UnknownHost { .. }
                 | Self::Ambiguous { .. }
                 | Self::NoOwner(_)
+                | Self::NoCore { .. }
         )
     }
 

@@ -15,7 +15,7 @@ use crate::anchor::READY;
 use crate::builtin::builtin_labs;
 use crate::counters::{COUNTERS_FILE, LabCounters};
 use crate::file::parse_lab;
-use crate::plan::LabPlan;
+use crate::plan::{LabPlan, WirePlan};
 use crate::state::{LabDir, LabOwner, LabState, LabsDir, OWNER_FILE, started_ticks};
 use crate::{LabError, Program};
 
@@ -75,6 +75,7 @@ impl Lab {
         owner: Option<i32>,
     ) -> Result<(Self, Arrival), LabError> {
         let owner = owner.map(|pid| LabOwner::of(pid).ok_or(LabError::NoOwner(pid))).transpose()?;
+        check_cores(plan)?;
         let labs = LabsDir::of_this_user();
         let lock = labs.lock()?;
         let dir = labs.lab(&plan.name);
@@ -229,6 +230,26 @@ impl Lab {
         command.args(["lab", "exec", &self.plan().name, host, "--"].map(OsString::from));
         command
     }
+}
+
+/// Says no to cores on which nothing of the lab can run.
+fn check_cores(plan: &LabPlan) -> Result<(), LabError> {
+    let hosts = plan.hosts.iter().map(|host| (format!("host {}", host.name), &host.cores));
+    let links = plan.links.iter().filter_map(|link| match &link.wire {
+        WirePlan::Lightpath(path) => {
+            let [one, other] = &link.ends;
+            Some((format!("link {}-{}", one.host, other.host), &path.cores))
+        }
+        WirePlan::Veth(_) => None,
+    });
+    let switches =
+        plan.switches.iter().map(|switch| (format!("switch {}", switch.name), &switch.cores));
+    for (whose, cores) in hosts.chain(links).chain(switches) {
+        if let Some(core) = sys::thread::first_unusable(cores) {
+            return Err(LabError::NoCore { whose, core });
+        }
+    }
+    Ok(())
 }
 
 fn start_anchor(

@@ -77,8 +77,6 @@ enum SwitchError {
     Client(#[from] ClientError),
     #[error(transparent)]
     Name(#[from] packet_switch::NameError),
-    #[error("core {0}: this machine has none, or this process may not run there")]
-    Core(u32),
     #[error("no thread: {0}")]
     Thread(#[from] std::io::Error),
     #[error(transparent)]
@@ -86,9 +84,6 @@ enum SwitchError {
 }
 
 fn run(dir: &LabDir, plan: &SwitchPlan, taps: Vec<Port>) -> Result<Running, SwitchError> {
-    if let Some(core) = sys::thread::first_unusable(&plan.cores) {
-        return Err(SwitchError::Core(core));
-    }
     let socket = dir.switch_socket(&plan.name);
     let mut daemon =
         Daemon::bind(Config { cores: plan.cores.clone(), ..Config::new(socket.clone()) })?;

@@ -361,6 +361,10 @@ pub enum Answer {
     Refused {
         /// For people.
         why: String,
+        /// Whether nobody could ever be granted it: a ring that cannot be, not one for which there is no
+        /// room.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_senseless: bool,
     },
     /// Not an answer: an attachment ended that the client did not end.
     CutOff {

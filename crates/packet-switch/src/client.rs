@@ -62,6 +62,9 @@ pub enum ClientError {
     /// The daemon says no.
     #[error("{0}")]
     Refused(String),
+    /// The same, to something that no daemon could do.
+    #[error("{0}")]
+    Senseless(String),
     /// The daemon has ended this attachment.
     #[error("the switch cut us off: {0}")]
     CutOff(String),
@@ -268,7 +271,12 @@ impl Connection {
                 (Answer::CutOff { attachment, why }, _) => {
                     self.cut_off.push_back((attachment, why));
                 }
-                (Answer::Refused { why }, _) => return Err(ClientError::Refused(why)),
+                (Answer::Refused { why, is_senseless: false }, _) => {
+                    return Err(ClientError::Refused(why));
+                }
+                (Answer::Refused { why, is_senseless: true }, _) => {
+                    return Err(ClientError::Senseless(why));
+                }
                 answer => return Ok(answer),
             }
         }

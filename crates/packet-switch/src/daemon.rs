@@ -26,6 +26,7 @@ use sys::sandbox::{self, Calls};
 use thiserror::Error;
 
 use crate::attachment::{Answer, Delivery, MessageError, Request};
+use refusal::Refusal;
 use registry::{Asked, Registry};
 use session::{Session, SessionId};
 
@@ -256,14 +257,15 @@ impl Daemon {
         let user = session.user;
         let delivery = bytes
             .and_then(|(bytes, fds)| Ok((Request::decode(&bytes)?, fds)))
-            .map_err(|error| error.to_string())
+            .map_err(|error| (error.to_string(), false))
             .and_then(|(ask, fds)| {
                 let asked = Asked { session: id, user, ask, fds };
-                self.registry.answer(asked, notice).map_err(|error| refusal::words(&error))
+                let refused = |error: Refusal| (refusal::words(&error), error.is_senseless());
+                self.registry.answer(asked, notice).map_err(refused)
             })
-            .unwrap_or_else(|why| {
+            .unwrap_or_else(|(why, is_senseless)| {
                 notice(Notice::Refused { user, why: why.clone() });
-                Delivery::from(Answer::Refused { why })
+                Delivery::from(Answer::Refused { why, is_senseless })
             });
         // A client that does not read its answers is not waited for.
         if !session.tell(&delivery) {
@@ -283,7 +285,7 @@ fn is_shortage(error: &SyscallError) -> bool {
 }
 
 fn refuse(socket: &Socket, why: &str) {
-    let answer = Answer::Refused { why: why.to_owned() };
+    let answer = Answer::Refused { why: why.to_owned(), is_senseless: false };
     // It may have gone already.
     socket.send(&answer.encode(), &[]).ok();
 }

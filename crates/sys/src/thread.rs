@@ -115,9 +115,12 @@ pub fn pin_current(cores: &[u32]) -> Result<(), SyscallError> {
 #[must_use]
 pub fn first_unusable(cores: &[u32]) -> Option<u32> {
     let is_bad = |core: &&u32| pin_current(&[**core]).is_err();
-    let found =
-        std::thread::scope(|scope| scope.spawn(|| cores.iter().find(is_bad).copied()).join());
-    found.ok().flatten()
+    std::thread::scope(|scope| {
+        let first_bad = || cores.iter().find(is_bad).copied();
+        // Where no thread can be had, the threads for which it is asked cannot be had either.
+        let trial = std::thread::Builder::new().spawn_scoped(scope, first_bad);
+        trial.ok()?.join().ok().flatten()
+    })
 }
 
 /// From now on this thread, a kernel thread perhaps, runs on these cores only. `thread_id` is one

@@ -178,6 +178,7 @@ pub(super) fn explain(error: &ClientError) -> VerbError {
         ClientError::Syscall(error) if error.is_privilege() => {
             VerbError::missing(format!("no permission: {}", crate::exit::chain(error)))
         }
+        ClientError::Senseless(why) => VerbError::usage(why),
         _ => VerbError::from_error(error),
     }
 }

@@ -48,3 +48,16 @@ pub(super) enum Refusal {
     #[error(transparent)]
     Syscall(#[from] SyscallError),
 }
+
+impl Refusal {
+    /// Whether the wish is one that could never be granted.
+    pub(super) fn is_senseless(&self) -> bool {
+        match self {
+            Self::Shape(_) | Self::Header(_) | Self::Make(MakeError::Layout(_)) => true,
+            Self::Device(error) => {
+                matches!(error, DeviceError::Queues { .. } | DeviceError::Link(_))
+            }
+            _ => false,
+        }
+    }
+}
