@@ -42,6 +42,8 @@ struct CommandLine {
 }
 
 fn main() -> ExitCode {
+    // Where it cannot be had, the limit ends the process as it does others.
+    sys::signal::survive_file_size_limit().ok();
     // iperf3's own flags are not clap's business: `clearstream iperf3 …` is cut off before.
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if let Some(code) = verbs::iperf3::intercept(&arguments) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use packet_switch::client::{Attached, Connection};
+use packet_switch::client::{Attached, ClientError, Connection};
 use ring::Patience;
 use serde_json::Value;
 use socket::socket_path;
@@ -247,6 +247,15 @@ fn without_a_switch_there_is_one_clear_line() {
         line.contains("/nowhere/switch.sock") && line.contains("clearstream switch run"),
         "{line}"
     );
+    // Variables that are set to nothing are not set.
+    let output = Command::new(PROGRAM)
+        .args(["port", "list"])
+        .env("CLEARSTREAM_SWITCH", "")
+        .env("XDG_RUNTIME_DIR", "/nowhere")
+        .output()
+        .unwrap();
+    let line = complaint(&output);
+    assert!(line.contains("no switch at /nowhere/clearstream-switch.sock:"), "{line}");
 }
 
 #[test]
@@ -311,13 +320,17 @@ fn what_is_asked_wrongly_is_answered_with_one_line() {
 #[test]
 fn who_loses_a_port_is_told() {
     let switch = Switch::run("taken");
-    let sink = switch.start("pkt sink vale0:a");
-    switch.wait_for_clients(1);
-    assert!(switch.ask("port del vale0:a").status.success());
-    let output = sink.wait_with_output().unwrap();
-    let said = complaint(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.trim_end(), "clearstream: the switch cut us off: vale0:a was taken away");
+    assert!(switch.ask("port add chain --pipes 1").status.success());
+    for (place, name) in [("vale0:a", "vale0:a"), ("chain}0", "chain")] {
+        let sink = switch.start(&format!("pkt sink {place}"));
+        switch.wait_for_clients(1);
+        assert!(switch.ask(&format!("port del {name}")).status.success());
+        let output = sink.wait_with_output().unwrap();
+        let said = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let wanted = format!("clearstream: the switch cut us off: {name} was taken away");
+        assert_eq!(said.trim_end(), wanted);
+    }
 }
 
 #[test]
@@ -420,6 +433,50 @@ fn without_descriptors_there_is_a_clear_refusal() {
         assert!(idle.len() < 100, "a limit of 100 descriptors");
     };
     assert!(why.contains("no file descriptor left for another client"), "{why}");
+}
+
+/// A switch that has too few descriptors to serve anybody ends; one that listens answers.
+#[test]
+fn whoever_connects_is_answered_however_few_descriptors_there_are() {
+    for limit in 3..10 {
+        let socket = socket_path(&format!("cli-few-{limit}"));
+        let mut daemon = Command::new("sh")
+            .args(["-c", "ulimit -n $2; exec \"$0\" switch run --socket \"$1\"", PROGRAM])
+            .arg(&socket)
+            .arg(limit.to_string())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let ended = loop {
+            if let Some(status) = daemon.try_wait().unwrap() {
+                break Some(status);
+            }
+            let Ok(mut one) = Connection::open(&socket) else { continue };
+            let (tell, told) = std::sync::mpsc::channel();
+            std::thread::spawn(move || tell.send(one.list()));
+            match told.recv_timeout(Duration::from_secs(20)) {
+                Ok(Ok(_) | Err(ClientError::Refused(_))) => break None,
+                // It found out after it had begun to listen.
+                Ok(Err(ClientError::Gone)) => {}
+                other => panic!("{limit}: {other:?}"),
+            }
+        };
+        match ended {
+            Some(status) => assert!(!status.success(), "{limit}"),
+            None => end(daemon),
+        }
+        std::fs::remove_file(&socket).ok();
+    }
+}
+
+#[test]
+fn a_file_size_limit_ends_no_switch() {
+    let switch = Switch::run_within("size", "ulimit -f 0;");
+    let refused = switch.ask("pkt gen vale0:a --count 1");
+    let said = complaint(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("the switch's process: ftruncate"), "{said}");
+    assert!(switch.ask("port list").status.success());
 }
 
 #[test]

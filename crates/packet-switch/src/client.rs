@@ -43,14 +43,14 @@ pub const FOREVER: Patience = Patience { linger: LINGER, timeout: Duration::MAX 
 pub const LINGER: Duration = Duration::from_micros(100);
 
 /// Where clients find the daemon: `CLEARSTREAM_SWITCH`, or below the user's runtime folder, or below
-/// `/run`.
+/// `/run`. A variable that is empty is none.
 #[must_use]
 pub fn default_socket() -> PathBuf {
-    if let Some(path) = std::env::var_os("CLEARSTREAM_SWITCH") {
-        return path.into();
-    }
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| "/run".into(), PathBuf::from);
-    folder.join("clearstream-switch.sock")
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("CLEARSTREAM_SWITCH").unwrap_or_else(|| {
+        let folder = set("XDG_RUNTIME_DIR").unwrap_or_else(|| "/run".into());
+        folder.join("clearstream-switch.sock")
+    })
 }
 
 /// Why something could not be had.
@@ -148,12 +148,11 @@ impl Connection {
         self.attach(Ask::AttachPort { port: port.clone(), shape })
     }
 
-    /// Copies of what passes a port, both ways: frames behind an [`Record`](crate::attachment::Record)
-    /// in the receiver, which is never woken: ask now and then. The sender
-    /// leads nowhere.
+    /// Copies of what passes a port, both ways: frames behind a [`Record`](crate::attachment::Record)
+    /// in the receiver, which is never woken: ask now and then. The sender leads nowhere.
     ///
     /// # Errors
-    /// There is no such port, it is another user's, or somebody watches it already.
+    /// There is no such port, it is another user's, or has as many watchers as a port may have.
     pub fn watch(&mut self, port: &PortName) -> Result<Attached, ClientError> {
         self.attach(Ask::Watch { port: port.clone() })
     }

@@ -130,6 +130,9 @@ pub struct Daemon {
 /// that hang in waking a client.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
+/// After so many new connections those that are there have their turn, however many more wait.
+const ACCEPTED_AT_ONCE: usize = 64;
+
 impl Daemon {
     /// Listens; from now on clients can connect, and are served once [`run`](Self::run) is called.
     ///
@@ -145,7 +148,8 @@ impl Daemon {
                 _ => DaemonError::Syscall(error),
             })?;
         let registry = Registry::new(&config)?;
-        let spare = listener.as_fd().try_clone_to_owned().ok();
+        // Without it the first client would wait for ever.
+        let spare = Some(spare(&listener)?);
         let sessions = BTreeMap::new();
         Ok(Self { config, listener, registry, sessions, next_session: 0, spare, deaf: false })
     }
@@ -184,6 +188,7 @@ impl Daemon {
             if watched.elapsed() >= WATCH_INTERVAL {
                 watched = Instant::now();
                 self.deaf = false;
+                self.spare = self.spare.take().or_else(|| spare(&self.listener).ok());
                 self.registry.watch_bells();
             }
             self.accept()?;
@@ -214,7 +219,7 @@ impl Daemon {
     }
 
     fn accept(&mut self) -> Result<(), SyscallError> {
-        loop {
+        for _ in 0..ACCEPTED_AT_ONCE {
             let socket = match self.listener.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return Ok(()),
@@ -232,6 +237,7 @@ impl Daemon {
             self.next_session += 1;
             self.sessions.insert(self.next_session, Session { socket, user });
         }
+        Ok(())
     }
 
     /// No descriptor is left for another client: it is told so with the spare one. If even that fails,
@@ -242,7 +248,7 @@ impl Daemon {
             Ok(Some(socket)) => refuse(&socket, "no file descriptor left for another client"),
             _ => self.deaf = true,
         }
-        self.spare = self.listener.as_fd().try_clone_to_owned().ok();
+        self.spare = spare(&self.listener).ok();
     }
 
     fn serve(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
@@ -277,6 +283,11 @@ impl Daemon {
         self.sessions.remove(&id);
         self.registry.leave(id, notice);
     }
+}
+
+fn spare(listener: &Listener) -> Result<OwnedFd, SyscallError> {
+    let copy = listener.as_fd().try_clone_to_owned();
+    copy.map_err(|error| SyscallError::new("dup", "a descriptor to spare", error))
 }
 
 fn is_shortage(error: &SyscallError) -> bool {

@@ -17,7 +17,7 @@ use support::{RawAttachment, SOON, Serving, frame, wait_until};
 
 fn refusal(outcome: Result<impl std::fmt::Debug, ClientError>) -> String {
     match outcome {
-        Err(ClientError::Refused(why)) => why,
+        Err(ClientError::Refused(why) | ClientError::Senseless(why)) => why,
         other => panic!("not refused: {other:?}"),
     }
 }

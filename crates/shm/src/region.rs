@@ -9,8 +9,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use sys::SyscallError;
 use thiserror::Error;
 
-/// Largest region that is created or accepted, bytes: rings and buffers for sixty-four ports of the
-/// largest geometry, and far from what overflows an offset.
+/// Largest region that is created or accepted, bytes: some seven times what 64 rings of 4096 slots with
+/// netmap's buffers take, and far from what overflows an offset.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
 
 /// Regions are multiples of this, so that the kernel can use 2 MiB pages for them.

@@ -151,6 +151,8 @@ impl AsFd for Socket {
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
+    /// What the kernel calls the file at `path`: another's may take its place.
+    file: Option<(u64, u64)>,
 }
 
 impl Listener {
@@ -180,8 +182,9 @@ impl Listener {
             }
             answer => answer.map_err(failed("bind"))?,
         }
-        rustix::net::listen(&fd, 64).map_err(failed("listen"))?;
-        Ok(Self { fd, path: path.to_owned() })
+        let listener = Self { fd, path: path.to_owned(), file: file_at(path) };
+        rustix::net::listen(&listener, 64).map_err(failed("listen"))?;
+        Ok(listener)
     }
 
     /// The next connection, if one waits; it does not block either.
@@ -206,8 +209,10 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Somebody may have removed it already.
-        rustix::fs::unlink(&self.path).ok();
+        // Somebody may have removed it already, and listen there now.
+        if file_at(&self.path) == self.file {
+            rustix::fs::unlink(&self.path).ok();
+        }
     }
 }
 
@@ -220,13 +225,19 @@ fn turn(path: &Path) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty()).ok()?;
     let began = Instant::now();
-    while rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if began.elapsed() >= TURN_MAX {
-            return None;
+    loop {
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if began.elapsed() < TURN_MAX => {}
+            Err(_) => return None,
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Some(folder)
+}
+
+/// Its device and number.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    rustix::fs::lstat(path).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// Whether it is a socket, or nothing any more.
@@ -328,7 +339,11 @@ mod tests {
         rustix::net::bind(&left, &address).unwrap();
         drop(left);
         Listener::bind(&path.with_extension("old")).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let successor = Listener::bind(&path).unwrap();
         drop(served);
+        Socket::connect(&path).expect("the path is another's now");
+        drop(successor);
         assert!(!path.exists(), "the path goes with the listener");
     }
 

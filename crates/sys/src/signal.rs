@@ -15,23 +15,37 @@ static TARGET: AtomicPtr<AtomicI32> = AtomicPtr::new(std::ptr::null_mut());
 pub fn on_termination_signal(flag: &'static AtomicI32) -> Result<(), SyscallError> {
     TARGET.store(std::ptr::from_ref(flag).cast_mut(), Ordering::Release);
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        install(number)?;
+        // No SA_RESTART: a sleeping call returns with EINTR and its loop sees the flag.
+        install(number, remember, libc::SA_RESETHAND)?;
     }
     Ok(())
 }
 
-fn install(number: libc::c_int) -> Result<(), SyscallError> {
+/// From now on what would grow a file beyond `RLIMIT_FSIZE`, shared memory too, fails with `EFBIG` instead
+/// of ending the process. By a handler: programs that are started meet the limit as they always do.
+///
+/// # Errors
+/// `sigaction` failed.
+pub fn survive_file_size_limit() -> Result<(), SyscallError> {
+    install(libc::SIGXFSZ, do_nothing, libc::SA_RESTART)
+}
+
+fn install(
+    number: libc::c_int,
+    handler: extern "C" fn(libc::c_int),
+    flags: libc::c_int,
+) -> Result<(), SyscallError> {
     // SAFETY: all-zero is a valid `sigaction`: default handler, empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    let handler: extern "C" fn(libc::c_int) = remember;
     action.sa_sigaction = handler as libc::sighandler_t;
-    // No SA_RESTART: a sleeping call returns with EINTR and its loop sees the flag.
-    action.sa_flags = libc::SA_RESETHAND;
-    // SAFETY: `action` is initialised and lives through the call; the old action is not asked for;
-    // `remember` is async-signal-safe (two atomic operations).
+    action.sa_flags = flags;
+    // SAFETY: `action` is initialised and lives through the call; the old action is not asked for; both
+    // handlers of this module are async-signal-safe (at most two atomic operations).
     let answer = unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) };
     if answer == 0 { Ok(()) } else { Err(SyscallError::last("sigaction", number.to_string())) }
 }
+
+extern "C" fn do_nothing(_number: libc::c_int) {}
 
 extern "C" fn remember(number: libc::c_int) {
     let target = TARGET.load(Ordering::Acquire);

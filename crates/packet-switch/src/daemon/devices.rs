@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sys::SyscallError;
 
 use super::entries::Client;
-use super::make::{self};
+use super::make;
 use super::registry::{Refusal, Registry};
 use super::session::SessionId;
 use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkWishes, Shape};

@@ -34,8 +34,9 @@ pub(super) struct Switch {
 pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) shape: Shape,
-    /// Who may take it away: the user that added it. An ephemeral port goes with its client.
+    /// Whether it goes with its client.
     pub(super) kind: Kind,
+    /// Who may take it away, besides root: whoever added it.
     pub(super) user: u32,
     pub(super) counters: Arc<PortCounters>,
     pub(super) client: Option<Client>,

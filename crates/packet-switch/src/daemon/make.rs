@@ -123,7 +123,7 @@ pub(crate) fn monitor(
     Ok((Monitor::new(serial, ends.outlet, ends.marks), handout))
 }
 
-/// The same with the user within the daemon.
+/// A port of a switch whose user is within the daemon.
 pub(crate) fn inner_port(role: Role, shape: Shape) -> Result<(PortEnds, Plug), MakeError> {
     let seed = role.serial as u32;
     let Made { ends, region, layout, tx, rx } = make(role, shape)?;

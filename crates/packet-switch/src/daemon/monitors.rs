@@ -59,13 +59,19 @@ impl Registry {
         }
     }
 
+    /// How many watches a connection keeps.
+    pub(super) fn watches_of(&self, session: SessionId) -> usize {
+        let ports = self.switches.values().flat_map(|switch| switch.ports.values());
+        ports.flat_map(|port| &port.watchers).filter(|one| one.session == session).count()
+    }
+
     /// Who watches a port.
     pub(super) fn watchers_of(&self, name: &PortName) -> Vec<(SessionId, u32)> {
         let watchers = self.port(name).map_or(&[][..], |port| &port.watchers);
         watchers.iter().map(|one| (one.session, one.attachment)).collect()
     }
 
-    /// The same for a port that goes.
+    /// Takes the rings of all watchers of a port back, which goes.
     pub(super) fn unwatch_port(&mut self, name: &PortName) {
         let all = self.watchers_of(name);
         self.unwatch(|session, attachment| all.contains(&(session, attachment)));

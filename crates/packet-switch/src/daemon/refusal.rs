@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use shm::RegionError;
 use sys::SyscallError;
 use thiserror::Error;
 
@@ -9,10 +10,13 @@ use super::make::MakeError;
 use crate::attachment::Shape;
 use crate::device::DeviceError;
 
-/// What was tried and why it failed, in one line.
-pub(super) fn words(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+/// What was tried and why it failed, in one line for somebody in another process.
+pub(super) fn words(refusal: &Refusal) -> String {
+    let mut text = refusal.to_string();
+    if refusal.is_of_kernel() {
+        text = format!("the switch's process: {text}");
+    }
+    let mut cause = refusal.source();
     while let Some(one) = cause {
         let more = one.to_string();
         // Some say it themselves.
@@ -50,10 +54,24 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    /// Whether a system call of this process failed.
+    fn is_of_kernel(&self) -> bool {
+        matches!(
+            self,
+            Self::Syscall(_)
+                | Self::Make(MakeError::Syscall(_) | MakeError::Region(RegionError::Syscall(_)))
+                | Self::Device(DeviceError::Syscall(_))
+        )
+    }
+
     /// Whether the wish is one that could never be granted.
     pub(super) fn is_senseless(&self) -> bool {
         match self {
-            Self::Shape(_) | Self::Header(_) | Self::Make(MakeError::Layout(_)) => true,
+            Self::Shape(_)
+            | Self::Header(_)
+            | Self::Make(MakeError::Layout(_) | MakeError::Region(RegionError::Size { .. })) => {
+                true
+            }
             Self::Device(error) => {
                 matches!(error, DeviceError::Queues { .. } | DeviceError::Link(_))
             }

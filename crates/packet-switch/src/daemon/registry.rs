@@ -116,7 +116,7 @@ impl Registry {
                 Ok(Answer::Done.into())
             }
             Ask::DeletePort { port } => self.delete_port(user, &port, notice),
-            Ask::DeletePipes { group } => self.delete_pipes(user, &group),
+            Ask::DeletePipes { group } => self.delete_pipes(user, &group, notice),
             Ask::List { after } => Ok(self.list(after.as_deref()).into()),
         }
     }
@@ -278,13 +278,20 @@ impl Registry {
         Ok(Answer::Done.into())
     }
 
-    fn delete_pipes(&mut self, user: u32, name: &Name) -> Answered {
+    fn delete_pipes(&mut self, user: u32, name: &Name, notice: &mut dyn FnMut(Notice)) -> Answered {
         let group = self.groups.get(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
         if user != group.user && user != 0 {
             return Err(Refusal::Foreign(name.to_string()));
         }
         // Whoever is attached keeps the memory until it lets go; nobody else gets it.
         self.memory_bytes -= group.bytes;
+        for (pipe, ends) in group.pipes.iter().enumerate() {
+            for (session, attachment) in [ends.master, ends.slave].into_iter().flatten() {
+                notice(Notice::Detached { name: format!("{name} pipe {pipe}") });
+                let why = format!("{name} was taken away");
+                self.farewells.push((session, Answer::CutOff { attachment, why }));
+            }
+        }
         self.groups.remove(name);
         Ok(Answer::Done.into())
     }
@@ -518,7 +525,7 @@ impl Registry {
         let at_pipes = pipes
             .flat_map(|ends| [&ends.master, &ends.slave])
             .filter(|end| end.is_some_and(|(one, _)| one == session));
-        if at_ports.count() + at_pipes.count() < ATTACHMENTS_MAX {
+        if at_ports.count() + at_pipes.count() + self.watches_of(session) < ATTACHMENTS_MAX {
             return Ok(());
         }
         Err(Refusal::Limit { what: "attachments of a client", max: ATTACHMENTS_MAX as u64 })
