@@ -277,7 +277,7 @@ impl<'a> Observed<'a> {
                 let in_vain = self.streams_gain().map_or(0.0, |gain| 1.0 - ramp(gain, 1.05, 1.2));
                 in_vain * (1.0 - ramp(several, 0.02, 0.06)) * (1.0 - ramp(idle, 0.2, 0.35))
             });
-        now.max(asked_for_more)
+        now.max(asked_for_more) * host.feels_its_cores()
     }
 }
 

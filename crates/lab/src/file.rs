@@ -141,7 +141,7 @@ fn read_link(
         Ok(EndPlan {
             host: host.to_owned(),
             interface: format!("eth{}", links_of(host, earlier)),
-            addresses: read_addresses(section, "between", host, || {
+            addresses: read_addresses(section, "between", host, mtu_bytes, || {
                 default_addresses(section, 77, index, which + 1)
             })?,
             speed_bits_per_s: speed.or(speeds[which]),
@@ -222,20 +222,36 @@ fn read_addresses(
     section: &Section<'_>,
     key: &str,
     host: &str,
+    mtu_bytes: u32,
     default: impl FnOnce() -> Result<Vec<AddressPlan>, LabFileError>,
 ) -> Result<Vec<AddressPlan>, LabFileError> {
     if let Some(addresses) = section.section("addresses")? {
         let known = section.text_list(key)?;
         addresses.only(&known)?;
         if addresses.has(host) {
-            return addresses
-                .text_list(host)?
-                .into_iter()
+            let given = addresses.text_list(host)?.into_iter();
+            let given: Vec<AddressPlan> = given
                 .map(|text| parse_address(text).map_err(|why| addresses.error_at(host, why)))
-                .collect();
+                .collect::<Result<_, _>>()?;
+            return match given.iter().find(|given| !fits(given, mtu_bytes)) {
+                Some(given) => Err(addresses.error_at(
+                    host,
+                    format!("{} wants an MTU of {IPV6_MTU_MIN_BYTES} bytes", given.address),
+                )),
+                None => Ok(given),
+            };
         }
     }
-    default()
+    let mut addresses = default()?;
+    addresses.retain(|address| fits(address, mtu_bytes));
+    Ok(addresses)
+}
+
+/// The smallest MTU with IPv6 (RFC 8200 section 5); below it the kernel takes no such address.
+const IPV6_MTU_MIN_BYTES: u32 = 1280;
+
+fn fits(address: &AddressPlan, mtu_bytes: u32) -> bool {
+    address.address.is_ipv4() || mtu_bytes >= IPV6_MTU_MIN_BYTES
 }
 
 /// 10.77.LINK.1 and .2 with fd77:LINK::1 and ::2, on the links; 10.78 and fd78 on the switches.

@@ -117,7 +117,7 @@ fn up(name_or_file: &str, owner: Option<i32>, json: bool) -> VerbResult {
             Arrival::New => "is up",
             Arrival::Already => "is up already",
         };
-        writeln!(out, "lab {} {how}: {}", plan.name, plan.description)?;
+        writeln!(out, "lab {} {how}{}", plan.name, show::described(&plan))?;
         show::hosts(&mut out, &plan)?;
     }
     Ok(Exit::Ok)

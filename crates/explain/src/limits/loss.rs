@@ -69,9 +69,11 @@ impl Mechanism for Loss {
         Opinion {
             weight,
             end: None,
-            evidence: evidence(seen, response),
+            evidence: evidence(seen, response, by_events),
             against: against(seen, count, share, response, overflow),
-            ceiling_bits_per_s: response.filter(|_| count >= RETRANSMITS_MIN),
+            ceiling_bits_per_s: by_events
+                .map_or(response, |events| response.map(|each| each.max(events)))
+                .filter(|_| count >= RETRANSMITS_MIN),
         }
     }
 
@@ -187,15 +189,16 @@ fn offers_bbr(seen: &Observed<'_>) -> bool {
         .is_some_and(|names| names.split_whitespace().any(|name| name == "bbr"))
 }
 
-fn evidence(seen: &Observed<'_>, response: Option<f64>) -> Vec<String> {
+fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     let name = seen.flow.congestion_control.as_deref().unwrap_or("the congestion control");
     if let (Some(count), Some(share)) = (seen.flow.retransmits_count, seen.flow.retransmit_share) {
         let mut line = format!("{} segments sent again, {:.3}%", show_count(count), share * 100.0);
         if let Some(response) = response {
             line += &format!(
-                "; {name} answers that with about {}; measured {}",
+                "; {name} answers that with about {}{}; measured {}",
                 show_bit_rate(response),
+                in_bursts(response, by_events),
                 show_bit_rate(seen.rate())
             );
         }
@@ -223,6 +226,16 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What the law gives where losses come in bursts, each of which counts once.
+fn in_bursts(each: f64, by_events: Option<f64>) -> String {
+    match by_events.filter(|by_events| *by_events > 1.2 * each) {
+        Some(by_events) => {
+            format!(", up to {} as they come in bursts", show_bit_rate(by_events))
+        }
+        None => String::new(),
+    }
 }
 
 fn against(

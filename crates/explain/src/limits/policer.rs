@@ -4,6 +4,7 @@ use results::{End, HostChange, Limit, QdiscCounters};
 use units::{show_bit_rate, show_count};
 
 use super::drops::spaced;
+use super::loss;
 use super::shaper::{plateau, plateau_evidence, stays};
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::experiment::Experiment;
@@ -41,8 +42,10 @@ impl Mechanism for Policer {
             return own;
         }
         let reached = plateau(seen) * drops_without_queue(seen);
+        // The two add up: the more streams lift it, the less of a plateau and the more of a stream
+        // that its own drops keep below the rate.
         let weight = 0.96
-            * reached.max(common_ceiling(seen))
+            * (reached + common_ceiling(seen)).min(1.0)
             * seen.unexplained()
             * (1.0 - seen.hosts_full())
             * (1.0 - super::shaper::at_the_line(seen));
@@ -68,7 +71,7 @@ impl Mechanism for Policer {
         let mut experiments =
             if shown(seen).is_some() { spaced(self.limit(), seen) } else { Vec::new() };
         let most = seen.several.map_or(seen.rate(), |(_, several)| several.median);
-        let rate = if common_ceiling(seen) > 0.5 { most } else { seen.rate() };
+        let rate = if common_ceiling(seen) > 0.1 { most.max(seen.rate()) } else { seen.rate() };
         experiments.extend(stays(self.limit(), seen, rate));
         experiments
     }
@@ -127,6 +130,15 @@ pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
     // Losses at any rate would take as large a share of UDP as of TCP.
     let beyond = ramp(udp.lost_share, 0.03 + 3.0 * again, 0.08 + 6.0 * again);
+    // Nor could a stream be so fast with as many losses of its own making at any rate: one burst
+    // beyond the rate was dropped.
+    let too_fast = [Some(again), seen.flow.loss_event_share]
+        .into_iter()
+        .flatten()
+        .filter_map(|share| loss::law(seen, share))
+        .reduce(f64::max)
+        .map_or(0.0, |law| ramp((seen.rate() / law).ln(), 1.8, 2.7));
+    let beyond = beyond.max(too_fast * ramp(udp.lost_share, 0.03, 0.08));
     let below_the_line = seen
         .line_goodput(seen.sender.end)
         .map_or(1.0, |line| 1.0 - ramp(several.median / line, 0.8, 0.9));

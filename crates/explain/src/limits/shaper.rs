@@ -1,8 +1,9 @@
 //! A rate below the line's, imposed on a host or on the path.
 
-use results::{End, HostChange, Limit};
-use units::{show_bit_rate, show_seconds};
+use results::{End, HostChange, Limit, QdiscCounters};
+use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
 
+use super::causes::explains_losses;
 use super::policer::{drops_without_queue, polices};
 use super::{cross_traffic, interrupt_core};
 use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
@@ -51,18 +52,19 @@ impl Mechanism for Shaper {
             * (1.0 - 0.8 * policed)
             * (1.0 - 0.8 * cross_traffic::shares(seen))
             * (1.0 - 0.7 * interrupt_core::weight(seen));
-        let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
         Opinion {
             weight,
             end: None,
             evidence: plateau_evidence(seen),
             against: against(seen, at_the_line),
-            ceiling_bits_per_s: (plateau(seen) > 0.5).then_some(best),
+            ceiling_bits_per_s: (plateau(seen) > 0.5).then(|| best(seen)),
         }
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        stays(self.limit(), seen, seen.rate())
+        // Of a rate that a host shows, one stream may get less than all of them.
+        let rate = if shaped(seen).is_some() { best(seen) } else { seen.rate() };
+        stays(self.limit(), seen, rate)
     }
 
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
@@ -111,7 +113,10 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
     let (end, rate) = shaped(seen)?;
     let goodput = goodput_ceiling(seen, rate, ETHERNET_QDISC_BYTES)?;
     let reached = ratio(seen.rate(), goodput)?;
-    let weight = 0.95 * ramp(reached, 0.82, 0.92) * (1.0 - ramp(reached, 1.06, 1.15));
+    let of_all = ratio(best(seen), goodput)?;
+    let kept_below = ramp(of_all, 0.9, 0.95) * ramp(reached, 0.5, 0.7) * bursts_overflow(seen);
+    let weight =
+        0.95 * ramp(reached, 0.82, 0.92).max(kept_below) * (1.0 - ramp(of_all, 1.06, 1.15));
     let first = format!(
         "the {} end shapes to {}; measured {} ({})",
         end_name(end),
@@ -122,10 +127,47 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
     (weight > 0.0).then(|| Opinion {
         weight,
         end: Some(end),
-        evidence: std::iter::once(first).chain(plateau_evidence(seen)).collect(),
+        evidence: std::iter::once(first)
+            .chain(drops_text(seen))
+            .chain(plateau_evidence(seen))
+            .collect(),
         against: String::new(),
         ceiling_bits_per_s: Some(goodput),
     })
+}
+
+/// The most that one stream or several got, bit/s.
+fn best(seen: &Observed<'_>) -> f64 {
+    seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()))
+}
+
+/// How surely nothing but the shaper's own short queue keeps one stream below its rate, 0 to 1: it
+/// drops the stream's bursts, several streams fill the rate.
+fn bursts_overflow(seen: &Observed<'_>) -> f64 {
+    let dropped = shaping(seen).map_or(0, |qdisc| qdisc.dropped_pkts);
+    let again = seen.flow.retransmits_count.unwrap_or(0.0);
+    // Drops that TCP is told of at once are never counted as sent again.
+    let lost_elsewhere = if again < 3.0 { 0.0 } else { 1.0 - explains_losses(seen, dropped) };
+    seen.unexplained() * (1.0 - seen.hosts_full()) * (1.0 - lost_elsewhere)
+}
+
+fn shaping<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
+    seen.sender.qdiscs().filter(|qdisc| qdisc.rate_bits_per_s.is_some()).max_by_key(dropped)
+}
+
+fn dropped(qdisc: &&QdiscCounters) -> u64 {
+    qdisc.dropped_pkts
+}
+
+fn drops_text(seen: &Observed<'_>) -> Option<String> {
+    let qdisc = shaping(seen).filter(|qdisc| qdisc.dropped_pkts > 0)?;
+    let limit = match (qdisc.limit_bytes, qdisc.limit_pkts) {
+        (Some(bytes), _) => format!(" of {}", show_byte_size(bytes)),
+        (None, Some(pkts)) => format!(" of {pkts} packets"),
+        (None, None) => String::new(),
+    };
+    let dropped = show_count(qdisc.dropped_pkts as f64);
+    Some(format!("its queue{limit} dropped {dropped} packets meanwhile"))
 }
 
 /// How surely a rate that nothing lifts is reached, 0 to 1.
@@ -142,7 +184,7 @@ pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
 /// How surely UDP meets the same ceiling, 0 to 1; `None` when it did not get far enough to say.
 fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
     let udp = seen.udp?;
-    let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
+    let best = best(seen);
     let above = 1.0 - ramp(udp.delivered_bits_per_s / best, 1.12, 1.25);
     let pushed = udp.sent_bits_per_s > best * 1.05;
     // It went no faster than TCP did, so it says nothing unless it was dropped on the way.
@@ -210,7 +252,7 @@ pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experim
 pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
     let ends = [seen.sender.end, opposite(seen.sender.end)];
     // Several streams come closer to it than one.
-    let most = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
+    let most = best(seen);
     let reached = ends.into_iter().filter_map(|end| {
         let line = positive(seen.interface(end)?.speed_bits_per_s?)?;
         Some(most / goodput_ceiling(seen, line, ETHERNET_WIRE_BYTES)?)

@@ -196,6 +196,14 @@ impl<'a> HostView<'a> {
         Some(ramp(busy, 0.75, 0.95))
     }
 
+    /// How surely full cores touch this flow, 0 to 1. Where its thread gets a core as soon as it
+    /// wants one and packets take next to none, it is others that fill them, and behind it.
+    pub(crate) fn feels_its_cores(&self) -> f64 {
+        let (Some(run), Some(wait)) = (self.run_share, self.wait_share) else { return 1.0 };
+        let softirq = self.cores.iter().map(|core| core.softirq).fold(0.0, f64::max);
+        ramp(run, 0.15, 0.4).max(ramp(wait, 0.01, 0.05)).max(ramp(softirq, 0.05, 0.2))
+    }
+
     /// Running or waiting for its core, share of the time.
     pub(crate) fn busy_share(&self) -> Option<f64> {
         Some((self.run_share? + self.wait_share.unwrap_or(0.0)).min(1.0))

@@ -47,11 +47,12 @@ pub(super) fn read_switch(
     let line = read_line(section)?;
     let rate = line.as_ref().and_then(|line| line.rate_bits_per_s);
     let speed_bits_per_s = section.rate("speed")?.or(rate);
+    let mtu_bytes = read_mtu(section)?;
     let end = |(number, host): (usize, &&str)| -> Result<EndPlan, LabFileError> {
         Ok(EndPlan {
             host: (*host).to_owned(),
             interface: format!("eth{}", plan.ends().filter(|end| end.host == **host).count()),
-            addresses: read_addresses(section, "hosts", host, || {
+            addresses: read_addresses(section, "hosts", host, mtu_bytes, || {
                 default_addresses(section, 78, index, number + 1)
             })?,
             speed_bits_per_s,
@@ -60,7 +61,7 @@ pub(super) fn read_switch(
     Ok(SwitchPlan {
         name: name.to_owned(),
         ends: hosts.iter().enumerate().map(end).collect::<Result<_, _>>()?,
-        mtu_bytes: read_mtu(section)?,
+        mtu_bytes,
         cores: section.core_list("cores")?,
         line,
     })

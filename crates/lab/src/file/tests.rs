@@ -202,6 +202,17 @@ fn interfaces_and_addresses_do_not_collide() {
     assert!(plan.hosts_file().contains("\n10.77.1.2 c\n"));
 }
 
+#[test]
+fn below_the_least_mtu_of_ipv6_there_is_ipv4_only() {
+    let ends = |keys: &str| link(keys).map(|link| link.ends);
+    let [first, _] = ends("mtu = 576").unwrap();
+    let addresses: Vec<String> = first.addresses.iter().map(|a| a.address.to_string()).collect();
+    assert_eq!(addresses, ["10.77.0.1"]);
+    let error = ends("mtu = 1279\naddresses = { a = [\"fd00::1/64\"] }").unwrap_err();
+    assert_eq!(error.message, "fd00::1 wants an MTU of 1280 bytes");
+    assert!(ends("mtu = 1280\naddresses = { a = [\"fd00::1/64\"] }").is_ok());
+}
+
 fn switch(keys: &str) -> Result<SwitchPlan, LabFileError> {
     let text = format!("{HOSTS}[host.c]\n[[link]]\nbetween = [\"a\", \"c\"]\n[[switch]]\n{keys}\n");
     parse_lab("t.toml", &text).map(|plan| plan.switches.into_iter().next().unwrap())

@@ -22,10 +22,15 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
     Ok(())
 }
 
+/// `: what it is`, where the file says.
+pub(super) fn described(plan: &LabPlan) -> String {
+    if plan.description.is_empty() { String::new() } else { format!(": {}", plan.description) }
+}
+
 /// Everything about a lab that is up.
 pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) -> io::Result<()> {
     let plan = lab.plan();
-    writeln!(out, "lab {} (pid {}): {}", plan.name, lab.pid(), plan.description)?;
+    writeln!(out, "lab {} (pid {}){}", plan.name, lab.pid(), described(plan))?;
     if let Some(owner_pid) = lab.owner_pid() {
         writeln!(out, "  goes down with process {owner_pid}")?;
     }

@@ -109,7 +109,7 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
                 let (advice, text) = judge(key, value);
                 let here = running.get(key);
                 json!({ "key": key, "published": value, "running": here,
-                    "in_kernel": here.is_some(), "advice": advice, "text": text })
+                    "in_kernel": here.is_some() || is_the_machines(key), "advice": advice, "text": text })
             })
             .collect();
         let document =
@@ -122,13 +122,29 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
         let (advice, text) = judge(key, value);
         let here = running.get(key).map(String::as_str);
         let word = word(advice, value, here);
-        let here = here.unwrap_or("not in this kernel");
+        let here = here.unwrap_or(absence(key));
         writeln!(out, "\n{key} = {value}   (running: {here}; {word})")?;
         let mut lines = String::new();
         show::wrapped(&mut lines, "    ", text).ok();
         write!(out, "{lines}")?;
     }
     Ok(())
+}
+
+/// Whether every kernel has a setting, but once: a network namespace of its own does not show it.
+fn is_the_machines(key: &str) -> bool {
+    const ONCE: [&str; 3] =
+        ["net.core.netdev_max_backlog", "net.core.netdev_budget", "net.ipv4.tcp_mem"];
+    ONCE.contains(&key)
+}
+
+/// Why a setting has no value here.
+fn absence(key: &str) -> &'static str {
+    if is_the_machines(key) {
+        "the machine's, not shown in this namespace"
+    } else {
+        "not in this kernel"
+    }
 }
 
 fn find(name: &str) -> Result<Profile, VerbError> {
