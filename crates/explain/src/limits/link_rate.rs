@@ -3,7 +3,7 @@
 use results::{End, Limit};
 use units::show_bit_rate;
 
-use super::shaper::{plateau, plateau_evidence, stays};
+use super::shaper::{best, plateau, plateau_evidence, stays};
 use crate::ceiling::{ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -45,9 +45,13 @@ impl Mechanism for LinkRate {
             return Opinion { against, ..Opinion::default() };
         };
         let reached = seen.rate() / line.goodput_bits_per_s;
-        let at_the_line = ramp(reached, 0.90, 0.96);
+        // One stream may leave a little of a line that several fill.
+        let of_all = best(seen) / line.goodput_bits_per_s;
+        let nearly =
+            ramp(of_all, 0.95, 0.98) * ramp(reached, 0.82, 0.9) * (1.0 - seen.hosts_full());
+        let at_the_line = ramp(reached, 0.90, 0.96).max(nearly * seen.unexplained());
         // Payload above what the line can carry: the device made its speed up.
-        let believed = 1.0 - ramp(reached, 1.04, 1.10);
+        let believed = 1.0 - ramp(of_all, 1.04, 1.10);
         let shown = if plateau(seen) > 0.5 { 0.97 } else { 0.9 };
         let weight = shown * at_the_line * believed * (1.0 - 0.9 * seen.lifted_by_streams());
         let ceiling = after_headers(line.goodput_bits_per_s, line.line_bits_per_s);

@@ -137,7 +137,7 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
 }
 
 /// The most that one stream or several got, bit/s.
-fn best(seen: &Observed<'_>) -> f64 {
+pub(super) fn best(seen: &Observed<'_>) -> f64 {
     seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()))
 }
 
