@@ -1,3 +1,5 @@
+//! Why a lab is refused.
+
 use std::io;
 use std::path::PathBuf;
 

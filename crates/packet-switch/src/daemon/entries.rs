@@ -70,6 +70,15 @@ pub(super) struct Group {
     pub(super) bytes: u64,
 }
 
+impl Group {
+    /// Who is attached, with the pipe's number.
+    pub(super) fn attached(&self) -> impl Iterator<Item = (usize, (SessionId, u32))> + '_ {
+        let pipes = self.pipes.iter().enumerate();
+        let ends = pipes.flat_map(|(pipe, ends)| [(pipe, ends.master), (pipe, ends.slave)]);
+        ends.filter_map(|(pipe, end)| Some((pipe, end?)))
+    }
+}
+
 /// Who is attached to the ends of a pipe.
 #[derive(Debug, Default)]
 pub(super) struct Ends {

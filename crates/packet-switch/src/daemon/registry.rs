@@ -285,12 +285,10 @@ impl Registry {
         }
         // Whoever is attached keeps the memory until it lets go; nobody else gets it.
         self.memory_bytes -= group.bytes;
-        for (pipe, ends) in group.pipes.iter().enumerate() {
-            for (session, attachment) in [ends.master, ends.slave].into_iter().flatten() {
-                notice(Notice::Detached { name: format!("{name} pipe {pipe}") });
-                let why = format!("{name} was taken away");
-                self.farewells.push((session, Answer::CutOff { attachment, why }));
-            }
+        for (pipe, (session, attachment)) in group.attached() {
+            notice(Notice::Detached { name: format!("{name} pipe {pipe}") });
+            let why = format!("{name} was taken away");
+            self.farewells.push((session, Answer::CutOff { attachment, why }));
         }
         self.groups.remove(name);
         Ok(Answer::Done.into())
@@ -521,10 +519,8 @@ impl Registry {
         let ports = self.switches.values().flat_map(|switch| switch.ports.values());
         let at_ports =
             ports.filter(|port| port.client.as_ref().is_some_and(|one| one.session == session));
-        let pipes = self.groups.values().flat_map(|group| &group.pipes);
-        let at_pipes = pipes
-            .flat_map(|ends| [&ends.master, &ends.slave])
-            .filter(|end| end.is_some_and(|(one, _)| one == session));
+        let at_pipes = self.groups.values().flat_map(Group::attached);
+        let at_pipes = at_pipes.filter(|(_, (one, _))| *one == session);
         if at_ports.count() + at_pipes.count() + self.watches_of(session) < ATTACHMENTS_MAX {
             return Ok(());
         }
