@@ -9,4 +9,4 @@ mod ranked;
 mod system;
 
 pub use ranked::RankedModel;
-pub use system::{ModelSystem, TAKEN, WENT_WELL, actors};
+pub use system::{FAILED, ModelSystem, TAKEN, WENT_WELL, actors};

@@ -8,12 +8,15 @@ pub const TAKEN: u8 = 1;
 /// Some step took it and did not end in an error.
 pub const WENT_WELL: u8 = 2;
 
+/// Some step took it, or looked whether it could, and ended in a run-time error.
+pub const FAILED: u8 = 4;
+
 /// A model as a system to search; remembers which transitions were taken.
 #[derive(Debug)]
 pub struct ModelSystem<'m> {
     model: &'m Model,
     steps: Steps<'m>,
-    /// Of each transition [`TAKEN`] and [`WENT_WELL`].
+    /// Of each transition [`TAKEN`], [`WENT_WELL`] and [`FAILED`].
     taken: Vec<u8>,
 }
 
@@ -36,7 +39,7 @@ impl<'m> ModelSystem<'m> {
         self.model
     }
 
-    /// Which transitions were taken, a byte each: [`TAKEN`], [`WENT_WELL`].
+    /// Which transitions were taken, a byte each: [`TAKEN`], [`WENT_WELL`], [`FAILED`].
     #[must_use]
     pub fn taken(&self) -> &[u8] {
         &self.taken
@@ -60,6 +63,9 @@ impl System for ModelSystem<'_> {
     fn each(&mut self, state: &[u8], mut visit: impl FnMut(&[u8])) -> usize {
         let Self { steps, taken, .. } = self;
         steps.each(state, |step, next| {
+            if step.fault.is_some() {
+                note_failure(taken, &step);
+            }
             let how = if step.fault.is_none() { TAKEN | WENT_WELL } else { TAKEN };
             for number in [step.transition, step.receiver].into_iter().flatten() {
                 taken[number as usize] |= how;
@@ -81,9 +87,21 @@ impl Acting for ModelSystem<'_> {
     }
 
     fn each_acting(&mut self, state: &[u8], mut visit: impl FnMut(Actors, &[u8])) -> usize {
-        let Self { model, steps, .. } = self;
-        steps.each(state, |step, next| visit(actors(model, &step), next))
+        let Self { model, steps, taken } = self;
+        steps.each(state, |step, next| {
+            if step.fault.is_some() {
+                note_failure(taken, &step);
+            }
+            visit(actors(model, &step), next);
+        })
     }
+}
+
+/// The step ended in an error; where nobody but the property moved it was the property's.
+#[cold]
+fn note_failure(taken: &mut [u8], step: &Step) {
+    let numbers = [step.transition.or(step.property), step.receiver];
+    numbers.into_iter().flatten().for_each(|number| taken[number as usize] |= FAILED);
 }
 
 /// Who takes a step; the property process is nobody.

@@ -64,6 +64,11 @@ impl VerbError {
         Self { kind: Kind::Partial, message: message.to_string() }
     }
 
+    /// Whether it only says that nobody reads the output any more.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        self.kind == Kind::BrokenPipe
+    }
+
     /// The work failed because of `error`, whose causes join the line.
     pub(crate) fn from_error(error: &dyn Error) -> Self {
         Self::failed(chain(error))

@@ -105,6 +105,41 @@ fn what_is_wrong_with_a_formula_is_shown_in_the_formula() {
 }
 
 #[test]
+fn runs_that_end_with_an_error_are_named_where_a_formula_holds() {
+    let text = "byte x = 200; process P { state q; init q;\ntrans q -> q { effect x = x + 20; }; }\n\
+                system async;\n";
+    let model = ModelFile::new("ends", text);
+    let ways: [&[&str]; 3] = [&[], &["--ranks", "2"], &["--fairness", "weak"]];
+    for way in ways {
+        let (code, out, err) = model.check(&[&["--ltl", "F {x > 250}"], way].concat());
+        assert_eq!(code, Some(0), "{way:?} {out}{err}");
+        let told = "runs end here with an error, and are not judged: P: q -> q (line 2)";
+        assert!(out.contains(told), "{way:?} {out}");
+    }
+    let (_, out, _) = model.check(&["--ltl", "F {x > 250}", "--json"]);
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(document["checks"][0]["failing"][0], "P: q -> q (line 2)");
+}
+
+#[test]
+fn who_stops_reading_is_told_the_verdict_all_the_same() {
+    // Its warning is the first thing said, on stderr.
+    let text = "byte x; process P { state q, r; init q; trans q -> r { guard 3 - 2 - 1 == x; }; } \
+                system async;\n";
+    let model = ModelFile::new("unread", text);
+    let closed = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        writer
+    };
+    for (out, err) in [(closed().into(), Stdio::null()), (Stdio::null(), closed().into())] {
+        let mut command = Command::new(PROGRAM);
+        let done = command.arg("check").arg(&model.0).stdout(out).stderr(err).status();
+        assert_eq!(done.expect("the program runs").code(), Some(10));
+    }
+}
+
+#[test]
 fn code_that_no_run_comes_to_is_named_with_its_line() {
     let text = "byte x;\nprocess P {\n state a, b,\n  dead, wrong; init a; trans\n a -> b {},\n \
                 b -> a {}, b -> dead { guard x == 7; },\n a -> wrong { effect x = 1 / x; };\n}\n\

@@ -40,6 +40,14 @@ impl Diagnostic {
             text: format!("{}{}", &before[start..], rest.trim_end()),
         }
     }
+
+    /// The place in the source it was made for, bytes from its start.
+    pub(crate) fn offset(&self, source: &str) -> usize {
+        let start: usize =
+            source.split_inclusive('\n').take(self.line as usize - 1).map(str::len).sum();
+        let before = self.text.chars().take(self.column as usize - 1);
+        start + before.map(char::len_utf8).sum::<usize>()
+    }
 }
 
 impl fmt::Display for Diagnostic {

@@ -29,6 +29,24 @@ pub(crate) fn parse(source: &str) -> Result<(Source<'_>, Vec<Diagnostic>), Diagn
     Ok((model, parser.warnings))
 }
 
+/// Whether a text is an expression; else what is wrong, and how many bytes from its beginning.
+pub(crate) fn check_expression(source: &str) -> Result<(), (usize, String)> {
+    let placed = |error: Diagnostic| {
+        let message = error.message.replace("the end of the model", "its end");
+        (error.offset(source), message)
+    };
+    let words = words(source).map_err(placed)?;
+    let mut parser =
+        Parser { source, words, place: 0, depth: 0, operands: 0, warnings: Vec::new() };
+    parser.expression().map_err(placed)?;
+    match parser.peek() {
+        Token::End => Ok(()),
+        other => {
+            Err(placed(parser.error(&format!("expected an operator, found {}", quoted(other)))))
+        }
+    }
+}
+
 struct Parser<'s> {
     source: &'s str,
     words: Vec<Placed<'s>>,

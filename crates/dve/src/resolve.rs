@@ -37,10 +37,14 @@ pub(crate) fn resolve(text: &str) -> Result<Model, Diagnostic> {
         Some(name) => Some(symbols.process(name)?),
         None => None,
     };
-    if let Some(first) = property.map(|property| &source.processes[property])
-        && let Some(name) = first.committed.first()
-    {
-        return Err(symbols.error(name.at, "a property process has no committed states"));
+    if let Some(first) = property.map(|property| &source.processes[property]) {
+        if let Some(name) = first.committed.first() {
+            return Err(symbols.error(name.at, "a property process has no committed states"));
+        }
+        if let Some(sync) = first.transitions.iter().find_map(|one| one.sync.as_ref()) {
+            let text = "a property process watches: it neither sends nor receives";
+            return Err(symbols.error(sync.channel.at, text));
+        }
     }
     let transitions =
         transitions::transitions(&symbols, &source, &channels, &mut processes, &mut code)?;
@@ -87,8 +91,10 @@ impl<'s> Layout<'s> {
         // Too few are filled up with 0, too many are left out, as BEEM's models expect.
         values.resize(length.unwrap_or(1) as usize, 0);
         let symbol = if *is_const {
+            // Both where it begins and its length are 16 bits wide.
             let table = u16::try_from(self.code.tables.len())
                 .ok()
+                .filter(|_| values.len() <= usize::from(u16::MAX))
                 .ok_or_else(|| self.symbols.error(name.at, "too many constants"))?;
             self.code.tables.extend(&values);
             Symbol::Constant { values, table, is_array: length.is_some() }

@@ -165,6 +165,19 @@ fn binary_operators_group_from_the_left_and_say_so() {
 }
 
 #[test]
+fn what_is_wrong_with_an_expression_is_shown_in_the_formula() {
+    let wrong = |text: &str| Formula::parse(text).expect_err(text).to_string();
+    let shown =
+        "1:14: expected a value, found its end\n    F {y} U {x ==} U {z}\n                 ^";
+    assert_eq!(wrong("F {y} U {x ==} U {z}"), shown);
+    assert!(wrong("G {x == 1) or (x == 2}").starts_with("1:10: expected an operator, found `)`"));
+    let error = LtlFile::parse("#define p x = 1\n#property G p\n").expect_err("no comparison");
+    assert_eq!((error.line, error.column), (1, 13));
+    // What no formula says may be anything.
+    assert!(LtlFile::parse("#define p x = 1\n#define q x\n#property G q\n").is_ok());
+}
+
+#[test]
 fn formulas_become_property_processes() {
     let model = "byte x;\nprocess P { state q, r; init q; trans q -> r { effect x = 1; }, r -> q { effect x = 0; }; }\nsystem async;\n";
     let file =

@@ -202,6 +202,11 @@ fn what_is_wrong_is_said_where() {
         ("/* no end".to_owned(), "this comment has no end"),
         ("byte b @".to_owned(), "`@` has no meaning here"),
         (format!("byte b[65536]; {process} system async;"), "a state may have 32768 bytes"),
+        (format!("const byte k[65536]; {process} system async;"), "too many constants"),
+        ("const byte k = 1; process P { state q; init q; trans q -> q { guard k[0]; }; } system async;"
+            .to_owned(), "`k` is no array"),
+        (format!("channel c; {process} process L {{ state q; init q; trans q -> q {{ sync c!; }}; }}
+          system async property L;"), "it neither sends nor receives"),
     ];
     for (text, message) in cases {
         let error = wrong(&text);

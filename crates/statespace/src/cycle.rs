@@ -77,6 +77,12 @@ pub struct CycleSearch<S> {
 }
 
 impl<S: Accepting> CycleSearch<S> {
+    /// The system that is searched.
+    #[must_use]
+    pub fn system(&self) -> &S {
+        &self.system
+    }
+
     /// A search that has not begun.
     ///
     /// # Errors

@@ -71,6 +71,12 @@ pub struct FairSearch<S> {
 }
 
 impl<S: Acting> FairSearch<S> {
+    /// The system that is searched.
+    #[must_use]
+    pub fn system(&self) -> &S {
+        &self.explorer.system
+    }
+
     /// A search that has not begun.
     ///
     /// # Errors

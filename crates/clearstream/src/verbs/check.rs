@@ -140,7 +140,7 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     };
     let model = parse(&text)?;
     for warning in model.warnings() {
-        show::talk(&format!("{name}:{warning}"))?;
+        show::talk(&format!("{name}:{warning}"));
     }
     if args.simulate {
         return simulate::run(&model);
@@ -174,7 +174,7 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
             let (formulas, definitions) = formulas(given)?;
             for (label, formula) in formulas {
                 for warning in formula.warnings() {
-                    show::talk(&format!("{label}: {warning}"))?;
+                    show::talk(&format!("{label}: {warning}"));
                 }
                 if args.reduce && formula.has_next() {
                     let text = format!("{label}: --reduce is for formulas without X");
@@ -188,7 +188,11 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
             }
         }
     }
-    show::reports(&args.model, &reports, json)?;
+    match show::reports(&args.model, &reports, json) {
+        // Who stops reading after the first line is told the verdict all the same, by the exit code.
+        Err(error) if error.is_broken_pipe() => {}
+        shown => shown?,
+    }
     if let Some(path) = &args.output {
         document::write(path, &args.model, started_unix_ms, &reports)?;
     }
@@ -204,7 +208,8 @@ type Formulas = (Vec<(String, Formula)>, std::collections::BTreeMap<String, Stri
 
 fn formulas(given: &str) -> Result<Formulas, VerbError> {
     let path = Path::new(given);
-    if !path.is_file() {
+    // No formula ends like that: a file that is not there says so.
+    if !path.is_file() && !given.ends_with(".ltl") {
         let formula =
             Formula::parse(given).map_err(|error| VerbError::usage(format!("--ltl:{error}")))?;
         return Ok((vec![(given.to_owned(), formula)], std::collections::BTreeMap::new()));
@@ -224,7 +229,11 @@ fn formulas(given: &str) -> Result<Formulas, VerbError> {
 fn in_formula(label: &str, given: &str, error: &Diagnostic) -> String {
     let from = error.text.chars().skip(error.column as usize - 1);
     let word: String = from.take_while(|&one| one.is_alphanumeric() || one == '_').collect();
-    match given.find(&word) {
+    let is_part = |one: char| one.is_alphanumeric() || one == '_';
+    let mut places = given.match_indices(&word).map(|(at, _)| at).filter(|&at| {
+        !given[..at].ends_with(is_part) && !given[at + word.len()..].starts_with(is_part)
+    });
+    match places.next() {
         Some(at) if !word.is_empty() && label == given => {
             let at = At(u32::try_from(at).unwrap_or(u32::MAX));
             format!("--ltl:{}", Diagnostic::new(given, at, error.message.clone()))

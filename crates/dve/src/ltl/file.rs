@@ -6,6 +6,7 @@ use super::automaton::Automaton;
 use super::formula::{Formula, Temporal};
 use crate::diagnostic::{At, Diagnostic};
 use crate::lexer::{Placed, Token, words};
+use crate::parser::check_expression;
 
 /// Propositions and formulas of a file.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,7 @@ impl LtlFile {
     pub fn parse(text: &str) -> Result<Self, Diagnostic> {
         let mut file = Self::default();
         let mut offset = 0;
+        let mut places = BTreeMap::new();
         for line in text.split_inclusive('\n') {
             if let Some(definition) = line.strip_prefix("#define") {
                 let definition = definition.trim();
@@ -33,6 +35,10 @@ impl LtlFile {
                         Diagnostic::new(text, at, "`#define` needs a name and an expression")
                     })?;
                 file.definitions.insert(name.to_owned(), expression.trim().to_owned());
+                // Where the expression begins: it ends where the line does.
+                let blank = line.len() - line.trim_end().len();
+                let begins = line.len() - blank - expression.trim().len();
+                places.insert(name.to_owned(), offset + begins);
             } else if let Some(formula) = line.strip_prefix("#property") {
                 let formula = Formula::parse(formula).map_err(|error| {
                     let at = offset + "#property".len() + error.column as usize - 1;
@@ -41,6 +47,14 @@ impl LtlFile {
                 file.formulas.push(formula);
             }
             offset += line.len();
+        }
+        // A file may define what no formula of it says.
+        let is_said = |name: &str| file.formulas.iter().any(|one| says(one.root(), name));
+        for (name, expression) in file.definitions.iter().filter(|(name, _)| is_said(name)) {
+            check_expression(expression).map_err(|(within, message)| {
+                let at = places.get(name).copied().unwrap_or(0) + within;
+                Diagnostic::new(text, At(u32::try_from(at).unwrap_or(u32::MAX)), message)
+            })?;
         }
         Ok(file)
     }
@@ -79,6 +93,19 @@ pub fn with_property(
     }
     let process = automaton.with_atoms(definitions).to_process(NAME);
     Ok(format!("{}{process}system async property {NAME};\n", &model[..end]))
+}
+
+/// Whether a formula mentions a proposition.
+fn says(formula: &Temporal, wanted: &str) -> bool {
+    match formula {
+        Temporal::True | Temporal::False => false,
+        Temporal::Atom(name, _) => name == wanted,
+        Temporal::Next(a) => says(a, wanted),
+        Temporal::And(a, b)
+        | Temporal::Or(a, b)
+        | Temporal::Until(a, b)
+        | Temporal::Release(a, b) => says(a, wanted) || says(b, wanted),
+    }
 }
 
 /// A proposition that is neither defined nor an expression in braces.

@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use crate::diagnostic::{At, Diagnostic};
+use crate::parser::check_expression;
 
 /// A formula: its meaning, and what a reader should be warned of.
 #[derive(Debug, Clone)]
@@ -238,7 +239,12 @@ impl Parser<'_> {
             let Some(end) = self.rest.find('}') else {
                 return Err(self.error("expected `}` after an expression"));
             };
-            let name = format!("({})", self.rest[..end].trim());
+            let expression = &self.rest[..end];
+            check_expression(expression).map_err(|(offset, message)| {
+                let at = self.text.len() - self.rest.len() + offset;
+                Diagnostic::new(self.text, At(u32::try_from(at).unwrap_or(u32::MAX)), message)
+            })?;
+            let name = format!("({})", expression.trim());
             self.rest = &self.rest[end + 1..];
             return Ok(Rc::new(Atom(name, true)));
         }

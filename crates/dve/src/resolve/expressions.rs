@@ -247,10 +247,14 @@ impl<'s> Symbols<'s> {
         };
         let is_indexed = expr.is_indexed();
         Ok(match self.variable(scope, *of, *name)? {
+            Symbol::Constant { is_array: false, .. } | Symbol::Stored { length: None, .. }
+                if is_indexed =>
+            {
+                None
+            }
             Symbol::Constant { values, .. } => {
                 values.get(usize::from(index)).map(|&value| Op::Const(value))
             }
-            Symbol::Stored { length: None, .. } if is_indexed => None,
             Symbol::Stored { kind, at, length, .. } => {
                 let is_there = index < length.unwrap_or(1);
                 is_there.then(|| match kind {

@@ -49,7 +49,7 @@ impl Graph {
 /// Finds all states, breadth first.
 #[derive(Debug)]
 pub(super) struct Explorer<S> {
-    system: S,
+    pub(super) system: S,
     store: Store,
     pub(super) graph: Graph,
     batch: Batch,

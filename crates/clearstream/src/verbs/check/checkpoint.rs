@@ -83,7 +83,8 @@ impl Keep {
             VerbError::failed(format!("--checkpoint {}: {error}", path.display()))
         })?;
         self.written = Some(Instant::now());
-        show::talk(&format!("go on with --resume {}", path.display()))
+        show::talk(&format!("go on with --resume {}", path.display()));
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use checker::{ModelSystem, actors};
 use dve::{Model, Steps};
 use statespace::{Actors, FairFound, FairSearch, Fairness, Lasso};
 
-use super::search::{Bounds, Line, PORTION, Report, Verdict, Watch, too_many};
+use super::search::{Bounds, Line, PORTION, Report, Verdict, Watch, failing, too_many};
 use crate::exit::VerbError;
 
 /// Looks for a fair run that the property process accepts for ever.
@@ -39,6 +39,7 @@ pub(super) fn cycles(
         elapsed: watch.elapsed(),
         over_time: watch.over_time(&search.progress()),
         unreachable: None,
+        failing: failing(model, search.system().taken()),
         ranks: None,
     })
 }

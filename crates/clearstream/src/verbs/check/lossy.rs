@@ -47,6 +47,7 @@ pub(super) fn states(
         elapsed: watch.elapsed(),
         over_time: watch.over_time(&search.progress()),
         unreachable: None,
+        failing: Vec::new(),
         ranks: None,
     })
 }

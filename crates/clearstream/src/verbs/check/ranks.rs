@@ -24,7 +24,8 @@ use statespace::{Fairness, Kept, Progress};
 
 use super::checkpoint::Keep;
 use super::search::{
-    self, Bounds, Report, Traffic, Unreachable, Verdict, Watch, broken_promise, lines, too_many,
+    self, Bounds, Report, Traffic, Unreachable, Verdict, Watch, broken_promise, failing, lines,
+    too_many,
 };
 use super::{fair, lossy, show};
 use crate::VerbResult;
@@ -470,7 +471,10 @@ impl<'m> LeadWatch<'m> {
             && total.queued_count == 0
             && !matches!(verdict, Verdict::Undecided(_))
             && (matches!(verdict, Verdict::Holds) || task.aim == Aim::Broken { is_full: true });
-        let unreachable = is_whole.then(|| unreachable(model, &notes));
+        let taken = all_taken(model, &notes);
+        let unreachable = is_whole.then(|| Unreachable::of(model, &taken));
+        let is_formula = !matches!(task.aim, Aim::Broken { .. });
+        let failing = if is_formula { failing(model, &taken) } else { Vec::new() };
         Ok(Report {
             what: task.bounds.what(task.what),
             verdict,
@@ -479,18 +483,19 @@ impl<'m> LeadWatch<'m> {
             elapsed,
             over_time: self.watch.over_time(&progress(&total)),
             unreachable,
+            failing,
             ranks: Some(self.traffic(&total)),
         })
     }
 }
 
 /// From what each rank's system noted.
-fn unreachable(model: &Model, notes: &[Vec<u8>]) -> Unreachable {
+fn all_taken(model: &Model, notes: &[Vec<u8>]) -> Vec<u8> {
     let mut taken = vec![0; model.transitions_count()];
     for note in notes {
         taken.iter_mut().zip(note).for_each(|(all, one)| *all |= one);
     }
-    Unreachable::of(model, &taken)
+    taken
 }
 
 fn verdict(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use checker::{ModelSystem, WENT_WELL};
+use checker::{FAILED, ModelSystem, WENT_WELL};
 use dve::{Model, Step, Steps};
 use results::CheckProgress;
 use statespace::{CycleSearch, Found, Progress};
@@ -47,6 +47,9 @@ pub(super) struct Report {
     pub(super) over_time: Vec<CheckProgress>,
     /// Known after a whole search only.
     pub(super) unreachable: Option<Unreachable>,
+    /// Transitions in which runs ended with a run-time error, where a formula was checked: it does not
+    /// judge such runs.
+    pub(super) failing: Vec<String>,
     /// Ranks that searched together, and what they said to each other.
     pub(super) ranks: Option<Traffic>,
 }
@@ -69,6 +72,13 @@ impl Unreachable {
             states: model.unreached_states(|number| how(number) & WENT_WELL != 0),
         }
     }
+}
+
+/// Transitions that ended in an error, a line each ([`ModelSystem::taken`]).
+pub(super) fn failing(model: &Model, taken: &[u8]) -> Vec<String> {
+    let numbers = 0..model.transitions_count() as u32;
+    let failed = |number: &u32| taken.get(*number as usize).is_some_and(|how| how & FAILED != 0);
+    numbers.filter(failed).map(|number| model.show_transition(number)).collect()
 }
 
 /// What went between ranks.
@@ -191,6 +201,7 @@ pub(super) fn states_kept(
         elapsed,
         over_time: watch.over_time(&progress),
         unreachable,
+        failing: Vec::new(),
         ranks: None,
     })
 }
@@ -230,6 +241,7 @@ pub(super) fn cycles(model: &Model, what: &str, bounds: Bounds) -> Result<Report
         elapsed: watch.elapsed(),
         over_time: watch.over_time(&search.progress()),
         unreachable: None,
+        failing: failing(model, search.system().taken()),
         ranks: None,
     })
 }

@@ -11,10 +11,9 @@ use statespace::Progress;
 use super::search::{Report, Traffic, Verdict};
 use crate::exit::VerbError;
 
-/// A line on stderr.
-pub(super) fn talk(line: &str) -> Result<(), VerbError> {
-    writeln!(io::stderr(), "clearstream: {line}")?;
-    Ok(())
+/// A line on stderr. That nobody hears it takes nothing from the verdict.
+pub(super) fn talk(line: &str) {
+    writeln!(io::stderr(), "clearstream: {line}").ok();
 }
 
 /// A line that rewrites itself, where stderr is a terminal.
@@ -124,6 +123,9 @@ fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbE
     if let Some(traffic) = &report.ranks {
         writeln!(out, "{}", between(traffic, *elapsed))?;
     }
+    for transition in &report.failing {
+        writeln!(out, "runs end here with an error, and are not judged: {transition}")?;
+    }
     if let Some(unreachable) = &report.unreachable {
         writeln!(out, "{} deadlocks", progress.deadlocks_count)?;
         for transition in &unreachable.transitions {
@@ -186,6 +188,9 @@ fn to_json(report: &Report) -> Value {
         value["messages_count"] = json!(traffic.batches_count);
         value["looked_at_again_count"] = json!(traffic.again_count);
         value["sent_bytes"] = json!(traffic.sent_bytes);
+    }
+    if !report.failing.is_empty() {
+        value["failing"] = json!(report.failing);
     }
     if let Some(unreachable) = unreachable {
         value["deadlocks_count"] = json!(progress.deadlocks_count);

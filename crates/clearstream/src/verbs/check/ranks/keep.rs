@@ -280,8 +280,7 @@ impl Keeping {
         match written {
             Ok(()) => {
                 let line = format!("go on with --ranks {ranks_count} --resume {}", path.display());
-                // A courtesy: a closed stderr takes nothing from the search.
-                show::talk(&line).ok();
+                show::talk(&line);
             }
             Err(why) => self.failure = Some(format!("--checkpoint {why}")),
         }

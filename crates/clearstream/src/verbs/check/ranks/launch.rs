@@ -51,13 +51,13 @@ pub(in crate::verbs::check) fn launch(
         // Rank 0 has said what is wrong with the model or the machine.
         (Some(code @ (2 | 4)), None) => Ok(Exit::Program(code as u8)),
         (_, Some(number)) => {
-            show::talk(&format!("undecided: interrupted by signal {number}"))?;
+            show::talk(&format!("undecided: interrupted by signal {number}"));
             Ok(Exit::Undecided)
         }
         _ => {
             show::talk(&format!(
                 "undecided: {name} ended with {status}, a rank or a host was lost"
-            ))?;
+            ));
             Ok(Exit::Undecided)
         }
     }

@@ -8,9 +8,9 @@ use dve::Model;
 use statespace::partition::{Aim, Subject};
 use statespace::{Ended, Gone, Together};
 
-use super::super::search::{Report, Traffic, Verdict, Watch, too_many, too_much};
+use super::super::search::{Report, Traffic, Unreachable, Verdict, Watch, too_many, too_much};
 use super::super::show;
-use super::{LOOK_EVERY, Task, bind, unreachable, violated};
+use super::{LOOK_EVERY, Task, all_taken, bind, violated};
 use crate::exit::VerbError;
 
 /// Searches a model by so many threads, bound to these cores if there are any, while the caller's
@@ -66,7 +66,8 @@ pub(super) fn search(
         state_bytes: model.state_bytes(),
         elapsed,
         over_time: watch.over_time(&progress),
-        unreachable: is_whole.then(|| unreachable(model, &notes)),
+        unreachable: is_whole.then(|| Unreachable::of(model, &all_taken(model, &notes))),
+        failing: Vec::new(),
         ranks: Some(traffic),
     })
 }
