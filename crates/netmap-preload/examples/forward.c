@@ -51,7 +51,7 @@ int main(int count, char **words)
     }
     printf("forwarded %lu, %lu of them by swapping buffers\n", forwarded, swapped);
     /* What is still in the ring would go with us. */
-    while (cs_look(&other.tx) >= 0 && other.tx.available + 1 < other.tx.slots_count) usleep(100);
+    while (cs_look(&other.tx) >= 0 && other.tx.available + 1 < other.tx.slots_count) poll(NULL, 0, 1);
     cs_detach(to, &one);
     cs_detach(to, &other);
     cs_disconnect(to);

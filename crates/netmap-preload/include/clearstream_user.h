@@ -17,7 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef __cplusplus
@@ -87,6 +86,8 @@ void cs_detach(struct cs_switch *, struct cs_port *);
 int cs_switch_fd(const struct cs_switch *);
 /* What went wrong last in this thread. */
 const char *cs_error(void);
+/* The clock by which cs_wait() counts; strict C has none. */
+uint64_t cs_now_ns(void);
 
 static inline uint32_t cs_after(const struct cs_ring *ring, uint32_t index, uint32_t count)
 {
@@ -222,13 +223,6 @@ static inline void cs_disarm(struct cs_ring *ring)
     __atomic_store_n(ring->is_owner ? &ring->owner->sleeps : &ring->user->sleeps, 0, __ATOMIC_RELAXED);
     /* It does not wait: nothing may be there. */
     if (read(ring->our_bell, &rung, sizeof rung) < 0) return;
-}
-
-static inline uint64_t cs_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* Waits until a slot is yours: polls for `linger_ns`, then sleeps; UINT64_MAX to poll only. How many there are, 0

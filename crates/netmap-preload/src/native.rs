@@ -285,6 +285,14 @@ pub unsafe extern "C" fn cs_detach(switch: *mut CSwitch, port: *mut CPort) {
     }
 }
 
+/// `cs_now_ns`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // Neither is negative.
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
 /// `cs_switch_fd`.
 ///
 /// # Safety

@@ -40,7 +40,7 @@ fn the_header_says_where_things_lie() {
     let file = built(&format!("layout-{}.c", std::process::id()));
     std::fs::write(&file, source).expect("it is written");
     let outcome = Command::new("cc")
-        .args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic"])
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"])
         .arg("-fsyntax-only")
         .arg("-I")
         .args([&folder("include"), &file])
@@ -54,7 +54,7 @@ fn example() -> PathBuf {
     let program = built(&format!("forward-{}", std::process::id()));
     let lies = library().parent().expect("a folder").to_owned();
     let outcome = Command::new("cc")
-        .args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args(["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"])
         .args([&program, &folder("examples/forward.c")])
         .arg("-I")
         .arg(folder("include"))
