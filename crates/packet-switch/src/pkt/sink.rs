@@ -93,7 +93,8 @@ pub fn sink_on(
     let mut last_progress = Instant::now();
     while !stop() && what.count.is_none_or(|count| tally.count.frames < count) {
         let mut arrived = receiver.peek(1)?;
-        if arrived == 0 {
+        let waited = arrived == 0;
+        if waited {
             arrived = receiver.wait(what.manner.patience())?;
         }
         let most = what.count.map_or(u64::MAX, |count| count - tally.count.frames);
@@ -116,6 +117,10 @@ pub fn sink_on(
                 break;
             }
         } else {
+            // Frames that come one by one, and the last of all, have a time of their own.
+            if waited || u64::from(now) == most {
+                tally.until_mark = 0;
+            }
             last_progress = tally.mark();
             if what.duration.is_some_and(|limit| last_progress - began >= limit) {
                 break;
@@ -206,5 +211,42 @@ impl Received {
         };
         self.gather();
         SinkCount { elapsed, under_way: UnderWay::of(&self.under_way), ..self.count }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use ring::{Bells, Geometry, Layout, Seat, Sender};
+
+    use super::*;
+
+    #[test]
+    fn few_frames_take_as_long_as_they_take() {
+        let geometry =
+            Geometry { tx_rings: 1, rx_rings: 0, slots: 8, buffer_bytes: 64, extra_buffers: 0 };
+        let region = shm::Region::private(geometry.region_bytes().unwrap()).unwrap();
+        let layout = Layout::format(&region, &geometry).unwrap();
+        let (near, far) = Bells::pair().unwrap();
+        let end = |seat| layout.end(&region, 0, seat, 1).unwrap();
+        let buffers = || layout.buffers(&region).unwrap();
+        let mut sender = Sender::join(end(Seat::User), buffers(), near);
+        let mut receiver = Receiver::join(end(Seat::TxOwner), buffers(), far);
+        let pause = Duration::from_millis(5);
+        std::thread::spawn(move || {
+            for _ in 0..3 {
+                assert!(sender.reserve(1).unwrap() > 0 && sender.put(0, &[0; 60]));
+                sender.publish(1).unwrap();
+                // Taken in, with its time, before the next goes out.
+                while sender.reserve(7).unwrap() < 7 {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(pause);
+            }
+        });
+        let manner = Manner { linger: Duration::ZERO, batch: 8 };
+        let what = Sink { check: false, count: Some(3), duration: None, quiet: None, manner };
+        let count = sink(&mut receiver, &what, &mut |_| {}, &|| false).unwrap();
+        assert!(count.frames == 3 && count.elapsed >= pause, "{count:?}");
     }
 }
