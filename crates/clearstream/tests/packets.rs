@@ -451,7 +451,10 @@ fn whoever_connects_is_answered_however_few_descriptors_there_are() {
             if let Some(status) = daemon.try_wait().unwrap() {
                 break Some(status);
             }
-            let Ok(mut one) = Connection::open(&socket) else { continue };
+            let Ok(mut one) = Connection::open(&socket) else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
             let (tell, told) = std::sync::mpsc::channel();
             std::thread::spawn(move || tell.send(one.list()));
             match told.recv_timeout(Duration::from_secs(20)) {

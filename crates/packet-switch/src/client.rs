@@ -258,10 +258,11 @@ impl Connection {
         ask: Ask,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
         let sent = self.socket.send(&Request::encode(ask), fds);
         // A daemon that has closed may have said why.
         if let Err(error) = sent
-            && error.source.kind() != std::io::ErrorKind::BrokenPipe
+            && !matches!(error.source.kind(), BrokenPipe | ConnectionReset)
         {
             return Err(error.into());
         }
