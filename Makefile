@@ -23,10 +23,11 @@ test: ## formatting, lints, documentation, every test
 	@tools/prepare test
 	@tools/test
 
-# The same packages as `build`: what that has built is used again.
+# What `build` builds, and the benchmark program: the same features, so nothing is built twice.
 bench: ## our figures beside the peers', in target/bench.json (BENCH=--quick for a short one)
 	@tools/prepare bench
-	@tools/cargo bench --locked --package clearstream --package netmap-preload --bench peers -- $(BENCH)
+	@tools/cargo build --release --locked --package clearstream --package netmap-preload --package peers
+	@$${CARGO_TARGET_DIR:-target}/release/peers $(BENCH)
 
 install: ## into PREFIX (/usr/local): program, man pages, completions, systemd units
 	@test -x target/release/clearstream -a -e target/release/libclearstream_netmap.so || $(MAKE) --no-print-directory build

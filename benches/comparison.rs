@@ -1,6 +1,6 @@
 //! Contenders that take turns, and the rows their rounds give.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::host::{BenchError, Wire};
@@ -22,8 +22,19 @@ pub(crate) type Figures = BTreeMap<&'static str, f64>;
 /// One run of a contender on the wire, so long.
 pub(crate) type Run = Box<dyn Fn(&Wire, Duration) -> Result<Figures, BenchError>>;
 
+/// Who answers for a contender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// This repository, bare loops included: it must run.
+    Ours,
+    /// Somebody else: it may be absent.
+    Peer,
+}
+
 /// One program in one setting.
 pub(crate) struct Contender {
+    /// Who answers for it.
+    pub(crate) whose: Whose,
     /// `iperf3`, `ClearStream, sendfile`.
     pub(crate) name: String,
     /// Runs it once on the wire.
@@ -69,6 +80,8 @@ pub(crate) struct RowPlan {
     pub(crate) peers: Vec<String>,
     /// What is required.
     pub(crate) gate: Gate,
+    /// What a reader must know, printed with the row.
+    pub(crate) note: Option<&'static str>,
 }
 
 /// The wire a comparison runs on.
@@ -101,25 +114,31 @@ pub(crate) struct Comparison {
 /// All rounds of all contenders.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
-    /// Contender → its rounds.
+    /// Contender → its rounds that ended well.
     pub(crate) rounds: BTreeMap<String, Vec<Figures>>,
-    /// Contender → why it has none.
+    /// Rounds that did not: contender, and which round for what reason.
+    pub(crate) failures: Vec<(String, String)>,
+    /// Contender → what it lacks on this machine.
     pub(crate) absent: BTreeMap<String, String>,
+    /// Contenders that this repository answers for.
+    pub(crate) own: BTreeSet<String>,
 }
 
 impl Comparison {
-    /// Runs the contenders in turns. A contender that fails once is out, with its reason; without a
-    /// wire all are.
+    /// Runs the contenders in turns. A round that fails is noted with its reason, and the next one is
+    /// tried all the same; a contender that is not installed is out. Without a wire all fail.
     pub(crate) fn run(&self) -> Result<Measured, BenchError> {
         eprintln!("\n{}: {}", self.name, self.setting);
-        let mut measured = Measured::default();
+        let own = self.contenders.iter().filter(|one| one.whose == Whose::Ours);
+        let own = own.map(|one| one.name.clone()).collect();
+        let mut measured = Measured { own, ..Measured::default() };
         let wire = match Wire::lay(self.medium) {
             Ok(wire) => wire,
             Err(error @ BenchError::Privilege(_)) => return Err(error),
             Err(error) => {
-                eprintln!("  absent: {error}");
-                let why = |one: &Contender| (one.name.clone(), error.to_string());
-                measured.absent = self.contenders.iter().map(why).collect();
+                eprintln!("  failed: {error}");
+                let why = |one: &Contender| (one.name.clone(), format!("no wire: {error}"));
+                measured.failures = self.contenders.iter().map(why).collect();
                 return Ok(measured);
             }
         };
@@ -148,10 +167,14 @@ impl Comparison {
                 );
                 measured.rounds.entry(contender.name.clone()).or_default().push(figures);
             }
-            Err(error) => {
+            Err(error @ BenchError::NotInstalled(_)) => {
                 eprintln!("  {:36} absent: {error}", contender.name);
-                measured.rounds.remove(&contender.name);
                 measured.absent.insert(contender.name.clone(), error.to_string());
+            }
+            Err(error) => {
+                let (name, number) = (&contender.name, round + 1);
+                eprintln!("  {number}/{} {name:32} FAILED: {error}", self.effort.rounds);
+                measured.failures.push((name.clone(), format!("round {number}: {error}")));
             }
         }
     }
@@ -160,41 +183,4 @@ impl Comparison {
 fn shown(figures: &Figures) -> String {
     let one = |(name, value): (&&str, &f64)| format!("{name} {value:.4e}");
     figures.iter().map(one).collect::<Vec<_>>().join("  ")
-}
-
-impl Measured {
-    /// All rounds of one contender's figure, in the row's unit.
-    pub(crate) fn values(&self, contender: &str, row: &RowPlan) -> Vec<f64> {
-        let rounds = self.rounds.get(contender).map(Vec::as_slice).unwrap_or_default();
-        rounds
-            .iter()
-            .filter_map(|figures| figures.get(row.figure))
-            .map(|value| value / row.scale)
-            .collect()
-    }
-
-    /// The contender among `names` with the best median, and its rounds.
-    pub(crate) fn best(&self, names: &[String], row: &RowPlan) -> Option<(String, Vec<f64>)> {
-        let median = |values: &Vec<f64>| stats::median(values).unwrap_or(f64::NAN);
-        let ran = names.iter().map(|name| (name.clone(), self.values(name, row)));
-        ran.filter(|(_, values)| !values.is_empty()).max_by(|(_, one), (_, other)| {
-            let order = median(one).total_cmp(&median(other));
-            if row.better == Better::Higher { order } else { order.reverse() }
-        })
-    }
-
-    /// Why none of `names` ran.
-    pub(crate) fn reason(&self, names: &[String]) -> String {
-        let mut names_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for name in names {
-            if let Some(why) = self.absent.get(name) {
-                names_of.entry(why).or_default().push(name);
-            }
-        }
-        if names_of.is_empty() {
-            return "this figure was not reported".to_owned();
-        }
-        let one = |(why, names): (&&str, &Vec<&str>)| format!("{}: {why}", names.join(", "));
-        names_of.iter().map(one).collect::<Vec<_>>().join("; ")
-    }
 }

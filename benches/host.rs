@@ -101,7 +101,7 @@ impl Wire {
             Self::Lab(lab) => {
                 let (name, host) = (lab.name, lab.hosts[side as usize]);
                 line.extend(
-                    [crate::ours::PROGRAM, "lab", "exec", name, host, "--"].map(str::to_owned),
+                    [crate::ours::program(), "lab", "exec", name, host, "--"].map(str::to_owned),
                 );
             }
         }
@@ -220,7 +220,7 @@ impl Lab {
         name: &'static str,
         hosts: [&'static str; 2],
     ) -> Result<Self, BenchError> {
-        let program = crate::ours::PROGRAM;
+        let program = crate::ours::program();
         let said = checked(Command::new(program).args(["lab", "up", file, "--json"]))?;
         if said.contains("\"already_up\":true") {
             return Err(BenchError::Failed(format!(

@@ -1,5 +1,6 @@
 //! Our side: `clearstream serve` and `clearstream test`.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use results::{PointOutcome, TestOutcome};
@@ -8,16 +9,29 @@ use crate::comparison::Figures;
 use crate::host::{BenchError, Server, Side, Wire};
 use crate::iperf::{Accounted, account, seconds};
 
-/// The program under test.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+static PROGRAM: OnceLock<String> = OnceLock::new();
+
+/// The program under test: the one chosen, or the one that was built beside this.
+pub(crate) fn program() -> &'static str {
+    PROGRAM.get_or_init(|| {
+        let own = std::env::current_exe().unwrap_or_default();
+        own.with_file_name("clearstream").to_string_lossy().into_owned()
+    })
+}
+
+/// Takes another program; before the first run.
+pub(crate) fn choose(path: &str) {
+    PROGRAM.get_or_init(|| path.to_owned());
+}
+
 const PORT: u16 = 5221;
 
 /// One run of `clearstream test` with extra options; figures by name.
 pub(crate) fn test(wire: &Wire, length: Duration, extra: &[&str]) -> Result<Figures, BenchError> {
-    let mut serve = wire.command(Side::Far, PROGRAM);
+    let mut serve = wire.command(Side::Far, program());
     serve.args(["serve", "--port", &PORT.to_string()]);
     let server = Server::start(wire, serve, PORT, false)?;
-    let mut client = wire.command(Side::Near, PROGRAM);
+    let mut client = wire.command(Side::Near, program());
     client.args([
         "test",
         &wire.target(),
@@ -65,5 +79,5 @@ pub(crate) fn help_ms(program: &str) -> Result<Figures, BenchError> {
 
 /// Size of the program, bytes.
 pub(crate) fn size() -> Result<Figures, BenchError> {
-    Ok(Figures::from([("bytes", std::fs::metadata(PROGRAM)?.len() as f64)]))
+    Ok(Figures::from([("bytes", std::fs::metadata(program())?.len() as f64)]))
 }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::comparison::{
-    Better, Comparison, Contender, Effort, Figures, Gate, Medium, RowPlan, Run,
+    Better, Comparison, Contender, Effort, Figures, Gate, Medium, RowPlan, Run, Whose,
 };
 use crate::host::BenchError;
-use crate::ours::PROGRAM;
+use crate::ours::program;
 use crate::queues::{self, Middle};
 use crate::socket::socket_path;
 
@@ -258,7 +258,7 @@ fn taps(effort: Effort) -> Comparison {
 }
 
 fn contender(name: &str, run: Run) -> Contender {
-    Contender { name: name.to_owned(), run }
+    Contender { whose: Whose::Ours, name: name.to_owned(), run }
 }
 
 #[derive(Clone, Copy)]
@@ -279,6 +279,7 @@ fn row(name: &str, figure: Figure, contender: &str) -> RowPlan {
         ours: vec![contender.to_owned()],
         peers: Vec::new(),
         gate: Gate::None,
+        note: None,
     }
 }
 
@@ -294,7 +295,7 @@ impl Bed {
     pub(crate) fn new(groups: &[&str]) -> Result<Self, BenchError> {
         let number = BEDS.fetch_add(1, Ordering::Relaxed);
         let socket = socket_path(&format!("bench-{number}"));
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         command.args(["switch", "run", "--cores", "0", "--socket"]).arg(&socket);
         command.stderr(Stdio::null());
         let bed = Self { socket, daemon: command.spawn()? };
@@ -315,7 +316,7 @@ impl Bed {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         command.args(arguments).arg("--socket").arg(&self.socket).arg("--json");
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command

@@ -3,7 +3,8 @@
 //! A *comparison* is a list of contenders that take turns: round after round each runs once, so
 //! that whatever drifts on the machine drifts for all. From the rounds come *rows*: our median, the
 //! best peer's median, their ratio, our spread and the number of rounds. A peer that is not
-//! installed or fails is absent with the reason, never zero.
+//! installed or fails is absent with the reason, never zero; a contender of ours that fails is a missed
+//! requirement ([`judgement`]).
 //!
 //! Both ends live in network namespaces of this run, joined by a veth pair, the sending program on
 //! the first core and the receiving one on the second. Everything ends with this process, whatever
@@ -13,12 +14,14 @@
 //! make bench                                  # 5 rounds of 5 s
 //! make bench BENCH='--quick'                  # 3 rounds of 2 s
 //! make bench BENCH='--only tcp-1-stream'      # comparisons whose name begins so
+//! make bench BENCH='--gate'                   # exit code 3 when a requirement is missed
 //! make bench BENCH='--only verdicts-live --record testdata/planted'   # planted labs, recorded
 //! ```
 
 mod comparison;
 mod host;
 mod iperf;
+mod judgement;
 mod ours;
 mod packets;
 mod pingpong;
@@ -38,6 +41,7 @@ use clap::Parser;
 
 use crate::comparison::Effort;
 use crate::host::BenchError;
+use crate::judgement::GateLevel;
 
 /// Options.
 #[derive(Debug, Parser)]
@@ -62,15 +66,20 @@ struct Options {
     /// Bring up every planted lab and write what `path` measured there into FOLDER.
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
-    /// End with exit code 3 when a required ratio is missed.
-    #[arg(long)]
-    gate: bool,
+    /// End with exit code 3 when something is missed: a contender of ours that failed (`runs`), or a
+    /// required figure or ratio as well.
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "figures")]
+    gate: Option<GateLevel>,
     /// Name the comparisons and stop.
     #[arg(long)]
     list: bool,
-    /// Given by `cargo bench`; means nothing here.
-    #[arg(long, hide = true)]
-    bench: bool,
+    /// The program under test [default: clearstream beside this program].
+    #[arg(long, value_name = "PATH")]
+    program: Option<String>,
+    /// Where the rows go [default: bench.json in the build folder].
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 impl Options {
@@ -92,6 +101,7 @@ fn main() -> ExitCode {
         return code;
     }
     let options = Options::parse();
+    options.program.iter().for_each(|path| ours::choose(path));
     let ended = run(&options);
     packets::dpdk::clean();
     match ended {
@@ -122,12 +132,14 @@ fn run(options: &Options) -> Result<ExitCode, BenchError> {
         comparisons.iter().for_each(|one| println!("{}", one.name));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut sheet = table::Sheet::new();
+    let mut sheet = table::Sheet::new(options.output.clone());
     for comparison in comparisons {
         let measured = comparison.run()?;
         sheet.add(&comparison, &measured);
         sheet.save()?;
     }
     sheet.print();
-    Ok(if options.gate && sheet.missed() > 0 { ExitCode::from(3) } else { ExitCode::SUCCESS })
+    let missed = options.gate.map(|level| sheet.missed(level)).unwrap_or_default();
+    missed.iter().for_each(|line| eprintln!("missed: {line}"));
+    Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::comparison::{Better, Comparison, Contender, Effort, Gate, Medium, RowPlan, Run};
+use crate::comparison::{Better, Comparison, Contender, Effort, Gate, Medium, RowPlan, Run, Whose};
 use crate::host::installed;
 use crate::verdicts::Verdicts;
 use crate::{iperf, ours, pingpong};
@@ -131,7 +131,7 @@ fn round_trips(name: &'static str, protocol: &'static str, effort: Effort) -> Co
         effort,
         contenders: vec![
             ours("ClearStream", if protocol == "udp" { &["--rr", "--udp"] } else { &["--rr"] }),
-            Contender { name: BARE.to_owned(), run: bare },
+            Contender { whose: Whose::Ours, name: BARE.to_owned(), run: bare },
         ],
         rows: vec![RowPlan {
             gate: Gate::Ratio(0.97),
@@ -220,16 +220,22 @@ fn lightpath(effort: Effort) -> Comparison {
 fn start_time(effort: Effort) -> Comparison {
     let effort = Effort { rounds: 21, ..effort };
     let figure = Figure { name: "start_ms", unit: "ms", scale: 1.0 };
-    let start = |name: &str, program: &'static str| Contender {
+    let start = |name: &str, whose| Contender {
+        whose,
         name: name.to_owned(),
-        run: Box::new(move |_, _| ours::help_ms(program)),
+        run: Box::new(move |_, _| {
+            if whose == Whose::Peer {
+                installed("iperf3")?;
+            }
+            ours::help_ms(if whose == Whose::Ours { ours::program() } else { "iperf3" })
+        }),
     };
     Comparison {
         name: "start",
         setting: "from starting `PROGRAM --help` to its end".to_owned(),
         medium: Medium::Nothing,
         effort,
-        contenders: vec![start("ClearStream", ours::PROGRAM), start("iperf3", "iperf3")],
+        contenders: vec![start("ClearStream", Whose::Ours), start("iperf3", Whose::Peer)],
         rows: vec![RowPlan {
             better: Better::Lower,
             gate: Gate::Figure(20.0),
@@ -246,7 +252,11 @@ fn size(effort: Effort) -> Comparison {
         setting: "the program, one file".to_owned(),
         medium: Medium::Nothing,
         effort: Effort { rounds: 1, ..effort },
-        contenders: vec![Contender { name: "ClearStream".to_owned(), run: measure }],
+        contenders: vec![Contender {
+            whose: Whose::Ours,
+            name: "ClearStream".to_owned(),
+            run: measure,
+        }],
         rows: vec![RowPlan {
             better: Better::Lower,
             gate: Gate::Figure(15.0),
@@ -286,7 +296,7 @@ fn verdict_share(name: &'static str, setting: &str, effort: Effort, run: Run) ->
         setting: setting.to_owned(),
         medium: Medium::Nothing,
         effort: Effort { rounds: 1, ..effort },
-        contenders: vec![Contender { name: "ClearStream".to_owned(), run }],
+        contenders: vec![Contender { whose: Whose::Ours, name: "ClearStream".to_owned(), run }],
         rows: vec![RowPlan { gate: Gate::Figure(95.0), ..row(name, RIGHT, &["ClearStream"], &[]) }],
     }
 }
@@ -312,6 +322,7 @@ fn row(name: &str, figure: Figure, ours: &[&str], peers: &[&str]) -> RowPlan {
         ours: owned(ours),
         peers: owned(peers),
         gate: Gate::None,
+        note: None,
     }
 }
 
@@ -328,13 +339,13 @@ fn iperf3_tcp(name: &str, extra: &[&str]) -> Contender {
 fn ours(name: &str, extra: &[&str]) -> Contender {
     let extra = owned(extra);
     let run: Run = Box::new(move |wire, length| ours::test(wire, length, &borrowed(&extra)));
-    Contender { name: name.to_owned(), run }
+    Contender { whose: Whose::Ours, name: name.to_owned(), run }
 }
 
 fn iperf3(name: &str, extra: &[&str]) -> Contender {
     let extra = owned(extra);
     let run: Run = Box::new(move |wire, length| iperf::iperf3(wire, length, &borrowed(&extra)));
-    Contender { name: name.to_owned(), run }
+    Contender { whose: Whose::Peer, name: name.to_owned(), run }
 }
 
 fn iperf2() -> Contender {
@@ -342,7 +353,7 @@ fn iperf2() -> Contender {
         installed("iperf")?;
         iperf::iperf2(wire, length, CONGESTION_CONTROL)
     });
-    Contender { name: "iperf2".to_owned(), run }
+    Contender { whose: Whose::Peer, name: "iperf2".to_owned(), run }
 }
 
 fn owned(arguments: &[&str]) -> Vec<String> {

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::comparison::Figures;
 use crate::host::{BenchError, Host, Lab, Wire};
-use crate::ours::PROGRAM;
+use crate::ours::program;
 use crate::socket::socket_path;
 
 /// First argument that turns this program into a sender or a forwarder.
@@ -134,7 +134,7 @@ fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Runn
     let socket = socket_path("bench-ports");
     // One that a killed run left, or none.
     std::fs::remove_file(&socket).ok();
-    let mut daemon = ports[0].0.enter_on("0-1", PROGRAM);
+    let mut daemon = ports[0].0.enter_on("0-1", program());
     daemon.args(["switch", "run", "--cores", cores, "--socket"]).arg(&socket);
     let running = Running::start(&mut daemon)?;
     let until = Instant::now() + Duration::from_secs(5);
@@ -142,7 +142,7 @@ fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Runn
         std::thread::sleep(Duration::from_millis(5));
     }
     for (host, device) in ports {
-        let mut add = host.enter_on("0-1", PROGRAM);
+        let mut add = host.enter_on("0-1", program());
         let port = format!("vale0:{device}");
         add.args(["port", "add", &port, "--type", kind, "--device", device, "--socket"]);
         let output = add.arg(&socket).output()?;

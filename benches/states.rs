@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::comparison::{
-    Better, Comparison, Contender, Effort, Figures, Gate, Medium, RowPlan, Run,
+    Better, Comparison, Contender, Effort, Figures, Gate, Medium, RowPlan, Run, Whose,
 };
 use crate::host::{BenchError, installed};
-use crate::ours::PROGRAM;
+use crate::ours::program;
 
 const OURS: &str = "ClearStream";
 const TWO_RANKS: &str = "ClearStream, two ranks";
@@ -66,7 +66,9 @@ fn compare(effort: Effort, twin: Twin) -> Comparison {
         ours: vec![OURS.to_owned()],
         peers: vec![PAN.to_owned()],
         gate,
+        note: None,
     };
+    let own = |name: &str, run| Contender { whose: Whose::Ours, name: name.to_owned(), run };
     let rate_row =
         |name: &str, gate| row(name, "states_per_s", "M states/s", 1e6, Better::Higher, gate);
     let beside = |name: &str, who: &str, gate| RowPlan {
@@ -80,11 +82,11 @@ fn compare(effort: Effort, twin: Twin) -> Comparison {
         medium: Medium::Nothing,
         effort,
         contenders: vec![
-            Contender { name: OURS.to_owned(), run: alone },
-            Contender { name: TWO_RANKS.to_owned(), run: shared },
-            Contender { name: JOB.to_owned(), run: as_job },
-            Contender { name: TWICE.to_owned(), run: at_once },
-            Contender { name: PAN.to_owned(), run: pan },
+            own(OURS, alone),
+            own(TWO_RANKS, shared),
+            own(JOB, as_job),
+            own(TWICE, at_once),
+            Contender { whose: Whose::Peer, name: PAN.to_owned(), run: pan },
         ],
         rows: vec![
             rate_row(against, Gate::Ratio(1.0)),
@@ -117,10 +119,10 @@ fn ours(twin: &Twin, how: How) -> Result<Figures, BenchError> {
         let mut command = match how {
             How::Job => {
                 let mut launcher = Command::new("mpirun.openmpi");
-                launcher.args(["--allow-run-as-root", "--oversubscribe", "-n", "2", PROGRAM]);
+                launcher.args(["--allow-run-as-root", "--oversubscribe", "-n", "2", program()]);
                 launcher
             }
-            How::Alone | How::Threads | How::Twice => Command::new(PROGRAM),
+            How::Alone | How::Threads | How::Twice => Command::new(program()),
         };
         command.arg("check").arg(&model).args(["--full", "--allow-deadlock", "--json"]);
         if let How::Threads = how {

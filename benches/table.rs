@@ -1,12 +1,13 @@
 //! The rows: a table on the terminal, `target/bench.json` for machines.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::comparison::{Better, Comparison, Gate, Measured, RowPlan};
+use crate::comparison::{Better, Comparison, Measured, RowPlan};
 use crate::host::{BenchError, facts};
+use crate::judgement::{self, GateLevel, Judged, Missing, Standing};
 
 /// One figure beside a peer's.
 #[derive(Debug, Serialize)]
@@ -39,6 +40,15 @@ struct Row {
     /// Whether it is met.
     #[serde(skip_serializing_if = "Option::is_none")]
     holds: Option<bool>,
+    /// Why nobody can say whether it is: no peer ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<String>,
+    /// Rounds that gave nothing, and why; the others are `n`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed_rounds: Vec<String>,
+    /// What a reader must know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
 }
 
 /// A row that could not be filled.
@@ -54,7 +64,10 @@ struct Document {
     host: std::collections::BTreeMap<&'static str, String>,
     notes: Vec<&'static str>,
     rows: Vec<Row>,
+    /// What these rows need is not on this machine.
     absent: Vec<AbsentRow>,
+    /// Contenders of ours that should have run, by row: requirements missed.
+    failed: Vec<AbsentRow>,
 }
 
 /// All rows so far.
@@ -64,25 +77,36 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// An empty sheet.
-    pub(crate) fn new() -> Self {
+    /// An empty sheet, to be saved at `path`; in the build folder without one.
+    pub(crate) fn new(path: Option<PathBuf>) -> Self {
         let notes = vec![
             "ours and peer are medians; contenders took turns, round by round",
             "cpu: user and system time of both programs; the kernel does much of the receive work in software \
              interrupts, charged to whoever was running or to nobody, so host-cpu counts all cores' busy time",
             "iperf2's figure is its client's: bytes handed to the socket, a little more than what arrived",
         ];
-        let document = Document { host: facts(), notes, rows: Vec::new(), absent: Vec::new() };
-        Self { document, path: output_path() }
+        let document = Document {
+            host: facts(),
+            notes,
+            rows: Vec::new(),
+            absent: Vec::new(),
+            failed: Vec::new(),
+        };
+        Self { document, path: path.unwrap_or_else(output_path) }
     }
 
     /// Adds a comparison's rows.
     pub(crate) fn add(&mut self, comparison: &Comparison, measured: &Measured) {
         for plan in &comparison.rows {
-            match row(plan, measured) {
-                Ok(row) => self.document.rows.push(row),
-                Err(why) => self.document.absent.push(AbsentRow { name: plan.name.clone(), why }),
+            let entry = |why| AbsentRow { name: plan.name.clone(), why };
+            match judgement::judge(measured, plan) {
+                Ok(judged) => self.document.rows.push(row(plan, judged)),
+                Err(Missing::Absent(why)) => self.document.absent.push(entry(why)),
+                // It is among the failures.
+                Err(Missing::Failed(_)) => {}
             }
+            let failures = judgement::failures(measured, plan).into_iter();
+            self.document.failed.extend(failures.map(entry));
         }
     }
 
@@ -99,9 +123,12 @@ impl Sheet {
         Ok(fs::rename(&unfinished, &self.path)?)
     }
 
-    /// Required rows that are not met.
-    pub(crate) fn missed(&self) -> usize {
-        self.document.rows.iter().filter(|row| row.holds == Some(false)).count()
+    /// What is missed at this level, a line each.
+    pub(crate) fn missed(&self, level: GateLevel) -> Vec<String> {
+        let failed = self.document.failed.iter().map(|row| format!("{}: {}", row.name, row.why));
+        let rows = self.document.rows.iter();
+        let figures = rows.filter(|row| level == GateLevel::Figures && row.holds == Some(false));
+        failed.chain(figures.map(|row| line(row).trim().to_owned())).collect()
     }
 
     /// Prints the table.
@@ -109,17 +136,19 @@ impl Sheet {
         let facts = self.document.host.iter().map(|(name, value)| format!("{name} {value}"));
         println!("\n{}\n\n{HEAD}", facts.collect::<Vec<_>>().join(", "));
         self.document.rows.iter().for_each(|row| println!("{}", line(row)));
-        self.document
-            .absent
-            .iter()
-            .for_each(|row| println!("{:<26} absent: {}", row.name, row.why));
+        let Document { rows, absent, failed, notes, .. } = &self.document;
+        absent.iter().for_each(|row| println!("{:<26} absent: {}", row.name, row.why));
+        failed.iter().for_each(|row| println!("{:<26} FAILED: {}", row.name, row.why));
         println!();
-        self.document.notes.iter().for_each(|note| println!("{note}"));
-        let judged = self.document.rows.iter().filter(|row| row.holds.is_some()).count();
+        notes.iter().for_each(|note| println!("{note}"));
+        let count = |which: fn(&Row) -> bool| rows.iter().filter(|row| which(row)).count();
         println!(
-            "\n{} of {judged} requirements met, {} rows absent; rows in {}",
-            judged - self.missed(),
-            self.document.absent.len(),
+            "\n{} of {} requirements met, {} not judged, {} rows absent, {} failures of ours; rows in {}",
+            count(|row| row.holds == Some(true)),
+            count(|row| row.holds.is_some()) + failed.len(),
+            count(|row| row.not_judged.is_some()),
+            absent.len(),
+            failed.len(),
             self.path.display()
         );
     }
@@ -134,10 +163,17 @@ fn line(row: &Row) -> String {
     let judged = match (row.holds, &row.required) {
         (Some(true), Some(required)) => format!("  ok ({required})"),
         (Some(false), Some(required)) => format!("  MISSED ({required})"),
-        _ => String::new(),
+        (None, Some(required)) => {
+            let why = row.not_judged.as_deref().unwrap_or_default();
+            format!("  not judged ({required}): {why}")
+        }
+        (_, None) => String::new(),
     };
+    let more = row.failed_rounds.iter().map(|why| format!("\n    without {why}"));
+    let more: String =
+        row.note.map(|note| format!("\n    {note}")).into_iter().chain(more).collect();
     format!(
-        "{:<26} {:>10} {:>10} {:>7} {:>6.1}% {:>2}  {:<13} {}{judged}",
+        "{:<26} {:>10} {:>10} {:>7} {:>6.1}% {:>2}  {:<13} {}{judged}{more}",
         row.name,
         number(Some(row.ours)),
         number(row.peer),
@@ -159,59 +195,46 @@ fn significant(value: f64, digits: i32) -> String {
     format!("{value:.decimals$}")
 }
 
-fn row(plan: &RowPlan, measured: &Measured) -> Result<Row, String> {
-    let (ours_name, ours) =
-        measured.best(&plan.ours, plan).ok_or_else(|| measured.reason(&plan.ours))?;
-    let peer = measured.best(&plan.peers, plan);
-    if peer.is_none() && !plan.peers.is_empty() {
-        return Err(measured.reason(&plan.peers));
-    }
+fn row(plan: &RowPlan, judged: Judged) -> Row {
+    let Judged { ours: (ours_name, ours), peer, standing, failed_rounds } = judged;
     let spread = |values: &[f64]| {
         stats::median_interval(values).map_or(0.0, |interval| stats::relative_spread(&interval))
     };
     let median = |values: &[f64]| stats::median(values).unwrap_or(f64::NAN);
     let figure = median(&ours);
-    let ratio = peer.as_ref().map(|(_, values)| figure / median(values));
-    let (required, holds) = judge(plan, figure, ratio);
-    Ok(Row {
+    let (required, holds, not_judged) = match standing {
+        Standing::Shown => (None, None, None),
+        Standing::Judged(required, holds) => (Some(required), Some(holds), None),
+        Standing::NotJudged(required, why) => (Some(required), None, Some(why)),
+    };
+    let peer_name = match &peer {
+        Some((name, _)) => name.clone(),
+        None if plan.peers.is_empty() => "(limit)".to_owned(),
+        None => "(none)".to_owned(),
+    };
+    Row {
         name: plan.name.clone(),
         unit: plan.unit,
         ours: figure,
         ours_name,
         peer: peer.as_ref().map(|(_, values)| median(values)),
-        peer_name: peer.as_ref().map_or_else(|| "(limit)".to_owned(), |(name, _)| name.clone()),
-        ratio,
+        peer_name,
+        ratio: peer.as_ref().map(|(_, values)| figure / median(values)),
         spread: spread(&ours),
         peer_spread: peer.as_ref().map(|(_, values)| spread(values)),
         n: ours.len(),
         better: if plan.better == Better::Higher { "higher" } else { "lower" },
         required,
         holds,
-    })
-}
-
-fn judge(plan: &RowPlan, figure: f64, ratio: Option<f64>) -> (Option<String>, Option<bool>) {
-    let (word, meets): (_, fn(f64, f64) -> bool) = match plan.better {
-        Better::Higher => ("at least", |value, limit| value >= limit),
-        Better::Lower => ("at most", |value, limit| value <= limit),
-    };
-    match (plan.gate, ratio) {
-        (Gate::Ratio(limit), Some(ratio)) => {
-            (Some(format!("{word} {limit} x")), Some(meets(ratio, limit)))
-        }
-        (Gate::Figure(limit), _) => {
-            (Some(format!("{word} {limit} {}", plan.unit)), Some(meets(figure, limit)))
-        }
-        (Gate::Ratio(_), None) | (Gate::None, _) => (None, None),
+        not_judged,
+        failed_rounds,
+        note: plan.note,
     }
 }
 
-/// `target/bench.json`, wherever the build directory is.
+/// `bench.json` in the build folder, above the profile's that this program lies in.
 fn output_path() -> PathBuf {
-    let program = PathBuf::from(crate::ours::PROGRAM);
-    // target/release/clearstream
-    program
-        .ancestors()
-        .nth(2)
-        .map_or_else(|| "bench.json".into(), |target| target.join("bench.json"))
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().nth(2).map_or_else(PathBuf::new, Path::to_owned);
+    target.join("bench.json")
 }

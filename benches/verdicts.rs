@@ -18,6 +18,7 @@ use cases::Case;
 
 use crate::comparison::Figures;
 use crate::host::BenchError;
+use crate::ours::program;
 
 /// A short run brings up every so-manieth live case.
 const QUICK_STRIDE: usize = 6;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::comparison::{Contender, Figures, Run};
+use crate::comparison::{Contender, Figures, Run, Whose};
 use crate::host::{BenchError, finish, installed};
 use crate::packets::Ending;
 
@@ -16,7 +16,7 @@ const ENVIRONMENT: [&str; 6] =
 
 /// A contender whose runs print frames a second.
 fn contender(name: &str, run: Run) -> Contender {
-    Contender { name: name.to_owned(), run }
+    Contender { whose: Whose::Peer, name: name.to_owned(), run }
 }
 
 /// Bare pointers through a ring.

@@ -18,6 +18,11 @@ use bed::PlantedLab;
 use cases::Case;
 use results::Results;
 
+/// The program under test.
+fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_clearstream")
+}
+
 /// Runs of a case before it counts as misjudged.
 const RUNS_MAX: u32 = 3;
 

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use results::Results;
 
 use super::cases::{Case, OnHost, Quota};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use super::program;
 
 /// Of each `path`: what the verdict rests on, one way, two repeats. A case's own options come after.
 const EFFORT: [&str; 6] = ["--duration", "1s", "--repeats", "2", "--no-sweep", "--one-way"];
@@ -51,7 +50,7 @@ impl PlantedLab {
         let listens = "until grep -q ':1451 ' /proc/net/tcp /proc/net/tcp6; do sleep 0.02; done";
         lab.must(&["lab", "exec", &lab.name, "far", "--", "timeout", "20", "sh", "-c", listens])?;
         for OnHost { host, run } in &case.beside {
-            let run = run.replace("clearstream", PROGRAM);
+            let run = run.replace("clearstream", program());
             let busy = lab.spawn(host, &["sh", "-c", run.as_str()].map(str::to_owned))?;
             lab.background.push(busy);
         }
@@ -100,7 +99,7 @@ impl PlantedLab {
 
     /// The program's command line on a host, inside the host's control group where it has one.
     fn measuring(&self, host: &str, line: &[&str]) -> Vec<String> {
-        let program = std::iter::once(PROGRAM).chain(line.iter().copied()).map(str::to_owned);
+        let program = std::iter::once(program()).chain(line.iter().copied()).map(str::to_owned);
         match self.group.as_ref().filter(|group| group.host == host) {
             Some(group) => {
                 let join = format!("echo $$ > {}; exec \"$@\"", group.members.display());
@@ -114,7 +113,7 @@ impl PlantedLab {
     fn must(&self, line: &[&str]) -> Result<(), String> {
         let log = self.directory.join("stderr");
         let complaint = fs::File::create(&log).map_err(|error| error.to_string())?;
-        let mut child = Command::new(PROGRAM)
+        let mut child = Command::new(program())
             .args(line)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -141,7 +140,7 @@ impl PlantedLab {
     }
 
     fn spawn(&self, host: &str, line: &[String]) -> Result<Child, String> {
-        Command::new(PROGRAM)
+        Command::new(program())
             .args(["lab", "exec", &self.name, host, "--"])
             .args(line)
             .stdin(Stdio::null())
@@ -173,7 +172,7 @@ fn inline(value: &toml::Value) -> String {
 
 impl Drop for PlantedLab {
     fn drop(&mut self) {
-        let down = Command::new(PROGRAM).args(["lab", "down", &self.name]).status();
+        let down = Command::new(program()).args(["lab", "down", &self.name]).status();
         for child in &mut self.background {
             // The lab is gone and its programs with it; this only collects them.
             child.wait().ok();

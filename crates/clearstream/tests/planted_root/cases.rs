@@ -109,9 +109,7 @@ impl Accepted {
 /// Every case, in the order of the table. A case that is `like` another has all of that one's keys
 /// but those it names itself; whether it is live is its own affair.
 pub(crate) fn cases() -> Vec<Case> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/planted_root/cases.toml");
-    let text = std::fs::read_to_string(path).expect("cases.toml is beside this file");
-    let table: toml::Table = text.parse().expect("cases.toml is TOML");
+    let table: toml::Table = include_str!("cases.toml").parse().expect("cases.toml is TOML");
     let rows = table["case"].as_array().expect("[[case]]");
     let row = |row: &toml::Value| row.as_table().expect("a table").clone();
     let rows: Vec<toml::Table> = rows.iter().map(row).collect();
@@ -129,7 +127,8 @@ pub(crate) fn cases() -> Vec<Case> {
             row = base;
         }
         let name = row["name"].clone();
-        let case: Case = row.try_into().unwrap_or_else(|error| panic!("{path}, {name:?}: {error}"));
+        let case: Case =
+            row.try_into().unwrap_or_else(|error| panic!("cases.toml, {name:?}: {error}"));
         assert!(case.accept.len() < 2 || !case.why.is_empty(), "{name:?}: why so many?");
         case
     };
