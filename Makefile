@@ -6,10 +6,10 @@ DEMO_OUT ?= .
 # More options of `clearstream path` for the demo, such as --quick.
 DEMO_OPTIONS ?=
 
-.PHONY: help build demo test bench install uninstall
+.PHONY: help build demo test test-all bench install uninstall
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 build: ## target/release/clearstream, and the library for netmap programs beside it
 	@tools/prepare build
@@ -19,9 +19,13 @@ demo: build ## two hosts and 1650 km on this machine: measured, explained, repor
 	@tools/prepare demo
 	@tools/demo "$(DEMO_OUT)" $(DEMO_OPTIONS)
 
-test: ## formatting, lints, documentation, every test
+test: ## formatting, lints, documentation, the tests of every change
 	@tools/prepare test
 	@tools/test
+
+test-all: ## all of that and hours more: repeats, long runs, what only a quiet machine can judge
+	@tools/prepare test
+	@tools/test --all
 
 # What `build` builds, and the benchmark program: the same features, so nothing is built twice.
 bench: ## our figures beside the peers', in target/bench.json (BENCH=--quick for a short one)

@@ -6,6 +6,8 @@
 #[path = "lab/bed.rs"]
 #[expect(dead_code, reason = "tests of labs use more of it")]
 mod bed;
+#[path = "support/effort.rs"]
+mod effort;
 
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard};
@@ -14,6 +16,7 @@ use bed::{Bed, PROGRAM, clearstream, code, complaint, eventually, run, stdout};
 use bpf_cc::law;
 use results::{Results, TcpSample};
 use serde_json::Value;
+use stats::Judgement;
 
 /// The lightpath's distance at a rate that fills within a second; the queue holds half as much as
 /// the path, so that a loss keeps two thirds of the window.
@@ -102,22 +105,41 @@ fn root_htcp_is_registered_used_and_taken_back() {
     assert_eq!(code(&run(&["tune", "cc", "remove", "reno"])), 1, "the kernel's own is not ours");
 }
 
+/// Tests of ten seconds whose epochs are judged: all of them together, once.
+const TESTS: u32 = 6;
+
+/// Share of the epochs that do not follow the law by chance: a machine that stalls for a round trip bends one.
+const BENT: f64 = 0.25;
+
+/// Fewer epochs say nothing of most.
+const EPOCHS_MIN: usize = 12;
+
+/// The program's instructions follow the law to the last step (`crates/bpf-cc/tests/htcp.rs`); here the kernel
+/// calls them. In `make test` ten seconds must show epochs at all, in which the window grows faster than a
+/// segment a round trip; `make test-all` judges the epochs of a minute, once: most follow the law.
 #[test]
 fn root_the_window_follows_the_law() {
     let Some(registration) = Registration::new() else { return };
     let Some(bed) = Bed::up("cclaw", PATH) else { return };
     serve(&bed);
-    // A machine that stalls for a round trip bends an epoch; the law itself is there in most.
-    let (mut seen, mut wrong) = (Vec::new(), String::new());
-    for _attempt in 0..5 {
-        seen.extend(ten_seconds(&bed, &registration.name));
-        match follow_the_law(&seen) {
-            Ok(()) => return,
-            Err(why) => wrong = why,
-        }
-        println!("{wrong}");
+    let tests = if effort::is_all() { TESTS } else { 1 };
+    let seen: Vec<Epoch> =
+        (0..tests).flat_map(|_| ten_seconds(&bed, &registration.name)).collect();
+    let followers = seen.iter().filter(|epoch| epoch.follows_the_law()).count();
+    println!("{followers} of {} epochs follow the law", seen.len());
+    if !effort::is_all() {
+        effort::left_to_test_all("whether most epochs of a minute follow the law");
+        assert!(seen.iter().any(|epoch| epoch.growth().0 > 2.0 * epoch.reno()), "as Reno does");
+        return;
     }
-    panic!("{wrong}");
+    assert!(seen.len() >= EPOCHS_MIN, "only {} epochs", seen.len());
+    let judgement = Judgement::majority(seen.len() as u32, BENT);
+    let wrong = (seen.len() - followers) as u32;
+    assert!(judgement.passes(wrong), "{wrong} epochs do not follow the law; {judgement}");
+    let grew_much = |epoch: &&Epoch| epoch.follows_the_law() && epoch.growth().1 > 40.0;
+    assert!(seen.iter().any(|epoch| grew_much(&epoch)), "none tells of much growth");
+    let kept = seen.iter().filter(|epoch| epoch.follows_the_law() && epoch.tells_what_is_kept());
+    assert!(kept.count() > 0, "none tells of the share kept");
 }
 
 /// The epochs of ten seconds with this congestion control.
@@ -130,32 +152,6 @@ fn ten_seconds(bed: &Bed, name: &str) -> Vec<Epoch> {
     let text = std::fs::read(&file).expect("results");
     std::fs::remove_file(&file).expect("ours");
     epochs(&results::read_results(&text).expect("results"))
-}
-
-fn follow_the_law(epochs: &[Epoch]) -> Result<(), String> {
-    let (mut as_told, mut grew_much, mut kept_as_told) = (0, false, 0);
-    for epoch in epochs {
-        let (grown, wanted) = epoch.growth();
-        let kept = epoch.kept;
-        let beta = law::beta(1.0, 1.0, epoch.rtt_ratio_before, 1.0);
-        println!(
-            "grown by {grown:.1} segments, {wanted:.1} by the law; kept {kept:.3} of {beta:.3}"
-        );
-        // The kernel sees every round trip and the samples only some: it may have seen a longer
-        // one and keep less, and never more.
-        if (grown - wanted).abs() <= 4.0 + 0.12 * wanted && kept < beta + 0.06 {
-            as_told += 1;
-            grew_much |= wanted > 40.0;
-            kept_as_told += usize::from(!epoch.after_first_loss && kept > beta - 0.09);
-        }
-    }
-    if kept_as_told == 0 || !grew_much {
-        return Err(format!("{} epochs, none of which tells of the share kept", epochs.len()));
-    }
-    if as_told < 2 || as_told * 4 < epochs.len() * 3 {
-        return Err(format!("{as_told} of {} epochs follow the law", epochs.len()));
-    }
-    Ok(())
 }
 
 /// Samples between two losses, oldest first, after an epoch that was as whole.
@@ -171,6 +167,34 @@ struct Epoch {
 }
 
 impl Epoch {
+    fn follows_the_law(&self) -> bool {
+        let (grown, wanted) = self.growth();
+        let (kept, beta) = (self.kept, self.beta());
+        println!(
+            "grown by {grown:.1} segments, {wanted:.1} by the law; kept {kept:.3} of {beta:.3}"
+        );
+        // The kernel sees every round trip and the samples only some: it may have seen a longer
+        // one and keep less, and never more.
+        (grown - wanted).abs() <= 4.0 + 0.12 * wanted && kept < beta + 0.06
+    }
+
+    fn tells_what_is_kept(&self) -> bool {
+        !self.after_first_loss && self.kept > self.beta() - 0.09
+    }
+
+    /// The share kept by the law.
+    fn beta(&self) -> f64 {
+        law::beta(1.0, 1.0, self.rtt_ratio_before, 1.0)
+    }
+
+    /// Segments that Reno's window would have grown: one a round trip.
+    fn reno(&self) -> f64 {
+        let round_trips = |pair: &[(f64, TcpSample)]| {
+            (pair[1].0 - pair[0].0) / ((pair[0].1.rtt_s + pair[1].1.rtt_s) / 2.0)
+        };
+        self.samples.windows(2).map(round_trips).sum()
+    }
+
     /// Segments the window grew from the first sample to the last, and what the law says.
     fn growth(&self) -> (f64, f64) {
         let beta = self.kept.clamp(0.5, 0.8);

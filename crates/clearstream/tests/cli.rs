@@ -1,7 +1,10 @@
 //! The command line as a user meets it: help, spelling mistakes, exit codes, start time.
 
+#[path = "support/effort.rs"]
+mod effort;
+
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 const VERBS: &[&str] = &[
@@ -99,18 +102,8 @@ fn version_is_the_packages() {
 
 #[test]
 fn help_starts_at_once() {
-    let mut times: Vec<Duration> = (0..11)
-        .map(|_| {
-            let began = Instant::now();
-            assert!(run(&["--help"]).status.success());
-            began.elapsed()
-        })
-        .collect();
-    times.sort();
-    let median = times[times.len() / 2];
-    // Other tests share the cores with this one, so the fastest run counts here; the median of the
-    // release build is held to 20 ms by `make bench`.
-    assert!(times[0] < Duration::from_millis(20), "fastest {:?}, median {median:?}", times[0]);
+    let median = effort::median_time(11, || assert!(run(&["--help"]).status.success()));
+    assert!(median < Duration::from_millis(20), "{median:?}");
 }
 
 #[test]

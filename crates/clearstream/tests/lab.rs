@@ -5,6 +5,8 @@
 
 #[path = "lab/bed.rs"]
 mod bed;
+#[path = "support/effort.rs"]
+mod effort;
 #[path = "lab/shared.rs"]
 mod shared;
 #[path = "lab/wire.rs"]

@@ -2,6 +2,8 @@
 //!
 //! One at a time: every sweep wants the cores for itself.
 
+#[path = "support/effort.rs"]
+mod effort;
 #[path = "support/port.rs"]
 mod port;
 #[path = "support/server.rs"]
@@ -18,6 +20,7 @@ use port::free_port;
 use results::{Placement, PlacementFindings, Results, RunKind, read_placement, read_results};
 
 use server::Server;
+use stats::Judgement;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
@@ -27,41 +30,47 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Sweeps of each arrangement in `make test-all`, one after the other, before it judges.
+const REPEATS: u32 = 7;
+
+/// Share of the sweeps that find another placement by chance, where other machines share the cores.
+const MISPLACED: f64 = 0.1;
+
 /// Two hosts on two cores, joined by a pair of interfaces that carries packets of 1500 bytes, each
 /// end's packets taken in by a kernel thread pinned to core K. That thread has most of the work, so
 /// a sender on K halves everything: it belongs on the other core. The receiver belongs on K, where
 /// its packets are already in the cache and its wake-up crosses no core. Whichever way the bytes go
 /// and whichever core K is, the sweep must find exactly that.
+///
+/// What it finds is a matter of the machine too: `make test-all` sweeps each arrangement seven times
+/// and judges it once, by most of the sweeps. `make test` sweeps each once, and every sweep must be whole:
+/// every pair measured, and the best of them the one advised about.
 #[test]
 fn root_placement_of_four_arrangements() {
     let _alone = alone();
+    let judgement = Judgement::majority(REPEATS, MISPLACED);
+    let mut misplaced = Vec::new();
     for napi_core in [0, 1] {
         let Some(bed) = Bed::up(napi_core) else { return };
         for reverse in [false, true] {
             let other = 1 - napi_core;
             // Sender on the other core, receiver on the kernel thread's.
             let expected = if reverse { (napi_core, other) } else { (other, napi_core) };
-            let way = if reverse { &["-R"][..] } else { &[] };
-            let mut found = bed.place(&[way, &["--quick"]].concat());
-            // Three short repeats may have met a busy moment; a closer look may not.
-            for closer in ["500ms", "1s"] {
-                if best_of(&found) != expected {
-                    found = bed.place(&[way, &["-t", closer, "--fresh"]].concat());
-                }
+            if !effort::is_all() {
+                bed.sweep(napi_core, reverse);
+                continue;
             }
-            let unpinned = found.unpinned.as_ref().map(|unpinned| unpinned.median / 1e9);
-            println!(
-                "kernel thread on core {napi_core}, reverse {reverse}: best {:?} {:.1} Gbit/s, \
-                 unpinned {unpinned:.1?}, advised {}",
-                best_of(&found),
-                found.best.estimate.median / 1e9,
-                found.beats_unpinned
-            );
-            assert_eq!(best_of(&found), expected, "kernel thread on {napi_core}: {found:?}");
-            let queue = [found.near_incoming_core, found.far_incoming_core];
-            assert_eq!(queue, [Some(napi_core); 2], "the kernel says which core serves the flow");
-            assert_eq!(found.measured_pairs_count, 4);
+            let is_wrong = |_: &u32| bed.sweep(napi_core, reverse) != expected;
+            let wrong = (0..REPEATS).filter(is_wrong).count() as u32;
+            if !judgement.passes(wrong) {
+                misplaced.push((napi_core, reverse, wrong));
+            }
         }
+    }
+    if effort::is_all() {
+        assert!(misplaced.is_empty(), "(core, reverse, sweeps) {misplaced:?}; {judgement}");
+    } else {
+        effort::left_to_test_all("whether most of seven sweeps find the better placement");
     }
 }
 
@@ -396,6 +405,26 @@ impl Bed {
         let serve = run(&["lab", "exec", "--detach", &bed.name, "far", "--", PROGRAM, "serve"]);
         assert!(serve.status.success(), "{}", complaint(&serve));
         Some(bed)
+    }
+
+    /// One sweep, whole and consistent: the cores of what it found best.
+    fn sweep(&self, napi_core: u32, reverse: bool) -> (u32, u32) {
+        let way = if reverse { &["-R"][..] } else { &[] };
+        let found = self.place(&[way, &["--quick", "--fresh"]].concat());
+        let unpinned = found.unpinned.as_ref().map(|unpinned| unpinned.median / 1e9);
+        let best = best_of(&found);
+        effort::say(&format!(
+            "kernel thread on core {napi_core}, reverse {reverse}: best {best:?} {:.1} Gbit/s, \
+             unpinned {unpinned:.1?}, advised {}",
+            found.best.estimate.median / 1e9,
+            found.beats_unpinned
+        ));
+        let queue = [found.near_incoming_core, found.far_incoming_core];
+        assert_eq!(queue, [Some(napi_core); 2], "the kernel says which core serves the flow");
+        assert_eq!(found.measured_pairs_count, 4);
+        assert!(found.best.estimate.median > 0.0 && unpinned.is_some(), "{found:?}");
+        assert!([best.0, best.1].iter().all(|core| *core < 2), "{found:?}");
+        best
     }
 
     fn place(&self, options: &[&str]) -> PlacementFindings {

@@ -3,34 +3,57 @@
 //! SPECIFICATION.md counts the cases, and `planted_recorded.rs` judges many more from recordings.
 //!
 //! Every case needs root (or user namespaces) for the lab; one at a time, since each wants the
-//! cores for itself. What else a machine does in those seconds is not in our hands, so a case has
-//! three runs; the share of right first answers is printed.
+//! cores for itself. What else a machine does in those seconds is not in our hands, so an answer may
+//! be wrong by chance. Nothing is asked again for that: `make test` asks a fixed part of the cases
+//! once each and judges all answers together, once; `make test-all` asks every case five times and
+//! judges each by all of its answers. Both print how often they fail by chance.
 
 #[path = "planted_root/bed.rs"]
 mod bed;
 #[path = "planted_root/cases.rs"]
 mod cases;
+#[path = "support/effort.rs"]
+mod effort;
+#[path = "planted_root/recorded.rs"]
+mod recorded;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use bed::PlantedLab;
 use cases::Case;
-use results::Results;
+use stats::Judgement;
 
 /// The program under test.
 fn program() -> &'static str {
     env!("CARGO_BIN_EXE_clearstream")
 }
 
-/// Runs of a case before it counts as misjudged.
-const RUNS_MAX: u32 = 3;
+/// Share of the answers that are wrong by chance: of 100 first answers 2 to 3 were, on two cores that other
+/// machines share (`make bench BENCH='--only verdicts-live'` tells today's).
+const WRONG_BY_CHANCE: f64 = 0.03;
 
-/// After so long a case has one run only.
-const AGAIN_UNTIL: Duration = Duration::from_secs(8 * 60);
+/// Answers of each case in `make test-all`.
+const REPEATS: u32 = 5;
 
-/// After so long no case is begun: the suite has failed.
-const SUITE_MAX: Duration = Duration::from_secs(12 * 60);
+/// The cases that `make test` asks live: one of each mechanism, and those without a recording.
+const IN_MAKE_TEST: &[&str] = &[
+    "rwnd-far",
+    "sndbuf-reverse",
+    "loss-low",
+    "reordering",
+    "ecn",
+    "cwnd",
+    "pacing",
+    "tbf-near",
+    "shaper-300m",
+    "policer",
+    "link-500m",
+    "quota-near",
+    "reader",
+    "writer",
+    "clean",
+];
 
 /// Every live case by its name, one test each.
 macro_rules! planted {
@@ -76,58 +99,89 @@ planted! {
     fn root_unplanted_short_path_accuses_nobody() { "clean-short" }
 }
 
+fn live_cases() -> Vec<Case> {
+    cases::cases().into_iter().filter(|case| case.live).collect()
+}
+
 #[test]
 fn every_live_case_is_tested() {
-    let live: Vec<String> =
-        cases::cases().into_iter().filter(|case| case.live).map(|case| case.name).collect();
+    let live: Vec<String> = live_cases().into_iter().map(|case| case.name).collect();
     assert_eq!(live, TESTED, "left: cases.toml; right: planted_root.rs");
+    let recorded = recorded::recorded();
+    for name in TESTED {
+        let is_recorded = recorded.iter().any(|(recorded, _)| recorded == name);
+        assert!(is_recorded || IN_MAKE_TEST.contains(name), "make test leaves out {name}");
+    }
 }
 
-/// First answers so far: right ones, all.
-static FIRST_ANSWERS: Mutex<(u32, u32)> = Mutex::new((0, 0));
-
-static BEGAN: OnceLock<Instant> = OnceLock::new();
-
-fn expect(name: &str) {
-    let case = cases::cases().into_iter().find(|case| case.name == name).expect("in cases.toml");
-    // Held for the whole case: one at a time.
-    let mut first_answers = FIRST_ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let elapsed = || BEGAN.get_or_init(Instant::now).elapsed();
-    assert!(elapsed() < SUITE_MAX, "not begun: the cases before it took {:?}", elapsed());
-    let lab = PlantedLab::up(&case).unwrap_or_else(|why| panic!("{name}: {why}"));
-    let is_right = (1..=RUNS_MAX).any(|run| {
-        if run > 1 && elapsed() > AGAIN_UNTIL {
-            return false;
-        }
-        let is_right = judge(&lab, &case, run);
-        if run == 1 {
-            first_answers.0 += u32::from(is_right);
-            first_answers.1 += 1;
-        }
-        is_right
-    });
-    let (right, all) = *first_answers;
-    println!(
-        "right first answers so far: {right} of {all}, after {:.0} s",
-        elapsed().as_secs_f64()
-    );
-    drop(lab);
-    assert!(is_right, "{name} ({}) was misjudged", case.plants);
-}
-
-fn judge(lab: &PlantedLab, case: &Case, run: u32) -> bool {
-    let results: Results = match lab.path(case) {
-        Ok(results) => results,
-        Err(why) => {
-            println!("{}, run {run}: {why}", case.name);
-            return false;
-        }
+/// The cases of `make test`, each asked once, and all answers judged together.
+#[test]
+fn root_live_verdicts_name_what_was_planted() {
+    let _alone = alone();
+    let began = Instant::now();
+    let mut cases = live_cases();
+    if !effort::is_all() {
+        cases.retain(|case| IN_MAKE_TEST.contains(&case.name.as_str()));
+        assert_eq!(cases.len(), IN_MAKE_TEST.len(), "cases of these names");
+        effort::left_to_test_all("every live case, five times each");
+    }
+    let count = u32::try_from(cases.len()).expect("some dozens");
+    let judgement = Judgement::strictest(count, WRONG_BY_CHANCE, effort::CHANCE_MAX);
+    let is_wrong = |case: &&Case| {
+        let lab = PlantedLab::up(case).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+        !is_named(&lab, case)
     };
-    let verdict = results.verdict.as_ref().expect("a verdict");
-    let is_right = case.accept.iter().any(|accepted| accepted.is(verdict));
+    let wrong: Vec<&str> =
+        cases.iter().filter(is_wrong).map(|case| case.name.as_str()).collect();
+    let told = format!("planted limits misjudged: {wrong:?}; {judgement}");
+    effort::say(&format!("{told}; {:.0} s", began.elapsed().as_secs_f64()));
+    assert!(judgement.passes(wrong.len() as u32), "{told}");
+}
+
+/// One at a time: each wants the cores for itself.
+fn alone() -> impl Drop {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In `make test-all` the case's answers of five runs, taken beforehand and judged once; in `make test` its
+/// recording, which knows no chance.
+fn expect(name: &str) {
+    let case = live_cases().into_iter().find(|case| case.name == name).expect("in cases.toml");
+    if !effort::is_all() {
+        effort::left_to_test_all("five live runs");
+        let recorded = recorded::recorded().into_iter().find(|(recorded, _)| recorded == name);
+        let Some((_, recorded)) = recorded else {
+            assert!(IN_MAKE_TEST.contains(&name), "neither recorded nor asked live");
+            return;
+        };
+        let (verdict, is_right) = recorded.judge();
+        assert!(is_right, "{name} ({}): {verdict:#?}", case.plants);
+        return;
+    }
+    let _alone = alone();
+    let judgement = Judgement::majority(REPEATS, WRONG_BY_CHANCE);
+    let lab = PlantedLab::up(&case).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let wrong = (0..REPEATS).filter(|_| !is_named(&lab, &case)).count();
+    drop(lab);
+    let told = format!("{name} ({}): {wrong} wrong; {judgement}", case.plants);
+    println!("{told}");
+    assert!(judgement.passes(wrong as u32), "{told}");
+}
+
+/// Asks once.
+fn is_named(lab: &PlantedLab, case: &Case) -> bool {
+    let began = Instant::now();
+    let verdict = match lab.path(case) {
+        Ok(results) => results.verdict.expect("a verdict"),
+        Err(why) => panic!("{}: {why}", case.name),
+    };
+    let is_right = case.accept.iter().any(|accepted| accepted.is(&verdict));
+    let word = if is_right { "right" } else { "WRONG" };
+    let took_s = began.elapsed().as_secs_f64();
+    effort::say(&format!("  {word} {:24} {took_s:4.1} s  {}", case.name, verdict.summary));
     if !is_right {
-        let told = serde_json::to_string_pretty(verdict).unwrap_or_default();
-        println!("{}, run {run}: {told}", case.name);
+        println!("{}: {}", case.name, serde_json::to_string_pretty(&verdict).unwrap_or_default());
     }
     is_right
 }

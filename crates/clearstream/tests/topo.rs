@@ -2,10 +2,12 @@
 
 #[path = "../../topology/tests/support/machines.rs"]
 mod machines;
+#[path = "support/effort.rs"]
+mod effort;
 
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use machines::Shape;
 use serde_json::Value;
@@ -67,21 +69,12 @@ fn the_paper_s_card_comes_out_at_32_and_about_26() {
     assert_eq!(told["machine"]["nodes"][3]["distances"][0], 22);
 }
 
-/// Best of some runs: what the machine does beside is not the program's.
-fn fastest(arguments: &[&str]) -> Duration {
-    let once = || {
-        let start = Instant::now();
-        run(arguments);
-        start.elapsed()
-    };
-    (0..7).map(|_| once()).min().expect("some runs")
-}
-
 #[test]
 fn it_is_quick_here_and_on_256_cores_with_64_queues() {
-    let here = fastest(&["topo"]);
+    let median = |arguments: &[&str]| effort::median_time(11, || drop(run(arguments)));
+    let here = median(&["topo"]);
     let tree = machines::huge().write("quick");
-    let huge = fastest(&["topo", "--tree", tree.root.to_str().expect("plain")]);
+    let huge = median(&["topo", "--tree", tree.root.to_str().expect("plain")]);
     println!("topo: {here:?} here, {huge:?} on a recorded tree of 256 cores and 64 queues");
     assert!(here < Duration::from_millis(50), "{here:?}");
     assert!(huge < Duration::from_millis(300), "{huge:?}");

@@ -1,7 +1,11 @@
 //! Tuning as a user meets it: a lab with a planted clamp is planned, changed, measured and reverted;
 //! and what goes wrong is said in a line with nothing half-applied.
 
+#[path = "support/effort.rs"]
+mod effort;
+
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -103,26 +107,45 @@ const LINK: &str = "delay = \"10ms\"\nrate = \"400Mbit\"\nqueue = \"4MiB\"\nmtu 
 const WIDE_LINK: &str = "delay = \"5ms\"\nrate = \"400Gbit\"\nqueue = \"64MiB\"\nmtu = 9000";
 
 /// Least and most of what was predicted that must be measured.
-const AS_PREDICTED: std::ops::RangeInclusive<f64> = 0.9..=1.1;
+const AS_PREDICTED: RangeInclusive<f64> = 0.9..=1.1;
 
 /// What cores give is not the same twice where other machines share them.
-const AS_PREDICTED_OF_CORES: std::ops::RangeInclusive<f64> = 0.7..=1.4;
+const AS_PREDICTED_OF_CORES: RangeInclusive<f64> = 0.7..=1.4;
 
-/// Plan, apply, measure, revert over one planted clamp; `key` at `end` must be found and lifted, by as
-/// much as predicted at one of three attempts: both ends share their cores with other machines.
+/// Least gain of lifting a clamp, in times what there was: the clamps here hold a path to a third and less,
+/// so that no stall of a test or two hides it.
+const GAIN_MIN: f64 = 1.5;
+
+/// Labs in which `make test-all` lifts each clamp, one after the other, before it judges.
+const REPEATS: usize = 9;
+
+/// Share of those gains that are not as predicted by chance.
+const NOT_AS_PREDICTED: f64 = 0.1;
+
+/// Plan, apply, measure, revert over one planted clamp; `key` at `end` must be found and lifted. How near
+/// the gain is to the predicted one is a matter of the machine too, whose cores other machines share: it
+/// is judged by `make test-all`, once, on the gains in [`REPEATS`] labs of which more than half must be
+/// as predicted.
 fn lifts_the_clamp(
     name: &str,
-    (link, as_predicted): (&str, &std::ops::RangeInclusive<f64>),
+    (link, as_predicted): (&str, &RangeInclusive<f64>),
     clamps: [&str; 2],
     end: End,
     key: &str,
 ) {
-    let is_as_predicted = |_attempt| {
-        let of_predicted = lifted_clamp(name, link, clamps, end, key);
-        println!("{name}: {of_predicted:.3} of the predicted gain");
-        as_predicted.contains(&of_predicted)
-    };
-    assert!((0..3).any(is_as_predicted), "the gain is never the predicted one");
+    if !effort::is_all() {
+        lifted_clamp(name, link, clamps, end, key);
+        effort::left_to_test_all("whether the gain is as predicted");
+        return;
+    }
+    let lifted = |_| lifted_clamp(name, link, clamps, end, key);
+    let of_predicted: Vec<f64> = (0..REPEATS).map(lifted).collect();
+    effort::judge_most(
+        &format!("{name}: share of the predicted gain"),
+        &of_predicted,
+        as_predicted,
+        NOT_AS_PREDICTED,
+    );
 }
 
 /// Share of the predicted gain that there was; everything else is asserted.
@@ -132,7 +155,7 @@ fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &
     let before = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
     let (file, page) = (bed.path("tune.json"), bed.path("tune.html"));
     let mut arguments =
-        vec!["tune", "apply", "far", "--measure", "--turns", "2", "-o", &file, "--report", &page];
+        vec!["tune", "apply", "far", "--measure", "--turns", "3", "-o", &file, "--report", &page];
     arguments.extend(["--only", key]);
     let told = bed.must("near", &arguments);
     let results: Results =
@@ -150,6 +173,7 @@ fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &
         (after.median / predicted - 1.0) * 100.0
     );
     assert_eq!(change.is_kept, Some(true), "{told}");
+    assert!(after.median > GAIN_MIN * without, "{told}");
     let of_predicted = after.median / predicted;
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("Before and after") && html.contains(key));

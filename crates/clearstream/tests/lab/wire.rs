@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, PROGRAM, eventually};
+use crate::bed::{Bed, PROGRAM, complaint, eventually};
+use crate::effort;
 
 /// A socket on a host of the lab. Only for root: it enters the host's network namespace without
 /// its user namespace.
@@ -65,30 +66,31 @@ fn root_round_trips_take_17_ms_and_their_jitter() {
             far.send(&packet[..len]).expect("sent");
         }
     });
-    let median_ms = || {
-        let mut rtts_ms: Vec<f64> = (0..100)
-            .map(|_| {
-                let sent = Instant::now();
-                near.send(&[7; 56]).expect("sent");
-                near.recv(&mut [0; 64]).expect("arrived");
-                sent.elapsed().as_secs_f64() * 1e3
-            })
-            .collect();
-        rtts_ms.sort_by(f64::total_cmp);
-        assert!(rtts_ms[0] >= 16.8, "nothing is early: {} ms", rtts_ms[0]);
-        rtts_ms[50]
+    let round_trip_ms = |_: u32| {
+        let sent = Instant::now();
+        near.send(&[7; 56]).expect("sent");
+        near.recv(&mut [0; 64]).expect("arrived");
+        sent.elapsed().as_secs_f64() * 1e3
     };
-    // Other programs on this machine make some late, and at times most.
-    let mut medians_ms = Vec::new();
-    eventually("most round trips take 17 ms", || {
-        medians_ms.push(median_ms());
-        medians_ms.last().is_some_and(|median_ms| *median_ms < 17.7)
-    });
+    // Taken beforehand, judged once. Other programs on this machine make some late, and at times most:
+    // half of them are judged where nothing else runs.
+    let (count, least_share) = if effort::is_all() { (1000, 0.5) } else { (300, 0.1) };
+    let mut rtts_ms: Vec<f64> = (0..count).map(round_trip_ms).collect();
+    rtts_ms.sort_by(f64::total_cmp);
+    let at = |share: f64| rtts_ms[(rtts_ms.len() as f64 * share) as usize];
+    println!("{:.2} ms; a tenth {:.2}; half {:.2}; most {:.2}", at(0.0), at(0.1), at(0.5), at(0.9));
+    assert!(rtts_ms[0] >= 16.8, "nothing is early: {} ms", rtts_ms[0]);
+    assert!(at(least_share) < 17.7, "of {least_share} {} ms", at(least_share));
     eventually("the status counts them", || {
-        bed.status()["links"][0]["backward"]["delivered_pkts"].as_u64() >= Some(100)
+        bed.status()["links"][0]["backward"]["delivered_pkts"].as_u64() >= Some(u64::from(count))
     });
     let late = bed.status()["links"][0]["forward"]["lateness"].clone();
-    assert!(late["p50_s"].as_f64().is_some_and(|p50_s| p50_s < 1e-3), "{late}");
+    let late_s = late["p50_s"].as_f64().expect("a figure");
+    if effort::is_all() {
+        assert!(late_s < 1e-3, "{late}");
+    } else {
+        effort::left_to_test_all("whether half of the round trips take 17 ms");
+    }
 }
 
 #[test]
@@ -108,26 +110,28 @@ fn root_loss_has_its_share() {
             thread::sleep(Duration::from_millis(1));
         }
     }
-    let share = 1.0 - receiver.join().expect("no panic") as f64 / f64::from(sent_count);
-    assert!((0.04..0.06).contains(&share), "5% of {sent_count}: {share}");
+    let received = receiver.join().expect("no panic");
     let forward = &bed.status()["links"][0]["forward"];
-    let counted = forward["dropped_loss_pkts"].as_u64().expect("a counter");
-    assert!((800..1200).contains(&counted), "{counted}");
+    let counted = |name: &str| forward[name].as_u64().expect("a counter") as f64;
+    let (lost, delivered) = (counted("dropped_loss_pkts"), counted("delivered_pkts"));
+    // Of what reached the link: a sender or receiver that waits for its core may lose some beside.
+    let share = lost / (lost + delivered);
+    println!("{received} of {sent_count} received, {lost} lost, {delivered} delivered");
+    assert!((0.04..0.06).contains(&share), "5% of {sent_count}: {share}");
+    assert!(received as f64 <= delivered && received > 10_000, "{received} of {delivered}");
 }
 
 #[test]
 fn root_udp_streams_are_set_up_over_a_path_that_loses_packets() {
     let Some(bed) = Bed::up("udploss", "delay = \"1ms\"\nloss = \"12%\"\nseed = 5") else { return };
     let server = bed.spawn("far", &[PROGRAM, "serve"]);
+    // 0x1451 is port 5201.
+    let listens = ["grep", "-q", ":1451 ", "/proc/net/tcp", "/proc/net/tcp6"];
+    eventually("the server listens", || bed.exec("far", &listens).status.success());
     // Of 16 streams' greetings and answers some are lost: they are sent again.
     let test = [PROGRAM, "--json", "test", "far", "-u", "-P", "16", "-b", "500K", "-t", "1"];
-    let mut done = bed.exec("near", &test);
-    eventually("the server listens", || {
-        if !done.status.success() {
-            done = bed.exec("near", &test);
-        }
-        done.status.success()
-    });
+    let done = bed.exec("near", &test);
+    assert!(done.status.success(), "{}", complaint(&done));
     drop(server);
     let told: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     let outcome = &told["points"][0]["outcome"]["measured"];
@@ -145,28 +149,34 @@ fn root_the_rate_is_the_rate() {
     let Some(bed) = Bed::up("rate", "rate = \"100Mbit\"\nqueue = \"100K\"") else { return };
     let Some((near, far)) = ends(&bed) else { return };
     let receiver = thread::spawn(move || {
-        let mut packet = [0; 2000];
-        let first = Instant::now();
-        let mut last = first;
-        let mut bytes = 0;
-        while let Ok(len) = far.recv(&mut packet) {
-            bytes += len;
-            last = Instant::now();
+        let (mut packet, mut arrivals) = ([0; 2000], vec![(Instant::now(), 0)]);
+        while let Ok(bytes) = far.recv(&mut packet) {
+            arrivals.push((Instant::now(), bytes));
         }
-        (bytes, last - first)
+        arrivals
     });
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(1) {
+    while began.elapsed() < Duration::from_secs(2) {
         for _ in 0..20 {
             near.send(&[1; 1472]).expect("sent");
         }
         // About 230 Mbit/s, more than twice what fits.
         thread::sleep(Duration::from_millis(1));
     }
-    let (bytes, time) = receiver.join().expect("no panic");
-    // 1472 of each 1538 bytes on the wire.
-    let wire_bits_per_s = bytes as f64 * 8.0 * 1538.0 / 1472.0 / time.as_secs_f64();
-    assert!((90e6..103e6).contains(&wire_bits_per_s), "{wire_bits_per_s}");
+    let arrivals = receiver.join().expect("no panic");
+    let rate = |arrivals: &[(Instant, usize)]| {
+        let (first, last) = (arrivals[0].0, arrivals[arrivals.len() - 1].0);
+        let bytes: usize = arrivals[1..].iter().map(|(_, bytes)| bytes).sum();
+        // 1472 of each 1538 bytes on the wire.
+        bytes as f64 * 8.0 * 1538.0 / 1472.0 / (last - first).as_secs_f64()
+    };
+    // Whoever waits for a core leaves a gap: the median of stretches of about 25 ms is the link's own,
+    // and no gap makes the whole faster.
+    let stretches: Vec<f64> = arrivals[1..].chunks_exact(200).map(rate).collect();
+    let median = stats::median(&stretches).expect("some stretches");
+    println!("{:.4e} in all, median {median:.4e} bit/s", rate(&arrivals));
+    assert!(rate(&arrivals) < 103e6, "{}", rate(&arrivals));
+    assert!((90e6..103e6).contains(&median), "{median} of {stretches:?}");
     eventually("the status counts the drops", || {
         bed.status()["links"][0]["forward"]["dropped_queue_pkts"].as_u64() > Some(100)
     });
