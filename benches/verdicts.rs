@@ -1,4 +1,4 @@
-//! The share of right verdicts: planted limits as `make test` has them, recorded and live.
+//! The share of right verdicts: planted limits as the tests have them, recorded and live.
 
 #[path = "../crates/clearstream/tests/planted_root/bed.rs"]
 mod bed;

@@ -112,7 +112,7 @@ const TESTS: u32 = 6;
 const BENT: f64 = 0.25;
 
 /// Fewer epochs say nothing of most.
-const EPOCHS_MIN: usize = 12;
+const EPOCHS_MIN: usize = 20;
 
 /// The program's instructions follow the law to the last step (`crates/bpf-cc/tests/htcp.rs`); here the kernel
 /// calls them. In `make test` ten seconds must show epochs at all, in which the window grows faster than a

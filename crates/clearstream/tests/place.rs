@@ -31,7 +31,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Sweeps of each arrangement in `make test-all`, one after the other, before it judges.
-const REPEATS: u32 = 7;
+const REPEATS: u32 = 9;
 
 /// Share of the sweeps that find another placement by chance, where other machines share the cores.
 const MISPLACED: f64 = 0.1;
@@ -42,7 +42,7 @@ const MISPLACED: f64 = 0.1;
 /// its packets are already in the cache and its wake-up crosses no core. Whichever way the bytes go
 /// and whichever core K is, the sweep must find exactly that.
 ///
-/// What it finds is a matter of the machine too: `make test-all` sweeps each arrangement seven times
+/// What it finds is a matter of the machine too: `make test-all` sweeps each arrangement nine times
 /// and judges it once, by most of the sweeps. `make test` sweeps each once, and every sweep must be whole:
 /// every pair measured, and the best of them the one advised about.
 #[test]
@@ -70,7 +70,7 @@ fn root_placement_of_four_arrangements() {
     if effort::is_all() {
         assert!(misplaced.is_empty(), "(core, reverse, sweeps) {misplaced:?}; {judgement}");
     } else {
-        effort::left_to_test_all("whether most of seven sweeps find the better placement");
+        effort::left_to_test_all("whether most of nine sweeps find the better placement");
     }
 }
 

@@ -47,6 +47,21 @@ pub(crate) fn median_time(count: u32, mut run: impl FnMut()) -> Duration {
     times[times.len() / 2]
 }
 
+/// Judges once whether more than half of so many runs, all taken beforehand, are right.
+pub(crate) fn judge_runs<T: std::fmt::Debug>(
+    what: &str,
+    count: u32,
+    run: impl FnMut(u32) -> T,
+    is_right: impl Fn(&T) -> bool,
+) {
+    let judgement = Judgement::majority(count, DISTURBED);
+    assert!(judgement.chance_of_failing() < CHANCE_MAX, "too few: {judgement}");
+    let runs: Vec<T> = (0..count).map(run).collect();
+    let wrong = runs.iter().filter(|run| !is_right(run)).count() as u32;
+    println!("{what}: {wrong} wrong; {judgement}");
+    assert!(judgement.passes(wrong), "{what}: {wrong} wrong of {runs:?}; {judgement}");
+}
+
 /// Judges once whether more than half of the figures lie in `range`.
 pub(crate) fn judge_most(
     what: &str,

@@ -76,11 +76,18 @@ fn damaged_files_do_not_panic() {
 fn this_host_is_described_in_good_time() {
     let toward = Some("127.0.0.1".parse().unwrap());
     let first = host_facts(toward);
-    let started = Instant::now();
     let facts = host_facts(toward);
-    let took = started.elapsed();
     assert_eq!(first, facts);
-    assert!(took < Duration::from_millis(200), "{took:?}");
+    let timed = |_| {
+        let started = Instant::now();
+        host_facts(toward);
+        started.elapsed()
+    };
+    // The median of nine runs, all taken beforehand: five of them would have to be disturbed, which
+    // happens once in 30 000 times where one in twenty is.
+    let mut times: Vec<Duration> = (0..9).map(timed).collect();
+    times.sort_unstable();
+    assert!(times[4] < Duration::from_millis(200), "{times:?}");
     assert!(!facts.kernel.is_empty() && facts.online_cores_count >= 1);
     assert!(facts.memory_bytes > Some(1 << 20));
     assert!(!facts.usable_cores.is_empty());
