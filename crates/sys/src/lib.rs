@@ -19,6 +19,7 @@ pub mod local_time;
 pub mod memory;
 pub mod memory_policy;
 pub mod namespace;
+pub mod private;
 pub mod process;
 pub mod sandbox;
 pub mod signal;

@@ -1,0 +1,175 @@
+//! Where this user's folder is, and folders for a while.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, Stat};
+
+use super::{Folder, OTHERS_WRITE, PrivateError, make_folder, open_folder};
+use crate::SyscallError;
+
+/// Set by the system for each user that is logged in.
+const VARIABLE: &str = "XDG_RUNTIME_DIR";
+
+/// What this program keeps while it runs: `/run/clearstream` for root, `$XDG_RUNTIME_DIR/clearstream`
+/// for others where [that is fit](runtime_variable), and `/tmp/clearstream-UID` elsewhere (below
+/// `$TMPDIR`, if that is set). It is made where it is not there.
+///
+/// # Errors
+/// Somebody else holds the name, or may rename on the way to it; the kernel refuses.
+pub fn runtime_folder() -> Result<Folder, PrivateError> {
+    let (parent, name) = place()?;
+    let path = parent.path.join(&name);
+    let folder = make_folder(parent.fd.as_fd(), &name, &path)?;
+    close_to_readers(&folder)?;
+    Ok(folder)
+}
+
+/// The same, if it is there; nothing is made.
+///
+/// # Errors
+/// As [`runtime_folder`].
+pub fn runtime_folder_if_there() -> Result<Option<Folder>, PrivateError> {
+    let (parent, name) = place()?;
+    let path = parent.path.join(&name);
+    let folder = open_folder(parent.fd.as_fd(), &name, &path)?;
+    folder.as_ref().map_or(Ok(()), close_to_readers)?;
+    Ok(folder)
+}
+
+/// `$XDG_RUNTIME_DIR`, where it is as its specification demands: this user's, of mode 0700, no symbolic
+/// link, and in a place where nobody else can rename. One that is not is as good as none.
+#[must_use]
+pub fn runtime_variable() -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os(VARIABLE)?);
+    let known = std::fs::symlink_metadata(&path).ok()?;
+    let is_fit = path.is_absolute()
+        && known.is_dir()
+        && known.uid() == rustix::process::geteuid().as_raw()
+        && known.permissions().mode() & 0o077 == 0
+        && Folder::reached(&path).is_ok();
+    is_fit.then_some(path)
+}
+
+/// A folder of this user's for a while: of a name that nobody could know, mode 0700, gone with the value.
+#[derive(Debug)]
+pub struct Scratch {
+    parent: Way,
+    name: String,
+    folder: Folder,
+}
+
+impl Scratch {
+    /// Makes one in the place for temporary files; `purpose` is part of its name.
+    ///
+    /// # Errors
+    /// That place lets others rename there, or the kernel refuses.
+    pub fn new(purpose: &str) -> Result<Self, PrivateError> {
+        let parent = check_way(&std::env::temp_dir())?;
+        loop {
+            let mut random = [0; 8];
+            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+                .map_err(|error| SyscallError::new("getrandom", purpose, error))?;
+            let name = format!("clearstream-{purpose}-{:016x}", u64::from_ne_bytes(random));
+            let path = parent.path.join(&name);
+            match rustix::fs::mkdirat(&parent.fd, &name, Mode::RWXU) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::EXIST) => continue,
+                Err(error) => {
+                    return Err(SyscallError::new("mkdir", path.display().to_string(), error).into());
+                }
+            }
+            let folder = make_folder(parent.fd.as_fd(), OsStr::new(&name), &path)?;
+            return Ok(Self { parent, name, folder });
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is in nobody's way.
+        super::tree::remove(self.parent.fd.as_fd(), OsStr::new(&self.name)).ok();
+    }
+}
+
+/// A folder on the way to which, and in which, nobody else can rename what is this user's.
+#[derive(Debug)]
+pub(super) struct Way {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// Goes from the root to `path`, whose links are resolved before, and looks at every folder after it
+/// was opened: each is root's or this user's, and where others may write it is sticky.
+pub(super) fn check_way(path: &Path) -> Result<Way, PrivateError> {
+    let failed = |call, error: std::io::Error| {
+        SyscallError::new(call, path.display().to_string(), error)
+    };
+    let resolved = path.canonicalize().map_err(|error| failed("realpath", error))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut walked = PathBuf::from("/");
+    let mut fd = rustix::fs::openat(CWD, "/", flags, Mode::empty())
+        .map_err(|error| failed("open", error.into()))?;
+    // In a user namespace root outside has another number; whoever owns `/` is trusted as root is.
+    let root = rustix::fs::fstat(&fd).map_err(|error| failed("fstat", error.into()))?.st_uid;
+    let mut names = resolved.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    });
+    loop {
+        let stat = rustix::fs::fstat(&fd).map_err(|error| failed("fstat", error.into()))?;
+        if let Some(what) = objection(&stat, root) {
+            let advice = "name another place (XDG_RUNTIME_DIR, TMPDIR) that only you can write to";
+            return Err(PrivateError::NotOurs { path: walked, what, advice });
+        }
+        let Some(name) = names.next() else { break };
+        walked.push(name);
+        fd = rustix::fs::openat(&fd, name, flags, Mode::empty())
+            .map_err(|error| failed("open", error.into()))?;
+    }
+    Ok(Way { fd, path: resolved })
+}
+
+/// What is wrong with a folder on the way.
+fn objection(stat: &Stat, root: u32) -> Option<String> {
+    const STICKY: u32 = 0o1000;
+    let ours = rustix::process::geteuid().as_raw();
+    if ![0, root, ours].contains(&stat.st_uid) {
+        return Some(format!("belongs to user {}", stat.st_uid));
+    }
+    // Root's group is root.
+    let writers = if stat.st_gid == 0 { OTHERS_WRITE & 0o007 } else { OTHERS_WRITE };
+    let open_to_all = stat.st_mode & writers != 0 && stat.st_mode & STICKY == 0;
+    open_to_all.then(|| "may be written to by others and is not sticky".to_owned())
+}
+
+/// The folder in which the runtime folder is, and its name there.
+fn place() -> Result<(Way, OsString), PrivateError> {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return Ok((check_way(Path::new("/run"))?, "clearstream".into()));
+    }
+    if let Some(folder) = runtime_variable() {
+        return Ok((check_way(&folder)?, "clearstream".into()));
+    }
+    let name = format!("clearstream-{}", user.as_raw());
+    Ok((check_way(&std::env::temp_dir())?, name.into()))
+}
+
+/// One that an earlier version made may be read by others.
+fn close_to_readers(folder: &Folder) -> Result<(), PrivateError> {
+    let failed = |error| SyscallError::new("fchmod", folder.path().display().to_string(), error);
+    let mode = rustix::fs::fstat(folder).map_err(failed)?.st_mode;
+    if mode & 0o077 != 0 {
+        rustix::fs::fchmod(folder, Mode::RWXU).map_err(failed)?;
+    }
+    Ok(())
+}

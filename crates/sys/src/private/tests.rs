@@ -1,0 +1,137 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+
+fn scratch() -> Scratch {
+    Scratch::new("test").expect("the place for temporary files is fit")
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_link_a_file_and_a_folder_open_to_others_are_refused_and_left() {
+    let scratch = scratch();
+    let at = |name: &str| scratch.path().join(name);
+    fs::create_dir(at("kept")).unwrap();
+    fs::write(at("kept/file"), "kept").unwrap();
+    symlink(at("kept"), at("link")).unwrap();
+    fs::create_dir(at("open")).unwrap();
+    mode(&at("open"), 0o777);
+    fs::create_dir(at("group")).unwrap();
+    mode(&at("group"), 0o770);
+    fs::write(at("plain"), "").unwrap();
+    for (name, why) in [
+        ("link", "is a symbolic link"),
+        ("open", "may be written to by others"),
+        ("group", "may be written to by others"),
+        ("plain", "is no folder"),
+    ] {
+        let refusal = Folder::at(&at(name)).unwrap_err().to_string();
+        assert!(refusal.contains(why) && refusal.contains("left alone"), "{refusal}");
+        let parent = Folder::at(scratch.path()).unwrap();
+        assert!(parent.folder(name).is_err());
+        assert!(parent.folder_or_new(name).is_err());
+    }
+    assert_eq!(fs::read_to_string(at("kept/file")).unwrap(), "kept");
+    // Only ours, but below one in which others rename.
+    fs::create_dir(at("open/ours")).unwrap();
+    assert!(Folder::at(&at("open/ours")).is_ok());
+    assert!(Folder::reached(&at("open/ours")).is_err());
+    mode(&at("open"), 0o1777);
+    assert!(Folder::reached(&at("open/ours")).is_ok(), "in a sticky one nobody else renames");
+}
+
+#[test]
+fn a_name_is_not_followed_out_of_the_folder() {
+    let scratch = scratch();
+    let outside = scratch.path().join("outside");
+    fs::write(&outside, "outside").unwrap();
+    let folder = Folder::at(scratch.path()).unwrap().folder_or_new("inside").unwrap();
+    symlink(&outside, folder.path().join("link")).unwrap();
+    assert!(folder.read("link").is_err());
+    assert!(folder.append("link").is_err());
+    folder.write("link", b"ours").unwrap();
+    assert_eq!(folder.read("link").unwrap(), "ours", "it took the link's place");
+    for way in ["../outside", "..", ".", "", "a/b"] {
+        assert!(folder.read(way).is_err(), "{way:?}");
+        assert!(folder.create(way).is_err(), "{way:?}");
+        assert!(folder.remove(way).is_err(), "{way:?}");
+        assert!(folder.folder(way).is_err(), "{way:?}");
+    }
+    // Another name of a file elsewhere.
+    fs::hard_link(&outside, folder.path().join("hard")).unwrap();
+    assert!(folder.read("hard").is_err() && folder.append("hard").is_err());
+    folder.write("hard", b"ours").unwrap();
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "outside");
+    // A pipe that nobody writes to keeps nobody waiting.
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    assert!(folder.read("pipe").is_err());
+}
+
+#[test]
+fn a_tree_is_removed_without_what_its_links_name() {
+    let scratch = scratch();
+    let outside = scratch.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "").unwrap();
+    let folder = Folder::at(scratch.path()).unwrap();
+    fs::create_dir_all(scratch.path().join("tree/a/b")).unwrap();
+    fs::write(scratch.path().join("tree/a/b/c"), "").unwrap();
+    symlink(&outside, scratch.path().join("tree/a/link")).unwrap();
+    symlink(&outside, scratch.path().join("link")).unwrap();
+    folder.remove("tree").unwrap();
+    folder.remove("link").unwrap();
+    folder.remove("none").unwrap();
+    assert_eq!(folder.names().unwrap(), ["outside"]);
+    assert!(outside.join("file").exists());
+    fs::create_dir_all(scratch.path().join("deep/".repeat(70))).unwrap();
+    assert!(folder.remove("deep").is_err(), "bounded");
+    fs::remove_dir_all(scratch.path().join("deep")).unwrap();
+}
+
+#[test]
+fn a_scratch_folder_is_closed_to_others_and_goes() {
+    let scratch = scratch();
+    let path = scratch.path().to_owned();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o700);
+    fs::write(path.join("file"), "").unwrap();
+    drop(scratch);
+    assert!(!path.exists());
+}
+
+#[test]
+fn outputs_where_others_write_follow_no_link_and_empty_no_file_of_two_names() {
+    let scratch = scratch();
+    let victim = scratch.path().join("victim");
+    fs::write(&victim, "kept").unwrap();
+    let shared = scratch.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    mode(&shared, 0o1777);
+    symlink(&victim, shared.join("link")).unwrap();
+    fs::hard_link(&victim, shared.join("hard")).unwrap();
+    for name in ["link", "hard"] {
+        let path = shared.join(name);
+        for refusal in [create(&path), append_to(&path), open_existing(&path)] {
+            let refusal = refusal.unwrap_err().to_string();
+            assert!(refusal.contains("left alone"), "{refusal}");
+        }
+    }
+    assert!(create_new(&shared.join("link")).is_err());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+    let path = shared.join("plain");
+    for round in ["first and longer", "second"] {
+        create(&path).unwrap().write_all(round.as_bytes()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), round);
+    }
+    create_new(&path).unwrap().write_all(b"new").unwrap();
+    append_to(&path).unwrap().write_all(b"er").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
+    // In a folder of one's own a link is the user's wish.
+    symlink(&victim, scratch.path().join("link")).unwrap();
+    create(&scratch.path().join("link")).unwrap().write_all(b"new").unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "new");
+}
