@@ -34,9 +34,14 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
     if own_user_namespace {
         namespace::unshare_user().map_err(|error| LabError::NotPermitted {
             what: format!("this user may not make namespaces: {error}: {}", error.source),
-            advice: "run as root, or allow user namespaces (sysctl user.max_user_namespaces, \
-                     kernel.apparmor_restrict_unprivileged_userns)"
-                .to_owned(),
+            advice: if namespace::is_chroot() {
+                "this runs in a chroot, where the kernel gives nobody a user namespace; enter that \
+                 root with pivot_root (as containers do), or run outside"
+            } else {
+                "run as root, or allow user namespaces (sysctl user.max_user_namespaces, \
+                 kernel.apparmor_restrict_unprivileged_userns)"
+            }
+            .to_owned(),
         })?;
     }
     namespace::unshare_process_ids()?;
@@ -47,7 +52,7 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
 
 /// Second step: everything the plan names, then the frames, until killed or left by the owner.
 pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabError> {
-    let dir = LabDir::at(dir);
+    let dir = LabDir::at(dir)?;
     let plan: LabPlan = serde_json::from_str(&dir.read("plan.json")?)
         .map_err(|error| LabError::NotStarted(error.to_string()))?;
     rustix::process::chdir("/").map_err(|error| sys::SyscallError::new("chdir", "/", error))?;

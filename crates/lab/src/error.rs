@@ -104,6 +104,9 @@ pub enum LabError {
         /// Why it failed.
         source: io::Error,
     },
+    /// Somebody else has, or may have, prepared this user's runtime folder.
+    #[error(transparent)]
+    Folder(#[from] sys::private::PrivateError),
     /// A system call failed.
     #[error(transparent)]
     Syscall(#[from] SyscallError),

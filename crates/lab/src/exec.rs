@@ -157,13 +157,8 @@ impl Lab {
         command.arg(self.dir.path()).arg(host).arg("--").args(argv);
         let own_session = attachment == Attachment::Detached;
         if own_session {
-            let path = self.dir.path().join(format!("{host}.out"));
-            let output = File::options()
-                .create(true)
-                .append(true)
-                .open(&path)
-                .map_err(LabError::state("open", &path))?;
-            let errors = output.try_clone().map_err(LabError::state("open", path))?;
+            let output = self.dir.append(&format!("{host}.out"))?;
+            let errors = output.try_clone().map_err(LabError::state("open", self.dir.path()))?;
             command.stdin(Stdio::null()).stdout(output).stderr(errors);
         }
         start_child_as(&mut command, ChildStart { dies_with_parent: false, own_session });

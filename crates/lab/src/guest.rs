@@ -95,7 +95,12 @@ fn prepare(network: OwnedFd, dir: &Path, host: &str) -> Result<(SignalReader, bo
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(|error| match error {
         // What follows would be seen by the whole machine.
-        Errno::INVAL => SyscallError::new("mount", "/, which is no mount point (chroot?)", error),
+        Errno::INVAL if sys::namespace::is_chroot() => {
+            let why = "/: this runs in a chroot, where / is no mount point; enter that root with \
+                       pivot_root (as containers do), or run outside";
+            SyscallError::new("mount", why, error)
+        }
+        Errno::INVAL => SyscallError::new("mount", "/, which is no mount point", error),
         _ => SyscallError::new("mount", "/", error),
     })?;
     if !Path::new("/etc/hosts").exists() {
@@ -107,7 +112,7 @@ fn prepare(network: OwnedFd, dir: &Path, host: &str) -> Result<(SignalReader, bo
     rustix::system::sethostname(host.as_bytes())
         .map_err(|error| SyscallError::new("sethostname", host, error))?;
     let cores = LabDir::at(dir)
-        .read("plan.json")
+        .and_then(|dir| dir.read("plan.json"))
         .ok()
         .and_then(|text| serde_json::from_str::<LabPlan>(&text).ok())
         .and_then(|plan| plan.host(host).map(|host| host.cores.clone()))

@@ -76,10 +76,10 @@ impl Lab {
     ) -> Result<(Self, Arrival), LabError> {
         let owner = owner.map(|pid| LabOwner::of(pid).ok_or(LabError::NoOwner(pid))).transpose()?;
         check_cores(plan)?;
-        let labs = LabsDir::of_this_user();
-        let lock = labs.lock()?;
-        let dir = labs.lab(&plan.name);
-        if let Some((state, anchor)) = dir.state_if_up() {
+        let labs = LabsDir::lock()?;
+        let known = labs.lab(&plan.name)?;
+        let up = known.and_then(|dir| dir.state_if_up().map(|(state, anchor)| (dir, state, anchor)));
+        if let Some((dir, state, anchor)) = up {
             match state.owner {
                 Some(other) if !other.is_running() => end_anchor(&anchor, &state)?,
                 Some(other) if owner != Some(other) => {
@@ -91,16 +91,16 @@ impl Lab {
                 _ => return Ok((Self { dir, state, anchor }, Arrival::Already)),
             }
         }
-        dir.remove()?;
-        dir.create()?;
+        labs.remove(&plan.name)?;
+        let dir = labs.create(&plan.name)?;
         match start_anchor(&dir, plan, program, owner) {
             Ok((mut state, anchor)) => {
                 crate::veth::pin(&state.threads, &mut state.notes);
                 Ok((Self { dir, state, anchor }, Arrival::New))
             }
             Err(error) => {
-                dir.remove()?;
-                labs.remove_if_empty(&lock);
+                labs.remove(&plan.name)?;
+                labs.remove_if_empty();
                 Err(error)
             }
         }
@@ -109,33 +109,42 @@ impl Lab {
     /// The lab of this name, which must be up.
     ///
     /// # Errors
-    /// It is not up.
+    /// It is not up, or somebody else has this user's runtime folder.
     pub fn open(name: &str) -> Result<Self, LabError> {
-        let not_up = || LabError::NotUp { name: name.to_owned() };
+        let opened = match LabsDir::find()? {
+            Some(labs) => Self::open_in(&labs, name)?,
+            None => None,
+        };
+        opened.ok_or_else(|| LabError::NotUp { name: name.to_owned() })
+    }
+
+    fn open_in(labs: &LabsDir, name: &str) -> Result<Option<Self>, LabError> {
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
-            return Err(not_up());
+            return Ok(None);
         }
-        let dir = LabsDir::of_this_user().lab(name);
-        let (state, anchor) = dir.state_if_up().ok_or_else(not_up)?;
-        Ok(Self { dir, state, anchor })
+        let Some(dir) = labs.lab(name)? else { return Ok(None) };
+        let up = dir.state_if_up();
+        Ok(up.map(|(state, anchor)| Self { dir, state, anchor }))
     }
 
     /// All labs of this user that are up; remains of others are removed.
     ///
     /// # Errors
-    /// The remains could not be removed.
+    /// The remains could not be removed, or somebody else has this user's runtime folder.
     pub fn all() -> Result<Vec<Self>, LabError> {
-        let labs = LabsDir::of_this_user();
-        let names = labs.names();
-        let up: Vec<Self> = names.iter().filter_map(|name| Self::open(name).ok()).collect();
+        let Some(labs) = LabsDir::find()? else { return Ok(Vec::new()) };
+        let names = labs.names()?;
+        let up: Vec<Self> =
+            names.iter().filter_map(|name| Self::open_in(&labs, name).ok().flatten()).collect();
         if up.len() < names.len() {
-            let lock = labs.lock()?;
-            for dir in names.iter().map(|name| labs.lab(name)) {
-                if dir.state_if_up().is_none() {
-                    dir.remove()?;
+            let labs = LabsDir::lock()?;
+            for name in &names {
+                let dir = labs.lab(name).ok().flatten();
+                if dir.is_none_or(|dir| dir.state_if_up().is_none()) {
+                    labs.remove(name)?;
                 }
             }
-            labs.remove_if_empty(&lock);
+            labs.remove_if_empty();
         }
         Ok(up)
     }
@@ -164,21 +173,20 @@ impl Lab {
     /// # Errors
     /// It is another user's, or does not end.
     pub fn down(name: &str) -> Result<bool, LabError> {
-        let labs = LabsDir::of_this_user();
-        if !labs.names().iter().any(|known| known == name) {
+        let known = LabsDir::find()?.map_or(Ok(Vec::new()), |labs| labs.names())?;
+        if !known.iter().any(|known| known == name) {
             return Ok(false);
         }
-        let lock = labs.lock()?;
-        let dir = labs.lab(name);
-        let was_up = match dir.state_if_up() {
+        let labs = LabsDir::lock()?;
+        let was_up = match labs.lab(name)?.and_then(|dir| dir.state_if_up()) {
             Some((state, anchor)) => {
                 end_anchor(&anchor, &state)?;
                 true
             }
             None => false,
         };
-        dir.remove()?;
-        labs.remove_if_empty(&lock);
+        labs.remove(name)?;
+        labs.remove_if_empty();
         Ok(was_up)
     }
 
@@ -263,8 +271,7 @@ fn start_anchor(
         dir.write(OWNER_FILE, &json(&owner)?)?;
     }
     dir.write("hosts", &plan.hosts_file())?;
-    let log_path = dir.path().join("log");
-    let log = File::create(&log_path).map_err(LabError::state("create", log_path))?;
+    let log = dir.create("log")?;
     let mut command = program.command("starter");
     command.arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut starter = command.spawn().map_err(|source| LabError::Spawn {

@@ -1,19 +1,19 @@
 //! The directory in which labs that are up are found.
 //!
-//! `/run/clearstream/labs/NAME` for root, `$XDG_RUNTIME_DIR/clearstream/labs/NAME` for others. A
-//! lab's directory is made before its anchor and removed after it; one whose anchor is gone is
-//! removed by whoever finds it. Changes are made under an exclusive lock on the directory of all
-//! labs, so there is no lock file to leave behind.
+//! `labs/NAME` in this user's [runtime folder](private::runtime_folder): what stands there names
+//! processes that are ended and folders that are removed, so it is reached by descriptors of folders
+//! that nobody else could have prepared, and by no path. A lab's directory is made before its anchor
+//! and removed after it; one whose anchor is gone is removed by whoever finds it. Changes are made under
+//! an exclusive lock on the directory of all labs, so there is no lock file to leave behind.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
+use sys::private::{self, Folder};
 
 use crate::LabError;
 use crate::plan::LabPlan;
@@ -65,127 +65,103 @@ impl LabOwner {
 }
 
 /// The directory of all labs of this user.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct LabsDir {
-    path: PathBuf,
+    runtime: Folder,
+    labs: Folder,
 }
 
-/// While it lives nobody else brings labs up or down.
-#[derive(Debug)]
-pub(crate) struct LabsLock {
-    _directory: File,
-}
+/// What it is called in the runtime folder.
+const LABS: &str = "labs";
 
 impl LabsDir {
-    pub(crate) fn of_this_user() -> Self {
-        let user = rustix::process::geteuid();
-        let base = if user.is_root() {
-            PathBuf::from("/run/clearstream")
-        } else {
-            match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_dir()) {
-                Some(dir) => Path::new(&dir).join("clearstream"),
-                None => std::env::temp_dir().join(format!("clearstream-{}", user.as_raw())),
-            }
-        };
-        Self { path: base.join("labs") }
+    /// As it is now; `None` where no lab has been up.
+    pub(crate) fn find() -> Result<Option<Self>, LabError> {
+        let Some(runtime) = private::runtime_folder_if_there()? else { return Ok(None) };
+        Ok(runtime.folder(LABS)?.map(|labs| Self { runtime, labs }))
     }
 
-    pub(crate) fn lab(&self, name: &str) -> LabDir {
-        LabDir { path: self.path.join(name) }
+    /// Makes the directory if need be and waits for its lock: while the result lives nobody else brings
+    /// labs up or down.
+    pub(crate) fn lock() -> Result<Self, LabError> {
+        loop {
+            let runtime = private::runtime_folder()?;
+            let labs = match runtime.folder_or_new(LABS) {
+                // The last `down` removed the one above it meanwhile.
+                Err(_) if !runtime.is_in_place() => continue,
+                other => other?,
+            };
+            rustix::fs::flock(&labs, FlockOperation::LockExclusive)
+                .map_err(|error| LabError::state("lock", labs.path())(error.into()))?;
+            // The last `down` removes the directory: what we locked must still be the one in place.
+            if labs.is_in_place() {
+                return Ok(Self { runtime, labs });
+            }
+        }
     }
 
     /// Names of the labs that have a directory, in order.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-        names.sort_unstable();
-        names
+    pub(crate) fn names(&self) -> Result<Vec<String>, LabError> {
+        self.labs.names().map_err(LabError::state("read", self.labs.path()))
     }
 
-    /// Makes the directory if need be and waits for the lock.
-    pub(crate) fn lock(&self) -> Result<LabsLock, LabError> {
-        loop {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o755)
-                .create(&self.path)
-                .map_err(LabError::state("create", &self.path))?;
-            self.check_owner()?;
-            let directory = match File::open(&self.path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                other => other.map_err(LabError::state("open", &self.path))?,
-            };
-            rustix::fs::flock(&directory, FlockOperation::LockExclusive)
-                .map_err(|error| LabError::state("lock", &self.path)(error.into()))?;
-            // The last `down` removes the directory: what we locked must still be the one in place.
-            let locked = directory.metadata().map_err(LabError::state("stat", &self.path))?;
-            match fs::metadata(&self.path) {
-                Ok(now) if now.ino() == locked.ino() => {
-                    return Ok(LabsLock { _directory: directory });
-                }
-                _ => {}
-            }
-        }
+    /// A lab's directory, if it is there.
+    pub(crate) fn lab(&self, name: &str) -> Result<Option<LabDir>, LabError> {
+        Ok(self.labs.folder(name)?.map(|folder| LabDir { folder }))
+    }
+
+    /// Makes a lab's directory; to be called with the lock held.
+    pub(crate) fn create(&self, name: &str) -> Result<LabDir, LabError> {
+        Ok(LabDir { folder: self.labs.folder_or_new(name)? })
+    }
+
+    /// Removes a lab's directory, whatever is in its place; to be called with the lock held.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), LabError> {
+        self.labs.remove(name).map_err(LabError::state("remove", self.labs.path().join(name)))
     }
 
     /// Removes the directory if it is empty; to be called with the lock held.
-    pub(crate) fn remove_if_empty(&self, _lock: &LabsLock) {
-        // Not empty, or somebody else's to remove: both are fine.
-        if fs::remove_dir(&self.path).is_ok() {
-            self.path.parent().map(fs::remove_dir).transpose().ok();
+    pub(crate) fn remove_if_empty(&self) {
+        // Not empty is fine. The folder above may hold other things, or be somebody else's to remove.
+        if self.runtime.remove_if_empty(LABS) {
+            rustix::fs::rmdir(self.runtime.path()).ok();
         }
-    }
-
-    /// In a directory everybody may write to, somebody else may have been first.
-    fn check_owner(&self) -> Result<(), LabError> {
-        let owner = fs::metadata(&self.path).map_err(LabError::state("stat", &self.path))?.uid();
-        if owner == rustix::process::geteuid().as_raw() {
-            return Ok(());
-        }
-        Err(LabError::NotPermitted {
-            what: format!("{} belongs to user {owner}", self.path.display()),
-            advice: "remove it or set XDG_RUNTIME_DIR".to_owned(),
-        })
     }
 }
 
 /// One lab's directory.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct LabDir {
-    path: PathBuf,
+    folder: Folder,
 }
 
 impl LabDir {
-    pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+    /// The one that whoever started this process named.
+    pub(crate) fn at(path: &Path) -> Result<Self, LabError> {
+        Ok(Self { folder: Folder::at(path)? })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
     }
 
     /// Where a switch of the lab listens.
     pub(crate) fn switch_socket(&self, switch: &str) -> PathBuf {
-        self.path.join(format!("{switch}.sock"))
-    }
-
-    pub(crate) fn create(&self) -> Result<(), LabError> {
-        fs::create_dir(&self.path).map_err(LabError::state("create", &self.path))
-    }
-
-    pub(crate) fn remove(&self) -> Result<(), LabError> {
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(LabError::state("remove", &self.path)(error))
-            }
-            _ => Ok(()),
-        }
+        self.path().join(format!("{switch}.sock"))
     }
 
     pub(crate) fn read(&self, file: &str) -> Result<String, LabError> {
-        let path = self.path.join(file);
-        fs::read_to_string(&path).map_err(LabError::state("read", path))
+        self.folder.read(file).map_err(LabError::state("read", self.path().join(file)))
+    }
+
+    /// A new file.
+    pub(crate) fn create(&self, file: &str) -> Result<File, LabError> {
+        self.folder.create(file).map_err(LabError::state("create", self.path().join(file)))
+    }
+
+    /// A file to be written to at its end.
+    pub(crate) fn append(&self, file: &str) -> Result<File, LabError> {
+        self.folder.append(file).map_err(LabError::state("open", self.path().join(file)))
     }
 
     /// The owner that `lab up` noted, if any.
@@ -195,12 +171,8 @@ impl LabDir {
 
     /// Replaces a file at once: readers see the old or the new one.
     pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), LabError> {
-        let path = self.path.join(file);
-        let partial = self.path.join(format!("{file}.part"));
-        File::create(&partial)
-            .and_then(|mut out| out.write_all(text.as_bytes()))
-            .and_then(|()| fs::rename(&partial, &path))
-            .map_err(LabError::state("write", path))
+        let written = self.folder.write(file, text.as_bytes());
+        written.map_err(LabError::state("write", self.path().join(file)))
     }
 
     /// The state, if the lab is up: its anchor has written it and still runs.

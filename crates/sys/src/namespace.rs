@@ -86,6 +86,28 @@ pub fn enter_user_and_process_ids(
         .map_err(|error| SyscallError::new("setns", "namespaces of the lab", error))
 }
 
+/// Whether this process is in a chroot: its root directory is not its mount namespace's. The kernel
+/// gives user namespaces to nobody there, and where `/` is no mount point, mounts cannot be kept from
+/// the rest of the machine. Of a chroot to a mount point only root can tell.
+#[must_use]
+pub fn is_chroot() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Field 5 is the mount point, seen from this process's root (`proc_pid_mountinfo(5)`).
+    let has_root = mounts.lines().any(|line| line.split(' ').nth(4) == Some("/"));
+    let place = |path: &str| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let other_than_first = match (place("/proc/1/root/"), place("/")) {
+        (Some(first), Some(ours)) => first != ours && same_mounts_as_first(),
+        _ => false,
+    };
+    (!mounts.is_empty() && !has_root) || other_than_first
+}
+
+/// Whether process 1 has this process's mount namespace, so that its root should be ours.
+fn same_mounts_as_first() -> bool {
+    let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    of("1").is_some_and(|first| of("self") == Some(first))
+}
+
 fn unshare(kinds: UnshareFlags, object: &str) -> Result<(), SyscallError> {
     // SAFETY: unsafe for CLONE_FILES only, which no caller in this module passes.
     unsafe { rustix::thread::unshare_unsafe(kinds) }
