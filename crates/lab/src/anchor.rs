@@ -35,8 +35,7 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
         namespace::unshare_user().map_err(|error| LabError::NotPermitted {
             what: format!("this user may not make namespaces: {error}: {}", error.source),
             advice: if namespace::is_chroot() {
-                "this runs in a chroot, where the kernel gives nobody a user namespace; enter that \
-                 root with pivot_root (as containers do), or run outside"
+                "this runs in a chroot, where the kernel gives nobody a user namespace"
             } else {
                 "run as root, or allow user namespaces (sysctl user.max_user_namespaces, \
                  kernel.apparmor_restrict_unprivileged_userns)"

@@ -308,6 +308,8 @@ fn json(value: &impl serde::Serialize) -> Result<String, LabError> {
 fn advice_for(why: &str) -> &'static str {
     if why.contains("/dev/net/tun") {
         "let this user open it (chmod 666 /dev/net/tun), or run as root"
+    } else if why.contains("chroot") {
+        "enter that root with pivot_root (as containers do), or run outside"
     } else {
         "run as root, or allow this user namespaces of its own"
     }

@@ -212,6 +212,8 @@ pub(crate) fn as_nobody() {
     fs::copy(PROGRAM, &program).expect("a copy");
     let runtime = directory.join("run");
     fs::create_dir(&runtime).expect("a runtime directory");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(&runtime, private).expect("ours");
     let nobody = Some((65_534, 65_534));
     std::os::unix::fs::chown(
         &runtime,
