@@ -1,12 +1,13 @@
 //! Files that must survive: results documents written whole or not at all, and the journal that
 //! keeps every finished point of a run that is cut short.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use results::{Point, Results, read_results};
 use sweep::{Journal, Plan};
+use sys::private;
 
 use crate::exit::VerbError;
 
@@ -61,14 +62,14 @@ pub(crate) fn save(path: &Path, results: &Results) -> Result<(), VerbError> {
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VerbError> {
     let is_plain = fs::symlink_metadata(path).map_or(true, |known| known.is_file());
     if !is_plain {
-        return fs::write(path, bytes).map_err(|error| at(path, &error));
+        let written = private::create(path).and_then(|mut file| file.write_all(bytes));
+        return written.map_err(|error| at(path, &error));
     }
     let beside = with_suffix(path, ".new");
-    let written = File::create(&beside)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
+    let mut file = private::create_new(&beside).map_err(|error| at(&beside, &error))?;
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&beside, path));
     written.map_err(|error| {
         // Half a file helps nobody; that it may not exist is fine.
@@ -97,12 +98,7 @@ impl PointLog {
         resume: bool,
     ) -> Result<(Self, Vec<Point>), VerbError> {
         let path = with_suffix(results_path, ".journal");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(|error| at(&path, &error))?;
+        let mut file = private::append_to(&path).map_err(|error| at(&path, &error))?;
         lock(&file, &path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| at(&path, &error))?;

@@ -42,13 +42,14 @@ pub const FOREVER: Patience = Patience { linger: LINGER, timeout: Duration::MAX 
 /// to begin, as in a virtual machine.
 pub const LINGER: Duration = Duration::from_micros(100);
 
-/// Where clients find the daemon: `CLEARSTREAM_SWITCH`, or below the user's runtime folder, or below
-/// `/run`. A variable that is empty is none.
+/// Where clients find the daemon: `CLEARSTREAM_SWITCH`, or in the user's runtime folder
+/// (`XDG_RUNTIME_DIR`, where [nobody else can put one](sys::private::runtime_variable)), or in `/run`,
+/// where only root can. A variable that is empty is none.
 #[must_use]
 pub fn default_socket() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("CLEARSTREAM_SWITCH").unwrap_or_else(|| {
-        let folder = set("XDG_RUNTIME_DIR").unwrap_or_else(|| "/run".into());
+        let folder = sys::private::runtime_variable().unwrap_or_else(|| "/run".into());
         folder.join("clearstream-switch.sock")
     })
 }

@@ -157,7 +157,7 @@ pub struct Listener {
 
 impl Listener {
     /// Listens at `path`. What is left of a process that ended without cleaning up is replaced; a
-    /// socket that somebody serves is not, nor anything that is no socket.
+    /// socket that somebody serves is not, nor another user's, nor anything that is no socket.
     ///
     /// # Errors
     /// Somebody listens there already (`EADDRINUSE`), something else is there (`ENOTSOCK`), or no
@@ -177,6 +177,10 @@ impl Listener {
                 return Err(failed("bind")(Errno::NOTSOCK));
             }
             Err(Errno::ADDRINUSE) if deserted(path) => {
+                // Somebody else's is his to remove.
+                if !is_ours(path) {
+                    return Err(failed("unlink")(Errno::PERM));
+                }
                 rustix::fs::unlink(path).map_err(failed("unlink"))?;
                 rustix::net::bind(&fd, &address).map_err(failed("bind"))?;
             }
@@ -244,6 +248,12 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
 fn is_socket(path: &Path) -> bool {
     let is_one = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
     rustix::fs::lstat(path).map_or(true, is_one)
+}
+
+/// Whether this user made it, or nothing is there any more.
+fn is_ours(path: &Path) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    rustix::fs::lstat(path).map_or(true, |stat| stat.st_uid == ours)
 }
 
 /// Whether `path` is a socket that nobody serves.

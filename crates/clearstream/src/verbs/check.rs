@@ -197,7 +197,8 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
         document::write(path, &args.model, started_unix_ms, &reports)?;
     }
     if let (Some(path), Some(drawing)) = (&args.svg, show::drawing(&reports)) {
-        fs::write(path, drawing)
+        sys::private::create(path)
+            .and_then(|mut file| file.write_all(drawing.as_bytes()))
             .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))?;
     }
     Ok(worst(&reports))

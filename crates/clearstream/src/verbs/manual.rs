@@ -61,7 +61,7 @@ fn write_pages(command: &Command, folder: &Path, written: &mut Vec<PathBuf>) -> 
     let path = folder.join(format!("{title}.1"));
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone().name(title)).render(&mut page)?;
-    fs::write(&path, page)?;
+    sys::private::create(&path)?.write_all(page.as_ref())?;
     written.push(path);
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         write_pages(verb, folder, written)?;

@@ -124,7 +124,12 @@ fn default_state() -> PathBuf {
     }
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
-    base.unwrap_or_else(std::env::temp_dir).join("clearstream/tune")
+    // A place that nobody else can have prepared, or one that cannot be: the journal says what to undo.
+    let runtime = || sys::private::runtime_folder().map(|folder| folder.path().to_owned());
+    base.map(|base| base.join("clearstream"))
+        .or_else(|| runtime().ok())
+        .unwrap_or_else(|| PathBuf::from("/var/lib/clearstream"))
+        .join("tune")
 }
 
 /// A tuning error with the exit code it stands for.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use checker::ModelSystem;
 use dve::Model;
 use statespace::Reach;
+use sys::private;
 
 use super::ranks::{of_ranks, read_manifest};
 use super::search::{Bounds, too_many};
@@ -55,7 +56,7 @@ impl Keep {
         if let Ok(Some(manifest)) = read_manifest(path) {
             return Err(wrong(of_ranks(manifest.sums.len())));
         }
-        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let file = private::open_existing(path).map_err(|error| wrong(error.to_string()))?;
         let mut file = BufReader::with_capacity(1 << 20, file);
         let restored =
             Reach::restore(system, self.fingerprint, &mut file, |state| model.is_state(state));
@@ -101,8 +102,9 @@ pub(super) fn write_whole(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let part = part_name(path, ".part");
+    let file = private::create_new(&part)?;
     let whole = || {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&part)?);
+        let mut out = BufWriter::with_capacity(1 << 20, file);
         write(&mut out)?;
         out.flush()?;
         out.get_ref().sync_all()?;

@@ -1,10 +1,12 @@
 //! Where an iperf3 runs: in the background, noted in a file.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use sys::private;
 
 /// Set in the environment of the process that goes on in the background.
 const BACKGROUND: &str = "CLEARSTREAM_IPERF3_BACKGROUND";
@@ -38,13 +40,15 @@ pub(super) struct PidFile(PathBuf);
 impl PidFile {
     /// Writes it, unless a living process is noted there.
     pub(super) fn create(path: &str) -> Result<Self, String> {
-        let noted = fs::read_to_string(path).ok();
+        let path = Path::new(path);
+        let noted = private::open_existing(path).and_then(io::read_to_string).ok();
         let number = noted.and_then(|text| text.trim().parse::<i32>().ok());
         let other = number.and_then(rustix::process::Pid::from_raw);
         if other.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok()) {
             return Err("Another instance of iperf3 appears to be running".to_owned());
         }
-        fs::write(path, std::process::id().to_string())
+        private::create(path)
+            .and_then(|mut file| file.write_all(std::process::id().to_string().as_bytes()))
             .map_err(|error| format!("error - unable to write PID file: {error}"))?;
         Ok(Self(path.into()))
     }

@@ -48,7 +48,7 @@ pub(super) fn run(
     let named = |error: io::Error| VerbError::failed(format!("{}: {error}", path.display()));
     let file: Box<dyn Write> = match path.to_str() {
         Some("-") => Box::new(io::stdout().lock()),
-        _ => Box::new(File::create(path).map_err(named)?),
+        _ => Box::new(sys::private::create(path).map_err(named)?),
     };
     let mut out = BufWriter::new(file);
     out.write_all(&header()).and_then(|()| out.flush()).map_err(named)?;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use results::{Estimate, LawCheck, PaperFigure, Results, Summary};
+use sys::private::Scratch;
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
@@ -117,7 +118,8 @@ fn beside_bulk(
     measured: &mut Measured,
 ) -> Result<(), VerbError> {
     let search = alone(bed, launcher, model, lab, measured)?;
-    let file = std::env::temp_dir().join(format!("clearstream-mix-{}.json", std::process::id()));
+    let scratch = Scratch::new("mix").map_err(|error| VerbError::from_error(&error))?;
+    let file = scratch.path().join("bulk.json");
     let seconds = args.duration.as_secs_f64();
     latency::keep(measured, lab, Beside::Nothing, &Probe::begin(bed, PROBE_S)?.end()?);
     watched(bed, launcher, model, lab, measured, search.seconds)?;
@@ -130,7 +132,6 @@ fn beside_bulk(
     let mut probe = Probe::while_searching(bed, search.seconds);
     let beside = job::search(bed, launcher, model, &mut || probe.go());
     let rate = bulk_end(flow, &file);
-    fs::remove_file(&file).ok();
     note(measured, lab, STATES_BESIDE, beside?.states_per_s());
     note(measured, lab, BULK_BESIDE, rate?);
     if let Some(found) = probe.end()? {
@@ -297,20 +298,14 @@ fn judge_mix(entry: &Entry, measured: &Measured) -> (Vec<PaperFigure>, LawCheck)
 }
 
 /// The model, in a file that goes with the value: philosophers, each counting its meals up to three.
-struct ScratchModel(PathBuf);
+struct ScratchModel(PathBuf, #[expect(dead_code, reason = "goes with the value")] Scratch);
 
 impl ScratchModel {
     fn new() -> Result<Self, VerbError> {
-        let name = format!("clearstream-divine-{}.dve", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let scratch = Scratch::new("divine").map_err(|error| VerbError::from_error(&error))?;
+        let path = scratch.path().join("model.dve");
         fs::write(&path, model(PHILOSOPHERS))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for ScratchModel {
-    fn drop(&mut self) {
-        fs::remove_file(&self.0).ok();
+        Ok(Self(path, scratch))
     }
 }
 

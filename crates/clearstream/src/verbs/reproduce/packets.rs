@@ -10,6 +10,7 @@ use std::time::Duration;
 use packet_switch::daemon::{Config, Daemon, DaemonError};
 use results::{Estimate, LawCheck, PaperFigure, Results, Summary};
 use serde_json::Value;
+use sys::private::Scratch;
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
@@ -78,6 +79,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
 /// A switch in this process, gone with the value.
 struct Bed {
     socket: PathBuf,
+    _scratch: Scratch,
     should_stop: Arc<AtomicBool>,
     daemon: Option<JoinHandle<Result<(), DaemonError>>>,
     /// Where the sender runs, and the switch with it; and where the receiver does.
@@ -91,15 +93,15 @@ impl Bed {
         let cores = (first.unwrap_or(0), last.unwrap_or(0));
         // With a third core the switch has one to itself.
         let own = if usable.len() > 2 { usable[1] } else { cores.0 };
-        let name = format!("clearstream-packets-{}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(name);
+        let scratch = Scratch::new("packets").map_err(|error| VerbError::from_error(&error))?;
+        let socket = scratch.path().join("switch.sock");
         let config = Config { cores: vec![own], ..Config::new(socket.clone()) };
         let daemon = Daemon::bind(config).map_err(|error| VerbError::from_error(&error))?;
         let should_stop = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&should_stop);
         let serve = move || daemon.run(&mut |_| {}, &|| stop.load(Ordering::Relaxed));
         let daemon = thread::Builder::new().name("switch".to_owned()).spawn(serve)?;
-        Ok(Self { socket, should_stop, daemon: Some(daemon), cores })
+        Ok(Self { socket, _scratch: scratch, should_stop, daemon: Some(daemon), cores })
     }
 
     /// Frames/s and bit/s that came in.
@@ -155,8 +157,6 @@ impl Drop for Bed {
             // How it ended no longer matters; a panic there has been printed.
             daemon.join().ok();
         }
-        // The daemon has taken it away unless it failed.
-        std::fs::remove_file(&self.socket).ok();
     }
 }
 

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use results::{Point, PointOutcome, Results, RunKind};
 use sweep::PlannedPoint;
+use sys::private::Scratch;
 
 use super::in_lab::TestBed;
 use crate::exit::VerbError;
@@ -51,9 +51,10 @@ impl Ground {
         options: &[String],
         watch: &mut dyn FnMut(),
     ) -> Result<Result<Results, String>, VerbError> {
-        let file = ScratchFile::new();
+        let scratch = Scratch::new("test").map_err(|error| VerbError::from_error(&error))?;
+        let file = scratch.path().join("results.json");
         let (mut command, host) = self.program()?;
-        command.args(["test", host]).args(options).arg("--output").arg(&file.path);
+        command.args(["test", host]).args(options).arg("--output").arg(&file);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
         let mut complaints = child.stderr.take();
@@ -65,7 +66,7 @@ impl Ground {
             thread::sleep(WATCH_INTERVAL);
         };
         if status.success() {
-            return Ok(Ok(store::load(&file.path)?));
+            return Ok(Ok(store::load(&file)?));
         }
         let mut said = String::new();
         if let Some(pipe) = &mut complaints {
@@ -117,23 +118,4 @@ pub(super) fn collect(
 /// Whether the user wants it to end.
 pub(super) fn interrupted() -> Option<i32> {
     signals::caught()
-}
-
-/// A file that goes with the value.
-struct ScratchFile {
-    path: PathBuf,
-}
-
-impl ScratchFile {
-    fn new() -> Self {
-        let name = format!("clearstream-{}.json", std::process::id());
-        Self { path: std::env::temp_dir().join(name) }
-    }
-}
-
-impl Drop for ScratchFile {
-    fn drop(&mut self) {
-        // Where the test failed there is none.
-        std::fs::remove_file(&self.path).ok();
-    }
 }

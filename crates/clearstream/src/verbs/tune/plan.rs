@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use sys::private::Scratch;
+
 use super::evidence::EvidenceOptions;
 use super::show;
 use crate::VerbResult;
-use crate::exit::Exit;
+use crate::exit::{Exit, VerbError};
 use crate::runner::Ended;
 use crate::store;
 
@@ -29,8 +31,8 @@ pub(crate) struct PlanArgs {
 /// Runs the verb.
 pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     let mut far = if args.evidence.results.is_some() { None } else { args.evidence.far()? };
-    let scratch = std::env::temp_dir().join(format!("clearstream-plan-{}", std::process::id()));
-    let beside = args.output.clone().unwrap_or(scratch);
+    let scratch = Scratch::new("plan").map_err(|error| VerbError::from_error(&error))?;
+    let beside = args.output.clone().unwrap_or_else(|| scratch.path().join("results.json"));
     let gathered = args.evidence.gather(far.as_mut(), &beside)?;
     if let Ended::Interrupted(number) = gathered.ended {
         return Ok(Exit::Signal(number));

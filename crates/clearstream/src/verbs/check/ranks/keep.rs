@@ -14,6 +14,7 @@ use checker::RankedModel;
 use dve::Model;
 use statespace::SnapshotError;
 use statespace::partition::{Errand, Manifest, Rank, Written};
+use sys::private;
 
 use super::{DriveError, Exchange, ExchangeError, Task};
 use crate::exit::VerbError;
@@ -109,7 +110,7 @@ pub(in crate::verbs::check) fn of_ranks(count: usize) -> String {
 pub(in crate::verbs::check) fn read_manifest(
     path: &Path,
 ) -> Result<Option<Manifest>, SnapshotError> {
-    let mut file = BufReader::new(File::open(path)?);
+    let mut file = BufReader::new(private::open_existing(path)?);
     let mut head = Vec::new();
     file.by_ref().take(8).read_to_end(&mut head)?;
     if !Manifest::is_one(&head) {
@@ -152,7 +153,7 @@ fn restore<'m>(
     (me, ranks_count): (usize, usize),
     (path, manifest): (&Path, &Manifest),
 ) -> Result<Rank<RankedModel<'m>>, SnapshotError> {
-    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let mut file = BufReader::with_capacity(1 << 20, private::open_existing(path)?);
     let (rank, sum) = Rank::restore(
         task.system(model),
         task.aim,
@@ -206,7 +207,7 @@ pub(super) fn run(
 
 fn write_part(rank: &Rank<RankedModel<'_>>, fingerprint: u64, serial: u64, path: &Path) -> Written {
     let write = || -> io::Result<u64> {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut out = BufWriter::with_capacity(1 << 20, private::create_new(path)?);
         let sum = rank.save(fingerprint, serial, &mut out)?;
         out.flush()?;
         out.get_ref().sync_all()?;

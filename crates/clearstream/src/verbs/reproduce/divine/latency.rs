@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use results::{LatencySummary, PaperFigure, Results};
+use sys::private::Scratch;
 
 use super::{Measured, estimate, note};
 use crate::exit::VerbError;
@@ -43,18 +44,19 @@ const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 pub(super) struct Probe {
     child: Child,
     file: PathBuf,
+    _scratch: Scratch,
 }
 
 impl Probe {
     /// Begins to measure from the near host to the far one, for so long.
     pub(super) fn begin(bed: &TestBed, seconds: f64) -> Result<Self, VerbError> {
-        let name = format!("clearstream-mix-rtt-{}.json", std::process::id());
-        let file = std::env::temp_dir().join(name);
+        let scratch = Scratch::new("mix-rtt").map_err(|error| VerbError::from_error(&error))?;
+        let file = scratch.path().join("rtt.json");
         let mut test = bed.program(bed.near(), false);
         test.args(["test", bed.far(), "--latency", "-b", OFFERED]);
         test.args(["--duration", &seconds.to_string(), "--output"]).arg(&file);
         test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: test.spawn()?, file })
+        Ok(Self { child: test.spawn()?, file, _scratch: scratch })
     }
 
     /// One that waits for a search that will take about so long.
@@ -81,7 +83,6 @@ impl Drop for Probe {
         // Where it has ended by itself there is nothing to kill or to wait for.
         self.child.kill().ok();
         self.child.wait().ok();
-        std::fs::remove_file(&self.file).ok();
     }
 }
 
