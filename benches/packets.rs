@@ -21,7 +21,7 @@ use crate::comparison::{
 use crate::host::BenchError;
 use crate::ours::program;
 use crate::queues::{self, Middle};
-use crate::socket::socket_path;
+use crate::scratch;
 
 /// Every comparison of the packet core.
 pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
@@ -294,7 +294,7 @@ static BEDS: AtomicU32 = AtomicU32::new(0);
 impl Bed {
     pub(crate) fn new(groups: &[&str]) -> Result<Self, BenchError> {
         let number = BEDS.fetch_add(1, Ordering::Relaxed);
-        let socket = socket_path(&format!("bench-{number}"));
+        let socket = scratch::path(&format!("bench-{number}.sock"))?;
         let mut command = Command::new(program());
         command.args(["switch", "run", "--cores", "0", "--socket"]).arg(&socket);
         command.stderr(Stdio::null());

@@ -27,8 +27,7 @@ mod packets;
 mod pingpong;
 mod plan;
 mod queues;
-#[path = "../crates/packet-switch/tests/support/socket.rs"]
-mod socket;
+mod scratch;
 mod states;
 mod table;
 mod verdicts;
@@ -103,7 +102,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     options.program.iter().for_each(|path| ours::choose(path));
     let ended = run(&options);
-    packets::dpdk::clean();
+    scratch::clean();
     match ended {
         Ok(code) => code,
         Err(error) => {

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::comparison::Figures;
 use crate::host::{BenchError, Host, Lab, Wire};
 use crate::ours::program;
-use crate::socket::socket_path;
+use crate::scratch;
 
 /// First argument that turns this program into a sender or a forwarder.
 const WORD: &str = "--queue";
@@ -131,7 +131,7 @@ pub(crate) fn run(middle: Middle, bytes: &str, length: Duration) -> Result<Figur
 
 /// A switch on these cores with ports of type `kind`: each host's device.
 fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Running>, BenchError> {
-    let socket = socket_path("bench-ports");
+    let socket = scratch::path("bench-ports.sock")?;
     // One that a killed run left, or none.
     std::fs::remove_file(&socket).ok();
     let mut daemon = ports[0].0.enter_on("0-1", program());
@@ -172,7 +172,7 @@ pub(crate) fn taps_on_a_delay_line(length: Duration) -> Result<Figures, BenchErr
         "name = \"{NAME}\"\n[host.near]\ncores = [0]\n[host.far]\ncores = [1]\n\
          [[link]]\nbetween = [\"near\", \"far\"]\nmtu = 1500\ndelay = \"0s\"\n"
     );
-    let file = std::env::temp_dir().join(format!("{NAME}-{}.toml", std::process::id()));
+    let file = scratch::path(&format!("{NAME}.toml"))?;
     std::fs::write(&file, text)?;
     let lab = Lab::up(&file.to_string_lossy(), NAME, ["near", "far"]);
     std::fs::remove_file(&file).ok();

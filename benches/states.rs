@@ -7,7 +7,7 @@
 //! counted. A run's time is that of its process, from start to end.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use crate::comparison::{
 };
 use crate::host::{BenchError, installed};
 use crate::ours::program;
+use crate::scratch;
 
 const OURS: &str = "ClearStream";
 const TWO_RANKS: &str = "ClearStream, two ranks";
@@ -112,8 +113,8 @@ enum How {
 }
 
 fn ours(twin: &Twin, how: How) -> Result<Figures, BenchError> {
-    let folder = Folder::new(twin.name)?;
-    let model = folder.0.join("model.dve");
+    let folder = folder(twin.name)?;
+    let model = folder.join("model.dve");
     fs::write(&model, &twin.dve)?;
     let search = || {
         let mut command = match how {
@@ -158,21 +159,21 @@ fn ours(twin: &Twin, how: How) -> Result<Figures, BenchError> {
 fn pan(twin: &Twin) -> Result<Figures, BenchError> {
     installed("spin")?;
     installed("gcc")?;
-    let folder = Folder::new(twin.name)?;
-    fs::write(folder.0.join("model.pml"), &twin.promela)?;
+    let folder = folder(twin.name)?;
+    fs::write(folder.join("model.pml"), &twin.promela)?;
     for (program, arguments) in [
         ("spin", &["-a", "model.pml"][..]),
         ("gcc", &["-O2", "-DNOREDUCE", "-DSAFETY", "-o", "pan", "pan.c"]),
     ] {
-        let output = Command::new(program).args(arguments).current_dir(&folder.0).output()?;
+        let output = Command::new(program).args(arguments).current_dir(&folder).output()?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(BenchError::Failed(format!("{program}: {text}")));
         }
     }
     // Ends without a step are fine, the path may be 500 000 long, the table has 2^22 chains.
-    let mut command = Command::new(folder.0.join("pan"));
-    command.current_dir(&folder.0).args(["-E", "-m500000", "-w22"]);
+    let mut command = Command::new(folder.join("pan"));
+    command.current_dir(&folder).args(["-E", "-m500000", "-w22"]);
     let (output, took) = timed(command)?;
     let before = |words: &str| -> Option<f64> {
         let line = output.lines().find(|line| line.contains(words))?;
@@ -199,6 +200,13 @@ fn figures(
     ]))
 }
 
+/// A folder in that of this run.
+fn folder(name: &str) -> Result<PathBuf, BenchError> {
+    let path = scratch::path(name)?;
+    fs::create_dir_all(&path)?;
+    Ok(path)
+}
+
 /// What a command prints, and how long it takes.
 fn timed(mut command: Command) -> Result<(String, Duration), BenchError> {
     let began = Instant::now();
@@ -209,24 +217,6 @@ fn timed(mut command: Command) -> Result<(String, Duration), BenchError> {
         return Err(BenchError::Failed(format!("{}: {text}", output.status)));
     }
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), took))
-}
-
-/// A folder that is gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Result<Self, BenchError> {
-        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let path: &Path = &self.0;
-        fs::remove_dir_all(path).ok();
-    }
 }
 
 /// Two that take a shared number, double what they took and put it back, up to a bound (BEEM's

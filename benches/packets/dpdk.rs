@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::comparison::{Contender, Figures, Run, Whose};
 use crate::host::{BenchError, finish, installed};
 use crate::packets::Ending;
+use crate::scratch;
 
 const SOURCE: &str = include_str!("dpdk.c");
 const ENVIRONMENT: [&str; 6] =
@@ -52,7 +53,7 @@ pub(crate) fn testpmd(bytes: u16) -> Contender {
 fn through_testpmd(bytes: u16, length: Duration) -> Result<Figures, BenchError> {
     installed("dpdk-testpmd")?;
     let mut peer = Peer::build()?.command("peer", "0@0");
-    let name = std::env::temp_dir().join(format!("clearstream-memif-{}", std::process::id()));
+    let name = scratch::path("memif")?;
     let ports = |role: &str| {
         [0, 1].map(|port| {
             let socket = format!("{}.{port},socket-abstract=no", name.display());
@@ -105,8 +106,8 @@ impl Peer {
     fn build() -> Result<Self, BenchError> {
         installed("pkg-config")?;
         installed("cc")?;
-        let folder = std::env::temp_dir();
-        let program = folder.join(format!("clearstream-dpdk-{}", std::process::id()));
+        // Nobody else can have put something there to be run.
+        let program = scratch::path("dpdk")?;
         if program.exists() {
             return Ok(Self(program));
         }
@@ -136,10 +137,4 @@ impl Peer {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
-}
-
-/// Takes away what was built.
-pub(crate) fn clean() {
-    let name = format!("clearstream-dpdk-{}", std::process::id());
-    std::fs::remove_file(std::env::temp_dir().join(name)).ok(); // it may never have been built
 }

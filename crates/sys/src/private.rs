@@ -24,7 +24,7 @@ use thiserror::Error;
 use crate::SyscallError;
 
 pub use output::{append_to, create, create_new, open_existing};
-pub use runtime::{Scratch, runtime_folder, runtime_folder_if_there, runtime_variable};
+pub use runtime::{Scratch, check_trusted, runtime_folder, runtime_folder_if_there, runtime_variable};
 
 /// Longest file that is read from such a folder, bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;

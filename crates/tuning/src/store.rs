@@ -38,6 +38,9 @@ pub enum StoreError {
         /// The host it was written for.
         host: String,
     },
+    /// Others could have written what stands there: undoing it would do as they like.
+    #[error(transparent)]
+    Folder(#[from] sys::private::PrivateError),
     /// The system's answer.
     #[error("{path}: {source}")]
     Io {
@@ -75,6 +78,7 @@ impl Store {
     /// [`StoreError`].
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         make_directory(directory)?;
+        sys::private::check_trusted(directory)?;
         let lock_path = directory.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -93,6 +97,9 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn look(directory: &Path) -> Result<Option<Journal>, StoreError> {
+        if fs::symlink_metadata(directory).is_ok() {
+            sys::private::check_trusted(directory)?;
+        }
         Ok(read(directory, false)?.1)
     }
 

@@ -1,6 +1,7 @@
 //! Names for the sockets of tests and benchmarks, and what killed ones have left under such names.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,10 @@ fn is_left_over(path: &Path) -> bool {
     let of_ours = name.strip_prefix("clearstream-").and_then(|name| name.strip_suffix(".sock"));
     let pid = of_ours.and_then(|name| name.rsplit_once('-')?.1.parse::<u32>().ok());
     let is_gone = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+    // Another user's is his to remove.
+    let user = |path: &Path| path.symlink_metadata().map(|known| known.uid()).ok();
     is_gone
+        && user(path) == user(Path::new("/proc/self"))
         && UnixStream::connect(path)
             .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 
 use super::{Folder, OTHERS_WRITE, PrivateError, make_folder, open_folder};
 use crate::SyscallError;
@@ -15,7 +15,7 @@ const VARIABLE: &str = "XDG_RUNTIME_DIR";
 
 /// What this program keeps while it runs: `/run/clearstream` for root, `$XDG_RUNTIME_DIR/clearstream`
 /// for others where [that is fit](runtime_variable), and `/tmp/clearstream-UID` elsewhere (below
-/// `$TMPDIR`, if that is set). It is made where it is not there.
+/// `$TMPDIR`, if that is set and fit). It is made where it is not there.
 ///
 /// # Errors
 /// Somebody else holds the name, or may rename on the way to it; the kernel refuses.
@@ -67,7 +67,7 @@ impl Scratch {
     /// # Errors
     /// That place lets others rename there, or the kernel refuses.
     pub fn new(purpose: &str) -> Result<Self, PrivateError> {
-        let parent = check_way(&std::env::temp_dir())?;
+        let parent = temporary_place()?;
         loop {
             let mut random = [0; 8];
             rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
@@ -151,6 +151,32 @@ fn objection(stat: &Stat, root: u32) -> Option<String> {
     open_to_all.then(|| "may be written to by others and is not sticky".to_owned())
 }
 
+/// That a folder which is there is root's or this user's, closed to others' writing, no symbolic link,
+/// and in a place where nobody else can rename: what stands in it may be believed.
+///
+/// # Errors
+/// [`PrivateError`].
+pub fn check_trusted(path: &Path) -> Result<(), PrivateError> {
+    let failed = |call, error: std::io::Error| {
+        SyscallError::new(call, path.display().to_string(), error)
+    };
+    let stat = rustix::fs::lstat(path).map_err(|error| failed("lstat", error.into()))?;
+    let refused = |what: String| {
+        let advice = "name a folder that only you can write to";
+        Err(PrivateError::NotOurs { path: path.to_owned(), what, advice })
+    };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        return refused(format!("is a symbolic link, made by user {}", stat.st_uid));
+    }
+    // The same folder, by its way; what was there a moment before does not count.
+    let way = check_way(path)?;
+    let stat = rustix::fs::fstat(&way.fd).map_err(|error| failed("fstat", error.into()))?;
+    if stat.st_mode & OTHERS_WRITE != 0 {
+        return refused("may be written to by others".to_owned());
+    }
+    Ok(())
+}
+
 /// The folder in which the runtime folder is, and its name there.
 fn place() -> Result<(Way, OsString), PrivateError> {
     let user = rustix::process::geteuid();
@@ -161,7 +187,13 @@ fn place() -> Result<(Way, OsString), PrivateError> {
         return Ok((check_way(&folder)?, "clearstream".into()));
     }
     let name = format!("clearstream-{}", user.as_raw());
-    Ok((check_way(&std::env::temp_dir())?, name.into()))
+    Ok((temporary_place()?, name.into()))
+}
+
+/// Where temporary files are, or `/tmp` where that is no place for this user: `sudo -E` leaves the
+/// variable of somebody else.
+fn temporary_place() -> Result<Way, PrivateError> {
+    check_way(&std::env::temp_dir()).or_else(|_| check_way(Path::new("/tmp")))
 }
 
 /// One that an earlier version made may be read by others.
