@@ -5,6 +5,8 @@
 
 #[path = "lab/bed.rs"]
 mod bed;
+#[path = "lab/chroot.rs"]
+mod chroot;
 #[path = "support/effort.rs"]
 mod effort;
 #[path = "lab/shared.rs"]
