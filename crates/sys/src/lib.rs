@@ -11,6 +11,7 @@ mod error;
 pub mod binding;
 pub mod bpf;
 pub mod datagram;
+pub mod descriptor;
 pub mod ethtool;
 pub mod ethtool_set;
 pub mod guard;

@@ -1,0 +1,141 @@
+//! The switch under attack with the innocents at it, the one that nobody attacks, and a round of an attack.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use packet_switch::attachment::{Ask, Kind};
+use packet_switch::client::Connection;
+
+use crate::innocents::Innocents;
+use crate::judge::{Judgement, Watch};
+use crate::machine::Machine;
+use crate::program::Daemon;
+
+/// How long a daemon may take to listen.
+const START: Duration = Duration::from_secs(10);
+
+/// A switch with innocents.
+#[derive(Debug)]
+struct Post {
+    // The daemon goes first: whoever waits for it then does so no longer.
+    daemon: Daemon,
+    innocents: Innocents,
+    socket: PathBuf,
+}
+
+impl Post {
+    fn start(program: &Path, folder: &Path, name: &str, few: bool) -> Result<Self, String> {
+        let socket = folder.join(format!("{name}.sock"));
+        // What an earlier one has left, which was killed.
+        std::fs::remove_file(&socket).ok();
+        let path = socket.to_string_lossy().into_owned();
+        let log = folder.join(format!("{name}.log"));
+        let mut daemon = Daemon::start(program, &["switch", "run", "--socket", &path], log)?;
+        let until = Instant::now() + START;
+        while Connection::open(&socket).is_err() {
+            daemon.check()?;
+            if Instant::now() > until {
+                return Err(format!("{name} does not listen: {}", daemon.log_text()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Anybody may attach: also those who are to attack.
+        let anybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(&socket, anybody).map_err(|error| format!("{path}: {error}"))?;
+        let innocents = Innocents::start(&socket, few)?;
+        Ok(Self { daemon, innocents, socket })
+    }
+}
+
+/// Everything of the switch's door.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    attacked: Post,
+    control: Post,
+    machine: Machine,
+    program: PathBuf,
+    folder: PathBuf,
+    started: u32,
+}
+
+impl Arena {
+    pub(crate) fn open(program: &Path, folder: &Path) -> Result<Self, String> {
+        let mut attacked = Post::start(program, folder, "attacked", false)?;
+        let control = Post::start(program, folder, "control", true)?;
+        settle(&mut attacked)?;
+        let (program, folder) = (program.to_owned(), folder.to_owned());
+        Ok(Self { attacked, control, machine: Machine::watch(), program, folder, started: 0 })
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.attacked.socket
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.attacked.daemon.pid()
+    }
+
+    /// Whether the machine's own stalls are known exactly.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.machine.is_exact
+    }
+
+    /// Plays an attack and judges it.
+    pub(crate) fn round(&mut self, floods: bool, attack: impl FnOnce() -> Result<(), String>) -> Judgement {
+        let watch = Watch::begin(&self.attacked.innocents, &self.control.innocents, &self.machine);
+        let outcome = attack();
+        let (attacked, control) = (&mut self.attacked, &self.control.innocents);
+        let mut judgement = watch.end(&mut attacked.innocents, control, &self.machine, floods);
+        let after = outcome.and_then(|()| tidy(&attacked.socket)).and_then(|()| attacked.daemon.check());
+        judgement.broken = judgement.broken.or(after.err());
+        judgement
+    }
+
+    /// A new switch and new innocents: the last ones are broken.
+    pub(crate) fn renew(&mut self) -> Result<(), String> {
+        self.started += 1;
+        let name = format!("attacked-{}", self.started);
+        self.attacked.innocents.stop();
+        let mut attacked = Post::start(&self.program, &self.folder, &name, false)?;
+        settle(&mut attacked)?;
+        self.attacked = attacked;
+        Ok(())
+    }
+}
+
+/// Lets it reach what it is like when nothing happens.
+fn settle(post: &mut Post) -> Result<(), String> {
+    std::thread::sleep(Duration::from_millis(300));
+    post.daemon.take_base()
+}
+
+/// Takes away ports and pipes that stay, as whoever runs the switch would: attackers may add such.
+fn tidy(socket: &Path) -> Result<(), String> {
+    let said = |error: packet_switch::client::ClientError| format!("after the attack: {error}");
+    let mut connection = Connection::open(socket).map_err(said)?;
+    let until = Instant::now() + START;
+    loop {
+        let entries = connection.list().map_err(said)?;
+        let others: Vec<_> =
+            entries.iter().filter(|entry| !entry.name.contains("innocent")).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err(format!("{} is there {START:?} after the attack", others[0].name));
+        }
+        for entry in others {
+            // It may go by itself meanwhile.
+            match entry.kind {
+                Kind::Pipes { .. } => {
+                    let group = entry.name.parse().map_err(|error| format!("{error}"))?;
+                    connection.ask(Ask::DeletePipes { group }).ok();
+                }
+                _ => {
+                    let port = entry.name.parse().map_err(|error| format!("{error}"))?;
+                    connection.ask(Ask::DeletePort { port }).ok();
+                }
+            }
+        }
+    }
+}

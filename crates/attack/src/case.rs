@@ -1,0 +1,105 @@
+//! A case: one attack, by name.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use stats::Random;
+
+/// What an attack is given.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    /// The door under attack: a socket of the switch.
+    pub(crate) socket: PathBuf,
+    /// Process id of the daemon.
+    pub(crate) pid: u32,
+    /// TCP and UDP port of `serve`.
+    pub(crate) port: u16,
+    /// The release program.
+    pub(crate) program: PathBuf,
+    /// A folder of its own.
+    pub(crate) folder: PathBuf,
+    /// Everything random comes from here.
+    pub(crate) random: Random,
+    /// When a generated attack is to end.
+    pub(crate) until: Instant,
+}
+
+impl Scene {
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// One of these.
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.random.below(of.len() as u64) as usize]
+    }
+
+    /// A number that somebody who looks for trouble would try.
+    pub(crate) fn nasty(&mut self) -> u64 {
+        let edges = [0, 1, 2, 63, 64, 255, 1023, 1024, 4096, 0xffff, 1 << 16, 1 << 31, u64::MAX];
+        let edge = self.pick(&edges);
+        match self.random.below(4) {
+            0 => self.random.bits(),
+            1 => self.random.below(4096),
+            2 => edge.wrapping_sub(self.random.below(3)),
+            _ => edge,
+        }
+    }
+}
+
+/// Which door it knocks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The switch's socket.
+    Switch,
+    /// `serve`'s port.
+    Serve,
+    /// A verb that talks to somebody, or reads what somebody else wrote.
+    Verbs,
+}
+
+/// Who the attacker has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Anybody.
+    Nothing,
+    /// Another user than the innocents: the suite must be root to become one.
+    Stranger,
+    /// Root of a namespace of its own, where the suite has to be root to make it.
+    Root,
+}
+
+/// An attack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) door: Door,
+    pub(crate) name: &'static str,
+    pub(crate) need: Need,
+    /// It fills ports of the attacked switch, which then lose frames and count them, as is documented.
+    pub(crate) floods: bool,
+    /// Played again and again with other numbers, instead of once.
+    pub(crate) is_generated: bool,
+    /// An error is something that the program did and should not have done.
+    pub(crate) play: fn(&mut Scene) -> Result<(), String>,
+}
+
+impl Case {
+    pub(crate) const fn of(door: Door, name: &'static str, play: fn(&mut Scene) -> Result<(), String>) -> Self {
+        Self { door, name, need: Need::Nothing, floods: false, is_generated: false, play }
+    }
+
+    pub(crate) const fn needs(self, need: Need) -> Self {
+        Self { need, ..self }
+    }
+
+    pub(crate) const fn floods(self) -> Self {
+        Self { floods: true, ..self }
+    }
+
+    pub(crate) const fn generated(self) -> Self {
+        Self { is_generated: true, ..self }
+    }
+}
+
+/// How long one round of a generated attack goes on.
+pub(crate) const ROUND: Duration = Duration::from_millis(300);

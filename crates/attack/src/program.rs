@@ -1,0 +1,132 @@
+//! The release program under attack: started, watched from outside, ended.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to come back to what it was after an attack.
+const RECOVERY: Duration = Duration::from_secs(5);
+/// Resident memory beyond what it had at first, bytes: what an allocator keeps.
+const RESIDENT_MORE_MAX: u64 = 64 << 20;
+
+/// A daemon of the program.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    child: Child,
+    log: PathBuf,
+    base: Option<Size>,
+    /// What is known to stand in the log without harm.
+    read_to: u64,
+}
+
+/// What a process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) threads: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) resident_bytes: u64,
+}
+
+impl Daemon {
+    /// Starts `program` with `arguments`; what it says goes to `log`.
+    pub(crate) fn start(program: &Path, arguments: &[&str], log: PathBuf) -> Result<Self, String> {
+        let file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        Ok(Self { child, log, base: None, read_to: 0 })
+    }
+
+    /// What it is like now is what it must come back to.
+    pub(crate) fn take_base(&mut self) -> Result<(), String> {
+        self.base = Some(self.size()?);
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn log_text(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    pub(crate) fn size(&self) -> Result<Size, String> {
+        size_of(self.pid())
+    }
+
+    /// Whether it is the same process as ever, has come back to its size, and has not panicked.
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        let since = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the daemon ended: {status}: {}", last_line(&self.log_text())));
+            }
+            self.check_log()?;
+            let Some(base) = self.base else { return Ok(()) };
+            let size = self.size()?;
+            let grown = [
+                ("threads", size.threads, base.threads),
+                ("descriptors", size.descriptors, base.descriptors),
+                ("resident MiB", size.resident_bytes >> 20, (base.resident_bytes + RESIDENT_MORE_MAX) >> 20),
+            ];
+            match grown.into_iter().find(|(_, now, most)| now > most) {
+                None => return Ok(()),
+                Some((what, now, most)) if since.elapsed() > RECOVERY => {
+                    return Err(format!("{now} {what} after {RECOVERY:?}, at most {most} expected"));
+                }
+                Some(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    fn check_log(&mut self) -> Result<(), String> {
+        let mut text = String::new();
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = File::open(&self.log)
+            && file.seek(SeekFrom::Start(self.read_to)).is_ok()
+            && file.read_to_end(&mut bytes).is_ok()
+        {
+            text = String::from_utf8_lossy(&bytes).into_owned();
+            // A word may be cut by the end of what is there now.
+            self.read_to += (bytes.len() as u64).saturating_sub(64);
+        }
+        let panicked = text.lines().find(|line| line.contains("panicked at"));
+        panicked.map_or(Ok(()), |line| Err(format!("the log has a panic: {line}")))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Whatever state it is in; it may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Size of a process, as `/proc` has it.
+pub(crate) fn size_of(pid: u32) -> Result<Size, String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+        .map_err(|error| format!("/proc/{pid}/status: {error}"))?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    Ok(Size {
+        threads: field("Threads").unwrap_or(0),
+        descriptors: descriptors as u64,
+        resident_bytes: field("VmRSS").unwrap_or(0) << 10,
+    })
+}
+
+fn last_line(text: &str) -> String {
+    let line = text.lines().rev().find(|line| !line.contains("attached") && !line.is_empty());
+    line.unwrap_or("it said nothing").chars().take(300).collect()
+}

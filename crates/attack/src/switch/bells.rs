@@ -1,0 +1,156 @@
+//! Bells that make whoever rings or empties them wait.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+
+use super::{Hostile, SMALL, broadcast};
+use crate::case::{Case, Door, Scene};
+
+pub(crate) const CASES: &[Case] = &[
+    Case::of(Door::Switch, "a jammed bell", jam_one),
+    Case::of(Door::Switch, "a jammed bell left behind", jam_and_leave),
+    Case::of(Door::Switch, "a jammed bell of the ring that is sent on", jam_sender),
+    Case::of(Door::Switch, "twenty jammed bells at once", jam_many),
+    Case::of(Door::Switch, "jam, be cut off, attach again, twenty times", jam_again),
+    Case::of(Door::Switch, "jam at two switches", jam_two_switches),
+    Case::of(Door::Switch, "bells full and not blocking", full),
+    Case::of(Door::Switch, "the switch's own bell: blocking and emptied", steal_rings),
+    Case::of(Door::Switch, "the switch's own bell: full", fill_kick),
+    Case::of(Door::Switch, "bells of any kind, any flags", any).generated(),
+];
+
+/// Whoever rings this one waits.
+pub(crate) fn jam(bell: &OwnedFd) {
+    // As full as an eventfd gets, however much was in it.
+    rustix::io::read(bell, &mut [0; 8]).ok();
+    rustix::io::write(bell, &(u64::MAX - 1).to_ne_bytes()).ok();
+    rustix::fs::fcntl_setfl(bell, OFlags::empty()).ok();
+}
+
+/// Attaches, jams the bell of the ring that frames arrive on, and asks to be rung.
+fn jammed(scene: &Scene, port: &str) -> Result<Hostile, String> {
+    let hostile = Hostile::attach(&scene.socket, port, SMALL)?;
+    jam(&hostile.bells[3]);
+    hostile.set_user(1, 2, 7);
+    Ok(hostile)
+}
+
+/// Something to be rung for.
+fn provoke(scene: &Scene, switch: &str) -> Result<Hostile, String> {
+    let hostile = Hostile::attach(&scene.socket, &format!("{switch}:provoker"), SMALL)?;
+    let next = hostile.send(0, &broadcast(1, 60), 2112);
+    hostile.publish(next);
+    Ok(hostile)
+}
+
+fn jam_one(scene: &mut Scene) -> Result<(), String> {
+    let _jam = jammed(scene, "vale0:jam")?;
+    let _provoker = provoke(scene, "vale0")?;
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}
+
+fn jam_and_leave(scene: &mut Scene) -> Result<(), String> {
+    let jam = jammed(scene, "vale0:jam")?;
+    let provoker = provoke(scene, "vale0")?;
+    std::thread::sleep(Duration::from_millis(2));
+    let bells: Vec<OwnedFd> = jam.bells.iter().filter_map(|bell| bell.as_fd().try_clone_to_owned().ok()).collect();
+    drop((jam, provoker));
+    std::thread::sleep(Duration::from_millis(300));
+    drop(bells);
+    Ok(())
+}
+
+fn jam_sender(scene: &mut Scene) -> Result<(), String> {
+    let hostile = Hostile::attach(&scene.socket, "vale0:jam", SMALL)?;
+    jam(&hostile.bells[1]);
+    hostile.set_user(0, 2, 7);
+    let next = hostile.send(0, &broadcast(2, 60), 2112);
+    hostile.publish(next);
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}
+
+fn jam_many(scene: &mut Scene) -> Result<(), String> {
+    let jams: Result<Vec<Hostile>, String> =
+        (0..20).map(|number| jammed(scene, &format!("vale0:jam{number}"))).collect();
+    let _provoker = provoke(scene, "vale0")?;
+    std::thread::sleep(Duration::from_millis(500));
+    drop(jams?);
+    Ok(())
+}
+
+fn jam_again(scene: &mut Scene) -> Result<(), String> {
+    for _ in 0..20 {
+        let _jam = jammed(scene, "vale0:jam")?;
+        let _provoker = provoke(scene, "vale0")?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn jam_two_switches(scene: &mut Scene) -> Result<(), String> {
+    let _jams = (jammed(scene, "vale0:jam")?, jammed(scene, "vale1:jam")?);
+    let _provokers = (provoke(scene, "vale0")?, provoke(scene, "vale1")?);
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}
+
+fn full(scene: &mut Scene) -> Result<(), String> {
+    let hostile = Hostile::attach(&scene.socket, "vale0:full", SMALL)?;
+    for bell in &hostile.bells {
+        rustix::io::write(bell, &(u64::MAX - 1).to_ne_bytes()).ok();
+    }
+    hostile.set_user(0, 2, 1);
+    hostile.set_user(1, 2, 1);
+    let _provoker = provoke(scene, "vale0")?;
+    std::thread::sleep(Duration::from_millis(100));
+    Ok(())
+}
+
+/// Whoever empties a bell after it has been told that it rings may find it empty, and block.
+fn steal_rings(scene: &mut Scene) -> Result<(), String> {
+    let hostile = Hostile::attach(&scene.socket, "vale0:thief", SMALL)?;
+    rustix::fs::fcntl_setfl(&hostile.bells[0], OFlags::empty()).ok();
+    for _ in 0..20_000 {
+        hostile.ring();
+        rustix::io::read(&hostile.bells[0], &mut [0; 8]).ok();
+    }
+    Ok(())
+}
+
+fn fill_kick(scene: &mut Scene) -> Result<(), String> {
+    let hostile = Hostile::attach(&scene.socket, "vale0:kick", SMALL)?;
+    jam(&hostile.bells[0]);
+    std::thread::sleep(Duration::from_millis(100));
+    // Going away with it.
+    Ok(())
+}
+
+fn any(scene: &mut Scene) -> Result<(), String> {
+    while !scene.is_over() {
+        let switch = scene.pick(&["vale0", "vale1"]);
+        let hostile = Hostile::attach(&scene.socket, &format!("{switch}:bells"), SMALL)?;
+        for bell in &hostile.bells {
+            if scene.random.chance(0.6) {
+                rustix::io::write(bell, &scene.random.bits().to_ne_bytes()).ok();
+            }
+            if scene.random.chance(0.6) {
+                rustix::io::write(bell, &(u64::MAX - 1).to_ne_bytes()).ok();
+            }
+            let flags = OFlags::from_bits_retain(scene.random.bits() as u32);
+            // What would make this very thread wait is for the others.
+            if scene.random.chance(0.6) {
+                rustix::fs::fcntl_setfl(bell, flags & (OFlags::APPEND | OFlags::NOATIME)).ok();
+            }
+        }
+        for ring in 0..2 {
+            hostile.set_user(ring, 2, scene.nasty() as u32);
+        }
+        let _provoker = provoke(scene, switch);
+        std::thread::sleep(Duration::from_millis(scene.random.below(40)));
+    }
+    Ok(())
+}

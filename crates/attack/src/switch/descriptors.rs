@@ -1,0 +1,270 @@
+//! Descriptors of every kind that there is, sent along with requests that have use for them and that have none.
+//!
+//! Whoever sends one closes its own at once: the daemon's is the last, and what closing costs, it pays.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use packet_switch::attachment::{Ask, DeviceKind, Request, Shape, XdpFacts};
+use rustix::event::EventfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+
+use super::{Heard, Raw, copies};
+use crate::case::{Case, Door, Need, Scene};
+
+pub(crate) const CASES: &[Case] = &[
+    Case::of(Door::Switch, "descriptors of every kind, with every request", every_kind),
+    Case::of(Door::Switch, "a TCP connection that lingers when it is closed", lingering),
+    Case::of(Door::Switch, "many of them, with messages that are refused", lingering_many),
+    Case::of(Door::Switch, "a file of a file system that does not answer", fuse).needs(Need::Root),
+    Case::of(Door::Switch, "as many descriptors as a message takes", very_many),
+    Case::of(Door::Switch, "descriptors in flight that nobody takes", in_flight),
+    Case::of(Door::Switch, "memory of huge pages, unsealed, empty, enormous", memories),
+    Case::of(Door::Switch, "descriptors at random", at_random).generated(),
+];
+
+type Make = fn(&Scene) -> Option<OwnedFd>;
+
+/// Every kind; what this kernel or user has not, is left out and named at the end of the table.
+pub(crate) const KINDS: &[(&str, Make)] = &[
+    ("regular file", |scene| File::create(scene.folder.join("file")).ok().map(Into::into)),
+    ("folder", |scene| File::open(&scene.folder).ok().map(Into::into)),
+    ("O_PATH", |scene| rustix::fs::open(&scene.folder, OFlags::PATH, Mode::empty()).ok()),
+    ("/dev/null", |_| open("/dev/null")),
+    ("/dev/zero", |_| open("/dev/zero")),
+    ("/dev/full", |_| open("/dev/full")),
+    ("/dev/random", |_| open("/dev/random")),
+    ("/proc/self/mem", |_| open("/proc/self/mem")),
+    ("/proc/self/maps", |_| open("/proc/self/maps")),
+    ("/proc/kmsg or version", |_| open("/proc/kmsg").or_else(|| open("/proc/version"))),
+    ("/sys/kernel/mm", |_| open("/sys/kernel/mm")),
+    ("pipe, read end", |_| rustix::pipe::pipe().ok().map(|ends| ends.0)),
+    ("pipe, write end", |_| rustix::pipe::pipe().ok().map(|ends| ends.1)),
+    ("eventfd", |_| eventfd(0, EventfdFlags::CLOEXEC)),
+    ("eventfd, full", |_| eventfd(u64::MAX - 1, EventfdFlags::CLOEXEC)),
+    ("eventfd, semaphore", |_| eventfd(7, EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK)),
+    ("epoll", |_| rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).ok()),
+    ("timerfd", |_| {
+        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty()).ok()
+    }),
+    ("signalfd", |_| sys::descriptor::signal().ok()),
+    ("inotify", |_| rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).ok()),
+    ("pidfd", |_| {
+        let own = rustix::process::getpid();
+        rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty()).ok()
+    }),
+    ("pidfd of the switch", |scene| {
+        let pid = rustix::process::Pid::from_raw(scene.pid.cast_signed())?;
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+    }),
+    ("userfaultfd", |_| sys::descriptor::page_faults().ok()),
+    ("io_uring", |_| sys::descriptor::ring().ok()),
+    ("terminal", |_| rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR).ok()),
+    ("/dev/net/tun without a device", |_| {
+        rustix::fs::open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK, Mode::empty()).ok()
+    }),
+    ("/dev/fuse", |_| rustix::fs::open("/dev/fuse", OFlags::RDWR, Mode::empty()).ok()),
+    ("memfd", |_| memfd(MemfdFlags::ALLOW_SEALING, 8 << 20, SealFlags::empty())),
+    ("memfd, sealed", |_| memfd(MemfdFlags::ALLOW_SEALING, 8 << 20, SEALED)),
+    ("memfd of huge pages", |_| {
+        memfd(MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB, 8 << 20, SEALED)
+    }),
+    ("TCP, listening", |_| TcpListener::bind("127.0.0.1:0").ok().map(Into::into)),
+    ("TCP", |_| lingering_socket(None)),
+    ("UDP", |_| UdpSocket::bind("127.0.0.1:0").ok().map(Into::into)),
+    ("UNIX", |_| UnixStream::pair().ok().map(|ends| ends.0.into())),
+    ("the switch's own socket", |scene| {
+        shm::Socket::connect(&scene.socket).ok()?.as_fd().try_clone_to_owned().ok()
+    }),
+];
+
+const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+fn open(path: &str) -> Option<OwnedFd> {
+    File::open(path).ok().map(Into::into)
+}
+
+fn eventfd(value: u64, flags: EventfdFlags) -> Option<OwnedFd> {
+    let fd = rustix::event::eventfd(0, flags).ok()?;
+    rustix::io::write(&fd, &value.to_ne_bytes()).ok()?;
+    Some(fd)
+}
+
+fn memfd(flags: MemfdFlags, bytes: u64, seals: SealFlags) -> Option<OwnedFd> {
+    let fd = rustix::fs::memfd_create("attack", flags).ok()?;
+    rustix::fs::ftruncate(&fd, bytes).ok()?;
+    rustix::fs::fcntl_add_seals(&fd, seals).ok()?;
+    Some(fd)
+}
+
+/// A connection with data on its way that nobody reads; closing it takes as long as it lingers.
+fn lingering_socket(lingers: Option<Duration>) -> Option<OwnedFd> {
+    let listener = TcpListener::bind("127.0.0.1:0").ok()?;
+    let mut stream = TcpStream::connect(listener.local_addr().ok()?).ok()?;
+    let far = listener.accept().ok()?.0;
+    if lingers.is_some() {
+        stream.set_nonblocking(true).ok()?;
+        let block = vec![7; 1 << 16];
+        loop {
+            match stream.write(&block) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return None,
+            }
+        }
+        stream.set_nonblocking(false).ok()?;
+        rustix::net::sockopt::set_socket_linger(&stream, lingers).ok()?;
+        // Stays open for a while, and does not read.
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(3));
+            far.shutdown(Shutdown::Both).ok();
+        });
+    }
+    Some(stream.into())
+}
+
+fn facts() -> XdpFacts {
+    XdpFacts { device: "a\0b\u{1b}[2J".to_owned(), queue: 0, is_generic: false, takes_parts: true }
+}
+
+/// Requests that take descriptors, and one that does not.
+fn requests() -> Vec<Vec<u8>> {
+    let port = || "vale0:dev".parse().ok();
+    let shape = Shape { slots: 64, buffer_bytes: 2112 };
+    let devices = [DeviceKind::Tap, DeviceKind::Xdp(facts())];
+    let device = |device| Some(Ask::AddDevice { port: port()?, device, shape });
+    let asks = devices.into_iter().filter_map(device);
+    let all = asks.chain([Ask::List { after: None }, Ask::Detach { attachment: 1 }]);
+    all.map(Request::encode).chain([b"no request".to_vec()]).collect()
+}
+
+/// Sends it, closes the own one, and waits for the answer.
+fn hand_over(scene: &Scene, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
+    let raw = Raw::connect(&scene.socket)?;
+    let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    raw.say(bytes, &borrowed);
+    drop(fds);
+    match raw.hear(super::ANSWER) {
+        Heard::Nothing => Err(format!("no answer to {}", text(bytes))),
+        Heard::Answer(..) | Heard::Closed => Ok(()),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned()
+}
+
+fn every_kind(scene: &mut Scene) -> Result<(), String> {
+    for (name, make) in KINDS {
+        for bytes in requests() {
+            for count in [1, 2, 3] {
+                let Some(fd) = make(scene) else { continue };
+                let mut fds = vec![fd];
+                // With memory behind, as an AF_XDP socket has it.
+                fds.extend((1..count).filter_map(|_| memfd(MemfdFlags::ALLOW_SEALING, 8 << 20, SEALED)));
+                hand_over(scene, &bytes, fds).map_err(|error| format!("{name}: {error}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lingering(scene: &mut Scene) -> Result<(), String> {
+    let make = || lingering_socket(Some(Duration::from_secs(10)));
+    for bytes in requests() {
+        let fd = make().ok_or("no TCP connection to be had")?;
+        hand_over(scene, &bytes, vec![fd])?;
+    }
+    Ok(())
+}
+
+fn lingering_many(scene: &mut Scene) -> Result<(), String> {
+    for _ in 0..4 {
+        let fds: Vec<OwnedFd> =
+            (0..10).filter_map(|_| lingering_socket(Some(Duration::from_secs(10)))).collect();
+        hand_over(scene, b"{", fds)?;
+        // Nobody waits for the answer.
+        let raw = Raw::connect(&scene.socket)?;
+        let fd = lingering_socket(Some(Duration::from_secs(10))).ok_or("no TCP connection to be had")?;
+        raw.say(&Request::encode(Ask::List { after: None }), &[fd.as_fd()]);
+    }
+    Ok(())
+}
+
+/// A file whose closing is a question to a file system that answers no more (`FUSE_FLUSH`).
+fn fuse(scene: &mut Scene) -> Result<(), String> {
+    let Some(file) = super::devices::silent_file(scene)? else { return Ok(()) };
+    for bytes in requests() {
+        let copy = file.fd.try_clone().map_err(|error| error.to_string())?;
+        hand_over(scene, &bytes, vec![copy])?;
+    }
+    Ok(())
+}
+
+fn very_many(scene: &mut Scene) -> Result<(), String> {
+    let null = open("/dev/null").ok_or("no /dev/null")?;
+    for count in [1, 64, 65, 129, 130, 131, 253] {
+        for bytes in requests() {
+            let raw = Raw::connect(&scene.socket)?;
+            raw.say(&bytes, &copies(&null, count));
+            if matches!(raw.hear(super::ANSWER), Heard::Nothing) {
+                return Err(format!("no answer with {count} descriptors"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sockets that hold descriptors that hold descriptors, and connections that go before they are read.
+fn in_flight(scene: &mut Scene) -> Result<(), String> {
+    for _ in 0..50 {
+        let raw = Raw::connect(&scene.socket)?;
+        let (one, other) = UnixStream::pair().map_err(|error| error.to_string())?;
+        // A connection to the daemon, in a socket, in a message to the daemon.
+        let ask = Request::encode(Ask::List { after: None });
+        raw.say(&ask, &[one.as_fd(), other.as_fd(), raw.socket.as_fd()]);
+    }
+    Ok(())
+}
+
+fn memories(scene: &mut Scene) -> Result<(), String> {
+    let kinds = [
+        (MemfdFlags::ALLOW_SEALING, 0, SEALED),
+        (MemfdFlags::ALLOW_SEALING, 1, SEALED),
+        (MemfdFlags::ALLOW_SEALING, 8 << 20, SealFlags::SHRINK),
+        (MemfdFlags::ALLOW_SEALING, 8 << 20, SEALED.union(SealFlags::WRITE)),
+        (MemfdFlags::ALLOW_SEALING, i64::MAX as u64 & !0xfff, SEALED),
+        (MemfdFlags::ALLOW_SEALING.union(MemfdFlags::HUGETLB), 2 << 20, SEALED),
+        (MemfdFlags::ALLOW_SEALING.union(MemfdFlags::HUGETLB), 8 << 20, SEALED),
+    ];
+    for (flags, bytes, seals) in kinds {
+        for request in requests() {
+            let socket: Option<OwnedFd> = UdpSocket::bind("127.0.0.1:0").ok().map(Into::into);
+            let fds = socket.into_iter().chain(memfd(flags, bytes, seals)).collect();
+            hand_over(scene, &request, fds)?;
+        }
+    }
+    Ok(())
+}
+
+fn at_random(scene: &mut Scene) -> Result<(), String> {
+    let requests = requests();
+    while !scene.is_over() {
+        let count = scene.random.below(6) as usize;
+        let mut fds = Vec::new();
+        for _ in 0..count {
+            let (_, make) = scene.pick(KINDS);
+            let lingers = scene.random.chance(0.05);
+            let fd = if lingers { lingering_socket(Some(Duration::from_secs(2))) } else { make(scene) };
+            fds.extend(fd);
+        }
+        let bytes = &requests[scene.random.below(requests.len() as u64) as usize];
+        hand_over(scene, bytes, fds)?;
+    }
+    Ok(())
+}
