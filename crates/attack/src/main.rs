@@ -13,8 +13,10 @@ mod machine;
 mod options;
 mod play;
 mod program;
+mod serve;
 mod switch;
 mod table;
+mod verbs;
 mod waits;
 
 use std::process::ExitCode;

@@ -20,7 +20,8 @@ const MOMENTS: u32 = 3;
 /// Plays; whether all held.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let wanted = |case: &Case| options.only.as_ref().is_none_or(|only| case.name.contains(only));
-    let cases: Vec<Case> = crate::switch::cases().into_iter().filter(wanted).collect();
+    let all = [crate::switch::cases(), crate::serve::cases(), crate::verbs::cases()].concat();
+    let cases: Vec<Case> = all.into_iter().filter(wanted).collect();
     if options.list {
         cases.iter().for_each(|case| println!("{:?}: {}", case.door, case.name));
         return Ok(true);

@@ -1,0 +1,247 @@
+//! `serve` under attack, and a guest at another address who wants nothing but short tests.
+
+pub(crate) mod control;
+pub(crate) mod iperf3;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use results::{TestLimit, TestSpec};
+use traffic::client::{self, ClientError, Target};
+use traffic::control::{FrameBuffer, Purpose, RefusalCode, SERVER_FRAME_BYTES_MAX, ServerMessage};
+
+use crate::case::{Case, Scene};
+use crate::judge::Judgement;
+use crate::machine::lock;
+use crate::program::Daemon;
+use crate::waits::{ms, now_ns};
+
+/// All attacks on `serve`.
+pub(crate) fn cases() -> Vec<Case> {
+    [control::CASES, iperf3::CASES].concat()
+}
+
+/// A guest gets its test, or a word that the server is busy, within this.
+const GUEST_MAX: Duration = Duration::from_secs(5);
+/// After an attack it gets its test within this: those who are silent are sent away by then.
+const AFTER_MAX: Duration = Duration::from_secs(15);
+/// Resident memory at any moment of an attack, bytes.
+const RESIDENT_MAX: u64 = 3 << 30;
+/// From one test of the guest to the next.
+const GUEST_EVERY: Duration = Duration::from_millis(100);
+
+/// A server under attack, and its guest.
+#[derive(Debug)]
+pub(crate) struct Served {
+    daemon: Daemon,
+    pub(crate) port: u16,
+    guest: Arc<Guest>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Guest {
+    stop: AtomicBool,
+    worst_ns: AtomicU64,
+    tests: AtomicU64,
+    /// Since when it waits for an answer; 0 for not.
+    since_ns: AtomicU64,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Served {
+    pub(crate) fn open(program: &Path, folder: &Path, number: u32) -> Result<Self, String> {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+        let port = free.local_addr().map_err(|error| error.to_string())?.port();
+        drop(free);
+        let text = port.to_string();
+        let log = folder.join(format!("serve-{number}.log"));
+        // All of 127.0.0.0/8 is this host.
+        let arguments = ["serve", "--bind", "0.0.0.0", "--port", &text];
+        let mut daemon = Daemon::start(program, &arguments, log)?;
+        let until = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            daemon.check()?;
+            if Instant::now() > until {
+                return Err(format!("serve does not listen: {}", daemon.log_text()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        test_once(port).map_err(|error| format!("serve does not serve: {error}"))?;
+        std::thread::sleep(Duration::from_millis(200));
+        daemon.take_base()?;
+        let guest = Arc::new(Guest::default());
+        let its = Arc::clone(&guest);
+        let thread = Some(std::thread::spawn(move || its.visit(port)));
+        Ok(Self { daemon, port, guest, thread })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    /// Plays an attack and judges it.
+    pub(crate) fn round(&mut self, attack: impl FnOnce() -> Result<(), String>) -> Judgement {
+        self.guest.worst_ns.store(0, Ordering::Relaxed);
+        let (stop, pid) = (Arc::new(AtomicBool::new(false)), self.daemon.pid());
+        let stopped = Arc::clone(&stop);
+        let meter = std::thread::spawn(move || largest(pid, &stopped));
+        let outcome = attack();
+        stop.store(true, Ordering::Relaxed);
+        let resident_bytes = meter.join().unwrap_or(0);
+        let after = self.next_test();
+        // The guest's own test is no part of what is left behind.
+        self.guest.pause(true);
+        let health = self.daemon.check();
+        self.guest.pause(false);
+        let answer_ms = ms(self.guest.worst_ns.load(Ordering::Relaxed));
+        let too_large = (resident_bytes > RESIDENT_MAX)
+            .then(|| format!("{} MiB resident during the attack", resident_bytes >> 20));
+        let late = (answer_ms > GUEST_MAX.as_secs_f64() * 1e3)
+            .then(|| format!("the guest waited {answer_ms:.0} ms"));
+        let guest = lock(&self.guest.trouble).take();
+        let broken = guest.or(outcome.err()).or(after.err()).or(health.err()).or(too_large).or(late);
+        Judgement { answer_ms, broken, ..Judgement::default() }
+    }
+
+    /// Waits until the guest has had a test that began after now.
+    fn next_test(&self) -> Result<(), String> {
+        let (before, since) = (self.guest.tests.load(Ordering::Relaxed), Instant::now());
+        while self.guest.tests.load(Ordering::Relaxed) < before + 2 {
+            if since.elapsed() > AFTER_MAX {
+                return Err(format!("no test for a guest {AFTER_MAX:?} after the attack"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.guest.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+/// Most resident memory until it is told to stop, bytes.
+fn largest(pid: u32, stop: &AtomicBool) -> u64 {
+    let mut most = 0;
+    while !stop.load(Ordering::Relaxed) {
+        most = most.max(crate::program::size_of(pid).map_or(0, |size| size.resident_bytes));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    most
+}
+
+impl Guest {
+    fn visit(&self, port: u16) {
+        while !self.stop.load(Ordering::Relaxed) {
+            if self.since_ns.load(Ordering::Relaxed) == PAUSED {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            let from_ns = now_ns();
+            match test_once(port) {
+                Ok(()) => {
+                    self.tests.fetch_add(1, Ordering::Relaxed);
+                }
+                // Said clearly.
+                Err(ClientError::Refused { refusal, .. }) if refusal.code == RefusalCode::Busy => {}
+                Err(error) => {
+                    lock(&self.trouble).get_or_insert(format!("the guest got no test: {error}"));
+                }
+            }
+            self.worst_ns.fetch_max(now_ns() - from_ns, Ordering::Relaxed);
+            std::thread::sleep(GUEST_EVERY);
+        }
+    }
+
+    fn pause(&self, on: bool) {
+        self.since_ns.store(if on { PAUSED } else { 0 }, Ordering::Relaxed);
+        if on {
+            // The test that runs has an end.
+            std::thread::sleep(Duration::from_millis(400));
+        }
+    }
+}
+
+/// In place of a time: it is not to ask.
+const PAUSED: u64 = u64::MAX;
+
+/// A tenth of a second, far below what the machine can.
+fn test_once(port: u16) -> Result<(), ClientError> {
+    let mut spec = TestSpec::tcp();
+    spec.limit = TestLimit::DurationS(0.1);
+    spec.interval_s = 0.05;
+    spec.offered_bits_per_s = Some(20e6);
+    let target = Target { host: "127.0.0.1".to_owned(), port, family: None };
+    client::run_test(&target, &spec, &mut |_| {}, &|| false).map(|_| ())
+}
+
+/// A hostile peer's connection from any address of this host.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+    buffer: FrameBuffer,
+}
+
+/// How long a peer waits for what the server says.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Peer {
+    pub(crate) fn connect(scene: &Scene, from: u8) -> Result<Self, String> {
+        let stream = connect_from(from, scene.port).map_err(|error| format!("connect: {error}"))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        Ok(Self { stream, buffer: FrameBuffer::new(SERVER_FRAME_BYTES_MAX) })
+    }
+
+    /// Past the greeting; none where the server has no place.
+    pub(crate) fn greeted(scene: &Scene, from: u8) -> Result<Option<Self>, String> {
+        let mut peer = Self::connect(scene, from)?;
+        peer.send(&Purpose::Control.greeting());
+        Ok(matches!(peer.hear(), Some(ServerMessage::Hello { .. })).then_some(peer))
+    }
+
+    /// The server may have closed already.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    pub(crate) fn say(&mut self, json: &str) -> bool {
+        let length = u32::try_from(json.len()).unwrap_or(u32::MAX).to_be_bytes();
+        self.send(&length) && self.send(json.as_bytes())
+    }
+
+    /// The next message; none when the server has closed or says nothing.
+    pub(crate) fn hear(&mut self) -> Option<ServerMessage> {
+        let mut bytes = [0; 4096];
+        loop {
+            if let Ok(Some(message)) = self.buffer.next_message() {
+                return Some(message);
+            }
+            match self.stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.buffer.extend(&bytes[..count]),
+            }
+        }
+    }
+}
+
+/// From 127.0.0.`from`.
+pub(crate) fn connect_from(from: u8, port: u16) -> std::io::Result<TcpStream> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, from), 0))?;
+    rustix::net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    Ok(socket.into())
+}

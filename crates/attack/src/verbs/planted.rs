@@ -1,0 +1,201 @@
+//! Another user of this host was there first: what it put below `/tmp` is neither followed nor executed nor
+//! removed, and what it leads to stays.
+//!
+//! In a mount namespace of the attack's own, with a `/tmp` and a `/run` of its own.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, MountPropagationFlags};
+
+use crate::case::{Case, Door, Need, Scene};
+use crate::play::STRANGER;
+
+pub(crate) const CASES: &[Case] = &[
+    Case::of(Door::Verbs, "a planted state folder of labs", labs).needs(Need::Root),
+    Case::of(Door::Verbs, "a planted state folder of settings", settings).needs(Need::Root),
+    Case::of(Door::Verbs, "planted sockets, files and folders where a switch is to listen", sockets)
+        .needs(Need::Root),
+    Case::of(Door::Verbs, "planted names of temporary files", temporary).needs(Need::Root),
+];
+
+/// Who runs the verbs; no such user need exist.
+const VICTIM: u32 = 61_235;
+/// What the victim has, and nobody may touch.
+const HOME: &str = "/tmp/victim";
+const WITHIN: Duration = Duration::from_secs(20);
+
+fn said(what: &str) -> impl Fn(std::io::Error) -> String {
+    let what = what.to_owned();
+    move |error| format!("{what}: {error}")
+}
+
+/// A `/tmp` and a `/run` that only this thread and its children see, with the victim's things.
+fn alone() -> Result<(), String> {
+    sys::namespace::unshare_mounts_and_host_name().map_err(|error| error.to_string())?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).map_err(|error| format!("mount: {error}"))?;
+    for (place, mode) in [("/tmp", 0o1777), ("/run", 0o755)] {
+        rustix::mount::mount("attack", place, "tmpfs", MountFlags::empty(), None)
+            .map_err(|error| format!("mount of {place}: {error}"))?;
+        fs::set_permissions(place, fs::Permissions::from_mode(mode)).map_err(said(place))?;
+    }
+    Ok(())
+}
+
+/// The victim's folder, with folders in it that look like labs that are down.
+fn furnish() -> Result<(), String> {
+    let home = Path::new(HOME);
+    fs::remove_dir_all(home).ok();
+    for folder in ["papers/labs/one", "papers/labs/two", "papers/tune"] {
+        fs::create_dir_all(home.join(folder)).map_err(said(HOME))?;
+    }
+    for file in ["papers/thesis", "papers/labs/one/chapter", "papers/labs/two/state.json", "papers/tune/journal"] {
+        fs::write(home.join(file), "the victim's").map_err(said(HOME))?;
+    }
+    let all = ["", "papers", "papers/labs", "papers/labs/one", "papers/labs/two", "papers/tune", "papers/thesis",
+        "papers/labs/one/chapter", "papers/labs/two/state.json", "papers/tune/journal"];
+    all.iter().try_for_each(|one| chown(home.join(one), Some(VICTIM), Some(VICTIM))).map_err(said(HOME))
+}
+
+/// All that was there is, and nothing has been run.
+fn is_untouched() -> Result<(), String> {
+    for file in ["papers/thesis", "papers/labs/one/chapter", "papers/labs/two/state.json", "papers/tune/journal"] {
+        let text = fs::read_to_string(Path::new(HOME).join(file)).unwrap_or_default();
+        if text != "the victim's" {
+            return Err(format!("another user had {file} of the victim's changed or removed"));
+        }
+    }
+    if Path::new("/tmp/was-run").exists() {
+        return Err("another user's program was run".to_owned());
+    }
+    Ok(())
+}
+
+/// Another user's link.
+fn plant_link(at: &str, to: &str) -> Result<(), String> {
+    symlink(to, at).map_err(said(at))?;
+    lchown(at, Some(STRANGER), Some(STRANGER)).map_err(said(at))
+}
+
+/// Another user's folder, which everybody may write.
+fn plant_folder(at: &str) -> Result<(), String> {
+    fs::create_dir_all(at).map_err(said(at))?;
+    fs::set_permissions(at, fs::Permissions::from_mode(0o777)).map_err(said(at))?;
+    chown(at, Some(STRANGER), Some(STRANGER)).map_err(said(at))
+}
+
+/// Another user's program, under a name that somebody may run.
+fn plant_program(at: &str) -> Result<(), String> {
+    fs::write(at, "#!/bin/sh\ntouch /tmp/was-run\n").map_err(said(at))?;
+    fs::set_permissions(at, fs::Permissions::from_mode(0o777)).map_err(said(at))?;
+    chown(at, Some(STRANGER), Some(STRANGER)).map_err(said(at))
+}
+
+fn plant_pipe(at: &str) -> Result<(), String> {
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    rustix::fs::mknodat(rustix::fs::CWD, at, rustix::fs::FileType::Fifo, mode, 0)
+        .map_err(|error| format!("{at}: {error}"))?;
+    lchown(at, Some(STRANGER), Some(STRANGER)).map_err(said(at))
+}
+
+/// As the victim and as root, without any variable that names a folder.
+fn verbs(scene: &Scene, all: &[&[&str]]) -> Result<(), String> {
+    for words in all {
+        for user in [Some(VICTIM), None] {
+            // Whether it can be done is not asked; it must end, and in order.
+            super::run(&scene.program, words, Path::new("/"), user, WITHIN)?;
+            is_untouched()?;
+        }
+    }
+    Ok(())
+}
+
+const LAB_VERBS: &[&[&str]] = &[
+    &["lab", "list"],
+    &["lab", "status"],
+    &["lab", "status", "one"],
+    &["lab", "exec", "amsterdam", "--", "/bin/true"],
+    &["lab", "down"],
+    &["lab", "down", "one"],
+];
+
+fn labs(scene: &mut Scene) -> Result<(), String> {
+    alone()?;
+    let base = format!("/tmp/clearstream-{VICTIM}");
+    let plants: [fn(&str) -> Result<(), String>; 5] = [
+        |base| plant_link(base, "/tmp/victim/papers"),
+        |base| plant_folder(base).and_then(|()| plant_link(&format!("{base}/labs"), "/tmp/victim/papers/labs")),
+        |base| {
+            plant_folder(&format!("{base}/labs"))?;
+            plant_folder(base)?;
+            plant_link(&format!("{base}/labs/one"), "/tmp/victim/papers/labs/one")
+        },
+        |base| {
+            plant_folder(&format!("{base}/labs/one"))?;
+            plant_folder(base)?;
+            plant_pipe(&format!("{base}/labs/one/state.json"))?;
+            plant_pipe(&format!("{base}/labs/one/owner.json"))
+        },
+        |base| plant_pipe(base),
+    ];
+    for plant in plants {
+        furnish()?;
+        fs::remove_file(&base).ok();
+        fs::remove_dir_all(&base).ok();
+        plant(&base)?;
+        verbs(scene, LAB_VERBS)?;
+    }
+    Ok(())
+}
+
+fn settings(scene: &mut Scene) -> Result<(), String> {
+    alone()?;
+    furnish()?;
+    plant_folder("/tmp/clearstream")?;
+    plant_link("/tmp/clearstream/tune", "/tmp/victim/papers/tune")?;
+    plant_link(&format!("/tmp/clearstream-plan-{}", std::process::id()), "/tmp/victim/papers")?;
+    verbs(scene, &[&["tune", "status"], &["tune", "revert"]])?;
+    fs::remove_file("/tmp/clearstream/tune").map_err(said("/tmp/clearstream/tune"))?;
+    plant_folder("/tmp/clearstream/tune")?;
+    plant_pipe("/tmp/clearstream/tune/journal")?;
+    plant_pipe("/tmp/clearstream/tune/journal.json")?;
+    verbs(scene, &[&["tune", "status"], &["tune", "revert"]])
+}
+
+fn sockets(scene: &mut Scene) -> Result<(), String> {
+    alone()?;
+    furnish()?;
+    plant_folder("/tmp/open")?;
+    plant_link("/tmp/open/link", "/tmp/victim/papers/thesis")?;
+    plant_pipe("/tmp/open/pipe")?;
+    plant_folder("/tmp/open/folder")?;
+    for path in ["/tmp/open/link", "/tmp/open/pipe", "/tmp/open/folder", "/tmp/victim/papers/thesis"] {
+        verbs(scene, &[&["switch", "run", "--socket", path]])?;
+    }
+    // A client that finds something else than a switch.
+    let listener = std::os::unix::net::UnixListener::bind("/tmp/open/other").map_err(said("a socket"))?;
+    fs::set_permissions("/tmp/open/other", fs::Permissions::from_mode(0o777)).map_err(said("a socket"))?;
+    for path in ["/tmp/open/other", "/tmp/open/pipe", "/tmp/open/folder", "/tmp/open/none"] {
+        verbs(scene, &[&["port", "list", "--socket", path]])?;
+    }
+    drop(listener);
+    Ok(())
+}
+
+/// Names that a program of this process id would use: its children's ids are soon to come.
+fn temporary(scene: &mut Scene) -> Result<(), String> {
+    alone()?;
+    furnish()?;
+    let own = std::process::id();
+    for pid in own..own + 3000 {
+        for name in ["plan", "dpdk", "mix", "reproduce"] {
+            plant_link(&format!("/tmp/clearstream-{name}-{pid}"), "/tmp/victim/papers/thesis")?;
+        }
+    }
+    plant_program("/tmp/clearstream")?;
+    plant_program("/tmp/mpirun")?;
+    verbs(scene, &[&["reproduce", "--list"], &["topo"], &["tune", "dump"], &["lab", "show", "lan"]])
+}
