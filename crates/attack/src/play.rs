@@ -1,6 +1,7 @@
 //! Plays the cases, one after the other, and prints what came of each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use stats::Random;
@@ -9,6 +10,7 @@ use crate::arena::Arena;
 use crate::case::{Case, Door, Need, ROUND, Scene};
 use crate::judge::Judgement;
 use crate::options::Options;
+use crate::serve::Served;
 use crate::table::{self, Row, Verdict};
 
 /// The user that hostile local users are, where the suite may become one. No such user need exist.
@@ -31,32 +33,14 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     }
     let began = Instant::now();
     println!("attack: {} cases, seed {} (--seed repeats it)", cases.len(), options.seed);
-    let mut stage = Stage::open(options)?;
-    let (generated, written): (Vec<Case>, Vec<Case>) =
-        cases.into_iter().partition(|case| case.is_generated);
-    let mut rows = Vec::new();
-    for (number, case) in (1..).zip(&written) {
-        let mut row = Row::new(case.name);
-        stage.play(case, options.seed ^ number, &mut row)?;
-        rows.push(row);
-    }
-    let mut others: Vec<Row> = generated.iter().map(|case| Row::new(case.name)).collect();
-    let mut number = 1_000;
-    while others.iter().any(|row| row.rounds == 0 && row.verdict == Verdict::Held)
-        || began.elapsed() < options.time && !generated.is_empty()
-    {
-        for (case, row) in generated.iter().zip(&mut others) {
-            number += 1;
-            // One that is broken has been: what else there is, is still of interest.
-            if row.verdict == Verdict::Held && (row.rounds == 0 || began.elapsed() < options.time) {
-                stage.play(case, options.seed.wrapping_add(number), row)?;
-            }
-        }
-        if others.iter().all(|row| row.verdict != Verdict::Held) {
-            break;
-        }
-    }
-    rows.extend(others);
+    let (verbs, doors): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|case| case.door == Door::Verbs);
+    let mut stage = Stage::open(options, &doors)?;
+    // Mostly they wait for somebody's patience: beside the others.
+    let mut aside = stage.aside()?;
+    let (its_options, its_cases) = (options.clone(), verbs);
+    let aside = std::thread::spawn(move || aside.play_all(&its_cases, &its_options, began));
+    let mut rows = stage.play_all(&doors, options, began)?;
+    rows.extend(aside.join().map_err(|_| "the suite panicked")??);
     println!("{}", table::show(&rows));
     let (line, is_well) = table::sum(&rows, options.seed, began.elapsed().as_secs_f64());
     println!("{line}");
@@ -65,24 +49,65 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
 
 /// All that attacks are played on.
 struct Stage {
-    arena: Arena,
-    folder: Folder,
+    arena: Option<Arena>,
+    served: Option<Served>,
+    folder: Arc<Folder>,
     program: PathBuf,
     is_root: bool,
+    /// Servers that have been started.
+    servers: u32,
 }
 
 impl Stage {
-    fn open(options: &Options) -> Result<Self, String> {
+    fn open(options: &Options, cases: &[Case]) -> Result<Self, String> {
         let program = options
             .program
             .canonicalize()
             .map_err(|error| format!("{}: {error}; `make build` makes it", options.program.display()))?;
-        let folder = Folder::make()?;
-        let arena = Arena::open(&program, &folder.0)?;
+        let folder = Arc::new(Folder::make()?);
+        let is_there = |door| cases.iter().any(|case| case.door == door);
+        let arena = is_there(Door::Switch).then(|| Arena::open(&program, &folder.path)).transpose()?;
+        let served = is_there(Door::Serve).then(|| Served::open(&program, &folder.path, 0)).transpose()?;
         let is_root = rustix::process::geteuid().is_root();
-        let exact = if arena.is_exact() { "exactly" } else { "by a control pair only" };
-        println!("attack: stalls of the machine are known {exact}");
-        Ok(Self { arena, folder, program, is_root })
+        if let Some(arena) = &arena {
+            let exact = if arena.is_exact() { "exactly" } else { "by a control pair only" };
+            println!("attack: stalls of the machine are known {exact}");
+        }
+        Ok(Self { arena, served, folder, program, is_root, servers: 0 })
+    }
+
+    /// One beside it, for verbs: with a server of its own.
+    fn aside(&self) -> Result<Self, String> {
+        let served = Served::open(&self.program, &self.folder.path, 1_000)?;
+        let (folder, program) = (Arc::clone(&self.folder), self.program.clone());
+        Ok(Self { arena: None, served: Some(served), folder, program, is_root: self.is_root, servers: 1_000 })
+    }
+
+    /// Those written by hand once, in order; the generated ones in turn, each at least once, for the time left.
+    fn play_all(&mut self, cases: &[Case], options: &Options, began: Instant) -> Result<Vec<Row>, String> {
+        let (generated, written): (Vec<Case>, Vec<Case>) = cases.iter().partition(|case| case.is_generated);
+        let mut rows: Vec<Row> = Vec::new();
+        for (number, case) in (1..).zip(&written) {
+            let mut row = Row::new(case.name);
+            self.play(case, options.seed.wrapping_add(number), &mut row)?;
+            rows.push(row);
+        }
+        let mut others: Vec<Row> = generated.iter().map(|case| Row::new(case.name)).collect();
+        for turn in 0_u64.. {
+            let is_first = turn == 0;
+            for (number, (case, row)) in (1_000..).zip(generated.iter().zip(&mut others)) {
+                // One that is broken has been: what else there is, is still of interest.
+                if row.verdict == Verdict::Held && (is_first || began.elapsed() < options.time) {
+                    self.play(case, options.seed.wrapping_add(number + 1_000 * turn), row)?;
+                }
+            }
+            let is_over = began.elapsed() >= options.time;
+            if is_over || others.iter().all(|row| row.verdict != Verdict::Held) {
+                break;
+            }
+        }
+        rows.extend(others);
+        Ok(rows)
     }
 
     fn play(&mut self, case: &Case, seed: u64, row: &mut Row) -> Result<(), String> {
@@ -99,24 +124,39 @@ impl Stage {
         }
         row.add(&judgement);
         if let Verdict::Broken(why) = &row.verdict {
-            println!("BROKEN: {} (--seed {seed}): {why}", case.name);
-            self.arena.renew()?;
+            println!("BROKEN: {} (--only '{}', round's seed {seed}): {why}", case.name, case.name);
+            self.renew(case.door)?;
         }
         Ok(())
     }
 
+    /// A new one of what has been broken.
+    fn renew(&mut self, door: Door) -> Result<(), String> {
+        match (door, &mut self.arena) {
+            (Door::Switch, Some(arena)) => arena.renew(),
+            (Door::Serve, _) => {
+                self.servers += 1;
+                self.served = None;
+                self.served = Some(Served::open(&self.program, &self.folder.path, self.servers)?);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn round(&mut self, case: &Case, seed: u64) -> Judgement {
+        let nobody = Path::new("/nonexistent");
         let mut scene = Scene {
-            socket: self.arena.socket().to_owned(),
-            pid: self.arena.pid(),
-            port: 0,
+            socket: self.arena.as_ref().map_or(nobody, Arena::socket).to_owned(),
+            pid: self.arena.as_ref().map_or(0, Arena::pid),
+            port: self.served.as_ref().map_or(0, |served| served.port),
             program: self.program.clone(),
-            folder: self.folder.0.clone(),
+            folder: self.folder.open(),
             random: Random::from_seed(seed),
             until: Instant::now() + ROUND,
         };
-        let becomes_stranger = self.is_root && case.need != Need::Root;
-        let (play, door) = (case.play, case.door);
+        let becomes_stranger = self.is_root && case.need != Need::Root && case.door != Door::Verbs;
+        let play = case.play;
         let attack = move || {
             let thread = std::thread::spawn(move || {
                 if becomes_stranger {
@@ -126,9 +166,10 @@ impl Stage {
             });
             thread.join().unwrap_or_else(|_| Err("the attack itself panicked".to_owned()))
         };
-        match door {
-            Door::Switch => self.arena.round(case.floods, attack),
-            Door::Serve | Door::Verbs => Judgement { broken: attack().err(), ..Judgement::default() },
+        match (case.door, &mut self.arena, &mut self.served) {
+            (Door::Switch, Some(arena), _) => arena.round(case.floods, attack),
+            (Door::Serve, _, Some(served)) => served.round(attack),
+            _ => Judgement { broken: attack().err(), ..Judgement::default() },
         }
     }
 }
@@ -140,26 +181,36 @@ fn become_stranger() -> Result<(), String> {
         .map_err(|error| format!("becoming another user: {error}"))
 }
 
-/// A folder that goes with the run.
+/// A folder that goes with the run: ours, and in it one that is everybody's.
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+}
 
 impl Folder {
     fn make() -> Result<Self, String> {
         let name = format!("clearstream-attack-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        // Everybody may write: those who attack are other users.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(&path, mode).map_err(|error| error.to_string())?;
-        Ok(Self(path))
+        let made = Self { path };
+        let open = made.open();
+        for (path, mode) in [(&made.path, 0o755), (&open, 0o777)] {
+            let said = |error| format!("{}: {error}", path.display());
+            std::fs::create_dir(path).map_err(said)?;
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path, mode).map_err(said)?;
+        }
+        Ok(made)
+    }
+
+    /// Where attackers may write, who are other users.
+    fn open(&self) -> PathBuf {
+        self.path.join("open")
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
         // What is still open goes with the process.
-        std::fs::remove_dir_all(&self.0).ok();
+        std::fs::remove_dir_all(&self.path).ok();
     }
 }
-

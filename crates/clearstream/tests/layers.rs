@@ -38,6 +38,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("netmap-preload", Layer::Program),
     // The benchmark program: starts the others.
     ("peers", Layer::Program),
+    // Attacks on the program; no part of it.
+    ("attack", Layer::Program),
 ];
 
 /// The edges allowed inside one layer.

@@ -292,7 +292,7 @@ fn large_tests(scene: &mut Scene) -> Result<(), String> {
         let Some(token) = accepted(&mut peer, &spec) else { continue };
         for index in 0..128 {
             let Ok(mut data) = connect_from(from, scene.port) else { break };
-            data.write_all(&Purpose::Stream { token, index }.greeting()).ok();
+            data.write_all(&Purpose::Stream { token: token.clone(), index }.greeting()).ok();
             held.push(data);
         }
         peer.say("{\"type\":\"go\"}");
@@ -307,7 +307,7 @@ fn strangers(scene: &mut Scene) -> Result<(), String> {
     let Some(token) = accepted(&mut peer, &long_test()) else { return Ok(()) };
     for index in [0, 0, 0, 1, 2, 127, 1024, u16::MAX] {
         let mut data = connect_from(3, scene.port).map_err(|error| error.to_string())?;
-        data.write_all(&Purpose::Stream { token, index }.greeting()).ok();
+        data.write_all(&Purpose::Stream { token: token.clone(), index }.greeting()).ok();
         data.write_all(&[1; 1000]).ok();
     }
     Ok(())

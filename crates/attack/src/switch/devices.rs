@@ -3,7 +3,11 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use packet_switch::attachment::{Answer, Ask, DeviceKind, XdpFacts};
 use rustix::fs::{Mode, OFlags};
@@ -48,7 +52,7 @@ fn odd_names(scene: &mut Scene) -> Result<(), String> {
         }
         // The queue is free once the daemon has let go of it.
         drop(opened);
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
 }
@@ -76,24 +80,30 @@ fn taps(scene: &mut Scene) -> Result<(), String> {
     Ok(())
 }
 
-/// A file of a file system that answers until it is open, and never again.
+/// A file of a file system that answers this process, and nobody else.
 #[derive(Debug)]
 pub(crate) struct SilentFile {
     pub(crate) fd: OwnedFd,
     folder: PathBuf,
-    /// Its file system; without it every question fails at once.
-    _server: File,
+    stop: Arc<AtomicBool>,
+    server: Option<JoinHandle<()>>,
 }
 
 impl Drop for SilentFile {
     fn drop(&mut self) {
         rustix::mount::unmount(&self.folder, UnmountFlags::DETACH).ok();
+        self.stop.store(true, Ordering::Relaxed);
+        // With the file system gone all questions fail.
+        if let Some(server) = self.server.take() {
+            server.join().ok();
+        }
     }
 }
 
 /// None where there is no `/dev/fuse`.
 pub(crate) fn silent_file(scene: &Scene) -> Result<Option<SilentFile>, String> {
-    let Ok(device) = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let Ok(device) = rustix::fs::open("/dev/fuse", flags, Mode::empty()) else {
         return Ok(None);
     };
     // Nobody else sees it, nor has to wait for it.
@@ -102,29 +112,40 @@ pub(crate) fn silent_file(scene: &Scene) -> Result<Option<SilentFile>, String> {
     rustix::mount::mount_change("/", private).map_err(|error| format!("mount: {error}"))?;
     let folder = scene.folder.join("fuse");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
     let options = std::ffi::CString::new(options).map_err(|error| error.to_string())?;
     rustix::mount::mount("attack", &folder, "fuse", MountFlags::empty(), Some(options.as_c_str()))
         .map_err(|error| format!("mount of FUSE: {error}"))?;
-    let server = File::from(device);
-    let path = folder.join("file");
-    let opening = std::thread::spawn(move || File::open(path));
-    let mut answers = server.try_clone().map_err(|error| error.to_string())?;
-    // INIT, LOOKUP of the file, OPEN.
-    let mut is_open = false;
-    while !is_open {
-        is_open = answer_one(&mut answers)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, mut questions) = (Arc::clone(&stop), File::from(device));
+    let server = Some(std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            if !answer_one(&mut questions) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }));
+    let file = File::open(folder.join("file")).map_err(|error| format!("FUSE: {error}"));
+    match file {
+        Ok(file) => Ok(Some(SilentFile { fd: file.into(), folder, stop, server })),
+        Err(why) => {
+            stop.store(true, Ordering::Relaxed);
+            Err(why)
+        }
     }
-    let file = opening.join().map_err(|_| "a panic")?.map_err(|error| format!("FUSE: {error}"))?;
-    Ok(Some(SilentFile { fd: file.into(), folder, _server: server }))
 }
 
-/// Answers a question of the kernel (`linux/fuse.h`); true once a file has been opened.
-fn answer_one(server: &mut File) -> Result<bool, String> {
+/// Answers a question of the kernel (`linux/fuse.h`), if one of this process is there.
+fn answer_one(server: &mut File) -> bool {
     let mut question = vec![0; 1 << 20];
-    let length = server.read(&mut question).map_err(|error| format!("/dev/fuse: {error}"))?;
+    let Ok(40..) = server.read(&mut question) else { return false };
     let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|index| question[at + index]));
-    let (opcode, unique) = (word(4), &question[8..16]);
+    let (opcode, unique, thread) = (word(4), &question[8..16], word(32));
+    // FORGET is no question; what is not ours is left without an answer.
+    let is_ours = thread == 0 || Path::new(&format!("/proc/self/task/{thread}")).exists();
+    if opcode == 2 || !is_ours {
+        return true;
+    }
     let mut body = Vec::new();
     let mut error = 0_i32;
     match opcode {
@@ -148,16 +169,15 @@ fn answer_one(server: &mut File) -> Result<bool, String> {
             body[0] = if opcode == 1 { 2 } else { 0 };
             body.extend(attributes);
         }
+        // OPEN.
         14 => body = vec![0; 16],
+        // FLUSH, RELEASE.
+        25 | 18 => {}
         _ => error = -rustix::io::Errno::NOSYS.raw_os_error(),
-    }
-    if length < 40 {
-        return Err("a short question of the kernel's".to_owned());
     }
     let mut answer = (16 + body.len() as u32).to_le_bytes().to_vec();
     answer.extend(error.to_le_bytes());
     answer.extend(unique);
     answer.extend(body);
-    server.write_all(&answer).map_err(|error| format!("/dev/fuse, operation {opcode}: {error}"))?;
-    Ok(opcode == 14)
+    server.write_all(&answer).is_ok()
 }
