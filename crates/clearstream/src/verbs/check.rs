@@ -11,6 +11,7 @@ mod show;
 mod simulate;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
 //! `port capture`: what passes a port, as a pcap file with nanosecond stamps.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! which parts belong together; it is written last, by rank 0. Parts have two names in turn, so those of
 //! the checkpoint before are there until the new one is whole.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
