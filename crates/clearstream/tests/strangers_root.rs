@@ -295,7 +295,9 @@ fn root_results_are_not_written_through_what_a_stranger_left() {
     let kept = place.at("kept");
     let results =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/results/synthetic-path.json");
-    for (planted, link) in [("report.html.new", true), ("report.html", true), ("report.html.new", false)] {
+    for (planted, link) in
+        [("report.html.new", true), ("report.html", true), ("report.html.new", false)]
+    {
         fs::write(&kept, "kept").expect("ours");
         let trap = shared.join(planted);
         if link {

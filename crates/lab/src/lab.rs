@@ -78,7 +78,8 @@ impl Lab {
         check_cores(plan)?;
         let labs = LabsDir::lock()?;
         let known = labs.lab(&plan.name)?;
-        let up = known.and_then(|dir| dir.state_if_up().map(|(state, anchor)| (dir, state, anchor)));
+        let up =
+            known.and_then(|dir| dir.state_if_up().map(|(state, anchor)| (dir, state, anchor)));
         if let Some((dir, state, anchor)) = up {
             match state.owner {
                 Some(other) if !other.is_running() => end_anchor(&anchor, &state)?,

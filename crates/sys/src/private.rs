@@ -24,7 +24,9 @@ use thiserror::Error;
 use crate::SyscallError;
 
 pub use output::{append_to, create, create_new, open_existing};
-pub use runtime::{Scratch, check_trusted, runtime_folder, runtime_folder_if_there, runtime_variable};
+pub use runtime::{
+    Scratch, check_trusted, runtime_folder, runtime_folder_if_there, runtime_variable,
+};
 
 /// Longest file that is read from such a folder, bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -48,7 +50,8 @@ pub enum PrivateError {
 }
 
 /// What to do about a name that somebody else holds.
-const ADVICE: &str = "have its owner remove it, or set XDG_RUNTIME_DIR to a folder of your own with mode 0700";
+const ADVICE: &str =
+    "have its owner remove it, or set XDG_RUNTIME_DIR to a folder of your own with mode 0700";
 
 /// A folder of this user that others cannot write to, by its descriptor.
 #[derive(Debug)]
@@ -72,8 +75,9 @@ impl Folder {
     /// # Errors
     /// [`PrivateError`].
     pub fn at(path: &Path) -> Result<Self, PrivateError> {
-        open_folder(CWD, path.as_os_str(), path)?
-            .ok_or_else(|| SyscallError::new("open", path.display().to_string(), Errno::NOENT).into())
+        open_folder(CWD, path.as_os_str(), path)?.ok_or_else(|| {
+            SyscallError::new("open", path.display().to_string(), Errno::NOENT).into()
+        })
     }
 
     /// The same, with all the folders on the way to it: none of them may let others rename in it.
@@ -99,7 +103,8 @@ impl Folder {
     /// [`PrivateError`].
     pub fn folder(&self, name: &str) -> Result<Option<Self>, PrivateError> {
         let path = self.path.join(name);
-        one_name(name).map_err(|error| SyscallError::new("open", path.display().to_string(), error))?;
+        one_name(name)
+            .map_err(|error| SyscallError::new("open", path.display().to_string(), error))?;
         open_folder(self.fd.as_fd(), OsStr::new(name), &path)
     }
 
@@ -109,7 +114,8 @@ impl Folder {
     /// [`PrivateError`].
     pub fn folder_or_new(&self, name: &str) -> Result<Self, PrivateError> {
         let path = self.path.join(name);
-        one_name(name).map_err(|error| SyscallError::new("mkdir", path.display().to_string(), error))?;
+        one_name(name)
+            .map_err(|error| SyscallError::new("mkdir", path.display().to_string(), error))?;
         make_folder(self.fd.as_fd(), OsStr::new(name), &path)
     }
 
@@ -194,11 +200,10 @@ impl Folder {
     /// Whether this is still what stands at its path.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
-        let same = |here: Stat, there: Stat| {
-            (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
-        };
-        let both = rustix::fs::fstat(&self.fd)
-            .and_then(|here| Ok((here, rustix::fs::lstat(&self.path)?)));
+        let same =
+            |here: Stat, there: Stat| (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino);
+        let both =
+            rustix::fs::fstat(&self.fd).and_then(|here| Ok((here, rustix::fs::lstat(&self.path)?)));
         both.is_ok_and(|(here, there)| same(here, there))
     }
 
@@ -229,7 +234,9 @@ fn check_file(file: BorrowedFd<'_>) -> io::Result<()> {
         return Err(io::Error::other(format!("belongs to user {}", stat.st_uid)));
     }
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if stat.st_nlink > 1 => Err(io::Error::other("has another name elsewhere")),
+        FileType::RegularFile if stat.st_nlink > 1 => {
+            Err(io::Error::other("has another name elsewhere"))
+        }
         FileType::RegularFile => Ok(()),
         _ => Err(io::Error::other("is no plain file")),
     }
@@ -241,9 +248,8 @@ fn open_folder(
     name: &OsStr,
     path: &Path,
 ) -> Result<Option<Folder>, PrivateError> {
-    let refused = |what: String| {
-        Err(PrivateError::NotOurs { path: path.to_owned(), what, advice: ADVICE })
-    };
+    let refused =
+        |what: String| Err(PrivateError::NotOurs { path: path.to_owned(), what, advice: ADVICE });
     let fd = match rustix::fs::openat(parent, name, FOLDER, Mode::empty()) {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(None),

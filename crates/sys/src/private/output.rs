@@ -101,10 +101,14 @@ fn not_ours(stat: &Stat) -> io::Error {
     let user = stat.st_uid;
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => format!("a symbolic link, made by user {user}"),
-        FileType::RegularFile if is_ours(stat) => "a file that has another name elsewhere".to_owned(),
+        FileType::RegularFile if is_ours(stat) => {
+            "a file that has another name elsewhere".to_owned()
+        }
         _ => format!("there already, and user {user}'s"),
     };
-    io::Error::other(format!("it is {what}, in a folder that others can write to; it is left alone"))
+    io::Error::other(format!(
+        "it is {what}, in a folder that others can write to; it is left alone"
+    ))
 }
 
 /// Whether others than root and this user can put something where `path` is.

@@ -78,7 +78,9 @@ impl Scratch {
                 Ok(()) => {}
                 Err(rustix::io::Errno::EXIST) => continue,
                 Err(error) => {
-                    return Err(SyscallError::new("mkdir", path.display().to_string(), error).into());
+                    return Err(
+                        SyscallError::new("mkdir", path.display().to_string(), error).into()
+                    );
                 }
             }
             let folder = make_folder(parent.fd.as_fd(), OsStr::new(&name), &path)?;
@@ -110,9 +112,8 @@ pub(super) struct Way {
 /// Goes from the root to `path`, whose links are resolved before, and looks at every folder after it
 /// was opened: each is root's or this user's, and where others may write it is sticky.
 pub(super) fn check_way(path: &Path) -> Result<Way, PrivateError> {
-    let failed = |call, error: std::io::Error| {
-        SyscallError::new(call, path.display().to_string(), error)
-    };
+    let failed =
+        |call, error: std::io::Error| SyscallError::new(call, path.display().to_string(), error);
     let resolved = path.canonicalize().map_err(|error| failed("realpath", error))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut walked = PathBuf::from("/");
@@ -157,9 +158,8 @@ fn objection(stat: &Stat, root: u32) -> Option<String> {
 /// # Errors
 /// [`PrivateError`].
 pub fn check_trusted(path: &Path) -> Result<(), PrivateError> {
-    let failed = |call, error: std::io::Error| {
-        SyscallError::new(call, path.display().to_string(), error)
-    };
+    let failed =
+        |call, error: std::io::Error| SyscallError::new(call, path.display().to_string(), error);
     let stat = rustix::fs::lstat(path).map_err(|error| failed("lstat", error.into()))?;
     let refused = |what: String| {
         let advice = "name a folder that only you can write to";
