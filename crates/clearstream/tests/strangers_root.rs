@@ -264,8 +264,8 @@ fn root_a_strangers_switch_in_an_open_runtime_folder_gets_no_client() {
     assert!(!line.contains(path), "{line}");
 
     // What it left is its own to remove: root's switch says so.
-    let left = Command::new(PROGRAM)
-        .args(["switch", "run", "--socket", path])
+    let left = Command::new("timeout")
+        .args(["10", PROGRAM, "switch", "run", "--socket", path])
         .stdin(Stdio::null())
         .output()
         .expect("it ends");
