@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use bed::{Bed, PROGRAM, clearstream, code, complaint, eventually, run, stdout};
 use bpf_cc::law;
-use results::{Results, TcpSample};
+use results::{Results, StreamEnd, TcpSample};
 use serde_json::Value;
 use stats::Judgement;
 
@@ -106,7 +106,7 @@ fn root_htcp_is_registered_used_and_taken_back() {
 }
 
 /// Tests of ten seconds whose epochs are judged: all of them together, once.
-const TESTS: u32 = 6;
+const TESTS: u32 = 12;
 
 /// Share of the epochs that do not follow the law by chance: a machine that stalls for a round trip bends one.
 const BENT: f64 = 0.25;
@@ -115,43 +115,57 @@ const BENT: f64 = 0.25;
 const EPOCHS_MIN: usize = 20;
 
 /// The program's instructions follow the law to the last step (`crates/bpf-cc/tests/htcp.rs`); here the kernel
-/// calls them. In `make test` ten seconds must show epochs at all, in which the window grows faster than a
-/// segment a round trip; `make test-all` judges the epochs of a minute, once: most follow the law.
+/// calls them. `make test` sees that they open the window; how it grows between losses takes a machine
+/// that does not stall for a round trip: `make test-all` judges the epochs of two minutes, once.
 #[test]
 fn root_the_window_follows_the_law() {
     let Some(registration) = Registration::new() else { return };
     let Some(bed) = Bed::up("cclaw", PATH) else { return };
     serve(&bed);
-    let tests = if effort::is_all() { TESTS } else { 1 };
-    let seen: Vec<Epoch> =
-        (0..tests).flat_map(|_| ten_seconds(&bed, &registration.name)).collect();
+    let (tests, seconds) = if effort::is_all() { (TESTS, "10") } else { (1, "5") };
+    let epochs_of = |_| epochs(&measured(&bed, &registration.name, seconds));
+    let seen: Vec<Epoch> = (0..tests).flat_map(epochs_of).collect();
     let followers = seen.iter().filter(|epoch| epoch.follows_the_law()).count();
     println!("{followers} of {} epochs follow the law", seen.len());
     if !effort::is_all() {
-        effort::left_to_test_all("whether most epochs of a minute follow the law");
-        assert!(seen.iter().any(|epoch| epoch.growth().0 > 2.0 * epoch.reno()), "as Reno does");
+        effort::left_to_test_all("whether most epochs of two minutes follow the law");
         return;
     }
     assert!(seen.len() >= EPOCHS_MIN, "only {} epochs", seen.len());
     let judgement = Judgement::majority(seen.len() as u32, BENT);
     let wrong = (seen.len() - followers) as u32;
     assert!(judgement.passes(wrong), "{wrong} epochs do not follow the law; {judgement}");
-    let grew_much = |epoch: &&Epoch| epoch.follows_the_law() && epoch.growth().1 > 40.0;
-    assert!(seen.iter().any(|epoch| grew_much(&epoch)), "none tells of much growth");
+    let grew_much = |epoch: &Epoch| epoch.follows_the_law() && epoch.growth().1 > 40.0;
+    assert!(seen.iter().any(grew_much), "none tells of much growth");
     let kept = seen.iter().filter(|epoch| epoch.follows_the_law() && epoch.tells_what_is_kept());
     assert!(kept.count() > 0, "none tells of the share kept");
 }
 
-/// The epochs of ten seconds with this congestion control.
-fn ten_seconds(bed: &Bed, name: &str) -> Vec<Epoch> {
+/// A test with this congestion control, which opens the window.
+fn measured(bed: &Bed, name: &str, seconds: &str) -> Results {
     let file = std::env::temp_dir().join(format!("{}.json", bed.name));
     let path = file.to_str().expect("a plain path");
-    let options = ["-C", name, "-t", "10", "-i", "50ms", "-o", path];
+    let options = ["-C", name, "-t", seconds, "-i", "50ms", "-o", path];
     let done = bed.exec("near", &[&[PROGRAM, "test", "far"], &options[..]].concat());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let text = std::fs::read(&file).expect("results");
     std::fs::remove_file(&file).expect("ours");
-    epochs(&results::read_results(&text).expect("results"))
+    let results = results::read_results(&text).expect("results");
+    let stream = sender(&results);
+    let summary = stream.tcp.as_ref().expect("TCP");
+    assert!(summary.congestion_control.starts_with("htcp"), "{}", summary.congestion_control);
+    let samples = stream.intervals.iter().filter_map(|interval| interval.tcp.as_ref());
+    let widest = samples.map(window_bytes).fold(0.0, f64::max) / f64::from(summary.mss_bytes);
+    assert!(widest > 4.0 * INITIAL_WINDOW, "{widest} segments");
+    results
+}
+
+/// The kernel's, segments.
+const INITIAL_WINDOW: f64 = 10.0;
+
+fn sender(results: &Results) -> &StreamEnd {
+    let outcome = results.points[0].measured().expect("measured");
+    outcome.near.streams.iter().find(|stream| stream.sending).expect("the sender")
 }
 
 /// Samples between two losses, oldest first, after an epoch that was as whole.
@@ -187,14 +201,6 @@ impl Epoch {
         law::beta(1.0, 1.0, self.rtt_ratio_before, 1.0)
     }
 
-    /// Segments that Reno's window would have grown: one a round trip.
-    fn reno(&self) -> f64 {
-        let round_trips = |pair: &[(f64, TcpSample)]| {
-            (pair[1].0 - pair[0].0) / ((pair[0].1.rtt_s + pair[1].1.rtt_s) / 2.0)
-        };
-        self.samples.windows(2).map(round_trips).sum()
-    }
-
     /// Segments the window grew from the first sample to the last, and what the law says.
     fn growth(&self) -> (f64, f64) {
         let beta = self.kept.clamp(0.5, 0.8);
@@ -221,10 +227,8 @@ fn window_bytes(sample: &TcpSample) -> f64 {
 /// Cuts the sender's samples where something was retransmitted. An epoch counts when it follows a
 /// whole one over a single loss: then the share kept is known.
 fn epochs(results: &Results) -> Vec<Epoch> {
-    let outcome = results.points[0].measured().expect("measured");
-    let stream = outcome.near.streams.iter().find(|stream| stream.sending).expect("the sender");
+    let stream = sender(results);
     let summary = stream.tcp.as_ref().expect("TCP");
-    assert!(summary.congestion_control.starts_with("htcp"), "{}", summary.congestion_control);
     let mut cut: Vec<Vec<(f64, TcpSample)>> = vec![Vec::new()];
     let mut retransmits_count = 0;
     for sample in &stream.intervals {

@@ -131,8 +131,7 @@ fn root_live_verdicts_name_what_was_planted() {
         let lab = PlantedLab::up(case).unwrap_or_else(|why| panic!("{}: {why}", case.name));
         !is_named(&lab, case)
     };
-    let wrong: Vec<&str> =
-        cases.iter().filter(is_wrong).map(|case| case.name.as_str()).collect();
+    let wrong: Vec<&str> = cases.iter().filter(is_wrong).map(|case| case.name.as_str()).collect();
     let told = format!("planted limits misjudged: {wrong:?}; {judgement}");
     effort::say(&format!("{told}; {:.0} s", began.elapsed().as_secs_f64()));
     assert!(judgement.passes(wrong.len() as u32), "{told}");

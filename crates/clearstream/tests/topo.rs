@@ -1,9 +1,9 @@
 //! `clearstream topo`: drawings of machines we do not have, its speed, and what it says of itself.
 
-#[path = "../../topology/tests/support/machines.rs"]
-mod machines;
 #[path = "support/effort.rs"]
 mod effort;
+#[path = "../../topology/tests/support/machines.rs"]
+mod machines;
 
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
