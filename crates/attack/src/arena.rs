@@ -81,12 +81,17 @@ impl Arena {
     }
 
     /// Plays an attack and judges it.
-    pub(crate) fn round(&mut self, floods: bool, attack: impl FnOnce() -> Result<(), String>) -> Judgement {
+    pub(crate) fn round(
+        &mut self,
+        floods: bool,
+        attack: impl FnOnce() -> Result<(), String>,
+    ) -> Judgement {
         let watch = Watch::begin(&self.attacked.innocents, &self.control.innocents, &self.machine);
         let outcome = attack();
         let (attacked, control) = (&mut self.attacked, &self.control.innocents);
         let mut judgement = watch.end(&mut attacked.innocents, control, &self.machine, floods);
-        let after = outcome.and_then(|()| tidy(&attacked.socket)).and_then(|()| attacked.daemon.check());
+        let after =
+            outcome.and_then(|()| tidy(&attacked.socket)).and_then(|()| attacked.daemon.check());
         judgement.broken = judgement.broken.or(after.err());
         judgement
     }

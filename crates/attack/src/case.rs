@@ -84,7 +84,11 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    pub(crate) const fn of(door: Door, name: &'static str, play: fn(&mut Scene) -> Result<(), String>) -> Self {
+    pub(crate) const fn of(
+        door: Door,
+        name: &'static str,
+        play: fn(&mut Scene) -> Result<(), String>,
+    ) -> Self {
         Self { door, name, need: Need::Nothing, floods: false, is_generated: false, play }
     }
 

@@ -126,11 +126,10 @@ impl Innocents {
         let said = |error: packet_switch::client::ClientError| format!("the innocents: {error}");
         let mut connection = Connection::open(socket).map_err(said)?;
         let mut pairs = Vec::new();
-        let switches = [("switch", "vale0:innocent-a", "vale0:innocent-b"), (
-            "other switch",
-            "vale1:innocent-a",
-            "vale1:innocent-b",
-        )];
+        let switches = [
+            ("switch", "vale0:innocent-a", "vale0:innocent-b"),
+            ("other switch", "vale1:innocent-a", "vale1:innocent-b"),
+        ];
         for (name, one, other) in switches.into_iter().take(if few { 1 } else { 2 }) {
             let mut attach = |port: &str| {
                 let port = port.parse().map_err(|error| format!("{port}: {error}"))?;
@@ -145,7 +144,8 @@ impl Innocents {
             pairs.push((ends.0, ends.1, Lane::new("pipe", None)));
         }
         let asker = Lane::new("requests", None);
-        let (stop, asking) = (Arc::new(AtomicBool::new(false)), Connection::open(socket).map_err(said)?);
+        let (stop, asking) =
+            (Arc::new(AtomicBool::new(false)), Connection::open(socket).map_err(said)?);
         let lanes: Vec<Arc<Lane>> = pairs.iter().map(|pair| Arc::clone(&pair.2)).collect();
         let threads = run(pairs, asking, &asker, &stop);
         Ok(Self { lanes, asker, connection, stop, threads })
@@ -177,7 +177,12 @@ impl Drop for Innocents {
     }
 }
 
-fn run(pairs: Vec<Pair>, asking: Connection, asker: &Arc<Lane>, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
+fn run(
+    pairs: Vec<Pair>,
+    asking: Connection,
+    asker: &Arc<Lane>,
+    stop: &Arc<AtomicBool>,
+) -> Vec<JoinHandle<()>> {
     let mut threads = Vec::new();
     let mut senders = Vec::new();
     for (number, (one, other, lane)) in (1..).zip(pairs) {
@@ -289,7 +294,8 @@ fn receive(receiver: &mut Receiver, number: u8, lane: &Lane, stop: &AtomicBool) 
             if bytes[6..12] != address(number, 1) || bytes[12..14] != ETHER_TYPE {
                 continue; // somebody else's
             }
-            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
+            let word =
+                |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
             let (next, due_ns) = (word(14), word(22));
             if length != Some(FRAME_BYTES) || bytes != frame(number, next, due_ns) {
                 lane.fail(format!("frame {next} is damaged"));

@@ -49,7 +49,8 @@ impl Watch {
             lane.take_waits();
         }
         machine.take_stalls();
-        let lost_before = innocents.lanes.iter().map(|lane| lane.lost.load(Ordering::Relaxed)).collect();
+        let lost_before =
+            innocents.lanes.iter().map(|lane| lane.lost.load(Ordering::Relaxed)).collect();
         Self { began_ns: now_ns(), lost_before }
     }
 
@@ -75,7 +76,8 @@ impl Watch {
         judgement.answer_ms = worst_ms(&innocents.asker, &excuses);
         for (lane, before) in innocents.lanes.iter().zip(&self.lost_before) {
             let lost = lane.lost.load(Ordering::Relaxed) - before;
-            judgement.lost += if floods && lane.port == Some("vale0:innocent-b") { 0 } else { lost };
+            judgement.lost +=
+                if floods && lane.port == Some("vale0:innocent-b") { 0 } else { lost };
         }
         judgement.broken = innocents.trouble().or_else(|| judgement.objection());
         let whole = Span { from_ns: self.began_ns, to_ns: now_ns() };
@@ -133,4 +135,21 @@ fn worst_ms(lane: &Lane, excuses: &[Span]) -> f64 {
     let (shorter_ns, waits) = lane.take_waits();
     let left = |span: &Span| span.length_ns() - covered_ns(*span, excuses);
     ms(waits.iter().map(left).max().unwrap_or(0).max(shorter_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(frame_ms: f64, answer_ms: f64, lost: u64) -> Option<String> {
+        Judgement { frame_ms, answer_ms, lost, ..Judgement::default() }.objection()
+    }
+
+    #[test]
+    fn what_is_too_long_or_lost_is_named() {
+        assert_eq!(judged(49.9, 999.0, 0), None);
+        assert!(judged(50.1, 0.0, 0).is_some_and(|why| why.contains("waited 50 ms")));
+        assert!(judged(0.0, 0.0, 1).is_some_and(|why| why.contains("lost 1 frames")));
+        assert!(judged(0.0, 1001.0, 0).is_some_and(|why| why.contains("an answer took")));
+    }
 }

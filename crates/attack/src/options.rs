@@ -15,7 +15,8 @@ pub(crate) struct Options {
     pub(crate) list: bool,
 }
 
-const USAGE: &str = "usage: attack [--program PATH] [--seconds N] [--seed N] [--only TEXT] [--list]";
+const USAGE: &str =
+    "usage: attack [--program PATH] [--seconds N] [--seed N] [--only TEXT] [--list]";
 
 pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats::Random;
 
 use crate::arena::Arena;
@@ -31,9 +32,11 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     if cases.is_empty() {
         return Err("no such case".to_owned());
     }
+    allow_descriptors();
     let began = Instant::now();
     println!("attack: {} cases, seed {} (--seed repeats it)", cases.len(), options.seed);
-    let (verbs, doors): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|case| case.door == Door::Verbs);
+    let (verbs, doors): (Vec<Case>, Vec<Case>) =
+        cases.into_iter().partition(|case| case.door == Door::Verbs);
     let mut stage = Stage::open(options, &doors)?;
     // Mostly they wait for somebody's patience: beside the others.
     let mut aside = stage.aside()?;
@@ -45,6 +48,12 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let (line, is_well) = table::sum(&rows, options.seed, began.elapsed().as_secs_f64());
     println!("{line}");
     Ok(is_well)
+}
+
+/// Crowds are a part of it; without, they are smaller.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
 /// All that attacks are played on.
@@ -60,14 +69,15 @@ struct Stage {
 
 impl Stage {
     fn open(options: &Options, cases: &[Case]) -> Result<Self, String> {
-        let program = options
-            .program
-            .canonicalize()
-            .map_err(|error| format!("{}: {error}; `make build` makes it", options.program.display()))?;
+        let program = options.program.canonicalize().map_err(|error| {
+            format!("{}: {error}; `make build` makes it", options.program.display())
+        })?;
         let folder = Arc::new(Folder::make()?);
         let is_there = |door| cases.iter().any(|case| case.door == door);
-        let arena = is_there(Door::Switch).then(|| Arena::open(&program, &folder.path)).transpose()?;
-        let served = is_there(Door::Serve).then(|| Served::open(&program, &folder.path, 0)).transpose()?;
+        let arena =
+            is_there(Door::Switch).then(|| Arena::open(&program, &folder.path)).transpose()?;
+        let served =
+            is_there(Door::Serve).then(|| Served::open(&program, &folder.path, 0)).transpose()?;
         let is_root = rustix::process::geteuid().is_root();
         if let Some(arena) = &arena {
             let exact = if arena.is_exact() { "exactly" } else { "by a control pair only" };
@@ -80,25 +90,38 @@ impl Stage {
     fn aside(&self) -> Result<Self, String> {
         let served = Served::open(&self.program, &self.folder.path, 1_000)?;
         let (folder, program) = (Arc::clone(&self.folder), self.program.clone());
-        Ok(Self { arena: None, served: Some(served), folder, program, is_root: self.is_root, servers: 1_000 })
+        Ok(Self {
+            arena: None,
+            served: Some(served),
+            folder,
+            program,
+            is_root: self.is_root,
+            servers: 1_000,
+        })
     }
 
     /// Those written by hand once, in order; the generated ones in turn, each at least once, for the time left.
-    fn play_all(&mut self, cases: &[Case], options: &Options, began: Instant) -> Result<Vec<Row>, String> {
-        let (generated, written): (Vec<Case>, Vec<Case>) = cases.iter().partition(|case| case.is_generated);
+    fn play_all(
+        &mut self,
+        cases: &[Case],
+        options: &Options,
+        began: Instant,
+    ) -> Result<Vec<Row>, String> {
+        let (generated, written): (Vec<Case>, Vec<Case>) =
+            cases.iter().partition(|case| case.is_generated);
         let mut rows: Vec<Row> = Vec::new();
-        for (number, case) in (1..).zip(&written) {
+        for case in &written {
             let mut row = Row::new(case.name);
-            self.play(case, options.seed.wrapping_add(number), &mut row)?;
+            self.play(case, seed_of(options.seed, case.name, 0), &mut row)?;
             rows.push(row);
         }
         let mut others: Vec<Row> = generated.iter().map(|case| Row::new(case.name)).collect();
         for turn in 0_u64.. {
             let is_first = turn == 0;
-            for (number, (case, row)) in (1_000..).zip(generated.iter().zip(&mut others)) {
+            for (case, row) in generated.iter().zip(&mut others) {
                 // One that is broken has been: what else there is, is still of interest.
                 if row.verdict == Verdict::Held && (is_first || began.elapsed() < options.time) {
-                    self.play(case, options.seed.wrapping_add(number + 1_000 * turn), row)?;
+                    self.play(case, seed_of(options.seed, case.name, turn), row)?;
                 }
             }
             let is_over = began.elapsed() >= options.time;
@@ -124,7 +147,7 @@ impl Stage {
         }
         row.add(&judgement);
         if let Verdict::Broken(why) = &row.verdict {
-            println!("BROKEN: {} (--only '{}', round's seed {seed}): {why}", case.name, case.name);
+            println!("BROKEN: {}, round {}: {why}", case.name, row.rounds);
             self.renew(case.door)?;
         }
         Ok(())
@@ -172,6 +195,12 @@ impl Stage {
             _ => Judgement { broken: attack().err(), ..Judgement::default() },
         }
     }
+}
+
+/// A round's own seed: the same whichever other cases are played (`--only` repeats it). FNV-1a.
+fn seed_of(seed: u64, name: &str, turn: u64) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ seed, step).wrapping_add(turn)
 }
 
 /// Makes the calling thread, and those it begins, another user's.

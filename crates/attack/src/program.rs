@@ -54,7 +54,9 @@ impl Daemon {
     }
 
     pub(crate) fn log_text(&self) -> String {
-        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+        fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
     }
 
     pub(crate) fn size(&self) -> Result<Size, String> {
@@ -74,12 +76,18 @@ impl Daemon {
             let grown = [
                 ("threads", size.threads, base.threads),
                 ("descriptors", size.descriptors, base.descriptors),
-                ("resident MiB", size.resident_bytes >> 20, (base.resident_bytes + RESIDENT_MORE_MAX) >> 20),
+                (
+                    "resident MiB",
+                    size.resident_bytes >> 20,
+                    (base.resident_bytes + RESIDENT_MORE_MAX) >> 20,
+                ),
             ];
             match grown.into_iter().find(|(_, now, most)| now > most) {
                 None => return Ok(()),
                 Some((what, now, most)) if since.elapsed() > RECOVERY => {
-                    return Err(format!("{now} {what} after {RECOVERY:?}, at most {most} expected"));
+                    return Err(format!(
+                        "{now} {what} after {RECOVERY:?}, at most {most} expected"
+                    ));
                 }
                 Some(_) => std::thread::sleep(Duration::from_millis(10)),
             }

@@ -47,16 +47,17 @@ pub(crate) struct Served {
 #[derive(Debug, Default)]
 struct Guest {
     stop: AtomicBool,
+    /// It is not to ask now.
+    pauses: AtomicBool,
     worst_ns: AtomicU64,
     tests: AtomicU64,
-    /// Since when it waits for an answer; 0 for not.
-    since_ns: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
 
 impl Served {
     pub(crate) fn open(program: &Path, folder: &Path, number: u32) -> Result<Self, String> {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+        let free =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
         let port = free.local_addr().map_err(|error| error.to_string())?.port();
         drop(free);
         let text = port.to_string();
@@ -81,10 +82,6 @@ impl Served {
         Ok(Self { daemon, port, guest, thread })
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.daemon.pid()
-    }
-
     /// Plays an attack and judges it.
     pub(crate) fn round(&mut self, attack: impl FnOnce() -> Result<(), String>) -> Judgement {
         self.guest.worst_ns.store(0, Ordering::Relaxed);
@@ -105,7 +102,8 @@ impl Served {
         let late = (answer_ms > GUEST_MAX.as_secs_f64() * 1e3)
             .then(|| format!("the guest waited {answer_ms:.0} ms"));
         let guest = lock(&self.guest.trouble).take();
-        let broken = guest.or(outcome.err()).or(after.err()).or(health.err()).or(too_large).or(late);
+        let broken =
+            guest.or(outcome.err()).or(after.err()).or(health.err()).or(too_large).or(late);
         Judgement { answer_ms, broken, ..Judgement::default() }
     }
 
@@ -144,7 +142,7 @@ fn largest(pid: u32, stop: &AtomicBool) -> u64 {
 impl Guest {
     fn visit(&self, port: u16) {
         while !self.stop.load(Ordering::Relaxed) {
-            if self.since_ns.load(Ordering::Relaxed) == PAUSED {
+            if self.pauses.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             }
@@ -165,16 +163,13 @@ impl Guest {
     }
 
     fn pause(&self, on: bool) {
-        self.since_ns.store(if on { PAUSED } else { 0 }, Ordering::Relaxed);
+        self.pauses.store(on, Ordering::Relaxed);
         if on {
             // The test that runs has an end.
             std::thread::sleep(Duration::from_millis(400));
         }
     }
 }
-
-/// In place of a time: it is not to ask.
-const PAUSED: u64 = u64::MAX;
 
 /// A tenth of a second, far below what the machine can.
 fn test_once(port: u16) -> Result<(), ClientError> {

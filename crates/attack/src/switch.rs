@@ -92,15 +92,21 @@ impl Raw {
             if left.is_zero() {
                 return Heard::Nothing;
             }
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            let timeout =
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
             rustix::event::poll(&mut set, Some(&timeout)).ok();
         }
     }
 
     /// Asks and waits; no answer at all is an error.
-    pub(crate) fn ask(&self, ask: Ask, fds: &[BorrowedFd<'_>]) -> Result<(Answer, Vec<OwnedFd>), String> {
-        self.ask_bytes(&Request::encode(ask), fds)?.ok_or_else(|| "the connection was closed".to_owned())
+    pub(crate) fn ask(
+        &self,
+        ask: Ask,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Answer, Vec<OwnedFd>), String> {
+        self.ask_bytes(&Request::encode(ask), fds)?
+            .ok_or_else(|| "the connection was closed".to_owned())
     }
 
     /// The same with any bytes; none when the daemon closes instead.
@@ -152,7 +158,8 @@ impl Hostile {
     /// Attaches to a port; retries while the last one of that name is on its way out.
     pub(crate) fn attach(socket: &Path, port: &str, shape: Shape) -> Result<Self, String> {
         let raw = Raw::connect(socket)?;
-        let name: packet_switch::PortName = port.parse().map_err(|error| format!("{port}: {error}"))?;
+        let name: packet_switch::PortName =
+            port.parse().map_err(|error| format!("{port}: {error}"))?;
         let until = Instant::now() + ANSWER;
         loop {
             let (answer, fds) = raw.ask(Ask::AttachPort { port: name.clone(), shape }, &[])?;

@@ -37,7 +37,8 @@ pub(crate) fn run(
     user: Option<u32>,
     within: Duration,
 ) -> Result<Said, String> {
-    let what = || format!("`clearstream {}`", arguments.join(" ").chars().take(100).collect::<String>());
+    let what =
+        || format!("`clearstream {}`", arguments.join(" ").chars().take(100).collect::<String>());
     let log = rustix::fs::memfd_create("said", rustix::fs::MemfdFlags::CLOEXEC)
         .map_err(|error| format!("memfd: {error}"))?;
     let log = File::from(log);
@@ -55,7 +56,8 @@ pub(crate) fn run(
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
             break status;
         }
-        let resident_bytes = crate::program::size_of(child.id()).map_or(0, |size| size.resident_bytes);
+        let resident_bytes =
+            crate::program::size_of(child.id()).map_or(0, |size| size.resident_bytes);
         let why = if resident_bytes > RESIDENT_MAX {
             Some(format!("{} MiB resident", resident_bytes >> 20))
         } else {
@@ -75,7 +77,9 @@ pub(crate) fn run(
         Some(line.to_owned())
     } else {
         let obeyed = |one: char| one.is_control() && one != '\n' && one != '\t';
-        text.lines().find(|line| line.contains(obeyed)).map(|line| format!("said to the terminal: {line:?}"))
+        text.lines()
+            .find(|line| line.contains(obeyed))
+            .map(|line| format!("said to the terminal: {line:?}"))
     };
     object.map_or(Ok(Said { status, text }), |why| Err(format!("{}: {why}", what())))
 }

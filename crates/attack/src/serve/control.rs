@@ -63,9 +63,12 @@ fn documents(scene: &mut Scene) -> Result<(), String> {
             peer.send(b"{");
         }
     }
-    let deep = format!("{{\"type\":\"start\",\"spec\":{}1{}}}", "[".repeat(20_000), "]".repeat(20_000));
+    let deep =
+        format!("{{\"type\":\"start\",\"spec\":{}1{}}}", "[".repeat(20_000), "]".repeat(20_000));
     let long = "[".repeat(60_000);
-    for json in ["", "{", "[]", "null", "\"hello\"", "{\"type\":3}", "{\"type\":\"\\ud800\"}", &long, &deep] {
+    for json in
+        ["", "{", "[]", "null", "\"hello\"", "{\"type\":3}", "{\"type\":\"\\ud800\"}", &long, &deep]
+    {
         if let Some(mut peer) = Peer::greeted(scene, ONE)? {
             peer.say(json);
             peer.hear();
@@ -111,8 +114,24 @@ fn templates() -> Vec<Value> {
 }
 
 fn extremes() -> Vec<Value> {
-    let numbers = ["0", "-1", "1", "0.05", "1e-300", "1e308", "4294967295", "4294967296", "65508",
-        "18446744073709551615", "-9223372036854775808", "null", "true", "[]", "{}", "[4294967295]"];
+    let numbers = [
+        "0",
+        "-1",
+        "1",
+        "0.05",
+        "1e-300",
+        "1e308",
+        "4294967295",
+        "4294967296",
+        "65508",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "null",
+        "true",
+        "[]",
+        "{}",
+        "[4294967295]",
+    ];
     let long = "y".repeat(50_000);
     let texts = ["", "\0", "../../etc/passwd", "\u{1b}]0;x\u{7}", "%n%s", "cubic\0", &long];
     let numbers = numbers.iter().filter_map(|text| serde_json::from_str(text).ok());
@@ -258,7 +277,9 @@ fn vanish(scene: &mut Scene) -> Result<(), String> {
     for spec in [long_test(), reverse, TestSpec::udp(1200)] {
         for step in 0..5 {
             let Some(mut peer) = Peer::greeted(scene, ONE)? else { continue };
-            let Some(token) = (step > 0).then(|| accepted(&mut peer, &spec)).flatten() else { continue };
+            let Some(token) = (step > 0).then(|| accepted(&mut peer, &spec)).flatten() else {
+                continue;
+            };
             let mut data = None;
             if step > 1 {
                 data = connect_from(ONE, scene.port).ok();
@@ -349,7 +370,8 @@ fn random_fields(scene: &mut Scene) -> Result<(), String> {
         let from = 2 + scene.random.below(4) as u8;
         let Some(mut peer) = Peer::greeted(scene, from)? else { continue };
         for _ in 0..scene.random.below(20) {
-            let mut message = templates[scene.random.below(templates.len() as u64) as usize].clone();
+            let mut message =
+                templates[scene.random.below(templates.len() as u64) as usize].clone();
             let mut all = Vec::new();
             places(&message, "", &mut all);
             for _ in 0..scene.random.below(3) {

@@ -51,10 +51,22 @@ fn say(stream: &mut TcpStream, text: &str) {
 
 fn parameters(scene: &mut Scene) -> Result<(), String> {
     let long = "z".repeat(10_000);
-    let extremes = [json!(0), json!(-1), json!(u64::MAX), json!(i64::MIN), json!(1e300), json!(null),
-        json!([]), json!({}), json!(long), json!("\0\u{1b}[2J"), json!(65_536_000)];
+    let extremes = [
+        json!(0),
+        json!(-1),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(1e300),
+        json!(null),
+        json!([]),
+        json!({}),
+        json!(long),
+        json!("\0\u{1b}[2J"),
+        json!(65_536_000),
+    ];
     let template = template();
-    let names: Vec<String> = template.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
+    let names: Vec<String> =
+        template.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect();
     for name in names {
         for value in &extremes {
             let Some(mut stream) = control(scene, 1)? else { continue };

@@ -56,7 +56,8 @@ fn jam_and_leave(scene: &mut Scene) -> Result<(), String> {
     let jam = jammed(scene, "vale0:jam")?;
     let provoker = provoke(scene, "vale0")?;
     std::thread::sleep(Duration::from_millis(2));
-    let bells: Vec<OwnedFd> = jam.bells.iter().filter_map(|bell| bell.as_fd().try_clone_to_owned().ok()).collect();
+    let bells: Vec<OwnedFd> =
+        jam.bells.iter().filter_map(|bell| bell.as_fd().try_clone_to_owned().ok()).collect();
     drop((jam, provoker));
     std::thread::sleep(Duration::from_millis(300));
     drop(bells);

@@ -170,7 +170,9 @@ fn every_kind(scene: &mut Scene) -> Result<(), String> {
                 let Some(fd) = make(scene) else { continue };
                 let mut fds = vec![fd];
                 // With memory behind, as an AF_XDP socket has it.
-                fds.extend((1..count).filter_map(|_| memfd(MemfdFlags::ALLOW_SEALING, 8 << 20, SEALED)));
+                fds.extend(
+                    (1..count).filter_map(|_| memfd(MemfdFlags::ALLOW_SEALING, 8 << 20, SEALED)),
+                );
                 hand_over(scene, &bytes, fds).map_err(|error| format!("{name}: {error}"))?;
             }
         }
@@ -194,7 +196,8 @@ fn lingering_many(scene: &mut Scene) -> Result<(), String> {
         hand_over(scene, b"{", fds)?;
         // Nobody waits for the answer.
         let raw = Raw::connect(&scene.socket)?;
-        let fd = lingering_socket(Some(Duration::from_secs(10))).ok_or("no TCP connection to be had")?;
+        let fd =
+            lingering_socket(Some(Duration::from_secs(10))).ok_or("no TCP connection to be had")?;
         raw.say(&Request::encode(Ask::List { after: None }), &[fd.as_fd()]);
     }
     Ok(())
@@ -264,7 +267,8 @@ fn at_random(scene: &mut Scene) -> Result<(), String> {
         for _ in 0..count {
             let (_, make) = scene.pick(KINDS);
             let lingers = scene.random.chance(0.05);
-            let fd = if lingers { lingering_socket(Some(Duration::from_secs(2))) } else { make(scene) };
+            let fd =
+                if lingers { lingering_socket(Some(Duration::from_secs(2))) } else { make(scene) };
             fds.extend(fd);
         }
         let bytes = &requests[scene.random.below(requests.len() as u64) as usize];

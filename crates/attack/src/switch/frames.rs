@@ -34,7 +34,8 @@ fn segment(header_bytes: usize, gso: [u16; 2], bytes: usize) -> Vec<u8> {
     let total = u16::try_from(bytes - 14).unwrap_or(u16::MAX).to_be_bytes();
     let header = [0x45, 0, total[0], total[1], 0, 1, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
     frame[14..34].copy_from_slice(&header);
-    frame[34..54].copy_from_slice(&[0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame[34..54]
+        .copy_from_slice(&[0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
     packet.extend(frame);
     packet
 }
@@ -42,15 +43,17 @@ fn segment(header_bytes: usize, gso: [u16; 2], bytes: usize) -> Vec<u8> {
 /// Has a port's frames begin with a header.
 fn with_header(scene: &Scene, port: &str, header_bytes: u8) -> Result<Hostile, String> {
     let hostile = Hostile::attach(&scene.socket, port, LARGE)?;
-    let ask = json!({"version": 1, "ask": {"set_header": {"port": port, "header_bytes": header_bytes}}});
+    let ask =
+        json!({"version": 1, "ask": {"set_header": {"port": port, "header_bytes": header_bytes}}});
     hostile.raw.ask_bytes(ask.to_string().as_bytes(), &[])?;
     Ok(hostile)
 }
 
 fn amplify(scene: &mut Scene) -> Result<(), String> {
     let hostile = with_header(scene, "vale0:gso", 12)?;
-    let receivers: Result<Vec<Hostile>, String> =
-        (0..22).map(|number| Hostile::attach(&scene.socket, &format!("vale0:g{number}"), SMALL)).collect();
+    let receivers: Result<Vec<Hostile>, String> = (0..22)
+        .map(|number| Hostile::attach(&scene.socket, &format!("vale0:g{number}"), SMALL))
+        .collect();
     let mut next = 0;
     // As many as a ring holds, at once.
     for _ in 0..15 {

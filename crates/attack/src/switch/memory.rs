@@ -124,7 +124,8 @@ fn holes(scene: &mut Scene) -> Result<(), String> {
         hostile.ring();
         std::thread::sleep(LOOK);
     }
-    if rustix::fs::ftruncate(memory, 0).is_ok() || rustix::fs::ftruncate(memory, bytes * 2).is_ok() {
+    if rustix::fs::ftruncate(memory, 0).is_ok() || rustix::fs::ftruncate(memory, bytes * 2).is_ok()
+    {
         return Err("the memory could be cut off".to_owned());
     }
     Ok(())
@@ -137,7 +138,13 @@ fn restless(scene: &mut Scene) -> Result<(), String> {
         for round in 0..5_000_u32 {
             hostile.set_user(0, 0, round % SMALL.slots);
             hostile.set_user(1, 0, round.wrapping_mul(7) % SMALL.slots);
-            hostile.set_slot(0, round % SMALL.slots, round % 700, (round % 4000) as u16, (round % 64) as u16);
+            hostile.set_slot(
+                0,
+                round % SMALL.slots,
+                round % 700,
+                (round % 4000) as u16,
+                (round % 64) as u16,
+            );
             if round % 64 == 0 {
                 hostile.ring();
             }
@@ -172,10 +179,15 @@ fn scribble(scene: &mut Scene) -> Result<(), String> {
         let all = hostile.doubles.len() as u64;
         for step in 0..5_000_u32 {
             // Half the blows go where it hurts: the cursors and slots.
-            let place = if scene.random.chance(0.5) { scene.random.below(4096) } else { scene.random.below(all) };
+            let place = if scene.random.chance(0.5) {
+                scene.random.below(4096)
+            } else {
+                scene.random.below(all)
+            };
             let bits = scene.random.bits();
             let small = scene.random.below(130) | scene.random.below(64) << 32;
-            hostile.doubles[place as usize].store(if gentle { small } else { bits }, Ordering::Relaxed);
+            hostile.doubles[place as usize]
+                .store(if gentle { small } else { bits }, Ordering::Relaxed);
             if step % 64 == 0 {
                 hostile.ring();
             }
@@ -204,7 +216,11 @@ fn plausible(scene: &mut Scene) -> Result<(), String> {
             head = (head + count) % slots;
             hostile.publish(head);
             let taken = hostile.owner(1, 1);
-            hostile.set_user(1, 0, if scene.random.chance(0.9) { taken } else { scene.nasty() as u32 });
+            hostile.set_user(
+                1,
+                0,
+                if scene.random.chance(0.9) { taken } else { scene.nasty() as u32 },
+            );
             if scene.random.chance(0.2) {
                 std::thread::sleep(Duration::from_micros(scene.random.below(200)));
             }

@@ -16,7 +16,11 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "as many attachments as there are", fill_attachments),
     Case::of(Door::Switch, "as many switches and the largest rings there are", fill_memory),
     Case::of(Door::Switch, "links beyond reason, with frames on them", links).floods(),
-    Case::of(Door::Switch, "poll without end, headers of every length, watchers that do not look", odd_ports),
+    Case::of(
+        Door::Switch,
+        "poll without end, headers of every length, watchers that do not look",
+        odd_ports,
+    ),
     Case::of(Door::Switch, "requests with random fields", random_fields).generated(),
     Case::of(Door::Switch, "requests with random bytes", random_bytes).generated(),
 ];
@@ -48,15 +52,50 @@ fn templates() -> Vec<Value> {
 
 /// What somebody who looks for trouble writes in place of a field.
 fn extremes() -> Vec<Value> {
-    let mut all: Vec<Value> = ["0", "-1", "1", "2", "3", "65", "65535", "65536", "2147483648", "4294967295",
-        "4294967296", "9223372036854775807", "18446744073709551615", "1e308", "1.5", "null", "true",
-        "[]", "{}", "[[[[]]]]"]
-        .iter()
-        .filter_map(|text| serde_json::from_str(text).ok())
-        .collect();
+    let mut all: Vec<Value> = [
+        "0",
+        "-1",
+        "1",
+        "2",
+        "3",
+        "65",
+        "65535",
+        "65536",
+        "2147483648",
+        "4294967295",
+        "4294967296",
+        "9223372036854775807",
+        "18446744073709551615",
+        "1e308",
+        "1.5",
+        "null",
+        "true",
+        "[]",
+        "{}",
+        "[[[[]]]]",
+    ]
+    .iter()
+    .filter_map(|text| serde_json::from_str(text).ok())
+    .collect();
     let long = "x".repeat(60_000);
-    let texts = ["", "\0", "vale0:\0", "a\0b", "\n", "\u{1b}[2J", "vale0", "vale0:", ":", ":a", "vale0:a:b",
-        "../../etc/passwd", "\u{202e}\u{10ffff}", "vale0:innocent", "%s%n", &long];
+    let texts = [
+        "",
+        "\0",
+        "vale0:\0",
+        "a\0b",
+        "\n",
+        "\u{1b}[2J",
+        "vale0",
+        "vale0:",
+        ":",
+        ":a",
+        "vale0:a:b",
+        "../../etc/passwd",
+        "\u{202e}\u{10ffff}",
+        "vale0:innocent",
+        "%s%n",
+        &long,
+    ];
     all.extend(texts.iter().map(|&text| Value::from(text)));
     all
 }
@@ -105,7 +144,8 @@ fn every_field(scene: &mut Scene) -> Result<(), String> {
 
 fn no_request(scene: &mut Scene) -> Result<(), String> {
     let deep = format!("{{\"version\":1,\"ask\":{}{}}}", "[".repeat(20_000), "]".repeat(20_000));
-    let wide = format!("{{\"version\":1,\"ask\":{{{}\"list\":{{}}}}}}", "\"list\":{},".repeat(4_000));
+    let wide =
+        format!("{{\"version\":1,\"ask\":{{{}\"list\":{{}}}}}}", "\"list\":{},".repeat(4_000));
     let all: Vec<Vec<u8>> = vec![
         b"\0".to_vec(),
         b"{".to_vec(),
@@ -142,7 +182,8 @@ fn foreign(scene: &mut Scene) -> Result<(), String> {
         Ask::OpenPipe { group: group.clone(), end: PipeEnd::Slave, shape: SMALL },
         Ask::DeletePipes { group },
     ];
-    let on_port = ["watch", "delete_port"].map(|what| request(&json!({what: {"port": "vale0:innocent-b"}})));
+    let on_port =
+        ["watch", "delete_port"].map(|what| request(&json!({what: {"port": "vale0:innocent-b"}})));
     let set = request(&json!({"set_header": {"port": "vale0:innocent-b", "header_bytes": 12}}));
     let poll = request(&json!({"poll": {"port": "vale0:innocent-b", "always": true}}));
     let all = asks.into_iter().map(packet_switch::attachment::Request::encode);
@@ -195,7 +236,9 @@ fn links(scene: &mut Scene) -> Result<(), String> {
     let raw = Raw::connect(&scene.socket)?;
     let extremes = [0_u64, 1, 1_000_000_000, u64::MAX];
     for (number, value) in (0..).zip(extremes) {
-        for (at, field) in (0..).zip(["delay_ns", "jitter_ns", "rate_bits_per_s", "queue_bytes", "seed"]) {
+        for (at, field) in
+            (0..).zip(["delay_ns", "jitter_ns", "rate_bits_per_s", "queue_bytes", "seed"])
+        {
             let (one, other) = (format!("vale0:l{number}x{at}"), format!("vale2:l{number}x{at}"));
             let ask = json!({"add_link": {"one": one, "other": other, "link": {field: value,
                 "loss_per_billion": 999_999_999}}});
@@ -222,8 +265,14 @@ fn odd_ports(scene: &mut Scene) -> Result<(), String> {
     let mut next = 0;
     for round in 0..60_u32 {
         let bytes = [0, 10, 12, 11, 255][round as usize % 5];
-        raw.ask_bytes(&request(&json!({"set_header": {"port": "vale0:odd", "header_bytes": bytes}})), &[])?;
-        raw.ask_bytes(&request(&json!({"poll": {"port": "vale0:odd", "always": round % 2 == 0}})), &[])?;
+        raw.ask_bytes(
+            &request(&json!({"set_header": {"port": "vale0:odd", "header_bytes": bytes}})),
+            &[],
+        )?;
+        raw.ask_bytes(
+            &request(&json!({"poll": {"port": "vale0:odd", "always": round % 2 == 0}})),
+            &[],
+        )?;
         next = hostile.send(next, &super::broadcast(4, 20 + round as usize), 2112);
         hostile.publish(next);
     }
@@ -263,7 +312,8 @@ fn random_bytes(scene: &mut Scene) -> Result<(), String> {
     while !scene.is_over() {
         let raw = Raw::connect(&scene.socket)?;
         for _ in 0..scene.random.below(20) {
-            let mut bytes = request(&templates[scene.random.below(templates.len() as u64) as usize]);
+            let mut bytes =
+                request(&templates[scene.random.below(templates.len() as u64) as usize]);
             for _ in 0..=scene.random.below(4) {
                 let place = scene.random.below(bytes.len() as u64) as usize;
                 match scene.random.below(3) {

@@ -38,10 +38,23 @@ fn contents() -> Vec<(&'static str, Vec<u8>)> {
         ("bytes", vec![0xff; 5000]),
         ("deep", "[".repeat(200_000).into_bytes()),
         ("deep objects", "{\"a\":".repeat(100_000).into_bytes()),
-        ("deep terms", format!("{MODEL}// {}\nprocess Q {{ state {}", "(".repeat(10), "(".repeat(100_000)).into_bytes()),
-        ("numbers", b"{\"schema_version\":1e999,\"points\":[1e-999,18446744073709551616]}".to_vec()),
-        ("a wrong version", b"{\"schema\":\"clearstream-results\",\"schema_version\":4294967295}".to_vec()),
-        ("escapes", b"{\"schema_version\":\"\\u001b[2J\\u0007\",\"points\":\"\\u009b31m\"}".to_vec()),
+        (
+            "deep terms",
+            format!("{MODEL}// {}\nprocess Q {{ state {}", "(".repeat(10), "(".repeat(100_000))
+                .into_bytes(),
+        ),
+        (
+            "numbers",
+            b"{\"schema_version\":1e999,\"points\":[1e-999,18446744073709551616]}".to_vec(),
+        ),
+        (
+            "a wrong version",
+            b"{\"schema\":\"clearstream-results\",\"schema_version\":4294967295}".to_vec(),
+        ),
+        (
+            "escapes",
+            b"{\"schema_version\":\"\\u001b[2J\\u0007\",\"points\":\"\\u009b31m\"}".to_vec(),
+        ),
         ("raw escapes", b"\x1b[2J\x07 = \x1b]0;x\x07\n[[host]]\nname = \"\x1b[2J\"\n".to_vec()),
         ("a lab", b"name = \"../../x\"\n[[host]]\nname = \"../../y\"\n".to_vec()),
         ("a model", MODEL.as_bytes().to_vec()),
@@ -79,7 +92,9 @@ fn every_kind(scene: &mut Scene) -> Result<(), String> {
         read_by_all(scene, what, &file.display().to_string())?;
     }
     let huge = path("huge");
-    File::create(&huge).and_then(|file| file.set_len(100 << 30)).map_err(|error| error.to_string())?;
+    File::create(&huge)
+        .and_then(|file| file.set_len(100 << 30))
+        .map_err(|error| error.to_string())?;
     std::os::unix::fs::symlink("loop", path("loop")).ok();
     fs::create_dir(path("folder")).ok();
     for (what, file) in [
@@ -99,7 +114,8 @@ fn every_kind(scene: &mut Scene) -> Result<(), String> {
 
 /// A results file of a real test, and a checkpoint of a real search, with some bytes changed.
 fn nearly(scene: &mut Scene) -> Result<(), String> {
-    let (results, checkpoint) = (scene.folder.join("real.json"), scene.folder.join("real.checkpoint"));
+    let (results, checkpoint) =
+        (scene.folder.join("real.json"), scene.folder.join("real.checkpoint"));
     let text = |path: &PathBuf| path.display().to_string();
     if !results.exists() {
         let port = scene.port.to_string();
@@ -125,7 +141,9 @@ fn nearly(scene: &mut Scene) -> Result<(), String> {
             }
         }
         let file = scene.folder.join("nearly");
-        File::create(&file).and_then(|mut file| file.write_all(&bytes)).map_err(|error| error.to_string())?;
+        File::create(&file)
+            .and_then(|mut file| file.write_all(&bytes))
+            .map_err(|error| error.to_string())?;
         let (file, model) = (text(&file), text(&scene.folder.join("model.dve")));
         let words = if *verb == "explain" {
             vec!["explain", &file]

@@ -16,8 +16,12 @@ use crate::play::STRANGER;
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Verbs, "a planted state folder of labs", labs).needs(Need::Root),
     Case::of(Door::Verbs, "a planted state folder of settings", settings).needs(Need::Root),
-    Case::of(Door::Verbs, "planted sockets, files and folders where a switch is to listen", sockets)
-        .needs(Need::Root),
+    Case::of(
+        Door::Verbs,
+        "planted sockets, files and folders where a switch is to listen",
+        sockets,
+    )
+    .needs(Need::Root),
     Case::of(Door::Verbs, "planted names of temporary files", temporary).needs(Need::Root),
 ];
 
@@ -52,17 +56,39 @@ fn furnish() -> Result<(), String> {
     for folder in ["papers/labs/one", "papers/labs/two", "papers/tune"] {
         fs::create_dir_all(home.join(folder)).map_err(said(HOME))?;
     }
-    for file in ["papers/thesis", "papers/labs/one/chapter", "papers/labs/two/state.json", "papers/tune/journal"] {
+    for file in [
+        "papers/thesis",
+        "papers/labs/one/chapter",
+        "papers/labs/two/state.json",
+        "papers/tune/journal",
+    ] {
         fs::write(home.join(file), "the victim's").map_err(said(HOME))?;
     }
-    let all = ["", "papers", "papers/labs", "papers/labs/one", "papers/labs/two", "papers/tune", "papers/thesis",
-        "papers/labs/one/chapter", "papers/labs/two/state.json", "papers/tune/journal"];
-    all.iter().try_for_each(|one| chown(home.join(one), Some(VICTIM), Some(VICTIM))).map_err(said(HOME))
+    let all = [
+        "",
+        "papers",
+        "papers/labs",
+        "papers/labs/one",
+        "papers/labs/two",
+        "papers/tune",
+        "papers/thesis",
+        "papers/labs/one/chapter",
+        "papers/labs/two/state.json",
+        "papers/tune/journal",
+    ];
+    all.iter()
+        .try_for_each(|one| chown(home.join(one), Some(VICTIM), Some(VICTIM)))
+        .map_err(said(HOME))
 }
 
 /// All that was there is, and nothing has been run.
 fn is_untouched() -> Result<(), String> {
-    for file in ["papers/thesis", "papers/labs/one/chapter", "papers/labs/two/state.json", "papers/tune/journal"] {
+    for file in [
+        "papers/thesis",
+        "papers/labs/one/chapter",
+        "papers/labs/two/state.json",
+        "papers/tune/journal",
+    ] {
         let text = fs::read_to_string(Path::new(HOME).join(file)).unwrap_or_default();
         if text != "the victim's" {
             return Err(format!("another user had {file} of the victim's changed or removed"));
@@ -127,7 +153,10 @@ fn labs(scene: &mut Scene) -> Result<(), String> {
     let base = format!("/tmp/clearstream-{VICTIM}");
     let plants: [fn(&str) -> Result<(), String>; 5] = [
         |base| plant_link(base, "/tmp/victim/papers"),
-        |base| plant_folder(base).and_then(|()| plant_link(&format!("{base}/labs"), "/tmp/victim/papers/labs")),
+        |base| {
+            plant_folder(base)
+                .and_then(|()| plant_link(&format!("{base}/labs"), "/tmp/victim/papers/labs"))
+        },
         |base| {
             plant_folder(&format!("{base}/labs"))?;
             plant_folder(base)?;
@@ -172,12 +201,16 @@ fn sockets(scene: &mut Scene) -> Result<(), String> {
     plant_link("/tmp/open/link", "/tmp/victim/papers/thesis")?;
     plant_pipe("/tmp/open/pipe")?;
     plant_folder("/tmp/open/folder")?;
-    for path in ["/tmp/open/link", "/tmp/open/pipe", "/tmp/open/folder", "/tmp/victim/papers/thesis"] {
+    for path in
+        ["/tmp/open/link", "/tmp/open/pipe", "/tmp/open/folder", "/tmp/victim/papers/thesis"]
+    {
         verbs(scene, &[&["switch", "run", "--socket", path]])?;
     }
     // A client that finds something else than a switch.
-    let listener = std::os::unix::net::UnixListener::bind("/tmp/open/other").map_err(said("a socket"))?;
-    fs::set_permissions("/tmp/open/other", fs::Permissions::from_mode(0o777)).map_err(said("a socket"))?;
+    let listener =
+        std::os::unix::net::UnixListener::bind("/tmp/open/other").map_err(said("a socket"))?;
+    fs::set_permissions("/tmp/open/other", fs::Permissions::from_mode(0o777))
+        .map_err(said("a socket"))?;
     for path in ["/tmp/open/other", "/tmp/open/pipe", "/tmp/open/folder", "/tmp/open/none"] {
         verbs(scene, &[&["port", "list", "--socket", path]])?;
     }

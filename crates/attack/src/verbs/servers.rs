@@ -53,8 +53,12 @@ const OURS: &[Play] = &[
     |_, _| Ok(()),
     |stream, _| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     |stream, _| stream.write_all(&[0, 255, 255, 255]),
-    |stream, _| stream.write_all(&[3, 255, 255, 255]).and_then(|()| stream.write_all(&[b'['; 100_000])),
-    |stream, _| stream.write_all(&frame(&json!({"type": "refused", "code": "busy", "reason": EVIL}))),
+    |stream, _| {
+        stream.write_all(&[3, 255, 255, 255]).and_then(|()| stream.write_all(&[b'['; 100_000]))
+    },
+    |stream, _| {
+        stream.write_all(&frame(&json!({"type": "refused", "code": "busy", "reason": EVIL})))
+    },
     |stream, _| stream.write_all(&frame(&json!({"type": "failed", "reason": EVIL.repeat(10_000)}))),
     |stream, hello| {
         let mut hello = hello.clone();
@@ -63,7 +67,9 @@ const OURS: &[Play] = &[
         stream.write_all(&frame(&hello))?;
         stream.write_all(&frame(&json!({"type": "refused", "code": EVIL, "reason": EVIL})))
     },
-    |stream, hello| accept(stream, hello).and_then(|_| stream.write_all(&frame(&accepted(&json!(null))))),
+    |stream, hello| {
+        accept(stream, hello).and_then(|_| stream.write_all(&frame(&accepted(&json!(null)))))
+    },
     |stream, hello| {
         let mut spec = accept(stream, hello)?;
         spec["streams"] = json!(1_000_000);
@@ -72,7 +78,8 @@ const OURS: &[Play] = &[
     |stream, hello| {
         let spec = accept(stream, hello)?;
         let mut message = accepted(&spec);
-        message["findings"] = json!([{"severity": "warning", "code": EVIL, "text": EVIL, "message": EVIL}]);
+        message["findings"] =
+            json!([{"severity": "warning", "code": EVIL, "text": EVIL, "message": EVIL}]);
         stream.write_all(&frame(&message))?;
         for kind in ["ready", "started", "finished"] {
             stream.write_all(&frame(&json!({"type": kind})))?;
@@ -172,7 +179,8 @@ fn against(scene: &Scene, plays: &[&[Play]], words: &[&str]) -> Result<(), Strin
         .map(|play| {
             let port = serve(play, hello.clone())?.to_string();
             let (program, folder) = (scene.program.clone(), scene.folder.clone());
-            let words: Vec<String> = words.iter().map(|&word| word.replace("PORT", &port)).collect();
+            let words: Vec<String> =
+                words.iter().map(|&word| word.replace("PORT", &port)).collect();
             Ok(std::thread::spawn(move || {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 super::run(&program, &words, &folder, None, WITHIN)
@@ -180,11 +188,17 @@ fn against(scene: &Scene, plays: &[&[Play]], words: &[&str]) -> Result<(), Strin
         })
         .collect();
     // Most of it is waiting: all at once.
-    let outcomes: Vec<_> = clients?.into_iter().zip(0_u32..).map(|(one, number)| (one.join(), number)).collect();
+    let outcomes: Vec<_> =
+        clients?.into_iter().zip(0_u32..).map(|(one, number)| (one.join(), number)).collect();
     for (outcome, number) in outcomes {
-        let said = outcome.map_err(|_| "a panic of the suite")?.map_err(|why| format!("server {number}: {why}"))?;
+        let said = outcome
+            .map_err(|_| "a panic of the suite")?
+            .map_err(|why| format!("server {number}: {why}"))?;
         if said.status.success() {
-            return Err(format!("server {number}: it believed that this was a test: {}", said.text));
+            return Err(format!(
+                "server {number}: it believed that this was a test: {}",
+                said.text
+            ));
         }
     }
     Ok(())
