@@ -385,8 +385,9 @@ pub(crate) fn host_busy_s() -> f64 {
 /// Whether a program is on the path.
 pub(crate) fn installed(program: &str) -> Result<(), BenchError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file());
+    // A path is a program that lies there.
+    let found = program.contains('/') && Path::new(program).is_file()
+        || std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file());
     if found { Ok(()) } else { Err(BenchError::NotInstalled(program.to_owned())) }
 }
 
@@ -417,6 +418,7 @@ pub(crate) fn facts() -> BTreeMap<&'static str, String> {
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("cpu", model.trim_start_matches([':', ' ', '\t']).to_owned()),
         ("cores", cores.to_string()),
+        ("iperf3", crate::iperf::iperf3_version()),
         ("congestion_control", crate::plan::CONGESTION_CONTROL.to_owned()),
     ])
 }

@@ -1,6 +1,7 @@
 //! The peers: stock iperf3 and iperf2, with their own servers.
 
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,13 +12,44 @@ use crate::host::{BenchError, Server, Side, Wire, finish, host_busy_s, installed
 const IPERF3_PORT: u16 = 5201;
 const IPERF2_PORT: u16 = 5001;
 
+static IPERF3: OnceLock<String> = OnceLock::new();
+
+/// The iperf3 compared with: the one chosen, or the one on the path.
+pub(crate) fn iperf3_program() -> &'static str {
+    IPERF3.get_or_init(|| "iperf3".to_owned())
+}
+
+/// Takes another iperf3; before the first run.
+pub(crate) fn choose(path: &str) {
+    IPERF3.get_or_init(|| path.to_owned());
+}
+
+/// Its version as it tells it; empty when it is not there.
+pub(crate) fn iperf3_version() -> String {
+    let output = Command::new(iperf3_program()).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Whether this iperf3 has an option.
+pub(crate) fn has_option(option: &str) -> Result<(), BenchError> {
+    installed(iperf3_program())?;
+    let help = Command::new(iperf3_program()).arg("--help").output()?;
+    if String::from_utf8_lossy(&help.stdout).contains(option) {
+        return Ok(());
+    }
+    Err(BenchError::NotInstalled(format!(
+        "an iperf3 with {option} (`--iperf3 PATH` names another one)"
+    )))
+}
+
 /// One run of iperf3 with extra client options; figures by name.
 pub(crate) fn iperf3(wire: &Wire, length: Duration, extra: &[&str]) -> Result<Figures, BenchError> {
-    installed("iperf3")?;
-    let mut serve = wire.command(Side::Far, "iperf3");
+    installed(iperf3_program())?;
+    let mut serve = wire.command(Side::Far, iperf3_program());
     serve.args(["-s", "-p", &IPERF3_PORT.to_string()]);
     let server = Server::start(wire, serve, IPERF3_PORT, false)?;
-    let mut client = wire.command(Side::Near, "iperf3");
+    let mut client = wire.command(Side::Near, iperf3_program());
     client.args([
         "-c",
         &wire.target(),

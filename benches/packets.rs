@@ -7,6 +7,7 @@
 pub(crate) mod dpdk;
 pub(crate) mod floor;
 mod growth;
+mod lines;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -34,33 +35,66 @@ pub(crate) fn comparisons(effort: Effort) -> Vec<Comparison> {
 }
 
 const OURS: &str = "ClearStream";
-const STAMPED: &str = "ClearStream, frames numbered and checked";
+/// The same with every number looked at.
+const CHECKED: &str = "ClearStream, frames checked";
+/// Slots go to and fro; their frames are neither written nor read again.
+const SLOTS_ONLY: &str = "ClearStream, slots only";
+const LINES: &str = "bare lines of memory";
+const SLOTS_NOTE: &str = "slots only: after the first round no frame is written and none read, as netmap's pkt-gen measures";
+const LINES_NOTE: &str = "the peer is what this machine's memory does: 64-byte lines written whole on one core, \
+                          read whole on the other";
+
+/// What the ends of a stream do with each frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    /// The sender writes it whole, the receiver reads it whole.
+    Bytes,
+    /// And the receiver looks at its number and time.
+    Checked,
+    /// Neither.
+    SlotsOnly,
+}
 
 fn pipe(effort: Effort) -> Comparison {
-    let run = |stamped| -> Run {
+    let run = |touch| -> Run {
         Box::new(move |_, length| {
             let bed = Bed::new(&["p"])?;
-            bed.stream("p{0", "p}0", "60", stamped, length)
+            bed.stream("p{0", "p}0", "60", touch, length)
         })
     };
-    let mut contenders = vec![contender(OURS, run(false)), contender(STAMPED, run(true))];
+    let mut contenders = vec![
+        contender(OURS, run(Touch::Bytes)),
+        contender(CHECKED, run(Touch::Checked)),
+        contender(SLOTS_ONLY, run(Touch::SlotsOnly)),
+        contender(LINES, Box::new(|_, length| lines::run(length))),
+    ];
     contenders.extend(dpdk::rings());
-    let beside = |name: &str, peer: &str, gate| RowPlan {
+    let beside = |name: &str, ours: &str, peer: &str, gate| RowPlan {
         peers: vec![peer.to_owned()],
         gate,
-        ..row(name, MPPS, OURS)
+        ..row(name, MPPS, ours)
     };
     Comparison {
         name: "packets-pipe",
-        setting: "60-byte frames through a pipe between two processes, one core each".to_owned(),
+        setting: "60-byte frames through a pipe between two processes, one core each; every frame written whole by \
+                  the sender and read whole by the receiver unless it says otherwise"
+            .to_owned(),
         medium: Medium::Nothing,
         effort,
         contenders,
         rows: vec![
             RowPlan { gate: Gate::Figure(100.0), ..row("packets-pipe-60", MPPS, OURS) },
-            row("packets-pipe-60-checked", MPPS, STAMPED),
-            beside("packets-pipe-60-dpdk-frames", dpdk::RING_FRAMES, Gate::Ratio(2.0)),
-            beside("packets-pipe-60-dpdk-pointers", dpdk::RING, Gate::None),
+            row("packets-pipe-60-checked", MPPS, CHECKED),
+            RowPlan {
+                note: Some(LINES_NOTE),
+                ..beside("packets-pipe-60-memory", OURS, LINES, Gate::None)
+            },
+            beside("packets-pipe-60-dpdk-frames", OURS, dpdk::RING_FRAMES, Gate::Ratio(2.0)),
+            RowPlan {
+                note: Some(SLOTS_NOTE),
+                ..row("packets-pipe-60-slots-only", MPPS, SLOTS_ONLY)
+            },
+            beside("packets-pipe-60-dpdk-pointers", SLOTS_ONLY, dpdk::RING, Gate::None),
         ],
     }
 }
@@ -68,7 +102,7 @@ fn pipe(effort: Effort) -> Comparison {
 fn switch(effort: Effort, bytes: &'static str) -> Comparison {
     let run: Run = Box::new(move |_, length| {
         let bed = Bed::new(&[])?;
-        bed.stream("vale0:a", "vale0:b", bytes, false, length)
+        bed.stream("vale0:a", "vale0:b", bytes, Touch::Bytes, length)
     });
     let (name, frame_bytes, figure, gate) = match bytes {
         "60" => ("packets-switch-60", 60, MPPS, Gate::Figure(20.0)),
@@ -327,7 +361,7 @@ impl Bed {
         from: &str,
         to: &str,
         bytes: &str,
-        stamped: bool,
+        touch: Touch,
         length: Duration,
     ) -> Result<Figures, BenchError> {
         let seconds = length.as_secs_f64().to_string();
@@ -340,9 +374,13 @@ impl Bed {
         // On a core shared with the switch it must not poll.
         let linger = if to.contains(':') { "0s" } else { "100us" };
         generate.extend(["--linger", linger, "--dst", "02:00:00:00:00:02"]);
-        if stamped {
-            sink.push("--check");
-            generate.push("--stamp");
+        match touch {
+            Touch::Bytes => {}
+            Touch::Checked => sink.push("--check"),
+            Touch::SlotsOnly => {
+                sink.push("--slots-only");
+                generate.push("--slots-only");
+            }
         }
         let sink = Ending(self.command(&sink).spawn()?);
         // It must be there, and the switch know where, before the first frame.

@@ -76,6 +76,10 @@ struct Options {
     /// The program under test [default: clearstream beside this program].
     #[arg(long, value_name = "PATH")]
     program: Option<String>,
+    /// The iperf3 to compare with [default: the one on the path]; one with --gsro fills rows that others
+    /// cannot.
+    #[arg(long, value_name = "PATH")]
+    iperf3: Option<String>,
     /// Where the rows go [default: bench.json in the build folder].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
     }
     let options = Options::parse();
     options.program.iter().for_each(|path| ours::choose(path));
+    options.iperf3.iter().for_each(|path| iperf::choose(path));
     let ended = run(&options);
     scratch::clean();
     match ended {

@@ -232,14 +232,21 @@ impl Channel<Sends> {
     #[inline]
     #[must_use]
     pub fn put(&mut self, offset: u32, frame: &[u8]) -> bool {
-        let Some((index, slot, buffer)) = self.find(offset) else { return false };
-        let Ok(length_bytes) = u16::try_from(frame.len()) else { return false };
+        self.put_frame(offset, frame).is_some()
+    }
+
+    /// As [`put`](Self::put); the buffer it was written to, for what differs from frame to frame.
+    #[inline]
+    #[must_use]
+    pub fn put_frame(&mut self, offset: u32, frame: &[u8]) -> Option<Buffer<'_>> {
+        let (index, slot, buffer) = self.find(offset)?;
+        let length_bytes = u16::try_from(frame.len()).ok()?;
         if !buffer.write(0, frame) {
-            return false;
+            return None;
         }
         let flags = SlotFlags(slot.flags.0 & SlotFlags::BUFFER_CHANGED);
         self.end.memory().set_slot(index, Slot { length_bytes, flags, ..slot });
-        true
+        Some(buffer)
     }
 
     /// Says that the `offset`th reserved slot holds a frame of that length already; false when no

@@ -102,6 +102,16 @@ impl Buffer<'_> {
         self.length
     }
 
+    /// The `N` bytes from `offset` on, whose number is known where this is compiled: a few loads, no
+    /// call. `None` when they do not lie inside.
+    #[inline]
+    #[must_use]
+    pub fn take<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let from = self.part(offset, N)?.cast::<[u8; N]>();
+        // SAFETY: `from` is valid for `N` bytes, and any bytes are a valid array; unaligned is allowed.
+        Some(unsafe { from.read_unaligned() })
+    }
+
     /// Copies bytes from `offset` on into `out`; false when they do not lie inside.
     #[inline]
     #[must_use]
@@ -118,6 +128,20 @@ impl Buffer<'_> {
     #[must_use]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> bool {
         let Some(to) = self.part(offset, bytes.len()) else { return false };
+        type Half = [u8; SMALL_BYTES / 2];
+        // Most frames are that short: two overlapping halves cost less than a call.
+        if bytes.len() <= SMALL_BYTES
+            && let (Some(first_half), Some(last_half)) =
+                (bytes.first_chunk::<{ size_of::<Half>() }>(), bytes.last_chunk())
+        {
+            // SAFETY: `to` is valid for `bytes.len()` bytes, which are at least a half.
+            unsafe { to.cast::<Half>().write_unaligned(*first_half) };
+            // SAFETY: the length is at least a half's.
+            let to_last = unsafe { to.add(bytes.len() - size_of::<Half>()) };
+            // SAFETY: a half from there ends with the length checked above.
+            unsafe { to_last.cast::<Half>().write_unaligned(*last_half) };
+            return true;
+        }
         // SAFETY: as in `read`, the other way.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
         true
@@ -215,6 +239,14 @@ mod tests {
             assert!(out[length..].iter().all(|&byte| byte == 0xee), "not a byte beyond {length}");
         }
         assert!(!to.copy_from(&from, 257));
+        for length in 0..=256 {
+            assert!(to.write(0, &[0xee; 256]) && to.write(0, &bytes[..length]));
+            let out = to.take::<256>(0).unwrap();
+            assert_eq!(out[..length], bytes[..length]);
+            assert!(out[length..].iter().all(|&byte| byte == 0xee), "not a byte beyond {length}");
+        }
+        assert_eq!(from.take::<3>(253), Some([253, 254, 255]));
+        assert!(from.take::<3>(254).is_none() && from.take::<1>(usize::MAX).is_none());
         assert!(from.write(0, &bytes) && to.write(0, &[0xee; 256]));
         let copied = to.cut(10, 56).unwrap().copy_from(&from.cut(200, 56).unwrap(), 56);
         assert!(copied && from.cut(200, 57).is_none() && from.cut(usize::MAX, 2).is_none());

@@ -30,7 +30,7 @@ use show::Show;
     clearstream pkt gen vale0:a --src-ip 10.0.0.1:2000-10.0.0.8:2099 --rate 1M\n  \
     clearstream pkt echo vale0:b\n  \
     clearstream pkt ping vale0:a --count 1000\n  \
-    clearstream pkt gen 'chain{0' --stamp --duration 5s\n  \
+    clearstream pkt gen 'chain{0' --duration 5s\n  \
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are UDP\n\
     datagrams to the discard port. Every run says once a second how it goes, and at its end what came\n\
@@ -106,8 +106,12 @@ struct GenArgs {
     /// For how long [default: no end].
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
-    /// Write a number and the time into each frame, for `sink --check`.
+    /// Hand slots over without writing their frames again after the first round, as pkt-gen does.
+    /// Otherwise every frame is written whole, with its number and the time.
     #[arg(long)]
+    slots_only: bool,
+    /// Every frame is stamped unless --slots-only; once it had to be asked for.
+    #[arg(long, hide = true, conflicts_with = "slots_only")]
     stamp: bool,
 }
 
@@ -124,10 +128,13 @@ struct SinkArgs {
     /// End when nothing has come for so long, once something has.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     quiet: Option<Duration>,
-    /// Read the stamps of `gen --stamp`: missing and late frames, time under way. Exit code 3 when any
-    /// is missing or late.
+    /// Look at the stamps: missing and late frames, time under way. Exit code 3 when any is missing or
+    /// late.
     #[arg(long)]
     check: bool,
+    /// Count frames by their slots and read none, as pkt-gen does. Otherwise every byte is read.
+    #[arg(long, conflicts_with = "check")]
+    slots_only: bool,
     /// Send a frame from this address, or each of a range, first, so that a switch learns where it is.
     #[arg(long, value_name = "MAC[-MAC]")]
     announce: Option<MacRange>,
@@ -203,7 +210,7 @@ impl GenArgs {
         Generate {
             frame: Frame::of(flows, self.size as usize),
             flows: (!flows.are_one()).then_some(flows),
-            stamp: self.stamp,
+            slots_only: self.slots_only,
             rate_per_s: self.rate.map(|rate| rate as f64),
             count: self.count,
             duration: self.duration,
@@ -220,7 +227,7 @@ impl SinkArgs {
         let what = Generate {
             frame: Frame::of(flows, FRAME_BYTES_MIN),
             flows: Some(flows),
-            stamp: false,
+            slots_only: false,
             rate_per_s: None,
             count: Some(sources.count()),
             duration: None,
@@ -233,7 +240,13 @@ impl SinkArgs {
     }
 
     fn sink(&self, manner: Manner) -> Sink {
-        let (check, count) = (self.check, self.count);
-        Sink { check, count, duration: self.duration, quiet: self.quiet, manner }
+        Sink {
+            check: self.check,
+            slots_only: self.slots_only,
+            count: self.count,
+            duration: self.duration,
+            quiet: self.quiet,
+            manner,
+        }
     }
 }

@@ -16,9 +16,9 @@ pub struct Generate {
     pub frame: Frame,
     /// Whose frames they are in turn; the frame's own addresses without.
     pub flows: Option<Flows>,
-    /// Writes a number and the time into each frame. Without it a buffer is written once and sent again
-    /// as it is, as pkt-gen does.
-    pub stamp: bool,
+    /// Hands slots over without writing their frames again: a buffer is written once and sent again as
+    /// it is, as pkt-gen does. Otherwise each frame is written whole, with its number and the time.
+    pub slots_only: bool,
     /// Frames a second; as fast as it goes without.
     pub rate_per_s: Option<f64>,
     /// How many; without end without.
@@ -137,11 +137,15 @@ fn send(
         free = sender.wait(what.manner.patience())?;
     }
     let now = free.min(wanted);
-    let stamp = what.stamp.then(now_ns);
+    let sent_ns = if what.slots_only { 0 } else { now_ns() };
     for offset in 0..now {
         let sequence = first + u64::from(offset);
-        let stamp = stamp.map(|sent_ns| Stamp { sequence, sent_ns });
-        if !writer.write(sender, offset, what, sequence, stamp) {
+        let fits = if what.slots_only {
+            writer.hand_over(sender, offset, what, sequence)
+        } else {
+            write(sender, offset, what, Stamp { sequence, sent_ns })
+        };
+        if !fits {
             return Err(PktError::TooLong { frame_bytes: what.frame.bytes().len() });
         }
     }
@@ -169,7 +173,19 @@ fn pause(what: &Generate, elapsed: Duration, sent: u64) {
     }
 }
 
-/// Knows which slots hold the frame already.
+/// Writes a whole frame into the `offset`th slot; false when it does not fit.
+#[inline]
+fn write(sender: &mut Sender, offset: u32, what: &Generate, stamp: Stamp) -> bool {
+    let Some(buffer) = sender.put_frame(offset, what.frame.bytes()) else { return false };
+    // The flow's headers, and the stamp, over those of the first frame.
+    let headed = match what.flows {
+        Some(flows) => buffer.write(0, &what.frame.head(flows.at(stamp.sequence))),
+        None => true,
+    };
+    headed && buffer.write(Stamp::OFFSET, &stamp.encode())
+}
+
+/// Knows which slots hold the frame already, where frames are not written again.
 struct Writer {
     /// By slot: the buffer that was written there; 0 for none.
     written: Vec<u32>,
@@ -184,13 +200,12 @@ impl Writer {
     }
 
     #[inline]
-    fn write(
+    fn hand_over(
         &mut self,
         sender: &mut Sender,
         offset: u32,
         what: &Generate,
         sequence: u64,
-        stamp: Option<Stamp>,
     ) -> bool {
         let index = sender.end().index(offset);
         let buffer = sender.end().memory().slot(index).buffer;
@@ -206,12 +221,7 @@ impl Writer {
             let head = what.frame.head(flows.at(sequence));
             fits = fits && sender.buffer(offset).is_some_and(|buffer| buffer.write(0, &head));
         }
-        match stamp {
-            Some(stamp) if fits => sender
-                .buffer(offset)
-                .is_some_and(|buffer| buffer.write(Stamp::OFFSET, &stamp.encode())),
-            _ => fits,
-        }
+        fits
     }
 }
 
@@ -264,7 +274,7 @@ pub fn ping_on(
     report: &mut dyn FnMut(&PingCount),
     stop: &dyn Fn() -> bool,
 ) -> Result<bool, PktError> {
-    let what = Generate { stamp: true, ..what.clone() };
+    let what = Generate { slots_only: false, ..what.clone() };
     let mut writer = Writer::new(sender, &what);
     let began = *so_far.began.get_or_insert_with(Instant::now) + so_far.away;
     let (count, mut ticker) = (&mut so_far.count, Ticker::new());

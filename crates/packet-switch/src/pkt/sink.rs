@@ -11,9 +11,10 @@ use super::{Manner, PktError, Ticker, now_ns};
 /// What to take in.
 #[derive(Debug, Clone)]
 pub struct Sink {
-    /// Reads the stamps: order, gaps and how long the frames were under way. Without it frames are
-    /// counted and not touched, as pkt-gen does.
+    /// Looks at the stamps: order, gaps and how long the frames were under way.
     pub check: bool,
+    /// Counts frames by their slots and reads none, as pkt-gen does. Otherwise every byte is read.
+    pub slots_only: bool,
     /// How many; without end without.
     pub count: Option<u64>,
     /// For how long.
@@ -33,6 +34,9 @@ pub struct SinkCount {
     pub bytes: u64,
     /// From the first frame to the last.
     pub elapsed: Duration,
+    /// The frames' bytes, eight at a time as little-endian numbers, the last filled up with zeros, added
+    /// up modulo 2^64; 0 of frames that were not read.
+    pub content_sum: u64,
     /// With `check`: frames that are missing between the first and the last.
     pub missing: u64,
     /// With `check`: frames that came after a later one.
@@ -99,7 +103,7 @@ pub fn sink_on(
         }
         let most = what.count.map_or(u64::MAX, |count| count - tally.count.frames);
         let now = u64::from(arrived.min(what.manner.batch)).min(most) as u32;
-        tally.take(receiver, what.check, now);
+        tally.take(receiver, what, now);
         receiver.release(now)?;
         let looked = ticker.tick(now == 0);
         if looked {
@@ -130,6 +134,30 @@ pub fn sink_on(
     Ok(tally.counted())
 }
 
+/// The words of so many bytes added up, the last filled up with zeros.
+#[inline]
+fn sum<const BYTES: usize>(bytes: &[u8; BYTES]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    words.fold(u64::from_le_bytes(last), u64::wrapping_add)
+}
+
+/// The same of a frame of any length.
+fn sum_of_all(buffer: &shm::Buffer<'_>, length: usize) -> u64 {
+    const AT_ONCE: usize = 64;
+    let mut all = 0_u64;
+    let whole = length - length % AT_ONCE;
+    for offset in (0..whole).step_by(AT_ONCE) {
+        all = all.wrapping_add(buffer.take::<AT_ONCE>(offset).as_ref().map_or(0, sum));
+    }
+    let mut last = [0; AT_ONCE];
+    // The frame lies in the buffer, so this does too.
+    let there = buffer.read(whole, &mut last[..length - whole]);
+    if there { all.wrapping_add(sum(&last)) } else { all }
+}
+
 /// Batches between two questions for the time while frames keep coming.
 const MARK_EVERY: u32 = 16;
 
@@ -148,7 +176,7 @@ pub struct Received {
 }
 
 impl Received {
-    fn take(&mut self, receiver: &Receiver, check: bool, frames: u32) {
+    fn take(&mut self, receiver: &Receiver, what: &Sink, frames: u32) {
         if frames == 0 {
             return;
         }
@@ -156,17 +184,30 @@ impl Received {
             let now = Instant::now();
             (self.first, self.last) = (Some(now), Some(now));
         }
-        let now = if check { now_ns() } else { 0 };
+        let now = if what.check { now_ns() } else { 0 };
+        let (mut taken, mut bytes, mut content_sum) = (0_u64, 0_u64, 0_u64);
         for offset in 0..frames {
             let Some((buffer, length)) = receiver.frame(offset) else { continue };
-            self.count.frames += 1;
-            self.count.bytes += length as u64;
-            if check {
-                let mut head = [0; FRAME_BYTES_MIN];
-                let whole = length >= FRAME_BYTES_MIN && buffer.read(0, &mut head);
-                self.check(if whole { Stamp::decode(&head) } else { None }, now);
+            taken += 1;
+            bytes += length as u64;
+            if what.slots_only {
+                continue;
+            }
+            let head = buffer.take::<FRAME_BYTES_MIN>(0);
+            // Of the usual length the compiler knows how many words there are.
+            let content = match &head {
+                Some(head) if length == FRAME_BYTES_MIN => sum(head),
+                _ => sum_of_all(&buffer, length),
+            };
+            content_sum = content_sum.wrapping_add(content);
+            if what.check {
+                let head = head.as_ref().filter(|_| length >= FRAME_BYTES_MIN);
+                self.check(head.and_then(Stamp::decode), now);
             }
         }
+        self.count.frames += taken;
+        self.count.bytes += bytes;
+        self.count.content_sum = self.count.content_sum.wrapping_add(content_sum);
     }
 
     fn check(&mut self, stamp: Option<Stamp>, now: u64) {
@@ -219,19 +260,32 @@ impl Received {
 mod tests {
     use ring::{Bells, Geometry, Layout, Seat, Sender};
 
+    use super::super::{Frame, Generate, MacAddress, generate};
     use super::*;
 
-    #[test]
-    fn few_frames_take_as_long_as_they_take() {
+    const SLOTS: u32 = 8;
+
+    /// Both ends of a new ring.
+    fn ends(buffer_bytes: u32) -> (Sender, Receiver) {
         let geometry =
-            Geometry { tx_rings: 1, rx_rings: 0, slots: 8, buffer_bytes: 64, extra_buffers: 0 };
+            Geometry { tx_rings: 1, rx_rings: 0, slots: SLOTS, buffer_bytes, extra_buffers: 0 };
         let region = shm::Region::private(geometry.region_bytes().unwrap()).unwrap();
         let layout = Layout::format(&region, &geometry).unwrap();
         let (near, far) = Bells::pair().unwrap();
         let end = |seat| layout.end(&region, 0, seat, 1).unwrap();
         let buffers = || layout.buffers(&region).unwrap();
-        let mut sender = Sender::join(end(Seat::User), buffers(), near);
-        let mut receiver = Receiver::join(end(Seat::TxOwner), buffers(), far);
+        let sender = Sender::join(end(Seat::User), buffers(), near);
+        (sender, Receiver::join(end(Seat::TxOwner), buffers(), far))
+    }
+
+    fn taking(count: u64, slots_only: bool) -> Sink {
+        let manner = Manner { linger: Duration::ZERO, batch: SLOTS };
+        Sink { check: false, slots_only, count: Some(count), duration: None, quiet: None, manner }
+    }
+
+    #[test]
+    fn few_frames_take_as_long_as_they_take() {
+        let (mut sender, mut receiver) = ends(64);
         let pause = Duration::from_millis(5);
         std::thread::spawn(move || {
             for _ in 0..3 {
@@ -244,9 +298,70 @@ mod tests {
                 std::thread::sleep(pause);
             }
         });
-        let manner = Manner { linger: Duration::ZERO, batch: 8 };
-        let what = Sink { check: false, count: Some(3), duration: None, quiet: None, manner };
-        let count = sink(&mut receiver, &what, &mut |_| {}, &|| false).unwrap();
+        let count = sink(&mut receiver, &taking(3, true), &mut |_| {}, &|| false).unwrap();
         assert!(count.frames == 3 && count.elapsed >= pause, "{count:?}");
+    }
+
+    #[test]
+    fn every_byte_of_a_frame_is_read_unless_only_slots_are_asked_for() {
+        for length in [1, 7, 8, 59, 60, 61, 63, 64, 65, 128, 191, 192] {
+            let (mut sender, mut receiver) = ends(192);
+            let frame: Vec<u8> = (0..length).map(|at| (at * 37 + 11) as u8).collect();
+            let words = frame.chunks(8).map(|chunk| {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u64::from_le_bytes(word)
+            });
+            let expected = words.fold(0, u64::wrapping_add);
+            for slots_only in [false, true] {
+                assert!(sender.reserve(1).unwrap() > 0 && sender.put(0, &frame));
+                sender.publish(1).unwrap();
+                let count = sink(&mut receiver, &taking(1, slots_only), &mut |_| {}, &|| false);
+                let content_sum = if slots_only { 0 } else { expected };
+                assert_eq!(count.unwrap().content_sum, content_sum, "{length}, {slots_only}");
+            }
+        }
+    }
+
+    /// The receiver spoils each buffer before it gives it back.
+    #[test]
+    fn every_frame_is_written_whole_with_its_number_unless_only_slots_are_asked_for() {
+        const FRAMES: u32 = 5 * SLOTS;
+        for slots_only in [false, true] {
+            let (mut sender, mut receiver) = ends(64);
+            let frame = Frame::new(MacAddress([2; 6]), MacAddress([4; 6]), FRAME_BYTES_MIN);
+            let template = frame.bytes().to_vec();
+            let manner = Manner { linger: Duration::ZERO, batch: SLOTS };
+            let what = Generate {
+                frame,
+                flows: None,
+                slots_only,
+                rate_per_s: None,
+                count: Some(FRAMES.into()),
+                duration: None,
+                manner,
+            };
+            let sending = std::thread::spawn(move || {
+                generate(&mut sender, &what, &mut |_| {}, &|| false).map(|_| ())
+            });
+            let (mut whole, mut number) = (0, 0);
+            while number < FRAMES {
+                let arrived = receiver.wait(manner.patience()).unwrap();
+                for offset in 0..arrived {
+                    let (buffer, length) = receiver.frame(offset).unwrap();
+                    let bytes = buffer.take::<FRAME_BYTES_MIN>(0).unwrap();
+                    let stamp = Stamp::decode(&bytes);
+                    let numbered = stamp.is_some_and(|stamp| stamp.sequence == number.into());
+                    let alike = bytes[..Stamp::OFFSET] == template[..Stamp::OFFSET];
+                    whole += u32::from(length == FRAME_BYTES_MIN && alike && numbered);
+                    assert!(buffer.write(0, &[0xee; FRAME_BYTES_MIN]));
+                    number += 1;
+                }
+                receiver.release(arrived).unwrap();
+            }
+            sending.join().unwrap().unwrap();
+            // Of those not written again only the very first has the number it should have.
+            assert_eq!(whole, if slots_only { 1 } else { FRAMES });
+        }
     }
 }

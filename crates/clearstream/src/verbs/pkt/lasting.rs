@@ -57,7 +57,7 @@ pub(super) fn generate(
             || what.duration.is_some_and(|all| count.elapsed >= all);
         Ok((count, done))
     })?;
-    Ok(show.sent(&count, &outage)?)
+    Ok(show.sent(&count, args.slots_only, &outage)?)
 }
 
 /// Runs `pkt sink`.
@@ -85,7 +85,7 @@ pub(super) fn sink(
         }
         Ok((count, what.count == Some(count.frames) || !stop()))
     })?;
-    Ok(show.received(&count, args.check, &outage)?)
+    Ok(show.received(&count, (args.check, args.slots_only), &outage)?)
 }
 
 /// Runs `pkt ping`.

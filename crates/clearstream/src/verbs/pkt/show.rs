@@ -63,25 +63,39 @@ impl Show {
         }
     }
 
-    pub(super) fn sent(&self, count: &GenerateCount, outage: &Outage) -> Shown {
+    /// Of slots only: frames that were not written are not called sent.
+    pub(super) fn sent(&self, count: &GenerateCount, slots_only: bool, outage: &Outage) -> Shown {
         let GenerateCount { frames, bytes, elapsed } = *count;
         self.print(
             || {
-                let value = json!({ "frames": frames, "bytes": bytes,
+                let value = json!({ "frames": frames, "bytes": bytes, "written": !slots_only,
                     "elapsed_s": elapsed.as_secs_f64(), "frames_per_s": per_s(frames, elapsed) });
                 with_outage(value, outage)
             },
-            || format!("sent {}{}", totals(frames, bytes, elapsed), outage_words(outage)),
+            || {
+                let only = if slots_only { " (slots only: frames not written again)" } else { "" };
+                format!("sent {}{only}{}", totals(frames, bytes, elapsed), outage_words(outage))
+            },
         )?;
         Ok(Exit::Ok)
     }
 
-    pub(super) fn received(&self, count: &SinkCount, checked: bool, outage: &Outage) -> Shown {
-        let SinkCount { frames, bytes, elapsed, missing, late, foreign, under_way } = *count;
+    pub(super) fn received(
+        &self,
+        count: &SinkCount,
+        (checked, slots_only): (bool, bool),
+        outage: &Outage,
+    ) -> Shown {
+        let SinkCount { frames, bytes, elapsed, content_sum, missing, late, foreign, under_way } =
+            *count;
         self.print(
             || {
-                let mut value = json!({ "frames": frames, "bytes": bytes,
+                let mut value = json!({ "frames": frames, "bytes": bytes, "read": !slots_only,
                     "elapsed_s": elapsed.as_secs_f64(), "frames_per_s": per_s(frames, elapsed) });
+                if !slots_only {
+                    // Beyond what JSON's numbers hold exactly.
+                    value["content_sum"] = format!("{content_sum:016x}").into();
+                }
                 if checked {
                     value["missing"] = missing.into();
                     value["late"] = late.into();
@@ -95,6 +109,9 @@ impl Show {
             },
             || {
                 let mut line = format!("received {}", totals(frames, bytes, elapsed));
+                if slots_only {
+                    line += " (slots only: no frame was read)";
+                }
                 if checked {
                     line += &format!("; {missing} missing, {late} late, {foreign} not ours");
                     if let Some(UnderWay { p50_s, p99_s, max_s, .. }) = under_way {
