@@ -351,7 +351,7 @@ mod tests {
                     let (buffer, length) = receiver.frame(offset).unwrap();
                     let bytes = buffer.take::<FRAME_BYTES_MIN>(0).unwrap();
                     let stamp = Stamp::decode(&bytes);
-                    let numbered = stamp.is_some_and(|stamp| stamp.sequence == number.into());
+                    let numbered = stamp.is_some_and(|stamp| stamp.sequence == u64::from(number));
                     let alike = bytes[..Stamp::OFFSET] == template[..Stamp::OFFSET];
                     whole += u32::from(length == FRAME_BYTES_MIN && alike && numbered);
                     assert!(buffer.write(0, &[0xee; FRAME_BYTES_MIN]));
