@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
+use crate::out;
+
 /// How a verb ended when nothing went wrong with running it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -171,6 +173,8 @@ fn one_line(complaint: &str) -> String {
 }
 
 fn complain(message: &str) {
+    // What a peer or a file said may be part of it.
+    let message = units::printable(message.trim_end());
     // Nowhere left to complain to when stderr is closed.
-    writeln!(io::stderr(), "clearstream: {message}").ok();
+    writeln!(out::stderr(), "clearstream: {message}").ok();
 }

@@ -1,9 +1,11 @@
 //! The log of what serves others: a line an event on stderr.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::SystemTime;
 
 use units::Timestamp;
+
+use crate::out;
 
 /// Where the lines go, and how.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +22,10 @@ impl Log {
         // Nobody reads the log any more: not a reason to stop serving.
         if self.json {
             let line = serde_json::json!({ "at": at.to_string(), "event": event, "text": text });
-            writeln!(io::stderr(), "{line}").ok();
+            writeln!(out::stderr(), "{line}").ok();
         } else {
-            writeln!(io::stderr(), "{at} {event:<9} {text}").ok();
+            let text = units::printable(text);
+            writeln!(out::stderr(), "{at} {event:<9} {text}").ok();
         }
     }
 }

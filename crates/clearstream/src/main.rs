@@ -6,6 +6,7 @@
 mod exit;
 mod far;
 mod log;
+mod out;
 mod progress;
 mod runner;
 mod signals;

@@ -1,7 +1,7 @@
 //! What is going on, on stderr, for somebody who waits: one line that rewrites itself on a
 //! terminal, and nothing at all where stderr is not one.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 /// A line of progress.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Progress {
             let line = format!("[{}/{}] {what}", self.done_count, self.total_count);
             let cut: String = line.chars().take(room_columns()).collect();
             // Progress is a courtesy; a closed stderr takes nothing from the result.
-            write!(io::stderr(), "\r\x1b[K{cut}").ok();
+            crate::out::rewrite(&cut).ok();
         }
     }
 }
@@ -52,7 +52,7 @@ fn room_columns() -> usize {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            write!(io::stderr(), "\r\x1b[K").ok();
+            crate::out::rewrite("").ok();
         }
     }
 }

@@ -115,6 +115,28 @@ fn nothing_is_left_behind() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// What a peer, a file or a device says may be part of any line: all of them go through `out.rs`,
+/// which shows what a terminal would obey. Screens (ratatui) leave such characters out themselves.
+#[test]
+fn all_output_of_the_program_goes_through_one_place() {
+    let direct = ["stdout()", "stderr()", "print!(", "println!(", "eprint!(", "dbg!("];
+    let allowed = ["crate::out::", "out::std", "is_terminal()", "tcgetwinsize(", "use_stderr()"];
+    let mut found = Vec::new();
+    for path in tree::files("crates/clearstream/src", ".rs") {
+        if path.ends_with("/src/out.rs") {
+            continue;
+        }
+        for (number, line) in tree::program_part(&tree::text(&path)).lines().enumerate() {
+            let writes = direct.iter().any(|word| line.contains(word));
+            let is_code = !line.trim_start().starts_with("//");
+            if is_code && writes && !allowed.iter().any(|word| line.contains(word)) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "write through crate::out: {found:#?}");
+}
+
 #[test]
 fn modules_are_named_after_themselves() {
     let nameless = tree::files("crates", "/mod.rs");

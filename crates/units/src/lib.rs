@@ -5,10 +5,12 @@
 //! (`_bytes`, `_bits_per_s`, `_s`); the newtypes here are for what people type and read.
 
 mod parse;
+mod printable;
 mod show;
 mod timestamp;
 
 pub use parse::{UnitError, parse_bit_rate, parse_byte_size, parse_duration, parse_percent};
+pub use printable::{printable, printable_lines};
 pub use show::{show_bit_rate, show_byte_size, show_count, show_seconds};
 pub use timestamp::Timestamp;
 

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     }
     let is_other = |stored: &&Verdict| (stored.limit, stored.end) != (verdict.limit, verdict.end);
     let stored = results.verdict.as_ref().filter(is_other);
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let told = Told {
             schema_version: &results.schema_version,

@@ -6,7 +6,7 @@
 mod place;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -216,12 +216,12 @@ fn interruption(who: &str, number: i32) -> String {
 
 fn say(text: &str) -> u8 {
     // A reader that has gone does not change the answer.
-    io::stdout().write_all(text.as_bytes()).ok();
+    crate::out::stdout().write_all(text.as_bytes()).ok();
     0
 }
 
 fn complain(text: &str) -> u8 {
     // Nowhere left to complain to when stderr is closed.
-    io::stderr().write_all(text.as_bytes()).ok();
+    crate::out::stderr().write_all(text.as_bytes()).ok();
     1
 }

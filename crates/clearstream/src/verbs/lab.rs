@@ -3,7 +3,7 @@
 mod show;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 
 use lab::{Arrival, ExecEnd, ExecError, Lab, LabError, Program, builtin_labs, find_plan};
 use serde_json::json;
@@ -104,9 +104,9 @@ fn up(name_or_file: &str, owner: Option<i32>, json: bool) -> VerbResult {
     let plan = find_plan(name_or_file).map_err(refused)?;
     let (lab, arrival) = Lab::up(&plan, &program(), owner).map_err(refused)?;
     for note in lab.notes() {
-        writeln!(io::stderr(), "clearstream: lab {}: {note}", plan.name)?;
+        writeln!(crate::out::stderr(), "clearstream: lab {}: {note}", plan.name)?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let already = arrival == Arrival::Already;
         let line = json!({ "name": plan.name, "pid": lab.pid(), "already_up": already,
@@ -132,7 +132,7 @@ fn down_only(json: bool) -> VerbResult {
 }
 
 fn down(names: Vec<String>, json: bool) -> VerbResult {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     let mut gone = Vec::new();
     for name in names {
         let was_up = Lab::down(&name).map_err(refused)?;
@@ -158,7 +158,7 @@ fn exec(args: &ExecArgs) -> VerbResult {
     if args.detach {
         return match lab.exec_detached(&program(), host, &args.program) {
             Ok(pid) => {
-                writeln!(io::stdout(), "{pid}")?;
+                writeln!(crate::out::stdout(), "{pid}")?;
                 Ok(Exit::Ok)
             }
             Err(error) => not_executed(error),
@@ -176,7 +176,7 @@ fn not_executed(error: ExecError) -> VerbResult {
     match error {
         ExecError::Lab(error) => Err(refused(error)),
         ExecError::Program { code, message } => {
-            writeln!(io::stderr(), "clearstream: {message}")?;
+            writeln!(crate::out::stderr(), "clearstream: {message}")?;
             Ok(Exit::Program(code))
         }
         other => Err(VerbError::from_error(&other)),
@@ -195,7 +195,7 @@ fn list(json: bool) -> VerbResult {
             rows.push((builtin.name.to_owned(), false, description.unwrap_or_default()));
         }
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let rows: Vec<_> = rows
             .iter()
@@ -217,7 +217,7 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
         Some(name) => vec![Lab::open(name).map_err(refused)?],
         None => Lab::all().map_err(refused)?,
     };
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let mut rows = Vec::new();
         for lab in &labs {
@@ -246,9 +246,9 @@ fn print_file(name: &str, json: bool) -> VerbResult {
     };
     if json {
         let plan = builtin.plan().map_err(|error| refused(error.into()))?;
-        writeln!(io::stdout(), "{}", json!({ "plan": plan, "file": builtin.text }))?;
+        writeln!(crate::out::stdout(), "{}", json!({ "plan": plan, "file": builtin.text }))?;
     } else {
-        io::stdout().write_all(builtin.text.as_bytes())?;
+        crate::out::stdout().write_all(builtin.text.as_bytes())?;
     }
     Ok(Exit::Ok)
 }

@@ -118,7 +118,7 @@ fn is_link(entry: &Entry) -> bool {
 }
 
 fn print(entries: &[Entry], json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         return writeln!(out, "{}", serde_json::to_string_pretty(entries)?);
     }

@@ -125,7 +125,7 @@ trait Face {
     /// Tells at once of something that will last.
     fn warn(&mut self, line: &str) {
         // A closed stderr takes nothing from the view.
-        writeln!(io::stderr(), "clearstream: {line}").ok();
+        writeln!(crate::out::stderr(), "clearstream: {line}").ok();
     }
     /// Says what it all came to.
     fn close(&mut self, view: &View) -> Result<(), VerbError>;
@@ -242,7 +242,7 @@ impl Face for Json {
 
 /// Writes and flushes at once: a reader at the other end of a pipe wants each line when it is new.
 fn print(text: &str) -> Result<(), VerbError> {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ManualArgs, json: bool) -> VerbResult {
     }
     let names: Vec<OsString> =
         written.iter().filter_map(|path| path.file_name().map(Into::into)).collect();
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
         writeln!(out, "{}", serde_json::json!({ "written": names }))?;

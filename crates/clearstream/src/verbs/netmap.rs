@@ -60,7 +60,7 @@ pub(crate) fn run(args: &NetmapArgs, _json: bool) -> VerbResult {
         .env("LD_PRELOAD", preloaded(&library))
         .exec();
     let name = program.display();
-    writeln!(io::stderr(), "clearstream: cannot run {name}: {error}").ok();
+    writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
     Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 

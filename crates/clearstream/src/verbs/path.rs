@@ -79,7 +79,8 @@ pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     let (mut log, mut points) = PointLog::open(&args.output, &first, !args.fresh)?;
     if !points.is_empty() {
         let (count, path) = (points.len(), log.path().display());
-        writeln!(io::stderr(), "clearstream: resuming after {count} tests from {path}").ok();
+        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
+            .ok();
     }
     let ended = measure(args, &mut far, &mut results, &mut points, &mut log, &mut progress);
     results.points = points;
@@ -164,7 +165,7 @@ fn conclude(
             report::render(results, &report::RenderOptions::default()).as_bytes(),
         )?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -176,8 +177,12 @@ fn conclude(
         Ended::Complete => log.discard().map(|()| Exit::Ok),
         Ended::Interrupted(number) => {
             let again = "the same command takes it up again";
-            writeln!(io::stderr(), "clearstream: cut short; {again} from {}", log.path().display())
-                .ok();
+            writeln!(
+                crate::out::stderr(),
+                "clearstream: cut short; {again} from {}",
+                log.path().display()
+            )
+            .ok();
             Ok(Exit::Signal(number))
         }
     }

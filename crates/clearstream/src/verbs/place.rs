@@ -114,7 +114,8 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     let (mut log, mut points) = PointLog::open(&args.output, &plan, !args.fresh)?;
     if !points.is_empty() {
         let (count, path) = (points.len(), log.path().display());
-        writeln!(io::stderr(), "clearstream: resuming after {count} tests from {path}").ok();
+        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
+            .ok();
     }
     let ended = sweep_all(&survey, &mut far, &mut points, &mut log, &mut progress);
     drop(progress);
@@ -177,7 +178,7 @@ fn conclude_run(
         store::replace(page, report::render(&results, &options).as_bytes())?;
         written.push_str(&format!(", {}", page.display()));
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer(&mut out, &results).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -188,8 +189,12 @@ fn conclude_run(
         Ended::Complete => log.discard().map(|()| Exit::Ok),
         Ended::Interrupted(number) => {
             let again = "the same command takes it up again";
-            writeln!(io::stderr(), "clearstream: cut short; {again} from {}", log.path().display())
-                .ok();
+            writeln!(
+                crate::out::stderr(),
+                "clearstream: cut short; {again} from {}",
+                log.path().display()
+            )
+            .ok();
             Ok(Exit::Signal(number))
         }
     }

@@ -139,7 +139,7 @@ pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
                 }
             }
             if *openmetrics {
-                write!(io::stdout(), "{}", openmetrics::text(&entries))?;
+                write!(crate::out::stdout(), "{}", openmetrics::text(&entries))?;
                 return Ok(Exit::Ok);
             }
             print(&entries, json, stats_lines)
@@ -189,7 +189,7 @@ fn done(outcome: Result<(), ClientError>) -> VerbResult {
 }
 
 fn print(entries: &[Entry], json: bool, lines: fn(&Entry) -> String) -> VerbResult {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let text = serde_json::to_string_pretty(entries).map_err(io::Error::other)?;
         writeln!(out, "{text}")?;

@@ -34,11 +34,11 @@ pub(crate) fn run(args: &ReportArgs, json: bool) -> VerbResult {
     let page = || report::render(&results, &RenderOptions::default());
     match place {
         Place::Nowhere => {}
-        Place::Stdout => io::stdout().write_all(page().as_bytes())?,
+        Place::Stdout => crate::out::stdout().write_all(page().as_bytes())?,
         Place::File(file) => {
             store::replace(&file, page().as_bytes())?;
             if io::stderr().is_terminal() {
-                writeln!(io::stderr(), "wrote {}", file.display())?;
+                writeln!(crate::out::stderr(), "wrote {}", file.display())?;
             }
         }
     }
@@ -83,6 +83,6 @@ fn place(args: &ReportArgs, json: bool) -> Result<Place, VerbError> {
 fn print_json(results: &Results) -> Result<(), VerbError> {
     let json =
         serde_json::to_string_pretty(results).map_err(|error| VerbError::from_error(&error))?;
-    writeln!(io::stdout(), "{json}")?;
+    writeln!(crate::out::stdout(), "{json}")?;
     Ok(())
 }

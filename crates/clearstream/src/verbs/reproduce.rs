@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
 }
 
 fn list(json: bool) -> VerbResult {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     for entry in &ENTRIES {
         if json {
             let line = serde_json::json!({
@@ -189,7 +189,7 @@ fn publish(
 }
 
 fn print(results: &Results, output: &std::path::Path, json: bool) -> Result<(), VerbError> {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
         writeln!(out)?;

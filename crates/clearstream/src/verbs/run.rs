@@ -65,7 +65,7 @@ pub(crate) fn run(args: &RunArgs, _json: bool) -> VerbResult {
     };
     let error = Command::new(program).args(arguments).exec();
     let name = program.display();
-    writeln!(io::stderr(), "clearstream: cannot run {name}: {error}").ok();
+    writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
     Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 

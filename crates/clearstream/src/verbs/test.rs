@@ -54,7 +54,7 @@ pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
         place_far(path, &placement, results.far.as_ref(), &mut spec)?;
     }
     if !json {
-        writeln!(io::stderr(), "{}", summary::heading(&target, &results, &spec)).ok();
+        writeln!(crate::out::stderr(), "{}", summary::heading(&target, &results, &spec)).ok();
     }
     let ended = run_all(&mut far_end, args, &spec, json, &mut results);
     results.finished_unix_ms = Some(now_unix_ms());
@@ -143,7 +143,7 @@ fn run_all(
 }
 
 fn print(results: &Results, repeats: u32, json: bool) -> Result<(), VerbError> {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
         writeln!(out)?;

@@ -44,17 +44,17 @@ pub(crate) fn run(args: &TopoArgs, json: bool) -> VerbResult {
     let headers = Headers { is_ipv6: args.ipv6, lacks_timestamps: lacks_timestamps(args) };
     let copy_bytes_per_s = if args.memory { memory::copy_bytes_per_s(&machine) } else { None };
     if args.memory && copy_bytes_per_s.is_none() {
-        writeln!(io::stderr(), "memory was not measured: no room for the buffers")?;
+        writeln!(crate::out::stderr(), "memory was not measured: no room for the buffers")?;
     }
     let ceilings: Vec<NicCeilings> =
         machine.nics.iter().map(|nic| explain::ceilings(nic, headers, copy_bytes_per_s)).collect();
     if let Some(file) = &args.svg {
         store::replace(file, report::machine_svg(&machine, &ceilings).as_bytes())?;
         if io::stderr().is_terminal() {
-            writeln!(io::stderr(), "wrote {}", file.display())?;
+            writeln!(crate::out::stderr(), "wrote {}", file.display())?;
         }
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let document = serde_json::json!({ "machine": machine, "ceilings": ceilings });
         writeln!(out, "{document}")?;

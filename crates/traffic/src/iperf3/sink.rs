@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
+use units::printable_lines;
+
 use super::account::{Interval, Setup, StreamLabel, Summary};
 use super::failure::Iperf3Error;
 use super::options::Options;
@@ -117,19 +119,22 @@ impl Output {
         self.kept.as_deref()
     }
 
-    /// Writes one line with its prefixes.
+    /// Writes one line with its prefixes; what a terminal would obey is shown instead.
     pub fn line(&mut self, text: &str) {
         let time = self.timestamps.as_deref().map(now).unwrap_or_default();
         let title = self.title.as_ref().map(|title| format!("{title}:  ")).unwrap_or_default();
-        let line = format!("{time}{title}{text}\n");
+        let text = printable_lines(text).replace('\n', "\\u000a");
+        let line = printable_lines(&format!("{time}{title}{text}\n")).into_owned();
         if let Some(kept) = &mut self.kept {
             kept.push_str(&line);
         }
         self.raw(&line);
     }
 
-    /// Writes text as it is.
+    /// Writes text without prefixes. Whatever the other end put into it, a terminal has nothing in
+    /// it to obey; JSON stays the same JSON.
     pub fn raw(&mut self, text: &str) {
+        let text = printable_lines(text);
         // Nobody is left to tell when the reader of our output has gone.
         match &mut self.file {
             Some(file) => file.write_all(text.as_bytes()).ok(),
@@ -144,6 +149,7 @@ impl Output {
             self.raw(&format!("{time}iperf3: {text}\n"));
         } else {
             self.flush();
+            let text = printable_lines(text);
             writeln!(io::stderr(), "{time}iperf3: {text}").ok();
         }
     }

@@ -369,7 +369,11 @@ impl Sink for TextReport {
 
     fn warning(&mut self, text: &str) {
         // Warnings go to standard error, whatever becomes of it.
-        std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("warning: {text}\n")).ok();
+        std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("warning: {}\n", units::printable(text)),
+        )
+        .ok();
     }
 
     fn output(&self) -> Option<ServerOutput> {

@@ -13,7 +13,7 @@ use crate::exit::VerbError;
 
 /// A line on stderr. That nobody hears it takes nothing from the verdict.
 pub(super) fn talk(line: &str) {
-    writeln!(io::stderr(), "clearstream: {line}").ok();
+    writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }
 
 /// A line that rewrites itself, where stderr is a terminal.
@@ -21,7 +21,7 @@ pub(super) fn progress(progress: &Progress, elapsed: Duration) {
     if io::stderr().is_terminal() {
         let line = format!("{}, {} queued", figures(progress, elapsed), progress.queued_count);
         // A courtesy: a closed stderr takes nothing from the result.
-        write!(io::stderr(), "\r\x1b[K{line}").ok();
+        crate::out::rewrite(&line).ok();
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn progress_of_ranks(progress: &Progress, traffic: &Traffic, elapsed:
             progress.queued_count,
             between(traffic, elapsed),
         );
-        write!(io::stderr(), "\r\x1b[K{line}").ok();
+        crate::out::rewrite(&line).ok();
     }
 }
 
@@ -68,9 +68,9 @@ fn figures(progress: &Progress, elapsed: Duration) -> String {
 /// Prints all reports.
 pub(super) fn reports(model: &Path, reports: &[Report], json: bool) -> Result<(), VerbError> {
     if io::stderr().is_terminal() {
-        write!(io::stderr(), "\r\x1b[K").ok();
+        crate::out::rewrite("").ok();
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let document = json!({
             "model": model.display().to_string(),

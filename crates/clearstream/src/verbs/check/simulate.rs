@@ -12,7 +12,7 @@ pub(super) fn run(model: &Model) -> VerbResult {
     let mut steps = Steps::new(model);
     let mut way = vec![model.initial().to_vec()];
     let mut input = io::stdin().lock();
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     loop {
         let Some(state) = way.last() else { return Ok(Exit::Ok) };
         writeln!(out, "{:4}  {}", way.len() - 1, model.show_state(state))?;

@@ -1,6 +1,6 @@
 //! Runs that go on when the switch is started anew.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -257,5 +257,5 @@ fn cut_off(why: &str) -> VerbError {
 
 fn say(line: &str) {
     // A closed stderr takes nothing from the result.
-    writeln!(io::stderr(), "clearstream: {line}").ok();
+    writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }

@@ -59,7 +59,7 @@ impl Show {
     fn say(&self, line: &str) {
         if self.progress {
             // Progress is a courtesy; a closed stderr takes nothing from the result.
-            writeln!(io::stderr(), "{line}").ok();
+            writeln!(crate::out::stderr(), "{line}").ok();
         }
     }
 
@@ -180,7 +180,7 @@ impl Show {
         line: impl FnOnce() -> String,
     ) -> io::Result<()> {
         let text = if self.json { value().to_string() } else { line() };
-        writeln!(io::stdout(), "{text}")
+        writeln!(crate::out::stdout(), "{text}")
     }
 }
 

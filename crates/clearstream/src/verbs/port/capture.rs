@@ -46,13 +46,14 @@ pub(super) fn run(
     let mut watched = connection.watch(port).map_err(|error| explain(&error))?;
     let named = |error: io::Error| VerbError::failed(format!("{}: {error}", path.display()));
     let file: Box<dyn Write> = match path.to_str() {
-        Some("-") => Box::new(io::stdout().lock()),
+        Some("-") => Box::new(crate::out::raw_stdout()),
         _ => Box::new(sys::private::create(path).map_err(named)?),
     };
     let mut out = BufWriter::new(file);
     out.write_all(&header()).and_then(|()| out.flush()).map_err(named)?;
     if !json {
-        writeln!(io::stderr(), "capturing {port} into {}; Ctrl-C ends it", path.display()).ok();
+        writeln!(crate::out::stderr(), "capturing {port} into {}; Ctrl-C ends it", path.display())
+            .ok();
     }
     let began = Instant::now();
     let mut captured = Captured::default();
@@ -81,12 +82,17 @@ pub(super) fn run(
     out.flush().map_err(named)?;
     let Captured { frames, missed } = captured;
     if json && path.to_str() != Some("-") {
-        writeln!(io::stdout(), "{}", serde_json::json!({ "frames": frames, "missed": missed }))?;
+        writeln!(
+            crate::out::stdout(),
+            "{}",
+            serde_json::json!({ "frames": frames, "missed": missed })
+        )?;
     } else {
-        writeln!(io::stderr(), "{frames} frames, {missed} missed").ok();
+        writeln!(crate::out::stderr(), "{frames} frames, {missed} missed").ok();
     }
     if let Some(why) = &gone {
-        writeln!(io::stderr(), "clearstream: {why}: what passed until then is in the file").ok();
+        writeln!(crate::out::stderr(), "clearstream: {why}: what passed until then is in the file")
+            .ok();
     }
     Ok(if missed == 0 && gone.is_none() { Exit::Ok } else { Exit::Partial })
 }

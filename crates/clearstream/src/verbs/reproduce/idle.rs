@@ -168,7 +168,7 @@ impl Drop for Spinner {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            writeln!(std::io::stderr(), "clearstream: the spinner ended early").ok();
+            writeln!(crate::out::stderr(), "clearstream: the spinner ended early").ok();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A line an interval and direction, while the test runs.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use results::{Direction, IntervalSample, Protocol, TestSpec};
 use traffic::client::IntervalPair;
@@ -43,7 +43,7 @@ impl IntervalLines {
             text.push_str(&self.line(pair, direction));
             text.push('\n');
         }
-        let mut out = io::stdout().lock();
+        let mut out = crate::out::stdout();
         self.closed = out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err();
     }
 

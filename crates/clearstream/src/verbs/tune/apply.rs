@@ -1,6 +1,6 @@
 //! `clearstream tune apply`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use results::{End, Results};
@@ -152,7 +152,7 @@ fn all(args: &ApplyArgs, chosen: &[PlannedChange], mut ends: Ends<'_>, json: boo
     if !far.is_empty()
         && let Err(error) = ends.far_status()
     {
-        writeln!(io::stderr(), "clearstream: {error}").ok();
+        writeln!(crate::out::stderr(), "clearstream: {error}").ok();
         by_hand.extend(far.iter().map(PlannedChange::command));
     }
     let mut outcomes: Vec<(End, Outcome)> = Vec::new();
@@ -189,7 +189,7 @@ fn apply_near(args: &ApplyArgs, changes: &[Change]) -> Result<Vec<(End, Outcome)
 
 /// Prints what became of the changes; decides the exit.
 fn finish(outcomes: &[(End, Outcome)], by_hand: &[String], json: bool) -> VerbResult {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let of = |end: End| {
             outcomes.iter().filter(|(at, _)| *at == end).map(|(_, one)| one).collect::<Vec<_>>()
@@ -230,7 +230,7 @@ fn has_failed(outcome: &Outcome) -> bool {
 }
 
 fn say_nothing_to_do(plan: &Plan, json: bool) -> VerbResult {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         writeln!(out, "{}", json!({ "near": [], "far": [], "far_by_hand": [] }))?;
         return Ok(Exit::Ok);

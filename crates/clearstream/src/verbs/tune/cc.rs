@@ -4,7 +4,7 @@ mod compare;
 mod figures;
 mod pairs;
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use bpf_cc::{CcError, Registered, Scope};
 use serde_json::json;
@@ -78,7 +78,7 @@ fn register(scope: Scope, json: bool) -> VerbResult {
     if already.is_none() {
         bpf_cc::register(name, scope).map_err(refused)?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         writeln!(out, "{}", json!({ "name": name, "already_registered": already.is_some() }))?;
         return Ok(Exit::Ok);
@@ -106,7 +106,7 @@ fn status(json: bool) -> VerbResult {
     let chosen = |name: &str| from_bpf.iter().find(|one| one.name == name && one.can_be_chosen);
     let is_allowed = |name: &str| allowed.split_whitespace().any(|other| other == name);
     let leaving: Vec<&Registered> = from_bpf.iter().filter(|one| !one.can_be_chosen).collect();
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let row = |name: &str| {
             let bpf = chosen(name);
@@ -138,10 +138,13 @@ fn status(json: bool) -> VerbResult {
         writeln!(out, "{:<16} removed, kept by {}", one.name, users(one.users))?;
     }
     if let Some(why) = unseen {
-        writeln!(io::stderr(), "clearstream: which of them are BPF programs is not seen: {why}")?;
+        writeln!(
+            crate::out::stderr(),
+            "clearstream: which of them are BPF programs is not seen: {why}"
+        )?;
     }
     if bpf_cc::htcp_object().is_none() {
-        writeln!(io::stderr(), "clearstream: {}", CcError::NotBuiltIn)?;
+        writeln!(crate::out::stderr(), "clearstream: {}", CcError::NotBuiltIn)?;
     }
     Ok(Exit::Ok)
 }
@@ -170,7 +173,7 @@ fn remove(name: Option<&str>, force: bool, json: bool) -> VerbResult {
     for one in &ours {
         bpf_cc::unregister(one).map_err(refused)?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     let names: Vec<&str> = ours.iter().map(|one| one.name.as_str()).collect();
     if json {
         writeln!(out, "{}", json!({ "removed": names }))?;

@@ -1,7 +1,7 @@
 //! `clearstream tune apply --measure`: each change with and without, in turns; what does not help
 //! beyond the noise goes back.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use results::{AppliedChange, End, Estimate, Results, RunKind};
 use serde_json::json;
@@ -288,7 +288,7 @@ fn judge(
 }
 
 fn print(args: &ApplyArgs, results: &Results, json: bool) -> Result<(), VerbError> {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         let line = json!({ "changes": results.changes, "output": args.output });
         writeln!(out, "{line}")?;

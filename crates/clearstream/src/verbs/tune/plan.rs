@@ -41,7 +41,7 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
         store::save(file, &gathered.results)?;
     }
     let plan = tuning::plan::plan(&gathered.results);
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer_pretty(&mut out, &plan).map_err(io::Error::from)?;
         writeln!(out)?;

@@ -44,7 +44,7 @@ enum Action {
 
 /// Runs the verb.
 pub(super) fn run(args: &ProfileArgs, json: bool) -> VerbResult {
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     match &args.action {
         Action::List => {
             let profiles: Vec<Profile> = names().into_iter().filter_map(own).collect();

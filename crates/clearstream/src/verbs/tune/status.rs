@@ -81,7 +81,7 @@ pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
             Ends { tuner, far: Some(&mut far), persist: false }.far_status()?
         }
     };
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer_pretty(&mut out, &lines).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -109,7 +109,7 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     let end = if far.is_some() { End::Far } else { End::Near };
     let mut ends = Ends { tuner, far: far.as_mut(), persist: false };
     let outcomes = ends.revert(end, &args.keys, how)?;
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer_pretty(&mut out, &outcomes).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -142,7 +142,7 @@ pub(super) fn dump(args: &DumpArgs, json: bool) -> VerbResult {
     };
     let tuner: Tuner = args.state.tuner();
     let values = tuner.read(&every_key(&interfaces));
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer_pretty(&mut out, &values).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -165,7 +165,7 @@ pub(super) fn boot(args: &BootArgs) -> VerbResult {
     let mut failed = None;
     for (key, value) in settings {
         if let Err(error) = host.write(&key, &value) {
-            writeln!(io::stderr(), "clearstream: {error}").ok();
+            writeln!(crate::out::stderr(), "clearstream: {error}").ok();
             failed = Some(error.to_string());
         }
     }

@@ -229,7 +229,7 @@ fn finish(
         let html = report::render(results, &report::RenderOptions::default());
         store::replace(page, html.as_bytes())?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -258,7 +258,7 @@ fn print(out: &mut impl Write, comparison: &Comparison, output: &Path) -> Result
         writeln!(out, "{row}")?;
     }
     for note in &comparison.notes {
-        writeln!(io::stderr(), "clearstream: {note}")?;
+        writeln!(crate::out::stderr(), "clearstream: {note}")?;
     }
     writeln!(out, "\nWritten  {}", output.display())?;
     Ok(())
