@@ -20,6 +20,10 @@ const UDP_GRO: c_int = 104;
 /// Most messages the kernel takes in one call (`UIO_MAXIOV`).
 pub const BATCH_COUNT_MAX: usize = 1024;
 
+/// What a message of a batch takes beside its bytes: header, vector, control messages.
+pub const MESSAGE_OVERHEAD_BYTES: usize =
+    size_of::<libc::mmsghdr>() + size_of::<libc::iovec>() + CONTROL_BYTES;
+
 /// Room for the one control message asked for, `UDP_GRO`: a header of 16 bytes and an int, padded.
 const CONTROL_BYTES: usize = 64;
 

@@ -106,11 +106,17 @@ pub struct Block {
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// Most memory a block of this many bytes takes once all of it has been touched.
+#[must_use]
+pub fn block_resident_bytes(bytes: u64) -> u64 {
+    bytes.max(1).div_ceil(HUGE_PAGE_BYTES as u64).saturating_mul(HUGE_PAGE_BYTES as u64)
+}
+
 impl Block {
-    /// A block of this many bytes, resident.
+    /// A block of this many bytes. Its memory is taken as it is touched, not before.
     ///
     /// # Errors
-    /// The host has not that much memory.
+    /// The host has not that much address space.
     pub fn new(bytes: usize) -> Result<Self, SyscallError> {
         let length = bytes.max(1);
         // One huge page more than needed, so that the block can start where one starts.
@@ -123,9 +129,7 @@ impl Block {
         // SAFETY: the advice concerns this mapping only and keeps its contents. Where huge pages
         // are switched off it is refused, and small ones serve.
         unsafe { libc::madvise(mapping.start.as_ptr(), whole, libc::MADV_HUGEPAGE) };
-        let mut block = Self { mapping, offset, length };
-        block.fill(0);
-        Ok(block)
+        Ok(Self { mapping, offset, length })
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod account;
 mod datagram;
+mod need;
 mod observe;
 mod options;
 mod pace;
@@ -21,6 +22,7 @@ mod worker;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -33,6 +35,7 @@ use rustix::net::{Shutdown, SocketType};
 use sys::SyscallError;
 use thiserror::Error;
 
+pub use need::{BufferCaps, Need, Samples, need_of};
 pub use options::{prepare_socket, tcp_socket};
 
 use sampler::Record;
@@ -155,6 +158,19 @@ impl RunningEnd {
     /// # Errors
     /// As [`Self::start`].
     pub fn start_with_patience(plan: EndPlan, silence_max: Duration) -> Result<Self, EngineError> {
+        Self::start_keeping(plan, silence_max, usize::MAX)
+    }
+
+    /// As [`Self::start_with_patience`]; of each stream's samples the account has only about so many of the newest.
+    /// For callers that follow the events.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_keeping(
+        plan: EndPlan,
+        silence_max: Duration,
+        samples_count: usize,
+    ) -> Result<Self, EngineError> {
         check(&plan)?;
         let EndPlan { spec, end, streams, udp_counters_64bit } = plan;
         let streams = streams.into_iter().map(|stream| stream_of(stream, &spec)).collect();
@@ -163,7 +179,7 @@ impl RunningEnd {
         let mut running = Self { shared, events, sampler: None, workers: Vec::new() };
         let shared = Arc::clone(&running.shared);
         running.sampler = Some(spawn("cs-sampler".to_owned(), move || {
-            sampler::run(&shared, &sender, silence_max)
+            sampler::run(&shared, &sender, silence_max, samples_count)
         })?);
         for (position, stream) in running.shared.streams.iter().enumerate() {
             let shared = Arc::clone(&running.shared);
@@ -181,6 +197,13 @@ impl RunningEnd {
             Err(RecvTimeoutError::Timeout) => Event::Quiet,
             Err(RecvTimeoutError::Disconnected) => Event::Finished,
         }
+    }
+
+    /// Payload bytes that have moved so far, all streams and both ways.
+    #[must_use]
+    pub fn moved_bytes(&self) -> u64 {
+        let moved = |stream: &Stream| stream.counters.bytes.load(Ordering::Relaxed);
+        self.shared.streams.iter().map(moved).fold(0, u64::wrapping_add)
     }
 
     /// Ends the test early: what was measured so far is the account, threads wind down at once.

@@ -7,7 +7,9 @@
 
 mod activation;
 mod hub;
+mod memory;
 mod networks;
+mod places;
 mod probes;
 mod registry;
 mod session;
@@ -22,9 +24,11 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 pub use activation::notify_ready;
+pub use memory::default_memory_bytes;
 pub use networks::{Network, NetworkError};
 
 use crate::control::{Limits, Refusal};
+use crate::engine::Need;
 use hub::Hub;
 use sockets::Sockets;
 
@@ -44,6 +48,10 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Clients at once.
     pub sessions_max: usize,
+    /// Of those, from one address (IPv6: from one network of 64 bits); absent: a quarter, at least 2.
+    pub sessions_an_address_max: Option<usize>,
+    /// Most memory for the tests of all clients together, bytes; half of it for one address.
+    pub memory_bytes_max: u64,
     /// Networks clients may come from; empty: any.
     pub networks: Vec<Network>,
     /// A client that asks for nothing this long is sent away.
@@ -67,6 +75,8 @@ impl Default for ServerConfig {
             mptcp: false,
             limits: Limits::default(),
             sessions_max: 32,
+            sessions_an_address_max: None,
+            memory_bytes_max: default_memory_bytes(),
             networks: Vec::new(),
             idle_timeout: Duration::from_secs(30),
             tuning: None,
@@ -184,6 +194,13 @@ impl Server {
 /// port and are told apart by their first bytes (for iperf3 the cookie; a UDP datagram by the
 /// address it comes from).
 pub trait DataConnections {
+    /// Asks for what the test needs, before any of it is made; it is held until this ends. Data
+    /// connections beyond `need` are not taken.
+    ///
+    /// # Errors
+    /// There is no room for it, now or ever.
+    fn reserve(&mut self, need: Need) -> Result<(), Refusal>;
+
     /// The next TCP connection of this test, its 37 greeting bytes already taken, and its place
     /// among the connections that were accepted: the order in which the client opened them, which
     /// need not be that in which their greetings were read.

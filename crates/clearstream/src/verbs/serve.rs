@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use traffic::control::Limits;
-use traffic::server::{DEFAULT_PORT, Network, Notice, Server, ServerConfig, ServerError};
+use traffic::server::{
+    DEFAULT_PORT, Network, Notice, Server, ServerConfig, ServerError, default_memory_bytes,
+};
 use units::UnitError;
 
 use crate::VerbResult;
@@ -45,6 +47,13 @@ pub(crate) struct ServeArgs {
     /// Clients at once.
     #[arg(long, value_name = "N", default_value_t = 32)]
     max_clients: usize,
+    /// Of those, from one address, or one IPv6 network of 64 bits [default: a quarter, at least 2].
+    #[arg(long, value_name = "N")]
+    max_clients_per_address: Option<usize>,
+    /// Most memory for the tests of all clients together: 8G. One address may have half of it; a test
+    /// beyond is refused [default: a quarter of this machine's or control group's].
+    #[arg(long, value_name = "SIZE", value_parser = server_memory)]
+    memory: Option<u64>,
     /// Network whose clients are served; may be given several times [default: any].
     #[arg(long, value_name = "CIDR")]
     allow: Vec<Network>,
@@ -67,6 +76,7 @@ pub(crate) struct ServeArgs {
 /// Runs the verb.
 pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    open_as_many_files_as_allowed();
     let server = Server::bind(args.config()).map_err(|error| explain(&error))?;
     let log = Log { json };
     for address in server.addresses() {
@@ -100,11 +110,32 @@ impl ServeArgs {
                 may_move_interrupts: self.allow_interrupt_moves,
             },
             sessions_max: self.max_clients,
+            sessions_an_address_max: self.max_clients_per_address,
+            memory_bytes_max: self.memory.unwrap_or_else(default_memory_bytes),
             networks: self.allow.clone(),
             idle_timeout: self.idle_timeout,
             tuning: self.allow_tuning.then(|| tune::far_side(self.tuning_state.as_deref())),
         }
     }
+}
+
+/// Sessions alone take 4 MiB each.
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
+
+fn server_memory(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_byte_size(text).map_err(|error| error.to_string())?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err(format!("'{text}' is too little for any test; 32M is the least"));
+    }
+    Ok(bytes)
+}
+
+/// As many open files as the host allows without asking anybody: a stream is one or two.
+fn open_as_many_files_as_allowed() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let most = getrlimit(Resource::Nofile).maximum;
+    // Where it is refused, fewer streams are let in.
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).ok();
 }
 
 fn positive_rate(text: &str) -> Result<f64, UnitError> {

@@ -27,6 +27,8 @@ pub enum FrameError {
 #[derive(Debug)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
+    /// How much of `bytes` was taken as messages: moving the rest for each would cost its square.
+    taken: usize,
     frame_bytes_max: usize,
 }
 
@@ -34,18 +36,19 @@ impl FrameBuffer {
     /// Accepts frames of at most `frame_bytes_max` bytes of JSON.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
-        Self { bytes: Vec::new(), frame_bytes_max }
+        Self { bytes: Vec::new(), taken: 0, frame_bytes_max }
     }
 
     /// Adds received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.taken));
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Whether part of a frame is waiting for the rest.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        !self.bytes.is_empty()
+        self.bytes.len() > self.taken
     }
 
     /// Takes the next message; `None` until all of it is here.
@@ -53,18 +56,19 @@ impl FrameBuffer {
     /// # Errors
     /// The frame is too long or not a message; the connection is of no more use.
     pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
-        let Some(length) = self.bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let bytes = &self.bytes[self.taken..];
+        let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length_bytes = u32::from_be_bytes(*length) as usize;
         if length_bytes > self.frame_bytes_max {
             let max_bytes = self.frame_bytes_max;
             return Err(FrameError::TooLong { bytes: length_bytes, max_bytes });
         }
         let end = LENGTH_BYTES + length_bytes;
-        let Some(json) = self.bytes.get(LENGTH_BYTES..end) else { return Ok(None) };
+        let Some(json) = bytes.get(LENGTH_BYTES..end) else { return Ok(None) };
         // serde_json refuses nesting beyond 128 levels by itself.
         let message = serde_json::from_slice(json)
             .map_err(|error| FrameError::Malformed(error.to_string()))?;
-        self.bytes.drain(..end);
+        self.taken += end;
         Ok(Some(message))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use results::{Direction, End, Finding, Protocol, TestLimit, TestSpec};
 
-use super::{Refusal, RefusalCode};
+use super::{Refusal, RefusalCode, SERVER_FRAME_BYTES_MAX};
 
 /// What one client may have.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +39,36 @@ const BLOCK_BYTES_MAX: u64 = 16 << 20;
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 const WINDOW_BYTES_MAX: u64 = 2 << 30;
 const MESSAGE_BYTES_MAX: u32 = 1 << 20;
-/// Samples of a test, so that its account stays below the largest message.
-const SAMPLES_MAX: f64 = 100_000.0;
+/// Samples of a test, so that its account stays below the largest message: [`SAMPLE_BYTES_MAX`] each.
+const SAMPLES_MAX: f64 = (SERVER_FRAME_BYTES_MAX / SAMPLE_BYTES_MAX) as f64;
+/// A sample in a message, every figure as long as it gets in practice, bytes.
+const SAMPLE_BYTES_MAX: usize = 1 << 10;
+
+impl Limits {
+    /// How long a test that was admitted may run, its omitted start included: as long as it says; one
+    /// that ends after an amount as long as any other with these streams and this interval.
+    #[must_use]
+    pub fn longest(&self, spec: &TestSpec) -> Duration {
+        let longest_s = match spec.limit {
+            TestLimit::DurationS(duration_s) => duration_s + spec.omit_s,
+            TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => {
+                SAMPLES_MAX / samples_per_s(spec)
+            }
+        };
+        let longest = Duration::try_from_secs_f64(longest_s).unwrap_or(self.duration_max);
+        longest.min(self.duration_max)
+    }
+}
+
+/// Samples of all streams a second.
+fn samples_per_s(spec: &TestSpec) -> f64 {
+    f64::from(spec.streams) * ways(spec) as f64 / spec.interval_s
+}
+
+/// Directions with streams of their own.
+fn ways(spec: &TestSpec) -> u64 {
+    if spec.direction == Direction::Bidirectional { 2 } else { 1 }
+}
 
 /// The test as a server with these limits runs it, and what they changed.
 ///
@@ -78,7 +106,7 @@ fn check_amounts(spec: &TestSpec, limits: &Limits) -> Result<(), Refusal> {
     if !within(spec.omit_s, 0.0, duration_max_s) {
         return Err(bad(format!("an omitted start of {} s is out of range", spec.omit_s)));
     }
-    let duration_s = match spec.limit {
+    let longest_s = match spec.limit {
         TestLimit::DurationS(duration_s) if !within(duration_s, 0.01, f64::MAX) => {
             return Err(bad(format!("a duration of {duration_s} s is out of range")));
         }
@@ -86,15 +114,16 @@ fn check_amounts(spec: &TestSpec, limits: &Limits) -> Result<(), Refusal> {
         TestLimit::TotalBytes(0) | TestLimit::TotalBlocks(0) => {
             return Err(bad("a test of nothing; ask for at least one byte or block"));
         }
-        TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => 0.0,
+        // Ended by the server after `Limits::longest`, however slow it is.
+        TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => spec.omit_s,
     };
-    if duration_s > duration_max_s {
+    if longest_s > duration_max_s {
         return Err(beyond(format!(
-            "{duration_s} s (omitted start included) is longer than the {duration_max_s} s this \
+            "{longest_s} s (omitted start included) is longer than the {duration_max_s} s this \
              server allows"
         )));
     }
-    let samples = duration_s / spec.interval_s * f64::from(spec.streams);
+    let samples = longest_s * samples_per_s(spec);
     if samples > SAMPLES_MAX {
         return Err(beyond(format!(
             "{samples:.0} samples are more than {SAMPLES_MAX:.0}; ask for a longer interval"
@@ -108,8 +137,7 @@ fn check_sizes(spec: &TestSpec) -> Result<(), Refusal> {
     if !(1..=BLOCK_BYTES_MAX).contains(&block_bytes) {
         return Err(bad(format!("blocks of {block_bytes} bytes are not within 1 byte to 16 MiB")));
     }
-    let ways = if spec.direction == Direction::Bidirectional { 2 } else { 1 };
-    if block_bytes * u64::from(spec.streams) * ways > MEMORY_BYTES_MAX {
+    if block_bytes * u64::from(spec.streams) * ways(spec) > MEMORY_BYTES_MAX {
         return Err(beyond("streams times block size is more than 2 GiB"));
     }
     if spec.window_bytes.is_some_and(|bytes| !(1024..=WINDOW_BYTES_MAX).contains(&bytes)) {
@@ -280,6 +308,78 @@ mod tests {
             }),
             BadRequest
         );
+    }
+
+    /// A test that ends after an amount may run no longer than one that says how long it is.
+    #[test]
+    fn samples_are_bounded_however_a_test_is_bounded() {
+        for direction in [Direction::Forward, Direction::Bidirectional] {
+            let mut spec =
+                TestSpec { streams: 128, interval_s: 0.05, direction, ..TestSpec::tcp() };
+            spec.limit = TestLimit::DurationS(3600.0);
+            let refusal = admit(spec.clone(), &Limits::default()).expect_err("too many samples");
+            assert_eq!(refusal.code, RefusalCode::Limit);
+            for limit in [TestLimit::TotalBytes(u64::MAX), TestLimit::TotalBlocks(u64::MAX)] {
+                spec.limit = limit;
+                let limits = Limits::default();
+                let (mut spec, _) = admit(spec.clone(), &limits).expect("it may be short");
+                let longest_s = limits.longest(&spec).as_secs_f64();
+                let timed = |duration_s| TestSpec {
+                    limit: TestLimit::DurationS(duration_s),
+                    ..spec.clone()
+                };
+                admit(timed(longest_s - 0.01), &limits).expect("so long and no longer");
+                admit(timed(longest_s + 0.01), &limits).expect_err("so long and no longer");
+                drop(timed);
+                spec.omit_s = longest_s + 1.0;
+                admit(spec, &limits).expect_err("it would end before it began");
+            }
+        }
+        let spec = TestSpec { limit: TestLimit::TotalBytes(1), ..TestSpec::tcp() };
+        assert_eq!(Limits::default().longest(&spec), Limits::default().duration_max);
+    }
+
+    /// The longest figures that come up, in every field.
+    #[test]
+    fn the_account_of_the_longest_test_fits_a_message() {
+        let long = 1.0 / 3.0 * 1e-5;
+        let tcp = results::TcpSample {
+            rtt_s: long,
+            rtt_variation_s: long,
+            rtt_min_s: Some(long),
+            congestion_window_bytes: u32::MAX.into(),
+            peer_window_bytes: Some(u32::MAX.into()),
+            advertised_window_bytes: Some(u32::MAX.into()),
+            in_flight_bytes: u32::MAX.into(),
+            not_sent_bytes: Some(u32::MAX.into()),
+            retransmits_count: u32::MAX.into(),
+            delivery_bits_per_s: Some(123_456_789_012.25),
+            delivery_app_limited: false,
+            pacing_bits_per_s: Some(123_456_789_012.25),
+            busy_s: Some(1234.567_891),
+            receive_window_limited_s: Some(1234.567_891),
+            send_buffer_limited_s: Some(1234.567_891),
+            marked_count: Some(u32::MAX.into()),
+            reordering_segments: Some(u32::MAX),
+            reordered_count: Some(u32::MAX.into()),
+            needless_retransmits_count: Some(u32::MAX.into()),
+            out_of_order_count: Some(u32::MAX.into()),
+            slow_start_threshold_bytes: Some(u32::MAX.into()),
+        };
+        let sample = results::IntervalSample {
+            start_s: 1234.567_891_234,
+            end_s: 1234.567_891_234,
+            bytes: 1 << 40,
+            omitted: false,
+            tcp: Some(tcp),
+            datagrams_count: None,
+            lost_count: None,
+            jitter_s: None,
+            receive_queue_bytes: Some(u32::MAX.into()),
+            send_queue_bytes: Some(u32::MAX.into()),
+        };
+        let bytes = serde_json::to_vec(&sample).expect("serialises").len() + 1;
+        assert!((600..SAMPLE_BYTES_MAX).contains(&bytes), "{bytes}");
     }
 
     #[test]

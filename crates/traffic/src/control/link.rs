@@ -78,8 +78,8 @@ impl Link {
         self.received_at.elapsed()
     }
 
-    /// Sends one message, waiting at most ten seconds (and one more for every 16 KiB) for the peer
-    /// to take it.
+    /// Sends one message. The peer may take nothing of it for ten seconds at most, and may take ten
+    /// and one more for every 16 KiB for all of it.
     ///
     /// # Errors
     /// [`LinkError`]: the link is of no more use.
@@ -87,10 +87,14 @@ impl Link {
         let frame = encode(message)?;
         let mut rest = frame.as_slice();
         let patience = Duration::from_secs(frame.len() as u64 / SEND_BYTES_PER_S_MIN);
-        let deadline = Instant::now() + SEND_TIMEOUT + patience;
+        let latest = Instant::now() + SEND_TIMEOUT + patience;
+        let mut deadline = latest.min(Instant::now() + SEND_TIMEOUT);
         while !rest.is_empty() {
             match self.stream.write(rest) {
-                Ok(written_bytes) => rest = &rest[written_bytes..],
+                Ok(written_bytes) => {
+                    rest = &rest[written_bytes..];
+                    deadline = latest.min(Instant::now() + SEND_TIMEOUT);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !wait(&self.stream, PollFlags::OUT, deadline).map_err(LinkError::Socket)? {

@@ -14,6 +14,25 @@ use super::EngineError;
 /// 64 KiB would not fit the kernel's default of 208 KiB.
 const UDP_BUFFER_BYTES: u64 = 4 << 20;
 
+/// Of all UDP streams of a direction together, bytes: many streams get less each.
+const UDP_BUFFERS_BYTES: u64 = 128 << 20;
+
+/// The send and receive buffers a spec asks for at this end of a socket; `None`: the kernel's own.
+/// Without a wish only UDP has one, and only for the way its data goes: what nobody reads must not
+/// fill more than the kernel's default.
+pub(super) fn buffers_asked(
+    spec: &TestSpec,
+    is_tcp: bool,
+    sending: bool,
+) -> (Option<u64>, Option<u64>) {
+    if spec.window_bytes.is_some() || is_tcp {
+        return (spec.window_bytes, spec.window_bytes);
+    }
+    let share = UDP_BUFFERS_BYTES / u64::from(spec.streams.max(1));
+    let bytes = Some(share.min(UDP_BUFFER_BYTES));
+    if sending { (bytes, None) } else { (None, bytes) }
+}
+
 /// A TCP socket of this family, MPTCP when the spec asks for it, closed on exec, not yet bound.
 ///
 /// # Errors
@@ -33,7 +52,7 @@ pub fn prepare_socket(socket: impl AsFd, spec: &TestSpec, sending: bool) -> Vec<
     let mut findings = Findings(Vec::new());
     let is_tcp = socket_type(socket)
         .map_or(spec.protocol == Protocol::Tcp, |kind| kind == SocketType::STREAM);
-    findings.buffers(socket, spec, is_tcp);
+    findings.buffers(socket, spec, is_tcp, sending);
     if is_tcp {
         if let Some(mss_bytes) = spec.mss_bytes {
             findings.refusal("mss-refused", sys::socket::set_mss(socket, mss_bytes));
@@ -69,15 +88,19 @@ impl Findings {
         }
     }
 
-    fn buffers(&mut self, socket: impl AsFd, spec: &TestSpec, is_tcp: bool) {
+    fn buffers(&mut self, socket: impl AsFd, spec: &TestSpec, is_tcp: bool, sending: bool) {
         let socket = socket.as_fd();
         let asked = spec.window_bytes;
-        let Some(bytes) = asked.or((!is_tcp).then_some(UDP_BUFFER_BYTES)) else { return };
+        let (send, receive) = buffers_asked(spec, is_tcp, sending);
         let given = [
-            ("send", sys::socket::set_send_buffer(socket, bytes)),
-            ("receive", sys::socket::set_receive_buffer(socket, bytes)),
+            ("send", send.map(|bytes| (bytes, sys::socket::set_send_buffer(socket, bytes)))),
+            (
+                "receive",
+                receive.map(|bytes| (bytes, sys::socket::set_receive_buffer(socket, bytes))),
+            ),
         ];
         for (which, given) in given {
+            let Some((bytes, given)) = given else { continue };
             match given {
                 // The kernel doubles what it grants.
                 Ok(given_bytes) if asked.is_some() && given_bytes / 2 < bytes => {

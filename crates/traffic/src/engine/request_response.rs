@@ -7,7 +7,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use results::Protocol;
+use results::{Protocol, TestSpec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use stats::LatencyHistogram;
@@ -26,6 +26,20 @@ const NUMBER_BYTES_MAX: usize = 8;
 
 /// Largest request or response, bytes.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+
+/// What one stream takes, bytes.
+pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
+    let (request, response) = payload_bytes(spec);
+    (request + response) as u64
+}
+
+/// Request and response, bytes.
+fn payload_bytes(spec: &TestSpec) -> (usize, usize) {
+    let sizes = spec.request_response.as_ref();
+    let (request, response) =
+        sizes.map_or((1, 1), |pair| (pair.request_bytes as usize, pair.response_bytes as usize));
+    (request.clamp(1, PAYLOAD_BYTES_MAX), response.clamp(1, PAYLOAD_BYTES_MAX))
+}
 
 /// Sends requests and times the answers.
 pub(super) fn request(worker: &mut Worker<'_>) -> Ending {
@@ -123,11 +137,7 @@ struct Exchange {
 
 impl Exchange {
     fn new(worker: &Worker<'_>) -> Self {
-        let sizes = worker.shared.spec.request_response.as_ref();
-        let (request, response) = sizes
-            .map_or((1, 1), |pair| (pair.request_bytes as usize, pair.response_bytes as usize));
-        let (request, response) =
-            (request.clamp(1, PAYLOAD_BYTES_MAX), response.clamp(1, PAYLOAD_BYTES_MAX));
+        let (request, response) = payload_bytes(&worker.shared.spec);
         Self {
             is_udp: worker.stream.protocol == Protocol::Udp,
             request: vec![0; request],

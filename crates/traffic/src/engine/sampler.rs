@@ -125,12 +125,18 @@ enum Wake {
 }
 
 /// The body of the sampler's thread.
-pub(super) fn run(shared: &Arc<Shared>, events: &Sender<Event>, silence_max: Duration) -> Record {
+pub(super) fn run(
+    shared: &Arc<Shared>,
+    events: &Sender<Event>,
+    silence_max: Duration,
+    samples_count: usize,
+) -> Record {
     shared.i_am_the_sampler();
     let sampler = Sampler {
         shared,
         events,
         silence_max,
+        samples_count,
         zero_ns: 0,
         last_at_ns: 0,
         last: vec![Count::default(); shared.streams.len()],
@@ -157,6 +163,8 @@ struct Sampler<'a> {
     shared: &'a Shared,
     events: &'a Sender<Event>,
     silence_max: Duration,
+    /// Samples of a stream that are kept, at least; never more than twice as many.
+    samples_count: usize,
     /// When the test began on the end's clock.
     zero_ns: u64,
     last_at_ns: u64,
@@ -301,7 +309,11 @@ impl Sampler<'_> {
             }
             let sample = sample(stream, &self.last[position], &counts[position], (start_s, end_s));
             let sample = IntervalSample { omitted, ..sample };
-            self.record.intervals[position].push(sample.clone());
+            let kept = &mut self.record.intervals[position];
+            if kept.len() >= self.samples_count.saturating_mul(2) {
+                kept.drain(..kept.len() - self.samples_count);
+            }
+            kept.push(sample.clone());
             report.streams.push((stream.index, stream.sends_bulk(), sample));
         }
         self.last.copy_from_slice(counts);

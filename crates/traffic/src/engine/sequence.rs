@@ -38,6 +38,9 @@ impl Default for SequenceTracker {
 }
 
 impl SequenceTracker {
+    /// What its window takes.
+    pub(super) const MEMORY_BYTES: usize = (WINDOW_COUNT / 8) as usize;
+
     /// A datagram with this number came.
     #[inline]
     pub(super) fn observe(&mut self, number: u64) {

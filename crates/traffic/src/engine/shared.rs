@@ -1,8 +1,8 @@
 //! What the threads of one end share: the clock, the phase of the test, the counters.
 
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Instant;
 
@@ -105,8 +105,9 @@ pub(super) struct Shared {
     busy_threads: AtomicUsize,
     stop_asked: AtomicBool,
     sampler: OnceLock<Thread>,
-    /// What TCP senders send, the same for all so that it stays in the caches; never written to.
-    pub(super) source: Option<Block>,
+    /// What TCP senders send, the same for all (of other tests too) so that it stays in the caches;
+    /// never written to.
+    pub(super) source: Option<Arc<Block>>,
 }
 
 impl Shared {

@@ -1,6 +1,6 @@
 //! Bulk receivers over TCP.
 
-use results::ReceivePath;
+use results::{ReceivePath, TestSpec};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use sys::SyscallError;
@@ -36,10 +36,15 @@ trait Sink {
     fn pull(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno>;
 }
 
+/// Bytes per `recv` for this test, at most.
+pub(super) fn block_bytes(spec: &TestSpec) -> u64 {
+    spec.block_bytes.unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES_MAX)
+}
+
 pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
     let spec = &worker.shared.spec;
     let path = spec.receive_path;
-    let bytes = spec.block_bytes.unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES_MAX);
+    let bytes = block_bytes(spec);
     worker.block_bytes = bytes;
     let pumped = match path {
         ReceivePath::Copy => Copied::new(bytes).map(|mut sink| pump(worker, &mut sink)),

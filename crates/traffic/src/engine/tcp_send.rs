@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use results::{Protocol, SendPath, TestSpec};
@@ -237,24 +238,41 @@ impl Source for Shown {
 /// The first bytes of what is sent.
 #[inline]
 fn block<'a>(worker: &Worker<'a>, bytes: usize) -> &'a [u8] {
-    worker.shared.source.as_deref().and_then(|source| source.get(..bytes)).unwrap_or_default()
+    worker.shared.source.as_ref().and_then(|source| source.get(..bytes)).unwrap_or_default()
 }
 
 /// Largest block a sender may use.
-fn source_bytes(spec: &TestSpec) -> u64 {
+pub(super) fn source_bytes(spec: &TestSpec) -> u64 {
     if spec.block_bytes.is_some() { block_bytes(spec) } else { FAST_BLOCK_BYTES }
 }
+
+/// The block that [`source_of`] gives for it.
+pub(super) fn source_block_bytes(spec: &TestSpec) -> u64 {
+    source_bytes(spec).max(FAST_BLOCK_BYTES).next_power_of_two()
+}
+
+/// What is sent is the same for all tests of this process, so those of one size share it: powers of
+/// two, each made when somebody needs it and gone with the last that does.
+static SOURCES: Mutex<Vec<Weak<Block>>> = Mutex::new(Vec::new());
 
 /// What the TCP senders among these streams need, when there are any.
 pub(super) fn source_of(
     spec: &TestSpec,
     streams: &[Stream],
-) -> Result<Option<Block>, SyscallError> {
+) -> Result<Option<Arc<Block>>, SyscallError> {
     let sends = |stream: &Stream| stream.sends_bulk() && stream.protocol == Protocol::Tcp;
     if !streams.iter().any(sends) || spec.send_path == SendPath::Sendfile {
         return Ok(None);
     }
-    let mut block = Block::new(usize::try_from(source_bytes(spec)).unwrap_or(usize::MAX))?;
+    let bytes = usize::try_from(source_block_bytes(spec)).unwrap_or(usize::MAX);
+    let mut sources = SOURCES.lock().unwrap_or_else(PoisonError::into_inner);
+    sources.retain(|source| source.strong_count() > 0);
+    if let Some(block) = sources.iter().filter_map(Weak::upgrade).find(|one| one.len() == bytes) {
+        return Ok(Some(block));
+    }
+    let mut block = Block::new(bytes)?;
     block.fill(FILL);
+    let block = Arc::new(block);
+    sources.push(Arc::downgrade(&block));
     Ok(Some(block))
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use results::{TestSpec, UdpSpec};
 use rustix::io::Errno;
 use sys::datagram::{ReceiveBatch, Received};
 
@@ -13,6 +14,22 @@ use super::worker::{Ending, Worker, is_pause};
 
 /// Most memory a batch may take, bytes: about what a second-level cache holds.
 const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Messages of a batch, and the bytes of each.
+fn batch_of(udp: &UdpSpec, joins: bool) -> (usize, usize) {
+    let message_bytes = if joins { DATAGRAM_BYTES_MAX } else { udp.datagram_bytes as usize };
+    let message_bytes = message_bytes.clamp(1, DATAGRAM_BYTES_MAX);
+    let count = (udp.batch_count as usize).clamp(1, (BATCH_BYTES_MAX / message_bytes).max(1));
+    (count, message_bytes)
+}
+
+/// What a receiver takes, bytes.
+pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
+    let Some(udp) = &spec.udp else { return 0 };
+    let (count, message_bytes) = batch_of(udp, udp.gro);
+    let batch = count * (message_bytes + sys::datagram::MESSAGE_OVERHEAD_BYTES);
+    (batch + SequenceTracker::MEMORY_BYTES) as u64
+}
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
     let Some(udp) = &worker.shared.spec.udp else {
@@ -27,9 +44,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
                 false
             }
         };
-    let message_bytes = if joins { DATAGRAM_BYTES_MAX } else { udp.datagram_bytes as usize };
-    let message_bytes = message_bytes.clamp(1, DATAGRAM_BYTES_MAX);
-    let count = (udp.batch_count as usize).clamp(1, (BATCH_BYTES_MAX / message_bytes).max(1));
+    let (count, message_bytes) = batch_of(udp, joins);
     let mut receiver = Receiver {
         batch: ReceiveBatch::new(count, message_bytes),
         header: Header { wide: worker.shared.udp_counters_64bit },

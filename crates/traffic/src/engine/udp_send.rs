@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use results::UdpSpec;
+use results::{TestSpec, UdpSpec};
 use sys::datagram::SendBatch;
 
 use super::datagram::{DATAGRAM_BYTES_MAX, Header, stamp_now};
@@ -18,6 +18,21 @@ const SEGMENTS_COUNT_MAX: [usize; 3] = [128, 64, 1];
 /// How long a peer may refuse datagrams (it answers with ICMP port unreachable) before the stream
 /// gives up: the port may not be open yet.
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What a sender takes, bytes: every message of the batch as full as GSO makes it.
+pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
+    let Some(udp) = &spec.udp else { return 0 };
+    let datagram_bytes = (udp.datagram_bytes as usize).clamp(1, DATAGRAM_BYTES_MAX);
+    let segments_count = if udp.gso { segments_fitting(datagram_bytes) } else { 1 };
+    let messages_count = (udp.batch_count as usize).clamp(1, sys::datagram::BATCH_COUNT_MAX);
+    let message_bytes = segments_count * datagram_bytes + sys::datagram::MESSAGE_OVERHEAD_BYTES;
+    (messages_count * message_bytes) as u64
+}
+
+/// Most datagrams of this size in one message.
+fn segments_fitting(datagram_bytes: usize) -> usize {
+    (DATAGRAM_BYTES_MAX / datagram_bytes).clamp(1, SEGMENTS_COUNT_MAX[0])
+}
 
 pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
     let Some(udp) = &worker.shared.spec.udp else {
@@ -70,8 +85,7 @@ impl Sender {
 
     /// Sets the socket and the batch up for at most this many datagrams a message.
     fn cut_into(&mut self, worker: &Worker<'_>, messages_count: usize, most: usize) {
-        let fits = (DATAGRAM_BYTES_MAX / self.datagram_bytes).max(1);
-        let mut segments_count = most.min(fits);
+        let mut segments_count = most.min(segments_fitting(self.datagram_bytes));
         let segment_bytes = if segments_count > 1 { self.datagram_bytes as u32 } else { 0 };
         let answer = sys::datagram::set_segment_bytes(&worker.stream.socket, segment_bytes);
         if answer.is_err() && segments_count > 1 {
@@ -79,6 +93,8 @@ impl Sender {
             segments_count = 1;
         }
         self.segments_count = segments_count;
+        // The old one goes first: there is never room for two.
+        self.batch = SendBatch::new(1, 1);
         self.batch = SendBatch::new(messages_count, segments_count * self.datagram_bytes);
     }
 

@@ -76,6 +76,12 @@ impl Account {
         }
     }
 
+    /// Streams of the test.
+    #[must_use]
+    pub fn streams_count(&self) -> usize {
+        self.labels.len()
+    }
+
     /// Payload bytes and packets received so far, the omitted start not counted.
     #[must_use]
     pub fn received(&self) -> (u64, i64) {

@@ -17,6 +17,9 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Read at a time, so that an announced length costs nothing before its bytes come.
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// Whoever takes a message more slowly holds us up on purpose.
+const TAKEN_BYTES_PER_S_MIN: u64 = 16 << 10;
+
 /// Asks whether a signal wants the program to end.
 pub(super) type Interrupted<'a> = &'a dyn Fn() -> Option<i32>;
 
@@ -44,7 +47,7 @@ impl<'a> Channel<'a> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SLICE))?;
-        stream.set_write_timeout(Some(patience.max(SLICE)))?;
+        stream.set_write_timeout(Some(SLICE))?;
         Ok(Self { stream, interrupted, patience })
     }
 
@@ -76,8 +79,29 @@ impl<'a> Channel<'a> {
         self.send(&wire::encode_message(message))
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Iperf3Error> {
-        self.stream.write_all(bytes).map_err(Iperf3Error::SendMessage)
+    /// Sends all of it; the other end may take none of it for the patience, and no less than
+    /// [`TAKEN_BYTES_PER_S_MIN`] in all.
+    pub(super) fn send(&mut self, mut bytes: &[u8]) -> Result<(), Iperf3Error> {
+        let patience = self.patience.max(SLICE);
+        let slowest = Duration::from_secs(bytes.len() as u64 / TAKEN_BYTES_PER_S_MIN);
+        let (began, mut moved) = (Instant::now(), Instant::now());
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(Iperf3Error::SendMessage(io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    moved = Instant::now();
+                }
+                Err(error) if is_pause(&error) => {
+                    self.check_signal()?;
+                    if moved.elapsed() > patience || began.elapsed() > patience + slowest {
+                        return Err(Iperf3Error::SendMessage(io::ErrorKind::TimedOut.into()));
+                    }
+                }
+                Err(error) => return Err(Iperf3Error::SendMessage(error)),
+            }
+        }
+        Ok(())
     }
 
     /// The next state byte.

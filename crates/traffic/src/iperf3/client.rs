@@ -313,7 +313,7 @@ impl Session<'_> {
     fn run_streams(&mut self, streams: Streams, sink: &mut dyn Sink) -> Result<Ran, Iperf3Error> {
         let spec = self.plan.spec.clone();
         let (mut running, mut account) =
-            streams.start(&self.agreement.setup, spec, self.plan.watch.silence)?;
+            streams.start(&self.agreement.setup, spec, self.plan.watch.silence, usize::MAX)?;
         let how = self.watch(&mut running, &mut account, sink);
         let (outcome, sockets) = running.finish_keeping_sockets();
         let drain = Drain::start(sockets);

@@ -95,6 +95,9 @@ pub enum Iperf3Error {
     /// `--logfile` cannot be opened.
     #[error("unable to open log file: {}", os_text(.0))]
     LogFile(io::Error),
+    /// The server has no room for what the client asks for, now or ever.
+    #[error("{0}")]
+    NoRoom(String),
     /// Not done by this program.
     #[error("{0}")]
     Absent(&'static str),
@@ -186,7 +189,7 @@ impl Iperf3Error {
             Self::Results(_) => 117,
             Self::ClientTerminated | Self::Interrupted(_) => 119,
             Self::ServerTerminated => 120,
-            Self::Busy => 121,
+            Self::Busy | Self::NoRoom(_) => 121,
             Self::Option(refusal) => refusal.what.code(),
             Self::NoData => 144,
             Self::Expired => 160,
@@ -222,6 +225,7 @@ impl Iperf3Error {
             112 => "unable to receive control message",
             114 => "unable to receive parameters from client",
             117 => "unable to receive results",
+            121 => "the server is busy running a test. try again later",
             122 => "unable to set TCP/SCTP NODELAY",
             123 => "unable to set TCP/SCTP MSS",
             124 => "unable to set socket buffer size",

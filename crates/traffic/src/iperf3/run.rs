@@ -52,6 +52,7 @@ impl Streams {
         setup: &Setup,
         spec: TestSpec,
         patience: Duration,
+        samples_kept: usize,
     ) -> Result<(RunningEnd, Account), Iperf3Error> {
         let mut account = Account::new(setup.clone(), self.labels.clone());
         for (position, socket) in self.sockets.iter().enumerate() {
@@ -71,7 +72,7 @@ impl Streams {
             streams: self.labels.iter().zip(self.sockets).map(stream).collect(),
             udp_counters_64bit: setup.asked.udp_counters_64bit,
         };
-        let running = RunningEnd::start_with_patience(plan, patience)
+        let running = RunningEnd::start_keeping(plan, patience, samples_kept)
             .map_err(|error| Iperf3Error::Engine(error.to_string()))?;
         Ok((running, account))
     }

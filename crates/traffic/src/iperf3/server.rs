@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use results::TestLimit;
+use results::{TestLimit, TestSpec};
 
 use super::account::{Account, Setup, Side};
 use super::channel::{Channel, Interrupted};
@@ -21,10 +21,10 @@ use super::run::{CpuClock, FOREVER_S, Streams, spec_of, tick_s, unix_ms};
 use super::sink::{Agreement, Sink, host_of};
 use super::sockets;
 use super::wire::{
-    self, COOKIE_BYTES, Cookie, EndResults, PARAMETERS_BYTES_MAX, Parameters, RESULTS_BYTES_MAX,
-    State, Transport, UDP_WELCOME,
+    self, COOKIE_BYTES, Cookie, EndResults, PARAMETERS_BYTES_MAX, Parameters, State, Transport,
+    UDP_WELCOME, results_bytes_max,
 };
-use crate::engine::{Event, RunningEnd};
+use crate::engine::{BufferCaps, Event, Need, RunningEnd, Samples, StreamRole, need_of};
 use crate::server::{DataConnections, DataError};
 
 /// Ten turns of a slow conversation: how long past its time a client's test may run, as in iperf3.
@@ -32,6 +32,12 @@ const GRACE: Duration = Duration::from_secs(40);
 
 /// How often the engine is looked after while data flows.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
+
+/// Samples of a stream that are kept: the account is made from the events as they come.
+const SAMPLES_KEPT: usize = 64;
+
+/// How much larger a message is once taken apart: a list of digits, two bytes each, becomes values.
+const JSON_GROWTH: u64 = 48;
 
 /// Largest block a client may ask for, bytes; iperf3's clients stop there.
 const BLOCK_BYTES_MAX: u32 = 1 << 20;
@@ -126,6 +132,8 @@ impl Session<'_, '_> {
         let message = self.channel.message(PARAMETERS_BYTES_MAX, Iperf3Error::Parameters)?;
         let asked = Parameters::parse(&message).map_err(Iperf3Error::Parameters)?;
         let setup = self.admit(asked)?;
+        let need = self.need_of(&setup);
+        data.reserve(need).map_err(|refusal| Iperf3Error::NoRoom(refusal.reason))?;
         self.channel.send_state(State::CreateStreams)?;
         let peer = self.channel.stream().peer_addr().map_err(Iperf3Error::ReceiveMessage)?;
         sink.agreed(&Agreement {
@@ -183,6 +191,34 @@ impl Session<'_, '_> {
             return Err(Iperf3Error::TotalRate);
         }
         Ok(Setup { side: Side::Server, asked, interval_s: limits.interval_s })
+    }
+
+    /// How this end runs the test. The client ends it; the limit here is only a net.
+    fn spec_of(&self, setup: &Setup) -> TestSpec {
+        let asked_core = setup.asked.server_core.and_then(|core| u32::try_from(core).ok());
+        spec_of(
+            setup,
+            TestLimit::DurationS(FOREVER_S),
+            tick_s(setup.interval_s, self.limits.rate_bits_per_s_max.is_some()),
+            asked_core.or(self.limits.core),
+        )
+    }
+
+    /// What this end may come to hold.
+    fn need_of(&self, setup: &Setup) -> Need {
+        let spec = self.spec_of(setup);
+        let role = |sends: bool| if sends { StreamRole::Send } else { StreamRole::Receive };
+        let flags = setup.sending_flags();
+        let streams: Vec<_> = flags.into_iter().map(|sends| (spec.protocol, role(sends))).collect();
+        let caps = match spec.window_bytes {
+            Some(_) => BufferCaps::probe(),
+            // The kernel's own.
+            None => BufferCaps { send_bytes: 0, receive_bytes: 0 },
+        };
+        let samples = Samples::Newest(SAMPLES_KEPT as u64);
+        let message_bytes = u64::from(results_bytes_max(streams.len())) * JSON_GROWTH;
+        let message = Need { bytes: message_bytes, streams: 0 };
+        need_of(&spec, &streams, samples, caps).and(message)
     }
 
     fn accept_streams(
@@ -266,16 +302,10 @@ impl Session<'_, '_> {
         streams: Streams,
         sink: &mut dyn Sink,
     ) -> Result<Account, Iperf3Error> {
-        let asked_core = setup.asked.server_core.and_then(|core| u32::try_from(core).ok());
-        // The client ends the test; the limits here are only a net.
-        let spec = spec_of(
-            setup,
-            TestLimit::DurationS(FOREVER_S),
-            tick_s(setup.interval_s, self.limits.rate_bits_per_s_max.is_some()),
-            asked_core.or(self.limits.core),
-        );
+        let spec = self.spec_of(setup);
         let tail = Tail::of(setup, &streams);
-        let (mut running, mut account) = streams.start(setup, spec, self.limits.receive_timeout)?;
+        let patience = self.limits.receive_timeout;
+        let (mut running, mut account) = streams.start(setup, spec, patience, SAMPLES_KEPT)?;
         let how = self.watch(setup, &mut running, &mut account, sink);
         if how.is_ok() {
             tail.wait();
@@ -339,7 +369,8 @@ impl Session<'_, '_> {
         sink: &mut dyn Sink,
     ) -> Result<(), Iperf3Error> {
         self.channel.send_state(State::ExchangeResults)?;
-        let message = self.channel.message(RESULTS_BYTES_MAX, Iperf3Error::Results)?;
+        let most_bytes = results_bytes_max(account.streams_count());
+        let message = self.channel.message(most_bytes, Iperf3Error::Results)?;
         let theirs = EndResults::parse(&message).map_err(Iperf3Error::Results)?;
         if !account.knows_streams_of(&theirs) {
             return Err(Iperf3Error::StreamId);
@@ -368,12 +399,15 @@ impl Tail {
         Self { sockets, amount_bytes }
     }
 
-    /// Waits until it has come and been read, while it still comes.
+    /// Waits until it has come and been read, while it still comes, but not for ever.
     fn wait(self) {
         const QUIET: Duration = Duration::from_millis(200);
+        const LONGEST: Duration = Duration::from_secs(10);
         const EVERY: Duration = Duration::from_millis(1);
-        let mut progress = ((0, 0), Instant::now());
-        while !self.sockets.is_empty() && progress.1.elapsed() < QUIET {
+        let began = Instant::now();
+        let mut progress = ((0, 0), began);
+        let goes_on = |last: Instant| last.elapsed() < QUIET && began.elapsed() < LONGEST;
+        while !self.sockets.is_empty() && goes_on(progress.1) {
             let came = self.sum(|socket| sys::tcp_info::tcp_info(socket).ok()?.bytes_received());
             let waits = self.sum(|socket| sys::socket::receive_queue_bytes(socket).ok());
             let greetings = self.sockets.len() as u64 * COOKIE_BYTES as u64;

@@ -20,8 +20,12 @@ pub const COOKIE_BYTES: usize = 37;
 /// Longest parameter message we read; stock servers stop at 8 KiB.
 pub const PARAMETERS_BYTES_MAX: u32 = 64 * 1024;
 
-/// Longest results message a server reads: 256 streams need a sixteenth of it.
-pub const RESULTS_BYTES_MAX: u32 = 1 << 20;
+/// Longest results message a server reads from a client with this many streams: twice what they
+/// need, and as much again as a congestion control's name and what later releases may add.
+#[must_use]
+pub fn results_bytes_max(streams_count: usize) -> u32 {
+    u32::try_from(streams_count).unwrap_or(u32::MAX).saturating_mul(512).saturating_add(64 << 10)
+}
 
 /// Longest results message a client reads: it may carry the server's whole output.
 pub const SERVER_RESULTS_BYTES_MAX: u32 = 64 << 20;

@@ -1,6 +1,7 @@
 //! The hub: takes connections and datagrams, finds out what each is, and sends it where it
 //! belongs.
 
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::places::{Caps, Places, owner_of};
 use super::registry::{DatagramFate, Registry, canonical};
 use super::session::{self, Session};
 use super::sockets::{Listeners, Sharing, Sockets, udp_stream};
@@ -17,9 +19,15 @@ use crate::control::{
     GREETING_BYTES, GREETING_TIMEOUT, Greeting, PROTOCOL_MAJOR, Purpose, Refusal, RefusalCode,
     ServerMessage, encode,
 };
+use crate::engine::BufferCaps;
 
-/// Connections that have not said yet what they are; beyond it the oldest goes.
+/// Connections that have not said yet what they are; beyond it the oldest of the address that has
+/// most goes. Less where the process may open few files.
 const PENDING_MAX: usize = 256;
+/// Streams of all tests together, at least; and room for four tests of the largest kind.
+const STREAMS_MIN: u64 = 2048;
+/// Descriptors that are neither streams nor connections yet: listeners, files read, log.
+const DESCRIPTORS_OWN: u64 = 64;
 /// Connections and datagrams taken in a row before everything else gets its turn.
 const BATCH_COUNT: usize = 64;
 /// How often `should_stop` is asked.
@@ -33,6 +41,8 @@ pub(super) struct Shared {
     pub(super) config: Arc<ServerConfig>,
     pub(super) registry: Arc<Registry>,
     pub(super) listeners: Arc<Listeners>,
+    pub(super) places: Arc<Places>,
+    pub(super) buffer_caps: BufferCaps,
     notices: NoticeSink,
 }
 
@@ -47,6 +57,7 @@ pub(super) struct Hub {
     shared: Shared,
     sockets: Sockets,
     pending: Vec<Pending>,
+    pending_max: usize,
     accepted_count: u64,
 }
 
@@ -69,13 +80,17 @@ enum Progress {
 
 impl Hub {
     pub(super) fn new(config: ServerConfig, sockets: Sockets, notices: NoticeSink) -> Self {
+        let descriptors = descriptors_max();
+        let pending_max = usize::try_from(descriptors / 4).unwrap_or(PENDING_MAX).min(PENDING_MAX);
         let shared = Shared {
+            places: Places::new(caps_of(&config, descriptors, pending_max)),
+            buffer_caps: BufferCaps::probe(),
             config: Arc::new(config),
             registry: Arc::default(),
             listeners: Arc::clone(&sockets.tcp),
             notices,
         };
-        Self { shared, sockets, pending: Vec::new(), accepted_count: 0 }
+        Self { shared, sockets, pending: Vec::new(), pending_max, accepted_count: 0 }
     }
 
     pub(super) fn run(mut self, should_stop: &dyn Fn() -> bool) -> Result<(), ServerError> {
@@ -87,7 +102,7 @@ impl Hub {
         }
         self.shared.registry.end();
         let deadline = Instant::now() + WIND_DOWN;
-        while self.shared.registry.sessions_count() > 0 && Instant::now() < deadline {
+        while self.shared.places.sessions_count() > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -119,7 +134,9 @@ impl Hub {
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if is_out_of_descriptors(&error) => {
-                        // The connection stays in the backlog; without a pause this would spin.
+                        // The connection stays in the backlog until there is a descriptor for it;
+                        // without a pause this would spin.
+                        drop_surplus(&mut self.pending, self.pending_max / 2);
                         thread::sleep(Duration::from_millis(20));
                         break;
                     }
@@ -128,8 +145,7 @@ impl Hub {
                 }
             }
         }
-        let surplus = self.pending.len().saturating_sub(PENDING_MAX);
-        self.pending.drain(..surplus);
+        drop_surplus(&mut self.pending, self.pending_max);
     }
 
     /// Reads greetings; connections that are complete or gone leave the list.
@@ -186,18 +202,12 @@ impl Hub {
             let refusal = Refusal::new(RefusalCode::NotAllowed, reason);
             return self.refuse(stream, peer, refusal, &kind);
         }
-        let Some(slot) = self.shared.registry.enter(config.sessions_max) else {
-            let reason = format!(
-                "the server is busy: all of its {} places are taken; try again later",
-                config.sessions_max
-            );
-            return self.refuse(stream, peer, Refusal::new(RefusalCode::Busy, reason), &kind);
+        let place = match self.shared.places.enter(peer) {
+            Ok(place) => Arc::new(place),
+            Err(refusal) => return self.refuse(stream, peer, refusal, &kind),
         };
-        let session = Session { shared: self.shared.clone(), stream, peer, kind };
-        let started = thread::Builder::new().name("session".into()).spawn(move || {
-            session.run();
-            drop(slot);
-        });
+        let session = Session { shared: self.shared.clone(), stream, peer, kind, place };
+        let started = thread::Builder::new().name("session".into()).spawn(move || session.run());
         // Without a thread the connection is dropped with the closure; the client sees it closed.
         drop(started);
     }
@@ -243,6 +253,46 @@ impl Hub {
         {
             registry.deliver_iperf3_udp(&cookie, stream, datagram.to_vec());
         }
+    }
+}
+
+/// What this configuration and this many descriptors allow.
+fn caps_of(config: &ServerConfig, descriptors: u64, pending_max: usize) -> Caps {
+    let places = config.sessions_max;
+    let quarter = (places / 4).max(2).min(places);
+    let tests = 4 * (2 * u64::from(config.limits.streams_max) + 2);
+    // A session has one of its own and 16 of data connections nobody fetches; a stream up to two.
+    let elsewhere = DESCRIPTORS_OWN + pending_max as u64 + 17 * places as u64;
+    Caps {
+        places,
+        places_an_address: config.sessions_an_address_max.unwrap_or(quarter),
+        bytes: config.memory_bytes_max,
+        streams: tests.max(STREAMS_MIN).min(descriptors.saturating_sub(elsewhere) / 2),
+        age: config.limits.duration_max,
+    }
+}
+
+/// Files this process may open.
+fn descriptors_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Closes connections until `most` are left: of the address that has most of them the oldest, so
+/// that a flood from one place does not push out a greeting on its way from another.
+fn drop_surplus(pending: &mut Vec<Pending>, most: usize) {
+    while pending.len() > most {
+        let mut counts = HashMap::new();
+        for one in pending.iter() {
+            *counts.entry(owner_of(one.peer)).or_insert(0_usize) += 1;
+        }
+        let most_of_all = counts.into_iter().max_by_key(|(_, count)| *count);
+        let Some((flood, _)) = most_of_all else { return };
+        let mut surplus_count = pending.len() - most;
+        pending.retain(|one| {
+            let goes = surplus_count > 0 && owner_of(one.peer) == flood;
+            surplus_count -= usize::from(goes);
+            !goes
+        });
     }
 }
 

@@ -48,10 +48,12 @@ pub(super) fn echo(client: &mut Client) -> Result<(), SessionEnd> {
     client.link.send(&ServerMessage::Ready)?;
     let deadline = Instant::now() + ECHO_MAX;
     let mut bytes = [0; 64];
-    while Instant::now() < deadline && !client.shared.registry.is_ending() {
+    let goes_on = || !client.shared.registry.is_ending() && !client.place.is_taken_back();
+    while Instant::now() < deadline && goes_on() {
         match stream.read(&mut bytes) {
             Ok(0) => break,
             Ok(count) => {
+                client.place.touch();
                 if stream.write_all(&bytes[..count]).is_err() {
                     break;
                 }
@@ -74,6 +76,7 @@ pub(super) fn path_mtu(client: &mut Client) -> Result<(), SessionEnd> {
     let deadline = Instant::now() + PROBES_MAX;
     while Instant::now() < deadline {
         if let Some(Arrival::Probe { payload_bytes }) = inbox.next(Duration::from_millis(10)) {
+            client.place.touch();
             client.link.send(&ServerMessage::ProbeSeen { payload_bytes })?;
         }
         match client.next_message(Duration::ZERO)? {

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::places::{Place, Share};
 use super::{DataConnections, DataError};
-use crate::control::{GREETING_BYTES, Token};
+use crate::control::{GREETING_BYTES, Refusal, Token};
+use crate::engine::Need;
 
 /// What arrives for a session.
 #[derive(Debug)]
@@ -37,7 +39,6 @@ pub(super) struct Registry {
 
 #[derive(Debug, Default)]
 struct Inner {
-    sessions_count: usize,
     /// Tests of our protocol.
     ours: HashMap<Token, Expected>,
     /// iperf3 sessions, by cookie.
@@ -55,6 +56,8 @@ struct Expected {
     probes: bool,
     /// Whether the session is waiting for a UDP stream at this moment (iperf3 only).
     wants_udp: Arc<AtomicBool>,
+    /// Data connections it still takes (iperf3 only): none before its test is admitted.
+    wants: Arc<AtomicUsize>,
 }
 
 /// What the hub does with a datagram that came to the listening socket.
@@ -78,20 +81,6 @@ impl Registry {
         self.ending.load(Ordering::Relaxed)
     }
 
-    /// A place for one more client, unless `max` have one.
-    pub(super) fn enter(self: &Arc<Self>, max: usize) -> Option<Slot> {
-        let mut inner = self.lock();
-        if inner.sessions_count >= max {
-            return None;
-        }
-        inner.sessions_count += 1;
-        Some(Slot { registry: Arc::clone(self) })
-    }
-
-    pub(super) fn sessions_count(&self) -> usize {
-        self.lock().sessions_count
-    }
-
     /// Data connections that name `token` now go to the inbox, UDP ones only from `peer`.
     pub(super) fn expect(
         self: &Arc<Self>,
@@ -112,17 +101,19 @@ impl Registry {
         peer: IpAddr,
         local: SocketAddr,
         streams_max: usize,
+        place: Arc<Place>,
     ) -> Option<Iperf3Inbox> {
         let wanted = Wanted { streams_max, probes: false };
         let (expected, arrivals) = expected(peer, local, wanted);
         let wants_udp = Arc::clone(&expected.wants_udp);
+        let wants = Arc::clone(&expected.wants);
         let mut inner = self.lock();
         if inner.iperf3.contains_key(&cookie) {
             return None;
         }
         inner.iperf3.insert(cookie, expected);
         let inbox = Inbox { registry: Arc::clone(self), key: Key::Iperf3(cookie), arrivals };
-        Some(Iperf3Inbox { inbox, wants_udp })
+        Some(Iperf3Inbox { inbox, wants_udp, wants, place, share: None })
     }
 
     /// Whether a session with this cookie runs: then the connection is one of its streams.
@@ -143,8 +134,9 @@ impl Registry {
         place: u64,
         stream: TcpStream,
     ) -> bool {
-        let arrivals = self.lock().iperf3.get(cookie).map(|expected| expected.arrivals.clone());
-        arrivals.is_some_and(|arrivals| offer(&arrivals, Arrival::Iperf3 { place, stream }))
+        let inner = self.lock();
+        let Some(expected) = inner.iperf3.get(cookie) else { return false };
+        takes_one(&expected.wants) && offer(&expected.arrivals, Arrival::Iperf3 { place, stream })
     }
 
     /// Decides on a greeting that came by UDP.
@@ -181,6 +173,9 @@ impl Registry {
         });
         let Some((cookie, expected)) = waiting else { return (DatagramFate::Ignore, None) };
         if expected.udp_peers.values().any(|known| *known == from) {
+            return (DatagramFate::Ignore, None);
+        }
+        if !takes_one(&expected.wants) {
             return (DatagramFate::Ignore, None);
         }
         let index = u16::try_from(expected.udp_peers.len()).unwrap_or(u16::MAX);
@@ -231,6 +226,7 @@ fn expected(peer: IpAddr, local: SocketAddr, wanted: Wanted) -> (Expected, Recei
         streams_max: wanted.streams_max,
         probes: wanted.probes,
         wants_udp: Arc::default(),
+        wants: Arc::default(),
     };
     (expected, arrivals)
 }
@@ -252,24 +248,17 @@ fn claim(expected: &mut Expected, index: u16, from: SocketAddr) -> DatagramFate 
     DatagramFate::Connect { local: expected.local }
 }
 
+/// Whether one more data connection is wanted; it is not any more.
+fn takes_one(wants: &AtomicUsize) -> bool {
+    let relaxed = Ordering::Relaxed;
+    wants.fetch_update(relaxed, relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
 fn offer(arrivals: &SyncSender<Arrival>, arrival: Arrival) -> bool {
     match arrivals.try_send(arrival) {
         Ok(()) => true,
         // A client with more connections than its session fetches loses the surplus.
         Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-    }
-}
-
-/// One client's place. Free again when dropped.
-#[derive(Debug)]
-pub(super) struct Slot {
-    registry: Arc<Registry>,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut inner = self.registry.lock();
-        inner.sessions_count = inner.sessions_count.saturating_sub(1);
     }
 }
 
@@ -324,9 +313,19 @@ impl Drop for Inbox {
 pub(super) struct Iperf3Inbox {
     inbox: Inbox,
     wants_udp: Arc<AtomicBool>,
+    wants: Arc<AtomicUsize>,
+    place: Arc<Place>,
+    share: Option<Share>,
 }
 
 impl DataConnections for Iperf3Inbox {
+    fn reserve(&mut self, need: Need) -> Result<(), Refusal> {
+        self.share = Some(self.place.take(need)?);
+        let streams_count = usize::try_from(need.streams).unwrap_or(usize::MAX);
+        self.wants.store(streams_count, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError> {
         loop {
             if let Arrival::Iperf3 { place, stream } = self.inbox.wait(deadline)? {

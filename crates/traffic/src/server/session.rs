@@ -1,18 +1,21 @@
 //! One client that has been let in.
 
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 use super::hub::Shared;
+use super::places::Place;
 use super::{Notice, probes, trial};
 use crate::control::{
     CLIENT_FRAME_BYTES_MAX, ClientMessage, GREETING_BYTES, GREETING_TIMEOUT, Link, LinkError,
     PROTOCOL_MAJOR, Refusal, RefusalCode, ServerMessage, TUNE_EXTENSION,
 };
+use crate::iperf3::account::Interval;
 use crate::iperf3::server::{ServeLimits, serve_control};
-use crate::iperf3::sink::Sink;
+use crate::iperf3::sink::{Agreement, Sink};
 
 /// Minor version of the protocol spoken here.
 const PROTOCOL_MINOR: u32 = 0;
@@ -31,6 +34,7 @@ pub(super) struct Session {
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
     pub(super) kind: Kind,
+    pub(super) place: Arc<Place>,
 }
 
 /// A client of our protocol.
@@ -39,6 +43,7 @@ pub(super) struct Client {
     pub(super) link: Link,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
+    pub(super) place: Arc<Place>,
 }
 
 /// Why a session is over.
@@ -50,6 +55,10 @@ pub(super) enum SessionEnd {
     Idle,
     #[error("it fell silent")]
     Silent,
+    #[error("the server is busy, and this place, where nothing happened, went to somebody else")]
+    TakenBack,
+    #[error("the server is busy, and this session has lasted long; connect anew")]
+    Lasted,
     #[error("the server is ending")]
     Ending,
     #[error(transparent)]
@@ -60,7 +69,7 @@ pub(super) enum SessionEnd {
 
 impl Session {
     pub(super) fn run(self) {
-        let Self { shared, stream, peer, kind } = self;
+        let Self { shared, stream, peer, kind, place } = self;
         let protocol = match kind {
             Kind::Ours => "clearstream",
             Kind::Iperf3(_) => "iperf3",
@@ -68,9 +77,9 @@ impl Session {
         shared.notice(&Notice::Opened { peer, protocol });
         let end = match kind {
             Kind::Ours => {
-                Client::new(shared.clone(), stream, peer).map(|mut client| client.serve())
+                Client::new(shared.clone(), stream, peer, place).map(|mut client| client.serve())
             }
-            Kind::Iperf3(cookie) => Ok(serve_iperf3(&shared, stream, peer, cookie)),
+            Kind::Iperf3(cookie) => Ok(serve_iperf3(&shared, stream, peer, cookie, &place)),
         };
         let how = match end {
             Ok(end) => end.to_string(),
@@ -86,6 +95,7 @@ fn serve_iperf3(
     stream: TcpStream,
     peer: SocketAddr,
     cookie: [u8; GREETING_BYTES],
+    place: &Arc<Place>,
 ) -> SessionEnd {
     let failed = |error: &dyn std::error::Error| SessionEnd::Failed(error.to_string());
     let local = match stream.local_addr() {
@@ -95,8 +105,9 @@ fn serve_iperf3(
     let limits = &shared.config.limits;
     // Both directions of a bidirectional test.
     let streams_max = limits.streams_max as usize * 2;
-    let Some(mut data) = shared.registry.expect_iperf3(cookie, peer.ip(), local, streams_max)
-    else {
+    let expected =
+        shared.registry.expect_iperf3(cookie, peer.ip(), local, streams_max, Arc::clone(place));
+    let Some(mut data) = expected else {
         return SessionEnd::Failed("its cookie is in use".to_owned());
     };
     let granted = ServeLimits {
@@ -106,24 +117,36 @@ fn serve_iperf3(
         patience: shared.config.idle_timeout,
         ..ServeLimits::default()
     };
-    let ending = || shared.registry.is_ending().then_some(TERMINATION_SIGNAL);
-    let mut sink = LogSink { shared, peer };
+    let ends = || shared.registry.is_ending() || place.is_taken_back();
+    let ending = || ends().then_some(TERMINATION_SIGNAL);
+    let mut sink = LogSink { shared, peer, place };
     match serve_control(stream, cookie, &mut data, &granted, &mut sink, &ending) {
         Ok(()) => SessionEnd::Bye,
         Err(error) => failed(&error),
     }
 }
 
-/// `SIGTERM`: what iperf3 sessions are told when the server ends.
+/// `SIGTERM`: what iperf3 sessions are told when the server ends, or gives their place away.
 const TERMINATION_SIGNAL: i32 = 15;
 
 /// Puts an iperf3 session into the server's log.
 struct LogSink<'a> {
     shared: &'a Shared,
     peer: SocketAddr,
+    place: &'a Place,
 }
 
 impl Sink for LogSink<'_> {
+    fn agreed(&mut self, _agreement: &Agreement) {
+        self.place.touch();
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        if interval.streams.iter().any(|stream| stream.bytes > 0) {
+            self.place.touch();
+        }
+    }
+
     fn started(&mut self) {
         let what = "an iperf3 test".to_owned();
         self.shared.notice(&Notice::Began { peer: self.peer, what });
@@ -131,10 +154,15 @@ impl Sink for LogSink<'_> {
 }
 
 impl Client {
-    fn new(shared: Shared, stream: TcpStream, peer: SocketAddr) -> std::io::Result<Self> {
+    fn new(
+        shared: Shared,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: Arc<Place>,
+    ) -> std::io::Result<Self> {
         let link = Link::new(stream, CLIENT_FRAME_BYTES_MAX, GREETING_TIMEOUT)?;
         let local = link.local_address()?;
-        Ok(Self { shared, link, peer, local })
+        Ok(Self { shared, link, peer, local, place })
     }
 
     /// Serves requests until the client leaves; says why it was sent away, if it was.
@@ -168,7 +196,11 @@ impl Client {
         })?;
         let mut active = Instant::now();
         loop {
-            match self.next_message(LOOK_UP_EVERY)? {
+            let message = self.next_message(LOOK_UP_EVERY)?;
+            if self.place.goes_after_test() {
+                return Err(SessionEnd::Lasted);
+            }
+            match message {
                 Some(ClientMessage::Start { spec }) => trial::serve(self, *spec)?,
                 Some(ClientMessage::Echo) => probes::echo(self)?,
                 Some(ClientMessage::ProbeMtu) => probes::path_mtu(self)?,
@@ -189,6 +221,7 @@ impl Client {
                 }
             }
             active = Instant::now();
+            self.place.touch();
         }
     }
 
@@ -217,6 +250,9 @@ impl Client {
     ) -> Result<Option<ClientMessage>, SessionEnd> {
         if self.shared.registry.is_ending() {
             return Err(SessionEnd::Ending);
+        }
+        if self.place.is_taken_back() {
+            return Err(SessionEnd::TakenBack);
         }
         Ok(self.link.receive(Instant::now() + timeout)?)
     }

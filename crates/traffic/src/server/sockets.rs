@@ -203,16 +203,17 @@ pub(super) fn udp_stream(
 ) -> io::Result<UdpSocket> {
     let fd = udp_socket(local, sharing)?;
     connect(&fd, &peer)?;
-    drain(&fd);
+    // No more than its buffer can have held: a flood must not keep whoever makes all sockets.
+    drain(&fd, 1000);
     Ok(fd.into())
 }
 
 /// Throws away what waits in a socket: greetings that came after the first, or, between `bind` and
 /// `connect`, for somebody else (whose greeting is repeated).
-pub(super) fn drain(socket: &impl std::os::fd::AsFd) {
+pub(super) fn drain(socket: &impl std::os::fd::AsFd, datagrams_max: usize) {
     let mut scratch = [0_u8; 64];
     // Bounded: a peer that floods its own stream must not keep us here.
-    for _ in 0..100_000 {
+    for _ in 0..datagrams_max {
         if recv(socket, &mut scratch, RecvFlags::DONTWAIT).is_err() {
             return;
         }

@@ -14,7 +14,8 @@ use crate::control::{
     StreamPlan, Token, admit, streams_of,
 };
 use crate::engine::{
-    EndPlan, Event, IntervalReport, RunningEnd, StreamRole, StreamSocket, prepare_socket,
+    BufferCaps, EndPlan, Event, IntervalReport, Need, RunningEnd, Samples, StreamRole,
+    StreamSocket, need_of, prepare_socket,
 };
 use crate::interrupts::{self, Moved};
 use crate::outcome::note;
@@ -26,6 +27,10 @@ const DRAIN_TCP: Duration = Duration::from_secs(3);
 const DRAIN_UDP: Duration = Duration::from_millis(200);
 /// Time beyond its length that a test may take to begin and to end.
 const MARGIN: Duration = Duration::from_secs(15);
+/// Greetings of a UDP stream that may have come after the first.
+const GREETINGS_MAX: usize = 10_000;
+/// Messages of a client between two looks at the clock and at the far end.
+const MESSAGES_A_TURN: usize = 64;
 /// A client that sends this much faster than it was allowed to is stopped.
 const RATE_TOLERANCE: f64 = 1.5;
 
@@ -35,6 +40,15 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
         Ok(admitted) => admitted,
         Err(refusal) => return client.refuse(refusal),
     };
+    let plans = streams_of(&spec);
+    let longest = client.shared.config.limits.longest(&spec);
+    let need = need_of_test(&spec, &plans, longest, client.shared.buffer_caps);
+    // Held until everything of the test is gone again.
+    let _share = match client.place.take(need) {
+        Ok(share) => share,
+        Err(refusal) => return client.refuse(refusal),
+    };
+    client.place.touch();
     let moved = spec
         .far_interrupt_core
         .map(|core| interrupts::move_to(core, client.peer.ip().to_canonical(), End::Far));
@@ -43,7 +57,6 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
         Err(error) => return client.refuse(Refusal::new(RefusalCode::Other, error.to_string())),
     };
     client.began(crate::describe_test(&spec));
-    let plans = streams_of(&spec);
     let token = Token::random();
     let wanted = Wanted { streams_max: plans.len(), probes: false };
     let inbox = client.shared.registry.expect(&token, client.peer.ip(), client.local, wanted);
@@ -59,12 +72,15 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
         return Ok(());
     };
     drop(offered);
+    // What else the client connects is closed.
+    drop(inbox);
     client.link.send(&ServerMessage::Ready)?;
     if !wait_for_go(client)? {
         return Ok(());
     }
     // Greetings that were under way when their stream was confirmed.
-    streams.iter().filter(|stream| stream.udp).for_each(|stream| drain(&stream.socket.socket));
+    let datagrams = streams.iter().filter(|stream| stream.udp);
+    datagrams.for_each(|stream| drain(&stream.socket.socket, GREETINGS_MAX));
     let streams = streams.into_iter().map(|stream| stream.socket).collect();
     let plan = EndPlan { spec: spec.clone(), end: End::Far, streams, udp_counters_64bit: true };
     let running = match RunningEnd::start(plan) {
@@ -75,6 +91,18 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
     };
     client.link.send(&ServerMessage::Started)?;
     Trial::new(client, &spec).run(running, noticed, moved)
+}
+
+/// What the far end of a test may come to hold.
+fn need_of_test(
+    spec: &TestSpec,
+    plans: &[StreamPlan],
+    longest: Duration,
+    caps: BufferCaps,
+) -> Need {
+    let streams: Vec<_> = plans.iter().map(|plan| (plan.protocol, plan.far)).collect();
+    let intervals = (longest + MARGIN).as_secs_f64() / spec.interval_s;
+    need_of(spec, &streams, Samples::All(units::saturating_u64(intervals) + 2), caps)
 }
 
 struct Stream {
@@ -156,6 +184,7 @@ struct Trial<'a> {
     client: &'a mut Client,
     drain: Duration,
     deadline: Instant,
+    moved_bytes: u64,
     rate_bits_per_s_max: Option<f64>,
     spoke: Instant,
     /// When the near end said it is done.
@@ -167,16 +196,16 @@ impl<'a> Trial<'a> {
     fn new(client: &'a mut Client, spec: &TestSpec) -> Self {
         let now = Instant::now();
         let limits = &client.shared.config.limits;
-        let length = match spec.limit {
-            TestLimit::DurationS(duration_s) => {
-                Duration::try_from_secs_f64(duration_s + spec.omit_s).unwrap_or(limits.duration_max)
-            }
-            TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => limits.duration_max,
+        let margin = match spec.limit {
+            TestLimit::DurationS(_) => MARGIN,
+            // Nothing says when such a test is over, so the limit is the end.
+            TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => Duration::ZERO,
         };
         let drain = if spec.protocol == Protocol::Udp { DRAIN_UDP } else { DRAIN_TCP };
         Self {
             drain,
-            deadline: now + length.min(limits.duration_max) + MARGIN,
+            deadline: now + limits.longest(spec) + margin,
+            moved_bytes: 0,
             rate_bits_per_s_max: limits.rate_bits_per_s_max,
             client,
             spoke: now,
@@ -233,7 +262,9 @@ impl<'a> Trial<'a> {
                 Event::Quiet => {}
             }
         }
-        while let Some(message) = self.client.next_message(patience)? {
+        // No more than so many: a client that never stops talking is not listened to for ever.
+        for _ in 0..MESSAGES_A_TURN {
+            let Some(message) = self.client.next_message(patience)? else { break };
             patience = Duration::ZERO;
             match message {
                 ClientMessage::Finished => self.near_done = Some(Instant::now()),
@@ -244,6 +275,11 @@ impl<'a> Trial<'a> {
                 ClientMessage::Bye => return Err(SessionEnd::Bye),
                 _ => {}
             }
+        }
+        let moved_bytes = running.moved_bytes();
+        if moved_bytes != self.moved_bytes {
+            self.moved_bytes = moved_bytes;
+            self.client.place.touch();
         }
         if self.client.link.silent_for() > SILENCE_MAX {
             return Err(SessionEnd::Silent);

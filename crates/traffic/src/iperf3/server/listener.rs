@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 
 use sys::socket::{Family as IpFamily, Transport, new_socket};
 
+use crate::control::{Refusal, RefusalCode};
+use crate::engine::Need;
 use crate::iperf3::channel::{Interrupted, is_pause, wait_readable};
-use crate::iperf3::failure::{Iperf3Error, OptionKind, Refusal};
+use crate::iperf3::failure::{self, Iperf3Error, OptionKind};
 use crate::iperf3::options::{Family, Options};
 use crate::iperf3::wire::{COOKIE_BYTES, Cookie, State, UDP_HELLO, UDP_HELLO_LEGACY};
-use crate::server::{DataConnections, DataError};
+use crate::server::{DataConnections, DataError, default_memory_bytes};
 
 /// Connections whose cookie has not come yet: twice the streams of the largest test.
 const GUESTS_MAX: usize = 512;
@@ -149,6 +151,17 @@ impl Drop for Connections<'_> {
 }
 
 impl DataConnections for Connections<'_> {
+    fn reserve(&mut self, need: Need) -> Result<(), Refusal> {
+        // One test at a time: nobody else holds any of it.
+        let most_bytes = default_memory_bytes();
+        if need.bytes <= most_bytes {
+            return Ok(());
+        }
+        let [asked, most] = [need.bytes, most_bytes].map(units::show_byte_size);
+        let reason = format!("this test needs {asked} of memory, a test here may have {most}");
+        Err(Refusal { code: RefusalCode::Limit, reason })
+    }
+
     fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.streams.recv_timeout(left).map_err(|error| match error {
@@ -234,7 +247,11 @@ fn keep(door: &Arc<Door>, listener: &TcpListener) {
         if !wait_readable(listener.as_fd(), Duration::from_millis(100)) {
             continue;
         }
-        let Ok((stream, _from)) = listener.accept() else { continue };
+        let Ok((stream, _from)) = listener.accept() else {
+            // Out of descriptors, it stays readable: without a pause this would spin.
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        };
         if door.waiting.fetch_add(1, Ordering::Relaxed) >= GUESTS_MAX {
             door.waiting.fetch_sub(1, Ordering::Relaxed);
             continue;
@@ -336,7 +353,7 @@ fn bound_socket(place: &Place, transport: Transport) -> Result<OwnedFd, Iperf3Er
         .map_err(|error| Iperf3Error::Listen(error.source))?;
     if let Some(device) = &place.device {
         sys::binding::bind_to_device(&socket, device).map_err(|error| {
-            Iperf3Error::Option(Refusal::new(OptionKind::BindDevice, error.source))
+            Iperf3Error::Option(failure::Refusal::new(OptionKind::BindDevice, error.source))
         })?;
     }
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true).map_err(failed)?;

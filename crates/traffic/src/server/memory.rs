@@ -1,0 +1,47 @@
+//! How much memory a server's tests may take when nobody says.
+
+use std::fs;
+
+/// The share of what there is.
+const SHARE: u64 = 4;
+/// What is assumed where the kernel does not say, bytes.
+const UNKNOWN_BYTES: u64 = 4 << 30;
+
+/// A quarter of this machine's memory, or of what the control group of this process may have.
+#[must_use]
+pub fn default_memory_bytes() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_bytes(&text));
+    machine.into_iter().chain(group_bytes()).min().unwrap_or(UNKNOWN_BYTES) / SHARE
+}
+
+/// `MemTotal` of `/proc/meminfo`.
+fn total_bytes(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The lowest `memory.max` between this process's control group and the root (version 2).
+fn group_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let folders = std::path::Path::new(own).ancestors();
+    let limit = |folder: &std::path::Path| {
+        let path = format!("/sys/fs/cgroup{}/memory.max", folder.display());
+        fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+    };
+    folders.filter_map(limit).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_figure_is_read() {
+        let text = "MemTotal:       24556608 kB\nMemFree:        1 kB\n";
+        assert_eq!(total_bytes(text), Some(24_556_608 * 1024));
+        assert_eq!(total_bytes("MemTotal: 99999999999999999999 kB"), None);
+        assert_eq!(total_bytes(""), None);
+        assert!(default_memory_bytes() >= 16 << 20);
+    }
+}

@@ -1,0 +1,345 @@
+//! Who has a place, and what all of them hold together: memory, streams, places, of the whole server
+//! and of one address. Everything is counted before it is made.
+//!
+//! An address is an IPv4 address or an IPv6 network of 64 bits, which one host has all of.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::control::{Refusal, RefusalCode};
+use crate::engine::Need;
+
+/// A place whose holder has moved nothing and asked for nothing this long goes to whoever has none.
+pub(super) const RECLAIM_AFTER: Duration = Duration::from_secs(3);
+
+/// What a session holds before it has asked for anything: its thread, its messages as they are read
+/// (a frame of 64 KiB is up to 2 MiB once taken apart).
+pub(super) const SESSION_BYTES: u64 = 4 << 20;
+
+/// The most there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Caps {
+    /// Clients at once.
+    pub(super) places: usize,
+    /// Of those, from one address.
+    pub(super) places_an_address: usize,
+    /// Memory of all tests and sessions, bytes.
+    pub(super) bytes: u64,
+    /// Streams of all tests.
+    pub(super) streams: u64,
+    /// A session older than this goes after its test when others wait.
+    pub(super) age: Duration,
+}
+
+impl Caps {
+    /// What one address may have of what is there for all.
+    fn of_one_address(self) -> Need {
+        Need { bytes: self.bytes / 2, streams: self.streams / 2 }
+    }
+}
+
+/// All places.
+#[derive(Debug)]
+pub(super) struct Places {
+    caps: Caps,
+    epoch: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    seats: Vec<Arc<Seat>>,
+    /// Places whose thread has not ended, taken back ones included.
+    threads_count: usize,
+    held: Need,
+    of: HashMap<IpAddr, Need>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    owner: IpAddr,
+    since_ms: u64,
+    /// When its holder last did something, milliseconds after the epoch.
+    active_ms: AtomicU64,
+    is_taken_back: AtomicBool,
+    goes_after_test: AtomicBool,
+}
+
+/// Which address `peer` counts as: IPv6 by its first 64 bits.
+pub(super) fn owner_of(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+impl Places {
+    pub(super) fn new(caps: Caps) -> Arc<Self> {
+        Arc::new(Self { caps, epoch: Instant::now(), inner: Mutex::default() })
+    }
+
+    /// A place for one more client. Where all are taken, one whose holder does nothing is taken back.
+    ///
+    /// # Errors
+    /// `busy`: its address has its share, all others do something, or the memory is given out.
+    pub(super) fn enter(self: &Arc<Self>, peer: SocketAddr) -> Result<Place, Refusal> {
+        let owner = owner_of(peer);
+        let now_ms = self.now_ms();
+        let mut inner = self.lock();
+        let own_count = inner.seats.iter().filter(|seat| seat.owner == owner).count();
+        let Caps { places, places_an_address, .. } = self.caps;
+        if own_count >= places_an_address && !inner.take_back(now_ms, |seat| seat.owner == owner) {
+            return Err(busy(format!(
+                "the server is busy: your address has its {places_an_address} of {places} places; \
+                 try again later"
+            )));
+        }
+        if inner.seats.len() >= places && !inner.take_back(now_ms, |_| true) {
+            let age_ms = u64::try_from(self.caps.age.as_millis()).unwrap_or(u64::MAX);
+            for seat in inner.seats.iter().filter(|seat| now_ms - seat.since_ms > age_ms) {
+                seat.goes_after_test.store(true, Ordering::Relaxed);
+            }
+            return Err(busy(format!(
+                "the server is busy: all of its {places} places are taken; try again later"
+            )));
+        }
+        let need = Need { bytes: SESSION_BYTES, streams: 0 };
+        let share = self.grant(&mut inner, owner, need)?;
+        let seat = Arc::new(Seat {
+            owner,
+            since_ms: now_ms,
+            active_ms: AtomicU64::new(now_ms),
+            is_taken_back: AtomicBool::new(false),
+            goes_after_test: AtomicBool::new(false),
+        });
+        inner.seats.push(Arc::clone(&seat));
+        inner.threads_count += 1;
+        Ok(Place { places: Arc::clone(self), seat, _share: share })
+    }
+
+    /// Sessions whose threads have not ended.
+    pub(super) fn sessions_count(&self) -> usize {
+        self.lock().threads_count
+    }
+
+    fn grant(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        owner: IpAddr,
+        need: Need,
+    ) -> Result<Share, Refusal> {
+        let most = self.caps.of_one_address();
+        if !need.fits(most) {
+            return Err(Refusal::new(
+                RefusalCode::Limit,
+                format!(
+                    "this test needs {} of this server's memory and {} streams; one address may \
+                     have {} and {}; ask for fewer streams, smaller buffers or longer intervals",
+                    units::show_byte_size(need.bytes),
+                    need.streams,
+                    units::show_byte_size(most.bytes),
+                    most.streams,
+                ),
+            ));
+        }
+        let own = inner.of.get(&owner).copied().unwrap_or_default();
+        let all = Need { bytes: self.caps.bytes, streams: self.caps.streams };
+        if !own.and(need).fits(most) || !inner.held.and(need).fits(all) {
+            return Err(busy(format!(
+                "the server is busy: its memory ({} in all, half of it for one address) or its \
+                 streams ({}) are given out to running tests; try again later",
+                units::show_byte_size(all.bytes),
+                all.streams
+            )));
+        }
+        inner.held = inner.held.and(need);
+        inner.of.insert(owner, own.and(need));
+        Ok(Share { places: Arc::clone(self), owner, need })
+    }
+
+    fn give_back(&self, owner: IpAddr, need: Need) {
+        let mut inner = self.lock();
+        inner.held = inner.held.less(need);
+        let left = inner.of.get(&owner).copied().unwrap_or_default().less(need);
+        if left == Need::default() {
+            inner.of.remove(&owner);
+        } else {
+            inner.of.insert(owner, left);
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every critical section leaves the sums whole, so a panic elsewhere does not matter.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Frees the seat of a holder that does nothing: of the address with the most, the one that has
+    /// done nothing for longest. Its session ends within moments; `false` when all do something.
+    fn take_back(&mut self, now_ms: u64, eligible: impl Fn(&Seat) -> bool) -> bool {
+        let reclaim_ms = RECLAIM_AFTER.as_millis() as u64;
+        let idle_ms = |seat: &Seat| now_ms.saturating_sub(seat.active_ms.load(Ordering::Relaxed));
+        let of_owner = |owner| self.seats.iter().filter(|seat| seat.owner == owner).count();
+        let idle = self
+            .seats
+            .iter()
+            .enumerate()
+            .filter(|(_, seat)| eligible(seat) && idle_ms(seat) >= reclaim_ms);
+        let worst = idle.max_by_key(|(_, seat)| (of_owner(seat.owner), idle_ms(seat)));
+        let Some((position, _)) = worst else { return false };
+        self.seats.swap_remove(position).is_taken_back.store(true, Ordering::Relaxed);
+        true
+    }
+}
+
+fn busy(reason: String) -> Refusal {
+    Refusal::new(RefusalCode::Busy, reason)
+}
+
+/// One client's place. Free again when dropped, or before when it was taken back.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    seat: Arc<Seat>,
+    _share: Share,
+}
+
+impl Place {
+    /// Its holder has asked for something or moved data.
+    pub(super) fn touch(&self) {
+        self.seat.active_ms.store(self.places.now_ms(), Ordering::Relaxed);
+    }
+
+    /// Whether somebody else has the place now.
+    pub(super) fn is_taken_back(&self) -> bool {
+        self.seat.is_taken_back.load(Ordering::Relaxed)
+    }
+
+    /// Whether the session has lasted long, and others wait.
+    pub(super) fn goes_after_test(&self) -> bool {
+        self.seat.goes_after_test.load(Ordering::Relaxed)
+    }
+
+    /// What a test needs, held until the share is dropped.
+    ///
+    /// # Errors
+    /// `limit`: no address may have that much; `busy`: others have it now.
+    pub(super) fn take(&self, need: Need) -> Result<Share, Refusal> {
+        self.places.grant(&mut self.places.lock(), self.seat.owner, need)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut inner = self.places.lock();
+        inner.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+        inner.threads_count = inner.threads_count.saturating_sub(1);
+    }
+}
+
+/// Part of what there is for all. Given back when dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    places: Arc<Places>,
+    owner: IpAddr,
+    need: Need,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.places.give_back(self.owner, self.need);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(places: usize, places_an_address: usize) -> Arc<Places> {
+        let age = Duration::from_secs(3600);
+        Places::new(Caps { places, places_an_address, bytes: 100 << 20, streams: 100, age })
+    }
+
+    fn peer(text: &str) -> SocketAddr {
+        text.parse().expect("an address and port")
+    }
+
+    /// As if the holder had done nothing for so long.
+    fn idle(place: &Place, patience: Duration) {
+        let ms = u64::try_from(patience.as_millis()).expect("short");
+        let since = &place.seat.active_ms;
+        since.store(since.load(Ordering::Relaxed).saturating_sub(ms), Ordering::Relaxed);
+    }
+
+    /// The clock runs from `RECLAIM_AFTER` on, so that places can have been idle.
+    fn aged(mut places: Arc<Places>) -> Arc<Places> {
+        let before = Instant::now().checked_sub(10 * RECLAIM_AFTER).expect("the host is up");
+        Arc::get_mut(&mut places).expect("nobody else").epoch = before;
+        places
+    }
+
+    #[test]
+    fn an_address_has_its_share_and_a_network_of_64_bits_is_one() {
+        for (mine, also_mine, other) in [
+            ("127.0.0.1:1", "[::ffff:127.0.0.1]:2", "127.0.0.2:1"),
+            ("[2001:db8::1]:1", "[2001:db8::ffff:1]:9", "[2001:db8:0:1::1]:1"),
+        ] {
+            let all = places(8, 2);
+            let _held =
+                [all.enter(peer(mine)).expect("free"), all.enter(peer(mine)).expect("free")];
+            let refusal = all.enter(peer(also_mine)).expect_err("the share is taken");
+            assert_eq!(refusal.code, RefusalCode::Busy);
+            assert!(refusal.reason.contains("2 of 8 places"), "{refusal}");
+            all.enter(peer(other)).expect("another address");
+        }
+    }
+
+    #[test]
+    fn a_place_that_does_nothing_goes_to_who_has_none() {
+        let all = aged(places(3, 2));
+        let first = all.enter(peer("127.0.0.1:1")).expect("free");
+        let second = all.enter(peer("127.0.0.1:2")).expect("free");
+        let third = all.enter(peer("127.0.0.2:1")).expect("free");
+        assert_eq!(all.enter(peer("127.0.0.3:1")).expect_err("full").code, RefusalCode::Busy);
+        idle(&third, 4 * RECLAIM_AFTER);
+        idle(&second, 2 * RECLAIM_AFTER);
+        let _new = all.enter(peer("127.0.0.3:1")).expect("a place taken back");
+        assert!(second.is_taken_back(), "of the address that has most");
+        assert!(!first.is_taken_back() && !third.is_taken_back());
+        assert_eq!(all.sessions_count(), 4, "its thread has not ended yet");
+        drop(second);
+        assert_eq!(all.sessions_count(), 3);
+        assert_eq!(all.lock().seats.len(), 3, "the place was not freed twice");
+    }
+
+    #[test]
+    fn sums_are_kept_and_come_back() {
+        let all = places(8, 8);
+        let need = |bytes: u64, streams| Need { bytes: bytes << 20, streams };
+        let one = all.enter(peer("127.0.0.1:1")).expect("free");
+        let other = all.enter(peer("127.0.0.2:1")).expect("free");
+        assert_eq!(one.take(need(51, 0)).expect_err("beyond half").code, RefusalCode::Limit);
+        assert_eq!(one.take(need(0, 51)).expect_err("beyond half").code, RefusalCode::Limit);
+        let held = one.take(need(40, 50)).expect("within");
+        assert_eq!(one.take(need(10, 0)).expect_err("its half is out").code, RefusalCode::Busy);
+        assert_eq!(one.take(need(0, 1)).expect_err("its half is out").code, RefusalCode::Busy);
+        let rest = other.take(need(40, 50)).expect("the other half");
+        let third = all.enter(peer("127.0.0.3:1")).expect("free");
+        assert_eq!(third.take(need(10, 0)).expect_err("all is out").code, RefusalCode::Busy);
+        drop((held, rest));
+        third.take(need(40, 50)).expect("given back");
+        drop((one, other, third));
+        let inner = all.lock();
+        assert_eq!((inner.held, inner.of.len(), inner.threads_count), (Need::default(), 0, 0));
+    }
+}
