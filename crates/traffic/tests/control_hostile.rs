@@ -12,8 +12,8 @@ use results::{TestLimit, TestSpec};
 use support::{Running, brief, eventually};
 use traffic::client::{self, CONNECT_TIMEOUT, ClientError, Peer};
 use traffic::control::{
-    ClientMessage, FrameBuffer, Limits, Purpose, RefusalCode, SERVER_FRAME_BYTES_MAX,
-    ServerMessage, encode,
+    ClientMessage, FrameBuffer, Limits, Link, LinkError, Purpose, RefusalCode,
+    SERVER_FRAME_BYTES_MAX, ServerMessage, encode,
 };
 
 /// A client that sends what it likes.
@@ -309,6 +309,130 @@ fn data_connections_that_never_come() {
     raw.say(&ClientMessage::Start { spec: Box::new(TestSpec::tcp()) });
     let reason = raw.failure();
     assert!(reason.contains("1 of 1 data connections"), "{reason}");
+}
+
+/// A client at another loopback address; as [`Raw::greeted`], or what it was refused with.
+fn greeted_from(server: &Running, host: u8) -> Result<Raw, RefusalCode> {
+    let mut raw = connected_from(server, host);
+    raw.send(&Purpose::Control.greeting());
+    match raw.hear() {
+        Some(ServerMessage::Hello { .. }) => Ok(raw),
+        Some(ServerMessage::Refused(refusal)) => Err(refusal.code),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn connected_from(server: &Running, host: u8) -> Raw {
+    let tcp = rustix::net::SocketType::STREAM;
+    let fd = rustix::net::socket(rustix::net::AddressFamily::INET, tcp, None).expect("a socket");
+    let from = std::net::Ipv4Addr::new(127, 0, 0, host);
+    rustix::net::bind(&fd, &std::net::SocketAddr::from((from, 0))).expect("loopback");
+    let to: std::net::SocketAddr =
+        format!("{}:{}", server.target.host, server.target.port).parse().expect("an address");
+    rustix::net::connect(&fd, &to).expect("listens");
+    let stream = TcpStream::from(fd);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    Raw { stream, buffer: FrameBuffer::new(SERVER_FRAME_BYTES_MAX) }
+}
+
+#[test]
+fn one_address_cannot_have_all_places() {
+    let server = Running::with(|config| config.sessions_max = 8);
+    let held: Vec<_> =
+        (0..2).map(|_| greeted_from(&server, 2).expect("within its share")).collect();
+    assert_eq!(greeted_from(&server, 2).err(), Some(RefusalCode::Busy));
+    assert_serves(&server);
+    greeted_from(&server, 3).expect("another address");
+    drop(held);
+    eventually("its share is free again", Duration::from_secs(2), || {
+        greeted_from(&server, 2).is_ok()
+    });
+}
+
+#[test]
+fn a_place_where_nothing_happens_goes_to_who_waits() {
+    let server = Running::with(|config| {
+        config.sessions_max = 3;
+        config.sessions_an_address_max = Some(3);
+        config.idle_timeout = Duration::from_secs(600);
+    });
+    // One that asks for nothing, one whose test moves nothing, one that watches.
+    let mut idle = greeted_from(&server, 2).expect("free");
+    let mut still = greeted_from(&server, 2).expect("free");
+    let spec = TestSpec { limit: TestLimit::DurationS(300.0), ..TestSpec::tcp() };
+    still.say(&ClientMessage::Start { spec: Box::new(spec) });
+    let Some(ServerMessage::Accepted { token, .. }) = still.hear() else { panic!("accepted") };
+    let mut data = connected_from(&server, 2);
+    data.send(&Purpose::Stream { token, index: 0 }.greeting());
+    still.say(&ClientMessage::Go);
+    let mut watching = greeted_from(&server, 2).expect("free");
+    watching.say(&ClientMessage::Watch { interfaces: vec!["lo".into()], interval_s: 60.0 });
+    assert_eq!(greeted_from(&server, 3).err(), Some(RefusalCode::Busy), "all have just asked");
+    thread::sleep(Duration::from_millis(3300));
+    let began = Instant::now();
+    let _new: Vec<_> = (3..6).map(|host| greeted_from(&server, host).expect("a place")).collect();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    for client in [&mut idle, &mut still, &mut watching] {
+        let reason = client.failure();
+        assert!(reason.contains("this place"), "{reason}");
+    }
+}
+
+/// A client that talks without end is neither read without end nor let run beyond its time.
+#[test]
+fn a_client_that_never_stops_talking_cannot_prolong_its_test() {
+    let limits = Limits { duration_max: Duration::from_secs(1), ..Limits::default() };
+    let server = Running::with(|config| config.limits = limits);
+    let mut raw = Raw::greeted(&server);
+    let spec = TestSpec { limit: TestLimit::TotalBytes(u64::MAX), ..TestSpec::tcp() };
+    raw.say(&ClientMessage::Start { spec: Box::new(spec) });
+    let Some(ServerMessage::Accepted { token, .. }) = raw.hear() else { panic!("accepted") };
+    let mut data = TcpStream::connect(address(&server)).expect("listens");
+    data.write_all(&Purpose::Stream { token, index: 0 }.greeting()).expect("sent");
+    raw.say(&ClientMessage::Go);
+    let mut talker = raw.stream.try_clone().expect("cloned");
+    let many = encode(&ClientMessage::Alive).expect("encodes").repeat(1000);
+    let talking = thread::spawn(move || while talker.write_all(&many).is_ok() {});
+    data.write_all(&[7; 1000]).expect("sent");
+    let began = Instant::now();
+    loop {
+        match raw.hear().expect("the end of the test before that of the session") {
+            ServerMessage::Stopped { reason } => break assert!(reason.contains("longer")),
+            _ => assert!(began.elapsed() < Duration::from_secs(5), "it goes on"),
+        }
+    }
+    raw.stream.shutdown(std::net::Shutdown::Both).expect("open");
+    talking.join().expect("no panic");
+}
+
+#[test]
+fn a_flood_from_one_address_does_not_push_out_a_greeting_from_another() {
+    let server = Running::start();
+    let mut slow = connected_from(&server, 2);
+    let greeting = Purpose::Control.greeting();
+    slow.send(&greeting[..20]);
+    thread::sleep(Duration::from_millis(100));
+    let flood: Vec<_> =
+        (0..600).filter_map(|_| TcpStream::connect(address(&server)).ok()).collect();
+    thread::sleep(Duration::from_millis(300));
+    slow.send(&greeting[20..]);
+    assert!(matches!(slow.hear(), Some(ServerMessage::Hello { .. })));
+    drop(flood);
+}
+
+/// The far end's account may be large; a client that does not read it is not waited for as if it
+/// did so slowly.
+#[test]
+fn a_peer_that_reads_nothing_of_a_long_message_is_gone_in_ten_seconds() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let _deaf = TcpStream::connect(listener.local_addr().expect("bound")).expect("listens");
+    let (stream, _from) = listener.accept().expect("connected");
+    let timeout = Duration::from_secs(5);
+    let mut link = Link::new(stream, SERVER_FRAME_BYTES_MAX, timeout).expect("a link");
+    let began = Instant::now();
+    let failed = link.send(&"x".repeat(32 << 20)).expect_err("nobody reads");
+    assert!(matches!(failed, LinkError::Stalled), "{failed}");
+    assert!(began.elapsed() < Duration::from_secs(13), "{:?}", began.elapsed());
 }
 
 #[test]
