@@ -277,6 +277,25 @@ fn what_clients_say_in_the_log_of_serve() {
     }
 }
 
+/// A client may not fill the disk with the server's log.
+#[test]
+fn a_flood_of_clients_leaves_few_lines_in_the_log() {
+    let serving = Serving::start(&["serve", "--bind", "127.0.0.1", "--max-clients", "1"]);
+    let mut held = serving.connect();
+    held.write_all(&Purpose::Control.greeting()).expect("sent");
+    held.read_exact(&mut [0]).expect("let in");
+    let began = Instant::now();
+    for _ in 0..600 {
+        serving.connect().write_all(&Purpose::Control.greeting()).expect("sent");
+    }
+    thread::sleep(Duration::from_millis(1200));
+    drop(serving.connect());
+    let seconds = began.elapsed().as_secs() as usize + 2;
+    let said = serving.end();
+    assert!(said.lines().count() < 110 * seconds, "{} lines", said.lines().count());
+    assert!(said.contains("all of its 1 places") || said.contains("1 of 1 places"), "{said}");
+}
+
 #[test]
 fn what_a_client_says_to_an_iperf3_server() {
     for form in [&["-V"][..], &["-J"]] {

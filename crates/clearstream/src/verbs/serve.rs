@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use traffic::control::Limits;
 use traffic::server::{
@@ -91,7 +91,14 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     if let Err(error) = traffic::server::notify_ready() {
         log.line("warning", &format!("cannot tell the service manager: {error}"));
     }
-    let notices = Arc::new(move |notice: &Notice| tell(log, notice));
+    let flood = Mutex::new(Flood { since: Instant::now(), lines_count: 0 });
+    let notices = Arc::new(move |notice: &Notice| {
+        // Held while the line is written; a panic elsewhere leaves a figure at most.
+        let mut flood = flood.lock().unwrap_or_else(PoisonError::into_inner);
+        if flood.lets_through(log, Instant::now()) {
+            tell(log, notice);
+        }
+    });
     server.run(notices, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
     // Asked to end by a signal, and nothing was left undone.
     Ok(Exit::Ok)
@@ -155,6 +162,33 @@ fn explain(error: &ServerError) -> VerbError {
             ))
         }
         _ => VerbError::from_error(error),
+    }
+}
+
+/// Lines a second that clients may cause; beyond it they are counted.
+const LINES_A_SECOND_MAX: u64 = 100;
+
+/// How many lines clients have caused in this second.
+struct Flood {
+    since: Instant,
+    lines_count: u64,
+}
+
+impl Flood {
+    /// Whether one more line is written; says first how many before it were not.
+    fn lets_through(&mut self, log: Log, now: Instant) -> bool {
+        if now.duration_since(self.since) >= Duration::from_secs(1) {
+            let left_out = self.lines_count.saturating_sub(LINES_A_SECOND_MAX);
+            if left_out > 0 {
+                log.line(
+                    "notice",
+                    &format!("{left_out} lines more than can be written were left out"),
+                );
+            }
+            *self = Self { since: now, lines_count: 0 };
+        }
+        self.lines_count += 1;
+        self.lines_count <= LINES_A_SECOND_MAX
     }
 }
 

@@ -75,6 +75,9 @@ pub struct Silent;
 
 impl Sink for Silent {}
 
+/// Most output kept for a client that wants it, bytes; it does not get what comes later.
+const KEPT_BYTES_MAX: usize = 8 << 20;
+
 /// Where the lines of a report go: standard output or `--logfile`, with `--timestamps` and `-T`.
 #[derive(Debug)]
 pub struct Output {
@@ -125,7 +128,9 @@ impl Output {
         let title = self.title.as_ref().map(|title| format!("{title}:  ")).unwrap_or_default();
         let text = printable_lines(text).replace('\n', "\\u000a");
         let line = printable_lines(&format!("{time}{title}{text}\n")).into_owned();
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = &mut self.kept
+            && kept.len() + line.len() <= KEPT_BYTES_MAX
+        {
             kept.push_str(&line);
         }
         self.raw(&line);
