@@ -330,7 +330,6 @@ mod tests {
                 };
                 admit(timed(longest_s - 0.01), &limits).expect("so long and no longer");
                 admit(timed(longest_s + 0.01), &limits).expect_err("so long and no longer");
-                drop(timed);
                 spec.omit_s = longest_s + 1.0;
                 admit(spec, &limits).expect_err("it would end before it began");
             }
@@ -360,7 +359,7 @@ mod tests {
             receive_window_limited_s: Some(1234.567_891),
             send_buffer_limited_s: Some(1234.567_891),
             marked_count: Some(u32::MAX.into()),
-            reordering_segments: Some(u32::MAX),
+            reordering_segments: Some(u32::MAX.into()),
             reordered_count: Some(u32::MAX.into()),
             needless_retransmits_count: Some(u32::MAX.into()),
             out_of_order_count: Some(u32::MAX.into()),
