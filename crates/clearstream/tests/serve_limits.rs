@@ -20,7 +20,7 @@ use results::{Direction, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, U
 use server::Server;
 use traffic::control::RefusalCode;
 
-const MEMORY: u64 = 128 << 20;
+const MEMORY: u64 = 256 << 20;
 
 /// The program itself, its listeners and what the allocator keeps.
 const CONSTANT: u64 = 48 << 20;
@@ -30,7 +30,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Tests that take as much as may be asked for of one thing.
 fn hungry() -> Vec<TestSpec> {
-    let long = TestLimit::DurationS(3000.0);
+    let long = TestLimit::DurationS(300.0);
     let wide = |spec: TestSpec| TestSpec { limit: long, ..spec };
     let datagrams = |datagram_bytes, batch_count| {
         let udp = UdpSpec { datagram_bytes, gso: true, gro: true, batch_count };
