@@ -91,13 +91,16 @@ fn lie(value: &mut Value) {
     }
 }
 
-/// Reads until the client asks for a test.
-fn hear_start(stream: &mut TcpStream) -> Option<ClientMessage> {
+/// Reads until the client asks for something.
+fn hear_request(stream: &mut TcpStream) -> Option<ClientMessage> {
     let mut buffer = FrameBuffer::new(CLIENT_FRAME_BYTES_MAX);
     let mut bytes = [0; 4096];
     loop {
-        if let Ok(Some(message @ ClientMessage::Start { .. })) = buffer.next_message() {
-            return Some(message);
+        match buffer.next_message() {
+            Ok(Some(ClientMessage::Hello { .. })) => continue,
+            Ok(None) => {}
+            Ok(request) => return request,
+            Err(_) => return None,
         }
         match stream.read(&mut bytes) {
             Ok(count) if count > 0 => buffer.extend(&bytes[..count]),
@@ -132,7 +135,7 @@ fn what_a_server_says_of_itself_and_of_a_test() {
     ] {
         let (port, server) = liar(1, move |_, mut stream| {
             say(&mut stream, &hello(EVIL));
-            hear_start(&mut stream);
+            hear_request(&mut stream);
             say(&mut stream, &answer);
         });
         let said = prints(&["test", "127.0.0.1", "-p", &port]);

@@ -355,9 +355,9 @@ mod tests {
             delivery_bits_per_s: Some(123_456_789_012.25),
             delivery_app_limited: false,
             pacing_bits_per_s: Some(123_456_789_012.25),
-            busy_s: Some(1234.567_891),
-            receive_window_limited_s: Some(1234.567_891),
-            send_buffer_limited_s: Some(1234.567_891),
+            busy_s: Some(1_234.567_891),
+            receive_window_limited_s: Some(1_234.567_891),
+            send_buffer_limited_s: Some(1_234.567_891),
             marked_count: Some(u32::MAX.into()),
             reordering_segments: Some(u32::MAX.into()),
             reordered_count: Some(u32::MAX.into()),
@@ -366,8 +366,8 @@ mod tests {
             slow_start_threshold_bytes: Some(u32::MAX.into()),
         };
         let sample = results::IntervalSample {
-            start_s: 1234.567_891_234,
-            end_s: 1234.567_891_234,
+            start_s: 1_234.567_891_234,
+            end_s: 1_234.567_891_234,
             bytes: 1 << 40,
             omitted: false,
             tcp: Some(tcp),
