@@ -6,12 +6,13 @@
 mod naive;
 
 use std::collections::HashSet;
+use std::thread;
 
 use checker::{ModelSystem, RankedModel};
 use dve::Model;
 use naive::graph::{Fair, Graph};
 use naive::random::{Taste, model};
-use naive::tree::Tree;
+use naive::tree::{Expr, Place, Process, Transition, Tree, Variable};
 use statespace::partition::{Aim, Ending, Rank};
 use statespace::{Acting, CycleSearch, FairFound, FairLasso, FairSearch, Fairness, Found, Reach};
 use stats::Random;
@@ -113,6 +114,57 @@ fn both_interpreters_find_the_same_state_spaces() {
     assert!((models / 10..models).contains(&stuck), "{stuck} deadlocks");
     assert!(moves > 10 * models, "{moves} transitions");
     assert!((models / 50..models / 2).contains(&faults), "{faults} run-time errors");
+}
+
+/// Rows of operators longer than any random model's, as models made by macros have them (a guard of
+/// 6000 comparisons, a sum of 6000 terms); the plain interpreter recurs, so it gets a large stack.
+#[test]
+fn both_interpreters_agree_on_rows_of_thousands_of_operators() {
+    let look = || {
+        let place = |index| Box::new(Place { variable: 0, index: Some(Expr::Number(index)) });
+        let chain = |operator: &'static str, of: &dyn Fn(i32) -> Expr| {
+            (1..6000).fold(of(0), |left, n| Expr::Binary(operator, Box::new(left), Box::new(of(n))))
+        };
+        let read = |n: i32| Expr::Read(place(n % 3));
+        let equal = |n: i32| {
+            Expr::Binary(
+                "==",
+                Box::new(read(n)),
+                Box::new(Expr::Number(if n == 5999 { 9 } else { n % 3 })),
+            )
+        };
+        let step = |from, to, guard, value| Transition {
+            from,
+            to,
+            guard: Some(guard),
+            sync: None,
+            effects: vec![(*place(1), value)],
+        };
+        let not = |expr| Expr::Unary("not", Box::new(expr));
+        let process = Process {
+            states: 3,
+            transitions: vec![
+                step(0, 1, chain("or", &|n| not(equal(n))), chain("^", &read)),
+                step(0, 2, not(chain("and", &equal)), Expr::Number(2)),
+                step(1, 2, chain("imply", &equal), Expr::Number(1)),
+                step(2, 0, chain("-", &read), chain("+", &read)),
+            ],
+            ..Process::default()
+        };
+        let variable = Variable {
+            owner: None,
+            is_int: false,
+            is_const: false,
+            is_array: true,
+            initial: vec![0, 1, 2],
+        };
+        let tree = Tree { variables: vec![variable], processes: vec![process], ..Tree::default() };
+        let graph = Graph::of(&tree, STATES_MAX).expect("a few states");
+        assert!(graph.transitions() >= 4, "{} steps", graph.transitions());
+        compare(&tree, &tree.text(), &graph);
+    };
+    let large = thread::Builder::new().stack_size(256 << 20).spawn(look).expect("a thread");
+    large.join().expect("they agree");
 }
 
 #[test]

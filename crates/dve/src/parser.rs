@@ -23,8 +23,7 @@ pub(crate) fn parse(source: &str) -> Result<(Source<'_>, Vec<Diagnostic>), Diagn
         return Err(Diagnostic::new("", At(0), text));
     }
     let words = words(source)?;
-    let mut parser =
-        Parser { source, words, place: 0, depth: 0, operands: 0, warnings: Vec::new() };
+    let mut parser = Parser { source, words, place: 0, depth: 0, warnings: Vec::new() };
     let model = parser.model()?;
     Ok((model, parser.warnings))
 }
@@ -36,8 +35,7 @@ pub(crate) fn check_expression(source: &str) -> Result<(), (usize, String)> {
         (error.offset(source), message)
     };
     let words = words(source).map_err(placed)?;
-    let mut parser =
-        Parser { source, words, place: 0, depth: 0, operands: 0, warnings: Vec::new() };
+    let mut parser = Parser { source, words, place: 0, depth: 0, warnings: Vec::new() };
     parser.expression().map_err(placed)?;
     match parser.peek() {
         Token::End => Ok(()),
@@ -53,8 +51,6 @@ struct Parser<'s> {
     place: usize,
     /// Nesting of the expression that is being read.
     depth: u32,
-    /// Operands of it so far.
-    operands: u32,
     warnings: Vec<Diagnostic>,
 }
 

@@ -75,13 +75,44 @@ pub(crate) struct Sync<'s> {
     pub(crate) values: Vec<Expr<'s>>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Expr<'s> {
     pub(crate) at: At,
     pub(crate) node: Node<'s>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+impl<'s> Expr<'s> {
+    /// The first operand of a row of operators, and what is applied to it, in that order. However
+    /// long the row is, nothing here recurs.
+    pub(crate) fn row(&self) -> (&Self, Vec<(BinaryOp, &Self, &Self)>) {
+        let (mut first, mut rest) = (self, Vec::new());
+        while let Node::Binary(operator, left, right) = &first.node {
+            rest.push((*operator, &**right, first));
+            first = left;
+        }
+        rest.reverse();
+        (first, rest)
+    }
+
+    fn take_left(&mut self) -> Option<Box<Self>> {
+        match std::mem::replace(&mut self.node, Node::Number(0)) {
+            Node::Binary(_, left, _right) => Some(left),
+            _ => None,
+        }
+    }
+}
+
+/// A long row is deep on its left: left to itself, dropping it would use as deep a stack.
+impl Drop for Expr<'_> {
+    fn drop(&mut self) {
+        let mut left = self.take_left();
+        while let Some(mut next) = left {
+            left = next.take_left();
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(crate) enum Node<'s> {
     Number(i32),
     /// A variable, an array's first element, or a constant.

@@ -10,17 +10,14 @@ use crate::syntax::{BinaryOp, Expr, Node, UnaryOp};
 
 use super::{Parser, quoted};
 
-/// Deepest nesting of parentheses, indices and signs.
+/// Deepest nesting of parentheses, indices and signs. How many operands stand in a row has no limit
+/// but the model's length: a row becomes a tree that is deep on its left side only, and that side is
+/// walked without recursion ([`Expr::row`]). To the right a tree is at most as deep as there are
+/// levels of operators, for each nesting.
 const DEPTH_MAX: u32 = 200;
-
-/// Longest expression, operands; its tree is at most as deep.
-const OPERANDS_MAX: u32 = 4096;
 
 impl<'s> Parser<'s> {
     pub(super) fn expression(&mut self) -> Result<Expr<'s>, Diagnostic> {
-        if self.depth == 0 {
-            self.operands = 0;
-        }
         self.deeper()?;
         let mut operands = vec![self.operand()?];
         let mut operators = Vec::new();
@@ -54,10 +51,6 @@ impl<'s> Parser<'s> {
     }
 
     fn operand(&mut self) -> Result<Expr<'s>, Diagnostic> {
-        self.operands += 1;
-        if self.operands > OPERANDS_MAX {
-            return Err(self.error("this expression is too long"));
-        }
         let at = self.at();
         let unary = match self.peek() {
             Token::Mark("-") => Some(UnaryOp::Negate),
@@ -229,19 +222,20 @@ fn is_associative(operator: BinaryOp) -> bool {
     )
 }
 
+/// The tree of a row; the operators of [`grouped`] are those of the row in postfix order.
 fn build<'s>(operands: Vec<Expr<'s>>, operators: &[BinaryOp]) -> Expr<'s> {
-    // A merged tree stands where its first operand stood.
-    let mut trees: Vec<Option<Expr<'s>>> = operands.into_iter().map(Some).collect();
+    let mut operands = operands.into_iter().enumerate().peekable();
+    let mut trees: Vec<Expr<'s>> = Vec::new();
     for position in grouped(operators, DIVINE_2) {
-        let Some(right) = trees[position + 1].take() else { continue };
-        let Some(place) = (0..=position).rev().find(|&place| trees[place].is_some()) else {
-            continue;
-        };
-        trees[place] = trees[place].take().map(|left| {
-            let at = left.at;
-            let node = Node::Binary(operators[position], Box::new(left), Box::new(right));
-            Expr { at, node }
-        });
+        // An operator is applied to the two trees that end at its place and after it.
+        while let Some((_, operand)) = operands.next_if(|(place, _)| *place <= position + 1) {
+            trees.push(operand);
+        }
+        let (Some(right), Some(left)) = (trees.pop(), trees.pop()) else { continue };
+        let at = left.at;
+        let node = Node::Binary(operators[position], Box::new(left), Box::new(right));
+        trees.push(Expr { at, node });
     }
-    trees.swap_remove(0).expect("the first operand is every merged tree's place")
+    trees.extend(operands.map(|(_, operand)| operand));
+    trees.swap_remove(0)
 }

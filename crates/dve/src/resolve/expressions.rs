@@ -78,6 +78,17 @@ impl<'s> Symbols<'s> {
         scope: Option<usize>,
         expr: &Expr<'s>,
     ) -> Result<i32, Diagnostic> {
+        let (first, row) = expr.row();
+        let mut value = self.constant_operand(scope, first)?;
+        for (operator, right, whole) in row {
+            let right = self.constant(scope, right)?;
+            value = binary(operator, value, right)
+                .map_err(|fault| self.error(whole.at, fault.to_string()))?;
+        }
+        Ok(value)
+    }
+
+    fn constant_operand(&self, scope: Option<usize>, expr: &Expr<'s>) -> Result<i32, Diagnostic> {
         match &expr.node {
             Node::Number(number) => Ok(*number),
             Node::Variable(of, name, index) => {
@@ -96,11 +107,7 @@ impl<'s> Symbols<'s> {
             }
             Node::InState(..) => Err(self.error(expr.at, "a state is no constant")),
             Node::Unary(operator, operand) => Ok(unary(*operator, self.constant(scope, operand)?)),
-            Node::Binary(operator, left, right) => {
-                let (left, right) = (self.constant(scope, left)?, self.constant(scope, right)?);
-                binary(*operator, left, right)
-                    .map_err(|fault| self.error(expr.at, fault.to_string()))
-            }
+            Node::Binary(..) => self.constant(scope, expr),
         }
     }
 
@@ -152,6 +159,21 @@ impl<'s> Symbols<'s> {
         scope: Option<usize>,
         expr: &Expr<'s>,
     ) -> Result<(), Diagnostic> {
+        let (first, row) = expr.row();
+        self.emit_operand(code, scope, first)?;
+        for (operator, right, _) in row {
+            self.emit_right(code, scope, operator, right)?;
+        }
+        Ok(())
+    }
+
+    /// What is no row of operators.
+    fn emit_operand(
+        &self,
+        code: &mut Code,
+        scope: Option<usize>,
+        expr: &Expr<'s>,
+    ) -> Result<(), Diagnostic> {
         if let Some(op) = self.simple(scope, expr)? {
             code.ops.push(op);
             return Ok(());
@@ -184,10 +206,7 @@ impl<'s> Symbols<'s> {
                 self.emit(code, scope, operand)?;
                 code.ops.push(Op::Unary(*operator));
             }
-            Node::Binary(operator, left, right) => {
-                self.emit(code, scope, left)?;
-                self.emit_right(code, scope, *operator, right)?;
-            }
+            Node::Binary(..) => self.emit(code, scope, expr)?,
             Node::Number(_) | Node::Variable(_, _, None) => {}
         }
         Ok(())
