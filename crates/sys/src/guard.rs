@@ -17,6 +17,9 @@ pub struct Before {
     pub files: Vec<(File, Vec<u8>)>,
     /// Threads of this process-id namespace and the cores they may run on, below 1024.
     pub threads: Vec<(i32, Vec<u32>)>,
+    /// Files to be emptied once everything is back. The guard holds them open until then, and with them
+    /// any lock (`flock(2)`) that this process has on them.
+    pub emptied: Vec<File>,
 }
 
 /// Puts things back when it goes, or when this process does.
@@ -44,13 +47,15 @@ impl Guard {
             before.files.iter().map(|(file, text)| (file.as_raw_fd(), text.as_slice())).collect();
         let threads: Vec<(libc::pid_t, Mask)> =
             before.threads.iter().map(|(pid, cores)| (*pid, mask_of(cores))).collect();
+        let emptied: Vec<i32> = before.emptied.iter().map(AsRawFd::as_raw_fd).collect();
         let theirs = reader.as_raw_fd();
-        let others = all_but(files.iter().map(|(file, _)| *file).chain([theirs]));
+        let needed = files.iter().map(|(file, _)| *file).chain(emptied.iter().copied());
+        let others = all_but(needed.chain([theirs]));
         // SAFETY: the child makes only async-signal-safe calls on memory prepared above, and ends
         // with `_exit`; it never returns from `watch`.
         let child = unsafe { libc::fork() };
         match child {
-            0 => watch(theirs, &others, &files, &threads),
+            0 => watch(theirs, &others, &files, &threads, &emptied),
             -1 => Err(SyscallError::last("fork", "guard")),
             child => Ok(Self { pipe: Some(writer), child }),
         }
@@ -130,6 +135,7 @@ fn watch(
     others: &[(u32, u32)],
     files: &[(i32, &[u8])],
     threads: &[(libc::pid_t, Mask)],
+    emptied: &[i32],
 ) -> ! {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         // SAFETY: a valid signal, and ignoring it needs no handler.
@@ -163,6 +169,11 @@ fn watch(
             unsafe { libc::sched_setaffinity(*thread, size_of::<Mask>(), mask.as_ptr().cast()) };
         failed |= answer != 0;
     }
+    for file in emptied.iter().filter(|_| !failed) {
+        // SAFETY: no memory is passed; a file that cannot be emptied only says that all is to be put
+        // back once more.
+        unsafe { libc::ftruncate(*file, 0) };
+    }
     // SAFETY: ends this process at once, running nothing of the parent's.
     unsafe { libc::_exit(i32::from(failed)) }
 }
@@ -178,7 +189,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("guard-{}", std::process::id()));
         fs::write(&path, "before").unwrap();
         let file = File::options().write(true).open(&path).unwrap();
-        let before = Before { files: vec![(file, b"before".to_vec())], threads: Vec::new() };
+        let before = Before { files: vec![(file, b"before".to_vec())], ..Before::default() };
         let guard = Guard::start(&before).unwrap();
         fs::write(&path, "after!").unwrap();
         guard.undo().unwrap();
@@ -199,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_cannot_go_back_is_said() {
-        let gone = Before { files: Vec::new(), threads: vec![(i32::MAX, vec![0])] };
+        let gone = Before { threads: vec![(i32::MAX, vec![0])], ..Before::default() };
         assert!(Guard::start(&gone).unwrap().undo().is_err());
     }
 }

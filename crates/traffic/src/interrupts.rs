@@ -2,14 +2,20 @@
 //!
 //! Interrupts through `/proc/irq/N/smp_affinity_list`, the kernel threads of threaded NAPI through
 //! their affinity. Both ends do it only when the test asks for it, a server only when its owner has
-//! allowed it, and both put it back when the test is over, also when they are killed.
+//! allowed it, and both put it back when the test is over, also when they are killed. Each interrupt
+//! and thread has one owner at a time ([`borrowed`]): a second test waits a moment and is refused.
 
-use std::fs::{self, File};
+mod borrowed;
+
+use std::fs;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use results::{End, Finding, Nic};
 use sys::guard::{Before, Guard};
 use thiserror::Error;
+
+use borrowed::{Borrowed, Source, What};
 
 /// Why nothing was moved; whatever was is back.
 #[derive(Debug, Error)]
@@ -28,6 +34,19 @@ pub enum MoveError {
         /// Where it should have gone.
         core: u32,
         /// The system's reason.
+        why: String,
+    },
+    /// Another test has it.
+    #[error(
+        "{0} is moved by another test that runs now; one test at a time can: try again after it"
+    )]
+    Busy(String),
+    /// Who has moved what cannot be recorded.
+    #[error("nothing is moved: {path}: {why}")]
+    Record {
+        /// The directory or file.
+        path: String,
+        /// Why.
         why: String,
     },
     /// No guard, no change.
@@ -55,18 +74,6 @@ impl Moved {
     }
 }
 
-/// One thing that takes packets in.
-struct Source {
-    name: String,
-    from: String,
-    kind: Kind,
-}
-
-enum Kind {
-    Interrupt { path: String, text: String },
-    Thread { pid: i32, cores: Vec<u32> },
-}
-
 /// Has everything that takes in packets of the interface toward `address` run on `core`.
 ///
 /// # Errors
@@ -78,50 +85,59 @@ pub(crate) fn move_to(core: u32, address: IpAddr, end: End) -> Result<Moved, Mov
     if sources.is_empty() {
         return Err(MoveError::Nothing(interface));
     }
-    let mut before = Before::default();
-    for source in &sources {
-        match &source.kind {
-            Kind::Interrupt { path, text } => {
-                let file = File::options().write(true).open(path);
-                let file = file.map_err(|error| refused(source, core, &error))?;
-                before.files.push((file, text.clone().into_bytes()));
-            }
-            Kind::Thread { pid, cores } => before.threads.push((*pid, cores.clone())),
-        }
-    }
+    move_all(&borrowed::directory()?, sources, &interface, core, end)
+}
+
+/// Puts back what a test has moved that was killed together with its guard, which is what otherwise
+/// does; a line for each. For a start, before anything is moved.
+///
+/// # Errors
+/// The records cannot be read.
+pub fn put_back_what_was_left() -> Result<Vec<String>, MoveError> {
+    borrowed::put_back_all(&borrowed::directory()?)
+}
+
+fn move_all(
+    directory: &Path,
+    mut sources: Vec<Source>,
+    interface: &str,
+    core: u32,
+    end: End,
+) -> Result<Moved, MoveError> {
+    // Whoever wants several takes them in the same order.
+    sources.sort_by_key(Source::file_name);
+    let mut borrowed = Borrowed::take(directory, sources, core)?;
+    let before = Before {
+        files: std::mem::take(&mut borrowed.files),
+        threads: std::mem::take(&mut borrowed.threads),
+        emptied: std::mem::take(&mut borrowed.records),
+    };
     // The guard first: from here on everything goes back, whatever happens.
-    let guard = Guard::start(&before)?;
-    let mut findings = Vec::new();
-    for source in &sources {
-        match &source.kind {
-            Kind::Interrupt { path, .. } => {
-                fs::write(path, core.to_string()).map_err(|error| refused(source, core, &error))?
-            }
-            Kind::Thread { pid, .. } => sys::thread::pin_thread(*pid, &[core])
-                .map_err(|error| refused(source, core, &error.source))?,
+    let guard = match Guard::start(&before) {
+        Ok(guard) => guard,
+        Err(error) => {
+            Borrowed { records: before.emptied, ..borrowed }.forget();
+            return Err(error.into());
         }
+    };
+    let mut findings = Vec::new();
+    for (source, from) in &borrowed.sources {
+        source.put_on(core).map_err(|error| source.refused(core, &error))?;
         let text = format!(
-            "{} of {interface} was on cores {} and ran on core {core} for this test",
-            source.name, source.from
+            "{} of {interface} was on cores {from} and ran on core {core} for this test",
+            source.name
         );
         findings.push(Finding { end: Some(end), code: "interrupt-moved".to_owned(), text });
     }
     Ok(Moved { guard, findings })
 }
 
-fn refused(source: &Source, core: u32, error: &std::io::Error) -> MoveError {
-    MoveError::Refused { what: source.name.clone(), core, why: error.to_string() }
-}
-
 /// The kernel threads where NAPI has them, the receive interrupts otherwise.
 fn sources_of(nic: &Nic) -> Vec<Source> {
     let threads = nic.napi_threads.iter().filter_map(|thread| {
         let pid = i32::try_from(thread.pid).ok()?;
-        let cores = thread.allowed_cores.clone();
-        let from = list_of(&cores);
-        let is_known = !cores.is_empty();
-        let kind = Kind::Thread { pid, cores };
-        is_known.then(|| Source { name: thread.name.clone(), from, kind })
+        let what = What::Thread { pid, began: borrowed::thread_began(pid)? };
+        Some(Source { name: thread.name.clone(), what })
     });
     let threads: Vec<Source> = threads.collect();
     if !threads.is_empty() {
@@ -130,16 +146,16 @@ fn sources_of(nic: &Nic) -> Vec<Source> {
     nic.interrupts
         .iter()
         .filter(|interrupt| interrupt.serves_receive || interrupt.queue.is_some())
-        .filter_map(|interrupt| {
-            let path = format!("/proc/irq/{}/smp_affinity_list", interrupt.irq);
-            let text = fs::read_to_string(&path).ok()?;
-            let from = text.trim().to_owned();
-            let name = format!("irq {}", interrupt.irq);
-            Some(Source { name, from, kind: Kind::Interrupt { path, text } })
+        .map(|interrupt| {
+            let path = PathBuf::from(format!("/proc/irq/{}/smp_affinity_list", interrupt.irq));
+            Source {
+                name: format!("irq {}", interrupt.irq),
+                what: What::Interrupt { irq: interrupt.irq, path },
+            }
         })
+        .filter(|source| fs::exists(source.path()).unwrap_or(false))
         .collect()
 }
 
-fn list_of(cores: &[u32]) -> String {
-    cores.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
+#[cfg(test)]
+mod tests;

@@ -15,5 +15,5 @@ pub mod outcome;
 pub mod server;
 mod words;
 
-pub use interrupts::MoveError;
+pub use interrupts::{MoveError, put_back_what_was_left};
 pub use words::describe_test;

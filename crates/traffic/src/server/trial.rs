@@ -17,7 +17,7 @@ use crate::engine::{
     BufferCaps, EndPlan, Event, IntervalReport, Need, RunningEnd, Samples, StreamRole,
     StreamSocket, need_of, prepare_socket,
 };
-use crate::interrupts::{self, Moved};
+use crate::interrupts::{self, MoveError, Moved};
 use crate::outcome::note;
 
 /// How often the loops look at the other side.
@@ -54,7 +54,11 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
         .map(|core| interrupts::move_to(core, client.peer.ip().to_canonical(), End::Far));
     let moved = match moved.transpose() {
         Ok(moved) => moved,
-        Err(error) => return client.refuse(Refusal::new(RefusalCode::Other, error.to_string())),
+        Err(error) => {
+            let is_busy = matches!(error, MoveError::Busy(_));
+            let code = if is_busy { RefusalCode::Busy } else { RefusalCode::Other };
+            return client.refuse(Refusal::new(code, error.to_string()));
+        }
     };
     client.began(crate::describe_test(&spec));
     let token = Token::random();

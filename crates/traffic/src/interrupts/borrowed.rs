@@ -1,0 +1,258 @@
+//! Who has what moved: one file for each interrupt and thread, below `/run`, where only root writes.
+//!
+//! The file's lock says that a test has it now. The guard that puts things back holds the lock with the
+//! test, so it is free only when everything is back, whoever was killed. In the file stands what there
+//! was before; it is empty when that is back. What stands in a file without a lock was left by a test
+//! that was killed together with its guard: the next one puts it back before it looks what there is.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+use serde::{Deserialize, Serialize};
+
+use super::MoveError;
+
+/// Gone with the next boot, as is what the records speak of.
+const DIRECTORY: &str = "/run/clearstream-interrupts";
+
+/// How long a test waits for the one before it to end; a guard needs a moment to put things back.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Longest record that is read, bytes.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+
+/// One thing that takes packets in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Source {
+    /// `irq 42`, `napi/eth0-8193`.
+    pub(super) name: String,
+    pub(super) what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum What {
+    Interrupt {
+        irq: u32,
+        path: PathBuf,
+    },
+    Thread {
+        pid: i32,
+        /// Ticks since boot: tells it from another thread with its number.
+        began: u64,
+    },
+}
+
+/// What stands in a file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    source: Source,
+    /// Cores before: `0-3,8`.
+    from: String,
+}
+
+/// Things that are this test's to move.
+#[derive(Debug, Default)]
+pub(super) struct Borrowed {
+    /// Each with the cores it was on.
+    pub(super) sources: Vec<(Source, String)>,
+    /// For the guard: where to write what.
+    pub(super) files: Vec<(File, Vec<u8>)>,
+    /// For the guard: threads and their cores.
+    pub(super) threads: Vec<(i32, Vec<u32>)>,
+    /// For the guard: the files of the records, locked.
+    pub(super) records: Vec<File>,
+}
+
+impl Borrowed {
+    /// Takes all of `sources`, or none; records what there was before.
+    pub(super) fn take(
+        directory: &Path,
+        sources: Vec<Source>,
+        core: u32,
+    ) -> Result<Self, MoveError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut locked = Vec::new();
+        for source in sources {
+            let path = directory.join(source.file_name());
+            let mut file = open(&path)?;
+            while file.try_lock().is_err() {
+                if Instant::now() > deadline {
+                    return Err(MoveError::Busy(source.name));
+                }
+                thread::sleep(LOOK_EVERY);
+            }
+            put_back(&mut file).map_err(|error| record_error(&path, &error))?;
+            locked.push((source, file, path));
+        }
+        let mut borrowed = Self::default();
+        let recorded = borrowed.record(locked, core);
+        if recorded.is_err() {
+            borrowed.forget();
+        }
+        recorded.map(|()| borrowed)
+    }
+
+    /// Nothing is moved: what is recorded is no "before" any more.
+    pub(super) fn forget(&self) {
+        // A record that stays puts back what has been put back: it harms nobody who moves nothing.
+        self.records.iter().for_each(|file| file.set_len(0).unwrap_or_default());
+    }
+
+    fn record(&mut self, locked: Vec<(Source, File, PathBuf)>, core: u32) -> Result<(), MoveError> {
+        for (source, mut file, path) in locked {
+            let from = source.cores().map_err(|error| source.refused(core, &error))?;
+            match &source.what {
+                What::Interrupt { path, .. } => {
+                    let opened = File::options().write(true).open(path);
+                    let opened = opened.map_err(|error| source.refused(core, &error))?;
+                    self.files.push((opened, format!("{from}\n").into_bytes()));
+                }
+                What::Thread { pid, .. } => self.threads.push((*pid, cores_of(&from))),
+            }
+            let record = Record { source: source.clone(), from: from.clone() };
+            let text = serde_json::to_vec(&record).map_err(io::Error::from);
+            let written = text.and_then(|text| file.write_all(&text));
+            self.records.push(file);
+            self.sources.push((source, from));
+            written.map_err(|error| record_error(&path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Source {
+    pub(super) fn file_name(&self) -> String {
+        match &self.what {
+            What::Interrupt { irq, .. } => format!("irq-{irq}"),
+            What::Thread { pid, .. } => format!("thread-{pid}"),
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        match &self.what {
+            What::Interrupt { path, .. } => path.clone(),
+            What::Thread { pid, .. } => PathBuf::from(format!("/proc/{pid}")),
+        }
+    }
+
+    /// Has it run on one core.
+    pub(super) fn put_on(&self, core: u32) -> io::Result<()> {
+        self.put(&core.to_string())
+    }
+
+    pub(super) fn refused(&self, core: u32, error: &io::Error) -> MoveError {
+        MoveError::Refused { what: self.name.clone(), core, why: error.to_string() }
+    }
+
+    /// The cores it may run on now.
+    fn cores(&self) -> io::Result<String> {
+        match &self.what {
+            What::Interrupt { path, .. } => Ok(fs::read_to_string(path)?.trim().to_owned()),
+            What::Thread { pid, .. } => {
+                let set = sched_getaffinity(Pid::from_raw(*pid))?;
+                let cores = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
+                Ok(cores.map(|core| core.to_string()).collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+
+    fn put(&self, cores: &str) -> io::Result<()> {
+        match &self.what {
+            What::Interrupt { path, .. } => fs::write(path, cores),
+            What::Thread { pid, .. } => {
+                sys::thread::pin_thread(*pid, &cores_of(cores)).map_err(|error| error.source)
+            }
+        }
+    }
+
+    /// Whether it is still the very same.
+    fn is_there(&self) -> bool {
+        match &self.what {
+            What::Interrupt { path, .. } => path.exists(),
+            What::Thread { pid, began } => thread_began(*pid) == Some(*began),
+        }
+    }
+}
+
+/// When a thread began, ticks since boot.
+pub(super) fn thread_began(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold blanks and parentheses; the time is the 20th word after it.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// The directory of the records, made where it is not there.
+pub(super) fn directory() -> Result<PathBuf, MoveError> {
+    let path = PathBuf::from(DIRECTORY);
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    let known = match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::symlink_metadata(&path),
+    };
+    let known = known.map_err(|error| record_error(&path, &error))?;
+    let own = rustix::process::geteuid().as_raw();
+    if !known.is_dir() || known.uid() != own || known.mode() & 0o022 != 0 {
+        return Err(record_error(&path, &io::Error::other("others can write there")));
+    }
+    Ok(path)
+}
+
+/// Puts back what stands in records that nobody has locked; a line for each thing.
+pub(super) fn put_back_all(directory: &Path) -> Result<Vec<String>, MoveError> {
+    let mut told = Vec::new();
+    let entries = fs::read_dir(directory).map_err(|error| record_error(directory, &error))?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let mut file = open(&path)?;
+        if file.try_lock().is_ok() {
+            told.extend(put_back(&mut file).map_err(|error| record_error(&path, &error))?);
+        }
+    }
+    Ok(told)
+}
+
+/// Puts back what a locked file says, if anything, and empties it.
+fn put_back(file: &mut File) -> io::Result<Option<String>> {
+    let mut text = Vec::new();
+    file.take(RECORD_BYTES_MAX).read_to_end(&mut text)?;
+    let mut told = None;
+    // Half a record was being written when nothing had been moved yet.
+    if let Ok(Record { source, from }) = serde_json::from_slice::<Record>(&text)
+        && source.is_there()
+    {
+        source.put(&from)?;
+        told = Some(format!(
+            "{} is back on cores {from}; a test that was killed had moved it",
+            source.name
+        ));
+    }
+    file.set_len(0)?;
+    Ok(told)
+}
+
+fn open(path: &Path) -> Result<File, MoveError> {
+    // Appending: a record begins where the file ends, at 0 whenever it is empty.
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+        .map_err(|error| record_error(path, &error))
+}
+
+fn record_error(path: &Path, error: &io::Error) -> MoveError {
+    MoveError::Record { path: path.display().to_string(), why: error.to_string() }
+}
+
+fn cores_of(list: &str) -> Vec<u32> {
+    list.split(',').filter_map(|core| core.parse().ok()).collect()
+}
