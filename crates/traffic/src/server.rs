@@ -61,10 +61,10 @@ pub struct ServerConfig {
 }
 
 /// Answers requests about this host's settings (extension `tune`). Called from a client's thread;
-/// the request is whatever the client sent.
+/// the request is whatever the client sent, and its address is all that is known of it.
 pub trait Tuning: std::fmt::Debug + Send + Sync {
     /// The answer; a failure is an answer too.
-    fn handle(&self, request: &serde_json::Value) -> serde_json::Value;
+    fn handle(&self, client: IpAddr, request: &serde_json::Value) -> serde_json::Value;
 }
 
 impl Default for ServerConfig {

@@ -5,13 +5,14 @@
 //! through the open changes backwards and decides each by looking ([`decide`]); doing it again finds
 //! nothing to do.
 
+mod owner;
 mod undo;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::journal::{Intent, Journal, Record, State};
-use crate::key::{InterfaceKey, Key};
+use crate::journal::{Intent, Journal, Owner, Record, State};
+use crate::key::{InterfaceKey, Key, one_line, plain_line};
 use crate::world::{World, WorldError};
 
 pub use undo::{Decision, RevertOutcome, RevertRequest, Reverted, decide};
@@ -69,6 +70,9 @@ pub struct Change {
     #[serde(default)]
     pub source: String,
 }
+
+/// Longest reason and source that are kept, characters.
+const WHY_CHARACTERS_MAX: usize = 300;
 
 /// What to do when one change of several fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -136,6 +140,9 @@ pub struct Engine<'a> {
     pub log: &'a mut dyn Log,
     /// The journal as it stands on disk.
     pub journal: &'a mut Journal,
+    /// On whose behalf: a remote client changes only what nobody else has changed, and undoes only
+    /// what it has changed itself.
+    pub owner: Owner,
     /// Told of every step.
     pub witness: &'a mut dyn FnMut(Step<'_>),
 }
@@ -207,6 +214,9 @@ impl Engine<'_> {
             return Err(Trouble { reason, is_privilege: false });
         }
         if from != to {
+            if let Some(reason) = self.not_for_a_stranger(&change.key) {
+                return Err(Trouble { reason, is_privilege: false });
+            }
             if let Some(reason) = self.cannot_go_back(&change.key, &from) {
                 return Err(Trouble { reason, is_privilege: false });
             }
@@ -241,6 +251,7 @@ impl Engine<'_> {
         let outcome =
             |result| Outcome { key: key.clone(), from: Some(from.clone()), to: to.clone(), result };
         if from == to {
+            self.take_over(change, &from)?;
             return Ok(outcome(ChangeResult::Unchanged));
         }
         (self.witness)(Step::Announce(key));
@@ -296,14 +307,16 @@ impl Engine<'_> {
         is_side_effect: bool,
     ) -> Result<u32, LogError> {
         let id = self.journal.next_id();
+        let line = if self.owner.is_host() { one_line } else { plain_line };
         self.record(Record::Intent(Intent {
             id,
             key: change.key.clone(),
             from: from.to_owned(),
             to: to.to_owned(),
             is_side_effect,
-            why: change.why.clone(),
-            source: change.source.clone(),
+            owner: self.owner,
+            why: line(&change.why, WHY_CHARACTERS_MAX),
+            source: line(&change.source, WHY_CHARACTERS_MAX),
         }))?;
         Ok(id)
     }

@@ -5,13 +5,51 @@
 //! value read back, then, after a revert, *undone*. A line cut short by a crash is the last one and
 //! counts for nothing: what it would have said has not happened yet, or is found out by looking.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::key::Key;
 
-/// Longest journal that is read, bytes.
-pub const JOURNAL_BYTES_MAX: usize = 32 << 20;
+/// Longest journal that is read, bytes. No longer one can be written: beyond
+/// [`INTENT_BYTES_MAX`] nothing is announced any more, and what is still written then is what becomes
+/// of the changes announced by then: of the one under way a value read back, of each a short line when
+/// it is undone. An announcement is longer than that line.
+pub const JOURNAL_BYTES_MAX: usize = 64 << 20;
+
+/// A journal this long takes no more announcements, bytes.
+pub const INTENT_BYTES_MAX: usize = 16 << 20;
+
+/// The same for changes of remote clients: the rest is the host's own.
+pub const REMOTE_INTENT_BYTES_MAX: usize = 8 << 20;
+
+/// Open changes one remote client may have, and what they may take in the journal together, bytes.
+pub const REMOTE_CHANGES_MAX: usize = 256;
+/// See [`REMOTE_CHANGES_MAX`].
+pub const REMOTE_BYTES_MAX: usize = 512 << 10;
+
+/// What the open changes of all remote clients may take in the journal, bytes.
+pub const ALL_REMOTES_BYTES_MAX: usize = 2 << 20;
+
+/// Whose change it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    /// Somebody on this host.
+    #[default]
+    Host,
+    /// Clients from this address, which is all that is known of them.
+    Remote(IpAddr),
+}
+
+impl Owner {
+    /// Whether it is somebody on this host.
+    #[must_use]
+    pub fn is_host(&self) -> bool {
+        *self == Self::Host
+    }
+}
 
 const MARK: &str = "clearstream-tune";
 const VERSION: u32 = 1;
@@ -55,12 +93,23 @@ pub struct Intent {
     /// The kernel changes it by itself when the next one is written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_side_effect: bool,
+    /// Whose change it is.
+    #[serde(default, skip_serializing_if = "Owner::is_host")]
+    pub owner: Owner,
     /// Why, in one line.
     #[serde(default)]
     pub why: String,
     /// Where that is documented.
     #[serde(default)]
     pub source: String,
+}
+
+impl Intent {
+    /// About what it takes in the journal, bytes; its values and reasons need no escapes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        128 + 2 * self.from.len() + 2 * self.to.len() + self.why.len() + self.source.len()
+    }
 }
 
 /// Any other line.
@@ -241,6 +290,29 @@ impl Journal {
             Record::Undone { id } => self.entry(id)?.state = State::Undone,
         }
         Ok(())
+    }
+
+    /// The last of the open changes of a setting.
+    #[must_use]
+    pub fn last_of(&self, key: &Key) -> Option<&Entry> {
+        self.open().rev().find(|entry| entry.intent.key == *key)
+    }
+
+    /// The same journal without what is undone, its changes numbered anew; as records.
+    #[must_use]
+    pub fn compacted(&self) -> (Self, Vec<Record>) {
+        let mut journal = Self::new(self.header.clone());
+        let mut records = Vec::new();
+        for entry in self.open() {
+            let id = journal.next_id();
+            let intent = Intent { id, ..entry.intent.clone() };
+            records.push(Record::Intent(intent.clone()));
+            if let State::Done(now) = &entry.state {
+                records.push(Record::Done { id, now: now.clone() });
+            }
+            journal.entries.push(Entry { intent, state: entry.state.clone() });
+        }
+        (journal, records)
     }
 
     fn entry(&mut self, id: u32) -> Result<&mut Entry, String> {

@@ -27,6 +27,7 @@ pub use engine::{
     RevertRequest, Reverted, Step, decide,
 };
 pub use host::{Host, namespace};
+pub use journal::Owner;
 pub use key::{FILES, InterfaceKey, Key, KeyError, PARAMETERS, PersistedFile, mask_of};
 pub use persist::{read_settings, settings_path};
 pub use store::{Store, StoreError, Writer};

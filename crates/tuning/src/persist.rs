@@ -16,10 +16,13 @@ const UNIT: &str = "clearstream-tune.service";
 /// Most lines a settings file may have.
 const LINES_MAX: usize = 4096;
 
-/// The changes that write the files for everything the journal and `changes` have in force.
+/// The changes that write the files for everything of this host that the journal and `changes` have
+/// in force.
 pub(crate) fn changes(journal: &Journal, changes: &[Change], world: &mut dyn World) -> Vec<Change> {
     let mut settings: BTreeMap<Key, (String, String)> = BTreeMap::new();
-    let entries = journal.open().filter(|entry| !entry.intent.is_side_effect);
+    // What a remote client has changed is not made again at boot.
+    let entries =
+        journal.open().filter(|entry| !entry.intent.is_side_effect && entry.intent.owner.is_host());
     for entry in entries {
         let intent = &entry.intent;
         settings.insert(intent.key.clone(), (intent.to.clone(), intent.why.clone()));

@@ -1,14 +1,18 @@
 //! What one end asks of the other end's settings over the control connection, and the answers. The
 //! server runs [`handle`] only when it was started with permission to tune.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Change, Outcome, Policy, RevertOutcome};
 use crate::key::Key;
 use crate::tuner::{StatusLine, TuneError, Tuner, Undo};
 
-/// Most changes or keys of one request.
-const COUNT_MAX: usize = 256;
+/// Most keys of one request.
+const KEYS_MAX: usize = 256;
+/// Most changes of one request: whoever waits for the journal waits that long.
+const CHANGES_MAX: usize = 64;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,23 +78,33 @@ pub enum Answer {
     },
 }
 
-/// Does what is asked on this host.
+/// Does what a client from `client` asks on this host. It sees and undoes only what clients from there
+/// have changed, and changes only what nobody else has; files are neither written nor read for it.
 #[must_use]
-pub fn handle(tuner: &Tuner, request: &Request) -> Answer {
+pub fn handle(tuner: &Tuner, client: IpAddr, request: &Request) -> Answer {
+    let tuner = tuner.for_client(client);
+    let is_file = |key: &Key| matches!(key, Key::File(_));
     let answer = match request {
-        Request::Apply { changes, .. } if changes.len() > COUNT_MAX => {
-            return too_many(changes.len());
+        Request::Apply { changes, .. } if changes.len() > CHANGES_MAX => {
+            return too_many(changes.len(), CHANGES_MAX);
         }
-        Request::Apply { changes, .. }
-            if changes.iter().any(|change| matches!(change.key, Key::File(_))) =>
-        {
-            return Answer::Failed { reason: "files are not written for another host".to_owned() };
+        Request::Apply { changes, .. } if changes.iter().any(|change| is_file(&change.key)) => {
+            return failed("files are not written for another host");
         }
         Request::Apply { changes, policy } => tuner
             .apply(changes, *policy, false, &mut |_step| {})
             .map(|applied| Answer::Applied { outcomes: applied.outcomes, left: applied.left }),
-        Request::Revert { keys, .. } | Request::Read { keys } if keys.len() > COUNT_MAX => {
-            return too_many(keys.len());
+        Request::Revert { keys, .. } | Request::Read { keys } if keys.len() > KEYS_MAX => {
+            return too_many(keys.len(), KEYS_MAX);
+        }
+        Request::Revert { keys, .. } | Request::Read { keys } if keys.iter().any(is_file) => {
+            return failed("files are not shown or taken away for another host");
+        }
+        Request::Revert { how: Undo::Force, .. } => {
+            return failed(
+                "what somebody else has set is overwritten by that host's owner only: \
+                 clearstream tune revert --force there",
+            );
         }
         Request::Revert { keys, how } => {
             tuner.revert(keys, *how, &mut |_step| {}).map(|outcomes| Answer::Reverted { outcomes })
@@ -103,6 +117,10 @@ pub fn handle(tuner: &Tuner, request: &Request) -> Answer {
     answer.unwrap_or_else(|error: TuneError| Answer::Failed { reason: error.to_string() })
 }
 
-fn too_many(count: usize) -> Answer {
-    Answer::Failed { reason: format!("{count} settings at once are more than {COUNT_MAX}") }
+fn failed(reason: &str) -> Answer {
+    Answer::Failed { reason: reason.to_owned() }
+}
+
+fn too_many(count: usize, most: usize) -> Answer {
+    failed(&format!("{count} settings at once are more than {most}"))
 }

@@ -3,12 +3,18 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::engine::{Log, LogError};
-use crate::journal::{self, Header, JOURNAL_BYTES_MAX, Journal, JournalError, Record};
+use crate::journal::{
+    self, Header, INTENT_BYTES_MAX, JOURNAL_BYTES_MAX, Journal, JournalError,
+    REMOTE_INTENT_BYTES_MAX, Record,
+};
 
 /// Why the journal cannot be used. One line each; nothing has been touched.
 #[derive(Debug, Error)]
@@ -71,6 +77,18 @@ pub struct Store {
 /// The file's name in the state directory.
 const FILE: &str = "journal";
 
+/// How long somebody else may be at work before this gives up: longer than a server takes for one
+/// request.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks; well within the pause a server makes between two requests.
+const LOCK_LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A journal this long is written anew without what is undone, bytes, where that halves it.
+const COMPACT_BYTES: u64 = 256 << 10;
+
+/// What undoing one change takes in the journal, bytes: `{"undone":{"id":4294967295}}` and its end.
+const UNDONE_BYTES: u64 = 32;
+
 impl Store {
     /// Locks the journal in `directory` and reads it. The directory is made when it is not there.
     ///
@@ -86,10 +104,18 @@ impl Store {
             .write(true)
             .open(&lock_path)
             .map_err(|source| at(&lock_path, source))?;
-        lock.try_lock()
-            .map_err(|_held| StoreError::Busy { path: lock_path.display().to_string() })?;
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        while lock.try_lock().is_err() {
+            if Instant::now() > deadline {
+                return Err(StoreError::Busy { path: lock_path.display().to_string() });
+            }
+            thread::sleep(LOCK_LOOK_EVERY);
+        }
         let (file, journal) = read(directory, true)?;
-        Ok(Self { directory: directory.to_owned(), _lock: lock, file, journal })
+        let mut store = Self { directory: directory.to_owned(), _lock: lock, file, journal };
+        // Without room for the shorter one the long one still does.
+        store.compact().ok();
+        Ok(store)
     }
 
     /// Reads the journal in `directory` without a lock, for looking only.
@@ -128,13 +154,55 @@ impl Store {
                 .write(true)
                 .open(&path)
                 .map_err(|source| at(&path, source))?;
-            write_synced(&mut file, &header).map_err(|source| at(&path, source))?;
+            let written = file.write_all(&journal::encode(&header)).and_then(|()| file.sync_data());
+            if let Err(source) = written {
+                // A journal that was not even begun is none.
+                fs::remove_file(&path).ok();
+                return Err(at(&path, source));
+            }
             sync_directory(&self.directory)?;
             self.file = Some(file);
         }
         let journal = self.journal.take().unwrap_or_else(|| Journal::new(header));
         let file = self.file.as_mut().ok_or_else(|| at(&path, io::ErrorKind::NotFound.into()))?;
-        Ok((journal, Writer { file, path }))
+        let length = file.stream_position().map_err(|source| at(&path, source))?;
+        let open_count = journal.open().count() as u64;
+        Ok((journal, Writer { file, path, length, open_count, is_torn: false }))
+    }
+
+    /// Writes a long journal anew without what is undone.
+    fn compact(&mut self) -> io::Result<()> {
+        let (Some(file), Some(journal)) = (&mut self.file, &mut self.journal) else {
+            return Ok(());
+        };
+        let length = file.stream_position()?;
+        if length < COMPACT_BYTES {
+            return Ok(());
+        }
+        let (shorter, records) = journal.compacted();
+        let mut bytes = journal::encode(&shorter.header);
+        for record in &records {
+            bytes.extend(journal::encode(record));
+        }
+        if bytes.len() as u64 > length / 2 {
+            return Ok(());
+        }
+        let (path, beside) = (self.directory.join(FILE), self.directory.join("journal.new"));
+        let written = File::create(&beside).and_then(|mut new| {
+            new.write_all(&bytes)?;
+            new.sync_all()?;
+            fs::rename(&beside, &path)?;
+            Ok(new)
+        });
+        match written {
+            Ok(new) => (*file, *journal) = (new, shorter),
+            Err(error) => {
+                // Half a journal beside the whole one helps nobody; that it may not exist is fine.
+                fs::remove_file(&beside).ok();
+                return Err(error);
+            }
+        }
+        File::open(&self.directory)?.sync_all()
     }
 
     /// Removes the journal: everything in it is undone, or the user wants to forget it.
@@ -152,23 +220,68 @@ impl Store {
     }
 }
 
-/// Appends records.
+/// Appends records, each whole or not at all. A change is announced only where the disk has room, set
+/// aside for the journal, also for what is written when it is made and undone.
 #[derive(Debug)]
 pub struct Writer<'a> {
     file: &'a mut File,
     path: PathBuf,
+    /// Bytes of whole records.
+    length: u64,
+    /// Changes that are not undone.
+    open_count: u64,
+    /// Half a record stands at the end and could not be taken away: the next to open the journal
+    /// does that, and nothing may follow it before.
+    is_torn: bool,
 }
 
 impl Log for Writer<'_> {
     fn append(&mut self, record: &Record) -> Result<(), LogError> {
-        write_synced(self.file, record)
+        self.append_line(record, &journal::encode(record))
             .map_err(|error| LogError(format!("{}: {error}", self.path.display())))
     }
 }
 
-fn write_synced(file: &mut File, line: &impl Serialize) -> io::Result<()> {
-    file.write_all(&journal::encode(line))?;
-    file.sync_data()
+impl Writer<'_> {
+    fn append_line(&mut self, record: &Record, line: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            return Err(io::Error::other("a record before this one could not be written"));
+        }
+        match record {
+            Record::Intent(intent) => {
+                let is_host = intent.owner.is_host();
+                let most = if is_host { INTENT_BYTES_MAX } else { REMOTE_INTENT_BYTES_MAX };
+                if self.length + line.len() as u64 > most as u64 {
+                    let full = "it is full; revert some changes first";
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, full));
+                }
+                self.set_room_aside(line.len() as u64)?;
+                self.open_count += 1;
+            }
+            Record::Undone { .. } => self.open_count = self.open_count.saturating_sub(1),
+            Record::Done { .. } => {}
+        }
+        let written = self.file.write_all(line).and_then(|()| self.file.sync_data());
+        if written.is_err() {
+            let end = self.file.set_len(self.length).is_ok()
+                && self.file.seek(SeekFrom::Start(self.length)).is_ok();
+            self.is_torn = !end;
+            return written;
+        }
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// Has the disk keep room behind the journal's end: for an announcement, for the value read back,
+    /// and for undoing it and all others.
+    fn set_room_aside(&self, line: u64) -> io::Result<()> {
+        let room = 3 * line + UNDONE_BYTES * (self.open_count + 1);
+        match rustix::fs::fallocate(&*self.file, FallocateFlags::KEEP_SIZE, self.length, room) {
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
+            // Not every file system can; what it cannot promise it may still have.
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The file, positioned at its end, and what stands in it. Of a torn end nothing is left when

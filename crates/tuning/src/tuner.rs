@@ -1,6 +1,7 @@
 //! Host, journal and step machine together: what the command line and the far end's server do.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::engine::{
     Applied, Change, ChangeResult, Engine, LogError, Policy, RevertOutcome, RevertRequest, Step,
 };
 use crate::host::{Host, namespace};
-use crate::journal::{Journal, State};
+use crate::journal::{Journal, Owner, State};
 use crate::key::Key;
 use crate::persist;
 use crate::store::{Store, StoreError};
@@ -38,6 +39,8 @@ pub struct Tuner {
     state: PathBuf,
     /// Milliseconds since 1970 UTC, for the journal's first line.
     now_unix_ms: u64,
+    /// On whose behalf.
+    owner: Owner,
 }
 
 /// A change of the journal and how it stands.
@@ -57,6 +60,9 @@ pub struct StatusLine {
     /// Why it was changed.
     #[serde(default)]
     pub why: String,
+    /// Whose change it is.
+    #[serde(default, skip_serializing_if = "Owner::is_host")]
+    pub owner: Owner,
 }
 
 /// How to undo.
@@ -92,7 +98,15 @@ impl Tuner {
     /// For this host, with the journal in `state`.
     #[must_use]
     pub fn new(host: Host, state: &Path, now_unix_ms: u64) -> Self {
-        Self { host, state: state.to_owned(), now_unix_ms }
+        Self { host, state: state.to_owned(), now_unix_ms, owner: Owner::Host }
+    }
+
+    /// The same on behalf of clients from an address: it changes nothing that somebody else has
+    /// changed, writes no file but the journal, and sees and undoes only what clients from there have
+    /// changed.
+    #[must_use]
+    pub fn for_client(&self, address: IpAddr) -> Self {
+        Self { owner: Owner::Remote(address), ..self.clone() }
     }
 
     /// Makes changes; with `persist` also the files that make them again at boot.
@@ -111,16 +125,23 @@ impl Tuner {
         let begun = store.begin(self.host.header(self.now_unix_ms))?;
         let (mut journal, mut log) = begun;
         let mut wanted = changes.to_vec();
-        let files =
-            if persist { persist::changes(&journal, changes, &mut host) } else { Vec::new() };
-        wanted.extend(files);
-        let mut engine = Engine { world: &mut host, log: &mut log, journal: &mut journal, witness };
-        let applied = engine.apply(&wanted, policy)?;
+        if persist && self.owner.is_host() {
+            wanted.extend(persist::changes(&journal, changes, &mut host));
+        }
+        let mut engine = Engine {
+            world: &mut host,
+            log: &mut log,
+            journal: &mut journal,
+            owner: self.owner,
+            witness,
+        };
+        let applied = engine.apply(&wanted, policy);
+        // Where nothing could be announced there is nothing to keep a journal for.
         drop(log);
         if journal.open().next().is_none() {
             store.remove()?;
         }
-        Ok(applied)
+        Ok(applied?)
     }
 
     /// Undoes changes; the journal goes when nothing is left in it.
@@ -146,9 +167,15 @@ impl Tuner {
             last_only: how == Undo::Last,
             has_rebooted,
         };
-        let mut engine = Engine { world: &mut host, log: &mut log, journal: &mut journal, witness };
+        let mut engine = Engine {
+            world: &mut host,
+            log: &mut log,
+            journal: &mut journal,
+            owner: self.owner,
+            witness,
+        };
         let outcomes = engine.revert(&request)?;
-        if !keys.is_empty() {
+        if !keys.is_empty() && self.owner.is_host() {
             persist_the_rest(&mut engine)?;
         }
         drop(log);
@@ -166,24 +193,27 @@ impl Tuner {
         let Some(journal) = Store::look(&self.state)? else { return Ok(Vec::new()) };
         self.check(&journal)?;
         let mut host = self.host.clone();
-        let entries = journal.open().filter(|entry| !entry.intent.is_side_effect);
+        let entries = journal.open().filter(|entry| {
+            !entry.intent.is_side_effect
+                && (self.owner.is_host() || entry.intent.owner == self.owner)
+        });
         let lines = entries.map(|entry| {
             let now = host.read(&entry.intent.key).ok();
-            let is_last = journal
-                .open()
-                .rev()
-                .find(|one| one.intent.key == entry.intent.key)
-                .is_some_and(|one| one.intent.id == entry.intent.id);
+            let last = journal.last_of(&entry.intent.key);
+            let is_last = last.is_some_and(|one| one.intent.id == entry.intent.id);
+            let is_anothers = !self.owner.is_host()
+                && last.is_some_and(|one| one.intent.owner != entry.intent.owner);
             let standing = match (&now, &entry.state) {
                 (None, _) => Standing::Gone,
+                (Some(_), _) if is_anothers => Standing::Foreign,
                 (Some(_), State::Intended) => Standing::Unfinished,
                 (Some(_), _) if !is_last => Standing::InForce,
                 (Some(now), State::Done(done)) if now == done => Standing::InForce,
                 (Some(now), _) if *now == entry.intent.from => Standing::Back,
                 _ => Standing::Foreign,
             };
-            let crate::journal::Intent { key, from, to, why, .. } = entry.intent.clone();
-            StatusLine { key, from, to, now, standing, why }
+            let crate::journal::Intent { key, from, to, why, owner, .. } = entry.intent.clone();
+            StatusLine { key, from, to, now, standing, why, owner }
         });
         Ok(lines.collect())
     }

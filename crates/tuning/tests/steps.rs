@@ -2,62 +2,20 @@
 //! the next revert restores everything. What is in memory here is the host; the machine, the records
 //! and their reading are the real ones.
 
+#[path = "support/memory.rs"]
+mod memory;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use memory::{Disk, Memory};
 use proptest::prelude::*;
-use tuning::journal::{Header, Journal, Record, decode, encode};
+use tuning::journal::decode;
 use tuning::{
-    Applied, Change, ChangeResult, Engine, Key, Log, LogError, Policy, RevertOutcome,
-    RevertRequest, Reverted, World, WorldError,
+    Applied, Change, ChangeResult, Engine, Key, Owner, Policy, RevertOutcome, RevertRequest,
+    Reverted, World, WorldError,
 };
-
-/// Settings in memory; one rounds what is written, one refuses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Memory {
-    values: BTreeMap<Key, String>,
-    rounds: Option<Key>,
-    refuses: Option<Key>,
-}
-
-impl World for Memory {
-    fn read(&mut self, key: &Key) -> Result<String, WorldError> {
-        self.values.get(key).cloned().ok_or_else(|| WorldError::absent(key, "not here"))
-    }
-
-    fn write(&mut self, key: &Key, value: &str) -> Result<(), WorldError> {
-        if self.refuses.as_ref() == Some(key) {
-            return Err(WorldError::denied(key, "not permitted"));
-        }
-        let number: u64 = value.parse().expect("figures only");
-        let kept =
-            if self.rounds.as_ref() == Some(key) { number.next_power_of_two() } else { number };
-        self.values.insert(key.clone(), kept.to_string());
-        Ok(())
-    }
-}
-
-/// A journal in memory, as the bytes a disk would hold.
-#[derive(Debug, Default)]
-struct Disk(RefCell<Vec<u8>>);
-
-impl Log for &Disk {
-    fn append(&mut self, record: &Record) -> Result<(), LogError> {
-        self.0.borrow_mut().extend(encode(record));
-        Ok(())
-    }
-}
-
-impl Disk {
-    fn new() -> Self {
-        Self(RefCell::new(encode(&Header::new("boot".into(), 1, "host".into(), 0))))
-    }
-
-    fn journal(&self) -> Journal {
-        decode(&self.0.borrow()).expect("our own journal").journal.expect("its first line")
-    }
-}
 
 fn key(text: &str) -> Key {
     text.parse().expect("known")
@@ -100,8 +58,13 @@ fn apply(world: &mut Memory, disk: &Disk, policy: Policy, at: usize) -> Option<A
     let (mut log, mut journal) = (disk, disk.journal());
     catch_unwind(AssertUnwindSafe(|| {
         let mut witness = killing_at(at);
-        let mut engine =
-            Engine { world, log: &mut log, journal: &mut journal, witness: &mut witness };
+        let mut engine = Engine {
+            world,
+            log: &mut log,
+            journal: &mut journal,
+            owner: Owner::Host,
+            witness: &mut witness,
+        };
         engine.apply(&changes(), policy).expect("the disk takes it")
     }))
     .ok()
@@ -111,8 +74,13 @@ fn revert(world: &mut Memory, disk: &Disk, at: usize) -> Option<Vec<RevertOutcom
     let (mut log, mut journal) = (disk, disk.journal());
     catch_unwind(AssertUnwindSafe(|| {
         let mut witness = killing_at(at);
-        let mut engine =
-            Engine { world, log: &mut log, journal: &mut journal, witness: &mut witness };
+        let mut engine = Engine {
+            world,
+            log: &mut log,
+            journal: &mut journal,
+            owner: Owner::Host,
+            witness: &mut witness,
+        };
         engine.revert(&RevertRequest::default()).expect("the disk takes it")
     }))
     .ok()
@@ -202,8 +170,13 @@ fn somebody_elses_value_is_reported_and_left() {
     assert_eq!(world.values[&key("eth0/mtu")], "1400");
     assert_eq!(disk.journal().open().count(), 1, "it stays in the journal");
     let (mut log, mut journal) = (&disk, disk.journal());
-    let mut engine =
-        Engine { world: &mut world, log: &mut log, journal: &mut journal, witness: &mut |_| {} };
+    let mut engine = Engine {
+        world: &mut world,
+        log: &mut log,
+        journal: &mut journal,
+        owner: Owner::Host,
+        witness: &mut |_| {},
+    };
     let request = RevertRequest { force: true, ..RevertRequest::default() };
     engine.revert(&request).expect("ends");
     assert_eq!(world, host());
@@ -242,6 +215,7 @@ fn what_the_kernel_changed_along_goes_with_the_change() {
                 world: &mut world,
                 log: &mut log,
                 journal: &mut journal,
+                owner: Owner::Host,
                 witness: &mut witness,
             };
             engine.apply(&changes()[..1], Policy::AllOrNothing).expect("the disk takes it");
@@ -252,6 +226,7 @@ fn what_the_kernel_changed_along_goes_with_the_change() {
             world: &mut world,
             log: &mut log,
             journal: &mut journal,
+            owner: Owner::Host,
             witness: &mut |_| {},
         };
         let request = RevertRequest { keys: vec![key("eth0/mtu")], ..RevertRequest::default() };
@@ -265,8 +240,13 @@ fn what_the_kernel_changed_along_goes_with_the_change() {
 fn the_last_change_of_a_setting_can_be_taken_back_alone() {
     let (mut world, disk) = (host(), Disk::new());
     let (mut log, mut journal) = (&disk, disk.journal());
-    let mut engine =
-        Engine { world: &mut world, log: &mut log, journal: &mut journal, witness: &mut |_| {} };
+    let mut engine = Engine {
+        world: &mut world,
+        log: &mut log,
+        journal: &mut journal,
+        owner: Owner::Host,
+        witness: &mut |_| {},
+    };
     for to in ["3000", "4000"] {
         let change = Change { to: to.into(), ..changes()[0].clone() };
         engine.apply(&[change], Policy::AllOrNothing).expect("ends");
@@ -286,8 +266,13 @@ fn after_a_reboot_what_the_boot_set_is_no_conflict() {
     world.values.insert(key("eth0/mtu"), "0".into());
     world.values.insert(key("net.ipv4.tcp_sack"), "7".into());
     let (mut log, mut journal) = (&disk, disk.journal());
-    let mut engine =
-        Engine { world: &mut world, log: &mut log, journal: &mut journal, witness: &mut |_| {} };
+    let mut engine = Engine {
+        world: &mut world,
+        log: &mut log,
+        journal: &mut journal,
+        owner: Owner::Host,
+        witness: &mut |_| {},
+    };
     let request = RevertRequest { has_rebooted: true, ..RevertRequest::default() };
     let outcomes = engine.revert(&request).expect("ends");
     assert!(outcomes.iter().all(|one| one.result.is_settled()), "{outcomes:?}");
@@ -312,7 +297,7 @@ proptest! {
         catch_unwind(AssertUnwindSafe(|| {
             let mut witness = killing_at(at);
             let mut engine = Engine {
-                world: &mut world, log: &mut log, journal: &mut journal, witness: &mut witness,
+                world: &mut world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness: &mut witness,
             };
             engine.apply(&wanted, Policy::KeepGoing).expect("the disk takes it");
         })).ok();

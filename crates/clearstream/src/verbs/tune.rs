@@ -10,8 +10,11 @@ pub(crate) mod profile;
 mod show;
 mod status;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use traffic::server::Tuning;
 use tuning::{Host, TuneError, Tuner, remote};
@@ -31,7 +34,8 @@ use crate::runner;
     clearstream tune cc htcp\n\n\
     Every change is journalled on disk before it is made; `revert` restores exactly what was there,\n\
     also after a crash and after a reboot. Changes are gone after a reboot unless --persist was given.\n\
-    The far host is changed too where `clearstream serve --allow-tuning` runs.")]
+    The far host is changed too where `clearstream serve --allow-tuning --allow NETWORK` runs; what\n\
+    its own people or other clients have changed there is left to them.")]
 pub(crate) struct TuneArgs {
     #[command(subcommand)]
     action: Action,
@@ -91,18 +95,36 @@ pub(crate) fn run(args: &TuneArgs, json: bool) -> VerbResult {
 
 /// The far end's part, for `serve --allow-tuning`.
 pub(crate) fn far_side(state: Option<&Path>) -> Arc<dyn Tuning> {
-    #[derive(Debug)]
-    struct FarSide(Option<PathBuf>);
-    impl Tuning for FarSide {
-        fn handle(&self, request: &serde_json::Value) -> serde_json::Value {
-            let answer = match serde_json::from_value(request.clone()) {
-                Ok(request) => remote::handle(&tuner(self.0.as_deref(), None), &request),
-                Err(error) => remote::Answer::Failed { reason: format!("not understood: {error}") },
-            };
-            serde_json::to_value(answer).unwrap_or_default()
-        }
+    Arc::new(FarSide { state: state.map(Path::to_owned), ended: Mutex::new(None) })
+}
+
+/// Between two requests the journal is free this long, so that clients who ask and ask do not keep
+/// this host's own `tune` out.
+const PAUSE_BETWEEN_REQUESTS: Duration = Duration::from_millis(50);
+
+/// Requests of clients, one after the other.
+#[derive(Debug)]
+struct FarSide {
+    state: Option<PathBuf>,
+    /// When the last one ended.
+    ended: Mutex<Option<Instant>>,
+}
+
+impl Tuning for FarSide {
+    fn handle(&self, client: IpAddr, request: &serde_json::Value) -> serde_json::Value {
+        let answer = match serde_json::from_value(request.clone()) {
+            Ok(request) => {
+                let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+                let since = ended.map_or(PAUSE_BETWEEN_REQUESTS, |ended| ended.elapsed());
+                thread::sleep(PAUSE_BETWEEN_REQUESTS.saturating_sub(since));
+                let answer = remote::handle(&tuner(self.state.as_deref(), None), client, &request);
+                *ended = Some(Instant::now());
+                answer
+            }
+            Err(error) => remote::Answer::Failed { reason: format!("not understood: {error}") },
+        };
+        serde_json::to_value(answer).unwrap_or_default()
     }
-    Arc::new(FarSide(state.map(Path::to_owned)))
 }
 
 fn tuner(state: Option<&Path>, root: Option<&Path>) -> Tuner {

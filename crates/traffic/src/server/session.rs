@@ -234,7 +234,7 @@ impl Client {
             ));
         };
         self.began("asks about this host's settings".to_owned());
-        let answer = tuning.handle(request);
+        let answer = tuning.handle(self.peer.ip().to_canonical(), request);
         Ok(self.link.send(&ServerMessage::Tuned { answer })?)
     }
 

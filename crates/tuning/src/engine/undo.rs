@@ -14,7 +14,7 @@ pub struct RevertRequest {
     pub keys: Vec<Key>,
     /// Only changes with these numbers.
     pub ids: Option<Vec<u32>>,
-    /// Overwrite what somebody else has set since.
+    /// Overwrite what somebody else has set since. A remote client never does.
     pub force: bool,
     /// Of each setting only the change that was made last.
     pub last_only: bool,
@@ -126,14 +126,23 @@ impl Engine<'_> {
     /// A record could not be put on disk; what was undone before it is undone, and the next revert
     /// finds it so.
     pub fn revert(&mut self, request: &RevertRequest) -> Result<Vec<RevertOutcome>, LogError> {
+        let request =
+            &RevertRequest { force: request.force && self.owner.is_host(), ..request.clone() };
         let wanted = self.wanted(request);
         let mut outcomes = Vec::new();
+        // A full disk stops no undoing: what was put back and could not be recorded so, the next
+        // revert finds back, and a journal with nothing left to undo goes whole.
+        let mut unrecorded = None;
         for entry in wanted {
             (self.witness)(Step::Undo(&entry.intent.key));
             let result = self.undo(&entry, request);
             if result.is_settled() {
                 (self.witness)(Step::RecordUndone(&entry.intent.key));
-                self.record(Record::Undone { id: entry.intent.id })?;
+                let record = Record::Undone { id: entry.intent.id };
+                if let Err(error) = self.log.append(&record) {
+                    unrecorded.get_or_insert(error);
+                }
+                self.journal.take(record).map_err(LogError)?;
             }
             // What the kernel changed along is only worth a line when something is wrong with it.
             if !(entry.intent.is_side_effect && result.is_settled()) {
@@ -142,7 +151,10 @@ impl Engine<'_> {
             }
         }
         (self.witness)(Step::End);
-        Ok(outcomes)
+        match unrecorded {
+            Some(error) if self.journal.open().next().is_some() => Err(error),
+            _ => Ok(outcomes),
+        }
     }
 
     /// The open changes that are asked for, the last one first; what the kernel changed along goes
@@ -152,14 +164,14 @@ impl Engine<'_> {
         let mut goes_along = false;
         for entry in self.journal.entries.iter().rev() {
             let is_open = entry.state != State::Undone;
-            let is_asked = request.asks_for(entry);
+            let is_asked = self.may_undo(entry) && request.asks_for(entry);
             if !entry.intent.is_side_effect {
                 let is_known = wanted.iter().any(|known| known.intent.key == entry.intent.key);
                 goes_along = is_asked && !(request.last_only && is_known);
             }
             let is_wanted =
                 if entry.intent.is_side_effect { goes_along || is_asked } else { goes_along };
-            if is_open && is_wanted {
+            if is_open && is_wanted && self.may_undo(entry) {
                 wanted.push(entry.clone());
             }
         }
@@ -177,6 +189,9 @@ impl Engine<'_> {
             Err(WorldError::Absent { reason, .. }) => return Reverted::Gone { reason },
             Err(error) => return failed(&error),
         };
+        if self.is_anothers_now(entry, &current, request) {
+            return Reverted::Foreign { now: current };
+        }
         match decide(entry, &current, request) {
             Decision::Back => return Reverted::AlreadyBack,
             Decision::Foreign => return Reverted::Foreign { now: current },

@@ -8,6 +8,7 @@ fn sample() -> Vec<u8> {
         from: "4096 131072 6291456".into(),
         to: "4096 131072 67108864".into(),
         is_side_effect: false,
+        owner: Owner::Host,
         why: "the window binds".into(),
         source: "ip-sysctl.rst".into(),
     };

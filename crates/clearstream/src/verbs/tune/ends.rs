@@ -78,9 +78,22 @@ impl Ends<'_> {
         };
         let request: Value =
             serde_json::to_value(request).map_err(|error| VerbError::from_error(&error))?;
-        let answer = far.tune(&request).map_err(|error| VerbError::missing(chain(&error)))?;
+        let mut answer = far.tune(&request).map_err(|error| VerbError::missing(chain(&error)))?;
+        make_plain(&mut answer);
         serde_json::from_value(answer)
             .map_err(|error| VerbError::failed(format!("the far host's answer: {error}")))
+    }
+}
+
+/// What a far host says goes to a terminal: no control characters in it.
+fn make_plain(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            *text = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        }
+        Value::Array(values) => values.iter_mut().for_each(make_plain),
+        Value::Object(fields) => fields.values_mut().for_each(make_plain),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

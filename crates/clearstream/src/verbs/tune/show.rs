@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use results::{End, Results};
 use tuning::plan::{Plan, PlannedChange, Risk};
-use tuning::{ChangeResult, Outcome, RevertOutcome, Reverted, Standing, StatusLine};
+use tuning::{ChangeResult, Outcome, Owner, RevertOutcome, Reverted, Standing, StatusLine};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
 /// Columns a line may take.
@@ -126,16 +126,20 @@ pub(super) fn reverted(outcome: &RevertOutcome) -> String {
 
 /// One line for a change of the journal.
 pub(super) fn standing(line: &StatusLine) -> String {
-    let StatusLine { key, from, to, now, standing, .. } = line;
+    let StatusLine { key, from, to, now, standing, owner, .. } = line;
     let now = now.as_deref().unwrap_or("?");
     let text = short_file(&key.to_string(), from, to);
-    match standing {
+    let how = match standing {
         Standing::InForce if now == to || text.starts_with("file:") => format!("{text}  in force"),
         Standing::InForce => format!("{text}  in force (the kernel made it {now})"),
         Standing::Back => format!("{text}  back at its former value"),
         Standing::Foreign => format!("{text}  somebody else has set it to {now}"),
         Standing::Unfinished => format!("{text}  cut short (it is {now}); revert settles it"),
         Standing::Gone => format!("{text}  gone"),
+    };
+    match owner {
+        Owner::Host => how,
+        Owner::Remote(address) => format!("{how}, for a client from {address}"),
     }
 }
 

@@ -17,7 +17,8 @@ use crate::verbs::options::ServerOptions;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  clearstream tune status")]
 pub(crate) struct StatusArgs {
-    /// Ask this far host instead (`clearstream serve --allow-tuning`).
+    /// Ask this far host instead (`clearstream serve --allow-tuning`); it tells what clients from this
+    /// host's address have changed.
     #[arg(long, value_name = "HOST")]
     far: Option<String>,
     #[command(flatten)]
@@ -43,7 +44,8 @@ pub(crate) struct RevertArgs {
     /// Drop the journal without restoring anything (of a lab that is gone, of a damaged file).
     #[arg(long, conflicts_with_all = ["force", "keys", "far"])]
     forget: bool,
-    /// Revert this far host's changes instead (`clearstream serve --allow-tuning`).
+    /// Revert this host's changes of that far host instead (`clearstream serve --allow-tuning`); what
+    /// others have changed there stays.
     #[arg(long, value_name = "HOST")]
     far: Option<String>,
     #[command(flatten)]
