@@ -82,7 +82,7 @@ fn root_moved_kernel_threads_go_back_also_after_a_kill() {
     let _alone = alone();
     let Some(wire) = Wire::new() else { return };
     let before = wire.thread_cores();
-    let mut server = wire.serve(&["--allow-interrupt-moves"]);
+    let mut server = wire.serve(&["--allow-interrupt-moves", "--allow", "10.98.7.0/24"]);
     let asked = ["test", "10.98.7.2", "--far-interrupt-core", "1"];
     let done = wire.near(&[&["--json"], &asked[..], &["-t", "300ms"]].concat()).output();
     let done = done.expect("runs");
@@ -103,6 +103,8 @@ fn root_moved_kernel_threads_go_back_also_after_a_kill() {
     running.kill().expect("ours");
     running.wait().expect("ends");
 
+    overlapping_tests_take_turns(&wire, &asked, &before);
+
     let mut server = wire.serve(&[]);
     let done = wire.near(&[&asked[..], &["-t", "1s"]].concat()).output().expect("runs");
     server.kill().expect("it runs");
@@ -110,6 +112,39 @@ fn root_moved_kernel_threads_go_back_also_after_a_kill() {
     assert_eq!(done.status.code(), Some(1));
     assert!(complaint(&done).contains("--allow-interrupt-moves"), "{}", complaint(&done));
     assert_eq!(wire.thread_cores(), before);
+}
+
+/// A second test is refused while the first has the thread, whichever ends first; a guard that was
+/// killed with its server leaves it to the next start.
+fn overlapping_tests_take_turns(wire: &Wire, asked: &[&str], before: &str) {
+    let options = ["--allow-interrupt-moves", "--allow", "10.98.7.0/24"];
+    let mut server = wire.serve(&options);
+    let begin = |time: &str| wire.near(&[asked, &["-t", time]].concat()).spawn().expect("starts");
+    let mut first = begin("3s");
+    wait_until("the thread is moved", || wire.thread_cores() == "1");
+    let second = wire.near(&[asked, &["-t", "10s"]].concat()).output().expect("runs");
+    assert!(complaint(&second).contains("is moved by another test"), "{}", complaint(&second));
+    assert!(first.wait().expect("ends").success());
+    assert_eq!(wire.thread_cores(), before, "the second test has changed nothing");
+
+    let mut running = begin("30s");
+    wait_until("the thread is moved", || wire.thread_cores() == "1");
+    let every_thread = fs::read_dir(format!("/proc/{}/task", server.id())).expect("it runs");
+    let guards: Vec<String> = every_thread
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(guards.len(), 1, "one guard: {guards:?}");
+    wire.shell(&format!("kill -KILL {} {}", guards[0], server.id()));
+    server.wait().expect("ends");
+    running.kill().expect("ours");
+    running.wait().expect("ends");
+    assert_eq!(wire.thread_cores(), "1", "nobody is left to put it back");
+    let mut server = wire.serve(&options);
+    wait_until("the next start has put it back", || wire.thread_cores() == before);
+    server.kill().expect("it runs");
+    server.wait().expect("ends");
 }
 
 /// Two network namespaces and a veth pair whose far end is polled by a kernel thread.

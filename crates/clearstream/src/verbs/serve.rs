@@ -61,20 +61,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     idle_timeout: Duration,
     /// Let clients change this host's network settings (`clearstream tune apply`); every change is
-    /// journalled here and undone by `clearstream tune revert`. Best together with --allow.
+    /// journalled here and undone by `clearstream tune revert`. Only together with --allow: a client's
+    /// address is all that is checked. What this host's people have changed themselves is left alone.
     #[arg(long)]
     allow_tuning: bool,
     /// Where the journal of those changes is kept [default: as `clearstream tune`].
     #[arg(long, value_name = "DIR", requires = "allow_tuning")]
     tuning_state: Option<std::path::PathBuf>,
     /// Let a test move the interface's receive interrupts or NAPI threads for its length
-    /// (`place --move-interrupts`); they go back when it ends, also when this is killed.
+    /// (`place --move-interrupts`); they go back when it ends, also when this is killed. Only together
+    /// with --allow: a client's address is all that is checked.
     #[arg(long)]
     allow_interrupt_moves: bool,
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
+    args.check_permissions()?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     open_as_many_files_as_allowed();
     let server = Server::bind(args.config()).map_err(|error| explain(&error))?;
@@ -82,11 +85,18 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     for address in server.addresses() {
         log.line("listening", &format!("on {address}, TCP and UDP"));
     }
-    if args.allow_tuning && args.allow.is_empty() {
-        log.line(
-            "warning",
-            "any client may change this host's settings; name networks with --allow",
+    if let Some(permission) = args.permission() {
+        let text = format!(
+            "{permission}: clients are not authenticated, an address within --allow is all that is \
+             checked"
         );
+        log.line("warning", &text);
+    }
+    if args.allow_interrupt_moves {
+        match traffic::put_back_what_was_left() {
+            Ok(lines) => lines.iter().for_each(|line| log.line("restored", line)),
+            Err(error) => log.line("warning", &error.to_string()),
+        }
     }
     if let Err(error) = traffic::server::notify_ready() {
         log.line("warning", &format!("cannot tell the service manager: {error}"));
@@ -105,6 +115,27 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
 }
 
 impl ServeArgs {
+    /// The option by which clients may change something of this host.
+    fn permission(&self) -> Option<&'static str> {
+        match (self.allow_tuning, self.allow_interrupt_moves) {
+            (true, true) => Some("--allow-tuning and --allow-interrupt-moves"),
+            (true, false) => Some("--allow-tuning"),
+            (false, true) => Some("--allow-interrupt-moves"),
+            (false, false) => None,
+        }
+    }
+
+    /// Who may change something of this host must be said: clients are not authenticated.
+    fn check_permissions(&self) -> Result<(), VerbError> {
+        match self.permission() {
+            Some(permission) if self.allow.is_empty() => Err(VerbError::usage(format!(
+                "{permission} lets clients change this host and they are not authenticated: name the \
+                 networks they may come from with --allow NETWORK (an address is all that is checked)"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn config(&self) -> ServerConfig {
         ServerConfig {
             bind: self.bind,
