@@ -129,12 +129,7 @@ fn overlapping_tests_take_turns(wire: &Wire, asked: &[&str], before: &str) {
 
     let mut running = begin("30s");
     wait_until("the thread is moved", || wire.thread_cores() == "1");
-    let every_thread = fs::read_dir(format!("/proc/{}/task", server.id())).expect("it runs");
-    let guards: Vec<String> = every_thread
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-        .collect();
+    let guards = children_of(server.id());
     assert_eq!(guards.len(), 1, "one guard: {guards:?}");
     wire.shell(&format!("kill -KILL {} {}", guards[0], server.id()));
     server.wait().expect("ends");
@@ -145,6 +140,16 @@ fn overlapping_tests_take_turns(wire: &Wire, asked: &[&str], before: &str) {
     wait_until("the next start has put it back", || wire.thread_cores() == before);
     server.kill().expect("it runs");
     server.wait().expect("ends");
+}
+
+fn children_of(parent: u32) -> Vec<String> {
+    let is_child = |pid: &String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let words = stat.rsplit_once(')').map_or("", |(_, words)| words);
+        words.split_whitespace().nth(1) == Some(&parent.to_string())
+    };
+    let all = fs::read_dir("/proc").expect("mounted").flatten();
+    all.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(is_child).collect()
 }
 
 /// Two network namespaces and a veth pair whose far end is polled by a kernel thread.
