@@ -6,7 +6,6 @@
 mod memory;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use memory::{Disk, Memory};
