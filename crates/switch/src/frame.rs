@@ -14,6 +14,11 @@ pub const WIRE_OVERHEAD_BYTES: u64 = 24;
 const FRAME_BYTES_MIN: u64 = 60;
 const ETHERNET_BYTES: usize = 14;
 
+/// Most wire packets that a frame may stand for. No real sender comes near: Linux accepts no segment
+/// size of TCP below 88 bytes (`TCP_MIN_MSS`, `include/net/tcp.h`), of which timestamps take 12, so 64 KiB
+/// are at most 863; of UDP it sends at most 128 at once (`UDP_MAX_SEGMENTS`, `include/linux/udp.h`).
+pub const PACKETS_MAX: u32 = 1024;
+
 pub(crate) const FLAG_NEEDS_CHECKSUM: u8 = 1;
 
 /// How a super-segment is to be cut (`VIRTIO_NET_HDR_GSO_*`).
@@ -73,6 +78,16 @@ impl VnetHeader {
         [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
     }
 
+    /// Packets that a frame of so many bytes with this header stands for, at most.
+    #[must_use]
+    pub fn packets_most(&self, frame_bytes: u32) -> u32 {
+        match self.segmentation() {
+            Segmentation::None => 1,
+            // What would be more is none.
+            _ => frame_bytes.div_ceil(self.gso_size_bytes.into()).clamp(1, PACKETS_MAX),
+        }
+    }
+
     /// How the frame is to be cut.
     #[must_use]
     pub fn segmentation(&self) -> Segmentation {
@@ -126,20 +141,28 @@ impl FrameShape {
     }
 
     pub(crate) fn of_frame(header: &VnetHeader, frame: &[u8]) -> Self {
+        Self::checked(header, frame).unwrap_or_else(|| {
+            let frame_bytes = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+            Self::one_packet(frame_bytes, marks_understood(frame))
+        })
+    }
+
+    /// The same; `None` for a frame that would be more than [`PACKETS_MAX`] packets.
+    pub(crate) fn checked(header: &VnetHeader, frame: &[u8]) -> Option<Self> {
         let frame_bytes = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         let single = Self::one_packet(frame_bytes, marks_understood(frame));
         let start = usize::from(header.checksum_start);
         let transport_bytes = match header.segmentation() {
-            Segmentation::None => return single,
+            Segmentation::None => return Some(single),
             Segmentation::Udp => 8,
             Segmentation::Tcp4 | Segmentation::Tcp6 => match frame.get(start + 12) {
                 Some(offset) => usize::from(offset >> 4) * 4,
-                None => return single,
+                None => return Some(single),
             },
         };
         let header_bytes = start + transport_bytes;
         let segment_bytes = u32::from(header.gso_size_bytes);
-        match frame.len().checked_sub(header_bytes).map(u32::try_from) {
+        let shape = match frame.len().checked_sub(header_bytes).map(u32::try_from) {
             Some(Ok(payload_bytes)) if payload_bytes > segment_bytes => Self {
                 header_bytes: u32::try_from(header_bytes).unwrap_or(0),
                 segment_bytes,
@@ -147,7 +170,8 @@ impl FrameShape {
                 ..single
             },
             _ => single,
-        }
+        };
+        (shape.packets_count <= PACKETS_MAX).then_some(shape)
     }
 
     /// Bytes of the frame's first `packets_count` packets on the wire: repeated headers, padding to
@@ -295,7 +319,10 @@ mod tests {
     fn any_bytes_have_a_shape() {
         bolero::check!().for_each(|bytes: &[u8]| {
             let shape = FrameShape::of(bytes);
-            assert!(shape.packets_count >= 1);
+            assert!((1..=PACKETS_MAX).contains(&shape.packets_count));
+            if let Some((header, frame)) = VnetHeader::parse(bytes) {
+                assert!(shape.packets_count <= header.packets_most(frame.len() as u32));
+            }
             assert!(shape.wire_bytes(shape.packets_count) >= u64::from(shape.frame_bytes));
             mark_congestion(&mut bytes.to_vec());
         });

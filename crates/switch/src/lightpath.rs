@@ -31,6 +31,10 @@ use crate::frame::FrameShape;
 use jitter::Jitter;
 use line::{Bucket, Line};
 
+/// Most frames that wait for the line, whatever its queue, unless
+/// [`remember_at_most`](Lightpath::remember_at_most) says less.
+pub const WAITING_FRAMES_MAX: usize = 1 << 20;
+
 /// What becomes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -95,6 +99,7 @@ pub struct Lightpath {
     /// What has not left the line yet: (when it will have, its wire bytes), in order.
     waiting: VecDeque<(u64, u64)>,
     waiting_bytes: u64,
+    waiting_frames_max: usize,
     in_burst: bool,
     last_leaves_ns: u64,
     counters: LightpathCounters,
@@ -114,11 +119,17 @@ impl Lightpath {
             jitter: Jitter::new(config.jitter_ns, config.jitter_shape),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            waiting_frames_max: WAITING_FRAMES_MAX,
             in_burst: false,
             last_leaves_ns: 0,
             counters: LightpathCounters::default(),
             config,
         })
+    }
+
+    /// Lets no more frames wait for the line, whatever its queue: each is remembered, with 16 bytes.
+    pub fn remember_at_most(&mut self, frames: usize) {
+        self.waiting_frames_max = frames.min(WAITING_FRAMES_MAX);
     }
 
     /// Decides about a frame that arrives at `now_ns`, which must not go backwards.
@@ -163,10 +174,15 @@ impl Lightpath {
     /// How many of the frame's packets find room.
     fn enter_queue(&mut self, shape: &FrameShape) -> u32 {
         let room_bytes = match self.config.queue_bytes {
+            _ if self.waiting.len() >= self.waiting_frames_max => 0,
             Some(limit) => limit.saturating_sub(self.waiting_bytes),
             None => u64::MAX,
         };
-        let accepted_count = shape.packets_within(room_bytes);
+        let mut accepted_count = shape.packets_within(room_bytes);
+        if accepted_count < shape.packets_count {
+            // Those that share their fate find room together.
+            accepted_count -= accepted_count % LostPackets::sharing(shape.packets_count);
+        }
         self.counters.dropped_queue_pkts += u64::from(shape.packets_count - accepted_count);
         accepted_count
     }
@@ -206,8 +222,10 @@ impl Lightpath {
         if self.config.loss == 0.0 && self.config.burst_loss.is_none() {
             return (lost, reason);
         }
-        for index in 0..accepted_count {
-            let Some(why) = self.loses_one() else { continue };
+        // One draw for all that share their fate: at most 128 a frame.
+        let sharing = LostPackets::sharing(packets_count);
+        for index in (0..accepted_count).step_by(sharing as usize) {
+            let Some(why) = self.loses_one(sharing) else { continue };
             reason = why;
             let newly = u64::from(lost.lose(index, packets_count));
             match why {
@@ -218,9 +236,10 @@ impl Lightpath {
         (lost, reason)
     }
 
-    fn loses_one(&mut self) -> Option<DropReason> {
+    /// Whether the next `sharing` packets, which share their fate, are lost.
+    fn loses_one(&mut self, sharing: u32) -> Option<DropReason> {
         if let Some(burst) = self.config.burst_loss {
-            let change = if self.in_burst { burst.leave } else { burst.enter };
+            let change = burst.change(self.in_burst, sharing);
             self.in_burst ^= self.random.chance(change);
             if self.in_burst && self.random.chance(burst.loss) {
                 return Some(DropReason::Burst);
@@ -238,7 +257,8 @@ impl Lightpath {
         if self.config.reorder > 0.0 && self.random.chance(self.config.reorder) {
             self.counters.reordered_frames_count += 1;
             // Those behind it overtake: it does not hold them up.
-            return leaves_ns.max(self.last_leaves_ns) + self.config.reorder_by_ns;
+            let after_ns = leaves_ns.max(self.last_leaves_ns);
+            return after_ns.saturating_add(self.config.reorder_by_ns);
         }
         self.last_leaves_ns = self.last_leaves_ns.max(leaves_ns);
         self.last_leaves_ns

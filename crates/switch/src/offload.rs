@@ -4,35 +4,43 @@
 //! A packet comes with a virtio-net header (virtio 1.2, section 5.1.6) that says what is missing. Frames
 //! of neighbouring ports with such headers never come here: they travel as they are.
 
+use std::ops::Range;
+
 use crate::frame::{
-    FLAG_NEEDS_CHECKSUM, FrameShape, Segmentation, VNET_HEADER_BYTES, VnetHeader,
-    add_ones_complement,
+    FLAG_NEEDS_CHECKSUM, FrameShape, VNET_HEADER_BYTES, VnetHeader, add_ones_complement,
 };
 use crate::split;
 
-/// Hands each finished frame of `packet` (virtio-net header and frame) to `send`, in two parts that
-/// belong together; how many there were. `None` for a packet that is not what its header says.
+/// Hands each finished frame of `packet` (virtio-net header and frame) to `send`: the bytes it begins
+/// with, and where in `packet` the rest of it is; how many there were, at most
+/// [`PACKETS_MAX`](crate::frame::PACKETS_MAX). `None` for a packet that is not what its header says, or
+/// that stands for more.
 ///
 /// A frame that needs nothing comes as it is; one that needs a checksum gets it; a super-segment
-/// becomes the packets it stands for.
-pub fn finish(packet: &mut [u8], mut send: impl FnMut(&[u8], &[u8])) -> Option<u32> {
-    let (vnet, _) = VnetHeader::parse(packet)?;
-    let frame = packet.get_mut(VNET_HEADER_BYTES..)?;
-    if vnet.segmentation() == Segmentation::None || FrameShape::of_frame(&vnet, frame).is_one() {
+/// becomes the packets it stands for. What is new of a frame are at most [`HEAD_BYTES_MAX`] bytes.
+pub fn finish(packet: &[u8], mut send: impl FnMut(&[u8], Range<usize>)) -> Option<u32> {
+    let (vnet, frame) = VnetHeader::parse(packet)?;
+    let shape = FrameShape::checked(&vnet, frame)?;
+    let mut scratch = [0; HEAD_BYTES_MAX];
+    if shape.is_one() {
+        let mut head_bytes = 0;
         if vnet.flags & FLAG_NEEDS_CHECKSUM != 0 {
-            complete(&vnet, frame, &[])?;
+            let checksum_at = usize::from(vnet.checksum_start) + usize::from(vnet.checksum_offset);
+            head_bytes = checksum_at + 2;
+            let (head, tail) = frame.split_at_checked(head_bytes)?;
+            let scratch = scratch.get_mut(..head_bytes)?;
+            scratch.copy_from_slice(head);
+            complete(&vnet, scratch, tail)?;
         }
-        send(frame, &[]);
+        send(&scratch[..head_bytes], VNET_HEADER_BYTES + head_bytes..packet.len());
         return Some(1);
     }
-    let shape = FrameShape::of(packet);
     let mut whole = true;
-    let mut scratch = [0; HEADERS_BYTES_MAX];
     let sent = split::send_each(packet, &shape, |headers, payload| {
         let headers = headers.get(VNET_HEADER_BYTES..).unwrap_or_default();
         let Some(scratch) = scratch.get_mut(..headers.len()) else { return };
         scratch.copy_from_slice(headers);
-        match complete(&vnet, scratch, payload) {
+        match complete(&vnet, scratch, packet.get(payload.clone()).unwrap_or_default()) {
             Some(()) => send(scratch, payload),
             None => whole = false,
         }
@@ -40,8 +48,8 @@ pub fn finish(packet: &mut [u8], mut send: impl FnMut(&[u8], &[u8])) -> Option<u
     (sent > 0 && whole).then_some(sent)
 }
 
-/// As [`split`] takes them.
-const HEADERS_BYTES_MAX: usize = 256;
+/// Most bytes of a finished frame that are not its packet's: all headers, as [`split`] takes them.
+pub const HEAD_BYTES_MAX: usize = 256;
 /// Where UDP stores its checksum; there zero means "none", so a sum of zero is written as all ones
 /// (RFC 768).
 const UDP_CHECKSUM_OFFSET: u16 = 6;
@@ -81,6 +89,7 @@ fn sum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::PACKETS_MAX;
 
     /// Sum of pseudo-header and segment of a finished IPv4 frame; all ones when right (RFC 1071).
     fn verify(frame: &[u8], network: usize, protocol: u8) -> u16 {
@@ -124,16 +133,16 @@ mod tests {
         [&vnet.encode()[..], &frame].concat()
     }
 
-    fn finished(packet: &mut [u8]) -> (Option<u32>, Vec<Vec<u8>>) {
+    fn finished(packet: &[u8]) -> (Option<u32>, Vec<Vec<u8>>) {
         let mut frames = Vec::new();
-        let count = finish(packet, |head, tail| frames.push([head, tail].concat()));
+        let count = finish(packet, |head, tail| frames.push([head, &packet[tail]].concat()));
         (count, frames)
     }
 
     #[test]
     fn a_super_segment_becomes_packets_with_right_checksums() {
         for tags in 0..3 {
-            let (count, frames) = finished(&mut segment(4001, 1447, tags));
+            let (count, frames) = finished(&segment(4001, 1447, tags));
             assert_eq!((count, frames.len()), (Some(3), 3));
             let network = 14 + 4 * tags;
             for frame in &frames {
@@ -150,19 +159,30 @@ mod tests {
 
     #[test]
     fn one_packet_gets_its_checksum_only() {
-        let (count, frames) = finished(&mut segment(100, 0, 0));
+        let (count, frames) = finished(&segment(100, 0, 0));
         assert_eq!((count, verify(&frames[0], 14, 6)), (Some(1), 0xffff));
-        let (count, frames) = finished(&mut segment(100, 1447, 0));
+        let (count, frames) = finished(&segment(100, 1447, 0));
         assert_eq!((count, verify(&frames[0], 14, 6)), (Some(1), 0xffff), "shorter than a segment");
         let mut plain = vec![0; VNET_HEADER_BYTES];
         plain.extend([7; 60]);
-        assert_eq!(finished(&mut plain), (Some(1), vec![vec![7; 60]]));
+        assert_eq!(finished(&plain), (Some(1), vec![vec![7; 60]]));
+    }
+
+    #[test]
+    fn what_stands_for_more_packets_than_any_sender_makes_is_refused() {
+        let most = PACKETS_MAX as usize;
+        assert_eq!(finished(&segment(60 * most, 60, 0)).0, Some(PACKETS_MAX));
+        for (payload, mss) in [(60 * most + 1, 60), (65_000, 1), (most + 1, 1)] {
+            let (count, frames) = finished(&segment(payload, mss, 0));
+            assert_eq!((count, frames.len()), (None, 0), "{payload} bytes by {mss}");
+        }
     }
 
     #[test]
     fn any_bytes_are_finished_or_refused() {
         bolero::check!().for_each(|bytes: &[u8]| {
-            let (count, frames) = finished(&mut bytes.to_vec());
+            let (count, frames) = finished(bytes);
+            assert!(frames.len() <= PACKETS_MAX as usize);
             assert!(count.is_none_or(|count| count as usize == frames.len()));
         });
     }

@@ -5,6 +5,8 @@
 //! that the kernel's own segmentation would give it (kernel `net/ipv4/tcp_offload.c`,
 //! `net/ipv4/udp_offload.c`).
 
+use std::ops::Range;
+
 use crate::frame::{
     FrameShape, Segmentation, VNET_HEADER_BYTES, VnetHeader, add_ones_complement, network_at,
 };
@@ -25,15 +27,18 @@ pub fn send_survivors(
     lost: LostPackets,
     mut send: impl FnMut(&[u8], &[u8]),
 ) -> u32 {
+    let mut send = |headers: &[u8], payload: Range<usize>| {
+        send(headers, packet.get(payload).unwrap_or_default());
+    };
     send_runs(packet, shape, lost.surviving_runs(shape.packets_count), &mut send)
 }
 
 /// Hands each wire packet that `packet` stands for to `send`, as virtio-net header with headers, and
-/// payload; how many there were.
+/// where in `packet` its payload is; how many there were.
 pub(crate) fn send_each(
     packet: &[u8],
     shape: &FrameShape,
-    mut send: impl FnMut(&[u8], &[u8]),
+    mut send: impl FnMut(&[u8], Range<usize>),
 ) -> u32 {
     send_runs(packet, shape, (0..shape.packets_count).map(|first| (first, first + 1)), &mut send)
 }
@@ -42,7 +47,7 @@ fn send_runs(
     packet: &[u8],
     shape: &FrameShape,
     runs: impl Iterator<Item = (u32, u32)>,
-    send: &mut dyn FnMut(&[u8], &[u8]),
+    send: &mut dyn FnMut(&[u8], Range<usize>),
 ) -> u32 {
     let Some((vnet, _)) = VnetHeader::parse(packet) else { return 0 };
     let headers_bytes = VNET_HEADER_BYTES + shape.header_bytes as usize;
@@ -63,7 +68,7 @@ fn send_runs(
             payload_bytes: to - from,
         };
         if run.rewrite(&vnet, scratch).is_some() {
-            send(scratch, &payload[from..to]);
+            send(scratch, headers_bytes + from..headers_bytes + to);
             sent_count += run.count;
         }
     }

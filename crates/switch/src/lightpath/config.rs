@@ -62,6 +62,19 @@ pub struct BurstLoss {
     pub loss: f64,
 }
 
+impl BurstLoss {
+    /// Probability of being in the other state so many packets later.
+    pub(crate) fn change(&self, in_burst: bool, packets: u32) -> f64 {
+        let step = if in_burst { self.leave } else { self.enter };
+        if packets == 1 || step == 0.0 {
+            return step;
+        }
+        // Of a two-state chain, what is left of where it was shrinks by this factor a step.
+        let left = (1.0 - self.enter - self.leave).powi(i32::try_from(packets).unwrap_or(i32::MAX));
+        step / (self.enter + self.leave) * (1.0 - left)
+    }
+}
+
 /// Why a configuration describes no link.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]

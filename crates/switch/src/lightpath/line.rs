@@ -26,7 +26,8 @@ impl Line {
             self.remainder = 0;
         }
         let work = wire_bytes * BITS_NS + self.remainder;
-        self.free_ns += work / self.rate_bits_per_s;
+        // A slow line with much before it is busy for longer than the clock goes.
+        self.free_ns = self.free_ns.saturating_add(work / self.rate_bits_per_s);
         self.remainder = work % self.rate_bits_per_s;
         self.free_ns
     }

@@ -2,6 +2,7 @@ use crate::frame::FrameShape;
 
 /// Which wire packets of a frame are lost: a bit each for up to 128. Packets of a frame that has
 /// more (a segment size below 500 bytes) share their fate with their neighbours, as evenly as can be.
+/// So whatever a frame claims to stand for, nothing here takes more than 128 steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LostPackets {
     mask: u128,
@@ -11,21 +12,31 @@ impl LostPackets {
     /// All arrive.
     pub const NONE: Self = Self { mask: 0 };
 
-    /// Those from `first` on are lost.
+    /// How many neighbours share a bit.
     #[must_use]
-    pub(crate) fn beyond(first: u32, packets_count: u32) -> Self {
-        let mut lost = Self::NONE;
-        for index in first..packets_count {
-            lost.lose(index, packets_count);
-        }
-        lost
+    pub(crate) fn sharing(packets_count: u32) -> u32 {
+        packets_count.div_ceil(u128::BITS).max(1)
     }
 
-    /// Loses one; how many are newly lost with it.
+    /// Those from `first` on are lost, and those that share the fate of the first of them.
+    #[must_use]
+    pub(crate) fn beyond(first: u32, packets_count: u32) -> Self {
+        let bits = |packets: u32| u128::MAX.checked_shr(u128::BITS - packets).unwrap_or(0);
+        let sharing = Self::sharing(packets_count);
+        if first >= packets_count {
+            return Self::NONE;
+        }
+        Self { mask: bits(packets_count.div_ceil(sharing)) & !bits(first / sharing) }
+    }
+
+    /// Loses one, and those that share its fate; how many are newly lost.
     pub(crate) fn lose(&mut self, index: u32, packets_count: u32) -> u32 {
-        let before = self.count(packets_count);
-        self.mask |= 1 << position(index, packets_count);
-        self.count(packets_count) - before
+        if self.is_lost(index, packets_count) {
+            return 0;
+        }
+        let sharing = Self::sharing(packets_count);
+        self.mask |= 1 << (index / sharing);
+        sharing.min(packets_count - index / sharing * sharing)
     }
 
     /// Whether any is.
@@ -37,27 +48,33 @@ impl LostPackets {
     /// Whether this one is.
     #[must_use]
     pub fn is_lost(&self, index: u32, packets_count: u32) -> bool {
-        self.mask >> position(index, packets_count) & 1 == 1
+        self.mask >> (index / Self::sharing(packets_count)) & 1 == 1
     }
 
     /// How many are.
     #[must_use]
     pub fn count(&self, packets_count: u32) -> u32 {
-        if packets_count <= u128::BITS {
-            return self.mask.count_ones();
+        let sharing = Self::sharing(packets_count);
+        let whole = self.mask.count_ones() * sharing;
+        // The last ones may be fewer than share a bit elsewhere.
+        let missing = packets_count.next_multiple_of(sharing) - packets_count;
+        if packets_count > 0 && self.is_lost(packets_count - 1, packets_count) {
+            whole - missing
+        } else {
+            whole
         }
-        (0..packets_count).map(|index| u32::from(self.is_lost(index, packets_count))).sum()
     }
 
     /// Runs of neighbours that arrive, as first and one past the last.
     pub fn surviving_runs(self, packets_count: u32) -> impl Iterator<Item = (u32, u32)> {
+        let sharing = Self::sharing(packets_count);
+        let end = packets_count.div_ceil(sharing);
         let mut next = 0;
         std::iter::from_fn(move || {
-            let lost = |index: u32| self.is_lost(index, packets_count);
-            let first = (next..packets_count).find(|&index| !lost(index))?;
-            let end = (first..packets_count).find(|&index| lost(index)).unwrap_or(packets_count);
-            next = end;
-            Some((first, end))
+            let lost = |bit: u32| self.mask >> bit & 1 == 1;
+            let first = (next..end).find(|&bit| !lost(bit))?;
+            next = (first..end).find(|&bit| lost(bit)).unwrap_or(end);
+            Some((first * sharing, (next * sharing).min(packets_count)))
         })
     }
 
@@ -76,6 +93,34 @@ impl LostPackets {
     }
 }
 
-fn position(index: u32, packets_count: u32) -> u32 {
-    if packets_count <= u128::BITS { index } else { index / packets_count.div_ceil(u128::BITS) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything against a list of packets, each looked at on its own.
+    #[test]
+    fn any_losses_are_those_of_a_list() {
+        bolero::check!().with_type::<(u16, u16, Vec<u16>)>().for_each(|(count, first, losses)| {
+            let count = u32::from(count % 1024) + 1;
+            let sharing = LostPackets::sharing(count);
+            let mut lost = LostPackets::beyond(u32::from(*first), count);
+            let first = if u32::from(*first) < count { u32::from(*first) / sharing } else { count };
+            let mut list: Vec<bool> = (0..count).map(|index| index / sharing >= first).collect();
+            for &index in losses {
+                let index = u32::from(index) % count;
+                let neighbours = (0..count).filter(|other| other / sharing == index / sharing);
+                let newly =
+                    neighbours.filter(|&at| !std::mem::replace(&mut list[at as usize], true));
+                assert_eq!(lost.lose(index, count), newly.count() as u32);
+            }
+            let index_of = |(index, _): (usize, &bool)| index as u32;
+            let expected: Vec<u32> =
+                list.iter().enumerate().filter(|(_, lost)| !**lost).map(index_of).collect();
+            let survivors: Vec<u32> =
+                lost.surviving_runs(count).flat_map(|(first, end)| first..end).collect();
+            assert_eq!(survivors, expected);
+            assert_eq!(lost.count(count), count - expected.len() as u32);
+            assert_eq!(lost.any(), expected.len() < count as usize);
+        });
+    }
 }

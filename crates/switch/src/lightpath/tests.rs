@@ -195,6 +195,43 @@ fn bursts_come_together_and_as_often_as_asked() {
 }
 
 #[test]
+fn frames_of_many_packets_lose_the_same_share_in_no_more_steps() {
+    let losses = |loss: f64, burst_loss: Option<BurstLoss>| {
+        let mut wire = path(LightpathConfig { loss, burst_loss, ..LightpathConfig::default() });
+        for packets_count in [129, 500, 1000, 1024].repeat(2000) {
+            let (mut before, shape) = (wire.random.clone(), segment(packets_count, 100));
+            leaves(wire.handle_frame(0, &shape));
+            let draws = (0..).find(|_| before == wire.random || (before.bits(), false).1);
+            assert!(draws.is_some_and(|draws| draws <= 3 * 128), "{draws:?} draws for a frame");
+        }
+        let counters = wire.counters();
+        let lost = counters.dropped_loss_pkts + counters.dropped_burst_pkts;
+        assert_eq!(counters.arrived_pkts, counters.delivered_pkts + lost);
+        lost as f64 / counters.arrived_pkts as f64
+    };
+    let share = losses(0.01, None);
+    assert!((0.0095..0.0105).contains(&share), "{share}");
+    let share = losses(0.0, Some(BurstLoss { enter: 0.001, leave: 0.1, loss: 1.0 }));
+    assert!((0.0088..0.0111).contains(&share), "{share}");
+}
+
+#[test]
+fn a_slow_line_forgets_no_time_and_remembers_no_more_than_it_may() {
+    let slow =
+        LightpathConfig { rate_bits_per_s: Some(1), loss: 1.0, ..LightpathConfig::default() };
+    let mut wire = path(slow);
+    wire.remember_at_most(1 << 18);
+    let mut before_ns = 0;
+    for _ in 0..1 << 19 {
+        leaves(wire.handle_frame(0, &segment(1000, 1500)));
+        let (ns, _) = wire.waiting.back().copied().unwrap();
+        assert!(ns >= before_ns, "time runs backwards");
+        before_ns = ns;
+    }
+    assert_eq!(wire.waiting.len(), 1 << 18);
+}
+
+#[test]
 fn reordered_frames_are_overtaken_and_others_are_not() {
     let config = LightpathConfig {
         delay_ns: MS,

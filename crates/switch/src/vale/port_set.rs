@@ -54,6 +54,12 @@ impl PortSet {
         self.bits[port.index() / 64] >> (port.index() % 64) & 1 == 1
     }
 
+    /// How many are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.bits.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// Those in it, in order.
     pub fn iter(&self) -> impl Iterator<Item = PortId> + use<> {
         let bits = self.bits;
