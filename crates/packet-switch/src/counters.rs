@@ -49,7 +49,11 @@ impl Tally {
     }
 
     pub(crate) fn drop(&mut self, reason: DropReason) {
-        self.dropped[reason as usize] += 1;
+        self.drop_many(reason, 1);
+    }
+
+    pub(crate) fn drop_many(&mut self, reason: DropReason, frames: usize) {
+        self.dropped[reason as usize] += frames as u64;
     }
 }
 

@@ -1,6 +1,7 @@
 //! A switch's thread: it carries frames from each port to the others, and sleeps when there are none.
 //!
-//! Ports take turns. A turn takes at most [`BATCH_SLOTS`] slots, so that nobody starves the others;
+//! Ports take turns. A turn takes at most [`BATCH_SLOTS`] slots, and no more frames than its port's share
+//! of the [work] pays for, so that nobody starves the others;
 //! the frames are sorted by destination, and each destination is written and woken once. A full
 //! destination drops (as VALE does); nobody waits for a slow one. Whoever breaks the protocol is
 //! cut off on the spot.
@@ -12,6 +13,7 @@ mod outlet;
 mod resident;
 mod sleep;
 mod translate;
+mod work;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use ring::{Eagerness, Slot, Violation};
 use shm::Bell;
+use switch::frame::VnetHeader;
 use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
 use sys::SyscallError;
 use thiserror::Error;
@@ -30,10 +33,13 @@ pub(crate) use link::{Command, Link};
 pub(crate) use monitor::Monitor;
 pub(crate) use outlet::Outlet;
 pub(crate) use resident::Resident;
+pub(crate) use work::Credit;
 
+use crate::attachment::HEADERS_BYTES;
 use crate::counters::{PortCounters, Tally, add};
 use resident::Residents;
 use sleep::Bed;
+use translate::{Forms, Original};
 
 /// Most slots that one port's turn takes.
 pub(crate) const BATCH_SLOTS: usize = 256;
@@ -80,14 +86,19 @@ pub(crate) struct PortEnds {
     /// Rung by the client when the switch sleeps.
     pub(crate) kick: Bell,
     pub(crate) counters: Arc<PortCounters>,
+    pub(crate) credit: Credit,
+    /// The first port that has yet to get the frame that comes next: it costs more than a turn.
+    pub(crate) rest: Option<PortId>,
 }
 
 /// A packet of a batch: a run of slots.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Packet {
     pub(crate) first: u16,
     pub(crate) slots: u16,
     pub(crate) bytes: u32,
+    /// Whether it goes to everybody.
+    pub(crate) flood: bool,
 }
 
 /// The slots of one turn, copied and checked, and the packets they make.
@@ -119,6 +130,10 @@ pub(crate) struct Datapath {
     forwarder: Forwarder,
     batch: Batch,
     taken: Taken,
+    forms: Forms,
+    /// Bytes of virtio-net header of each port.
+    headers: Vec<u8>,
+    rounds: u64,
     bed: Bed,
     linger: Duration,
     eagerness: Eagerness,
@@ -148,6 +163,9 @@ impl Datapath {
             forwarder: Forwarder::new(seed),
             batch: Batch::default(),
             taken: Taken::default(),
+            forms: Forms::default(),
+            headers: vec![0; switch::vale::PORTS_MAX],
+            rounds: 0,
             bed,
             linger,
             eagerness: Eagerness::default(),
@@ -201,14 +219,16 @@ impl Datapath {
         // Whole seconds are enough for ageing and never run backwards.
         let now_s = u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX);
         let brought = self.residents.bring(now_s);
-        let slots: usize = ports.iter().map(|id| self.turn(id, now_s)).sum();
+        self.rounds += 1;
+        let share = work::share(ports.count());
+        let slots: usize = ports.iter().map(|id| self.turn(id, now_s, share)).sum();
         brought + slots + self.residents.take_away()
     }
 
-    fn turn(&mut self, id: PortId, now_s: u32) -> usize {
+    fn turn(&mut self, id: PortId, now_s: u32, share: u64) -> usize {
         // Taken out while it is served, so that its frames can be written to the others.
         let Some(mut source) = self.ports[id.index()].take() else { return 0 };
-        let outcome = self.serve(&mut source, now_s);
+        let outcome = self.serve(&mut source, now_s, share);
         match outcome {
             Ok(slots) => {
                 self.ports[id.index()] = Some(source);
@@ -221,16 +241,24 @@ impl Datapath {
         }
     }
 
-    fn serve(&mut self, source: &mut PortEnds, now_s: u32) -> Result<usize, CutOff> {
+    fn serve(&mut self, source: &mut PortEnds, now_s: u32, share: u64) -> Result<usize, CutOff> {
+        let Some(credit) = source.credit.refill(share) else {
+            // It pays for its last turns; its frames wait where they are.
+            return source.inlet.has_some().map(usize::from);
+        };
         source.inlet.take(&mut source.marks, &mut self.taken)?;
         if self.taken.slots.is_empty() {
             return Ok(0);
         }
         let mut tally = Tally::default();
-        self.sort(source, now_s, &mut tally);
-        let destinations = self.batch.destinations(self.forwarder.ports(), source.id);
+        let mut spent = self.sort(source, now_s, credit, &mut tally);
+        let mut destinations = self.batch.destinations(self.forwarder.ports(), source.id);
+        let begun = source.rest.take();
+        if begun.is_some() || spent > credit {
+            spent = self.portion(source, credit, begun, &mut destinations);
+        }
         if self.watched != PortSet::default() {
-            self.show(source, &destinations);
+            self.show(source, &destinations, begun.is_none());
         }
         for id in destinations.iter() {
             let Some(mut port) = self.ports[id.index()].take() else { continue };
@@ -240,24 +268,67 @@ impl Datapath {
             }
         }
         source.counters.incoming.add(&tally);
+        source.credit.spend(spent);
+        if source.rest.is_some() {
+            source.inlet.put_back(&mut source.marks, &mut self.taken, 0);
+            return Ok(1);
+        }
         let count = self.taken.slots.len();
         let ring = source.inlet.release(&mut source.marks, &self.taken.slots);
         self.wake(source, ring, |port| port.inlet.bell())?;
         Ok(count)
     }
 
-    /// Looks at each packet of the turn and notes where it goes.
-    fn sort(&mut self, source: &PortEnds, now_s: u32, tally: &mut Tally) {
+    /// Looks at the packets of the turn that the credit pays for, at least one, and notes where they go; what
+    /// they cost. The others are left for the next turn.
+    fn sort(&mut self, source: &mut PortEnds, now_s: u32, credit: u64, tally: &mut Tally) -> u64 {
         self.batch.clear();
+        self.forms.clear();
         let skip = u32::from(source.header_bytes);
-        for &packet in &self.taken.packets {
-            tally.count(packet.bytes.saturating_sub(skip));
-            let verdict = match source.inlet.head(self.taken.fragments(packet), skip as usize) {
+        let (mut spent, mut audience) = (0, None);
+        for index in 0..self.taken.packets.len() {
+            let packet = self.taken.packets[index];
+            let fragments = self.taken.fragments(packet);
+            let verdict = match source.inlet.head(fragments, skip as usize) {
+                _ if packet.bytes > work::PACKET_BYTES_MAX => Verdict::Drop(DropReason::TooLong),
                 Some((head, bytes)) => {
                     self.forwarder.route(source.id, Addresses::of(&head), bytes, now_s)
                 }
                 None => Verdict::Drop(DropReason::TooShort),
             };
+            if skip > 0 {
+                self.forms.headers.push(source.inlet.header(fragments));
+            }
+            let cost = work::taking(packet.slots)
+                + match verdict {
+                    Verdict::Drop(_) => 0,
+                    Verdict::To(port) => {
+                        let (made, copied) = self.cost(source, index, port);
+                        made + copied
+                    }
+                    Verdict::Flood => {
+                        let audience = *audience.get_or_insert_with(|| self.audience(source.id));
+                        let costs = audience
+                            .into_iter()
+                            .filter(|(_, count)| *count > 0)
+                            .map(|(port, count)| (self.cost(source, index, port), count));
+                        let (mut once, mut each) = (0, 0);
+                        for ((made, copied), count) in costs {
+                            (once, each) = (once.max(made), each + count * copied);
+                        }
+                        once + each
+                    }
+                };
+            let is_late = source.rest.is_some() || spent + cost > credit;
+            if index > 0 && is_late {
+                source.inlet.put_back(&mut source.marks, &mut self.taken, index);
+                break;
+            }
+            spent += cost;
+            if source.rest.is_none() {
+                tally.count(packet.bytes.saturating_sub(skip));
+            }
+            self.taken.packets[index].flood = verdict == Verdict::Flood;
             self.batch.push(match verdict {
                 Verdict::To(port) => Some(Some(port)),
                 Verdict::Flood => Some(None),
@@ -267,20 +338,72 @@ impl Datapath {
                 }
             });
         }
+        spent
     }
 
-    /// Copies the turn's packets for those who watch the port they come from or one they go to.
+    /// Everybody but one port, by what they need: a port of each kind and how many there are.
+    fn audience(&self, but: PortId) -> [(PortId, u64); HEADERS_BYTES.len()] {
+        HEADERS_BYTES.map(|header_bytes| {
+            let all = self.forwarder.ports().iter().filter(|&id| id != but);
+            let mut alike = all.filter(|id| self.headers[id.index()] == header_bytes);
+            alike.next().map_or((but, 0), |first| (first, 1 + alike.count() as u64))
+        })
+    }
+
+    /// What it takes to bring a packet of the turn to a port, at most: once for all such ports, and for each.
+    fn cost(&self, source: &PortEnds, index: usize, port: PortId) -> (u64, u64) {
+        let packet = self.taken.packets[index];
+        let header_bytes = self.headers[port.index()];
+        if header_bytes == source.header_bytes {
+            return (0, work::copying(packet.bytes, packet.slots));
+        }
+        let packets = match self.forms.headers.get(index).and_then(|one| VnetHeader::parse(one)) {
+            Some((header, _)) if header_bytes == 0 => header.packets_most(packet.bytes),
+            _ => 1,
+        };
+        (work::making(packet.bytes, packets), work::copying_parts(packet.bytes, packets))
+    }
+
+    /// Of the ports that a single packet goes to, from `begun` on, those that the credit pays for; what that
+    /// costs. The others are the source's rest.
+    fn portion(
+        &self,
+        source: &mut PortEnds,
+        credit: u64,
+        begun: Option<PortId>,
+        destinations: &mut PortSet,
+    ) -> u64 {
+        let mut spent = work::taking(self.taken.packets[0].slots);
+        let (mut now, mut once) = (PortSet::default(), 0);
+        for id in destinations.iter().skip_while(|&id| begun.is_some_and(|begun| id < begun)) {
+            if spent + once > credit && now != PortSet::default() {
+                source.rest = Some(id);
+                break;
+            }
+            let (made, copied) = self.cost(source, 0, id);
+            once = once.max(made);
+            spent += copied;
+            now.insert(id);
+        }
+        *destinations = now;
+        spent + once
+    }
+
+    /// Copies the turn's packets for those who watch the port they come from, if that `begins` with them, or
+    /// one they go to.
     #[cold]
-    fn show(&mut self, source: &PortEnds, destinations: &PortSet) {
+    fn show(&mut self, source: &PortEnds, destinations: &PortSet, begins: bool) {
         let now_ns = monitor::now_ns();
+        let all: usize = self.monitors.iter().map(Vec::len).sum();
+        let share = work::WATCH_WORK / all.max(1) as u64;
         for id in self.watched.iter() {
             let outgoing = id != source.id;
-            if outgoing && !destinations.contains(id) {
+            if (outgoing && !destinations.contains(id)) || !(outgoing || begins) {
                 continue;
             }
             let mut monitors = std::mem::take(&mut self.monitors[id.index()]);
             // Somebody who breaks the protocol of its own ring watches no more.
-            monitors.retain_mut(|monitor| monitor.begin().is_ok());
+            monitors.retain_mut(|monitor| monitor.begin(self.rounds, share).is_ok());
             let (from, skip) = (source.inlet.buffers(), usize::from(source.header_bytes));
             let mut copy = |packet: Packet| {
                 let fragments = self.taken.fragments(packet);
@@ -301,18 +424,21 @@ impl Datapath {
         }
     }
 
-    fn deliver(&self, source: &PortEnds, port: &mut PortEnds) -> Result<(), CutOff> {
+    fn deliver(&mut self, source: &PortEnds, port: &mut PortEnds) -> Result<(), CutOff> {
         let mut tally = Tally::default();
         port.outlet.refill(&mut port.marks)?;
         for index in self.batch.packets_for(port.id) {
             let packet = self.taken.packets[index];
             let (fragments, from) = (self.taken.fragments(packet), source.inlet.buffers());
-            let headers = [source.header_bytes, port.header_bytes];
-            if headers[0] == headers[1] {
-                let frame_bytes = packet.bytes.saturating_sub(headers[0].into());
-                tally.settle(port.outlet.put(fragments, from), frame_bytes as usize);
+            let spare = if packet.flood { port.outlet.spare() } else { 0 };
+            let header_bytes = source.header_bytes;
+            if header_bytes == port.header_bytes {
+                let frame_bytes = packet.bytes.saturating_sub(header_bytes.into());
+                tally.settle(port.outlet.put(fragments, from, spare), frame_bytes as usize);
             } else {
-                port.outlet.put_translated(fragments, from, headers, &mut tally);
+                let original = Original { index, fragments, from, header_bytes };
+                let (forms, header_bytes) = (&mut self.forms, port.header_bytes);
+                port.outlet.put_translated(original, forms, header_bytes, spare, &mut tally);
             }
         }
         port.counters.outgoing.add(&tally);
@@ -368,10 +494,12 @@ impl Datapath {
                     self.bed.add(&port.kick)?;
                     self.forwarder.add(port.id);
                     let index = port.id.index();
+                    self.headers[index] = port.header_bytes;
                     self.ports[index] = Some(port);
                 }
                 Command::SetHeader { id, header_bytes } => {
                     if let Some(port) = &mut self.ports[id.index()] {
+                        self.headers[id.index()] = header_bytes;
                         port.header_bytes = header_bytes;
                     }
                 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::attachment::{PipeEnd, RingSeat, Shape};
 use crate::counters::PortCounters;
-use crate::datapath::{Inlet, Marks, Monitor, Outlet, PortEnds};
+use crate::datapath::{Credit, Inlet, Marks, Monitor, Outlet, PortEnds};
 use crate::device::Plug;
 
 /// Why it could not be made.
@@ -94,6 +94,8 @@ fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
         header_bytes,
         kick: tx_switch.ours,
         counters,
+        credit: Credit::default(),
+        rest: None,
     };
     Ok(Made { ends, region, layout, tx, rx })
 }

@@ -3,6 +3,7 @@
 use ring::{End, FIRST_BUFFER, Mapped, Slot, Violation};
 use shm::{Bell, Buffers};
 
+use super::translate::Header;
 use super::{BATCH_SLOTS, CutOff, Packet, Taken};
 
 /// Most slots of one packet, as netmap's `NETMAP_MAX_FRAGS`.
@@ -60,7 +61,7 @@ impl Inlet {
         taken.slots.clear();
         taken.packets.clear();
         let count = (self.end.observe()? as usize).min(BATCH_SLOTS);
-        let mut packet = Packet { first: 0, slots: 0, bytes: 0 };
+        let mut packet = Packet::default();
         for offset in 0..count {
             let slot = self.end.memory().slot(self.end.index(offset as u32));
             self.check(slot, marks)?;
@@ -72,7 +73,7 @@ impl Inlet {
             }
             if !slot.flags.more_fragments() {
                 taken.packets.push(packet);
-                packet = Packet { first: taken.slots.len() as u16, slots: 0, bytes: 0 };
+                packet = Packet { first: taken.slots.len() as u16, ..Packet::default() };
             }
         }
         for slot in taken.slots.drain(usize::from(packet.first)..) {
@@ -92,6 +93,30 @@ impl Inlet {
             buffer.prefetch();
         }
         Ok(())
+    }
+
+    /// Whether the client has handed anything over.
+    pub(crate) fn has_some(&mut self) -> Result<bool, CutOff> {
+        Ok(self.end.observe()? > 0)
+    }
+
+    /// Leaves all but the first `packets` of those taken for the next turn.
+    pub(crate) fn put_back(&self, marks: &mut Marks, taken: &mut Taken, packets: usize) {
+        if let Some(packet) = taken.packets.get(packets) {
+            let slots = taken.slots.drain(usize::from(packet.first)..);
+            slots.for_each(|slot| marks.give(slot.buffer));
+            taken.packets.truncate(packets);
+        }
+    }
+
+    /// What says anything of a packet's virtio-net header, which is in its first slot.
+    pub(super) fn header(&self, fragments: &[Slot]) -> Header {
+        let mut header = Header::default();
+        let buffer = fragments.first().and_then(|slot| self.buffers.get(slot.buffer));
+        // No buffer is shorter; of a shorter packet nothing is used.
+        let there = buffer.is_some_and(|buffer| buffer.read(0, &mut header));
+        debug_assert!(there, "checked when the slot was taken");
+        header
     }
 
     /// The first twelve bytes of a packet's frame, which begins after `skip_bytes`, and how many bytes

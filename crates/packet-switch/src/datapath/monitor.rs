@@ -1,7 +1,8 @@
 //! Copies of what passes a port, for somebody who watches it.
 //!
 //! Each copy is a frame behind a [`RECORD_BYTES`] header. Whoever watches is never woken, so that
-//! nobody can make the switch wait by watching, and what it is too slow for is counted and left out.
+//! nobody can make the switch wait by watching, and what it is too slow for is counted and left out. So is
+//! what goes beyond a watcher's share of what all of them may take in a round.
 
 use std::time::SystemTime;
 
@@ -19,15 +20,21 @@ pub(crate) struct Monitor {
     marks: Marks,
     missed: u32,
     frame: Vec<u8>,
+    /// What may still be copied in this round, bytes.
+    left: u64,
+    round: u64,
 }
 
 impl Monitor {
     pub(crate) fn new(serial: u64, outlet: Outlet, marks: Marks) -> Self {
-        Self { serial, outlet, marks, missed: 0, frame: Vec::new() }
+        Self { serial, outlet, marks, missed: 0, frame: Vec::new(), left: 0, round: 0 }
     }
 
-    /// Before the copies of a turn.
-    pub(super) fn begin(&mut self) -> Result<(), CutOff> {
+    /// Before the copies of a turn in that round, in which it has that share of the work.
+    pub(super) fn begin(&mut self, round: u64, share: u64) -> Result<(), CutOff> {
+        if self.round != round {
+            (self.round, self.left) = (round, share);
+        }
         self.outlet.refill(&mut self.marks)
     }
 
@@ -40,6 +47,15 @@ impl Monitor {
         outgoing: bool,
         now_ns: u64,
     ) {
+        let bytes: usize = fragments.iter().map(|slot| usize::from(slot.length_bytes)).sum();
+        // Copied twice.
+        let work = 2 * (bytes + RECORD_BYTES) as u64;
+        let room = self.outlet.slots_for(RECORD_BYTES + bytes.saturating_sub(skip_bytes), 0);
+        if work > self.left || room.is_err() {
+            self.missed = self.missed.saturating_add(1);
+            return;
+        }
+        self.left -= work;
         self.frame.clear();
         for fragment in fragments {
             let at = self.frame.len();
@@ -51,7 +67,7 @@ impl Monitor {
         let frame = self.frame.get(skip_bytes..).unwrap_or_default();
         let record = Record { seen_ns: now_ns, missed: self.missed, outgoing };
         let head: [u8; RECORD_BYTES] = record.encode();
-        match self.outlet.put_bytes(&head, frame) {
+        match self.outlet.put_bytes(&head, frame, 0) {
             Ok(()) => self.missed = 0,
             Err(_) => self.missed = self.missed.saturating_add(1),
         }

@@ -19,14 +19,12 @@ pub(crate) struct Outlet {
     known: u32,
     /// Slots filled since the last [`publish`](Self::publish).
     filled: u32,
-    /// Where packets are put into another form; empty until the first that needs it.
-    pub(super) scratch: Vec<u8>,
 }
 
 impl Outlet {
     pub(crate) fn new(end: End<Mapped>, buffers: Buffers, bell: Bell) -> Self {
         let held = vec![0; end.slots() as usize];
-        Self { end, buffers, bell, held, known: 0, filled: 0, scratch: Vec::new() }
+        Self { end, buffers, bell, held, known: 0, filled: 0 }
     }
 
     /// Reads the slots that the client has handed over since the last time.
@@ -42,10 +40,21 @@ impl Outlet {
         Ok(())
     }
 
-    /// Copies a packet, whole or not at all.
+    /// Slots that frames to everybody leave free, so that whoever sends many of them takes nobody's
+    /// room for frames of its own.
+    pub(super) fn spare(&self) -> u32 {
+        self.end.slots() / 4
+    }
+
+    /// Copies a packet, whole or not at all, and leaves `spare` slots free.
     #[inline]
-    pub(crate) fn put(&mut self, fragments: &[Slot], from: &Buffers) -> Result<(), DropReason> {
-        if fragments.len() > self.free() as usize {
+    pub(crate) fn put(
+        &mut self,
+        fragments: &[Slot],
+        from: &Buffers,
+        spare: u32,
+    ) -> Result<(), DropReason> {
+        if fragments.len() > self.free().saturating_sub(spare) as usize {
             return Err(DropReason::RingFull);
         }
         let longest = fragments.iter().map(|slot| slot.length_bytes).max().unwrap_or(0);

@@ -1,0 +1,84 @@
+//! What a frame makes the switch do, and how much of that a port may cause before others have their turn.
+//!
+//! Work is counted in bytes that are copied; what else has to be done is put into that unit, of which a
+//! core does some 5 a nanosecond. It is charged to the port that the frame comes from, before it is done:
+//!
+//! * In a round each port has its [share](share) of [`ROUND_WORK`], at most [`TURN_WORK`].
+//! * A turn takes the frames that the share pays for; the others wait in their sender's own ring.
+//! * A single frame that costs more (one to everybody, mostly) goes to as many ports as the share pays for, at
+//!   least one, and to the others in the next turns of its sender. By how much a turn went beyond its share
+//!   is taken off the next ones.
+//!
+//! So a turn does at most its share and [`STEP_WORK_MAX`], and between two turns of a port the switch does no
+//! more than `ROUND_WORK` and as many times `STEP_WORK_MAX` as there are ports that send such frames: with
+//! 22 of them 50 million, some 10 ms, whatever they send. What watchers take is not the senders' fault: they
+//! have [`WATCH_WORK`] together, and miss what is more.
+
+use switch::frame::PACKETS_MAX;
+
+/// What all ports together may cause in a round.
+pub(super) const ROUND_WORK: u64 = 32 << 20;
+/// What one port may cause in a turn, however few there are.
+pub(super) const TURN_WORK: u64 = 512 << 10;
+/// What all copies for watchers may take in a round.
+pub(super) const WATCH_WORK: u64 = 8 << 20;
+/// Longest packet, virtio-net header included: no port sends longer ones.
+pub(super) const PACKET_BYTES_MAX: u32 = switch::delay_line::PACKET_BYTES_MAX as u32;
+/// The most that a turn goes beyond its share: one frame taken, made into the most packets there are and
+/// copied to one port.
+pub(super) const STEP_WORK_MAX: u64 = 64 * SLOT_WORK
+    + making(PACKET_BYTES_MAX, PACKETS_MAX)
+    + copying_parts(PACKET_BYTES_MAX, PACKETS_MAX);
+
+/// Taking a slot, and finding out where its frame goes.
+const SLOT_WORK: u64 = 64;
+/// Writing a slot at its destination.
+const DELIVERY_WORK: u64 = 128;
+/// Making one packet of a super-segment: its headers and their checksums.
+const PACKET_WORK: u64 = 256;
+
+/// What each of so many ports may cause in a round.
+pub(super) const fn share(ports: u32) -> u64 {
+    let all = ROUND_WORK / if ports == 0 { 1 } else { ports as u64 };
+    if all < TURN_WORK { all } else { TURN_WORK }
+}
+
+/// Taking a packet.
+pub(super) const fn taking(slots: u16) -> u64 {
+    SLOT_WORK * slots as u64
+}
+
+/// Copying it to a port as it is.
+pub(super) const fn copying(bytes: u32, slots: u16) -> u64 {
+    bytes as u64 + DELIVERY_WORK * slots as u64
+}
+
+/// Copying it to a port with other headers, as so many packets.
+pub(super) const fn copying_parts(bytes: u32, packets: u32) -> u64 {
+    // In buffers of at least a kilobyte, mostly.
+    bytes as u64 + DELIVERY_WORK * (packets as u64 + bytes as u64 / 1024)
+}
+
+/// Putting it into the form of such ports, once however many they are.
+pub(super) const fn making(bytes: u32, packets: u32) -> u64 {
+    // Copied, and summed up.
+    2 * bytes as u64 + PACKET_WORK * packets as u64
+}
+
+/// What a port has left of its shares.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Credit {
+    left: i64,
+}
+
+impl Credit {
+    /// Another round; what the port may cause in it, unless it still owes.
+    pub(super) fn refill(&mut self, share: u64) -> Option<u64> {
+        self.left = self.left.saturating_add_unsigned(share).min(share.cast_signed());
+        u64::try_from(self.left).ok().filter(|&left| left > 0)
+    }
+
+    pub(super) fn spend(&mut self, work: u64) {
+        self.left = self.left.saturating_sub_unsigned(work);
+    }
+}
