@@ -7,6 +7,7 @@
 //! process ends, the program is off the device and the queue is the host's again.
 #![forbid(unsafe_code)]
 
+mod arrived;
 mod open;
 mod port;
 
@@ -21,3 +22,6 @@ const CHUNK_BYTES: u32 = 4096;
 
 /// Chunks that frames arrive in: what the ring of free ones holds. As many again are for frames to send.
 const RECEIVE_CHUNKS: u32 = RING_SLOTS;
+
+/// The memory of all frames of a queue.
+pub const MEMORY_BYTES: u64 = 2 * RECEIVE_CHUNKS as u64 * CHUNK_BYTES as u64;

@@ -11,8 +11,9 @@ use sys::SyscallError;
 use sys::xdp::{Descriptor, Rings};
 use thiserror::Error;
 
+use crate::arrived::Arrived;
 use crate::open::Opened;
-use crate::{CHUNK_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
+use crate::{CHUNK_BYTES, MEMORY_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
 
 /// Why descriptors make no port.
 #[derive(Debug, Error)]
@@ -26,6 +27,9 @@ pub enum PortError {
     /// It is too short.
     #[error(transparent)]
     Outside(#[from] OutsideRegion),
+    /// It is too long: what nobody needs would count as the opener's and be somebody else's.
+    #[error("memory of {0} bytes for its frames; {MEMORY_BYTES} are all it needs")]
+    TooLong(usize),
     /// The socket's rings make no sense.
     #[error("its rings: {0}")]
     Rings(io::Error),
@@ -55,6 +59,7 @@ pub enum Flush {
 #[derive(Debug)]
 pub struct Port {
     rings: Rings,
+    arrived: Arrived,
     chunks: Buffers,
     /// Chunks to send in that hold no frame.
     free: Vec<u32>,
@@ -81,6 +86,9 @@ impl Port {
     ) -> Result<Self, PortError> {
         let rings = sys::xdp::map_rings(&socket, RING_SLOTS)?;
         let is_zero_copy = sys::xdp::is_zero_copy(socket.as_fd())?;
+        if memory.length_bytes() as u64 > MEMORY_BYTES {
+            return Err(PortError::TooLong(memory.length_bytes()));
+        }
         let chunks = frames::buffers(memory, CHUNK_BYTES)?;
         if chunks.count() < 2 * RECEIVE_CHUNKS {
             let length_bytes = 2 * (RECEIVE_CHUNKS * CHUNK_BYTES) as usize;
@@ -88,8 +96,16 @@ impl Port {
         }
         // Those first in memory are used first.
         let free = (RECEIVE_CHUNKS..2 * RECEIVE_CHUNKS).rev().collect();
-        let mut port =
-            Self { rings, chunks, free, is_zero_copy, takes_parts, socket, _holds: holds };
+        let mut port = Self {
+            rings,
+            arrived: Arrived::default(),
+            chunks,
+            free,
+            is_zero_copy,
+            takes_parts,
+            socket,
+            _holds: holds,
+        };
         let room = port.rings.fill.reserve(RING_SLOTS).map_err(PortError::Rings)?;
         for chunk in 0..room.min(RECEIVE_CHUNKS) {
             port.rings.fill.put_chunk(chunk, u64::from(chunk) * u64::from(CHUNK_BYTES));
@@ -127,14 +143,16 @@ impl Port {
     /// The rings make no sense.
     #[inline]
     pub fn peek(&mut self) -> io::Result<u32> {
-        self.rings.rx.peek(1)
+        let known = self.rings.rx.peek(1)?;
+        self.arrived.read(known, |offset| self.rings.rx.get(offset));
+        Ok(known)
     }
 
-    /// The `offset`th of them; `None` where the descriptor points out of the memory.
+    /// The `offset`th of them, as it was when [`peek`](Self::peek) saw it first; `None` where the descriptor points out of the memory.
     #[inline]
     #[must_use]
     pub fn frame(&self, offset: u32) -> Option<Frame<'_>> {
-        let Descriptor { address, length_bytes, goes_on } = self.rings.rx.get(offset);
+        let Descriptor { address, length_bytes, goes_on } = self.arrived.get(offset)?;
         let chunk = self.chunks.get(u32::try_from(address / u64::from(CHUNK_BYTES)).ok()?)?;
         let begins = (address % u64::from(CHUNK_BYTES)) as usize;
         Some(Frame { bytes: chunk.cut(begins, length_bytes as usize)?, goes_on })
@@ -144,7 +162,7 @@ impl Port {
     #[inline]
     #[must_use]
     pub fn goes_on(&self, offset: u32) -> bool {
-        self.rings.rx.get(offset).goes_on
+        self.arrived.get(offset).is_some_and(|descriptor| descriptor.goes_on)
     }
 
     /// Gives the first `count` back: their chunks are there to receive again.
@@ -153,11 +171,11 @@ impl Port {
     /// The rings make no sense.
     pub fn release(&mut self, count: u32) -> io::Result<()> {
         let Rings { rx, fill, .. } = &mut self.rings;
+        let given = self.arrived.release(count);
         // As many chunks as the fill ring has slots are on their way, so there is room; a peer that
         // scribbles over the rings loses chunks, its own.
         let room = fill.reserve(count)?.min(count);
-        for offset in 0..room {
-            let address = rx.get(offset).address;
+        for (offset, Descriptor { address, .. }) in (0..room).zip(given) {
             fill.put_chunk(offset, address - address % u64::from(CHUNK_BYTES));
         }
         fill.publish(room);
