@@ -1,75 +1,92 @@
-//! Where frames wait: a pool of buffers and the order in which they leave.
+//! Where frames wait: memory for them and the order in which they leave.
 //!
 //! The owner reads a frame straight into [`DelayLine::space`], then either [`hold`](DelayLine::hold)s
-//! it until its time or leaves the space for the next. Nothing is copied while it waits, except that
-//! frames of up to [`SMALL_BYTES`] move to a small buffer, so that a million of them stay compact.
-//! The buffer given back last is used first: while frames pass, the memory in use is what is in
-//! flight and not more, which keeps it in cache. Buffers are added when all are taken, never given
-//! back, and never more than the limit says.
+//! it until its time or leaves the space for the next. Nothing is copied while it waits. Frames lie one
+//! behind the other in slabs; a slab whose frames have left is filled again, the one given back last first:
+//! while frames pass, the memory in use is little more than what is in flight, which keeps it in cache.
+//! Slabs are added when all are taken, never given back, and never more than the limit says, which counts
+//! all that is allocated.
 
 use std::collections::VecDeque;
 
 /// Longest packet: virtio-net header, Ethernet header and 64 KiB, rounded up to whole pages.
 pub const PACKET_BYTES_MAX: usize = 68 * 1024;
 
-/// Frames up to this length are moved to a small buffer.
-pub const SMALL_BYTES: usize = 2048;
-
 /// Frames held until they leave, each with a `Tag` of the owner's.
 #[derive(Debug)]
 pub struct DelayLine<Tag> {
-    large: Pool,
-    small: Pool,
-    space: usize,
+    slabs: Vec<Slab>,
+    /// Slabs without frames.
+    free: Vec<usize>,
+    /// The slab being filled, and how far.
+    current: usize,
+    filled_bytes: usize,
     schedule: VecDeque<Held<Tag>>,
-    held_bytes: usize,
     limit_bytes: usize,
+}
+
+/// Memory is added by so many bytes.
+pub const SLAB_BYTES: usize = 4 * PACKET_BYTES_MAX;
+/// Frames begin at cache lines.
+const LINE_BYTES: usize = 64;
+/// Places of the schedule at first.
+const PLACES_MIN: usize = 64;
+
+#[derive(Debug)]
+struct Slab {
+    bytes: Box<[u8]>,
+    frames_count: u32,
+}
+
+impl Slab {
+    fn new() -> Self {
+        Self { bytes: vec![0; SLAB_BYTES].into_boxed_slice(), frames_count: 0 }
+    }
 }
 
 #[derive(Debug)]
 struct Held<Tag> {
     leaves_ns: u64,
-    buffer: usize,
-    len: usize,
+    slab: u32,
+    begins: u32,
+    len: u32,
     tag: Tag,
 }
 
 impl<Tag> DelayLine<Tag> {
-    /// An empty line for at most `limit_bytes` of frames.
+    /// An empty line that takes at most `limit_bytes` of memory, and at least a slab.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
-        let mut large = Pool::new(PACKET_BYTES_MAX);
-        let space = large.take();
         Self {
-            large,
-            small: Pool::new(SMALL_BYTES),
-            space,
-            schedule: VecDeque::new(),
-            held_bytes: 0,
+            slabs: vec![Slab::new()],
+            free: Vec::new(),
+            current: 0,
+            filled_bytes: 0,
+            schedule: VecDeque::with_capacity(PLACES_MIN),
             limit_bytes,
         }
     }
 
-    /// Where the next frame goes, [`PACKET_BYTES_MAX`] long.
+    /// Where the next frame goes, [`PACKET_BYTES_MAX`] long. To be filled and held with nothing in between.
     pub fn space(&mut self) -> &mut [u8] {
-        self.large.get(self.space)
+        &mut self.slabs[self.current].bytes[self.filled_bytes..][..PACKET_BYTES_MAX]
     }
 
     /// Keeps the first `len` bytes of the space until `leaves_ns`; false when the line is full.
     pub fn hold(&mut self, len: usize, leaves_ns: u64, tag: Tag) -> bool {
-        // Short frames count as the buffer they take, so that the limit bounds memory.
-        if self.held_bytes + len.max(SMALL_BYTES) > self.limit_bytes {
+        let len = len.min(PACKET_BYTES_MAX);
+        let (slab, begins) = (self.current, self.filled_bytes);
+        let end = begins + len.max(1).next_multiple_of(LINE_BYTES);
+        if !self.has_place() || (end + PACKET_BYTES_MAX > SLAB_BYTES && !self.begin_slab()) {
             return false;
         }
-        self.held_bytes += len.max(SMALL_BYTES);
-        let buffer = if len <= SMALL_BYTES {
-            let buffer = self.small.take();
-            self.small.get(buffer)[..len].copy_from_slice(&self.large.get(self.space)[..len]);
-            buffer
-        } else {
-            std::mem::replace(&mut self.space, self.large.take())
-        };
-        let held = Held { leaves_ns, buffer, len, tag };
+        if self.current == slab {
+            self.filled_bytes = end;
+        }
+        self.slabs[slab].frames_count += 1;
+        // All of them are below a slab's length, and slabs are few.
+        let held =
+            Held { leaves_ns, slab: slab as u32, begins: begins as u32, len: len as u32, tag };
         // Almost always the last; a reordered frame before it lets this one pass.
         let behind = self.schedule.iter().rev().take_while(|h| h.leaves_ns > leaves_ns).count();
         self.schedule.insert(self.schedule.len() - behind, held);
@@ -88,10 +105,20 @@ impl<Tag> DelayLine<Tag> {
         let Some(held) = self.schedule.pop_front_if(|held| held.leaves_ns <= now_ns) else {
             return false;
         };
-        let pool = if held.len <= SMALL_BYTES { &mut self.small } else { &mut self.large };
-        send(&mut pool.get(held.buffer)[..held.len], held.leaves_ns, held.tag);
-        pool.give_back(held.buffer);
-        self.held_bytes -= held.len.max(SMALL_BYTES);
+        let slab = &mut self.slabs[held.slab as usize];
+        send(
+            &mut slab.bytes[held.begins as usize..][..held.len as usize],
+            held.leaves_ns,
+            held.tag,
+        );
+        slab.frames_count -= 1;
+        if slab.frames_count == 0 {
+            if held.slab as usize == self.current {
+                self.filled_bytes = 0;
+            } else {
+                self.free.push(held.slab as usize);
+            }
+        }
         true
     }
 
@@ -100,46 +127,40 @@ impl<Tag> DelayLine<Tag> {
     pub fn held_count(&self) -> usize {
         self.schedule.len()
     }
-}
 
-/// Buffers of one size; the one given back last is taken first.
-#[derive(Debug)]
-struct Pool {
-    buffer_bytes: usize,
-    slabs: Vec<Box<[u8]>>,
-    free: Vec<usize>,
-}
-
-/// Buffers are added by so many bytes.
-const SLAB_BYTES: usize = 68 * 1024 * 16;
-
-impl Pool {
-    fn new(buffer_bytes: usize) -> Self {
-        Self { buffer_bytes, slabs: Vec::new(), free: Vec::new() }
+    /// All that is allocated.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.slabs.len() * SLAB_BYTES + self.schedule.capacity() * size_of::<Held<Tag>>()
     }
 
-    fn per_slab_count(&self) -> usize {
-        SLAB_BYTES / self.buffer_bytes
-    }
-
-    fn take(&mut self) -> usize {
-        if let Some(index) = self.free.pop() {
-            return index;
+    /// Whether one more frame can be written down.
+    fn has_place(&mut self) -> bool {
+        let places = self.schedule.len();
+        if places < self.schedule.capacity() {
+            return true;
         }
-        let first = self.slabs.len() * self.per_slab_count();
-        self.slabs.push(vec![0; SLAB_BYTES].into_boxed_slice());
-        self.free.extend((first + 1..first + self.per_slab_count()).rev());
-        first
+        // While they move, both are there.
+        let more = 2 * places.max(PLACES_MIN);
+        let fits = self.memory_bytes() + more * size_of::<Held<Tag>>() <= self.limit_bytes;
+        if fits {
+            self.schedule.reserve_exact(more - places);
+        }
+        fits
     }
 
-    fn give_back(&mut self, index: usize) {
-        self.free.push(index);
-    }
-
-    fn get(&mut self, index: usize) -> &mut [u8] {
-        let start = index % self.per_slab_count() * self.buffer_bytes;
-        let slab = index / self.per_slab_count();
-        &mut self.slabs[slab][start..start + self.buffer_bytes]
+    /// Goes on in another slab, if there is one.
+    fn begin_slab(&mut self) -> bool {
+        let next = match self.free.pop() {
+            Some(slab) => slab,
+            None if self.memory_bytes() + SLAB_BYTES <= self.limit_bytes => {
+                self.slabs.push(Slab::new());
+                self.slabs.len() - 1
+            }
+            None => return false,
+        };
+        (self.current, self.filled_bytes) = (next, 0);
+        true
     }
 }
 
@@ -172,16 +193,25 @@ mod tests {
         assert_eq!(due(&mut line, 9), []);
         assert_eq!(due(&mut line, 25), [(1, 60_000, 10), (3, 9000, 20), (4, 100, 20)]);
         assert_eq!(due(&mut line, 30), [(2, 60, 30)]);
-        assert_eq!((line.next_leaves_ns(), line.held_count(), line.held_bytes), (None, 0, 0));
+        assert_eq!((line.next_leaves_ns(), line.held_count()), (None, 0));
     }
 
     #[test]
     fn a_full_line_refuses_and_recovers() {
-        let mut line = DelayLine::new(3 * SMALL_BYTES);
-        assert!(put(&mut line, 1, 60, 1) && put(&mut line, 2, 60, 2) && put(&mut line, 3, 60, 3));
-        assert!(!put(&mut line, 4, 60, 4));
-        assert_eq!(due(&mut line, 1).len(), 1);
-        assert!(put(&mut line, 5, 60, 5));
+        let limit = 6 * SLAB_BYTES;
+        for len in [1, 60, 2000, 2049, 9000, 65_000] {
+            let mut line = DelayLine::new(limit);
+            for round in 0..3 {
+                let held = (0..1 << 20).take_while(|at| put(&mut line, 1, len, *at)).count();
+                // At worst a slab's end is left empty, and places in the schedule double.
+                let least =
+                    limit / 2 / (len.next_multiple_of(LINE_BYTES) + 2 * size_of::<Held<()>>());
+                assert!(held >= least, "{held} frames of {len} bytes in round {round}");
+                assert!(line.memory_bytes() <= limit, "{} bytes", line.memory_bytes());
+                assert_eq!(due(&mut line, 0).len(), 1);
+                assert_eq!(due(&mut line, u64::MAX).len(), held - 1);
+            }
+        }
     }
 
     #[test]
@@ -191,7 +221,7 @@ mod tests {
             assert!(put(&mut line, 1, 65_000, round + 8));
             due(&mut line, round);
         }
-        assert_eq!(line.large.slabs.len(), 1, "nine frames in flight fit one slab");
+        assert!(line.slabs.len() <= 4, "nine frames in flight, four a slab");
     }
 
     #[test]
