@@ -112,6 +112,22 @@ pub(crate) struct Device {
     threads: Vec<JoinHandle<Option<()>>>,
 }
 
+/// What a thread takes: of its stack, and what the allocator keeps for it.
+const THREAD_BYTES: u64 = 512 << 10;
+
+/// What a device takes besides its port, at most, bytes.
+pub(crate) fn device_bytes(kind: &DeviceKind) -> u64 {
+    match kind {
+        DeviceKind::Tap => THREAD_BYTES,
+        DeviceKind::Xdp(_) => THREAD_BYTES + port_xdp::MEMORY_BYTES,
+    }
+}
+
+/// What each of a link's two ports takes besides its rings, at most, bytes.
+pub(crate) fn link_bytes(wishes: &LinkWishes, memory_bytes_max: u64) -> u64 {
+    link::direction_bytes(wishes, memory_bytes_max)
+}
+
 /// How long the end of a device waits for its threads.
 const THREAD_END: Duration = Duration::from_millis(200);
 
@@ -226,13 +242,14 @@ impl Device {
     pub(crate) fn link(
         names: &[PortName; 2],
         wishes: &LinkWishes,
+        memory_bytes_max: u64,
         plugs: [Plug; 2],
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
         let name = format!("{} to {}", names[0], names[1]);
         let state = DeviceState { link: Some(*wishes), ..DeviceState::new("link", &name) };
         let mut device = Self::new(state)?;
-        for (line, report) in link::lines(wishes, plugs, &device.stop)? {
+        for (line, report) in link::lines(wishes, memory_bytes_max, plugs, &device.stop)? {
             device.work(threads, move |_, _| line.run().map_err(DeviceError::Gone))?;
             device.lines.push(report);
         }

@@ -70,6 +70,9 @@ const BULK_FRAMES: usize = 100;
 const BULK_SLACK_NS: u64 = 300_000;
 /// ... In between it looks for arrivals this often.
 const BULK_SLEEP_NS: u64 = 500_000;
+/// Of the bytes for frames, one frame that waits for the line for so many: it takes 16 bytes, and three
+/// times that while a full table of them moves to one twice as long.
+const WAITING_SHARE: usize = 128;
 /// How often the published counters follow.
 const PUBLISH_NS: u64 = 200_000_000;
 
@@ -111,14 +114,16 @@ pub struct Line<From, To> {
 }
 
 impl<From: Source, To: Sink> Line<From, To> {
-    /// Between these ends, with at most `limit_bytes` of frames held.
+    /// Between these ends. The frames held take at most `limit_bytes` of memory; those that wait for the
+    /// line, which are remembered once more, at most three eighths of that.
     pub fn new(
         from: From,
         to: To,
-        path: Lightpath,
+        mut path: Lightpath,
         limit_bytes: usize,
         shared: SharedReport,
     ) -> Self {
+        path.remember_at_most(limit_bytes / WAITING_SHARE);
         Self {
             from,
             to,

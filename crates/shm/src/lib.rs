@@ -20,6 +20,6 @@ mod view;
 
 pub use bell::Bell;
 pub use buffers::{Buffer, Buffers};
-pub use region::{REGION_BYTES_MAX, Region, RegionError};
+pub use region::{REGION_BYTES_MAX, REGION_BYTES_MULTIPLE, Region, RegionError};
 pub use socket::{FDS_MAX, Listener, MESSAGE_BYTES_MAX, Message, Socket};
 pub use view::{Atomic, OutsideRegion, View};

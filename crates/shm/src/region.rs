@@ -14,7 +14,7 @@ use thiserror::Error;
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
 
 /// Regions are multiples of this, so that the kernel can use 2 MiB pages for them.
-const HUGE_PAGE_BYTES: u64 = 2 << 20;
+pub const REGION_BYTES_MULTIPLE: u64 = 2 << 20;
 
 /// What keeps a region as long as it is: without these seals its creator could cut it off under
 /// whoever mapped it, whose next access would be a SIGBUS.
@@ -62,7 +62,7 @@ impl Region {
         if bytes == 0 || bytes > REGION_BYTES_MAX {
             return Err(RegionError::Size { bytes });
         }
-        let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        let bytes = bytes.next_multiple_of(REGION_BYTES_MULTIPLE);
         let failed = |call| move |error| SyscallError::new(call, name, error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(name, flags).map_err(failed("memfd_create"))?;

@@ -11,7 +11,7 @@ use super::registry::{Refusal, Registry};
 use super::session::SessionId;
 use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkWishes, Shape};
 use crate::datapath::{Command, Resident};
-use crate::device::{Device, Plug};
+use crate::device::{Device, Plug, device_bytes, link_bytes};
 use crate::name::PortName;
 
 /// Whose the attachments of devices are: no connection has this number.
@@ -26,7 +26,8 @@ impl Registry {
         shape: Shape,
         fds: Vec<OwnedFd>,
     ) -> Result<(), Refusal> {
-        let plug = self.add_inner_port(user, name, shape, kind.header_bytes())?;
+        let plug =
+            self.add_inner_port(user, name, shape, (kind.header_bytes(), device_bytes(&kind)))?;
         let device = Device::open(kind, fds, plug, &self.threads).and_then(|(device, resident)| {
             let seated = resident.map_or(Ok(()), |resident| self.seat(name, resident));
             seated.map(|()| device).map_err(Into::into)
@@ -42,25 +43,28 @@ impl Registry {
     ) -> Result<(), Refusal> {
         let [one, other] = names;
         let shape = Shape::of_device();
-        let first = self.add_inner_port(user, one, shape, HEADER_BYTES)?;
-        let second = match self.add_inner_port(user, other, shape, HEADER_BYTES) {
+        let inside = (HEADER_BYTES, link_bytes(wishes, self.memory_bytes_max));
+        let first = self.add_inner_port(user, one, shape, inside)?;
+        let second = match self.add_inner_port(user, other, shape, inside) {
             Ok(plug) => plug,
             Err(why) => {
                 self.drop_inner_port(one);
                 return Err(why);
             }
         };
-        let device = Device::link(names, wishes, [first, second], &self.threads);
+        let device =
+            Device::link(names, wishes, self.memory_bytes_max, [first, second], &self.threads);
         self.settle(&[one, other], device)
     }
 
-    /// A new port whose client is within the daemon.
+    /// A new port whose client is within the daemon: with so many bytes of header, and so many of memory that
+    /// the client takes.
     fn add_inner_port(
         &mut self,
         user: u32,
         name: &PortName,
         shape: Shape,
-        header_bytes: u8,
+        (header_bytes, client_bytes): (u8, u64),
     ) -> Result<Plug, Refusal> {
         if self.port(name).is_some() {
             return Err(Refusal::Exists(name.to_string()));
@@ -69,18 +73,18 @@ impl Registry {
         if let Some(port) = self.port_mut(name) {
             port.header_bytes = header_bytes;
         }
-        let plug = self.plug_inner(name);
+        let plug = self.plug_inner(name, client_bytes);
         if plug.is_err() {
             self.forget_port(name);
         }
         plug
     }
 
-    fn plug_inner(&mut self, name: &PortName) -> Result<Plug, Refusal> {
-        let (role, shape) = self.free_port(name)?;
+    fn plug_inner(&mut self, name: &PortName, bytes: u64) -> Result<Plug, Refusal> {
+        let (role, shape) = self.free_port(name, bytes)?;
         let (serial, attachment) = (role.serial, self.next_attachment());
         let (ends, plug) = make::inner_port(role, shape)?;
-        let client = Client { session: DAEMON, attachment, serial, bytes: 0, bells: Vec::new() };
+        let client = Client { session: DAEMON, attachment, serial, bytes, bells: Vec::new() };
         self.join(name, client, ends)?;
         Ok(plug)
     }

@@ -32,10 +32,18 @@ pub(crate) struct Handout {
     pub(crate) rings: Vec<RingSeat>,
 }
 
-/// Length of a region for `rings` rings of that shape, half of them to transmit.
+/// What a region for `rings` rings of that shape takes, half of them to transmit: all of it, as it is made, and
+/// what the daemon keeps of it.
 pub(crate) fn region_bytes(shape: Shape, rings: u32) -> Result<u64, LayoutError> {
-    geometry(shape, rings / 2, rings / 2).region_bytes()
+    let region = geometry(shape, rings / 2, rings / 2).region_bytes()?;
+    // A mark a buffer, and the number of one a slot.
+    let buffers = rings * shape.slots + SPARE_SHARE * shape.slots;
+    let kept = u64::from(buffers) + 4 * u64::from(rings * shape.slots);
+    Ok(region.next_multiple_of(shm::REGION_BYTES_MULTIPLE) + kept + ENTRY_BYTES)
 }
+
+/// What an attachment takes besides: its entry, four bells, and of a watcher a frame.
+const ENTRY_BYTES: u64 = 128 << 10;
 
 /// Buffers that no slot holds at first, as a multiple of the slots of a ring: a client may keep frames in
 /// them, and put them into slots. The kernel gives memory only to those that are used.

@@ -35,7 +35,7 @@ pub(super) struct Registry {
     groups: BTreeMap<Name, Group>,
     linger: Duration,
     pub(super) threads: Threads,
-    memory_bytes_max: u64,
+    pub(super) memory_bytes_max: u64,
     pub(super) memory_bytes: u64,
     next_serial: u64,
     next_attachment: u32,
@@ -142,7 +142,7 @@ impl Registry {
 
     /// Gives a free port's rings to a client and to the switch's thread.
     fn plug(&mut self, session: SessionId, name: &PortName) -> Answered {
-        let (role, shape) = self.free_port(name)?;
+        let (role, shape) = self.free_port(name, 0)?;
         let (serial, attachment) = (role.serial, self.next_attachment());
         let header_bytes = role.header_bytes;
         let (ends, handout) = make::port(role, shape)?;
@@ -151,8 +151,12 @@ impl Registry {
         Ok(attached(attachment, handout, header_bytes))
     }
 
-    /// What a port that nobody has is to its switch, and its shape.
-    pub(super) fn free_port(&mut self, name: &PortName) -> Result<(Role, Shape), Refusal> {
+    /// What a port that nobody has is to its switch, and its shape; there is memory for it, and `more`.
+    pub(super) fn free_port(
+        &mut self,
+        name: &PortName,
+        more: u64,
+    ) -> Result<(Role, Shape), Refusal> {
         let serial = self.next_serial();
         let port = self.port(name).ok_or_else(|| Refusal::NotThere(name.to_string()))?;
         if port.client.is_some() {
@@ -161,7 +165,8 @@ impl Registry {
         let (header_bytes, counters) = (port.header_bytes, Arc::clone(&port.counters));
         let role = Role { id: port.id, serial, header_bytes, counters };
         let shape = port.shape;
-        self.reserve_memory(make::region_bytes(shape, 2).map_err(MakeError::from)?)?;
+        let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
+        self.reserve_memory(bytes.saturating_add(more))?;
         Ok((role, shape))
     }
 
@@ -176,7 +181,8 @@ impl Registry {
         let bells = vec![ends.inlet.bell().share()?, ends.outlet.bell().share()?];
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
-        let bytes = make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
+        // What the client takes itself counts too.
+        let bytes = client.bytes + make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
         switch.link.send(Command::Add(Box::new(ends)))?;
         port.client = Some(Client { bytes, bells, ..client });
         self.memory_bytes += bytes;
@@ -531,7 +537,10 @@ impl Registry {
         if self.memory_bytes.saturating_add(bytes) <= self.memory_bytes_max {
             return Ok(());
         }
-        Err(Refusal::Limit { what: "bytes of all regions", max: self.memory_bytes_max })
+        Err(Refusal::Limit {
+            what: "bytes of all regions, links and devices",
+            max: self.memory_bytes_max,
+        })
     }
 
     pub(super) fn next_serial(&mut self) -> u64 {

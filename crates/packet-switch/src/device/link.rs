@@ -4,12 +4,40 @@ use std::sync::Arc;
 
 use switch::lightpath::{Lightpath, LightpathConfig};
 
-use super::{DeviceError, Plug, Stop};
+use super::{DeviceError, Plug, Stop, THREAD_BYTES};
 use crate::attachment::LinkWishes;
 use crate::line::{FromRing, Line, SharedReport, ToRing};
 
-/// Most that is in flight one way, bytes.
-const FLIGHT_BYTES_MAX: usize = 512 << 20;
+/// Most that is in flight one way, bytes ...
+const FLIGHT_BYTES_MAX: u64 = 512 << 20;
+/// ... and of all the memory there may be, this share: so eight links fit that say nothing of their rate.
+const FLIGHT_SHARE: u64 = 16;
+/// What frames need that only pass.
+const FLIGHT_BYTES_MIN: u64 = 2 << 20;
+/// The shortest frames take so many times the memory that they take on the wire.
+const SHORT_FRAMES: u64 = 3;
+
+/// Bytes of memory for the frames of a direction: what fits on the way and into the queue, if the wishes say
+/// how much that is.
+pub(super) fn flight_bytes(wishes: &LinkWishes, memory_bytes_max: u64) -> u64 {
+    let most = (memory_bytes_max / FLIGHT_SHARE).clamp(FLIGHT_BYTES_MIN, FLIGHT_BYTES_MAX);
+    let time_ns = wishes.delay_ns.saturating_add(wishes.jitter_ns);
+    let needed = match (wishes.rate_bits_per_s, wishes.queue_bytes) {
+        (None, _) if time_ns == 0 => 0,
+        (Some(rate), Some(queue_bytes)) => {
+            let on_the_way = u128::from(rate) * u128::from(time_ns) / 8_000_000_000;
+            u64::try_from(on_the_way).unwrap_or(u64::MAX).saturating_add(queue_bytes)
+        }
+        _ => most,
+    };
+    needed.saturating_mul(SHORT_FRAMES).saturating_add(FLIGHT_BYTES_MIN).min(most)
+}
+
+/// All that a direction may hold, its thread included.
+pub(super) fn direction_bytes(wishes: &LinkWishes, memory_bytes_max: u64) -> u64 {
+    // As a line takes it, for frames that wait.
+    flight_bytes(wishes, memory_bytes_max) / 8 * 11 + THREAD_BYTES
+}
 
 /// A direction, and what it tells.
 pub(super) type Way = (Line<FromRing, ToRing>, SharedReport);
@@ -17,6 +45,7 @@ pub(super) type Way = (Line<FromRing, ToRing>, SharedReport);
 /// Both directions.
 pub(super) fn lines(
     wishes: &LinkWishes,
+    memory_bytes_max: u64,
     plugs: [Plug; 2],
     stop: &Arc<Stop>,
 ) -> Result<[Way; 2], DeviceError> {
@@ -31,11 +60,37 @@ pub(super) fn lines(
             ..LightpathConfig::default()
         })
     };
+    let limit_bytes = flight_bytes(wishes, memory_bytes_max) as usize;
     let line = |from, to, path| {
         let (report, stop) = (SharedReport::default(), Arc::clone(stop));
         let ends = (FromRing::until(from, stop), ToRing::new(to));
-        (Line::new(ends.0, ends.1, path, FLIGHT_BYTES_MAX, Arc::clone(&report)), report)
+        (Line::new(ends.0, ends.1, path, limit_bytes, Arc::clone(&report)), report)
     };
     let [one, other] = plugs;
     Ok([line(one.receiver, other.sender, path(0)?), line(other.receiver, one.sender, path(1)?)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_link_may_hold_follows_from_what_is_said_of_it() {
+        const ALL: u64 = 8 << 30;
+        let plain = LinkWishes::default();
+        let (rate_bits_per_s, delay_ns) = (Some(1_000_000_000), 10_000_000);
+        let known = LinkWishes { rate_bits_per_s, delay_ns, queue_bytes: Some(100_000), ..plain };
+        assert_eq!(flight_bytes(&plain, ALL), FLIGHT_BYTES_MIN);
+        assert_eq!(flight_bytes(&known, ALL), FLIGHT_BYTES_MIN + 3 * (1_250_000 + 100_000));
+        let endless = u64::MAX;
+        for unknown in [
+            LinkWishes { delay_ns, ..plain },
+            LinkWishes { rate_bits_per_s, ..plain },
+            LinkWishes { rate_bits_per_s: Some(endless), delay_ns: endless, ..known },
+            LinkWishes { queue_bytes: Some(endless), ..known },
+        ] {
+            assert_eq!(flight_bytes(&unknown, ALL), FLIGHT_BYTES_MAX);
+            assert_eq!(flight_bytes(&unknown, 100 << 20), (100 << 20) / FLIGHT_SHARE);
+        }
+    }
 }
