@@ -10,6 +10,8 @@ use ring::Patience;
 use serde_json::Value;
 use socket::socket_path;
 
+#[path = "packets/abuse.rs"]
+mod abuse;
 #[path = "packets/restart.rs"]
 mod restart;
 #[path = "../../packet-switch/tests/support/socket.rs"]

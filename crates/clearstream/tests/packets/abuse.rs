@@ -1,0 +1,193 @@
+//! A client that wants too much work or memory of the switch's process, as it runs for users: confined.
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use packet_switch::attachment::{Ask, LinkWishes, Shape};
+use packet_switch::client::{Attached, Connection};
+use ring::Patience;
+
+use super::socket::socket_path;
+use super::{PROGRAM, Switch};
+
+fn attach(connection: &mut Connection, port: &str, shape: Shape) -> Attached {
+    connection.attach_port_as(&port.parse().unwrap(), shape).unwrap()
+}
+
+fn ethernet(from: u8, to: u8, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes];
+    frame[..6].copy_from_slice(&if to == 0xff { [0xff; 6] } else { [2, 0, 0, 0, 0, to] });
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, from]);
+    frame
+}
+
+/// 64 KiB of TCP for everybody, behind a virtio-net header, in segments of that size.
+fn super_segment(segment_bytes: u16) -> Vec<u8> {
+    let [low, high] = segment_bytes.to_le_bytes();
+    // Needs its checksum; TCP over IPv4; 54 bytes of headers; the checksum at 16 from 34 on.
+    let header = [1, 1, 54, 0, low, high, 34, 0, 16, 0];
+    let mut frame = ethernet(99, 0xff, 65_000);
+    frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+    frame[16..18].copy_from_slice(&(65_000_u16 - 14).to_be_bytes());
+    frame[34 + 12] = 0x50;
+    [&header[..], &frame].concat()
+}
+
+/// As many of a packet as there is room for.
+fn fill(port: &mut Attached, packet: &[u8]) {
+    let free = port.sender.reserve(u32::MAX).unwrap();
+    let each = if free == 0 { return } else { port.sender.buffer(0).unwrap().length_bytes() };
+    let slots = packet.len().div_ceil(each) as u32;
+    let filled = free / slots * slots;
+    for first in (0..filled).step_by(slots as usize) {
+        for (slot, piece) in (first..).zip(packet.chunks(each)) {
+            assert!(port.sender.buffer(slot).unwrap().write(0, piece));
+            let more = slot + 1 < first + slots;
+            assert!(port.sender.put_part(slot, piece.len() as u16, more));
+        }
+    }
+    port.sender.publish(filled).unwrap();
+}
+
+fn drain(port: &mut Attached) {
+    let arrived = port.receiver.peek(u32::MAX).unwrap();
+    port.receiver.release(arrived).unwrap();
+}
+
+/// Has the switch do what it can be made to do by one port and 20 others that take all in.
+fn flood(socket: &std::path::Path, stop: &AtomicBool) -> u32 {
+    let mut connection = Connection::open(socket).unwrap();
+    let mut source = attach(&mut connection, "vale0:flood", Shape::default());
+    let port = "vale0:flood".parse().unwrap();
+    connection.ask(Ask::SetHeader { port, header_bytes: 10 }).unwrap();
+    let mut sinks: Vec<Attached> = (0..20)
+        .map(|number| attach(&mut connection, &format!("vale0:s{number}"), Shape::default()))
+        .collect();
+    let packets = [1, 2, 64, 500].map(super_segment);
+    let mut turns = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for packet in &packets {
+            fill(&mut source, packet);
+            sinks.iter_mut().for_each(drain);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        turns += 1;
+    }
+    turns
+}
+
+const FRAMES: u64 = 1000;
+
+/// What arrives of paced frames, and how long the one that waited longest did.
+fn paced(socket: &std::path::Path) -> (u64, Duration) {
+    let mut connection = Connection::open(socket).unwrap();
+    let mut a = attach(&mut connection, "vale0:a", Shape::default());
+    let mut b = attach(&mut connection, "vale0:b", Shape::default());
+    let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(100) };
+    b.sender.reserve(1).unwrap();
+    assert!(b.sender.put(0, &ethernet(2, 1, 60)));
+    b.sender.publish(1).unwrap();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..FRAMES {
+                let due = began + Duration::from_millis(number);
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                drain(&mut a);
+                let mut frame = ethernet(1, 2, 60);
+                frame[14..22].copy_from_slice(&(began.elapsed().as_nanos() as u64).to_le_bytes());
+                assert!(a.sender.wait(patience).unwrap() > 0, "it gets room within its patience");
+                assert!(a.sender.put(0, &frame));
+                a.sender.publish(1).unwrap();
+            }
+        });
+        let (mut received, mut longest, mut quiet) = (0, Duration::ZERO, 0);
+        while received < FRAMES && quiet < 10 {
+            let arrived = b.receiver.wait(patience).unwrap();
+            let mut frame = [0; 60];
+            let mut ours = 0;
+            for offset in 0..arrived {
+                let length = b.receiver.copy(offset, &mut frame);
+                if length == Some(60) && frame[..12] == ethernet(1, 2, 12) {
+                    let sent = u64::from_le_bytes(frame[14..22].try_into().unwrap());
+                    longest =
+                        longest.max(began.elapsed().saturating_sub(Duration::from_nanos(sent)));
+                    ours += 1;
+                }
+            }
+            b.receiver.release(arrived).unwrap();
+            received += ours;
+            quiet = if ours > 0 { 0 } else { quiet + 1 };
+        }
+        (received, longest)
+    })
+}
+
+#[test]
+fn super_segments_for_everybody_make_nobody_else_wait() {
+    let switch = Switch::run("flood");
+    let stop = AtomicBool::new(false);
+    let (turns, (received, longest)) = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| flood(&switch.socket, &stop));
+        std::thread::sleep(Duration::from_millis(300));
+        let outcome = paced(&switch.socket);
+        stop.store(true, Ordering::Relaxed);
+        (flood.join().unwrap(), outcome)
+    });
+    println!("{received} of {FRAMES}, {longest:?} at most, {turns} turns of the flood");
+    assert_eq!(received, FRAMES, "none is lost");
+    assert!(longest < Duration::from_millis(50), "one waited {longest:?}");
+    assert!(turns > 10, "{turns} turns are no flood");
+}
+
+/// Memory of a process that is there, bytes.
+fn resident_bytes(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line =
+        text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a running process");
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Program, tables of switches, stacks.
+const PROGRAM_BYTES: u64 = 32 << 20;
+
+#[test]
+fn links_hold_no_more_than_the_memory_there_may_be() {
+    const MEMORY: u64 = 100_000_000;
+    let socket = socket_path("cli-hold");
+    let mut daemon = std::process::Command::new(PROGRAM);
+    daemon.args(["switch", "run", "--memory", "100M", "--socket"]).arg(&socket);
+    let switch = Switch { daemon: daemon.stderr(Stdio::null()).spawn().unwrap(), socket };
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut connection = loop {
+        match Connection::open(&switch.socket) {
+            Ok(connection) => break connection,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut source = attach(&mut connection, "vale0:a", Shape { slots: 256, ..Shape::default() });
+    let add = |connection: &mut Connection, number: u32| {
+        let end = |letter| format!("vale0:{letter}{number}").parse().unwrap();
+        let link = LinkWishes { delay_ns: 10_000_000_000, ..LinkWishes::default() };
+        connection.ask(Ask::AddLink { one: end('x'), other: end('y'), link })
+    };
+    let links = (0..100).take_while(|number| add(&mut connection, *number).is_ok()).count();
+    assert!((1..50).contains(&links), "{links} links");
+    let why = add(&mut connection, 100).unwrap_err().to_string();
+    assert!(why.contains("bytes of all regions, links and devices"), "{why}");
+    let (began, mut most) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(2) {
+        // Frames of one length fill what those of another have left.
+        let bytes = if began.elapsed() < Duration::from_secs(1) { 2000 } else { 60 };
+        fill(&mut source, &ethernet(1, 0xff, bytes));
+        most = most.max(resident_bytes(switch.daemon.id()));
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    println!("{links} links, {most} bytes");
+    assert!(most < MEMORY + PROGRAM_BYTES, "{most} bytes with {links} links");
+    let lost = switch.json("port list");
+    let lost = lost.as_array().unwrap().iter().filter_map(|one| one["device"]["lost"].as_u64());
+    assert!(lost.max() > Some(0), "they were full");
+}
