@@ -14,6 +14,7 @@ pub mod datagram;
 pub mod descriptor;
 pub mod ethtool;
 pub mod ethtool_set;
+pub mod eventfd;
 pub mod guard;
 pub mod interface;
 pub mod local_time;

@@ -2,8 +2,10 @@
 //! (kernel `Documentation/userspace-api/seccomp_filter.rst`).
 //!
 //! A call that is not on the list fails with `EPERM` and does nothing; its caller says so as it says any
-//! other error. The filter holds for the calling thread and all threads and processes it begins from then
+//! other error, and [`refused`] counts it, whether its caller says so or not. The filter holds for the calling thread and all threads and processes it begins from then
 //! on. What a list allows without a look at arguments costs nothing but one bit's test (Linux 5.11).
+
+mod refused;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,6 +14,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is,
     SeccompCondition as Condition, SeccompFilter, SeccompRule, apply_filter,
 };
+
+pub use refused::{RefusedCall, refused};
 
 use crate::SyscallError;
 
@@ -32,11 +36,9 @@ pub enum Calls {
 /// The kernel has no seccomp filters (`CONFIG_SECCOMP_FILTER`), or not on this machine.
 pub fn enter(calls: Calls) -> Result<(), SyscallError> {
     let failed = |error: io::Error| SyscallError::new("seccomp", format!("{calls:?}"), error);
-    let mut filters = vec![program(calls)];
-    if calls == Calls::Serve {
-        filters.push(without_new_clone());
-    }
-    for filter in filters {
+    refused::count()?;
+    // The last may forbid to make another.
+    for filter in [without_new_clone(), without_processes(calls), program(calls)] {
         let filter = filter.map_err(|error| failed(io::Error::other(error)))?;
         apply_filter(&filter).map_err(|error| match error {
             seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => failed(error),
@@ -47,20 +49,44 @@ pub fn enter(calls: Calls) -> Result<(), SyscallError> {
 }
 
 /// `clone3`, whose arguments no filter can see, is a call that this kernel does not know: then the C library
-/// begins threads by `clone`. The later of two refusals is the one that counts.
-fn without_new_clone() -> Result<BpfProgram, seccompiler::BackendError> {
-    let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
-    let rules = BTreeMap::from([(libc::SYS_clone3, vec![])]);
-    let machine = std::env::consts::ARCH.try_into()?;
-    SeccompFilter::new(rules, SeccompAction::Allow, unknown, machine)?.try_into()
+/// begins threads by `clone`.
+fn without_new_clone() -> Result<BpfProgram, Refused> {
+    refuse_only(BTreeMap::from([(libc::SYS_clone3, vec![])]), libc::ENOSYS)
 }
 
-fn program(calls: Calls) -> Result<BpfProgram, seccompiler::BackendError> {
+/// What begins processes, and threads where there are to be none, fails without being counted: the C library
+/// makes these calls with all signals blocked, and one that [`refused`] would count ends the process then.
+fn without_processes(calls: Calls) -> Result<BpfProgram, Refused> {
+    let thread = unsigned(libc::CLONE_THREAD);
+    let processes = match calls {
+        Calls::Carry => vec![],
+        Calls::Serve => bits(0, thread, 0)?,
+    };
+    let mut rules = BTreeMap::from([(libc::SYS_clone, processes)]);
+    rules.extend(of_machine::FORK.map(|number| (number, vec![])));
+    refuse_only(rules, libc::EPERM)
+}
+
+/// Refuses these calls and allows all others. Of what several filters say, the kernel takes the strictest, and
+/// to count a call is stricter than to refuse it: so [`program`] allows these.
+fn refuse_only(
+    rules: BTreeMap<libc::c_long, Vec<SeccompRule>>,
+    error: libc::c_int,
+) -> Result<BpfProgram, Refused> {
+    let machine = std::env::consts::ARCH.try_into()?;
+    let refused = SeccompAction::Errno(error.cast_unsigned());
+    SeccompFilter::new(rules, SeccompAction::Allow, refused, machine)?.try_into()
+}
+
+fn program(calls: Calls) -> Result<BpfProgram, Refused> {
     let mut rules = BTreeMap::new();
     let mut allow =
         |numbers: &[libc::c_long]| rules.extend(numbers.iter().map(|&one| (one, vec![])));
     allow(CARRY);
     allow(&of_machine::CARRY);
+    // See `without_processes`.
+    allow(&[libc::SYS_clone, libc::SYS_clone3]);
+    allow(&of_machine::FORK);
     if calls == Calls::Serve {
         allow(SERVE);
         allow(&of_machine::SERVE);
@@ -70,8 +96,7 @@ fn program(calls: Calls) -> Result<BpfProgram, seccompiler::BackendError> {
     rules.insert(libc::SYS_ioctl, of_devices()?);
     rules.insert(libc::SYS_tgkill, own_process()?);
     let machine = std::env::consts::ARCH.try_into()?;
-    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    SeccompFilter::new(rules, refused, SeccompAction::Allow, machine)?.try_into()
+    SeccompFilter::new(rules, refused::ACTION, SeccompAction::Allow, machine)?.try_into()
 }
 
 /// Without a look at arguments.
@@ -81,6 +106,11 @@ const CARRY: &[libc::c_long] = &[
     libc::SYS_write,
     libc::SYS_readv,
     libc::SYS_writev,
+    // The same, never waiting, whatever others do with a descriptor that they hold too.
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_io_submit,
+    libc::SYS_io_getevents,
     libc::SYS_sendto,
     libc::SYS_recvfrom,
     libc::SYS_ppoll,
@@ -135,8 +165,11 @@ const SERVE: &[libc::c_long] = &[
     libc::SYS_fallocate,
     libc::SYS_eventfd2,
     libc::SYS_epoll_create1,
+    libc::SYS_io_setup,
+    libc::SYS_io_destroy,
     // Files to read, the socket's name to take away.
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
     libc::SYS_newfstatat,
     libc::SYS_statx,
     libc::SYS_lseek,
@@ -157,11 +190,13 @@ mod of_machine {
     pub(super) const CARRY: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_epoll_wait];
     pub(super) const SERVE: [libc::c_long; 3] =
         [libc::SYS_unlink, libc::SYS_stat, libc::SYS_readlink];
+    pub(super) const FORK: [libc::c_long; 2] = [libc::SYS_fork, libc::SYS_vfork];
 }
 #[cfg(not(target_arch = "x86_64"))]
 mod of_machine {
     pub(super) const CARRY: [libc::c_long; 0] = [];
     pub(super) const SERVE: [libc::c_long; 0] = [];
+    pub(super) const FORK: [libc::c_long; 0] = [];
 }
 
 type Rules = [(libc::c_long, Vec<SeccompRule>)];
@@ -186,11 +221,9 @@ fn unsigned(number: libc::c_int) -> u64 {
 
 fn look_at_arguments() -> Result<Box<Rules>, Refused> {
     let writes = unsigned(libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC);
-    let thread = unsigned(libc::CLONE_THREAD);
     let named = [libc::PR_SET_NAME, libc::PR_SET_NO_NEW_PRIVS].map(unsigned);
     Ok(Box::new([
         (libc::SYS_openat, bits(2, writes, unsigned(libc::O_RDONLY))?),
-        (libc::SYS_clone, bits(0, thread, thread)?),
         (libc::SYS_prctl, one_of(0, &[named[0], named[1], PR_SET_VMA])?),
         // A second, narrower filter.
         (libc::SYS_seccomp, one_of(0, &[libc::SECCOMP_SET_MODE_FILTER.into()])?),
@@ -283,5 +316,37 @@ mod tests {
             assert!(is_refused(UnixStream::pair()));
             assert!(is_refused(thread::Builder::new().spawn(|| ())));
         });
+    }
+
+    /// Which call it was, and how often, is said however the caller takes it.
+    #[test]
+    fn what_is_refused_is_counted_also_where_the_error_is_dropped() {
+        let count = || {
+            let all = refused();
+            all.iter().find(|one| one.number == libc::SYS_getcwd).map_or(0, |one| one.count)
+        };
+        let before = count();
+        within(Calls::Carry, || (0..3).for_each(|_| drop(std::env::current_dir())));
+        assert_eq!(count(), before + 3);
+        // The thread asks with all signals blocked: refused, and nobody dies of it.
+        within(Calls::Carry, || assert!(is_refused(thread::Builder::new().spawn(|| ()))));
+        // A parent that blocked the signal would have its children end by it.
+        let mut set = empty_set();
+        // SAFETY: `set` is an initialised signal set and the number a valid signal.
+        unsafe { libc::sigaddset(&raw mut set, libc::SIGSYS) };
+        thread::spawn(move || {
+            // SAFETY: `set` is initialised; the old mask is not asked for.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+            enter(Calls::Carry).unwrap();
+            assert!(is_refused(std::env::current_dir()));
+        })
+        .join()
+        .unwrap();
+        assert_eq!(count(), before + 4);
+    }
+
+    fn empty_set() -> libc::sigset_t {
+        // SAFETY: all-zero is a valid value and the empty set on Linux.
+        unsafe { std::mem::zeroed() }
     }
 }
