@@ -16,6 +16,9 @@ pub const REGION_BYTES_MAX: u64 = 4 << 30;
 /// Regions are multiples of this, so that the kernel can use 2 MiB pages for them.
 pub const REGION_BYTES_MULTIPLE: u64 = 2 << 20;
 
+/// The filesystem of ordinary shared memory (`include/uapi/linux/magic.h`).
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
 /// What keeps a region as long as it is: without these seals its creator could cut it off under
 /// whoever mapped it, whose next access would be a SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -49,6 +52,9 @@ pub enum RegionError {
     /// Whoever sent it could still truncate it.
     #[error("the memory handed over is not sealed against shrinking and growing")]
     Unsealed,
+    /// Not ordinary shared memory: pages of another size may be missing when they are needed.
+    #[error("the memory handed over is no memfd of ordinary pages")]
+    Pages,
 }
 
 impl Region {
@@ -75,12 +81,19 @@ impl Region {
     /// does, and it must be sealed.
     ///
     /// # Errors
-    /// Not a memfd, not sealed, of a size no region has, or the kernel refused to map it.
+    /// Not a memfd of ordinary pages, not sealed, of a size no region has, or the kernel refused to map it.
     pub fn attach(fd: OwnedFd) -> Result<Arc<Self>, RegionError> {
         // Anything but a memfd has no seals, and the call fails.
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
             return Err(RegionError::Unsealed);
+        }
+        // Huge pages of a reserved pool (MFD_HUGETLB) have seals too. The pool may be empty when one is
+        // touched, which is a SIGBUS, and its mappings have other lengths than were asked for.
+        let of = rustix::fs::fstatfs(&fd)
+            .map_err(|error| SyscallError::new("fstatfs", "shared memory", error))?;
+        if i64::try_from(of.f_type) != Ok(TMPFS_MAGIC) {
+            return Err(RegionError::Pages);
         }
         let stat = rustix::fs::fstat(&fd)
             .map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
@@ -219,6 +232,10 @@ mod tests {
         assert!(matches!(refused(memfd(4096, SealFlags::GROW)), RegionError::Unsealed));
         assert!(matches!(refused(memfd(0, SEALS)), RegionError::Size { bytes: 0 }));
         assert!(matches!(refused(memfd(8 << 30, SEALS)), RegionError::Size { .. }));
+        let huge = rustix::fs::memfd_create("huge", flags | MemfdFlags::HUGETLB).unwrap();
+        rustix::fs::ftruncate(&huge, 2 << 20).unwrap();
+        rustix::fs::fcntl_add_seals(&huge, SEALS).unwrap();
+        assert!(matches!(refused(huge), RegionError::Pages));
         let file = File::open("/proc/self/exe").unwrap();
         assert!(matches!(refused(file.into()), RegionError::Unsealed));
         assert!(matches!(Region::create("none", 0), Err(RegionError::Size { .. })));

@@ -43,6 +43,19 @@ pub enum Message {
     Closed,
 }
 
+/// What waits to be received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// A message without descriptors.
+    Plain,
+    /// One that brings some.
+    WithDescriptors,
+    /// None there now.
+    Nothing,
+    /// The peer has gone, and all that it said has been received.
+    Closed,
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Socket {
@@ -90,7 +103,8 @@ impl Socket {
     /// The connection broke in another way than by closing.
     pub fn receive(&self) -> Result<Message, SyscallError> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
         let mut receive = || {
@@ -129,6 +143,48 @@ impl Socket {
         }
         bytes.truncate(received.bytes);
         Ok(Message::Received { bytes, fds })
+    }
+
+    /// What [`receive`](Self::receive) would find, of a connection that a [`Listener`] accepted. No
+    /// descriptor is taken over or closed: to close one may take as long as whoever sent it likes, and the
+    /// kernel closes in the name of whoever receives.
+    ///
+    /// # Errors
+    /// The connection broke in another way than by closing.
+    pub fn peek(&self) -> Result<Waiting, SyscallError> {
+        // Room for the sender's credentials, which come with each message, also with an empty one, and not
+        // with the end; and for no descriptor.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC;
+        let mut peek = || {
+            rustix::net::recvmsg(&self.fd, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)
+        };
+        let outcome = match peek() {
+            Err(Errno::CONNRESET) => peek(),
+            outcome => outcome,
+        };
+        let received = match outcome {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Waiting::Nothing),
+            Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Waiting::Closed),
+            Err(error) => return Err(SyscallError::new("recvmsg", "UNIX socket", error)),
+        };
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Ok(Waiting::WithDescriptors);
+        }
+        let is_end = received.bytes == 0 && control.drain().next().is_none();
+        Ok(if is_end { Waiting::Closed } else { Waiting::Plain })
+    }
+
+    /// Neither side can say any more; what has been said can still be received.
+    ///
+    /// # Errors
+    /// Not a connected UNIX socket.
+    pub fn shutdown(&self) -> Result<(), SyscallError> {
+        rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both)
+            .map_err(|error| SyscallError::new("shutdown", "UNIX socket", error))
     }
 
     /// The user id of the process at the other end, as the kernel knows it.
@@ -170,6 +226,9 @@ impl Listener {
         };
         let address = SocketAddrUnix::new(path).map_err(failed("bind"))?;
         let fd = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, &object)?;
+        // Connections have it from the listener: see `Socket::peek`.
+        rustix::net::sockopt::set_socket_passcred(&fd, true)
+            .map_err(failed("setsockopt(SO_PASSCRED)"))?;
         // Two that find the same deserted socket: the later one must find the earlier one's.
         let _turn = turn(path);
         match rustix::net::bind(&fd, &address) {
@@ -299,6 +358,42 @@ mod tests {
         drop(far);
         assert!(matches!(near.receive().unwrap(), Message::Closed));
         assert!(near.send(b"x", &[]).is_err());
+    }
+
+    #[test]
+    fn what_waits_is_known_before_it_is_received() {
+        let path = path("peek");
+        let listener = Listener::bind(&path).unwrap();
+        let near = Socket::connect(&path).unwrap();
+        let bell = Bell::new().unwrap();
+        // The first is said before anybody has accepted.
+        near.send(b"early", &[]).unwrap();
+        let far = listener.accept().unwrap().unwrap();
+        assert_eq!(far.peek().unwrap(), Waiting::Plain);
+        assert!(
+            matches!(far.receive().unwrap(), Message::Received { bytes, .. } if bytes == b"early")
+        );
+        assert_eq!(far.peek().unwrap(), Waiting::Nothing);
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        near.send(b"", &[]).unwrap();
+        near.send(b"with", &[bell.as_fd(), bell.as_fd()]).unwrap();
+        near.send(&[7; 5000], &[]).unwrap();
+        drop(near);
+        assert_eq!(far.peek().unwrap(), Waiting::Plain, "an empty message is no end");
+        far.receive().unwrap();
+        let before = open();
+        for _ in 0..50 {
+            assert_eq!(far.peek().unwrap(), Waiting::WithDescriptors);
+        }
+        // Other tests open and close some meanwhile, but not so many.
+        assert!(open() < before + 40, "none is taken over");
+        assert!(matches!(far.receive().unwrap(), Message::Received { fds, .. } if fds.len() == 2));
+        far.shutdown().unwrap();
+        assert_eq!(far.peek().unwrap(), Waiting::Plain);
+        assert!(
+            matches!(far.receive().unwrap(), Message::Received { bytes, .. } if bytes == [7; 5000])
+        );
+        assert_eq!(far.peek().unwrap(), Waiting::Closed);
     }
 
     #[test]

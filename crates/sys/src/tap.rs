@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::SyscallError;
@@ -15,6 +15,8 @@ use crate::SyscallError;
 pub const VNET_HEADER_BYTES: usize = 10;
 
 const DEVICE: &str = "/dev/net/tun";
+/// `MISC_MAJOR` and `TUN_MINOR`.
+const TUN_NUMBER: (u32, u32) = (10, 200);
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
@@ -89,6 +91,15 @@ fn open_queue(name: &str, more_flags: i32) -> Result<(OwnedFd, TapOffloads), Sys
 /// It is something else.
 pub fn adopt_tap(fd: &OwnedFd) -> Result<String, SyscallError> {
     const CALL: &str = "ioctl(TUNGETIFF)";
+    // Anybody's file (FUSE) may answer the request below, and then every read of it.
+    let is_tun = rustix::fs::fstat(fd).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+            && (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == TUN_NUMBER
+    });
+    if !is_tun {
+        let object = "the descriptor handed over is not of /dev/net/tun";
+        return Err(SyscallError::new(CALL, object, std::io::ErrorKind::InvalidInput));
+    }
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // SAFETY: TUNGETIFF writes one `ifreq`, which lives through the call; another kind of file

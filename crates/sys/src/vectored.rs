@@ -19,7 +19,8 @@ impl Part {
     }
 }
 
-/// `readv(2)`.
+/// `readv(2)`, without waiting, whatever the flags of the open file: somebody else may hold it too and change
+/// them (`RWF_NOWAIT`; files that do not know that, and kernels before 5.8, go by their flags).
 ///
 /// # Errors
 /// As the kernel says; `WouldBlock` when nothing is there.
@@ -28,12 +29,17 @@ impl Part {
 /// Every part is mapped and may be written by this process throughout the call.
 pub unsafe fn read(fd: BorrowedFd<'_>, parts: &[Part]) -> io::Result<usize> {
     let count = libc::c_int::try_from(parts.len()).unwrap_or(libc::c_int::MAX);
+    let (fd, start) = (fd.as_raw_fd(), parts.as_ptr().cast());
     // SAFETY: `parts` is an array of `count` iovecs; where they point is the caller's promise.
-    let answer = unsafe { libc::readv(fd.as_raw_fd(), parts.as_ptr().cast(), count) };
-    usize::try_from(answer).map_err(|_negative| io::Error::last_os_error())
+    let answer = unsafe { libc::preadv2(fd, start, count, NO_POSITION, libc::RWF_NOWAIT) };
+    if is_unknown(answer) {
+        // SAFETY: as above.
+        return outcome(unsafe { libc::readv(fd, start, count) });
+    }
+    outcome(answer)
 }
 
-/// `writev(2)`.
+/// `writev(2)`, without waiting, as [`read`].
 ///
 /// # Errors
 /// As the kernel says; `WouldBlock` when there is no room.
@@ -42,7 +48,26 @@ pub unsafe fn read(fd: BorrowedFd<'_>, parts: &[Part]) -> io::Result<usize> {
 /// Every part is mapped and may be read by this process throughout the call.
 pub unsafe fn write(fd: BorrowedFd<'_>, parts: &[Part]) -> io::Result<usize> {
     let count = libc::c_int::try_from(parts.len()).unwrap_or(libc::c_int::MAX);
+    let (fd, start) = (fd.as_raw_fd(), parts.as_ptr().cast());
     // SAFETY: `parts` is an array of `count` iovecs; where they point is the caller's promise.
-    let answer = unsafe { libc::writev(fd.as_raw_fd(), parts.as_ptr().cast(), count) };
+    let answer = unsafe { libc::pwritev2(fd, start, count, NO_POSITION, libc::RWF_NOWAIT) };
+    if is_unknown(answer) {
+        // SAFETY: as above.
+        return outcome(unsafe { libc::writev(fd, start, count) });
+    }
+    outcome(answer)
+}
+
+/// What the kernel takes for a file without a position, or for where it is.
+const NO_POSITION: libc::off_t = -1;
+
+fn outcome(answer: isize) -> io::Result<usize> {
     usize::try_from(answer).map_err(|_negative| io::Error::last_os_error())
+}
+
+/// Whether the kernel, or this kind of file, does not know how not to wait.
+fn is_unknown(answer: isize) -> bool {
+    let unknown = [libc::EOPNOTSUPP, libc::ENOSYS];
+    answer < 0
+        && io::Error::last_os_error().raw_os_error().is_some_and(|one| unknown.contains(&one))
 }
