@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::counters::PortCount;
 use crate::name::{Name, PortName};
+use crate::panics::printable;
 
 /// Version of the protocol. A daemon answers a request of another with a refusal that says so.
 pub const VERSION: u32 = 1;
@@ -251,6 +252,9 @@ pub struct XdpFacts {
     pub takes_parts: bool,
 }
 
+/// Longest name of a device: a link's, with the names of both ports.
+const DEVICE_NAME_MAX: usize = 200;
+
 /// Longest name of an interface, bytes, as the kernel's.
 const INTERFACE_BYTES_MAX: usize = 15;
 
@@ -267,7 +271,7 @@ impl DeviceKind {
 impl XdpFacts {
     /// As it stands in lists: `eth0 queue 2`.
     pub(crate) fn name(&self) -> String {
-        let device: String = self.device.chars().take(INTERFACE_BYTES_MAX).collect();
+        let device = printable(&self.device, INTERFACE_BYTES_MAX);
         format!("{device} queue {}", self.queue)
     }
 }
@@ -319,7 +323,9 @@ pub struct DeviceState {
 
 impl DeviceState {
     pub(crate) fn new(kind: &str, name: &str) -> Self {
-        Self { kind: kind.to_owned(), name: name.to_owned(), ..Self::default() }
+        // Who names an interface may name it with what a terminal obeys.
+        let name = printable(name, DEVICE_NAME_MAX);
+        Self { kind: kind.to_owned(), name, ..Self::default() }
     }
 }
 
@@ -356,6 +362,9 @@ pub enum Answer {
         entries: Vec<Entry>,
         /// Whether there are more, after the last of these.
         more: bool,
+        /// What the daemon says of itself.
+        #[serde(default)]
+        health: Health,
     },
     /// No, with the reason in words.
     Refused {
@@ -373,6 +382,16 @@ pub enum Answer {
         /// For people.
         why: String,
     },
+}
+
+/// What should not happen to a daemon, and how often it did since that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Health {
+    /// System calls that its sandbox refused; the log says which.
+    pub refused_calls: u64,
+    /// Faults of the program that took a connection, a port, a device or a switch away, and nothing else.
+    pub faults: u64,
 }
 
 /// A ring of an attachment.

@@ -32,7 +32,9 @@ use shm::{Bell, Message, Region, RegionError, Socket};
 use sys::SyscallError;
 use thiserror::Error;
 
-use crate::attachment::{Answer, Ask, Entry, MessageError, PipeEnd, Request, RingSeat, Shape};
+use crate::attachment::{
+    Answer, Ask, Entry, Health, MessageError, PipeEnd, Request, RingSeat, Shape,
+};
 use crate::name::{Name, PortName};
 
 /// As long as it takes; polls while answers come quickly, and sleeps otherwise.
@@ -98,6 +100,8 @@ pub struct Connection {
     /// Regions mapped already, by what the kernel calls them: two pipes of a group are one memory, and
     /// frames can be swapped between them.
     regions: Vec<((u64, u64), Weak<Region>)>,
+    /// As the last list said.
+    health: Health,
 }
 
 /// An attachment: the rings of a port or of a pipe's end.
@@ -126,7 +130,12 @@ impl Connection {
             ConnectionRefused | NotFound => ClientError::NoDaemon(path.to_owned()),
             _ => ClientError::Syscall(error),
         })?;
-        Ok(Self { socket, cut_off: VecDeque::new(), regions: Vec::new() })
+        Ok(Self {
+            socket,
+            cut_off: VecDeque::new(),
+            regions: Vec::new(),
+            health: Health::default(),
+        })
     }
 
     /// Attaches to a port, which is made if it is not there.
@@ -212,7 +221,8 @@ impl Connection {
         loop {
             let after = all.last().map(|entry| entry.name.clone());
             match self.exchange(Ask::List { after })? {
-                (Answer::Listed { entries, more }, _) => {
+                (Answer::Listed { entries, more, health }, _) => {
+                    self.health = health;
                     // An empty list that promises more would never end.
                     let more = more && !entries.is_empty();
                     all.extend(entries);
@@ -223,6 +233,12 @@ impl Connection {
                 (other, _) => return Err(unexpected(&other)),
             }
         }
+    }
+
+    /// What the daemon said of itself with the last [`list`](Self::list).
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health
     }
 
     /// The next attachment that ended unasked, with the reason; does not wait.

@@ -7,28 +7,33 @@ mod devices;
 mod entries;
 mod make;
 mod monitors;
+mod porter;
+mod reception;
 mod refusal;
 mod registry;
 mod session;
 mod settings;
+mod switches;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use shm::{Listener, Message, Socket};
+use shm::{Listener, Socket};
 use sys::SyscallError;
 use sys::sandbox::{self, Calls};
 use thiserror::Error;
 
-use crate::attachment::{Answer, Delivery, MessageError, Request};
-use refusal::Refusal;
-use registry::{Asked, Registry};
-use session::{Session, SessionId};
+use crate::attachment::{Answer, Health};
+use crate::panics;
+use porter::Porter;
+use registry::Registry;
+use session::{Session, SessionId, State};
 
 /// How the daemon is to be.
 #[derive(Debug, Clone)]
@@ -43,6 +48,9 @@ pub struct Config {
     pub memory_bytes_max: u64,
     /// Most connections at once.
     pub sessions_max: usize,
+    /// Whether bells are rung by plain writes, as where the kernel has no other way (see
+    /// [`Daemon::waits_for_bells`]): for tests of that way.
+    pub plain_bells: bool,
 }
 
 impl Config {
@@ -55,6 +63,7 @@ impl Config {
             cores: Vec::new(),
             memory_bytes_max: 8 << 30,
             sessions_max: 1024,
+            plain_bells: false,
         }
     }
 }
@@ -71,14 +80,6 @@ pub enum DaemonError {
     /// The kernel refused.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
-    /// A switch's thread ended.
-    #[error("the thread of switch {switch} ended: {why}")]
-    Thread {
-        /// Which.
-        switch: String,
-        /// What it said.
-        why: String,
-    },
 }
 
 /// What happens, for a log.
@@ -110,6 +111,20 @@ pub enum Notice {
         /// Why.
         why: String,
     },
+    /// A part of the daemon failed and took only itself with it: a switch with its ports, a connection.
+    Fault {
+        /// Which.
+        what: String,
+        /// What it said.
+        why: String,
+    },
+    /// The sandbox refused a system call, which never should happen.
+    RefusedCall {
+        /// Which.
+        call: String,
+        /// How often until now.
+        count: u64,
+    },
 }
 
 /// The daemon.
@@ -120,6 +135,9 @@ pub struct Daemon {
     registry: Registry,
     sessions: BTreeMap<SessionId, Session>,
     next_session: SessionId,
+    porter: Porter,
+    /// Connections that are closed as soon as a thread may do it.
+    closing: Vec<(u32, Arc<Socket>)>,
     /// Given up for a moment to tell one more client that there is no other.
     spare: Option<OwnedFd>,
     /// Nobody can be told now: the listener is left alone until the next look around.
@@ -150,8 +168,25 @@ impl Daemon {
         let registry = Registry::new(&config)?;
         // Without it the first client would wait for ever.
         let spare = Some(spare(&listener)?);
-        let sessions = BTreeMap::new();
-        Ok(Self { config, listener, registry, sessions, next_session: 0, spare, deaf: false })
+        let porter = Porter::new()?;
+        Ok(Self {
+            config,
+            listener,
+            registry,
+            sessions: BTreeMap::new(),
+            next_session: 0,
+            porter,
+            closing: Vec::new(),
+            spare,
+            deaf: false,
+        })
+    }
+
+    /// Why this kernel cannot ring a client's bell without waiting for the client, if it cannot: then one
+    /// that jams its bell holds its switch up, 200 ms at most each time.
+    #[must_use]
+    pub fn waits_for_bells(&self) -> Option<&SyscallError> {
+        self.registry.waits_for_bells()
     }
 
     /// Has the calling thread, which is to [`run`](Self::run) the daemon, and those that carry its frames
@@ -168,32 +203,65 @@ impl Daemon {
     /// Serves until `stop` says so; it is asked ten times a second and after every signal.
     ///
     /// # Errors
-    /// A switch's thread ended, or the kernel refused something that the daemon cannot do without.
+    /// The kernel refused something that the daemon cannot do without.
     pub fn run(
         mut self,
         notice: &mut dyn FnMut(Notice),
         stop: &dyn Fn() -> bool,
     ) -> Result<(), DaemonError> {
+        self.registry.begin();
         let mut watched = Instant::now();
         while !stop() {
-            let ready = self.wait()?;
-            for id in ready {
-                self.serve(id, notice);
-            }
-            for (id, answer) in self.registry.settle_trouble(notice)? {
-                if let Some(session) = self.sessions.get(&id) {
-                    session.tell(&answer.into());
+            for id in self.wait()? {
+                // What fails in the service of one client ends that one's connection.
+                if let Err(why) = panics::caught(|| self.serve(id, notice)) {
+                    notice(Notice::Fault { what: format!("connection {id}"), why });
+                    self.end(id, notice);
                 }
+            }
+            if let Err(why) = panics::caught(|| self.hear(notice)) {
+                notice(Notice::Fault { what: "what threads say".to_owned(), why });
             }
             if watched.elapsed() >= WATCH_INTERVAL {
                 watched = Instant::now();
                 self.deaf = false;
                 self.spare = self.spare.take().or_else(|| spare(&self.listener).ok());
                 self.registry.watch_bells();
+                self.count_refused_calls(notice);
+                self.close_later();
             }
             self.accept()?;
         }
         Ok(())
+    }
+
+    /// What other threads say: those of switches, of devices, and those that receive descriptors.
+    fn hear(&mut self, notice: &mut dyn FnMut(Notice)) {
+        for (id, answer) in self.registry.settle_trouble(notice) {
+            if let Some(session) = self.sessions.get(&id) {
+                session.tell(&answer.into());
+            }
+        }
+        self.registry.check_threads(notice);
+        for parcel in self.porter.arrivals() {
+            self.take_in(parcel, notice);
+        }
+        self.try_again(notice);
+    }
+
+    /// Says which calls the sandbox has refused since the last time.
+    fn count_refused_calls(&mut self, notice: &mut dyn FnMut(Notice)) {
+        let refused = sandbox::refused();
+        let refused_calls = refused.iter().map(|one| one.count).sum();
+        let before = std::mem::replace(
+            &mut self.registry.health,
+            Health { refused_calls, faults: panics::count() },
+        );
+        if before.refused_calls != refused_calls {
+            for one in refused {
+                notice(Notice::RefusedCall { call: one.to_string(), count: one.count });
+            }
+        }
     }
 
     /// Waits for something to do; the sessions that have something to say.
@@ -202,19 +270,22 @@ impl Daemon {
         let mut set = vec![
             PollFd::new(&self.listener, if self.deaf { PollFlags::empty() } else { PollFlags::IN }),
             PollFd::new(self.registry.trouble_bell(), PollFlags::IN),
+            PollFd::new(self.porter.bell(), PollFlags::IN),
         ];
-        set.extend(
-            self.sessions
-                .values()
-                .map(|session| PollFd::from_borrowed_fd(session.socket.as_fd(), PollFlags::IN)),
-        );
+        let others = set.len();
+        set.extend(self.sessions.values().map(|session| {
+            // Of the others only the end is heard.
+            let is_heard = session.state == State::Ready;
+            let what = if is_heard { PollFlags::IN } else { PollFlags::empty() };
+            PollFd::from_borrowed_fd(session.socket.as_fd(), what)
+        }));
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(WATCH_INTERVAL.subsec_nanos()) };
         match rustix::event::poll(&mut set, Some(&timeout)) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(SyscallError::new("poll", "clients", error)),
         }
-        let ready = set[2..].iter().map(|one| !one.revents().is_empty());
+        let ready = set[others..].iter().map(|one| !one.revents().is_empty());
         Ok(ids.into_iter().zip(ready).filter_map(|(id, ready)| ready.then_some(id)).collect())
     }
 
@@ -229,13 +300,15 @@ impl Daemon {
                 }
                 Err(error) => return Err(error),
             };
-            if self.sessions.len() >= self.config.sessions_max {
+            if self.sessions.len() + self.closing.len() >= self.config.sessions_max {
                 refuse(&socket, &format!("{} clients are all I serve", self.config.sessions_max));
+                self.let_go(Arc::new(socket));
                 continue;
             }
             let Ok(user) = socket.peer_user() else { continue };
             self.next_session += 1;
-            self.sessions.insert(self.next_session, Session { socket, user });
+            let session = Session { socket: Arc::new(socket), user, state: State::Ready };
+            self.sessions.insert(self.next_session, session);
         }
         Ok(())
     }
@@ -245,43 +318,13 @@ impl Daemon {
     fn turn_away(&mut self) {
         self.spare = None;
         match self.listener.accept() {
-            Ok(Some(socket)) => refuse(&socket, "no file descriptor left for another client"),
+            Ok(Some(socket)) => {
+                refuse(&socket, "no file descriptor left for another client");
+                self.let_go(Arc::new(socket));
+            }
             _ => self.deaf = true,
         }
         self.spare = spare(&self.listener).ok();
-    }
-
-    fn serve(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let bytes = match session.socket.receive() {
-            Ok(Message::Received { bytes, fds }) => Ok((bytes, fds)),
-            Ok(Message::TooLong) => Err(MessageError::TooLong),
-            Ok(Message::NoDescriptors) => Err(MessageError::NoDescriptors),
-            Ok(Message::Nothing) => return,
-            Ok(Message::Closed) | Err(_) => return self.close(id, notice),
-        };
-        let user = session.user;
-        let delivery = bytes
-            .and_then(|(bytes, fds)| Ok((Request::decode(&bytes)?, fds)))
-            .map_err(|error| (error.to_string(), false))
-            .and_then(|(ask, fds)| {
-                let asked = Asked { session: id, user, ask, fds };
-                let refused = |error: Refusal| (refusal::words(&error), error.is_senseless());
-                self.registry.answer(asked, notice).map_err(refused)
-            })
-            .unwrap_or_else(|(why, is_senseless)| {
-                notice(Notice::Refused { user, why: why.clone() });
-                Delivery::from(Answer::Refused { why, is_senseless })
-            });
-        // A client that does not read its answers is not waited for.
-        if !session.tell(&delivery) {
-            self.close(id, notice);
-        }
-    }
-
-    fn close(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
-        self.sessions.remove(&id);
-        self.registry.leave(id, notice);
     }
 }
 

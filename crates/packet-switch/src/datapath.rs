@@ -26,6 +26,7 @@ use shm::Bell;
 use switch::frame::VnetHeader;
 use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
 use sys::SyscallError;
+use sys::eventfd::Signaller;
 use thiserror::Error;
 
 pub(crate) use inlet::{Inlet, Marks};
@@ -37,8 +38,9 @@ pub(crate) use work::Credit;
 
 use crate::attachment::HEADERS_BYTES;
 use crate::counters::{PortCounters, Tally, add};
+use crate::panics;
+use crate::sexton::Sexton;
 use resident::Residents;
-use sleep::Bed;
 use translate::{Forms, Original};
 
 /// Most slots that one port's turn takes.
@@ -63,6 +65,8 @@ pub(crate) enum CutOff {
     Cursor(#[from] Violation),
     #[error("its bell is broken: {0}")]
     Bell(String),
+    #[error("{0}")]
+    Fault(String),
 }
 
 /// A client that was cut off.
@@ -134,7 +138,6 @@ pub(crate) struct Datapath {
     /// Bytes of virtio-net header of each port.
     headers: Vec<u8>,
     rounds: u64,
-    bed: Bed,
     linger: Duration,
     eagerness: Eagerness,
     began: Instant,
@@ -142,6 +145,12 @@ pub(crate) struct Datapath {
     /// Ports that are to be polled without end.
     polled: PortSet,
     residents: Residents,
+    /// Rings without waiting, where the kernel can.
+    signaller: Option<Arc<Signaller>>,
+    sexton: Sexton,
+    /// The next turn of this port panics.
+    #[cfg(test)]
+    fault: Option<PortId>,
 }
 
 impl Datapath {
@@ -152,7 +161,6 @@ impl Datapath {
         linger: Duration,
         seed: u64,
     ) -> Result<Self, SyscallError> {
-        let bed = Bed::new(link.bell())?;
         Ok(Self {
             link,
             trouble,
@@ -166,14 +174,23 @@ impl Datapath {
             forms: Forms::default(),
             headers: vec![0; switch::vale::PORTS_MAX],
             rounds: 0,
-            bed,
             linger,
             eagerness: Eagerness::default(),
             began: Instant::now(),
             wakeups: Cell::new(0),
             polled: PortSet::default(),
             residents: Residents::default(),
+            signaller: None,
+            sexton: Sexton::default(),
+            #[cfg(test)]
+            fault: None,
         })
+    }
+
+    /// How it rings, and who lets go for it of what takes long.
+    pub(crate) fn equip(mut self, signaller: Option<Arc<Signaller>>, sexton: Sexton) -> Self {
+        self.residents.buried_by(sexton.clone());
+        Self { signaller, sexton, ..self }
     }
 
     /// To be called by the thread that is to [`run`](Self::run) it, while it may still read files.
@@ -228,20 +245,23 @@ impl Datapath {
     fn turn(&mut self, id: PortId, now_s: u32, share: u64) -> usize {
         // Taken out while it is served, so that its frames can be written to the others.
         let Some(mut source) = self.ports[id.index()].take() else { return 0 };
-        let outcome = self.serve(&mut source, now_s, share);
-        match outcome {
+        // A panic takes this port's client away and nobody else's.
+        let outcome = panics::caught(|| self.serve(&mut source, now_s, share));
+        match outcome.unwrap_or_else(|why| Err(CutOff::Fault(why))) {
             Ok(slots) => {
                 self.ports[id.index()] = Some(source);
                 slots
             }
             Err(why) => {
-                self.cut_off(*source, why);
+                self.cut_off(source, why);
                 0
             }
         }
     }
 
     fn serve(&mut self, source: &mut PortEnds, now_s: u32, share: u64) -> Result<usize, CutOff> {
+        #[cfg(test)]
+        assert!(self.fault.take_if(|id| *id == source.id).is_none(), "asked for");
         let Some(credit) = source.credit.refill(share) else {
             // It pays for its last turns; its frames wait where they are.
             return source.inlet.has_some().map(usize::from);
@@ -262,9 +282,14 @@ impl Datapath {
         }
         for id in destinations.iter() {
             let Some(mut port) = self.ports[id.index()].take() else { continue };
-            match self.deliver(source, &mut port) {
-                Ok(()) => self.ports[id.index()] = Some(port),
-                Err(why) => self.cut_off(*port, why),
+            match panics::caught(|| self.deliver(source, &mut port)) {
+                Ok(Ok(())) => self.ports[id.index()] = Some(port),
+                Ok(Err(why)) => self.cut_off(port, why),
+                // Either may have caused it; neither's rings are to be believed now.
+                Err(why) => {
+                    self.cut_off(port, CutOff::Fault(why.clone()));
+                    return Err(CutOff::Fault(why));
+                }
             }
         }
         source.counters.incoming.add(&tally);
@@ -446,8 +471,8 @@ impl Datapath {
         self.wake(port, ring, |port| port.outlet.bell())
     }
 
-    /// Rings a client's bell if it sleeps. While this thread is in the call the link says for whom,
-    /// since a hostile client can make it block there (see [`Link`]).
+    /// Rings a client's bell if it sleeps. Where that may block, the link says for whom while this thread is
+    /// in the call (see [`Link`]).
     fn wake(
         &self,
         port: &PortEnds,
@@ -458,25 +483,32 @@ impl Datapath {
             return Ok(());
         }
         add(&port.counters.wakeups, 1);
-        self.wakeups.set(self.wakeups.get() + 1);
-        self.link.ringing.store(Link::wake_up(self.wakeups.get(), port.id), Ordering::Relaxed);
-        let rung = bell(port).ring();
-        self.link.ringing.store(0, Ordering::Relaxed);
+        let rung = if let Some(signaller) = &self.signaller {
+            bell(port).ring_by(signaller)
+        } else {
+            self.wakeups.set(self.wakeups.get() + 1);
+            self.link.ringing.store(Link::wake_up(self.wakeups.get(), port.id), Ordering::Relaxed);
+            let rung = bell(port).ring();
+            self.link.ringing.store(0, Ordering::Relaxed);
+            rung
+        };
         rung.map_err(|error| CutOff::Bell(error.source.to_string()))
     }
 
-    fn cut_off(&mut self, port: PortEnds, why: CutOff) {
-        self.leave(&port);
-        let told = self.trouble.send(Trouble { serial: port.serial, why });
+    fn cut_off(&mut self, port: Box<PortEnds>, why: CutOff) {
+        let serial = port.serial;
+        self.leave(port);
+        let told = self.trouble.send(Trouble { serial, why });
         // Without a control thread the daemon is ending, and the client with it.
         if told.is_ok() {
             self.control.ring().ok();
         }
     }
 
-    fn leave(&mut self, port: &PortEnds) {
+    fn leave(&mut self, port: Box<PortEnds>) {
         self.forwarder.remove(port.id);
-        self.bed.remove(&port.kick);
+        self.link.bed().remove(&port.kick);
+        self.sexton.bury(port);
     }
 
     /// Does what the control thread asks; false when it is to end.
@@ -491,7 +523,6 @@ impl Datapath {
                     self.residents.add(serial, resident);
                 }
                 Command::Add(port) => {
-                    self.bed.add(&port.kick)?;
                     self.forwarder.add(port.id);
                     let index = port.id.index();
                     self.headers[index] = port.header_bytes;
@@ -516,7 +547,8 @@ impl Datapath {
                 }
                 Command::Unwatch { id, serial } => {
                     let place = &mut self.monitors[id.index()];
-                    place.retain(|monitor| monitor.serial != serial);
+                    let gone = place.extract_if(.., |monitor| monitor.serial == serial);
+                    gone.for_each(|monitor| self.sexton.bury(Box::new(monitor)));
                     if place.is_empty() {
                         self.watched.remove(id);
                     }
@@ -525,7 +557,7 @@ impl Datapath {
                     self.residents.remove(serial);
                     let place = &mut self.ports[id.index()];
                     if let Some(port) = place.take_if(|port| port.serial == serial) {
-                        self.leave(&port);
+                        self.leave(port);
                     }
                 }
             }
@@ -546,7 +578,7 @@ impl Datapath {
         }
         let longest = self.residents.rest();
         if quiet && !self.link.has_commands() && longest != Some(Duration::ZERO) {
-            self.bed.sleep(&self.residents.fds(), longest)?;
+            self.link.bed().sleep(&self.residents.fds(), longest)?;
         }
         for id in ports.iter() {
             if let Some(port) = &mut self.ports[id.index()] {

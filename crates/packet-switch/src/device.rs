@@ -5,6 +5,7 @@
 //! sleeps when there is nothing to carry. The devices come from outside as descriptors, opened by
 //! whoever has the privilege, in whichever network namespace; the daemon itself needs neither.
 
+mod adopted;
 mod link;
 mod tap;
 mod xdp;
@@ -29,7 +30,10 @@ use crate::counters::add;
 use crate::datapath::Resident;
 use crate::line::SharedReport;
 use crate::name::PortName;
-use crate::threads::Threads;
+use crate::panics;
+use crate::threads::{THREAD_NAME_MAX, Threads};
+
+pub(crate) use adopted::{Adopted, Keep};
 
 /// Why a device cannot be had, or its thread ended.
 #[derive(Debug, Error)]
@@ -46,6 +50,8 @@ pub(crate) enum DeviceError {
     Ring(#[from] Violation),
     #[error(transparent)]
     Link(#[from] LightpathConfigError),
+    #[error("{0}")]
+    Fault(String),
 }
 
 /// A client's seats at both rings of a port, within the daemon.
@@ -110,6 +116,8 @@ pub(crate) struct Device {
     /// Both directions of a link.
     lines: Vec<SharedReport>,
     threads: Vec<JoinHandle<Option<()>>>,
+    /// What else is open as long as it is there.
+    _keep: Keep,
 }
 
 /// What a thread takes: of its stack, and what the allocator keeps for it.
@@ -177,29 +185,29 @@ impl Device {
     }
 
     /// Drives a device that somebody opened, or leaves that to the switch's own thread.
-    pub(crate) fn open(
-        kind: DeviceKind,
-        fds: Vec<OwnedFd>,
+    pub(crate) fn drive(
+        adopted: Adopted,
+        keep: Keep,
         plug: Plug,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
-        match kind {
-            DeviceKind::Tap => Ok((Self::tap(fds, plug, threads)?, None)),
-            DeviceKind::Xdp(facts) => Self::xdp(&facts, fds, plug, threads),
-        }
+        let (mut device, resident) = match adopted {
+            Adopted::Tap(queues) => (Self::tap(queues, plug, threads)?, None),
+            Adopted::Xdp { facts, port } => Self::xdp(&facts, *port, plug, threads)?,
+        };
+        device._keep = keep.accepted();
+        Ok((device, resident))
     }
 
-    fn tap(fds: Vec<OwnedFd>, plug: Plug, threads: &Threads) -> Result<Self, DeviceError> {
-        let queues: Vec<port_tap::Port> =
-            fds.into_iter().map(port_tap::Port::from_fd).collect::<Result<_, _>>()?;
+    fn tap(
+        queues: Vec<port_tap::Port>,
+        plug: Plug,
+        threads: &Threads,
+    ) -> Result<Self, DeviceError> {
         let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
-        let Some(first) = queues.first().filter(|_| count <= TAP_QUEUES_MAX) else {
-            return Err(DeviceError::Queues { given: queues.len() });
-        };
-        let state = DeviceState {
-            queues: (count > 1).then_some(count),
-            ..DeviceState::new("tap", first.name())
-        };
+        let name = queues.first().map_or("", |first| first.name());
+        let state =
+            DeviceState { queues: (count > 1).then_some(count), ..DeviceState::new("tap", name) };
         let mut device = Self::new(state)?;
         device.work(threads, move |stop, counters| tap::run(&queues, plug, stop, counters))?;
         Ok(device)
@@ -207,11 +215,10 @@ impl Device {
 
     fn xdp(
         facts: &XdpFacts,
-        fds: Vec<OwnedFd>,
+        port: port_xdp::Port,
         plug: Plug,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
-        let port = port_xdp::Port::from_fds(fds, facts.takes_parts)?;
         let mode = match (port.is_zero_copy(), facts.is_generic) {
             (true, _) => "zero-copy",
             (false, false) => "copy",
@@ -235,7 +242,16 @@ impl Device {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), bell: Bell::new()? });
         let (counters, end) = Default::default();
         let (lines, threads) = (Vec::new(), Vec::new());
-        Ok(Self { state, stop, counters, end, socket: None, lines, threads })
+        Ok(Self {
+            state,
+            stop,
+            counters,
+            end,
+            socket: None,
+            lines,
+            threads,
+            _keep: Keep::default(),
+        })
     }
 
     /// Joins two ports.
@@ -265,10 +281,13 @@ impl Device {
         let (stop, counters) = (Arc::clone(&self.stop), Arc::clone(&self.counters));
         let (end, threads) = (self.end.clone(), threads.clone());
         let thread = std::thread::Builder::new()
-            .name(self.state.name.chars().take(15).collect())
+            .name(panics::printable(&self.state.name, THREAD_NAME_MAX))
             .spawn(move || {
                 let begun = threads.begin().map_err(DeviceError::from);
-                end.none_of(begun.and_then(|()| work(&stop, &counters)))
+                // A panic ends this device and no other.
+                let carry = || begun.and_then(|()| work(&stop, &counters));
+                let outcome = panics::caught(carry);
+                end.none_of(outcome.unwrap_or_else(|why| Err(DeviceError::Fault(why))))
             })
             .map_err(|error| SyscallError::new("clone", self.state.name.clone(), error))?;
         self.threads.push(thread);

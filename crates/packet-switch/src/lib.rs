@@ -25,7 +25,9 @@ mod device;
 pub mod guide;
 pub mod line;
 mod name;
+mod panics;
 pub mod pkt;
+mod sexton;
 pub mod station;
 mod threads;
 

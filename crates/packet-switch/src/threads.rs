@@ -3,6 +3,9 @@
 use sys::SyscallError;
 use sys::sandbox::{self, Calls};
 
+/// Longest name of a thread, bytes, as the kernel shows it.
+pub(crate) const THREAD_NAME_MAX: usize = 15;
+
 /// Where they run, and what they may do.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Threads {

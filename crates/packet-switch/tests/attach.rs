@@ -208,7 +208,7 @@ fn jam(serving: &Serving, port: &str) -> RawAttachment {
 
 #[test]
 fn a_jammed_bell_stops_nobody_for_long() {
-    let serving = Serving::start("jam");
+    let serving = Serving::start_plain("jam");
     let mut connection = serving.connect();
     let _jam = jam(&serving, "vale0:jam");
     let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
@@ -228,7 +228,7 @@ fn a_jammed_bell_stops_nobody_for_long() {
 /// The same, and everybody leaves while the switch hangs: whoever comes next is served.
 #[test]
 fn a_jammed_bell_left_behind_stops_nobody_either() {
-    let serving = Serving::start("jam-left");
+    let serving = Serving::start_plain("jam-left");
     let left = {
         let jam = jam(&serving, "vale0:jam");
         let mut connection = serving.connect();

@@ -102,6 +102,10 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     };
     let socket = config.socket.display().to_string();
     let mut daemon = Daemon::bind(config).map_err(|error| explain(&error))?;
+    if let Some(error) = daemon.waits_for_bells() {
+        let why = crate::exit::chain(error);
+        log.line("bells", &format!("a client that jams its own holds its switch up 200 ms: {why}"));
+    }
     if run.no_sandbox {
         log.line("sandbox", "none, as asked for");
     } else if let Err(error) = daemon.confine() {
@@ -137,5 +141,9 @@ fn tell(log: Log, notice: &Notice) {
         Notice::Detached { name } => log.line("detached", name),
         Notice::CutOff { name, why } => log.line("cut-off", &format!("{name}: {why}")),
         Notice::Refused { user, why } => log.line("refused", &format!("uid {user}: {why}")),
+        Notice::Fault { what, why } => log.line("fault", &format!("{what}: {why}")),
+        Notice::RefusedCall { call, count } => {
+            log.line("sandbox", &format!("refused {call}, {count} times until now: please report"));
+        }
     }
 }

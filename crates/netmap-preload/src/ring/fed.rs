@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use packet_switch::attachment::Record;
@@ -94,8 +95,10 @@ impl HostEnd {
         while self.waiting.is_empty() {
             // A device that is down has nothing to say.
             let length = self.port.recv(&mut self.space).ok().flatten()?;
-            let (packet, waiting) = (&mut self.space[..length], &mut self.waiting);
-            let whole = |head: &[u8], tail: &[u8]| waiting.push_back([head, tail].concat());
+            let (packet, waiting) = (&self.space[..length], &mut self.waiting);
+            let whole = |head: &[u8], rest: Range<usize>| {
+                waiting.push_back([head, &packet[rest]].concat());
+            };
             // A malformed packet stands for no frames.
             switch::offload::finish(packet, whole);
         }

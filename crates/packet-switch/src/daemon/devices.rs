@@ -1,6 +1,5 @@
 //! Ports of devices: their threads sit where other ports have clients.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use sys::SyscallError;
@@ -11,7 +10,7 @@ use super::registry::{Refusal, Registry};
 use super::session::SessionId;
 use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkWishes, Shape};
 use crate::datapath::{Command, Resident};
-use crate::device::{Device, Plug, device_bytes, link_bytes};
+use crate::device::{Adopted, Device, Keep, Plug, device_bytes, link_bytes};
 use crate::name::PortName;
 
 /// Whose the attachments of devices are: no connection has this number.
@@ -22,16 +21,24 @@ impl Registry {
         &mut self,
         user: u32,
         name: &PortName,
-        kind: DeviceKind,
+        kind: &DeviceKind,
         shape: Shape,
-        fds: Vec<OwnedFd>,
+        adopted: Adopted,
+        keep: Keep,
     ) -> Result<(), Refusal> {
-        let plug =
-            self.add_inner_port(user, name, shape, (kind.header_bytes(), device_bytes(&kind)))?;
-        let device = Device::open(kind, fds, plug, &self.threads).and_then(|(device, resident)| {
-            let seated = resident.map_or(Ok(()), |resident| self.seat(name, resident));
-            seated.map(|()| device).map_err(Into::into)
-        });
+        let inside = (kind.header_bytes(), device_bytes(kind));
+        let plug = match self.add_inner_port(user, name, shape, inside) {
+            Ok(plug) => plug,
+            Err(why) => {
+                keep.refuse(adopted);
+                return Err(why);
+            }
+        };
+        let device =
+            Device::drive(adopted, keep, plug, &self.threads).and_then(|(device, resident)| {
+                let seated = resident.map_or(Ok(()), |resident| self.seat(name, resident));
+                seated.map(|()| device).map_err(Into::into)
+            });
         self.settle(&[name], device)
     }
 

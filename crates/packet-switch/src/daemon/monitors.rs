@@ -19,6 +19,17 @@ pub(super) struct Watcher {
     bytes: u64,
 }
 
+impl Watcher {
+    /// Memory of its ring.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn whose(&self) -> (SessionId, u32) {
+        (self.session, self.attachment)
+    }
+}
+
 impl Registry {
     /// Gives a watcher a ring of its own; as with taking a port away, only the user that added it, and
     /// root.
@@ -68,7 +79,7 @@ impl Registry {
     /// Who watches a port.
     pub(super) fn watchers_of(&self, name: &PortName) -> Vec<(SessionId, u32)> {
         let watchers = self.port(name).map_or(&[][..], |port| &port.watchers);
-        watchers.iter().map(|one| (one.session, one.attachment)).collect()
+        watchers.iter().map(Watcher::whose).collect()
     }
 
     /// Takes the rings of all watchers of a port back, which goes.

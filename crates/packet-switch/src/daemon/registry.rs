@@ -1,7 +1,6 @@
 //! Which switches, ports and pipes there are, and who is attached to them.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
@@ -14,14 +13,17 @@ use super::entries::{Client, Ends, Group, Port, Switch};
 use super::make::{self, Handout, MakeError, PipeGroup, Role};
 pub(super) use super::refusal::Refusal;
 use super::session::SessionId;
-use super::{Config, DaemonError, Notice};
-use crate::attachment::{Answer, Ask, Delivery, Entry, Kind, PIPES_MAX, PipeEnd, Shape};
-use crate::datapath::{Command, CutOff, Datapath, Link, PortEnds, Trouble};
+use super::switches::Signallers;
+use super::{Config, Notice};
+use crate::attachment::{Answer, Ask, Delivery, Entry, Health, Kind, PIPES_MAX, PipeEnd, Shape};
+use crate::datapath::{Command, CutOff, PortEnds, Trouble};
+use crate::device::{Adopted, DeviceError, Keep};
 use crate::name::{Name, PortName};
+use crate::sexton::Sexton;
 use crate::threads::Threads;
 
 /// Most switches.
-const SWITCHES_MAX: usize = 8;
+pub(super) const SWITCHES_MAX: usize = 8;
 /// Most attachments of one connection.
 const ATTACHMENTS_MAX: usize = 64;
 /// Entries of one list: a message's worth.
@@ -33,16 +35,20 @@ pub(super) struct Registry {
     /// Switches without ports whose threads have been told to stop.
     ending: Vec<Switch>,
     groups: BTreeMap<Name, Group>,
-    linger: Duration,
+    pub(super) linger: Duration,
     pub(super) threads: Threads,
+    pub(super) signallers: Signallers,
+    pub(super) sexton: Sexton,
+    /// As lists say it.
+    pub(super) health: Health,
     pub(super) memory_bytes_max: u64,
     pub(super) memory_bytes: u64,
     next_serial: u64,
     next_attachment: u32,
-    trouble: (Sender<Trouble>, Receiver<Trouble>),
-    trouble_bell: Bell,
+    pub(super) trouble: (Sender<Trouble>, Receiver<Trouble>),
+    pub(super) trouble_bell: Bell,
     /// What those are to be told whose port was taken away.
-    farewells: Vec<(SessionId, Answer)>,
+    pub(super) farewells: Vec<(SessionId, Answer)>,
 }
 
 /// What came over a connection.
@@ -51,7 +57,9 @@ pub(super) struct Asked {
     pub(super) session: SessionId,
     pub(super) user: u32,
     pub(super) ask: Ask,
-    pub(super) fds: Vec<OwnedFd>,
+    /// What the descriptors are that came with it.
+    pub(super) device: Option<Result<Adopted, DeviceError>>,
+    pub(super) keep: Keep,
 }
 
 pub(super) type Answered = Result<Delivery, Refusal>;
@@ -64,6 +72,9 @@ impl Registry {
             groups: BTreeMap::new(),
             linger: config.linger,
             threads: Threads { cores: config.cores.clone(), confined: false },
+            signallers: Signallers::new(config.plain_bells),
+            sexton: Sexton::default(),
+            health: Health::default(),
             memory_bytes_max: config.memory_bytes_max,
             memory_bytes: 0,
             next_serial: 1,
@@ -80,7 +91,7 @@ impl Registry {
 
     /// Does what a client asks.
     pub(super) fn answer(&mut self, asked: Asked, notice: &mut dyn FnMut(Notice)) -> Answered {
-        let Asked { session, user, ask, fds } = asked;
+        let Asked { session, user, ask, device: adopted, keep } = asked;
         match ask {
             Ask::AttachPort { port, shape } => {
                 let delivery = self.attach_port(session, user, &port, shape)?;
@@ -107,7 +118,8 @@ impl Registry {
             Ask::AddPort { port, shape } => self.add_port(user, &port, shape),
             Ask::AddPipes { group, pipes, shape } => self.add_pipes(user, group, pipes, shape),
             Ask::AddDevice { port, device, shape } => {
-                self.add_device(user, &port, device, shape, fds)?;
+                let adopted = adopted.unwrap_or_else(|| Adopted::open(&device, Vec::new()).0);
+                self.add_device(user, &port, &device, shape, adopted?, keep)?;
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(Answer::Done.into())
             }
@@ -183,6 +195,7 @@ impl Registry {
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
         // What the client takes itself counts too.
         let bytes = client.bytes + make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
+        switch.link.bed().add(&ends.kick)?;
         switch.link.send(Command::Add(Box::new(ends)))?;
         port.client = Some(Client { bytes, bells, ..client });
         self.memory_bytes += bytes;
@@ -296,7 +309,9 @@ impl Registry {
             let why = format!("{name} was taken away");
             self.farewells.push((session, Answer::CutOff { attachment, why }));
         }
-        self.groups.remove(name);
+        if let Some(group) = self.groups.remove(name) {
+            self.sexton.bury(Box::new(group));
+        }
         Ok(Answer::Done.into())
     }
 
@@ -310,7 +325,7 @@ impl Registry {
         entries.retain(|entry| after.is_none_or(|after| entry.name.as_str() > after));
         let more = entries.len() > LIST_ENTRIES;
         entries.truncate(LIST_ENTRIES);
-        Answer::Listed { entries, more }
+        Answer::Listed { entries, more, health: self.health }
     }
 
     /// A connection has closed.
@@ -322,9 +337,9 @@ impl Registry {
     pub(super) fn settle_trouble(
         &mut self,
         notice: &mut dyn FnMut(Notice),
-    ) -> Result<Vec<(SessionId, Answer)>, DaemonError> {
-        self.trouble_bell.clear()?;
-        self.check_threads()?;
+    ) -> Vec<(SessionId, Answer)> {
+        // The bell is ours alone.
+        self.trouble_bell.clear().ok();
         let troubles: Vec<Trouble> = self.trouble.1.try_iter().collect();
         let mut to_tell = std::mem::take(&mut self.farewells);
         for Trouble { serial, why } in troubles {
@@ -338,7 +353,7 @@ impl Registry {
             }
             self.detach_serial(serial, notice);
         }
-        Ok(to_tell)
+        to_tell
     }
 
     /// Frees a switch that hangs in waking somebody (see [`Link`]), and says who that is. To be called
@@ -353,21 +368,6 @@ impl Registry {
             }
         }
         self.ending.retain(|switch| switch.thread.as_ref().is_some_and(|one| !one.is_finished()));
-    }
-
-    fn check_threads(&mut self) -> Result<(), DaemonError> {
-        for (name, switch) in &mut self.switches {
-            let Some(thread) = switch.thread.take_if(|thread| thread.is_finished()) else {
-                continue;
-            };
-            let why = match thread.join() {
-                Ok(Ok(())) => "it was not asked to".to_owned(),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "a panic".to_owned(),
-            };
-            return Err(DaemonError::Thread { switch: name.to_string(), why });
-        }
-        Ok(())
     }
 
     fn detach(&mut self, notice: &mut dyn FnMut(Notice), whom: impl Fn(SessionId, u32) -> bool) {
@@ -394,12 +394,11 @@ impl Registry {
     }
 
     fn forget_deserted_groups(&mut self) {
-        let memory_bytes = &mut self.memory_bytes;
-        self.groups.retain(|_, group| {
-            let goes = group.ephemeral && group.is_deserted();
-            *memory_bytes -= if goes { group.bytes } else { 0 };
-            !goes
-        });
+        let goes = |group: &Group| group.ephemeral && group.is_deserted();
+        for (_, group) in self.groups.extract_if(.., |_, group| goes(group)) {
+            self.memory_bytes -= group.bytes;
+            self.sexton.bury(Box::new(group));
+        }
     }
 
     pub(super) fn detach_serial(&mut self, serial: u64, notice: &mut dyn FnMut(Notice)) {
@@ -474,37 +473,6 @@ impl Registry {
         Ok(())
     }
 
-    /// The switch of that name, made when it is not there.
-    fn switch(&mut self, name: &Name) -> Result<&mut Switch, Refusal> {
-        if !self.switches.contains_key(name) {
-            if self.switches.len() >= SWITCHES_MAX {
-                return Err(Refusal::Limit { what: "switches", max: SWITCHES_MAX as u64 });
-            }
-            let link = Arc::new(Link::new()?);
-            let (trouble, bell) = (self.trouble.0.clone(), self.trouble_bell.share()?);
-            let datapath =
-                Datapath::new(Arc::clone(&link), trouble, bell, self.linger, random_seed())?;
-            let threads = self.threads.clone();
-            let thread = std::thread::Builder::new()
-                .name(name.to_string().chars().take(15).collect())
-                .spawn(move || {
-                    datapath.begin();
-                    threads.begin()?;
-                    datapath.run()
-                })
-                .map_err(|error| SyscallError::new("clone", format!("switch {name}"), error))?;
-            let switch = Switch {
-                link,
-                thread: Some(thread),
-                ports: BTreeMap::new(),
-                ringing: 0,
-                gone: Vec::new(),
-            };
-            self.switches.insert(name.clone(), switch);
-        }
-        self.switches.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))
-    }
-
     /// Takes a port out, and its switch when it was the last.
     pub(super) fn forget_port(&mut self, name: &PortName) {
         self.unwatch_port(name);
@@ -512,6 +480,7 @@ impl Registry {
         if let Some(port) = switch.ports.remove(&name.port) {
             // The link's bell is ours alone; it cannot break.
             switch.link.send(Command::Poll { id: port.id, always: false }).ok();
+            self.sexton.bury(Box::new(port));
         }
         if switch.ports.is_empty()
             && let Some(switch) = self.switches.remove(&name.switch)
@@ -563,12 +532,4 @@ pub(super) fn attached(attachment: u32, handout: Handout, header_bytes: u8) -> D
 
 fn check_shape(shape: Shape) -> Result<(), Refusal> {
     if shape.is_possible() { Ok(()) } else { Err(Refusal::Shape(shape)) }
-}
-
-/// For the hash of addresses; nobody outside should guess it.
-fn random_seed() -> u64 {
-    let mut bytes = [0; 8];
-    // Where the kernel has no randomness yet, the table still works, only predictably.
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK).ok();
-    u64::from_ne_bytes(bytes)
 }

@@ -1,4 +1,6 @@
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
 
 use shm::Socket;
 
@@ -10,8 +12,20 @@ pub(crate) type SessionId = u64;
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) socket: Socket,
+    pub(crate) socket: Arc<Socket>,
     pub(crate) user: u32,
+    pub(crate) state: State,
+}
+
+/// What is done about what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It is listened to.
+    Ready,
+    /// A message with descriptors waits for a thread to receive it, since then.
+    Waiting(Instant),
+    /// A thread receives one.
+    Busy,
 }
 
 impl Session {

@@ -8,6 +8,7 @@ use shm::Bell;
 use switch::vale::PortId;
 use sys::SyscallError;
 
+use super::sleep::Bed;
 use super::{Monitor, PortEnds, Resident};
 
 /// What the control thread asks of a switch.
@@ -48,8 +49,8 @@ pub(crate) enum Command {
 ///
 /// *A jammed bell.* Whether a write to an eventfd may block is a property of the descriptor's open
 /// file, which the daemon shares with the client. A hostile client can clear `O_NONBLOCK`, fill the
-/// counter to the brim and go to sleep: then the switch would hang in the call that wakes it. The
-/// thread says in [`Link::ringing`] that it is waking somebody, with a new number each time; the control
+/// counter to the brim and go to sleep: then the switch would hang in the call that wakes it. So it is
+/// woken by a call that never waits ([`sys::eventfd`]). Where the kernel has none, the thread says in [`Link::ringing`] that it is waking somebody, with a new number each time; the control
 /// thread looks now and then, and when it sees the same number again it empties the counter and takes
 /// that client's port away.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ pub(crate) struct Link {
     commands: Mutex<Vec<Command>>,
     waiting: AtomicBool,
     bell: Bell,
+    /// Where the thread sleeps.
+    bed: Bed,
     /// The wake-up under way, see [`Link::wake_up`]; 0 for none.
     pub(crate) ringing: AtomicU64,
     /// The thread's folder below `/proc`, as that numbers it: it may be that of an outer namespace.
@@ -65,10 +68,12 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new() -> Result<Self, SyscallError> {
+        let bell = Bell::new()?;
         Ok(Self {
             commands: Mutex::new(Vec::new()),
             waiting: AtomicBool::new(false),
-            bell: Bell::new()?,
+            bed: Bed::new(&bell)?,
+            bell,
             ringing: AtomicU64::new(0),
             thread: OnceLock::new(),
         })
@@ -121,7 +126,9 @@ impl Link {
         std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    /// To which the bell of a new port is added before its client has it: whoever holds an eventfd can
+    /// make the kernel's bookkeeping of who waits for it long (`epoll_ctl(2)`, `ELOOP`).
+    pub(crate) fn bed(&self) -> &Bed {
+        &self.bed
     }
 }

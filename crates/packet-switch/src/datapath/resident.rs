@@ -5,6 +5,9 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crate::panics;
+use crate::sexton::Sexton;
+
 /// A device at the client's seat of a port of this very switch. Each call is `None` once it has come to its
 /// end, which it says where its port's entry shows it; it is dropped then.
 pub(crate) trait Resident: Debug + Send {
@@ -18,6 +21,8 @@ pub(crate) trait Resident: Debug + Send {
     fn check(&mut self) -> Option<()>;
     /// Readable when something has arrived.
     fn fd(&self) -> BorrowedFd<'_>;
+    /// It goes, because one of these calls panicked.
+    fn fail(&mut self, why: String);
 }
 
 /// All devices of a switch that its thread drives, by the serial numbers of their ports.
@@ -25,15 +30,21 @@ pub(crate) trait Resident: Debug + Send {
 pub(super) struct Residents {
     all: Vec<(u64, Box<dyn Resident>)>,
     checked_s: u32,
+    sexton: Sexton,
 }
 
 impl Residents {
+    pub(super) fn buried_by(&mut self, sexton: Sexton) {
+        self.sexton = sexton;
+    }
+
     pub(super) fn add(&mut self, serial: u64, resident: Box<dyn Resident>) {
         self.all.push((serial, resident));
     }
 
     pub(super) fn remove(&mut self, serial: u64) {
-        self.all.retain(|(one, _)| *one != serial);
+        let gone = self.all.extract_if(.., |(one, _)| *one == serial);
+        gone.for_each(|(_, resident)| self.sexton.bury(Box::new(resident)));
     }
 
     /// What is to be listened to while the thread sleeps.
@@ -74,6 +85,13 @@ impl Residents {
     }
 
     fn keep(&mut self, mut stays: impl FnMut(&mut Box<dyn Resident>) -> Option<()>) {
-        self.all.retain_mut(|(_, resident)| stays(resident).is_some());
+        let gone = self.all.extract_if(.., |(_, resident)| {
+            let stays = panics::caught(|| stays(resident)).unwrap_or_else(|why| {
+                resident.fail(why);
+                None
+            });
+            stays.is_none()
+        });
+        gone.for_each(|(_, resident)| self.sexton.bury(Box::new(resident)));
     }
 }

@@ -559,3 +559,20 @@ fn watchers_take_no_more_than_their_share() {
         assert!((200..frames as u32).contains(&copied), "{copied} of {frames}");
     }
 }
+
+/// A fault of the program in one port's turn takes that port away; the others' frames go on.
+#[test]
+fn a_panic_takes_one_port_away() {
+    let mut bench = bench(3);
+    bench.introduce();
+    bench.switch.fault = Some(PortId::new(2).unwrap());
+    bench.send(0, 1, 1);
+    bench.round();
+    assert_eq!(bench.receive(1).len(), 1);
+    let trouble = bench.trouble.try_recv().unwrap();
+    assert!(matches!(&trouble.why, CutOff::Fault(why) if why.contains("asked for")), "{trouble:?}");
+    bench.send(1, 0, 3);
+    bench.round();
+    assert_eq!(bench.receive(0).len(), 3);
+    assert!(bench.trouble.try_recv().is_err(), "nobody else is cut off");
+}

@@ -76,6 +76,10 @@ impl Resident for Inmate {
     fn fd(&self) -> BorrowedFd<'_> {
         self.port.as_fd()
     }
+
+    fn fail(&mut self, why: String) {
+        self.end.none_of::<()>(Err(DeviceError::Fault(why)));
+    }
 }
 
 /// Parts of the packet that begins at the `offset`th of `arrived`; `None` when its end is not there yet.

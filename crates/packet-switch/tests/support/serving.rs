@@ -28,8 +28,17 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(name: &str) -> Self {
-        let path = socket_path(name);
-        let daemon = Daemon::bind(Config::new(path.clone())).unwrap();
+        Self::start_as(Config::new(socket_path(name)))
+    }
+
+    /// One that rings by plain writes.
+    pub(crate) fn start_plain(name: &str) -> Self {
+        Self::start_as(Config { plain_bells: true, ..Config::new(socket_path(name)) })
+    }
+
+    fn start_as(config: Config) -> Self {
+        let path = config.socket.clone();
+        let daemon = Daemon::bind(config).unwrap();
         let (stop, notices) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let (stopped, log) = (Arc::clone(&stop), Arc::clone(&notices));
         let thread = std::thread::spawn(move || {

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use packet_switch::attachment::Entry;
+use packet_switch::attachment::{Entry, Health};
 use packet_switch::counters::FlowCount;
 
-/// All counters of all ports.
-pub(super) fn text(entries: &[Entry]) -> String {
+/// All counters of all ports, and those of the daemon itself.
+pub(super) fn text(entries: &[Entry], health: Health) -> String {
     let mut text = String::new();
     family(&mut text, entries, "frames", "counter", "Frames carried.", &|entry| {
         flows(entry, |flow| vec![(String::new(), flow.frames)])
@@ -41,6 +41,10 @@ pub(super) fn text(entries: &[Entry]) -> String {
     family(&mut text, entries, "attached", "gauge", "Attachments now.", &|entry| {
         vec![(String::new(), u64::from(entry.attached))]
     });
+    let refused = "System calls that the switch's sandbox refused.";
+    single(&mut text, "refused_calls", refused, health.refused_calls);
+    let faults = "Faults that took a connection, a port, a device or a switch away.";
+    single(&mut text, "faults", faults, health.faults);
     text.push_str("# EOF\n");
     text
 }
@@ -76,4 +80,11 @@ fn family(
             writeln!(text, "{name}{suffix}{{port=\"{}\"{labels}}} {value}", entry.name).ok();
         }
     }
+}
+
+/// A counter of the daemon's.
+fn single(text: &mut String, name: &str, help: &str, value: u64) {
+    let name = format!("clearstream_switch_{name}");
+    // As above.
+    writeln!(text, "# TYPE {name} counter\n# HELP {name} {help}\n{name}_total {value}").ok();
 }

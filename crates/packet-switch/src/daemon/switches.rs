@@ -1,0 +1,162 @@
+//! Switches: how their threads begin, and what becomes of their ports when one ends unasked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sys::SyscallError;
+use sys::eventfd::Signaller;
+
+use super::Notice;
+use super::entries::Switch;
+use super::registry::{Refusal, Registry, SWITCHES_MAX};
+use crate::attachment::Answer;
+use crate::datapath::{Datapath, Link};
+use crate::name::Name;
+use crate::panics;
+use crate::sexton::Sexton;
+use crate::threads::THREAD_NAME_MAX;
+
+/// What rings for each switch, made before anything is given up and before others have used up what the host
+/// has of it (`fs.aio-max-nr`).
+#[derive(Debug)]
+pub(super) struct Signallers(Result<Vec<Arc<Signaller>>, SyscallError>);
+
+impl Signallers {
+    pub(super) fn new(plain: bool) -> Self {
+        if plain {
+            let asked_for = std::io::ErrorKind::Unsupported;
+            return Self(Err(SyscallError::new("io_setup", "not asked for", asked_for)));
+        }
+        Self((0..SWITCHES_MAX).map(|_| Signaller::new().map(Arc::new)).collect())
+    }
+
+    /// One that no switch has, or that few have.
+    fn one(&self) -> Option<Arc<Signaller>> {
+        self.0.as_ref().ok()?.iter().min_by_key(|one| Arc::strong_count(one)).cloned()
+    }
+}
+
+impl Registry {
+    /// To be called once this thread has given up what it gives up.
+    pub(super) fn begin(&mut self) {
+        self.sexton = Sexton::begin();
+    }
+
+    pub(super) fn waits_for_bells(&self) -> Option<&SyscallError> {
+        self.signallers.0.as_ref().err()
+    }
+
+    /// The switch of that name, made when it is not there.
+    pub(super) fn switch(&mut self, name: &Name) -> Result<&mut Switch, Refusal> {
+        if !self.switches.contains_key(name) {
+            if self.switches.len() >= SWITCHES_MAX {
+                return Err(Refusal::Limit { what: "switches", max: SWITCHES_MAX as u64 });
+            }
+            let link = Arc::new(Link::new()?);
+            let (trouble, bell) = (self.trouble.0.clone(), self.trouble_bell.share()?);
+            let datapath =
+                Datapath::new(Arc::clone(&link), trouble, bell, self.linger, random_seed())?
+                    .equip(self.signallers.one(), self.sexton.clone());
+            let threads = self.threads.clone();
+            let thread = std::thread::Builder::new()
+                .name(panics::printable(&name.to_string(), THREAD_NAME_MAX))
+                .spawn(move || {
+                    datapath.begin();
+                    threads.begin()?;
+                    datapath.run()
+                })
+                .map_err(|error| SyscallError::new("clone", format!("switch {name}"), error))?;
+            let switch = Switch {
+                link,
+                thread: Some(thread),
+                ports: BTreeMap::new(),
+                ringing: 0,
+                gone: Vec::new(),
+            };
+            self.switches.insert(name.clone(), switch);
+        }
+        self.switches.get_mut(name).ok_or_else(|| Refusal::NotThere(name.to_string()))
+    }
+
+    /// Takes away switches whose threads have ended unasked, with their ports; the others go on, and the
+    /// name is free for another.
+    pub(super) fn check_threads(&mut self, notice: &mut dyn FnMut(Notice)) {
+        let has_ended =
+            |switch: &Switch| switch.thread.as_ref().is_some_and(|thread| thread.is_finished());
+        let ended = self.switches.extract_if(.., |_, switch| has_ended(switch));
+        let ended: Vec<(Name, Switch)> = ended.collect();
+        for (name, mut switch) in ended {
+            let outcome = switch.thread.take().map(std::thread::JoinHandle::join);
+            let why = match outcome {
+                Some(Ok(Err(error))) => error.to_string(),
+                Some(Err(panic)) => panics::words(&*panic),
+                Some(Ok(Ok(()))) | None => "it was not asked to end".to_owned(),
+            };
+            for (port_name, port) in &mut switch.ports {
+                let name = format!("{name}:{port_name}");
+                notice(Notice::CutOff { name, why: why.clone() });
+                let client = port.client.take();
+                self.memory_bytes -= client.as_ref().map_or(0, |client| client.bytes);
+                self.memory_bytes -= port.watchers.iter().map(|one| one.bytes()).sum::<u64>();
+                let client = client.map(|client| (client.session, client.attachment));
+                let watchers = port.watchers.iter().map(|one| one.whose());
+                self.farewells.extend(client.into_iter().chain(watchers).map(|whose| {
+                    let (session, attachment) = whose;
+                    (session, Answer::CutOff { attachment, why: why.clone() })
+                }));
+            }
+            notice(Notice::Fault { what: format!("switch {name}"), why });
+            self.sexton.bury(Box::new(switch));
+        }
+    }
+}
+
+/// For the hash of addresses; nobody outside should guess it.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    // Where the kernel has no randomness yet, the table still works, only predictably.
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK).ok();
+    u64::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::super::registry::Asked;
+    use super::*;
+    use crate::attachment::{Ask, Shape};
+    use crate::datapath::Command;
+    use crate::device::Keep;
+
+    #[test]
+    fn a_switch_whose_thread_ends_takes_its_own_ports_and_no_others() {
+        let mut registry = Registry::new(&Config::new("/nowhere".into())).unwrap();
+        registry.begin();
+        let attach = |registry: &mut Registry, session: u64, port: &str| {
+            let ask = Ask::AttachPort { port: port.parse().unwrap(), shape: Shape::default() };
+            let asked = Asked { session, user: 1, ask, device: None, keep: Keep::default() };
+            registry.answer(asked, &mut |_| {}).unwrap()
+        };
+        let [one, other] = ["vale0:a", "vale1:a"].map(|port| port.parse().unwrap());
+        let first = attach(&mut registry, 1, "vale0:a");
+        attach(&mut registry, 2, "vale1:a");
+        let before = registry.memory_bytes;
+        let link = Arc::clone(&registry.switches.values().next().unwrap().link);
+        link.send(Command::Stop).unwrap();
+        let mut notices = Vec::new();
+        while registry.port(&one).is_some() {
+            registry.check_threads(&mut |notice| notices.push(notice));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(registry.port(&other).is_some(), "the other switch goes on");
+        assert_eq!(registry.memory_bytes, before / 2, "its memory is counted no more");
+        assert!(notices.iter().any(|one| matches!(one, Notice::Fault { .. })), "{notices:?}");
+        let Answer::Attached { attachment, .. } = first.answer else { panic!() };
+        let told = registry.settle_trouble(&mut |_| {});
+        assert!(
+            matches!(&told[..], [(1, Answer::CutOff { attachment: its, .. })] if *its == attachment),
+            "{told:?}"
+        );
+        attach(&mut registry, 1, "vale0:a");
+    }
+}
