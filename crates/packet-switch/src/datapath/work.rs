@@ -14,8 +14,6 @@
 //! 22 of them 50 million, some 10 ms, whatever they send. What watchers take is not the senders' fault: they
 //! have [`WATCH_WORK`] together, and miss what is more.
 
-use switch::frame::PACKETS_MAX;
-
 /// What all ports together may cause in a round.
 pub(super) const ROUND_WORK: u64 = 32 << 20;
 /// What one port may cause in a turn, however few there are.
@@ -26,9 +24,10 @@ pub(super) const WATCH_WORK: u64 = 8 << 20;
 pub(super) const PACKET_BYTES_MAX: u32 = switch::delay_line::PACKET_BYTES_MAX as u32;
 /// The most that a turn goes beyond its share: one frame taken, made into the most packets there are and
 /// copied to one port.
+#[cfg(test)]
 pub(super) const STEP_WORK_MAX: u64 = 64 * SLOT_WORK
-    + making(PACKET_BYTES_MAX, PACKETS_MAX)
-    + copying_parts(PACKET_BYTES_MAX, PACKETS_MAX);
+    + making(PACKET_BYTES_MAX, switch::frame::PACKETS_MAX)
+    + copying_parts(PACKET_BYTES_MAX, switch::frame::PACKETS_MAX);
 
 /// Taking a slot, and finding out where its frame goes.
 const SLOT_WORK: u64 = 64;
