@@ -95,7 +95,7 @@ pub fn is_chroot() -> bool {
     // Field 5 is the mount point, seen from this process's root (`proc_pid_mountinfo(5)`).
     let has_root = mounts.lines().any(|line| line.split(' ').nth(4) == Some("/"));
     let place = |path: &str| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
-    let other_than_first = match (place("/proc/1/root/"), place("/")) {
+    let other_than_first = match (place("/proc/1/root"), place("/")) {
         (Some(first), Some(ours)) => first != ours && same_mounts_as_first(),
         _ => false,
     };
