@@ -280,7 +280,7 @@ impl Station {
 }
 
 fn receive(receiver: &mut Receiver, number: u8, lane: &Lane, stop: &AtomicBool) {
-    let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(50) };
+    let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(200) };
     let mut expected = 0;
     while !stop.load(Ordering::Relaxed) {
         let arrived = match receiver.wait(patience) {

@@ -33,7 +33,8 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, 
             continue;
         }
         let value = words.next().ok_or(USAGE)?;
-        let number = || value.parse::<u64>().map_err(|_| format!("{word} {value}: not a number"));
+        let number =
+            || value.parse::<u64>().map_err(|_not| format!("{word} {value}: not a number"));
         match word.as_str() {
             "--program" => options.program = value.into(),
             "--seconds" => options.time = Duration::from_secs(number()?),

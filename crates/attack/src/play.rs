@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let (its_options, its_cases) = (options.clone(), verbs);
     let aside = std::thread::spawn(move || aside.play_all(&its_cases, &its_options, began));
     let mut rows = stage.play_all(&doors, options, began)?;
-    rows.extend(aside.join().map_err(|_| "the suite panicked")??);
+    rows.extend(aside.join().map_err(|_panic| "the suite panicked")??);
     println!("{}", table::show(&rows));
     let (line, is_well) = table::sum(&rows, options.seed, began.elapsed().as_secs_f64());
     println!("{line}");

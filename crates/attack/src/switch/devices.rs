@@ -60,7 +60,7 @@ fn odd_names(scene: &mut Scene) -> Result<(), String> {
 fn taps(scene: &mut Scene) -> Result<(), String> {
     let _namespace = sys::namespace::unshare_network().map_err(|error| error.to_string())?;
     for number in 0..5 {
-        let Ok((tap, _)) = sys::tap::open_tap("attack-tap") else {
+        let Ok((tap, _)) = sys::tap::open_tap(&format!("attack-tap{number}")) else {
             return Err("no TAP device to be had".to_owned());
         };
         let name = format!("vale0:tap{number}");

@@ -148,10 +148,13 @@ const LAB_VERBS: &[&[&str]] = &[
     &["lab", "down", "one"],
 ];
 
+/// Puts something of another user's at a path.
+type Plant = fn(&str) -> Result<(), String>;
+
 fn labs(scene: &mut Scene) -> Result<(), String> {
     alone()?;
     let base = format!("/tmp/clearstream-{VICTIM}");
-    let plants: [fn(&str) -> Result<(), String>; 5] = [
+    let plants: [Plant; 5] = [
         |base| plant_link(base, "/tmp/victim/papers"),
         |base| {
             plant_folder(base)

@@ -192,7 +192,7 @@ fn against(scene: &Scene, plays: &[&[Play]], words: &[&str]) -> Result<(), Strin
         clients?.into_iter().zip(0_u32..).map(|(one, number)| (one.join(), number)).collect();
     for (outcome, number) in outcomes {
         let said = outcome
-            .map_err(|_| "a panic of the suite")?
+            .map_err(|_panic| "a panic of the suite")?
             .map_err(|why| format!("server {number}: {why}"))?;
         if said.status.success() {
             return Err(format!(
