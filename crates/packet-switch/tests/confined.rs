@@ -141,6 +141,10 @@ fn lingering() -> (TcpStream, TcpStream) {
 fn send_away(daemon: &Confined, socket: &shm::Socket, bytes: &[u8], what: Vec<TcpStream>) {
     daemon.frozen(|| {
         let fds: Vec<BorrowedFd<'_>> = what.iter().map(AsFd::as_fd).collect();
+        if bytes.is_empty() {
+            // Looks like the end, and the daemon leaves what is behind it.
+            socket.send(b"", &[]).ok();
+        }
         if socket.send(bytes, &fds).is_err() {
             // The daemon has had enough of this connection: nothing is on the way, nobody is to wait here.
             what.iter().for_each(|one| sockopt::set_socket_linger(one, None).unwrap());
@@ -175,8 +179,6 @@ fn descriptors_whose_close_takes_an_hour_stop_nobody() {
         [list(), Request::encode(tap()), Request::encode(xdp), b"nonsense".to_vec(), Vec::new()];
     for (number, bytes) in requests.iter().cycle().take(10).enumerate() {
         let socket = shm::Socket::connect(daemon.path()).unwrap();
-        // An empty message looks like the end.
-        socket.send(b"", &[]).ok();
         let several = (0..1 + number % 3).map(|_| lingering()).collect();
         send_away(&daemon, &socket, bytes, several);
         // Half of them leave at once, with more on the way.

@@ -17,7 +17,7 @@ pub const REGION_BYTES_MAX: u64 = 4 << 30;
 pub const REGION_BYTES_MULTIPLE: u64 = 2 << 20;
 
 /// The filesystem of ordinary shared memory (`include/uapi/linux/magic.h`).
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// What keeps a region as long as it is: without these seals its creator could cut it off under
 /// whoever mapped it, whose next access would be a SIGBUS.
@@ -92,7 +92,7 @@ impl Region {
         // touched, which is a SIGBUS, and its mappings have other lengths than were asked for.
         let of = rustix::fs::fstatfs(&fd)
             .map_err(|error| SyscallError::new("fstatfs", "shared memory", error))?;
-        if i64::try_from(of.f_type) != Ok(TMPFS_MAGIC) {
+        if u64::try_from(of.f_type) != Ok(TMPFS_MAGIC) {
             return Err(RegionError::Pages);
         }
         let stat = rustix::fs::fstat(&fd)

@@ -37,7 +37,7 @@ pub(super) struct Parcel {
 #[derive(Debug)]
 pub(super) enum Content {
     /// A request, and the device that its descriptors are if it is to add one.
-    Asked { ask: Ask, device: Option<Result<Adopted, DeviceError>>, keep: Keep },
+    Asked { ask: Box<Ask>, device: Option<Result<Adopted, DeviceError>>, keep: Keep },
     /// No request.
     Unreadable(MessageError),
     /// The client has gone.
@@ -126,9 +126,9 @@ fn unpack(socket: &Socket, keep: Keep) -> (Content, Vec<OwnedFd>) {
             let Ask::AddDevice { device: kind, .. } = &ask else { unreachable!("just matched") };
             let (device, rest) = Adopted::open(kind, fds);
             let keep = if rest.is_empty() { Keep::until_accepted(keep) } else { keep };
-            (Content::Asked { ask, device: Some(device), keep }, rest)
+            (Content::Asked { ask: Box::new(ask), device: Some(device), keep }, rest)
         }
-        Ok(ask) => (Content::Asked { ask, device: None, keep: Keep::default() }, fds),
+        Ok(ask) => (Content::Asked { ask: Box::new(ask), device: None, keep: Keep::default() }, fds),
     }
 }
 

@@ -63,7 +63,7 @@ impl Daemon {
         }
         match content {
             Content::Asked { ask, device, keep } if self.sessions.contains_key(&id) => {
-                self.answer(id, Ok(ask), device, keep, notice);
+                self.answer(id, Ok(*ask), device, keep, notice);
             }
             // Who asked has gone meanwhile.
             Content::Asked { device: Some(Ok(device)), keep, .. } => keep.refuse(device),
