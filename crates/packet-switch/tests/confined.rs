@@ -10,7 +10,6 @@ mod confined;
 mod socket;
 
 #[path = "support/serving.rs"]
-#[allow(dead_code, reason = "a part of it")]
 mod support;
 
 use std::io::Write;

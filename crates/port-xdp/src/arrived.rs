@@ -55,7 +55,11 @@ mod tests {
                     *reads += 1;
                     assert_eq!(taken + offset, *reads - 1, "read again, or out of order");
                     let address = u64::from(*reads - 1) << 12;
-                    Descriptor { address, length_bytes: *reads, goes_on: *reads % 2 == 0 }
+                    Descriptor {
+                        address,
+                        length_bytes: *reads,
+                        goes_on: (*reads).is_multiple_of(2),
+                    }
                 });
                 for _ in 0..3 {
                     for offset in 0..known {

@@ -11,7 +11,7 @@ mod show;
 mod simulate;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -265,11 +265,18 @@ fn model_text(args: &CheckArgs) -> Result<(String, String), VerbError> {
     Ok((expanded, format!("{name} (expanded)")))
 }
 
+/// Longest model or file of formulas, as [`Model::parse`] takes it: a device may never end.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
 fn read(path: &Path) -> Result<String, VerbError> {
-    let bytes =
-        fs::read(path).map_err(|error| VerbError::usage(format!("{}: {error}", path.display())))?;
-    String::from_utf8(bytes)
-        .map_err(|_no_text| VerbError::usage(format!("{}: this is not text", path.display())))
+    let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| at(&error))?;
+    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| at(&error))?;
+    if bytes.len() as u64 > TEXT_BYTES_MAX {
+        return Err(at(&"longer than 16 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_no_text| at(&"this is not text"))
 }
 
 /// Violated before undecided before holds.

@@ -139,7 +139,11 @@ pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
                 }
             }
             if *openmetrics {
-                write!(crate::out::stdout(), "{}", openmetrics::text(&entries, connection.health()))?;
+                write!(
+                    crate::out::stdout(),
+                    "{}",
+                    openmetrics::text(&entries, connection.health())
+                )?;
                 return Ok(Exit::Ok);
             }
             print(&entries, json, stats_lines)

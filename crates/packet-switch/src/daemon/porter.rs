@@ -128,7 +128,9 @@ fn unpack(socket: &Socket, keep: Keep) -> (Content, Vec<OwnedFd>) {
             let keep = if rest.is_empty() { Keep::until_accepted(keep) } else { keep };
             (Content::Asked { ask: Box::new(ask), device: Some(device), keep }, rest)
         }
-        Ok(ask) => (Content::Asked { ask: Box::new(ask), device: None, keep: Keep::default() }, fds),
+        Ok(ask) => {
+            (Content::Asked { ask: Box::new(ask), device: None, keep: Keep::default() }, fds)
+        }
     }
 }
 

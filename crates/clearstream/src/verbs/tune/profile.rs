@@ -1,7 +1,7 @@
 //! `clearstream tune profile`: what papers and institutions published, against the running kernel.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use serde_json::json;
@@ -23,6 +23,9 @@ pub(crate) struct ProfileArgs {
     #[command(subcommand)]
     action: Action,
 }
+
+/// Longest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
@@ -159,6 +162,9 @@ fn find(name: &str) -> Result<Profile, VerbError> {
         )));
     }
     let at = |error: &dyn std::fmt::Display| VerbError::failed(format!("{name}: {error}"));
-    let text = std::fs::read_to_string(path).map_err(|error| at(&error))?;
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| at(&error))?;
     read(name, &text).map_err(|error| at(&error))
 }
