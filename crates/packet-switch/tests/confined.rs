@@ -135,21 +135,14 @@ fn lingering() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// Sends raw bytes with descriptors, whose only copies are then those on the way: nobody but the daemon is
-/// the last to close them.
-fn send_away(daemon: &Confined, socket: &shm::Socket, bytes: &[u8], what: Vec<TcpStream>) {
-    daemon.frozen(|| {
-        let fds: Vec<BorrowedFd<'_>> = what.iter().map(AsFd::as_fd).collect();
-        if bytes.is_empty() {
-            // Looks like the end, and the daemon leaves what is behind it.
-            socket.send(b"", &[]).ok();
-        }
-        if socket.send(bytes, &fds).is_err() {
-            // The daemon has had enough of this connection: nothing is on the way, nobody is to wait here.
-            what.iter().for_each(|one| sockopt::set_socket_linger(one, None).unwrap());
-        }
-        drop(what);
-    });
+/// Sends raw bytes with descriptors, whose only copies are then those on the way.
+fn send_away(socket: &shm::Socket, bytes: &[u8], what: Vec<TcpStream>) {
+    let fds: Vec<BorrowedFd<'_>> = what.iter().map(AsFd::as_fd).collect();
+    if bytes.is_empty() {
+        // Looks like the end, and the daemon leaves what is behind it.
+        socket.send(b"", &[]).unwrap();
+    }
+    socket.send(bytes, &fds).unwrap();
 }
 
 #[test]
@@ -157,11 +150,13 @@ fn descriptors_whose_close_takes_an_hour_stop_nobody() {
     let daemon = Confined::start("linger");
     let innocents = Innocents::start(daemon.path());
     let (mut far_ends, mut kept) = (Vec::new(), Vec::new());
-    let mut lingering = || {
+    let mut ready: Vec<TcpStream> = Vec::new();
+    for _ in 0..30 {
         let (near, far) = lingering();
+        ready.push(near);
         far_ends.push(far);
-        near
-    };
+    }
+    let mut lingering = || ready.pop().unwrap();
     let list = || Request::encode(Ask::List { after: None });
     let tap = || Ask::AddDevice {
         port: "vale0:tap".parse().unwrap(),
@@ -176,24 +171,28 @@ fn descriptors_whose_close_takes_an_hour_stop_nobody() {
     };
     let requests =
         [list(), Request::encode(tap()), Request::encode(xdp), b"nonsense".to_vec(), Vec::new()];
-    for (number, bytes) in requests.iter().cycle().take(10).enumerate() {
-        let socket = shm::Socket::connect(daemon.path()).unwrap();
-        let several = (0..1 + number % 3).map(|_| lingering()).collect();
-        send_away(&daemon, &socket, bytes, several);
-        // Half of them leave at once, with more on the way.
-        if number % 2 == 0 {
-            send_away(&daemon, &socket, &list(), vec![lingering()]);
-        } else {
-            kept.push(socket);
+    // While the daemon does nothing, so that nobody but it is the last to close them. Once only: a signal ends
+    // the wait of a close that has begun.
+    daemon.frozen(|| {
+        for (number, bytes) in requests.iter().cycle().take(10).enumerate() {
+            let socket = shm::Socket::connect(daemon.path()).unwrap();
+            send_away(&socket, bytes, (0..1 + number % 3).map(|_| lingering()).collect());
+            // Half of them leave at once, with more on the way.
+            if number % 2 == 0 {
+                send_away(&socket, &list(), vec![lingering()]);
+            } else {
+                kept.push(socket);
+            }
         }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    // More than any message may bring, all of them the same.
-    let socket = shm::Socket::connect(daemon.path()).unwrap();
-    let one = lingering();
-    let copies = (0..130).map(|_| one.try_clone().unwrap()).collect();
-    drop(one);
-    send_away(&daemon, &socket, &list(), copies);
+        // As many as a message may bring.
+        let socket = shm::Socket::connect(daemon.path()).unwrap();
+        let one = lingering();
+        let copies = (0..130).map(|_| one.try_clone().unwrap()).collect();
+        drop(one);
+        send_away(&socket, &list(), copies);
+        kept.push(socket);
+    });
+    std::thread::sleep(Duration::from_millis(500));
     // The sender has used up what he may have; those who send no descriptors are served.
     let begun = Instant::now();
     let mut one_more = daemon.connect();
@@ -237,7 +236,7 @@ fn no_value_of_any_field_harms_anybody() {
     let daemon = Confined::start("values");
     let innocents = Innocents::start(daemon.path());
     let numbers = ["0", "1", "-1", "4294967295", "18446744073709551615", "1e308", "1e999", "null"];
-    let names = [r#""vale0:x""#, r#""vale0:\u0000""#, r#""\u001b[2J:x""#, r#""""#, r#""a:b:c""#];
+    let names = [r#""vale7:x""#, r#""vale7:\u0000""#, r#""\u001b[2J:x""#, r#""""#, r#""a:b:c""#];
     let asks = [
         r#"{"attach_port":{"port":@,"shape":{"slots":#,"buffer_bytes":#}}}"#,
         r#"{"add_port":{"port":@,"shape":{"slots":2,"buffer_bytes":#}}}"#,
@@ -248,13 +247,13 @@ fn no_value_of_any_field_harms_anybody() {
         r#"{"set_header":{"port":@,"header_bytes":#}}"#,
         r#"{"add_device":{"port":@,"device":{"xdp":{"device":"a\u0000b","queue":#}}}}"#,
         r#"{"add_device":{"port":@,"device":"tap","shape":{"slots":#,"buffer_bytes":#}}}"#,
-        r#"{"add_link":{"one":@,"other":"vale0:y","link":{"delay_ns":#,"jitter_ns":#}}}"#,
-        r#"{"add_link":{"one":"vale0:u","other":"vale0:v","link":{"rate_bits_per_s":#,"queue_bytes":#}}}"#,
-        r#"{"add_link":{"one":"vale0:s","other":"vale0:t","link":{"loss_per_billion":#,"seed":#}}}"#,
+        r#"{"add_link":{"one":@,"other":"vale6:y","link":{"delay_ns":#,"jitter_ns":#}}}"#,
+        r#"{"add_link":{"one":"vale7:u","other":"vale6:v","link":{"rate_bits_per_s":#,"queue_bytes":#}}}"#,
+        r#"{"add_link":{"one":"vale7:s","other":"vale6:t","link":{"loss_per_billion":#,"seed":#}}}"#,
         r#"{"watch":{"port":@}}"#,
         r#"{"delete_port":{"port":@}}"#,
-        r#"{"delete_port":{"port":"vale0:u"}}"#,
-        r#"{"delete_port":{"port":"vale0:s"}}"#,
+        r#"{"delete_port":{"port":"vale7:u"}}"#,
+        r#"{"delete_port":{"port":"vale7:s"}}"#,
         r#"{"delete_pipes":{"group":@}}"#,
         r#"{"list":{"after":@}}"#,
     ];
