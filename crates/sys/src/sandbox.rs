@@ -2,7 +2,7 @@
 //! (kernel `Documentation/userspace-api/seccomp_filter.rst`).
 //!
 //! A call that is not on the list fails with `EPERM` and does nothing; its caller says so as it says any
-//! other error, and [`refused`] counts it, whether its caller says so or not. The filter holds for the calling thread and all threads and processes it begins from then
+//! other error, and [`refused()`] counts it, whether its caller says so or not. The filter holds for the calling thread and all threads and processes it begins from then
 //! on. What a list allows without a look at arguments costs nothing but one bit's test (Linux 5.11).
 
 mod refused;
@@ -55,7 +55,7 @@ fn without_new_clone() -> Result<BpfProgram, Refused> {
 }
 
 /// What begins processes, and threads where there are to be none, fails without being counted: the C library
-/// makes these calls with all signals blocked, and one that [`refused`] would count ends the process then.
+/// makes these calls with all signals blocked, and one that [`refused()`] would count ends the process then.
 fn without_processes(calls: Calls) -> Result<BpfProgram, Refused> {
     let thread = unsigned(libc::CLONE_THREAD);
     let processes = match calls {

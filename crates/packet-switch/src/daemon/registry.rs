@@ -356,7 +356,7 @@ impl Registry {
         to_tell
     }
 
-    /// Frees a switch that hangs in waking somebody (see [`Link`]), and says who that is. To be called
+    /// Frees a switch that hangs in waking somebody (see `Link`), and says who that is. To be called
     /// no more often than any honest wake-up takes.
     pub(super) fn watch_bells(&mut self) {
         for switch in self.switches.values_mut().chain(&mut self.ending) {

@@ -3,13 +3,13 @@
 //! Work is counted in bytes that are copied; what else has to be done is put into that unit, of which a
 //! core does some 5 a nanosecond. It is charged to the port that the frame comes from, before it is done:
 //!
-//! * In a round each port has its [share](share) of [`ROUND_WORK`], at most [`TURN_WORK`].
+//! * In a round each port has its [share] of [`ROUND_WORK`], at most [`TURN_WORK`].
 //! * A turn takes the frames that the share pays for; the others wait in their sender's own ring.
 //! * A single frame that costs more (one to everybody, mostly) goes to as many ports as the share pays for, at
 //!   least one, and to the others in the next turns of its sender. By how much a turn went beyond its share
 //!   is taken off the next ones.
 //!
-//! So a turn does at most its share and [`STEP_WORK_MAX`], and between two turns of a port the switch does no
+//! So a turn does at most its share and `STEP_WORK_MAX`, and between two turns of a port the switch does no
 //! more than `ROUND_WORK` and as many times `STEP_WORK_MAX` as there are ports that send such frames: with
 //! 22 of them 50 million, some 10 ms, whatever they send. What watchers take is not the senders' fault: they
 //! have [`WATCH_WORK`] together, and miss what is more.
