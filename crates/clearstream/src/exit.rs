@@ -172,9 +172,31 @@ fn one_line(complaint: &str) -> String {
     format!("{} (see --help)", lines.join("; "))
 }
 
+/// What stands before the lines of a model or formula that a message shows.
+const EXCERPT: &str = "\n    ";
+
 fn complain(message: &str) {
-    // What a peer or a file said may be part of it.
-    let message = units::printable(message.trim_end());
     // Nowhere left to complain to when stderr is closed.
-    writeln!(out::stderr(), "clearstream: {message}").ok();
+    writeln!(out::stderr(), "clearstream: {}", shown(message.trim_end())).ok();
+}
+
+/// What a peer or a file said may be part of a message: it stays one line and the excerpt below, which is
+/// indented and so never looks like a message of its own.
+fn shown(message: &str) -> String {
+    let lines: Vec<_> = message.split(EXCERPT).map(units::printable).collect();
+    lines.join(EXCERPT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn an_excerpt_keeps_its_lines_and_nothing_else_begins_one() {
+        assert_eq!(
+            shown("m.dve:1:2: what?\n    a\u{1b}b\n     ^"),
+            "m.dve:1:2: what?\n    a\\u001bb\n     ^"
+        );
+        assert_eq!(shown("refused: no\nclearstream: done"), "refused: no\\u000aclearstream: done");
+    }
 }

@@ -277,7 +277,7 @@ fn root_a_flood_of_changes_stops_no_status_and_no_revert() {
 fn root_with_a_full_disk_nothing_is_changed_and_everything_is_undone() {
     in_namespace(|| {
         let bed = Bed::new("full");
-        let script = "mount -t tmpfs -o size=64k tmpfs $STATE
+        let script = "mount -t tmpfs -o size=64k,mode=0700 tmpfs $STATE
             change() { \"$0\" tune apply --state $STATE --set \"$@\"; echo code $?; }
             change net.ipv4.tcp_sack=0
             dd if=/dev/zero of=$STATE/other bs=1k count=200 2>/dev/null

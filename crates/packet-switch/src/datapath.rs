@@ -6,6 +6,7 @@
 //! destination drops (as VALE does); nobody waits for a slow one. Whoever breaks the protocol is
 //! cut off on the spot.
 
+mod cut_off;
 mod inlet;
 mod link;
 mod monitor;
@@ -21,14 +22,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use ring::{Eagerness, Slot, Violation};
+use ring::{Eagerness, Slot};
 use shm::Bell;
 use switch::frame::VnetHeader;
 use switch::vale::{Addresses, Batch, DropReason, Forwarder, PortId, PortSet, Verdict};
 use sys::SyscallError;
 use sys::eventfd::Signaller;
-use thiserror::Error;
 
+pub(crate) use cut_off::{CutOff, Trouble};
 pub(crate) use inlet::{Inlet, Marks};
 pub(crate) use link::{Command, Link};
 pub(crate) use monitor::Monitor;
@@ -49,32 +50,6 @@ pub(crate) const BATCH_SLOTS: usize = 256;
 /// Fruitless rounds before the thread looks at the clock and lets others run: one of them may be the
 /// client on this very core that has yet to answer.
 const DRY_ROUNDS: u32 = 16;
-
-/// Why a client is cut off.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum CutOff {
-    #[error("a slot names buffer {buffer}; buffers are 2 to {last}")]
-    NoBuffer { buffer: u32, last: u32 },
-    #[error("a slot holds {length_bytes} bytes; its buffer has {buffer_bytes}")]
-    TooLong { length_bytes: u16, buffer_bytes: usize },
-    #[error("buffer {buffer} is in two slots")]
-    SharedTwice { buffer: u32 },
-    #[error("a packet of more than {0} fragments")]
-    Fragments(usize),
-    #[error(transparent)]
-    Cursor(#[from] Violation),
-    #[error("its bell is broken: {0}")]
-    Bell(String),
-    #[error("{0}")]
-    Fault(String),
-}
-
-/// A client that was cut off.
-#[derive(Debug)]
-pub(crate) struct Trouble {
-    pub(crate) serial: u64,
-    pub(crate) why: CutOff,
-}
 
 /// One port as the thread has it.
 #[derive(Debug)]
