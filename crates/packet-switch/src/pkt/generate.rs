@@ -124,6 +124,9 @@ fn drain(sender: &mut Sender, stop: &dyn Fn() -> bool) -> Result<(), PktError> {
     Ok(())
 }
 
+/// How many frames ahead a buffer is asked for: the receiver's cache has it still.
+const AHEAD_FRAMES: u32 = 16;
+
 /// Sends up to `wanted` frames, waiting for the first slot.
 fn send(
     sender: &mut Sender,
@@ -140,6 +143,12 @@ fn send(
     let sent_ns = if what.slots_only { 0 } else { now_ns() };
     for offset in 0..now {
         let sequence = first + u64::from(offset);
+        if !what.slots_only
+            && offset + AHEAD_FRAMES < now
+            && let Some(ahead) = sender.buffer(offset + AHEAD_FRAMES)
+        {
+            ahead.prefetch_to_write();
+        }
         let fits = if what.slots_only {
             writer.hand_over(sender, offset, what, sequence)
         } else {
