@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender, Word};
+use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender, Violation, Word};
 use ring::{Shared, SlotFlags};
 use shm::Region;
 
