@@ -23,7 +23,7 @@ test: ## formatting, lints, documentation, the tests of every change
 	@tools/prepare test
 	@tools/test
 
-test-all: ## all of that and hours more: repeats, long runs, what only a quiet machine can judge
+test-all: ## all of that and more, for hours: repeats, long runs, tests that need an idle machine
 	@tools/prepare test
 	@tools/test --all
 

@@ -35,7 +35,7 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
         namespace::unshare_user().map_err(|error| LabError::NotPermitted {
             what: format!("this user may not make namespaces: {error}: {}", error.source),
             advice: if namespace::is_chroot() {
-                "this runs in a chroot, where the kernel gives nobody a user namespace"
+                "this runs in a chroot, where the kernel refuses user namespaces"
             } else {
                 "run as root, or allow user namespaces (sysctl user.max_user_namespaces, \
                  kernel.apparmor_restrict_unprivileged_userns)"

@@ -220,7 +220,7 @@ impl Daemon {
                 }
             }
             if let Err(why) = panics::caught(|| self.hear(notice)) {
-                notice(Notice::Fault { what: "what threads say".to_owned(), why });
+                notice(Notice::Fault { what: "messages of threads".to_owned(), why });
             }
             if watched.elapsed() >= WATCH_INTERVAL {
                 watched = Instant::now();

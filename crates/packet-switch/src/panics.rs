@@ -24,7 +24,7 @@ pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     COUNT.fetch_add(1, Ordering::Relaxed);
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let said = printable(said.unwrap_or("without a word"), WORDS_MAX);
+    let said = printable(said.unwrap_or("no message"), WORDS_MAX);
     format!("a fault of this program: {said}")
 }
 

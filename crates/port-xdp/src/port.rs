@@ -28,7 +28,7 @@ pub enum PortError {
     #[error(transparent)]
     Outside(#[from] OutsideRegion),
     /// It is too long: what nobody needs would count as the opener's and be somebody else's.
-    #[error("memory of {0} bytes for its frames; {MEMORY_BYTES} are all it needs")]
+    #[error("the frame memory has {0} bytes; at most {MEMORY_BYTES} are accepted")]
     TooLong(usize),
     /// The socket's rings make no sense.
     #[error("its rings: {0}")]

@@ -53,7 +53,7 @@ pub enum RegionError {
     #[error("the memory handed over is not sealed against shrinking and growing")]
     Unsealed,
     /// Not ordinary shared memory: pages of another size may be missing when they are needed.
-    #[error("the memory handed over is no memfd of ordinary pages")]
+    #[error("the memory handed over is not a memfd, or has huge pages")]
     Pages,
 }
 

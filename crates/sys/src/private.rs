@@ -235,10 +235,10 @@ fn check_file(file: BorrowedFd<'_>) -> io::Result<()> {
     }
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if stat.st_nlink > 1 => {
-            Err(io::Error::other("has another name elsewhere"))
+            Err(io::Error::other("has more than one hard link"))
         }
         FileType::RegularFile => Ok(()),
-        _ => Err(io::Error::other("is no plain file")),
+        _ => Err(io::Error::other("is not a regular file")),
     }
 }
 

@@ -89,7 +89,7 @@ pub fn handle(tuner: &Tuner, client: IpAddr, request: &Request) -> Answer {
             return too_many(changes.len(), CHANGES_MAX);
         }
         Request::Apply { changes, .. } if changes.iter().any(|change| is_file(&change.key)) => {
-            return failed("files are not written for another host");
+            return failed("a remote client cannot write files");
         }
         Request::Apply { changes, policy } => tuner
             .apply(changes, *policy, false, &mut |_step| {})
@@ -98,12 +98,12 @@ pub fn handle(tuner: &Tuner, client: IpAddr, request: &Request) -> Answer {
             return too_many(keys.len(), KEYS_MAX);
         }
         Request::Revert { keys, .. } | Request::Read { keys } if keys.iter().any(is_file) => {
-            return failed("files are not shown or taken away for another host");
+            return failed("a remote client cannot read or remove files");
         }
         Request::Revert { how: Undo::Force, .. } => {
             return failed(
-                "what somebody else has set is overwritten by that host's owner only: \
-                 clearstream tune revert --force there",
+                "a remote client cannot force a revert; on the far host itself: \
+                 clearstream tune revert --force",
             );
         }
         Request::Revert { keys, how } => {
@@ -122,5 +122,5 @@ fn failed(reason: &str) -> Answer {
 }
 
 fn too_many(count: usize, most: usize) -> Answer {
-    failed(&format!("{count} settings at once are more than {most}"))
+    failed(&format!("{count} settings in one request; at most {most} are allowed"))
 }

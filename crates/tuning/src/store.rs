@@ -245,14 +245,14 @@ impl Log for Writer<'_> {
 impl Writer<'_> {
     fn append_line(&mut self, record: &Record, line: &[u8]) -> io::Result<()> {
         if self.is_torn {
-            return Err(io::Error::other("a record before this one could not be written"));
+            return Err(io::Error::other("an earlier record could not be written"));
         }
         match record {
             Record::Intent(intent) => {
                 let is_host = intent.owner.is_host();
                 let most = if is_host { INTENT_BYTES_MAX } else { REMOTE_INTENT_BYTES_MAX };
                 if self.length + line.len() as u64 > most as u64 {
-                    let full = "it is full; revert some changes first";
+                    let full = "the journal is full; revert some changes first";
                     return Err(io::Error::new(io::ErrorKind::FileTooLarge, full));
                 }
                 self.set_room_aside(line.len() as u64)?;

@@ -106,8 +106,8 @@ struct GenArgs {
     /// For how long [default: no end].
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
-    /// Hand slots over without writing their frames again after the first round, as pkt-gen does.
-    /// Otherwise every frame is written whole, with its number and the time.
+    /// Write each buffer only in the first round of the ring and then send its slot again unchanged, as
+    /// pkt-gen does. By default every frame is written whole, with its number and the time.
     #[arg(long)]
     slots_only: bool,
     /// Every frame is stamped unless --slots-only; once it had to be asked for.
@@ -132,7 +132,7 @@ struct SinkArgs {
     /// late.
     #[arg(long)]
     check: bool,
-    /// Count frames by their slots and read none, as pkt-gen does. Otherwise every byte is read.
+    /// Count slots without reading frames, as pkt-gen does. By default every byte is read.
     #[arg(long, conflicts_with = "check")]
     slots_only: bool,
     /// Send a frame from this address, or each of a range, first, so that a switch learns where it is.

@@ -47,11 +47,12 @@ pub(crate) struct ServeArgs {
     /// Clients at once.
     #[arg(long, value_name = "N", default_value_t = 32)]
     max_clients: usize,
-    /// Of those, from one address, or one IPv6 network of 64 bits [default: a quarter, at least 2].
+    /// Clients at once from one address or one IPv6 /64 network [default: a quarter of --max-clients,
+    /// at least 2].
     #[arg(long, value_name = "N")]
     max_clients_per_address: Option<usize>,
-    /// Most memory for the tests of all clients together: 8G. One address may have half of it; a test
-    /// beyond is refused [default: a quarter of this machine's or control group's].
+    /// Most memory for the tests of all clients together: 8G. One address may use half of it; a test
+    /// that needs more is refused [default: a quarter of this machine's or control group's memory].
     #[arg(long, value_name = "SIZE", value_parser = server_memory)]
     memory: Option<u64>,
     /// Network whose clients are served; may be given several times [default: any].
@@ -62,7 +63,7 @@ pub(crate) struct ServeArgs {
     idle_timeout: Duration,
     /// Let clients change this host's network settings (`clearstream tune apply`); every change is
     /// journalled here and undone by `clearstream tune revert`. Only together with --allow: a client's
-    /// address is all that is checked. What this host's people have changed themselves is left alone.
+    /// address is all that is checked. Settings changed by local users are left alone.
     #[arg(long)]
     allow_tuning: bool,
     /// Where the journal of those changes is kept [default: as `clearstream tune`].
@@ -129,8 +130,8 @@ impl ServeArgs {
     fn check_permissions(&self) -> Result<(), VerbError> {
         match self.permission() {
             Some(permission) if self.allow.is_empty() => Err(VerbError::usage(format!(
-                "{permission} lets clients change this host and they are not authenticated: name the \
-                 networks they may come from with --allow NETWORK (an address is all that is checked)"
+                "{permission} needs --allow: clients can change this host and are not authenticated; name \
+                 their networks with --allow NETWORK (an address is all that is checked)"
             ))),
             _ => Ok(()),
         }
@@ -213,7 +214,7 @@ impl Flood {
             if left_out > 0 {
                 log.line(
                     "notice",
-                    &format!("{left_out} lines more than can be written were left out"),
+                    &format!("{left_out} log lines left out, of more than 100 in a second"),
                 );
             }
             *self = Self { since: now, lines_count: 0 };

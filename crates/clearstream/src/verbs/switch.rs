@@ -21,7 +21,7 @@ use crate::verbs::options::{Cores, check_cores, cores};
     clearstream pkt gen vale0:a --dst 02:00:00:00:00:02 --count 1000000\n  \
     clearstream port stats\n\n\
     Needs no privilege: clients are local processes that may open its socket. Once it listens it gives up\n\
-    the system calls it has no need of; one it makes all the same fails with EPERM and is said.")]
+    the system calls it does not need; a call it makes nevertheless fails with EPERM and is logged.")]
 pub(crate) struct SwitchArgs {
     #[command(subcommand)]
     action: Action,
@@ -49,7 +49,7 @@ struct RunArgs {
     /// Keep every system call of this user, instead of giving up those that a switch has no need of.
     #[arg(long)]
     no_sandbox: bool,
-    /// Most memory for all ports together: 8G.
+    /// Most memory for all ports, pipes, devices and links together: 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = units::parse_byte_size)]
     memory: u64,
 }
@@ -104,7 +104,8 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     let mut daemon = Daemon::bind(config).map_err(|error| explain(&error))?;
     if let Some(error) = daemon.waits_for_bells() {
         let why = crate::exit::chain(error);
-        log.line("bells", &format!("a client that jams its own holds its switch up 200 ms: {why}"));
+        let effect = "a client with a jammed eventfd can stop its switch for 200 ms";
+        log.line("bells", &format!("without asynchronous requests {effect}: {why}"));
     }
     if run.no_sandbox {
         log.line("sandbox", "none, as asked for");
@@ -143,7 +144,8 @@ fn tell(log: Log, notice: &Notice) {
         Notice::Refused { user, why } => log.line("refused", &format!("uid {user}: {why}")),
         Notice::Fault { what, why } => log.line("fault", &format!("{what}: {why}")),
         Notice::RefusedCall { call, count } => {
-            log.line("sandbox", &format!("refused {call}, {count} times until now: please report"));
+            let text = format!("refused {call}, {count} times so far; please report this as a bug");
+            log.line("sandbox", &text);
         }
     }
 }

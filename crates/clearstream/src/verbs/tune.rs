@@ -34,8 +34,8 @@ use crate::runner;
     clearstream tune cc htcp\n\n\
     Every change is journalled on disk before it is made; `revert` restores exactly what was there,\n\
     also after a crash and after a reboot. Changes are gone after a reboot unless --persist was given.\n\
-    The far host is changed too where `clearstream serve --allow-tuning --allow NETWORK` runs; what\n\
-    its own people or other clients have changed there is left to them.")]
+    The far host is changed too where `clearstream serve --allow-tuning --allow NETWORK` runs;\n\
+    settings that its local users or other clients have changed are left alone.")]
 pub(crate) struct TuneArgs {
     #[command(subcommand)]
     action: Action,

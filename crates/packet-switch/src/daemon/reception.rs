@@ -119,8 +119,8 @@ impl Daemon {
         if self.porter.receive(id, user, &session.socket) {
             session.state = State::Busy;
         } else if since.elapsed() > WAITS_MAX {
-            let why =
-                "descriptors that you sent before are still being opened or closed".to_owned();
+            let why = "your earlier descriptors are still being opened or closed; connect later"
+                .to_owned();
             notice(Notice::Refused { user, why: why.clone() });
             session.tell(&Answer::Refused { why, is_senseless: false }.into());
             self.close(id, notice);
@@ -137,7 +137,7 @@ impl Daemon {
     /// As [`close`](Self::close), of a connection in whose service something failed.
     pub(super) fn end(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
         if let Err(why) = panics::caught(|| self.close(id, notice)) {
-            notice(Notice::Fault { what: format!("the end of connection {id}"), why });
+            notice(Notice::Fault { what: format!("closing connection {id}"), why });
         }
     }
 

@@ -90,7 +90,7 @@ impl Registry {
             let why = match outcome {
                 Some(Ok(Err(error))) => error.to_string(),
                 Some(Err(panic)) => panics::words(&*panic),
-                Some(Ok(Ok(()))) | None => "it was not asked to end".to_owned(),
+                Some(Ok(Ok(()))) | None => "its thread ended unexpectedly".to_owned(),
             };
             for (port_name, port) in &mut switch.ports {
                 let name = format!("{name}:{port_name}");

@@ -101,10 +101,8 @@ fn not_ours(stat: &Stat) -> io::Error {
     let user = stat.st_uid;
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => format!("a symbolic link, made by user {user}"),
-        FileType::RegularFile if is_ours(stat) => {
-            "a file that has another name elsewhere".to_owned()
-        }
-        _ => format!("there already, and user {user}'s"),
+        FileType::RegularFile if is_ours(stat) => "a file with more than one hard link".to_owned(),
+        _ => format!("there already and belongs to user {user}"),
     };
     io::Error::other(format!(
         "it is {what}, in a folder that others can write to; it is left alone"

@@ -55,9 +55,9 @@ pub(super) enum SessionEnd {
     Idle,
     #[error("it fell silent")]
     Silent,
-    #[error("the server is busy, and this place, where nothing happened, went to somebody else")]
+    #[error("the server is busy: this place was idle and went to another client")]
     TakenBack,
-    #[error("the server is busy, and this session has lasted long; connect anew")]
+    #[error("the server is busy: this session is older than the longest test; connect again")]
     Lasted,
     #[error("the server is ending")]
     Ending,

@@ -14,7 +14,7 @@ impl Engine<'_> {
             return None;
         }
         if matches!(key, Key::File(_)) {
-            return Some(format!("{key}: files are not written for another host"));
+            return Some(format!("{key}: a remote client cannot write files"));
         }
         let mut touched = self.world.side_effects(key);
         touched.push(key.clone());
@@ -25,10 +25,10 @@ impl Engine<'_> {
                 Owner::Remote(_) => "another client",
             };
             let other = &entry.intent.key;
-            return Some(format!("{key}: {whose} has changed {other}; it is left to them"));
+            return Some(format!("{key}: {whose} has changed {other}; not changed"));
         }
         self.too_many().then(|| {
-            format!("{key}: too many changes are in force for clients; revert some of them first")
+            format!("{key}: too many changes by remote clients are in force; revert some first")
         })
     }
 

@@ -17,8 +17,8 @@ use crate::verbs::options::ServerOptions;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  clearstream tune status")]
 pub(crate) struct StatusArgs {
-    /// Ask this far host instead (`clearstream serve --allow-tuning`); it tells what clients from this
-    /// host's address have changed.
+    /// Show the changes on this far host (`clearstream serve --allow-tuning`) that were made from this
+    /// host's address.
     #[arg(long, value_name = "HOST")]
     far: Option<String>,
     #[command(flatten)]
@@ -38,14 +38,14 @@ pub(crate) struct RevertArgs {
     /// Only these settings [default: all].
     #[arg(value_name = "KEY")]
     keys: Vec<Key>,
-    /// Restore also what somebody else has set since.
+    /// Restore also what somebody else has set since; only on this host.
     #[arg(long)]
     force: bool,
     /// Drop the journal without restoring anything (of a lab that is gone, of a damaged file).
     #[arg(long, conflicts_with_all = ["force", "keys", "far"])]
     forget: bool,
-    /// Revert this host's changes of that far host instead (`clearstream serve --allow-tuning`); what
-    /// others have changed there stays.
+    /// Revert the changes on this far host (`clearstream serve --allow-tuning`) that were made from this
+    /// host's address; changes of others stay.
     #[arg(long, value_name = "HOST")]
     far: Option<String>,
     #[command(flatten)]

@@ -158,7 +158,7 @@ impl DataConnections for Connections<'_> {
             return Ok(());
         }
         let [asked, most] = [need.bytes, most_bytes].map(units::show_byte_size);
-        let reason = format!("this test needs {asked} of memory, a test here may have {most}");
+        let reason = format!("this test needs {asked} of memory; this server allows {most}");
         Err(Refusal { code: RefusalCode::Limit, reason })
     }
 
