@@ -3,11 +3,11 @@
 //! The control thread makes memory and bells, hands them out, and watches the connections: when one
 //! closes, however its process ended, its attachments end. It never touches frames.
 
+mod descriptor_threads;
 mod devices;
 mod entries;
 mod make;
 mod monitors;
-mod porter;
 mod reception;
 mod refusal;
 mod registry;
@@ -31,7 +31,7 @@ use thiserror::Error;
 
 use crate::attachment::{Answer, Health};
 use crate::panics;
-use porter::Porter;
+use descriptor_threads::DescriptorThreads;
 use registry::Registry;
 use session::{Session, SessionId, State};
 
@@ -135,7 +135,7 @@ pub struct Daemon {
     registry: Registry,
     sessions: BTreeMap<SessionId, Session>,
     next_session: SessionId,
-    porter: Porter,
+    descriptor_threads: DescriptorThreads,
     /// Connections that are closed as soon as a thread may do it.
     closing: Vec<(u32, Arc<Socket>)>,
     /// Given up for a moment to tell one more client that there is no other.
@@ -168,14 +168,14 @@ impl Daemon {
         let registry = Registry::new(&config)?;
         // Without it the first client would wait for ever.
         let spare = Some(spare(&listener)?);
-        let porter = Porter::new()?;
+        let descriptor_threads = DescriptorThreads::new()?;
         Ok(Self {
             config,
             listener,
             registry,
             sessions: BTreeMap::new(),
             next_session: 0,
-            porter,
+            descriptor_threads,
             closing: Vec::new(),
             spare,
             deaf: false,
@@ -243,8 +243,8 @@ impl Daemon {
             }
         }
         self.registry.check_threads(notice);
-        for parcel in self.porter.arrivals() {
-            self.take_in(parcel, notice);
+        for message in self.descriptor_threads.arrivals() {
+            self.handle_received(message, notice);
         }
         self.try_again(notice);
     }
@@ -270,7 +270,7 @@ impl Daemon {
         let mut set = vec![
             PollFd::new(&self.listener, if self.deaf { PollFlags::empty() } else { PollFlags::IN }),
             PollFd::new(self.registry.trouble_bell(), PollFlags::IN),
-            PollFd::new(self.porter.bell(), PollFlags::IN),
+            PollFd::new(self.descriptor_threads.bell(), PollFlags::IN),
         ];
         let others = set.len();
         set.extend(self.sessions.values().map(|session| {

@@ -39,8 +39,8 @@ pub(crate) use work::Credit;
 
 use crate::attachment::HEADERS_BYTES;
 use crate::counters::{PortCounters, Tally, add};
+use crate::deferred_drop::DeferredDrop;
 use crate::panics;
-use crate::sexton::Sexton;
 use resident::Residents;
 use translate::{Forms, Original};
 
@@ -122,7 +122,7 @@ pub(crate) struct Datapath {
     residents: Residents,
     /// Rings without waiting, where the kernel can.
     signaller: Option<Arc<Signaller>>,
-    sexton: Sexton,
+    deferred_drop: DeferredDrop,
     /// The next turn of this port panics.
     #[cfg(test)]
     fault: Option<PortId>,
@@ -156,16 +156,20 @@ impl Datapath {
             polled: PortSet::default(),
             residents: Residents::default(),
             signaller: None,
-            sexton: Sexton::default(),
+            deferred_drop: DeferredDrop::default(),
             #[cfg(test)]
             fault: None,
         })
     }
 
     /// How it rings, and who lets go for it of what takes long.
-    pub(crate) fn equip(mut self, signaller: Option<Arc<Signaller>>, sexton: Sexton) -> Self {
-        self.residents.buried_by(sexton.clone());
-        Self { signaller, sexton, ..self }
+    pub(crate) fn equip(
+        mut self,
+        signaller: Option<Arc<Signaller>>,
+        deferred_drop: DeferredDrop,
+    ) -> Self {
+        self.residents.set_deferred_drop(deferred_drop.clone());
+        Self { signaller, deferred_drop, ..self }
     }
 
     /// To be called by the thread that is to [`run`](Self::run) it, while it may still read files.
@@ -483,7 +487,7 @@ impl Datapath {
     fn leave(&mut self, port: Box<PortEnds>) {
         self.forwarder.remove(port.id);
         self.link.bed().remove(&port.kick);
-        self.sexton.bury(port);
+        self.deferred_drop.drop_later(port);
     }
 
     /// Does what the control thread asks; false when it is to end.
@@ -523,7 +527,7 @@ impl Datapath {
                 Command::Unwatch { id, serial } => {
                     let place = &mut self.monitors[id.index()];
                     let gone = place.extract_if(.., |monitor| monitor.serial == serial);
-                    gone.for_each(|monitor| self.sexton.bury(Box::new(monitor)));
+                    gone.for_each(|monitor| self.deferred_drop.drop_later(Box::new(monitor)));
                     if place.is_empty() {
                         self.watched.remove(id);
                     }

@@ -20,6 +20,7 @@ pub mod client;
 pub mod counters;
 pub mod daemon;
 mod datapath;
+mod deferred_drop;
 mod device;
 #[cfg(doctest)]
 pub mod guide;
@@ -27,7 +28,6 @@ pub mod line;
 mod name;
 mod panics;
 pub mod pkt;
-mod sexton;
 pub mod station;
 mod threads;
 

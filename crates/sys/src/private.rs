@@ -87,7 +87,7 @@ impl Folder {
     pub fn reached(path: &Path) -> Result<Self, PrivateError> {
         // Before it is resolved, or a link would be taken for what it names.
         let folder = Self::at(path)?;
-        runtime::check_way(path.parent().unwrap_or(path))?;
+        runtime::open_trusted_path(path.parent().unwrap_or(path))?;
         Ok(folder)
     }
 

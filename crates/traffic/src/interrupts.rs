@@ -3,9 +3,9 @@
 //! Interrupts through `/proc/irq/N/smp_affinity_list`, the kernel threads of threaded NAPI through
 //! their affinity. Both ends do it only when the test asks for it, a server only when its owner has
 //! allowed it, and both put it back when the test is over, also when they are killed. Each interrupt
-//! and thread has one owner at a time ([`borrowed`]): a second test waits a moment and is refused.
+//! and thread has one owner at a time ([`lease`]): a second test waits a moment and is refused.
 
-mod borrowed;
+mod lease;
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use results::{End, Finding, Nic};
 use sys::guard::{Before, Guard};
 use thiserror::Error;
 
-use borrowed::{Borrowed, Source, What};
+use lease::{InterruptLease, Source, What};
 
 /// Why nothing was moved; whatever was is back.
 #[derive(Debug, Error)]
@@ -85,7 +85,7 @@ pub(crate) fn move_to(core: u32, address: IpAddr, end: End) -> Result<Moved, Mov
     if sources.is_empty() {
         return Err(MoveError::Nothing(interface));
     }
-    move_all(&borrowed::directory()?, sources, &interface, core, end)
+    move_all(&lease::directory()?, sources, &interface, core, end)
 }
 
 /// Puts back what a test has moved that was killed together with its guard, which is what otherwise
@@ -94,7 +94,7 @@ pub(crate) fn move_to(core: u32, address: IpAddr, end: End) -> Result<Moved, Mov
 /// # Errors
 /// The records cannot be read.
 pub fn put_back_what_was_left() -> Result<Vec<String>, MoveError> {
-    borrowed::put_back_all(&borrowed::directory()?)
+    lease::put_back_all(&lease::directory()?)
 }
 
 fn move_all(
@@ -106,22 +106,22 @@ fn move_all(
 ) -> Result<Moved, MoveError> {
     // Whoever wants several takes them in the same order.
     sources.sort_by_key(Source::file_name);
-    let mut borrowed = Borrowed::take(directory, sources, core)?;
+    let mut lease = InterruptLease::take(directory, sources, core)?;
     let before = Before {
-        files: std::mem::take(&mut borrowed.files),
-        threads: std::mem::take(&mut borrowed.threads),
-        emptied: std::mem::take(&mut borrowed.records),
+        files: std::mem::take(&mut lease.files),
+        threads: std::mem::take(&mut lease.threads),
+        emptied: std::mem::take(&mut lease.records),
     };
     // The guard first: from here on everything goes back, whatever happens.
     let guard = match Guard::start(&before) {
         Ok(guard) => guard,
         Err(error) => {
-            Borrowed { records: before.emptied, ..borrowed }.forget();
+            InterruptLease { records: before.emptied, ..lease }.forget();
             return Err(error.into());
         }
     };
     let mut findings = Vec::new();
-    for (source, from) in &borrowed.sources {
+    for (source, from) in &lease.sources {
         source.put_on(core).map_err(|error| source.refused(core, &error))?;
         let text = format!(
             "{} of {interface} was on cores {from} and ran on core {core} for this test",
@@ -136,7 +136,7 @@ fn move_all(
 fn sources_of(nic: &Nic) -> Vec<Source> {
     let threads = nic.napi_threads.iter().filter_map(|thread| {
         let pid = i32::try_from(thread.pid).ok()?;
-        let what = What::Thread { pid, began: borrowed::thread_began(pid)? };
+        let what = What::Thread { pid, began: lease::thread_began(pid)? };
         Some(Source { name: thread.name.clone(), what })
     });
     let threads: Vec<Source> = threads.collect();

@@ -214,7 +214,7 @@ impl Engine<'_> {
             return Err(Trouble { reason, is_privilege: false });
         }
         if from != to {
-            if let Some(reason) = self.not_for_a_stranger(&change.key) {
+            if let Some(reason) = self.remote_refusal(&change.key) {
                 return Err(Trouble { reason, is_privilege: false });
             }
             if let Some(reason) = self.cannot_go_back(&change.key, &from) {

@@ -102,11 +102,11 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     if let Err(error) = traffic::server::notify_ready() {
         log.line("warning", &format!("cannot tell the service manager: {error}"));
     }
-    let flood = Mutex::new(Flood { since: Instant::now(), lines_count: 0 });
+    let log_rate = Mutex::new(LogRateLimit { since: Instant::now(), lines_count: 0 });
     let notices = Arc::new(move |notice: &Notice| {
         // Held while the line is written; a panic elsewhere leaves a figure at most.
-        let mut flood = flood.lock().unwrap_or_else(PoisonError::into_inner);
-        if flood.lets_through(log, Instant::now()) {
+        let mut log_rate = log_rate.lock().unwrap_or_else(PoisonError::into_inner);
+        if log_rate.allows(log, Instant::now()) {
             tell(log, notice);
         }
     });
@@ -201,14 +201,14 @@ fn explain(error: &ServerError) -> VerbError {
 const LINES_A_SECOND_MAX: u64 = 100;
 
 /// How many lines clients have caused in this second.
-struct Flood {
+struct LogRateLimit {
     since: Instant,
     lines_count: u64,
 }
 
-impl Flood {
+impl LogRateLimit {
     /// Whether one more line is written; says first how many before it were not.
-    fn lets_through(&mut self, log: Log, now: Instant) -> bool {
+    fn allows(&mut self, log: Log, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             let left_out = self.lines_count.saturating_sub(LINES_A_SECOND_MAX);
             if left_out > 0 {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use shm::{Message, Socket, Waiting};
 
-use super::porter::{Content, Parcel};
+use super::descriptor_threads::{MessageContent, ReceivedMessage};
 use super::refusal::{self, Refusal};
 use super::registry::Asked;
 use super::session::{SessionId, State};
@@ -56,22 +56,26 @@ impl Daemon {
     }
 
     /// A message that brought descriptors, which have been dealt with.
-    pub(super) fn take_in(&mut self, parcel: Parcel, notice: &mut dyn FnMut(Notice)) {
-        let Parcel { session: id, content } = parcel;
+    pub(super) fn handle_received(
+        &mut self,
+        message: ReceivedMessage,
+        notice: &mut dyn FnMut(Notice),
+    ) {
+        let ReceivedMessage { session: id, content } = message;
         if let Some(session) = self.sessions.get_mut(&id) {
             session.state = State::Ready;
         }
         match content {
-            Content::Asked { ask, device, keep } if self.sessions.contains_key(&id) => {
+            MessageContent::Asked { ask, device, keep } if self.sessions.contains_key(&id) => {
                 self.answer(id, Ok(*ask), device, keep, notice);
             }
             // Who asked has gone meanwhile.
-            Content::Asked { device: Some(Ok(device)), keep, .. } => keep.refuse(device),
-            Content::Asked { .. } => {}
-            Content::Unreadable(error) => {
+            MessageContent::Asked { device: Some(Ok(device)), keep, .. } => keep.refuse(device),
+            MessageContent::Asked { .. } => {}
+            MessageContent::Unreadable(error) => {
                 self.answer(id, Err(error), None, Keep::default(), notice)
             }
-            Content::Closed => self.close(id, notice),
+            MessageContent::Closed => self.close(id, notice),
         }
     }
 
@@ -116,7 +120,7 @@ impl Daemon {
     fn try_one(&mut self, id: SessionId, notice: &mut dyn FnMut(Notice)) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (State::Waiting(since), user) = (session.state, session.user) else { return };
-        if self.porter.receive(id, user, &session.socket) {
+        if self.descriptor_threads.receive(id, user, &session.socket) {
             session.state = State::Busy;
         } else if since.elapsed() > WAITS_MAX {
             let why = "your earlier descriptors are still being opened or closed; connect later"
@@ -154,14 +158,14 @@ impl Daemon {
             }
         }
         let user = socket.peer_user().unwrap_or(u32::MAX);
-        let left = self.porter.close(user, socket);
+        let left = self.descriptor_threads.close(user, socket);
         self.closing.extend(left.map(|socket| (user, socket)));
     }
 
     /// Finds threads to close what is left.
     pub(super) fn close_later(&mut self) {
         for (user, socket) in std::mem::take(&mut self.closing) {
-            let left = self.porter.close(user, socket);
+            let left = self.descriptor_threads.close(user, socket);
             self.closing.extend(left.map(|socket| (user, socket)));
         }
     }

@@ -17,9 +17,9 @@ use super::switches::Signallers;
 use super::{Config, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Entry, Health, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::datapath::{Command, CutOff, PortEnds, Trouble};
+use crate::deferred_drop::DeferredDrop;
 use crate::device::{Adopted, DeviceError, Keep};
 use crate::name::{Name, PortName};
-use crate::sexton::Sexton;
 use crate::threads::Threads;
 
 /// Most switches.
@@ -38,7 +38,7 @@ pub(super) struct Registry {
     pub(super) linger: Duration,
     pub(super) threads: Threads,
     pub(super) signallers: Signallers,
-    pub(super) sexton: Sexton,
+    pub(super) deferred_drop: DeferredDrop,
     /// As lists say it.
     pub(super) health: Health,
     pub(super) memory_bytes_max: u64,
@@ -73,7 +73,7 @@ impl Registry {
             linger: config.linger,
             threads: Threads { cores: config.cores.clone(), confined: false },
             signallers: Signallers::new(config.plain_bells),
-            sexton: Sexton::default(),
+            deferred_drop: DeferredDrop::default(),
             health: Health::default(),
             memory_bytes_max: config.memory_bytes_max,
             memory_bytes: 0,
@@ -310,7 +310,7 @@ impl Registry {
             self.farewells.push((session, Answer::CutOff { attachment, why }));
         }
         if let Some(group) = self.groups.remove(name) {
-            self.sexton.bury(Box::new(group));
+            self.deferred_drop.drop_later(Box::new(group));
         }
         Ok(Answer::Done.into())
     }
@@ -397,7 +397,7 @@ impl Registry {
         let goes = |group: &Group| group.ephemeral && group.is_deserted();
         for (_, group) in self.groups.extract_if(.., |_, group| goes(group)) {
             self.memory_bytes -= group.bytes;
-            self.sexton.bury(Box::new(group));
+            self.deferred_drop.drop_later(Box::new(group));
         }
     }
 
@@ -480,7 +480,7 @@ impl Registry {
         if let Some(port) = switch.ports.remove(&name.port) {
             // The link's bell is ours alone; it cannot break.
             switch.link.send(Command::Poll { id: port.id, always: false }).ok();
-            self.sexton.bury(Box::new(port));
+            self.deferred_drop.drop_later(Box::new(port));
         }
         if switch.ports.is_empty()
             && let Some(switch) = self.switches.remove(&name.switch)

@@ -11,9 +11,9 @@ use super::entries::Switch;
 use super::registry::{Refusal, Registry, SWITCHES_MAX};
 use crate::attachment::Answer;
 use crate::datapath::{Datapath, Link};
+use crate::deferred_drop::DeferredDrop;
 use crate::name::Name;
 use crate::panics;
-use crate::sexton::Sexton;
 use crate::threads::THREAD_NAME_MAX;
 
 /// What rings for each switch, made before anything is given up and before others have used up what the host
@@ -39,7 +39,7 @@ impl Signallers {
 impl Registry {
     /// To be called once this thread has given up what it gives up.
     pub(super) fn begin(&mut self) {
-        self.sexton = Sexton::begin();
+        self.deferred_drop = DeferredDrop::begin();
     }
 
     pub(super) fn waits_for_bells(&self) -> Option<&SyscallError> {
@@ -56,7 +56,7 @@ impl Registry {
             let (trouble, bell) = (self.trouble.0.clone(), self.trouble_bell.share()?);
             let datapath =
                 Datapath::new(Arc::clone(&link), trouble, bell, self.linger, random_seed())?
-                    .equip(self.signallers.one(), self.sexton.clone());
+                    .equip(self.signallers.one(), self.deferred_drop.clone());
             let threads = self.threads.clone();
             let thread = std::thread::Builder::new()
                 .name(panics::printable(&name.to_string(), THREAD_NAME_MAX))
@@ -106,7 +106,7 @@ impl Registry {
                 }));
             }
             notice(Notice::Fault { what: format!("switch {name}"), why });
-            self.sexton.bury(Box::new(switch));
+            self.deferred_drop.drop_later(Box::new(switch));
         }
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crate::deferred_drop::DeferredDrop;
 use crate::panics;
-use crate::sexton::Sexton;
 
 /// A device at the client's seat of a port of this very switch. Each call is `None` once it has come to its
 /// end, which it says where its port's entry shows it; it is dropped then.
@@ -30,12 +30,12 @@ pub(crate) trait Resident: Debug + Send {
 pub(super) struct Residents {
     all: Vec<(u64, Box<dyn Resident>)>,
     checked_s: u32,
-    sexton: Sexton,
+    deferred_drop: DeferredDrop,
 }
 
 impl Residents {
-    pub(super) fn buried_by(&mut self, sexton: Sexton) {
-        self.sexton = sexton;
+    pub(super) fn set_deferred_drop(&mut self, deferred_drop: DeferredDrop) {
+        self.deferred_drop = deferred_drop;
     }
 
     pub(super) fn add(&mut self, serial: u64, resident: Box<dyn Resident>) {
@@ -44,7 +44,7 @@ impl Residents {
 
     pub(super) fn remove(&mut self, serial: u64) {
         let gone = self.all.extract_if(.., |(one, _)| *one == serial);
-        gone.for_each(|(_, resident)| self.sexton.bury(Box::new(resident)));
+        gone.for_each(|(_, resident)| self.deferred_drop.drop_later(Box::new(resident)));
     }
 
     /// What is to be listened to while the thread sleeps.
@@ -92,6 +92,6 @@ impl Residents {
             });
             stays.is_none()
         });
-        gone.for_each(|(_, resident)| self.sexton.bury(Box::new(resident)));
+        gone.for_each(|(_, resident)| self.deferred_drop.drop_later(Box::new(resident)));
     }
 }

@@ -56,7 +56,7 @@ pub fn runtime_variable() -> Option<PathBuf> {
 /// A folder of this user's for a while: of a name that nobody could know, mode 0700, gone with the value.
 #[derive(Debug)]
 pub struct Scratch {
-    parent: Way,
+    parent: TrustedPath,
     name: String,
     folder: Folder,
 }
@@ -104,14 +104,14 @@ impl Drop for Scratch {
 
 /// A folder on the way to which, and in which, nobody else can rename what is this user's.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct TrustedPath {
     fd: OwnedFd,
     path: PathBuf,
 }
 
 /// Goes from the root to `path`, whose links are resolved before, and looks at every folder after it
 /// was opened: each is root's or this user's, and where others may write it is sticky.
-pub(super) fn check_way(path: &Path) -> Result<Way, PrivateError> {
+pub(super) fn open_trusted_path(path: &Path) -> Result<TrustedPath, PrivateError> {
     let failed =
         |call, error: std::io::Error| SyscallError::new(call, path.display().to_string(), error);
     let resolved = path.canonicalize().map_err(|error| failed("realpath", error))?;
@@ -136,7 +136,7 @@ pub(super) fn check_way(path: &Path) -> Result<Way, PrivateError> {
         fd = rustix::fs::openat(&fd, name, flags, Mode::empty())
             .map_err(|error| failed("open", error.into()))?;
     }
-    Ok(Way { fd, path: resolved })
+    Ok(TrustedPath { fd, path: resolved })
 }
 
 /// What is wrong with a folder on the way.
@@ -169,7 +169,7 @@ pub fn check_trusted(path: &Path) -> Result<(), PrivateError> {
         return refused(format!("is a symbolic link, made by user {}", stat.st_uid));
     }
     // The same folder, by its way; what was there a moment before does not count.
-    let way = check_way(path)?;
+    let way = open_trusted_path(path)?;
     let stat = rustix::fs::fstat(&way.fd).map_err(|error| failed("fstat", error.into()))?;
     if stat.st_mode & OTHERS_WRITE != 0 {
         return refused("may be written to by others".to_owned());
@@ -178,13 +178,13 @@ pub fn check_trusted(path: &Path) -> Result<(), PrivateError> {
 }
 
 /// The folder in which the runtime folder is, and its name there.
-fn place() -> Result<(Way, OsString), PrivateError> {
+fn place() -> Result<(TrustedPath, OsString), PrivateError> {
     let user = rustix::process::geteuid();
     if user.is_root() {
-        return Ok((check_way(Path::new("/run"))?, "clearstream".into()));
+        return Ok((open_trusted_path(Path::new("/run"))?, "clearstream".into()));
     }
     if let Some(folder) = runtime_variable() {
-        return Ok((check_way(&folder)?, "clearstream".into()));
+        return Ok((open_trusted_path(&folder)?, "clearstream".into()));
     }
     let name = format!("clearstream-{}", user.as_raw());
     Ok((temporary_place()?, name.into()))
@@ -192,8 +192,8 @@ fn place() -> Result<(Way, OsString), PrivateError> {
 
 /// Where temporary files are, or `/tmp` where that is no place for this user: `sudo -E` leaves the
 /// variable of somebody else.
-fn temporary_place() -> Result<Way, PrivateError> {
-    check_way(&std::env::temp_dir()).or_else(|_| check_way(Path::new("/tmp")))
+fn temporary_place() -> Result<TrustedPath, PrivateError> {
+    open_trusted_path(&std::env::temp_dir()).or_else(|_| open_trusted_path(Path::new("/tmp")))
 }
 
 /// One that an earlier version made may be read by others.

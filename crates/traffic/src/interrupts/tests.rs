@@ -175,7 +175,7 @@ fn what_a_killed_guard_left_goes_back_before_anything_is_moved_again() {
     leave(0, "0-1\n");
     leave(2, "0-3,5\n");
     let running = bed.begin(&[1], 5).expect("free");
-    let mut told = borrowed::put_back_all(&bed.records()).expect("readable");
+    let mut told = lease::put_back_all(&bed.records()).expect("readable");
     told.sort();
     assert_eq!(told.len(), 2, "what runs is not touched: {told:?}");
     assert!(told[0].starts_with("irq 0 is back on cores 0-1"), "{told:?}");
@@ -197,7 +197,7 @@ fn a_record_that_is_no_record_changes_nothing() {
         ),
     ] {
         fs::write(bed.records().join("irq-0"), &text).expect("written");
-        assert_eq!(borrowed::put_back_all(&bed.records()).expect("readable"), [""; 0], "{text}");
+        assert_eq!(lease::put_back_all(&bed.records()).expect("readable"), [""; 0], "{text}");
         bed.assert_all_back(&text);
     }
 }
@@ -205,8 +205,8 @@ fn a_record_that_is_no_record_changes_nothing() {
 #[test]
 fn a_thread_is_told_from_another_by_when_it_began() {
     let own = i32::try_from(std::process::id()).expect("a number");
-    let began = borrowed::thread_began(own).expect("we run");
+    let began = lease::thread_began(own).expect("we run");
     assert!(began > 1);
-    assert_eq!(borrowed::thread_began(own), Some(began));
-    assert_eq!(borrowed::thread_began(i32::MAX), None);
+    assert_eq!(lease::thread_began(own), Some(began));
+    assert_eq!(lease::thread_began(i32::MAX), None);
 }

@@ -9,7 +9,7 @@ use crate::key::Key;
 impl Engine<'_> {
     /// Why a remote client may not change this: it is a file, somebody else's change of it (or of
     /// what the kernel changes along) is in force, or the client has too many changes already.
-    pub(super) fn not_for_a_stranger(&self, key: &Key) -> Option<String> {
+    pub(super) fn remote_refusal(&self, key: &Key) -> Option<String> {
         if self.owner.is_host() {
             return None;
         }
@@ -66,7 +66,7 @@ impl Engine<'_> {
     /// Whether a remote client's change is no longer the client's to undo: somebody else has changed
     /// the setting after it, or nobody knows what it was made. Undoing what has just been announced
     /// (by number) is another matter: that is known.
-    pub(super) fn is_anothers_now(
+    pub(super) fn is_superseded_by_other_owner(
         &self,
         entry: &Entry,
         current: &str,

@@ -189,7 +189,7 @@ impl Engine<'_> {
             Err(WorldError::Absent { reason, .. }) => return Reverted::Gone { reason },
             Err(error) => return failed(&error),
         };
-        if self.is_anothers_now(entry, &current, request) {
+        if self.is_superseded_by_other_owner(entry, &current, request) {
             return Reverted::Foreign { now: current };
         }
         match decide(entry, &current, request) {

@@ -85,11 +85,11 @@ impl Ends<'_> {
     }
 }
 
-/// What a far host says goes to a terminal: no control characters in it.
+/// Each text of a far host's is part of a line here: its line ends would begin lines of their own.
 fn make_plain(value: &mut Value) {
     match value {
         Value::String(text) => {
-            *text = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            *text = units::printable(text).into_owned();
         }
         Value::Array(values) => values.iter_mut().for_each(make_plain),
         Value::Object(fields) => fields.values_mut().for_each(make_plain),

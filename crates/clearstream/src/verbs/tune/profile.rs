@@ -164,7 +164,10 @@ fn find(name: &str) -> Result<Profile, VerbError> {
     let at = |error: &dyn std::fmt::Display| VerbError::failed(format!("{name}: {error}"));
     let mut text = String::new();
     std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
         .map_err(|error| at(&error))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(at(&"longer than 1 MiB"));
+    }
     read(name, &text).map_err(|error| at(&error))
 }

@@ -59,7 +59,7 @@ struct Record {
 
 /// Things that are this test's to move.
 #[derive(Debug, Default)]
-pub(super) struct Borrowed {
+pub(super) struct InterruptLease {
     /// Each with the cores it was on.
     pub(super) sources: Vec<(Source, String)>,
     /// For the guard: where to write what.
@@ -70,7 +70,7 @@ pub(super) struct Borrowed {
     pub(super) records: Vec<File>,
 }
 
-impl Borrowed {
+impl InterruptLease {
     /// Takes all of `sources`, or none; records what there was before.
     pub(super) fn take(
         directory: &Path,
@@ -91,12 +91,12 @@ impl Borrowed {
             put_back(&mut file).map_err(|error| record_error(&path, &error))?;
             locked.push((source, file, path));
         }
-        let mut borrowed = Self::default();
-        let recorded = borrowed.record(locked, core);
+        let mut lease = Self::default();
+        let recorded = lease.record(locked, core);
         if recorded.is_err() {
-            borrowed.forget();
+            lease.forget();
         }
-        recorded.map(|()| borrowed)
+        recorded.map(|()| lease)
     }
 
     /// Nothing is moved: what is recorded is no "before" any more.

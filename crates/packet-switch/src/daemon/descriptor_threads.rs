@@ -22,20 +22,20 @@ use crate::device::{Adopted, DeviceError, Keep};
 use crate::panics;
 
 /// Most threads that receive, open or close descriptors of one user at once.
-const PORTERS_OF_USER: usize = 8;
+const THREADS_OF_USER_MAX: usize = 8;
 /// Most of them together.
-const PORTERS_MAX: usize = 64;
+const THREADS_MAX: usize = 64;
 
 /// A message that brought descriptors, without those.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct ReceivedMessage {
     pub(super) session: SessionId,
-    pub(super) content: Content,
+    pub(super) content: MessageContent,
 }
 
 /// What was in it.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum MessageContent {
     /// A request, and the device that its descriptors are if it is to add one.
     Asked { ask: Box<Ask>, device: Option<Result<Adopted, DeviceError>>, keep: Keep },
     /// No request.
@@ -48,24 +48,24 @@ pub(super) enum Content {
 type Busy = Arc<Mutex<BTreeMap<u32, usize>>>;
 
 #[derive(Debug)]
-pub(super) struct Porter {
+pub(super) struct DescriptorThreads {
     busy: Busy,
-    arrived: (Sender<Parcel>, Receiver<Parcel>),
+    arrived: (Sender<ReceivedMessage>, Receiver<ReceivedMessage>),
     bell: Arc<Bell>,
 }
 
-impl Porter {
+impl DescriptorThreads {
     pub(super) fn new() -> Result<Self, SyscallError> {
         let bell = Arc::new(Bell::new()?);
         Ok(Self { busy: Busy::default(), arrived: mpsc::channel(), bell })
     }
 
-    /// Rings when there is a parcel, or room for another thread.
+    /// Rings when there is a message, or room for another thread.
     pub(super) fn bell(&self) -> &Bell {
         &self.bell
     }
 
-    pub(super) fn arrivals(&self) -> Vec<Parcel> {
+    pub(super) fn arrivals(&self) -> Vec<ReceivedMessage> {
         // The bell is ours alone.
         self.bell.clear().ok();
         self.arrived.1.try_iter().collect()
@@ -78,9 +78,9 @@ impl Porter {
         self.begin(user, move |slot| {
             let (keep, back) = mpsc::channel();
             let unpacked = panics::caught(|| unpack(&socket, Keep::new(keep)));
-            let (content, rest) = unpacked.unwrap_or_else(|_| (Content::Closed, Vec::new()));
+            let (content, rest) = unpacked.unwrap_or_else(|_| (MessageContent::Closed, Vec::new()));
             // Nobody listens where the daemon ends.
-            tell.send(Parcel { session, content }).ok();
+            tell.send(ReceivedMessage { session, content }).ok();
             bell.ring().ok();
             // A device that is not wanted comes back at once; the rest of a wanted one's is kept as long as
             // it is there.
@@ -111,25 +111,29 @@ impl Porter {
     }
 }
 
-fn unpack(socket: &Socket, keep: Keep) -> (Content, Vec<OwnedFd>) {
+fn unpack(socket: &Socket, keep: Keep) -> (MessageContent, Vec<OwnedFd>) {
     let (bytes, fds) = match socket.receive() {
         Ok(Message::Received { bytes, fds }) => (bytes, fds),
-        Ok(Message::TooLong) => return (Content::Unreadable(MessageError::TooLong), Vec::new()),
-        Ok(Message::NoDescriptors) => {
-            return (Content::Unreadable(MessageError::NoDescriptors), Vec::new());
+        Ok(Message::TooLong) => {
+            return (MessageContent::Unreadable(MessageError::TooLong), Vec::new());
         }
-        Ok(Message::Nothing | Message::Closed) | Err(_) => return (Content::Closed, Vec::new()),
+        Ok(Message::NoDescriptors) => {
+            return (MessageContent::Unreadable(MessageError::NoDescriptors), Vec::new());
+        }
+        Ok(Message::Nothing | Message::Closed) | Err(_) => {
+            return (MessageContent::Closed, Vec::new());
+        }
     };
     match Request::decode(&bytes) {
-        Err(error) => (Content::Unreadable(error), fds),
+        Err(error) => (MessageContent::Unreadable(error), fds),
         Ok(ask @ Ask::AddDevice { .. }) => {
             let Ask::AddDevice { device: kind, .. } = &ask else { unreachable!("just matched") };
             let (device, rest) = Adopted::open(kind, fds);
             let keep = if rest.is_empty() { Keep::until_accepted(keep) } else { keep };
-            (Content::Asked { ask: Box::new(ask), device: Some(device), keep }, rest)
+            (MessageContent::Asked { ask: Box::new(ask), device: Some(device), keep }, rest)
         }
         Ok(ask) => {
-            (Content::Asked { ask: Box::new(ask), device: None, keep: Keep::default() }, fds)
+            (MessageContent::Asked { ask: Box::new(ask), device: None, keep: Keep::default() }, fds)
         }
     }
 }
@@ -144,11 +148,11 @@ struct Slot {
 impl Slot {
     fn take(busy: &Busy, user: u32, bell: &Arc<Bell>) -> Option<Self> {
         let mut all = busy.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.values().sum::<usize>() >= PORTERS_MAX {
+        if all.values().sum::<usize>() >= THREADS_MAX {
             return None;
         }
         let his = all.entry(user).or_default();
-        if *his >= PORTERS_OF_USER {
+        if *his >= THREADS_OF_USER_MAX {
             return None;
         }
         *his += 1;

@@ -11,11 +11,11 @@ use crate::panics;
 
 /// Hands things to the thread that lets go of them; without one they go at once.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Sexton {
+pub(crate) struct DeferredDrop {
     sender: Option<Sender<Box<dyn Any + Send>>>,
 }
 
-impl Sexton {
+impl DeferredDrop {
     /// Begins the thread, which may do what the calling one may, and ends with the last handle.
     pub(crate) fn begin() -> Self {
         let (sender, receiver) = mpsc::channel::<Box<dyn Any + Send>>();
@@ -29,7 +29,7 @@ impl Sexton {
     }
 
     /// Lets go of it, soon.
-    pub(crate) fn bury(&self, what: Box<dyn Any + Send>) {
+    pub(crate) fn drop_later(&self, what: Box<dyn Any + Send>) {
         if let Some(sender) = &self.sender {
             // The thread ends only with the last sender.
             sender.send(what).ok();
