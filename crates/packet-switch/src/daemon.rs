@@ -244,7 +244,11 @@ impl Daemon {
         }
         self.registry.check_threads(notice);
         for message in self.descriptor_threads.arrivals() {
-            self.handle_received(message, notice);
+            let id = message.session;
+            if let Err(why) = panics::caught(|| self.handle_received(message, notice)) {
+                notice(Notice::Fault { what: format!("connection {id}"), why });
+                self.close(id, notice);
+            }
         }
         self.try_again(notice);
     }
@@ -291,6 +295,11 @@ impl Daemon {
 
     fn accept(&mut self) -> Result<(), SyscallError> {
         for _ in 0..ACCEPTED_AT_ONCE {
+            // What cannot be closed yet is not added to: whoever connects waits.
+            if self.closing.len() >= self.config.sessions_max {
+                self.deaf = true;
+                return Ok(());
+            }
             let socket = match self.listener.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return Ok(()),

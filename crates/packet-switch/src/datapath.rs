@@ -407,7 +407,9 @@ impl Datapath {
             }
             let mut monitors = std::mem::take(&mut self.monitors[id.index()]);
             // Somebody who breaks the protocol of its own ring watches no more.
-            monitors.retain_mut(|monitor| monitor.begin(self.rounds, share).is_ok());
+            let round = self.rounds;
+            let broken = monitors.extract_if(.., |monitor| monitor.begin(round, share).is_err());
+            broken.for_each(|monitor| self.deferred_drop.drop_later(Box::new(monitor)));
             let (from, skip) = (source.inlet.buffers(), usize::from(source.header_bytes));
             let mut copy = |packet: Packet| {
                 let fragments = self.taken.fragments(packet);

@@ -10,7 +10,7 @@
 //! Called by `shm`, for the bells of the packet switch's clients.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::SyscallError;
 
@@ -60,6 +60,16 @@ pub struct Signaller {
     empty: OwnedFd,
 }
 
+fn own_eventfd() -> Result<OwnedFd, SyscallError> {
+    // SAFETY: takes integers only.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(SyscallError::last("eventfd", "signaller"));
+    }
+    // SAFETY: the kernel has just made it, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 impl Signaller {
     /// A new one, with a ring of its own.
     ///
@@ -67,20 +77,18 @@ impl Signaller {
     /// The kernel has no asynchronous requests (`CONFIG_AIO`, `ENOSYS`), something that confines this
     /// process forbids them (`EPERM`), or the host's are used up (`fs.aio-max-nr`, `EAGAIN`).
     pub fn new() -> Result<Self, SyscallError> {
-        // SAFETY: takes integers only.
-        let empty = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if empty < 0 {
-            return Err(SyscallError::last("eventfd", "signaller"));
-        }
-        // SAFETY: the kernel has just made it, so nobody else owns it.
-        let empty = unsafe { OwnedFd::from_raw_fd(empty) };
+        let (empty, told) = (own_eventfd()?, own_eventfd()?);
         let mut context: libc::c_ulong = 0;
         // SAFETY: `context` is writable and 0, as the call asks for.
         let answer = unsafe { libc::syscall(libc::SYS_io_setup, RING, &raw mut context) };
         if answer != 0 {
             return Err(SyscallError::last("io_setup", "signaller"));
         }
-        Ok(Self { context, empty })
+        let signaller = Self { context, empty };
+        // Kernels before 5.8 make a ring and refuse such requests.
+        let refused = |error| SyscallError::new("io_submit", "signaller", error);
+        signaller.signal(told.as_fd()).map_err(refused)?;
+        Ok(signaller)
     }
 
     /// Counts `eventfd` up by one, or leaves it full; whoever waits for it wakes. Returns at once, whatever
@@ -156,8 +164,6 @@ impl Drop for Signaller {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     fn eventfd(count: u64, flags: libc::c_int) -> OwnedFd {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -322,7 +323,9 @@ fn make_directory(directory: &Path) -> Result<(), StoreError> {
     if directory.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(directory).map_err(|source| at(directory, source))?;
+    // Whatever the user's mask: nobody else may write there.
+    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
+    made.map_err(|source| at(directory, source))?;
     directory.parent().map_or(Ok(()), sync_directory)
 }
 

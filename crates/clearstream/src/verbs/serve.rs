@@ -52,7 +52,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     max_clients_per_address: Option<usize>,
     /// Most memory for the tests of all clients together: 8G. One address may use half of it; a test
-    /// that needs more is refused [default: a quarter of this machine's or control group's memory].
+    /// that needs more is refused [default: a quarter of this machine's or control group's memory,
+    /// at least 1 GiB, at most half].
     #[arg(long, value_name = "SIZE", value_parser = server_memory)]
     memory: Option<u64>,
     /// Network whose clients are served; may be given several times [default: any].

@@ -148,7 +148,9 @@ struct Slot {
 impl Slot {
     fn take(busy: &Busy, user: u32, bell: &Arc<Bell>) -> Option<Self> {
         let mut all = busy.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.values().sum::<usize>() >= THREADS_MAX {
+        // Whose devices all go at once has more threads than a share: that is nobody else's affair.
+        let counted = all.values().map(|&one| one.min(THREADS_OF_USER_MAX)).sum::<usize>();
+        if counted >= THREADS_MAX {
             return None;
         }
         let his = all.entry(user).or_default();

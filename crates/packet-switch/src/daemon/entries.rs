@@ -16,6 +16,7 @@ use super::session::SessionId;
 use crate::attachment::{Entry, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::counters::PortCounters;
 use crate::datapath::{Command, Link};
+use crate::deferred_drop::DeferredDrop;
 use crate::device::Device;
 use crate::name::Name;
 
@@ -139,14 +140,17 @@ impl Switch {
 
     /// If the thread has been in the same wake-up since the last call, empties the counters it may hang
     /// on: then that wake-up succeeds. The clients it was for, unless they have left.
-    pub(super) fn free_jam(&mut self) -> Vec<u64> {
+    ///
+    /// The last close of a bell that a client holds in an epoll set takes as long as that set is locked: bells
+    /// of clients that have left go to `later`.
+    pub(super) fn free_jam(&mut self, later: &DeferredDrop) -> Vec<u64> {
         let ringing = self.link.ringing.load(Ordering::Relaxed);
         let same = ringing != 0 && ringing == self.ringing;
         let jammed = same && self.link.hangs_in(ringing);
         self.ringing = ringing;
         if !jammed {
             if ringing == 0 && !self.link.has_commands() {
-                self.gone.clear();
+                self.gone.drain(..).for_each(|bell| later.drop_later(Box::new(bell)));
             }
             return Vec::new();
         }
@@ -173,7 +177,7 @@ impl Drop for Switch {
         let began = Instant::now();
         while !thread.is_finished() && began.elapsed() < THREAD_END {
             std::thread::sleep(Duration::from_millis(1));
-            self.free_jam();
+            self.free_jam(&DeferredDrop::default());
         }
         // One that hangs even so ends with the process. What an ended one said was asked for by
         // `check_threads` while that mattered.

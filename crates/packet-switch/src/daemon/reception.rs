@@ -178,5 +178,7 @@ impl Drop for Daemon {
             self.let_go(session.socket);
         }
         self.closing.drain(..).for_each(std::mem::forget);
+        // The last handle of the listener would close what waits to be accepted, here and now.
+        std::mem::forget(self.spare.take());
     }
 }

@@ -360,14 +360,17 @@ impl Registry {
     /// no more often than any honest wake-up takes.
     pub(super) fn watch_bells(&mut self) {
         for switch in self.switches.values_mut().chain(&mut self.ending) {
-            for serial in switch.free_jam() {
+            for serial in switch.free_jam(&self.deferred_drop) {
                 let why = CutOff::Bell("it makes whoever rings it wait".to_owned());
                 // Both ends of this channel are here, and the bell is ours alone.
                 self.trouble.0.send(Trouble { serial, why }).ok();
                 self.trouble_bell.ring().ok();
             }
         }
-        self.ending.retain(|switch| switch.thread.as_ref().is_some_and(|one| !one.is_finished()));
+        let is_over =
+            |switch: &mut Switch| switch.thread.as_ref().is_none_or(|one| one.is_finished());
+        let over = self.ending.extract_if(.., is_over);
+        over.for_each(|switch| self.deferred_drop.drop_later(Box::new(switch)));
     }
 
     fn detach(&mut self, notice: &mut dyn FnMut(Notice), whom: impl Fn(SessionId, u32) -> bool) {

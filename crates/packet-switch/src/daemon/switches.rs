@@ -98,7 +98,10 @@ impl Registry {
                 let client = port.client.take();
                 self.memory_bytes -= client.as_ref().map_or(0, |client| client.bytes);
                 self.memory_bytes -= port.watchers.iter().map(|one| one.bytes()).sum::<u64>();
-                let client = client.map(|client| (client.session, client.attachment));
+                let client = client.map(|client| {
+                    switch.gone.extend(client.bells);
+                    (client.session, client.attachment)
+                });
                 let watchers = port.watchers.iter().map(|one| one.whose());
                 self.farewells.extend(client.into_iter().chain(watchers).map(|whose| {
                     let (session, attachment) = whose;

@@ -13,6 +13,9 @@
 //! more than `ROUND_WORK` and as many times `STEP_WORK_MAX` as there are ports that send such frames: with
 //! 22 of them 50 million, some 10 ms, whatever they send. What watchers take is not the senders' fault: they
 //! have [`WATCH_WORK`] together, and miss what is more.
+//!
+//! Waking a sleeping port, at most once a turn and destination, is not counted: a microsecond or two, and longer
+//! where its client lets many epoll sets wait for its bell.
 
 /// What all ports together may cause in a round.
 pub(super) const ROUND_WORK: u64 = 32 << 20;

@@ -4,14 +4,21 @@ use std::fs;
 
 /// The share of what there is.
 const SHARE: u64 = 4;
+/// What a small machine gives all the same, up to half of what it has: ordinary tests need that much, bytes.
+const SMALL_BYTES: u64 = 1 << 30;
 /// What is assumed where the kernel does not say, bytes.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
-/// A quarter of this machine's memory, or of what the control group of this process may have.
+/// A quarter of this machine's memory, or of what the control group of this process may have: 1 GiB at
+/// least, but never more than half of it.
 #[must_use]
 pub fn default_memory_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_bytes(&text));
-    machine.into_iter().chain(group_bytes()).min().unwrap_or(UNKNOWN_BYTES) / SHARE
+    budget_bytes(machine.into_iter().chain(group_bytes()).min().unwrap_or(UNKNOWN_BYTES))
+}
+
+fn budget_bytes(all_bytes: u64) -> u64 {
+    (all_bytes / SHARE).max(SMALL_BYTES.min(all_bytes / 2))
 }
 
 /// `MemTotal` of `/proc/meminfo`.
@@ -35,6 +42,14 @@ fn group_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_machines_give_half_and_large_ones_a_quarter() {
+        const GIB: u64 = 1 << 30;
+        for (all, budget) in [(GIB, GIB / 2), (2 * GIB, GIB), (3 * GIB, GIB), (16 * GIB, 4 * GIB)] {
+            assert_eq!(budget_bytes(all), budget);
+        }
+    }
 
     #[test]
     fn the_kernels_figure_is_read() {

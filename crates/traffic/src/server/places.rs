@@ -150,6 +150,10 @@ impl Places {
         let own = inner.of.get(&owner).copied().unwrap_or_default();
         let all = Need { bytes: self.caps.bytes, streams: self.caps.streams };
         if !own.and(need).fits(most) || !inner.held.and(need).fits(all) {
+            if own.and(need).fits(most) {
+                // What a test that does nothing holds is there for the next who asks.
+                inner.take_back_memory(self.now_ms());
+            }
             return Err(busy(format!(
                 "the server is busy: its memory ({} in all, half of it for one address) or its \
                  streams ({}) are given out to running tests; try again later",
@@ -200,6 +204,20 @@ impl Inner {
         self.seats.swap_remove(position).is_taken_back.store(true, Ordering::Relaxed);
         true
     }
+
+    /// Ends the session of a holder that does nothing, of the address with most memory. That memory is
+    /// free when the session's thread has ended, moments later.
+    fn take_back_memory(&mut self, now_ms: u64) {
+        let reclaim_ms = RECLAIM_AFTER.as_millis() as u64;
+        let bytes = |owner: IpAddr| self.of.get(&owner).map_or(0, |need| need.bytes);
+        let idle = self.seats.iter().enumerate().filter(|(_, seat)| {
+            now_ms.saturating_sub(seat.active_ms.load(Ordering::Relaxed)) >= reclaim_ms
+        });
+        let worst = idle.max_by_key(|(_, seat)| bytes(seat.owner)).map(|(position, _)| position);
+        if let Some(position) = worst {
+            self.seats.swap_remove(position).is_taken_back.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn busy(reason: String) -> Refusal {
@@ -235,6 +253,7 @@ impl Place {
     /// # Errors
     /// `limit`: no address may have that much; `busy`: others have it now.
     pub(super) fn take(&self, need: Need) -> Result<Share, Refusal> {
+        self.touch();
         self.places.grant(&mut self.places.lock(), self.seat.owner, need)
     }
 }
@@ -320,6 +339,24 @@ mod tests {
         drop(second);
         assert_eq!(all.sessions_count(), 3);
         assert_eq!(all.lock().seats.len(), 3, "the place was not freed twice");
+    }
+
+    #[test]
+    fn memory_of_a_test_that_does_nothing_is_there_for_who_asks_next() {
+        let all = aged(places(8, 8));
+        let half = Need { bytes: 46 << 20, streams: 50 };
+        let silent = all.enter(peer("127.0.0.1:1")).expect("free");
+        let busy = all.enter(peer("127.0.0.2:1")).expect("free");
+        let held = [silent.take(half).expect("within"), busy.take(half).expect("within")];
+        let enter = || all.enter(peer("127.0.0.3:1"));
+        assert_eq!(enter().expect_err("all is out").code, RefusalCode::Busy);
+        assert!(!silent.is_taken_back() && !busy.is_taken_back(), "both have just asked");
+        idle(&silent, 2 * RECLAIM_AFTER);
+        assert_eq!(enter().expect_err("not free yet").code, RefusalCode::Busy);
+        assert!(silent.is_taken_back() && !busy.is_taken_back());
+        let [its, _other] = held;
+        drop((its, silent));
+        enter().expect("its memory has come back");
     }
 
     #[test]

@@ -31,8 +31,12 @@ pub(crate) struct PlanArgs {
 /// Runs the verb.
 pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     let mut far = if args.evidence.results.is_some() { None } else { args.evidence.far()? };
-    let scratch = Scratch::new("plan").map_err(|error| VerbError::from_error(&error))?;
-    let beside = args.output.clone().unwrap_or_else(|| scratch.path().join("results.json"));
+    // A journal of the tests that are made now, where nobody named a file for them.
+    let is_unnamed = args.output.is_none() && args.evidence.results.is_none();
+    let scratch = is_unnamed.then(|| Scratch::new("plan")).transpose();
+    let scratch = scratch.map_err(|error| VerbError::from_error(&error))?;
+    let place = scratch.as_ref().map(|scratch| scratch.path().join("results.json"));
+    let beside = args.output.clone().or(place).unwrap_or_default();
     let gathered = args.evidence.gather(far.as_mut(), &beside)?;
     if let Ended::Interrupted(number) = gathered.ended {
         return Ok(Exit::Signal(number));
