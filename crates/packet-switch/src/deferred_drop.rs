@@ -48,7 +48,8 @@ impl DeferredDrop {
 
 fn supervise(items: &Receiver<Item>) {
     let mut slow: Vec<JoinHandle<()>> = Vec::new();
-    let mut worker = None;
+    // One is there from the beginning: a daemon at rest has as many threads before its first drop as after.
+    let mut worker = Worker::begin();
     while let Ok(item) = items.recv() {
         let Some(at_work) = worker.take().or_else(Worker::begin) else {
             // No thread to be had: it goes here.
