@@ -174,6 +174,11 @@ fn watch(
         // back once more.
         unsafe { libc::ftruncate(*file, 0) };
     }
+    for file in emptied {
+        // SAFETY: no memory is passed. Ending would not unlock while another process being forked still
+        // has a copy.
+        unsafe { libc::flock(*file, libc::LOCK_UN) };
+    }
     // SAFETY: ends this process at once, running nothing of the parent's.
     unsafe { libc::_exit(i32::from(failed)) }
 }

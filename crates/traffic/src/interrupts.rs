@@ -38,7 +38,7 @@ pub enum MoveError {
     },
     /// Another test has it.
     #[error(
-        "{0} is moved by another test that runs now; one test at a time can: try again after it"
+        "{0} is in use by another test that moves interrupts; try again when that test has ended"
     )]
     Busy(String),
     /// Who has moved what cannot be recorded.

@@ -212,7 +212,10 @@ pub(super) fn put_back_all(directory: &Path) -> Result<Vec<String>, MoveError> {
         let path = entry.path();
         let mut file = open(&path)?;
         if file.try_lock().is_ok() {
-            told.extend(put_back(&mut file).map_err(|error| record_error(&path, &error))?);
+            let line = put_back(&mut file).map_err(|error| record_error(&path, &error));
+            // Closing does not unlock while a process being forked still has a copy.
+            file.unlock().map_err(|error| record_error(&path, &error))?;
+            told.extend(line?);
         }
     }
     Ok(told)

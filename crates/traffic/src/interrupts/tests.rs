@@ -145,7 +145,7 @@ fn a_refused_test_has_moved_nothing_and_holds_nothing() {
     let error = bed.begin(&[0, 1, 2], 8).expect_err("one of them is taken");
     assert_eq!(
         error.to_string(),
-        "irq 2 is moved by another test that runs now; one test at a time can: try again after it"
+        "irq 2 is in use by another test that moves interrupts; try again when that test has ended"
     );
     assert_eq!(bed.now()[..2], BEFORE[..2]);
     drop(bed.begin(&[0, 1], 9).expect("not held"));
