@@ -275,7 +275,11 @@ fn open_folder(
         return refused(format!("belongs to user {}", stat.st_uid));
     }
     if stat.st_mode & OTHERS_WRITE != 0 {
-        return refused("may be written to by others".to_owned());
+        return Err(PrivateError::NotOurs {
+            path: path.to_owned(),
+            what: "may be written to by others".to_owned(),
+            advice: "look at what is in it, then take that right from them (chmod go-w)",
+        });
     }
     Ok(Some(Folder { fd, path: path.to_owned() }))
 }
