@@ -22,6 +22,9 @@ const NHA_GATEWAY: u16 = 6;
 const NHA_GROUPS: u16 = 9;
 const NHA_RES_GROUP: u16 = 12;
 const NHA_RES_BUCKET: u16 = 13;
+const NHA_OP_FLAGS: u16 = 14;
+const NHA_GROUP_STATS: u16 = 15;
+const NHA_HW_STATS_USED: u16 = 17;
 
 const NHA_RES_GROUP_BUCKETS: u16 = 1;
 const NHA_RES_GROUP_IDLE_TIMER: u16 = 2;
@@ -228,6 +231,8 @@ impl Parts {
             NHA_OIF => self.interface_index = Some(attribute.u32(NAME)?),
             NHA_GATEWAY => self.gateway = Some(attribute.address(NAME)?),
             NHA_RES_GROUP => self.resilience = Some(resilience(attribute.value)?),
+            // What this kernel's answers are like, and counters: listed, and refused when sent.
+            NHA_OP_FLAGS | NHA_GROUP_STATS | NHA_HW_STATS_USED => {}
             _other => self.other.push(attribute.keep()),
         }
         Ok(())
