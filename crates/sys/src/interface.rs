@@ -34,7 +34,8 @@ impl RouteSocket {
     /// # Errors
     /// No socket is to be had.
     pub fn open() -> Result<Self, SyscallError> {
-        let netlink = NetlinkSocket::open().map_err(|error| error.into_syscall("socket", "NETLINK_ROUTE"))?;
+        let netlink =
+            NetlinkSocket::open().map_err(|error| error.into_syscall("socket", "NETLINK_ROUTE"))?;
         Ok(Self { netlink })
     }
 
@@ -51,7 +52,9 @@ impl RouteSocket {
     ) -> Result<(), SyscallError> {
         let peer_namespace = peer_namespace.as_raw_fd();
         let pair = VethPair { name, peer_name, peer_namespace, queues_count };
-        self.netlink.request(&pair.message()).map_err(|error| error.into_syscall("rtnetlink newlink", name))
+        self.netlink
+            .request(&pair.message())
+            .map_err(|error| error.into_syscall("rtnetlink newlink", name))
     }
 
     /// Changes an interface.
@@ -76,9 +79,9 @@ impl RouteSocket {
         prefix_bits: u8,
     ) -> Result<(), SyscallError> {
         let index = self.index(name)?;
-        self.netlink
-            .create(&Address::new(index, address, prefix_bits), Mode::Create)
-            .map_err(|error| error.into_syscall("rtnetlink newaddr", format!("{address} on {name}")))
+        self.netlink.create(&Address::new(index, address, prefix_bits), Mode::Create).map_err(
+            |error| error.into_syscall("rtnetlink newaddr", format!("{address} on {name}")),
+        )
     }
 
     /// Routes `destination/prefix_bits` through `gateway`.
