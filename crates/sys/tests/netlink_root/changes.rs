@@ -2,14 +2,14 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use netlink::{
     Configurable, Family, Link, Member, Message, Mode, Nexthop, NexthopFilter, Notification,
     Notified, Object, Prefix, Route, RouteFilter, RouteQuestion, Rule, Target, create, delete,
     group, protocol,
 };
-use sys::netlink_socket::NetlinkSocket;
+use sys::netlink_socket::{NetlinkError, NetlinkSocket};
 
 use super::support::{Bench, inside, ip, listed, prefix};
 
@@ -114,18 +114,65 @@ fn root_replacing_leaves_no_moment_without_a_way() {
                 }
                 count
             });
-            for turn in 0..2000 {
-                let gateway = if turn % 2 == 0 { "192.0.2.3" } else { "192.0.2.2" };
-                let route = via(&bench, gateway);
-                bench.socket.create(&route, Mode::Replace).unwrap();
-            }
+            let replaced: Result<Vec<()>, _> = (0..2000)
+                .map(|turn| {
+                    let gateway = if turn % 2 == 0 { "192.0.2.3" } else { "192.0.2.2" };
+                    let route = via(&bench, gateway);
+                    bench.socket.create(&route, Mode::Replace)
+                })
+                .collect();
             is_over.store(true, Ordering::Relaxed);
+            replaced.unwrap();
             looking.join().unwrap()
         });
         assert!(looked_up > 100, "only {looked_up} look-ups");
         let filter =
             RouteFilter { protocol: Some(protocol::CLEARSTREAM), ..RouteFilter::all(Family::V4) };
         assert_eq!(bench.socket.routes(filter).unwrap(), [via(&bench, "192.0.2.2")]);
+    });
+}
+
+/// Two nexthops take turns, one at each end of a list that takes many answers: a list that shows both
+/// would mix two moments. How often a list is read again depends on the machine; what it shows does not.
+#[test]
+fn root_a_list_never_mixes_two_moments() {
+    inside(|mut bench| {
+        let hop = |id| Nexthop::via(id, "192.0.2.2".parse().unwrap(), bench.index);
+        let batch: Vec<_> = (1..=3000).map(|id| create(&hop(id), Mode::Create).unwrap()).collect();
+        assert!(bench.socket.batch(&batch).unwrap().iter().all(Result::is_ok));
+        let (first, last) = (hop(1), hop(9999));
+        let (over, namespace) = (AtomicBool::new(false), bench.namespace.try_clone().unwrap());
+        let (over, socket) = (&over, &mut bench.socket);
+        let question = Nexthop::dump(NexthopFilter::default());
+        let lists: Vec<_> = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut writer = NetlinkSocket::open_in(namespace.as_fd()).unwrap();
+                let (mut here, mut there) = (&first, &last);
+                while !over.load(Ordering::Relaxed) {
+                    writer.delete(here).unwrap();
+                    writer.create(there, Mode::Create).unwrap();
+                    (here, there) = (there, here);
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+            });
+            let lists = (0..20).map(|_| socket.list::<Nexthop>(&question)).collect();
+            over.store(true, Ordering::Relaxed);
+            lists
+        });
+        let mut given_up = 0;
+        for list in lists {
+            match list {
+                Ok(list) => {
+                    let ends = list.iter().filter(|one| matches!(one.id, 1 | 9999)).count();
+                    assert!(ends <= 1 && list.len() - ends == 2999, "{} objects", list.len());
+                }
+                Err(NetlinkError::Changing) => given_up += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        println!("of 20 lists {given_up} were given up");
+        let list = socket.list::<Nexthop>(&question).unwrap();
+        assert_eq!(list.len(), 3000);
     });
 }
 
