@@ -21,6 +21,7 @@ pub mod local_time;
 pub mod memory;
 pub mod memory_policy;
 pub mod namespace;
+pub mod netlink_socket;
 pub mod private;
 pub mod process;
 pub mod sandbox;
