@@ -6,6 +6,7 @@
 //! * [`adapter`], [`host`], [`mod@line`], [`switches`]: ports and pipes that this process is attached to, and the
 //!   daemon that may be started anew meanwhile;
 //! * [`descriptor`], [`control`], [`csb`], [`wait`], [`table`]: what its calls do;
+//! * [`mod@refusal`]: error numbers for what the switch refuses;
 //! * `hooks`: the calls of the C library that it stands in front of. All others, and all of a program that
 //!   never opens `/dev/netmap`, go straight through.
 #![expect(
@@ -29,6 +30,7 @@ pub mod legacy;
 pub mod line;
 pub mod memory;
 pub mod name;
+pub mod refusal;
 pub mod request;
 pub mod ring;
 pub mod switches;

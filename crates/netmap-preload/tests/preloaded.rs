@@ -13,6 +13,10 @@ use socket::socket_path;
 
 #[path = "preloaded/features.rs"]
 mod features;
+#[path = "preloaded/refusals.rs"]
+mod refusals;
+#[path = "../../packet-switch/tests/support/refuser.rs"]
+mod refuser;
 #[path = "preloaded/restart.rs"]
 mod restart;
 #[path = "../../packet-switch/tests/support/socket.rs"]
