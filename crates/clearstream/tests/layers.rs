@@ -35,7 +35,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lab", Layer::World),
     ("tuning", Layer::World),
     ("clearstream", Layer::Program),
-    // A library beside the program, for other people's programs; nothing depends on it.
+    // Libraries beside the program, for other people's programs; the program depends on neither.
+    ("c-api", Layer::Program),
     ("netmap-preload", Layer::Program),
     // The benchmark program: starts the others.
     ("peers", Layer::Program),
@@ -53,10 +54,13 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("ring", "sys"),
     // The lab's switches are the packet switch.
     ("lab", "packet-switch"),
+    // Programs linked with it when it was the C interface too still find `cs_*` there.
+    ("netmap-preload", "c-api"),
 ];
 
 /// Where `unsafe` may stand.
-const FENCES: &[&str] = &["crates/sys/", "crates/shm/", "crates/netmap-preload/", "crates/mpi/"];
+const FENCES: &[&str] =
+    &["crates/sys/", "crates/shm/", "crates/c-api/", "crates/netmap-preload/", "crates/mpi/"];
 
 /// What a pure crate never names: no input, no output, no clock, no place to hide one.
 const IMPURE: &[&str] = &[

@@ -13,8 +13,10 @@ use socket::socket_path;
 
 #[path = "preloaded/features.rs"]
 mod features;
-#[path = "preloaded/native.rs"]
-mod native;
+#[path = "preloaded/refusals.rs"]
+mod refusals;
+#[path = "../../packet-switch/tests/support/refuser.rs"]
+mod refuser;
 #[path = "preloaded/restart.rs"]
 mod restart;
 #[path = "../../packet-switch/tests/support/socket.rs"]
@@ -158,8 +160,9 @@ impl Drop for Running {
     }
 }
 
-/// Fewer than a ring has slots: a switch does not push back, and none may be lost.
-const SOME: u32 = 1000;
+/// A switch does not push back, and none may be lost, however slow the receiver is: these frames go to all ports,
+/// which leaves a quarter of the receiver's 1024 slots free.
+const SOME: u32 = 700;
 const MANY: u32 = 20_000;
 
 #[test]
@@ -171,7 +174,10 @@ fn frames_go_through_the_switch_however_a_program_waits() {
             &format!("send vale0:a {SOME} {how}"),
         );
     }
-    switch.exchange("receive vale0:b 900 poll", "send-and-exit vale0:a 900 poll");
+    switch.exchange(
+        &format!("receive vale0:b {SOME} poll"),
+        &format!("send-and-exit vale0:a {SOME} poll"),
+    );
     switch.exchange("receive-parts vale0:b 0 poll", "send-parts vale0:a 0 poll");
 }
 
@@ -222,6 +228,28 @@ fn without_a_switch_there_is_no_device_and_one_line_says_why() {
     let complaint = text(&output.stderr);
     assert!(complaint.starts_with("clearstream netmap: /dev/netmap: no switch at"), "{complaint}");
     assert!(complaint.contains("No such file or directory"), "{complaint}");
+}
+
+/// `libclearstream_netmap` was also the library for programs in C; now that is `libclearstream_user`.
+#[test]
+fn a_c_program_linked_with_this_library_still_runs() {
+    let program = built(&format!("forward-{}", std::process::id()));
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../c-api");
+    let lies = library().parent().expect("a folder").to_owned();
+    let outcome = Command::new("cc")
+        .args([&api.join("examples/forward.c"), Path::new("-o"), &program, Path::new("-I")])
+        .args([&api.join("include"), Path::new("-L"), &lies])
+        .arg("-lclearstream_netmap")
+        .arg(format!("-Wl,-z,now,-rpath,{}", lies.display()))
+        .output()
+        .expect("a C compiler");
+    assert!(outcome.status.success(), "{}", text(&outcome.stderr));
+    let mut command = Command::new(&program);
+    command.args(["vale0:a", "vale0:b", "1"]).env_remove("LD_LIBRARY_PATH");
+    let output = command.env("CLEARSTREAM_SWITCH", "/nonexistent").output().expect("it runs");
+    let complaint = text(&output.stderr);
+    assert!(complaint.starts_with("forward: no switch at /nonexistent"), "{complaint}");
+    std::fs::remove_file(&program).expect("it was there");
 }
 
 #[test]

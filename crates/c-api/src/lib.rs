@@ -1,5 +1,12 @@
-//! The switch's own interface for programs in C (`include/clearstream_user.h`): attaching and letting go.
-//! What such a program does with its rings is inline in that header.
+//! The C interface of the packet switch (`include/clearstream_user.h`): connecting, attaching and detaching.
+//! What a program does with its rings is inline in that header.
+//!
+//! The library exports the `cs_*` functions that the header declares and nothing else. In particular it stands in
+//! front of no call of the C library, unlike `netmap-preload`.
+#![expect(
+    unsafe_code,
+    reason = "a fence: C programs pass pointers, and their rings are mapped for them"
+)]
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -1,11 +1,12 @@
-/* Ports and pipes of ClearStream's packet switch for programs in C, in the manner of net/netmap_user.h.
+/* Ports and pipes of ClearStream's packet switch for programs in C99 and C++, in the manner of net/netmap_user.h.
  *
- *   cc program.c -lclearstream_netmap       (or -L and -rpath to where it lies)
+ *   cc program.c $(pkg-config --cflags --libs clearstream_user)
  *
- * The library attaches and lets go; everything else is inline here and works on the shared memory that
- * docs/attachment.md describes. Of each ring you hold some slots. On a ring to send, cs_reserve() says how many
- * are free, cs_put() fills one, cs_publish() hands them over. On a ring to receive, cs_peek() says how many
- * frames have come, cs_frame() shows one, cs_release() gives them back. One thread at a time uses a ring.
+ * The library connects, attaches and detaches; it exports the functions declared here and no other name.
+ * Everything else is inline here and works on the shared memory that docs/attachment.md describes. Of each ring
+ * you hold some slots. On a ring to send, cs_reserve() says how many are free, cs_put() fills one, cs_publish()
+ * hands them over. On a ring to receive, cs_peek() says how many frames have come, cs_frame() shows one,
+ * cs_release() gives them back. One thread at a time uses a ring.
  *
  * Functions that return int give -1 when the other side broke the protocol (errno EPROTO) or the kernel
  * refused something (its errno). */

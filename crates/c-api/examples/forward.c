@@ -1,6 +1,6 @@
 /* Forwards frames between two ports or pipes of the packet switch, without a copy where they share memory.
  *
- *   cc -O2 forward.c -I… -lclearstream_netmap -o forward
+ *   cc -O2 forward.c $(pkg-config --cflags --libs clearstream_user) -o forward
  *   ./forward vale0:a vale0:b 1000          forward 1000 frames from the first to the second
  *   ./forward 'chain}0' 'chain{1' 1000
  */
