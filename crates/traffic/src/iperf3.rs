@@ -15,6 +15,7 @@ pub mod figures;
 pub mod json;
 pub mod options;
 pub mod ordered;
+pub mod personality;
 mod run;
 pub mod server;
 pub mod sink;

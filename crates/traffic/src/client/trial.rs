@@ -69,9 +69,10 @@ impl Session {
                 let same =
                     TestSpec { offered_bits_per_s: asked.offered_bits_per_s, ..*spec.clone() };
                 if asked.far_interrupt_core.is_some() && spec.far_interrupt_core.is_none() {
-                    return Err(ClientError::Unsupported {
+                    return Err(ClientError::NoExtension {
                         target: self.target.to_string(),
-                        what: "move interrupts (its clearstream is older)",
+                        version: self.tool_version.clone(),
+                        what: "move interrupts",
                     });
                 }
                 if same != *asked {

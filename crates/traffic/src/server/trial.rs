@@ -166,7 +166,7 @@ fn opened(arrival: Arrival) -> Option<(u16, OwnedFd, bool)> {
             Some((index, stream.into(), false))
         }
         Arrival::Udp { index, socket, .. } => Some((index, UdpSocket::into(socket), true)),
-        Arrival::Iperf3 { .. } | Arrival::Probe { .. } => None,
+        Arrival::Foreign { .. } | Arrival::Probe { .. } => None,
     }
 }
 
