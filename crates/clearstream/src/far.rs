@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use iperf3::Iperf3;
 use results::{Absent, PathFacts, Results, RunKind, TestOutcome, TestSpec};
 use traffic::client::{
     self, CONNECT_TIMEOUT, ClientError, FarProtocol, IntervalPair, Peer, Target,
 };
-use traffic::iperf3::personality::Iperf3;
 
 use crate::exit::{VerbError, chain};
 use crate::progress::Progress;

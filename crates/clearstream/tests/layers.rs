@@ -31,6 +31,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("checker", Layer::Parts),
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),
+    ("iperf3", Layer::World),
     ("lab", Layer::World),
     ("tuning", Layer::World),
     ("clearstream", Layer::Program),
@@ -52,6 +53,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("ring", "sys"),
     // The lab's switches are the packet switch.
     ("lab", "packet-switch"),
+    // iperf3 drives the engine, and is handed to the server and the client by the program.
+    ("iperf3", "traffic"),
 ];
 
 /// Where `unsafe` may stand.
@@ -148,6 +151,7 @@ fn the_rule_itself_objects() {
     assert_eq!(objection("units", "results"), Some("sideways"));
     assert_eq!(objection("sys", "traffic"), Some("upward"));
     assert_eq!(objection("lab", "traffic"), Some("sideways"));
+    assert_eq!(objection("traffic", "iperf3"), Some("sideways"));
     assert_eq!(objection("report", "sys"), Some("a pure crate never sees system calls"));
     assert_eq!(objection("lab", "port-tap"), None);
 }

@@ -11,16 +11,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use traffic::iperf3::account::Side;
-use traffic::iperf3::client;
-use traffic::iperf3::failure::{Iperf3Error, signal_name};
-use traffic::iperf3::json::JsonReport;
-use traffic::iperf3::options::{self, Options, OptionsError, Request, Role};
-use traffic::iperf3::server::listener::{Guest, Listener};
-use traffic::iperf3::server::{ServeLimits, serve_control};
-use traffic::iperf3::sink::{Output, Sink};
-use traffic::iperf3::text::TextReport;
-use traffic::iperf3::{system_line, version_line};
+use iperf3::account::Side;
+use iperf3::client;
+use iperf3::failure::{Iperf3Error, signal_name};
+use iperf3::json::JsonReport;
+use iperf3::options::{self, Options, OptionsError, Request, Role};
+use iperf3::server::listener::{Guest, Listener};
+use iperf3::server::{ServeLimits, serve_control};
+use iperf3::sink::{Output, Sink};
+use iperf3::text::TextReport;
+use iperf3::{system_line, version_line};
 
 use crate::VerbResult;
 use crate::exit::Exit;

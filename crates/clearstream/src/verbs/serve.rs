@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use iperf3::Iperf3;
 use traffic::control::Limits;
-use traffic::iperf3::personality::Iperf3;
 use traffic::server::{
     DEFAULT_PORT, Network, Notice, Server, ServerConfig, ServerError, default_memory_bytes,
 };

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use iperf3::client::run_spec;
+use iperf3::failure::Iperf3Error;
+use iperf3::options::{Options, Role};
+use iperf3::server::listener::Listener;
+use iperf3::server::{ServeLimits, serve_control};
+use iperf3::sink::Silent;
 use results::{Direction, Protocol, TestLimit, TestOutcome, TestSpec};
-use traffic::iperf3::client::run_spec;
-use traffic::iperf3::failure::Iperf3Error;
-use traffic::iperf3::options::{Options, Role};
-use traffic::iperf3::server::listener::Listener;
-use traffic::iperf3::server::{ServeLimits, serve_control};
-use traffic::iperf3::sink::Silent;
 
 fn server() -> (u16, JoinHandle<Result<(), Iperf3Error>>) {
     let mut listener = Listener::bind(&Options { port: 0, ..Options::new(Role::Server) }).unwrap();

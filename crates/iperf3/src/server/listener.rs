@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use sys::socket::{Family as IpFamily, Transport, new_socket};
 
-use crate::control::{Refusal, RefusalCode};
-use crate::engine::Need;
-use crate::iperf3::channel::{Interrupted, is_pause, wait_readable};
-use crate::iperf3::failure::{self, Iperf3Error, OptionKind};
-use crate::iperf3::options::{Family, Options};
-use crate::iperf3::wire::{COOKIE_BYTES, Cookie, State, UDP_HELLO, UDP_HELLO_LEGACY};
-use crate::server::{DataConnections, DataError, default_memory_bytes};
+use crate::channel::{Interrupted, is_pause, wait_readable};
+use crate::failure::{self, Iperf3Error, OptionKind};
+use crate::options::{Family, Options};
+use crate::wire::{COOKIE_BYTES, Cookie, State, UDP_HELLO, UDP_HELLO_LEGACY};
+use traffic::control::{Refusal, RefusalCode};
+use traffic::engine::Need;
+use traffic::server::{DataConnections, DataError, default_memory_bytes};
 
 /// Connections whose cookie has not come yet: twice the streams of the largest test.
 const GUESTS_MAX: usize = 512;
@@ -297,7 +297,7 @@ fn listen(options: &Options) -> Result<(TcpListener, Place), Iperf3Error> {
     let mut places = Vec::new();
     let address = match &options.bind_address {
         Some(text) => {
-            let found = crate::iperf3::sockets::resolve(text, options.port, options.family);
+            let found = crate::sockets::resolve(text, options.port, options.family);
             let unknown = |text: String| Iperf3Error::Listen(io::Error::other(text));
             Some(found.map_err(unknown)?)
         }

@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use traffic::iperf3::client;
-use traffic::iperf3::failure::Iperf3Error;
-use traffic::iperf3::options::{self, Options, Request};
-use traffic::iperf3::server::listener::Listener;
-use traffic::iperf3::server::{ServeLimits, serve_control};
-use traffic::iperf3::sink::Silent;
+use iperf3::client;
+use iperf3::failure::Iperf3Error;
+use iperf3::options::{self, Options, Request};
+use iperf3::server::listener::Listener;
+use iperf3::server::{ServeLimits, serve_control};
+use iperf3::sink::Silent;
 
 /// How long a peer may be silent in these tests.
 const PATIENCE: Duration = Duration::from_millis(400);

@@ -5,9 +5,9 @@ use std::net::TcpStream;
 
 use results::{TestOutcome, TestSpec};
 
-use crate::client::{FarProtocol, FirstAnswer};
-use crate::engine::IntervalReport;
-use crate::server::{ForeignClient, Personality, SessionHandle};
+use traffic::client::{FarProtocol, FirstAnswer};
+use traffic::engine::IntervalReport;
+use traffic::server::{ForeignClient, Personality, SessionHandle};
 
 use super::account::Interval;
 use super::client::run_spec;
@@ -18,8 +18,8 @@ use super::wire::{COOKIE_BYTES, Cookie, State};
 /// `SIGTERM`: what iperf3 sessions are told when the server ends, or gives their place away.
 const TERMINATION_SIGNAL: i32 = 15;
 
-/// iperf3, for [`ServerConfig::personalities`](crate::server::ServerConfig::personalities) and
-/// [`connect`](crate::client::connect).
+/// iperf3, for [`ServerConfig::personalities`](traffic::server::ServerConfig::personalities) and
+/// [`connect`](traffic::client::connect).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Iperf3;
 
