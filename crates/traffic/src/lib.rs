@@ -11,6 +11,7 @@ pub mod control;
 pub mod engine;
 mod interrupts;
 pub mod outcome;
+mod running;
 pub mod server;
 mod words;
 
