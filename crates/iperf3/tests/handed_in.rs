@@ -98,10 +98,10 @@ fn an_ordinary_client_tests_against_an_iperf3_server() {
     let mut listener = Listener::bind(&Options { port: 0, ..Options::new(Role::Server) }).unwrap();
     let target = Target { host: "127.0.0.1".to_owned(), port: listener.port(), family: None };
     let server = std::thread::spawn(move || {
-        let guest = listener.next_guest(Duration::from_secs(10), &|| None).expect("a client");
-        let mut data = listener.connections(&guest);
+        let client = listener.next_client(Duration::from_secs(10), &|| None).expect("a client");
+        let mut data = listener.connections(&client);
         let limits = ServeLimits::default();
-        let (control, cookie) = (guest.control, guest.cookie);
+        let (control, cookie) = (client.control, client.cookie);
         serve_control(control, cookie, &mut data, &limits, &mut Silent, &|| None)
     });
     let peer = connect(&target, CONNECT_TIMEOUT, KNOWN).unwrap();

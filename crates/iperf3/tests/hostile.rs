@@ -186,9 +186,9 @@ fn serve_with(more: &str, limits: ServeLimits) -> (u16, JoinHandle<Result<(), Ip
     let mut listener = Listener::bind(&options).unwrap();
     let port = listener.port();
     let server = std::thread::spawn(move || {
-        let guest = listener.next_guest(AT_MOST, &|| None).expect("a client came");
-        let mut data = listener.connections(&guest);
-        let (control, cookie) = (guest.control, guest.cookie);
+        let client = listener.next_client(AT_MOST, &|| None).expect("a client came");
+        let mut data = listener.connections(&client);
+        let (control, cookie) = (client.control, client.cookie);
         serve_control(control, cookie, &mut data, &limits, &mut Silent, &|| None)
     });
     (port, server)

@@ -17,10 +17,10 @@ fn server() -> (u16, JoinHandle<Result<(), Iperf3Error>>) {
     let mut listener = Listener::bind(&Options { port: 0, ..Options::new(Role::Server) }).unwrap();
     let port = listener.port();
     let thread = std::thread::spawn(move || {
-        let guest = listener.next_guest(Duration::from_secs(10), &|| None).expect("a client");
-        let mut data = listener.connections(&guest);
+        let client = listener.next_client(Duration::from_secs(10), &|| None).expect("a client");
+        let mut data = listener.connections(&client);
         let limits = ServeLimits::default();
-        let (control, cookie) = (guest.control, guest.cookie);
+        let (control, cookie) = (client.control, client.cookie);
         serve_control(control, cookie, &mut data, &limits, &mut Silent, &|| None)
     });
     (port, thread)
