@@ -32,6 +32,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("checker", Layer::Parts),
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),
+    ("iperf3", Layer::World),
     ("lab", Layer::World),
     ("tuning", Layer::World),
     ("clearstream", Layer::Program),
@@ -56,6 +57,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("lab", "packet-switch"),
     // Programs linked with it when it was the C interface too still find `cs_*` there.
     ("netmap-preload", "c-api"),
+    // iperf3 drives the engine, and is handed to the server and the client by the program.
+    ("iperf3", "traffic"),
 ];
 
 /// Where `unsafe` may stand.
@@ -153,6 +156,7 @@ fn the_rule_itself_objects() {
     assert_eq!(objection("units", "results"), Some("sideways"));
     assert_eq!(objection("sys", "traffic"), Some("upward"));
     assert_eq!(objection("lab", "traffic"), Some("sideways"));
+    assert_eq!(objection("traffic", "iperf3"), Some("sideways"));
     assert_eq!(objection("report", "sys"), Some("a pure crate never sees system calls"));
     assert_eq!(objection("lab", "port-tap"), None);
 }

@@ -212,7 +212,7 @@ fn fixed_source_ports_can_be_used_again_at_once() {
 fn one_session_runs_tests_one_after_the_other() {
     let server = Running::start();
     let Peer::ClearStream(mut session) =
-        client::connect(&server.target, CONNECT_TIMEOUT).expect("connects")
+        client::connect(&server.target, CONNECT_TIMEOUT, &[]).expect("connects")
     else {
         panic!("our own server")
     };
@@ -261,7 +261,8 @@ fn a_rate_limit_holds_in_both_directions_and_is_said() {
 fn counters_of_the_far_host_come_in_time() {
     let server = Running::start();
     let interval = Duration::from_millis(200);
-    let mut watch = client::watch(&server.target, &["lo".to_owned()], interval).expect("watches");
+    let interfaces = ["lo".to_owned()];
+    let mut watch = client::watch(&server.target, &interfaces, interval, &[]).expect("watches");
     let mut readings = Vec::new();
     for _ in 0..3 {
         let reading = watch.next_reading(Duration::from_secs(2)).expect("healthy");

@@ -5,7 +5,7 @@
 /// the plural and `/sec`.
 ///
 /// ```
-/// use traffic::iperf3::figures::amount;
+/// use iperf3::figures::amount;
 /// assert_eq!(amount(131_072.0, 'A'), " 128 KByte");
 /// assert_eq!(amount(1.25e8, 'a'), "1.00 Gbit");
 /// assert_eq!(amount(1.25e8, 'm'), "1000 Mbit");
@@ -39,7 +39,7 @@ pub fn amount(bytes: f64, format: char) -> String {
 /// C's `%.<digits>g`.
 ///
 /// ```
-/// use traffic::iperf3::figures::general;
+/// use iperf3::figures::general;
 /// assert_eq!(general(0.0, 2), "0");
 /// assert_eq!(general(3.14159, 2), "3.1");
 /// assert_eq!(general(100.0, 2), "1e+02");

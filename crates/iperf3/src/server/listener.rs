@@ -1,7 +1,7 @@
-//! The door of `iperf3 -s`: one client at a time, the others are told that it is busy.
+//! The listening sockets of `iperf3 -s`: one client at a time, the others are told that it is busy.
 //!
-//! A thread accepts; each connection's cookie is read by a thread of its own, so that a silent one
-//! holds up nobody; at most 512 wait like this.
+//! One thread accepts connections. The cookie of each is read by a thread of its own, so that a client
+//! that stays silent delays no other; at most `UNIDENTIFIED_MAX` connections may wait like this.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use sys::socket::{Family as IpFamily, Transport, new_socket};
 
-use crate::control::{Refusal, RefusalCode};
-use crate::engine::Need;
-use crate::iperf3::channel::{Interrupted, is_pause, wait_readable};
-use crate::iperf3::failure::{self, Iperf3Error, OptionKind};
-use crate::iperf3::options::{Family, Options};
-use crate::iperf3::wire::{COOKIE_BYTES, Cookie, State, UDP_HELLO, UDP_HELLO_LEGACY};
-use crate::server::{DataConnections, DataError, default_memory_bytes};
+use crate::channel::{Interrupted, is_pause, wait_readable};
+use crate::failure::{self, Iperf3Error, OptionKind};
+use crate::options::{Family, Options};
+use crate::wire::{COOKIE_BYTES, Cookie, State, UDP_HELLO, UDP_HELLO_LEGACY};
+use traffic::control::{Refusal, RefusalCode};
+use traffic::engine::Need;
+use traffic::server::{DataConnections, DataError, default_memory_bytes};
 
 /// Connections whose cookie has not come yet: twice the streams of the largest test.
-const GUESTS_MAX: usize = 512;
+const UNIDENTIFIED_MAX: usize = 512;
 
 /// How long a cookie may take.
 const COOKIE_PATIENCE: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ const BACKLOG: i32 = 128;
 
 /// A client that has been let in.
 #[derive(Debug)]
-pub struct Guest {
+pub struct AdmittedClient {
     /// Its control connection.
     pub control: TcpStream,
     /// The name of its test.
@@ -47,16 +47,16 @@ pub struct Guest {
 /// A server's port, TCP and UDP.
 #[derive(Debug)]
 pub struct Listener {
-    door: Arc<Door>,
-    guests: Receiver<Guest>,
+    admission: Arc<Admission>,
+    admitted: Receiver<AdmittedClient>,
     udp: Option<UdpSocket>,
-    place: Place,
+    place: ListenAddress,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Where to listen.
 #[derive(Debug, Clone)]
-struct Place {
+struct ListenAddress {
     address: SocketAddr,
     dual_stack: bool,
     device: Option<String>,
@@ -67,11 +67,11 @@ struct Place {
 type Running = Option<(Cookie, Sender<(u64, TcpStream)>)>;
 
 #[derive(Debug)]
-struct Door {
+struct Admission {
     closed: AtomicBool,
     waiting: AtomicUsize,
     test: Mutex<Running>,
-    guests: Sender<Guest>,
+    admitted: Sender<AdmittedClient>,
 }
 
 impl Listener {
@@ -82,20 +82,20 @@ impl Listener {
     pub fn bind(options: &Options) -> Result<Self, Iperf3Error> {
         let (listener, place) = listen(options)?;
         listener.set_nonblocking(true).map_err(Iperf3Error::Listen)?;
-        let (sender, guests) = channel();
-        let door = Arc::new(Door {
+        let (sender, admitted) = channel();
+        let admission = Arc::new(Admission {
             closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             test: Mutex::new(None),
-            guests: sender,
+            admitted: sender,
         });
         let udp = datagram_socket(&place).map_err(Iperf3Error::Listen)?;
-        let keeper = Arc::clone(&door);
+        let keeper = Arc::clone(&admission);
         let thread = std::thread::Builder::new()
-            .name("cs-door".to_owned())
+            .name("cs-accept".to_owned())
             .spawn(move || keep(&keeper, &listener))
             .map_err(Iperf3Error::Listen)?;
-        Ok(Self { door, guests, udp: Some(udp), place, thread: Some(thread) })
+        Ok(Self { admission, admitted, udp: Some(udp), place, thread: Some(thread) })
     }
 
     /// The port listened on.
@@ -106,30 +106,34 @@ impl Listener {
 
     /// Waits for the next client; `None` when none came within `idle` (0: no limit) or a signal
     /// came.
-    pub fn next_guest(&self, idle: Duration, interrupted: Interrupted<'_>) -> Option<Guest> {
+    pub fn next_client(
+        &self,
+        idle: Duration,
+        interrupted: Interrupted<'_>,
+    ) -> Option<AdmittedClient> {
         let start = Instant::now();
         loop {
             if interrupted().is_some() || (!idle.is_zero() && start.elapsed() >= idle) {
                 return None;
             }
-            match self.guests.recv_timeout(Duration::from_millis(100)) {
-                Ok(guest) => return Some(guest),
+            match self.admitted.recv_timeout(Duration::from_millis(100)) {
+                Ok(client) => return Some(client),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
     }
 
     /// The data connections of this client's test. While it lives, others are turned away.
-    pub fn connections(&mut self, guest: &Guest) -> Connections<'_> {
+    pub fn connections(&mut self, client: &AdmittedClient) -> Connections<'_> {
         let (sender, streams) = channel();
-        *self.door.test() = Some((Cookie(guest.cookie), sender));
+        *self.admission.test() = Some((Cookie(client.cookie), sender));
         Connections { listener: self, streams }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.door.closed.store(true, Ordering::Relaxed);
+        self.admission.closed.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // A panic there has been printed.
             thread.join().ok();
@@ -146,7 +150,7 @@ pub struct Connections<'a> {
 
 impl Drop for Connections<'_> {
     fn drop(&mut self) {
-        *self.listener.door.test() = None;
+        *self.listener.admission.test() = None;
     }
 }
 
@@ -201,7 +205,7 @@ impl DataConnections for Connections<'_> {
     }
 }
 
-impl Door {
+impl Admission {
     fn test(&self) -> std::sync::MutexGuard<'_, Running> {
         self.test.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,7 +236,7 @@ impl Door {
                     *test = Some((cookie, sender));
                     drop(test);
                     // Without a listener there is nobody to serve.
-                    self.guests.send(Guest { control: stream, cookie: cookie.0 }).ok();
+                    self.admitted.send(AdmittedClient { control: stream, cookie: cookie.0 }).ok();
                     return;
                 }
             }
@@ -241,9 +245,9 @@ impl Door {
 }
 
 /// The accepting thread.
-fn keep(door: &Arc<Door>, listener: &TcpListener) {
+fn keep(admission: &Arc<Admission>, listener: &TcpListener) {
     let mut accepted_count = 0;
-    while !door.closed.load(Ordering::Relaxed) {
+    while !admission.closed.load(Ordering::Relaxed) {
         if !wait_readable(listener.as_fd(), Duration::from_millis(100)) {
             continue;
         }
@@ -252,22 +256,22 @@ fn keep(door: &Arc<Door>, listener: &TcpListener) {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         };
-        if door.waiting.fetch_add(1, Ordering::Relaxed) >= GUESTS_MAX {
-            door.waiting.fetch_sub(1, Ordering::Relaxed);
+        if admission.waiting.fetch_add(1, Ordering::Relaxed) >= UNIDENTIFIED_MAX {
+            admission.waiting.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
         accepted_count += 1;
         let place = accepted_count;
-        let guard = Arc::clone(door);
+        let guard = Arc::clone(admission);
         let body = move || {
             if let Ok(cookie) = read_cookie(&stream, &guard.closed) {
                 guard.admit(place, stream, cookie);
             }
             guard.waiting.fetch_sub(1, Ordering::Relaxed);
         };
-        let spawned = std::thread::Builder::new().name("cs-guest".to_owned()).spawn(body);
+        let spawned = std::thread::Builder::new().name("cs-cookie".to_owned()).spawn(body);
         if spawned.is_err() {
-            door.waiting.fetch_sub(1, Ordering::Relaxed);
+            admission.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -293,17 +297,17 @@ fn read_cookie(mut stream: &TcpStream, closed: &AtomicBool) -> io::Result<Cookie
 }
 
 /// The first place that can be listened on: both families, else IPv4.
-fn listen(options: &Options) -> Result<(TcpListener, Place), Iperf3Error> {
+fn listen(options: &Options) -> Result<(TcpListener, ListenAddress), Iperf3Error> {
     let mut places = Vec::new();
     let address = match &options.bind_address {
         Some(text) => {
-            let found = crate::iperf3::sockets::resolve(text, options.port, options.family);
+            let found = crate::sockets::resolve(text, options.port, options.family);
             let unknown = |text: String| Iperf3Error::Listen(io::Error::other(text));
             Some(found.map_err(unknown)?)
         }
         None => None,
     };
-    let place = |ip: IpAddr, dual_stack| Place {
+    let place = |ip: IpAddr, dual_stack| ListenAddress {
         address: SocketAddr::new(ip, options.port),
         dual_stack,
         device: options.bind_device.clone(),
@@ -333,13 +337,13 @@ fn listen(options: &Options) -> Result<(TcpListener, Place), Iperf3Error> {
     Err(last)
 }
 
-fn listen_at(place: &Place, transport: Transport) -> Result<TcpListener, Iperf3Error> {
+fn listen_at(place: &ListenAddress, transport: Transport) -> Result<TcpListener, Iperf3Error> {
     let socket = bound_socket(place, transport)?;
     rustix::net::listen(&socket, BACKLOG).map_err(|error| Iperf3Error::Listen(error.into()))?;
     Ok(TcpListener::from(socket))
 }
 
-fn datagram_socket(place: &Place) -> io::Result<UdpSocket> {
+fn datagram_socket(place: &ListenAddress) -> io::Result<UdpSocket> {
     let socket = bound_socket(place, Transport::Udp).map_err(|error| match error {
         Iperf3Error::Listen(error) => error,
         other => io::Error::other(other.to_string()),
@@ -347,7 +351,7 @@ fn datagram_socket(place: &Place) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(socket))
 }
 
-fn bound_socket(place: &Place, transport: Transport) -> Result<OwnedFd, Iperf3Error> {
+fn bound_socket(place: &ListenAddress, transport: Transport) -> Result<OwnedFd, Iperf3Error> {
     let failed = |error: rustix::io::Errno| Iperf3Error::Listen(error.into());
     let socket = new_socket(IpFamily::of(&place.address), transport)
         .map_err(|error| Iperf3Error::Listen(error.source))?;

@@ -78,6 +78,14 @@ impl Cookie {
         Self(bytes)
     }
 
+    /// Whether a client of iperf3 may have sent this: 36 letters or digits and a NUL. iperf3 itself
+    /// uses its alphabet's letters only; other programs that speak its protocol use more.
+    #[must_use]
+    pub fn is_plausible(&self) -> bool {
+        let [text @ .., last] = &self.0;
+        *last == 0 && text.iter().all(u8::is_ascii_alphanumeric)
+    }
+
     /// The printable part.
     #[must_use]
     pub fn text(&self) -> String {
@@ -125,7 +133,7 @@ pub enum State {
 impl State {
     /// The byte on the wire.
     #[must_use]
-    pub fn byte(self) -> u8 {
+    pub const fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
     }
 

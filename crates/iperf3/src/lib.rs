@@ -1,11 +1,12 @@
-//! iperf3's personality: its protocol, options, output and JSON over our own [`crate::engine`].
+//! iperf3: its protocol, options, output and JSON over our own [`traffic::engine`].
 //!
 //! Pure: [`wire`] (cookie, states, messages), [`options`] (the command line), [`account`] (what the
 //! intervals add up to), [`figures`] and [`ordered`] (how iperf3 writes numbers and JSON).
 //! With sockets: [`client`] and [`server`]. Told what happens: a [`sink::Sink`]; [`text`] and
-//! [`json`] are the two that iperf3 has. Called by `clearstream iperf3`, by the ordinary server
-//! (which speaks this protocol on the same port) and by the ordinary client against a stock
-//! `iperf3 -s`. Why the protocol is written here: `docs/decisions/0001-iperf3-protocol.md`.
+//! [`json`] are the two that iperf3 has. `clearstream iperf3` calls these; [`Iperf3`] is what the
+//! program hands to [`traffic::server`], so that it speaks this protocol on the same port, and to
+//! [`traffic::client`], so that it can ask a stock `iperf3 -s` for tests. Why the protocol is written
+//! here: `docs/decisions/0001-iperf3-protocol.md`.
 
 pub mod account;
 mod channel;
@@ -15,6 +16,7 @@ pub mod figures;
 pub mod json;
 pub mod options;
 pub mod ordered;
+mod personality;
 mod run;
 pub mod server;
 pub mod sink;
@@ -22,6 +24,8 @@ mod sockets;
 pub mod stored;
 pub mod text;
 pub mod wire;
+
+pub use personality::Iperf3;
 
 /// The iperf3 release whose options, output and JSON are followed.
 pub const FOLLOWED_RELEASE: &str = "3.21";

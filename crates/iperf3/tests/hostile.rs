@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use traffic::iperf3::client;
-use traffic::iperf3::failure::Iperf3Error;
-use traffic::iperf3::options::{self, Options, Request};
-use traffic::iperf3::server::listener::Listener;
-use traffic::iperf3::server::{ServeLimits, serve_control};
-use traffic::iperf3::sink::Silent;
+use iperf3::client;
+use iperf3::failure::Iperf3Error;
+use iperf3::options::{self, Options, Request};
+use iperf3::server::listener::Listener;
+use iperf3::server::{ServeLimits, serve_control};
+use iperf3::sink::Silent;
 
 /// How long a peer may be silent in these tests.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -186,9 +186,9 @@ fn serve_with(more: &str, limits: ServeLimits) -> (u16, JoinHandle<Result<(), Ip
     let mut listener = Listener::bind(&options).unwrap();
     let port = listener.port();
     let server = std::thread::spawn(move || {
-        let guest = listener.next_guest(AT_MOST, &|| None).expect("a client came");
-        let mut data = listener.connections(&guest);
-        let (control, cookie) = (guest.control, guest.cookie);
+        let client = listener.next_client(AT_MOST, &|| None).expect("a client came");
+        let mut data = listener.connections(&client);
+        let (control, cookie) = (client.control, client.cookie);
         serve_control(control, cookie, &mut data, &limits, &mut Silent, &|| None)
     });
     (port, server)

@@ -13,7 +13,7 @@ use super::account::{Account, Setup, Side, StreamLabel, engine_index};
 use super::failure::Iperf3Error;
 use super::sockets;
 use super::wire::{CpuPercent, Parameters, Transport};
-use crate::engine::{EndPlan, RunningEnd, StreamRole, StreamSocket};
+use traffic::engine::{EndPlan, RunningEnd, StreamRole, StreamSocket};
 
 /// Datagrams a system call where the rate leaves no time for single ones.
 const BATCH_COUNT: u32 = 32;

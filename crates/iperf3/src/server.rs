@@ -24,8 +24,8 @@ use super::wire::{
     self, COOKIE_BYTES, Cookie, EndResults, PARAMETERS_BYTES_MAX, Parameters, State, Transport,
     UDP_WELCOME, results_bytes_max,
 };
-use crate::engine::{BufferCaps, Event, Need, RunningEnd, Samples, StreamRole, need_of};
-use crate::server::{DataConnections, DataError};
+use traffic::engine::{BufferCaps, Event, Need, RunningEnd, Samples, StreamRole, need_of};
+use traffic::server::{DataConnections, DataError};
 
 /// Ten turns of a slow conversation: how long past its time a client's test may run, as in iperf3.
 const GRACE: Duration = Duration::from_secs(40);
@@ -451,7 +451,7 @@ impl RateWatch {
         }
     }
 
-    fn check(&mut self, report: &crate::engine::IntervalReport) -> Result<(), Iperf3Error> {
+    fn check(&mut self, report: &traffic::engine::IntervalReport) -> Result<(), Iperf3Error> {
         let Some(limit_bits_per_s) = self.limit_bits_per_s else { return Ok(()) };
         let bytes = report.streams.iter().map(|(_, _, sample)| sample.bytes).sum();
         self.seen.push_back((report.end_s - report.start_s, bytes));

@@ -1,7 +1,7 @@
 use results::{EndReport, TcpSample, TcpSummary, UdpStreamEnd};
 
 use super::*;
-use crate::iperf3::wire::{Parameters, Transport};
+use crate::wire::{Parameters, Transport};
 
 fn setup(side: Side, asked: Parameters) -> Setup {
     Setup { side, asked: Parameters { streams: 1, ..asked }, interval_s: 1.0 }

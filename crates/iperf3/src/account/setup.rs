@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::iperf3::wire::{Parameters, Transport};
+use crate::wire::{Parameters, Transport};
 
 /// Which end of the control connection this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

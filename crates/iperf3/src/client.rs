@@ -18,7 +18,7 @@ use super::sockets::{self, LocalEnd};
 use super::wire::{
     COOKIE_BYTES, Cookie, EndResults, Parameters, SERVER_RESULTS_BYTES_MAX, State, Transport,
 };
-use crate::engine::{EndOutcome, Event, IntervalReport, RunningEnd};
+use traffic::engine::{EndOutcome, Event, IntervalReport, RunningEnd};
 
 /// How long a server may be silent when it is its turn.
 pub const PATIENCE: Duration = Duration::from_secs(30);

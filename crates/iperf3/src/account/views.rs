@@ -1,6 +1,6 @@
 //! What an account shows: an interval, a stream, a direction, the whole test.
 
-use crate::iperf3::wire::{CpuPercent, ServerOutput};
+use crate::wire::{CpuPercent, ServerOutput};
 
 /// One stream in one interval.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,11 +7,11 @@ use results::{
 };
 
 use super::{Amount, OVERTIME, UDP_BLOCK_BYTES, Watch};
-use crate::engine::EndOutcome;
-use crate::iperf3::account::{DirectionSummary, Setup, StreamSummary, Summary};
-use crate::iperf3::failure::Iperf3Error;
-use crate::iperf3::run::{FOREVER_S, tick_s};
-use crate::iperf3::wire::{Parameters, Transport};
+use crate::account::{DirectionSummary, Setup, StreamSummary, Summary};
+use crate::failure::Iperf3Error;
+use crate::run::{FOREVER_S, tick_s};
+use crate::wire::{Parameters, Transport};
+use traffic::engine::EndOutcome;
 
 /// iperf3's limits.
 const STREAMS_MAX: u32 = 128;
@@ -73,7 +73,7 @@ pub(super) fn parameters(
         // Ours needs the room at any rate; a server of 3.1 or later has it too.
         udp_counters_64bit: udp,
         zerocopy: spec.send_path != SendPath::Copy,
-        client_version: Some(crate::iperf3::FOLLOWED_RELEASE.to_owned()),
+        client_version: Some(crate::FOLLOWED_RELEASE.to_owned()),
         ..Parameters::default()
     })
 }

@@ -14,7 +14,7 @@ pub use views::{
 };
 
 use super::wire::{CpuPercent, EndResults, StreamResult};
-use crate::engine::{EndOutcome, IntervalReport};
+use traffic::engine::{EndOutcome, IntervalReport};
 
 /// What one stream has come to so far.
 #[derive(Debug, Clone, Default)]

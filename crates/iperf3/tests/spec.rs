@@ -5,22 +5,22 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use iperf3::client::run_spec;
+use iperf3::failure::Iperf3Error;
+use iperf3::options::{Options, Role};
+use iperf3::server::listener::Listener;
+use iperf3::server::{ServeLimits, serve_control};
+use iperf3::sink::Silent;
 use results::{Direction, Protocol, TestLimit, TestOutcome, TestSpec};
-use traffic::iperf3::client::run_spec;
-use traffic::iperf3::failure::Iperf3Error;
-use traffic::iperf3::options::{Options, Role};
-use traffic::iperf3::server::listener::Listener;
-use traffic::iperf3::server::{ServeLimits, serve_control};
-use traffic::iperf3::sink::Silent;
 
 fn server() -> (u16, JoinHandle<Result<(), Iperf3Error>>) {
     let mut listener = Listener::bind(&Options { port: 0, ..Options::new(Role::Server) }).unwrap();
     let port = listener.port();
     let thread = std::thread::spawn(move || {
-        let guest = listener.next_guest(Duration::from_secs(10), &|| None).expect("a client");
-        let mut data = listener.connections(&guest);
+        let client = listener.next_client(Duration::from_secs(10), &|| None).expect("a client");
+        let mut data = listener.connections(&client);
         let limits = ServeLimits::default();
-        let (control, cookie) = (guest.control, guest.cookie);
+        let (control, cookie) = (client.control, client.cookie);
         serve_control(control, cookie, &mut data, &limits, &mut Silent, &|| None)
     });
     (port, thread)

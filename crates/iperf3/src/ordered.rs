@@ -1,4 +1,9 @@
-//! JSON that keeps the order of its keys, as iperf3's readers see it.
+//! JSON as iperf3's readers and writers have it (cJSON).
+//!
+//! Why not [`serde_json::Value`]: its feature `preserve_order` holds for a whole program, so it would
+//! also reorder what every other verb prints; of two members with one name it keeps the last, while
+//! cJSON, and so a stock iperf3, reads the first; and it can write no number as C's `%g` does. The text
+//! itself is read and escaped by `serde_json`.
 
 use std::fmt::{self, Write as _};
 
@@ -288,6 +293,14 @@ mod tests {
             "{\n\t\"z\":\t[{\n\t\t\t\"b\":\t1\n\t\t}, null],\n\t\"a\":\t0.5\n}"
         );
         assert_eq!(Json::parse(value.pretty().as_bytes()).unwrap(), value);
+    }
+
+    #[test]
+    fn of_two_members_with_one_name_the_first_is_read_and_both_are_written() {
+        let text = r#"{"time":1,"time":2}"#;
+        let value = Json::parse(text.as_bytes()).unwrap();
+        assert_eq!(value.get("time"), Some(&Json::Integer(1)), "as cJSON_GetObjectItem");
+        assert_eq!(value.compact(), text);
     }
 
     #[test]
