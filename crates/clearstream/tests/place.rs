@@ -131,7 +131,7 @@ fn overlapping_tests_take_turns(wire: &Wire, asked: &[&str], before: &str) {
     let mut first = begin("3s");
     wait_until("the thread is moved", || wire.thread_cores() == "1");
     let second = wire.near(&[asked, &["-t", "10s"]].concat()).output().expect("runs");
-    assert!(complaint(&second).contains("is moved by another test"), "{}", complaint(&second));
+    assert!(complaint(&second).contains("is in use by another test"), "{}", complaint(&second));
     assert!(first.wait().expect("ends").success());
     assert_eq!(wire.thread_cores(), before, "the second test has changed nothing");
 
