@@ -168,7 +168,7 @@ impl Owned {
         Ok(self.status)
     }
 
-    /// Sends it a signal; one that has ended gets none.
+    /// Sends it a signal, and not its group; one that has ended gets none.
     ///
     /// # Errors
     /// It now runs as another user.
@@ -176,13 +176,15 @@ impl Owned {
         if self.status.is_some() {
             return Ok(());
         }
-        let sent = match pid_of(&self.child) {
-            Ok(pid) if self.ending.group => rustix::process::kill_process_group(pid, signal),
-            _ => rustix::process::pidfd_send_signal(&self.pidfd, signal),
-        };
-        match sent {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(error.into()),
+        is_sent(rustix::process::pidfd_send_signal(&self.pidfd, signal))
+    }
+
+    fn signal_all(&self, signal: Signal) -> io::Result<()> {
+        match pid_of(&self.child) {
+            Ok(pid) if self.ending.group => {
+                is_sent(rustix::process::kill_process_group(pid, signal))
+            }
+            _ => self.signal(signal),
         }
     }
 
@@ -192,13 +194,13 @@ impl Owned {
     /// The kernel's.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
         if !self.ending.grace.is_zero() && self.status.is_none() {
-            self.signal(self.ending.signal)?;
+            self.signal_all(self.ending.signal)?;
             self.wait_within(self.ending.grace)?;
         }
         if let Some(status) = self.status {
             return Ok(status);
         }
-        self.signal(Signal::KILL)?;
+        self.signal_all(Signal::KILL)?;
         self.wait()
     }
 
@@ -235,7 +237,7 @@ impl Owned {
     /// Waits for one that has ended. Until then its group cannot be another's.
     fn bury(&mut self) -> io::Result<()> {
         if self.ending.group {
-            self.signal(Signal::KILL)?;
+            self.signal_all(Signal::KILL)?;
         }
         self.status = Some(self.child.wait()?);
         Ok(())
@@ -249,6 +251,14 @@ impl Drop for Owned {
             self.child.kill().ok();
             self.child.wait().ok();
         }
+    }
+}
+
+/// What has ended already needs no signal.
+fn is_sent(sent: Result<(), Errno>) -> io::Result<()> {
+    match sent {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
