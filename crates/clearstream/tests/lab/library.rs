@@ -9,7 +9,8 @@ use sys::process::{Ending, Owned};
 
 use crate::bed::PROGRAM;
 
-const LINK: &str = "[host.near]\n[host.far]\n[[link]]\nbetween = [\"near\", \"far\"]\ndelay = \"1ms\"\n";
+const LINK: &str =
+    "[host.near]\n[host.far]\n[[link]]\nbetween = [\"near\", \"far\"]\ndelay = \"1ms\"\n";
 
 fn name(purpose: &str) -> String {
     format!("bed-{purpose}-{}", std::process::id())

@@ -145,11 +145,12 @@ impl Owned {
         self.wait_within(Duration::ZERO)
     }
 
-    /// How it ended, once it has.
+    /// How it ended, once it has. The pipe to its standard input, if any, is closed first.
     ///
     /// # Errors
     /// The kernel's.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        drop(self.child.stdin.take());
         loop {
             if let Some(status) = self.wait_within(Duration::from_secs(3600))? {
                 return Ok(status);
@@ -210,13 +211,15 @@ impl Owned {
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] after `limit`; the kernel's.
     pub fn ended_within(mut self, limit: Duration) -> io::Result<Ended> {
+        drop(self.child.stdin.take());
         let Some(status) = self.wait_within(limit)? else {
             self.end()?;
             let late = format!("it had not ended after {} s", limit.as_secs_f64());
             return Err(io::Error::new(io::ErrorKind::TimedOut, late));
         };
         let until = Instant::now() + DRAIN_MAX;
-        let text = |captured: Option<Captured>| captured.map_or_else(Vec::new, |one| one.text(until));
+        let text =
+            |captured: Option<Captured>| captured.map_or_else(Vec::new, |one| one.text(until));
         Ok(Ended { status, stdout: text(self.stdout.take()), stderr: text(self.stderr.take()) })
     }
 

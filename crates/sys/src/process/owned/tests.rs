@@ -159,7 +159,8 @@ fn a_child_ends_when_its_parent_is_killed() {
     command.arg("--nocapture").env(PARENT, "1").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut parent = Owned::start(&mut command, Ending::KILL).unwrap();
     let lines = io::BufRead::lines(io::BufReader::new(parent.take_stdout().unwrap()));
-    let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("child ")?.parse().ok());
+    let pid =
+        lines.map_while(Result::ok).find_map(|line| line.strip_prefix("child ")?.parse().ok());
     let pid: u32 = pid.expect("it says which");
     assert!(state(pid).is_some());
     drop(parent);
