@@ -119,9 +119,8 @@ impl Sheet {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let unfinished = self.path.with_extension("json.new");
-        fs::write(&unfinished, text)?;
-        Ok(fs::rename(&unfinished, &self.path)?)
+        let replaced = sys::durable::replace(&self.path, text.as_bytes());
+        replaced.map_err(|error| BenchError::Failed(format!("{error}: {}", error.source)))
     }
 
     /// What is missed at this level, a line each.

@@ -12,6 +12,7 @@ pub mod binding;
 pub mod bpf;
 pub mod datagram;
 pub mod descriptor;
+pub mod durable;
 pub mod ethtool;
 pub mod ethtool_set;
 pub mod eventfd;

@@ -8,10 +8,11 @@ mod latency;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use results::{Estimate, LawCheck, PaperFigure, Results, Summary};
 use sys::private::Scratch;
+use sys::process::{Ending, Owned};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
@@ -158,15 +159,16 @@ fn watched(
 }
 
 /// Starts one TCP flow from the near host to the far one.
-fn bulk_begin(bed: &TestBed, seconds: f64, file: &Path) -> Result<Child, VerbError> {
+fn bulk_begin(bed: &TestBed, seconds: f64, file: &Path) -> Result<Owned, VerbError> {
     let mut test = bed.program(bed.near(), false);
     test.args(["test", bed.far(), "--latency", "--duration", &seconds.to_string()]);
     test.arg("--output").arg(file);
-    Ok(test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(Owned::start(&mut test, Ending::KILL)?)
 }
 
 /// What the far host received of it, bit/s.
-fn bulk_end(mut flow: Child, file: &Path) -> Result<f64, VerbError> {
+fn bulk_end(mut flow: Owned, file: &Path) -> Result<f64, VerbError> {
     let status = flow.wait()?;
     if !status.success() {
         return Err(VerbError::failed(format!("the bulk flow ended with {status}")));

@@ -2,14 +2,13 @@
 //! of its own, in a lab or toward a host.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use results::{Point, PointOutcome, Results, RunKind};
 use sweep::PlannedPoint;
 use sys::private::Scratch;
+use sys::process::{Ending, Owned};
 
 use super::in_lab::TestBed;
 use crate::exit::VerbError;
@@ -17,6 +16,9 @@ use crate::{signals, store};
 
 /// How often what watches a test looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Most that is kept of what a test says, bytes: enough for the line it ends with.
+const SAID_BYTES_MAX: usize = 16 << 10;
 
 /// Where tests run.
 #[derive(Debug)]
@@ -55,25 +57,17 @@ impl Ground {
         let file = scratch.path().join("results.json");
         let (mut command, host) = self.program()?;
         command.args(["test", host]).args(options).arg("--output").arg(&file);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        let mut complaints = child.stderr.take();
-        let status = loop {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = Owned::start(&mut command, Ending::TERM)?.capture(SAID_BYTES_MAX)?;
+        watch();
+        while child.wait_within(WATCH_INTERVAL)?.is_none() {
             watch();
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            thread::sleep(WATCH_INTERVAL);
-        };
-        if status.success() {
+        }
+        let ended = child.ended_within(Duration::ZERO)?;
+        if ended.status.success() {
             return Ok(Ok(store::load(&file)?));
         }
-        let mut said = String::new();
-        if let Some(pipe) = &mut complaints {
-            pipe.take(4096).read_to_string(&mut said)?;
-        }
-        let why = said.lines().last().unwrap_or("it said nothing");
-        Ok(Err(why.trim_start_matches("clearstream: ").to_owned()))
+        Ok(Err(ended.last_line().trim_start_matches("clearstream: ").to_owned()))
     }
 }
 

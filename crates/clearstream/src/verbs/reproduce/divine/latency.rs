@@ -4,10 +4,11 @@
 //! nothing, so that it loads neither the path nor the cores it watches.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use results::{LatencySummary, PaperFigure, Results};
 use sys::private::Scratch;
+use sys::process::{Ending, Owned};
 
 use super::{Measured, estimate, note};
 use crate::exit::VerbError;
@@ -42,7 +43,7 @@ const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 /// A measurement under way; its file goes with it.
 #[derive(Debug)]
 pub(super) struct Probe {
-    child: Child,
+    child: Owned,
     file: PathBuf,
     _scratch: Scratch,
 }
@@ -56,7 +57,7 @@ impl Probe {
         test.args(["test", bed.far(), "--latency", "-b", OFFERED]);
         test.args(["--duration", &seconds.to_string(), "--output"]).arg(&file);
         test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: test.spawn()?, file, _scratch: scratch })
+        Ok(Self { child: Owned::start(&mut test, Ending::KILL)?, file, _scratch: scratch })
     }
 
     /// One that waits for a search that will take about so long.
@@ -75,14 +76,6 @@ impl Probe {
             return Err(VerbError::failed(format!("the latency probe ended with {status}")));
         }
         of_file(&self.file)
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        // Where it has ended by itself there is nothing to kill or to wait for.
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 
