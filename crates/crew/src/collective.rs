@@ -6,6 +6,9 @@
 //! of a barrier) waits for all children; what flows down (broadcast, the second half of a barrier) waits
 //! for the parent. Each rank thus waits only for ranks that wait for nothing of its own, so no
 //! operation can deadlock, whatever the order in which messages of different ranks arrive.
+//!
+//! MPI's own collective calls are not used: they wait without a deadline for a rank that is lost, and no
+//! sign of life leaves this rank while they wait.
 
 use std::collections::BTreeMap;
 
