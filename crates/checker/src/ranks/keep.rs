@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use checker::RankedModel;
+use crew::{Exchange, ExchangeError};
 use dve::Model;
 use statespace::SnapshotError;
 use statespace::partition::{Errand, Manifest, Rank, Written};
 use sys::private;
 
-use super::{DriveError, Exchange, ExchangeError, Task};
-use crate::exit::VerbError;
-use crate::verbs::check::checkpoint::{INTERVAL, Keep, part_name, sync_folder, write_whole};
-use crate::verbs::check::show;
+use super::Task;
+use crate::checkpoint::{INTERVAL, Keep, part_name, sync_folder, write_whole};
+use crate::observer::Observer;
+use crate::{CheckError, DriveError, RankedModel};
 
 /// While files are written or read, the other ranks hear so often that this one is alive.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// What ranks have to do with files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Files {
+pub(crate) struct Files {
     /// Of the model's text and the options that change what is searched.
     fingerprint: u64,
     write: Option<PathBuf>,
@@ -35,13 +35,12 @@ pub(super) struct Files {
 
 impl Files {
     /// For rank 0 of so many; looks at the file that is to be gone on with.
-    pub(super) fn new(keep: Keep, is_full: bool, ranks_count: usize) -> Result<Self, VerbError> {
+    pub(crate) fn new(keep: Keep, is_full: bool, ranks_count: usize) -> Result<Self, CheckError> {
         let fingerprint = keep.fingerprint.wrapping_mul(3).wrapping_add(is_full.into());
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let mut files = Self { fingerprint, write: keep.write.map(absolute), resume: None };
         if let Some(path) = keep.resume.map(absolute) {
-            let wrong =
-                |why: String| VerbError::usage(format!("--resume {}: {why}", path.display()));
+            let wrong = |why: String| CheckError::Resume { path: path.clone(), why };
             let manifest = read_manifest(&path).map_err(|error| wrong(error.to_string()))?;
             let manifest = manifest.ok_or_else(|| wrong("it is no search of many ranks".into()))?;
             if manifest.sums.len() != ranks_count {
@@ -102,14 +101,12 @@ fn path_of(bytes: &[u8]) -> Option<Option<PathBuf>> {
 }
 
 /// What a file is that so many ranks wrote.
-pub(in crate::verbs::check) fn of_ranks(count: usize) -> String {
+pub(crate) fn of_ranks(count: usize) -> String {
     format!("it is a search by {count} ranks and goes on with as many (--ranks {count})")
 }
 
 /// What belongs to a search of many ranks; none where the file is something else.
-pub(in crate::verbs::check) fn read_manifest(
-    path: &Path,
-) -> Result<Option<Manifest>, SnapshotError> {
+pub(crate) fn read_manifest(path: &Path) -> Result<Option<Manifest>, SnapshotError> {
     let mut file = BufReader::new(private::open_existing(path)?);
     let mut head = Vec::new();
     file.by_ref().take(8).read_to_end(&mut head)?;
@@ -174,10 +171,10 @@ fn beside<T: Send>(
     thread::scope(|scope| {
         let worker = scope.spawn(work);
         while !worker.is_finished() {
-            exchange.stay()?;
+            exchange.keep_alive()?;
             thread::sleep(LOOK_EVERY);
         }
-        worker.join().map_err(|_panic| ExchangeError::Lost("a rank panicked".to_owned()))
+        worker.join().map_err(|_panic| ExchangeError::Panicked)
     })
 }
 
@@ -264,7 +261,11 @@ impl Keeping {
     }
 
     /// Once all have written, says what belongs together; whether that is done, well or not.
-    pub(super) fn is_done(&mut self, rank: &mut Rank<RankedModel<'_>>) -> bool {
+    pub(super) fn is_done(
+        &mut self,
+        rank: &mut Rank<RankedModel<'_>>,
+        observer: &mut dyn Observer,
+    ) -> bool {
         let (Some((serial, is_second)), Some(path)) = (self.under_way, &self.files.write) else {
             return false;
         };
@@ -279,11 +280,8 @@ impl Keeping {
         });
         rank.settle(written.is_ok(), is_second);
         match written {
-            Ok(()) => {
-                let line = format!("go on with --ranks {ranks_count} --resume {}", path.display());
-                show::talk(&line);
-            }
-            Err(why) => self.failure = Some(format!("--checkpoint {why}")),
+            Ok(()) => observer.checkpoint_written(path, Some(ranks_count)),
+            Err(why) => self.failure = Some(why),
         }
         true
     }

@@ -1,24 +1,28 @@
 //! Runs that leave no process out.
 
-use checker::{ModelSystem, actors};
 use dve::{Model, Steps};
 use statespace::{Actors, FairFound, FairSearch, Fairness, Lasso};
 
-use super::search::{Bounds, Line, PORTION, Report, Verdict, Watch, failing, too_many};
-use crate::exit::VerbError;
+use crate::observer::Observer;
+use crate::options::Bounds;
+use crate::report::{Line, Report, Verdict, failing};
+use crate::search::PORTION;
+use crate::watch::Watch;
+use crate::{CheckError, ModelSystem, actors};
 
 /// Looks for a fair run that the property process accepts for ever.
-pub(super) fn cycles(
+pub(crate) fn cycles(
     model: &Model,
     what: &str,
     fairness: Fairness,
     bounds: Bounds,
-) -> Result<Report, VerbError> {
-    let mut watch = Watch::new(bounds);
-    let mut search =
-        FairSearch::new(ModelSystem::new(model), fairness).map_err(|_full| too_many())?;
+    observer: &mut dyn Observer,
+) -> Result<Report, CheckError> {
+    let mut watch = Watch::new(bounds, observer);
+    let mut search = FairSearch::new(ModelSystem::new(model), fairness)
+        .map_err(|_full| CheckError::TooManyStates)?;
     let verdict = loop {
-        match search.advance(PORTION).map_err(|_full| too_many())? {
+        match search.advance(PORTION).map_err(|_full| CheckError::TooManyStates)? {
             FairFound::NoCycle => break Verdict::Holds,
             FairFound::Cycle(found) => {
                 let turn = Some(found.lasso.prefix.len());
@@ -27,7 +31,7 @@ pub(super) fn cycles(
             }
             FairFound::More => {}
         }
-        if let Some(reason) = watch.look(&search.progress())? {
+        if let Some(reason) = watch.look(&search.progress()) {
             break Verdict::Undecided(reason);
         }
     };
@@ -52,18 +56,18 @@ fn word(fairness: Fairness) -> &'static str {
 }
 
 /// What is checked, in words.
-pub(super) fn what(what: &str, fairness: Fairness) -> String {
+pub(crate) fn what(what: &str, fairness: Fairness) -> String {
     format!("{what} ({} fair runs)", word(fairness))
 }
 
 /// Why it does not hold.
-pub(super) fn why(fairness: Fairness) -> String {
+pub(crate) fn why(fairness: Fairness) -> String {
     format!("a {} fair run violates it for ever", word(fairness))
 }
 
 /// The run, its last steps taken by whom the search says, those before by any that can; the cycle's
 /// first state comes once more.
-pub(super) fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<Line> {
+pub(crate) fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<Line> {
     let states: Vec<&Vec<u8>> =
         lasso.prefix.iter().chain(&lasso.cycle).chain(lasso.cycle.first()).collect();
     let told_from = states.len().saturating_sub(1 + who.len());

@@ -3,17 +3,22 @@
 use dve::Model;
 use statespace::{Kept, LossySearch};
 
-use super::search::{Bounds, PORTION, Report, Verdict, Watch, broken_promise, lines, promises};
-use crate::exit::VerbError;
+use crate::CheckError;
+use crate::observer::Observer;
+use crate::options::Options;
+use crate::report::{Report, Verdict, lines};
+use crate::search::{PORTION, broken_promise, promises};
+use crate::watch::Watch;
 
 /// Looks for deadlocks, failed assertions and run-time errors; a violation's run is not the shortest.
-pub(super) fn states(
+pub(crate) fn states(
     model: &Model,
-    allow_deadlock: bool,
+    options: &Options,
     kept: Kept,
-    bounds: Bounds,
-) -> Result<Report, VerbError> {
-    let mut watch = Watch::new(bounds);
+    observer: &mut dyn Observer,
+) -> Result<Report, CheckError> {
+    let Options { allow_deadlock, bounds, .. } = *options;
+    let mut watch = Watch::new(bounds, observer);
     let mut search = LossySearch::new(bounds.system(model), kept);
     let has_assertions = model.has_assertions();
     let mut violation = None;
@@ -26,7 +31,7 @@ pub(super) fn states(
         if !more {
             break None;
         }
-        if let Some(reason) = watch.look(&search.progress())? {
+        if let Some(reason) = watch.look(&search.progress()) {
             break Some(reason);
         }
     };
@@ -60,12 +65,12 @@ fn option(kept: Kept) -> &'static str {
 }
 
 /// The search ended early: why.
-pub(super) fn cut_short(kept: Kept, reason: &str) -> String {
+pub(crate) fn cut_short(kept: Kept, reason: &str) -> String {
     format!("{reason}; {} may have missed errors", option(kept))
 }
 
 /// The search is done, and some states were probably never seen.
-pub(super) fn nothing_found(kept: Kept, missed_states: f64, states_count: u64) -> String {
+pub(crate) fn nothing_found(kept: Kept, missed_states: f64, states_count: u64) -> String {
     let option = option(kept);
     format!(
         "no error found, but {option} may miss errors: some {missed_states:.1e} states of \

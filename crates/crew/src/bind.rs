@@ -11,9 +11,10 @@ const LOCAL: [[&str; 2]; 3] = [
     ["SLURM_LOCALID", "SLURM_TASKS_PER_NODE"],
 ];
 
-/// Cores for so many ranks of this host, in their order; none where there are fewer usable cores, so
-/// that the scheduler had better share them out.
-pub(super) fn cores(machine: &Machine, ranks_count: usize) -> Vec<u32> {
+/// Cores for so many ranks of this host, in their order: physical cores before their siblings, packages
+/// in turn. None where there are fewer usable cores than ranks, so that the scheduler shares them out.
+#[must_use]
+pub fn cores(machine: &Machine, ranks_count: usize) -> Vec<u32> {
     let cores = order(&machine.cores);
     if cores.len() < ranks_count { Vec::new() } else { cores[..ranks_count].to_vec() }
 }
@@ -40,7 +41,7 @@ fn order(cores: &[Core]) -> Vec<u32> {
 }
 
 /// Binds this process of an MPI job, unless its launcher has bound it already.
-pub(super) fn bind_process(machine: &Machine) {
+pub fn bind_process(machine: &Machine) {
     let online = machine.cores.iter().filter(|core| core.is_online).count();
     let usable = machine.cores.iter().filter(|core| core.is_usable).count();
     let number = |name: &str| env::var(name).ok()?.parse::<usize>().ok();
@@ -54,7 +55,7 @@ pub(super) fn bind_process(machine: &Machine) {
 }
 
 /// Binds the calling thread.
-pub(super) fn bind_thread(core: u32) {
+pub fn bind_thread(core: u32) {
     // A courtesy: a rank that may not be bound searches as well.
     sys::thread::pin_current(&[core]).ok();
 }

@@ -22,7 +22,7 @@ const SCRIPT: &str = "sleep \"$3\"; for time in 1 2; do \
 /// Sees to it that the launcher ends too. Open MPI's waits for its daemon on a host that is gone, for
 /// many minutes; asked by a signal it ends at once. Whoever asks must outlive this process, which the
 /// launcher ends first.
-pub(super) fn end_soon(flavour: Flavour) {
+pub(crate) fn end_launcher_soon(flavour: Flavour) {
     if flavour != Flavour::OpenMpi {
         return;
     }

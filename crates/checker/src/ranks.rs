@@ -1,229 +1,171 @@
-//! A search by many ranks: what all transports have in common.
+//! A search by many ranks: what threads and the processes of a job have in common.
 
-mod bind;
 mod job;
 mod judge;
 mod keep;
-mod launch;
-mod launcher;
 mod threads;
 mod together;
 
 use std::time::{Duration, Instant};
 
-use checker::RankedModel;
+use crew::{Exchange, Job, MpiError};
 use dve::Model;
-use job::Job;
 use judge::Judge;
-use keep::{Files, Keeping};
-pub(super) use keep::{of_ranks, read_manifest};
-pub(super) use launch::launch;
-use mpi::{MpiError, World};
+use keep::Keeping;
+pub(crate) use keep::{Files, of_ranks, read_manifest};
+use results::Machine;
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
 use statespace::{Fairness, Kept, Progress};
 
-use super::checkpoint::Keep;
-use super::search::{
-    self, Bounds, Report, Traffic, Unreachable, Verdict, Watch, broken_promise, failing, lines,
-    too_many,
-};
-use super::{fair, lossy, show};
-use crate::VerbResult;
-use crate::exit::{self, Exit, VerbError};
-use crate::signals;
+use crate::observer::Observer;
+use crate::options::Bounds;
+use crate::report::{Report, Traffic, Unreachable, Verdict, failing, lines};
+use crate::search::broken_promise;
+use crate::watch::Watch;
+use crate::{CheckError, DriveError, RankedModel, fair, lossy};
 
-/// Ranks that are threads of this process.
-#[derive(Debug)]
-pub(super) struct Threads {
-    count: usize,
-    /// The cores they are bound to, if they are.
-    cores: Vec<u32>,
-    /// Whether each keeps states of its own and sends messages, as the ranks of a job do, also where
-    /// one search over one set of states would do.
-    has_messages: bool,
-}
+/// The exit code of a job that lost a rank: undecided.
+const LOST_CODE: u8 = 11;
 
 /// Who searches.
 #[derive(Debug)]
-pub(super) enum Crew {
-    /// This thread alone, by the searches of one rank.
+pub enum Ranks {
+    /// The caller's thread alone, by the searches of one rank.
     One,
+    /// Many.
+    Many(Many),
+}
+
+/// Ranks that search together.
+#[derive(Debug)]
+pub enum Many {
     /// Threads of this process.
     Threads(Threads),
     /// The processes of an MPI job, of which this is one.
     Job(Job),
 }
 
-impl Crew {
-    /// The job that launched this process, or so many ranks of its own.
+/// Ranks that are threads of this process.
+#[derive(Debug)]
+pub struct Threads {
+    count: usize,
+    /// The cores they are bound to, if they are.
+    cores: Vec<u32>,
+    /// Whether each keeps states of its own and sends messages, as the ranks of a job do, also where
+    /// one search over one set of states would do.
+    pub(crate) has_messages: bool,
+}
+
+impl Ranks {
+    /// The job that launched this process, else `count` threads of it.
     ///
-    /// `is_bound`: each to a core of its own; `has_messages`: each with states of its own.
-    pub(super) fn new(
-        ranks_count: usize,
-        is_bound: bool,
+    /// `machine` is given where each rank is to be bound to a core of its own. With `has_messages`, threads
+    /// keep states of their own and send each other messages also where they need not.
+    ///
+    /// # Errors
+    /// A launcher started this process, but its library cannot be loaded, or MPI cannot be entered.
+    pub fn new(
+        count: usize,
+        machine: Option<&Machine>,
         has_messages: bool,
-    ) -> Result<Self, VerbError> {
-        if let Some(flavour) = mpi::launched_by() {
-            let world = World::open(flavour).map_err(|error| match error {
-                MpiError::NoLibrary { .. } => VerbError::missing(error),
-                _ => VerbError::from_error(&error),
-            })?;
-            if world.size() > 1 {
-                if is_bound {
-                    bind::bind_process(&topology::machine());
-                }
-                return Ok(Self::Job(Job::new(world)));
+    ) -> Result<Self, MpiError> {
+        if let Some(job) = Job::of_launcher(LOST_CODE)? {
+            if let Some(machine) = machine {
+                crew::bind_process(machine);
             }
-            world.finish(1).map_err(|error| VerbError::from_error(&error))?;
+            return Ok(Self::Many(Many::Job(job)));
         }
-        if ranks_count < 2 {
+        if count < 2 {
             return Ok(Self::One);
         }
-        let cores =
-            if is_bound { bind::cores(&topology::machine(), ranks_count) } else { Vec::new() };
-        Ok(Self::Threads(Threads { count: ranks_count, cores, has_messages }))
+        let cores = machine.map_or_else(Vec::new, |machine| crew::cores(machine, count));
+        Ok(Self::Many(Many::Threads(Threads { count, cores, has_messages })))
     }
 
-    /// Whether this process is rank 0 or all ranks. Another has done its part when this returns.
-    pub(super) fn leads(&mut self) -> Result<bool, VerbError> {
+    /// Whether this process is rank 0 or all ranks. Another rank of a job calls [`Self::serve`].
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        !matches!(self, Self::Many(Many::Job(job)) if job.me() != 0)
+    }
+
+    /// Does this rank's part of what rank 0 checks, until the job is over.
+    ///
+    /// # Errors
+    /// [`CheckError::Served`].
+    pub fn serve(&mut self) -> Result<(), CheckError> {
         match self {
-            Self::Job(job) if job.me() != 0 => {
-                // Launchers signal all ranks; rank 0 ends the search, in which all have their say.
-                signals::watch().map_err(|error| VerbError::from_error(&error))?;
-                job.serve().map(|()| false)
-            }
-            _ => Ok(true),
+            Self::Many(Many::Job(job)) => job::serve(job),
+            _ => Ok(()),
         }
     }
 
-    /// Ends the job, if it is one. All has been said by then: MPI may not let go of its processes.
-    pub(super) fn leave(mut self, result: VerbResult) -> VerbResult {
-        let Self::Job(job) = &mut self else { return result };
-        let code = exit::settle(result);
-        job.settle(code);
-        drop(self);
-        Ok(Exit::Program(code))
+    /// Whether this process is one of a job, which [`Self::leave`] ends.
+    #[must_use]
+    pub fn is_job(&self) -> bool {
+        matches!(self, Self::Many(Many::Job(_)))
     }
 
-    /// Looks for deadlocks, failed assertions and run-time errors; a violation's run is a shortest.
-    pub(super) fn states(
-        &mut self,
-        model: &Model,
-        allow_deadlock: bool,
-        is_full: bool,
-        bounds: Bounds,
-    ) -> Result<Option<Report>, VerbError> {
-        let what = search::promises(allow_deadlock);
-        let (aim, files) = (Aim::Broken { is_full }, &Files::default());
-        let task =
-            Task { aim, allow_deadlock, what: &what, bounds, kept: None, files, fairness: None };
-        match self {
-            Self::One => search::states(model, allow_deadlock, is_full, bounds).map(Some),
-            Self::Threads(threads) if !threads.has_messages => {
-                together::search(model, &task, threads.count, &threads.cores).map(Some)
-            }
-            _ => self.search(model, &task),
+    /// Leaves the job, if this is one ([`Job::leave`]).
+    pub fn leave(self, code: u8, was_cut: impl FnOnce() -> bool) {
+        if let Self::Many(Many::Job(job)) = self {
+            job.leave(code, was_cut);
         }
     }
+}
 
-    /// The same, from files and into some.
-    pub(super) fn states_kept(
-        &mut self,
+impl Threads {
+    /// Searches one set of states by all threads.
+    pub(crate) fn search_together(
+        &self,
         model: &Model,
-        allow_deadlock: bool,
-        is_full: bool,
-        bounds: Bounds,
-        keep: Keep,
-    ) -> Result<Option<Report>, VerbError> {
-        let ranks_count = match self {
-            Self::One => {
-                return search::states_kept(model, allow_deadlock, is_full, bounds, keep).map(Some);
-            }
+        task: &Task<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, CheckError> {
+        together::search(model, task, self.count, &self.cores, observer)
+    }
+}
+
+impl Many {
+    pub(crate) fn ranks_count(&self) -> usize {
+        match self {
             Self::Threads(threads) => threads.count,
             Self::Job(job) => job.ranks_count(),
-        };
-        let what = search::promises(allow_deadlock);
-        let (aim, files) = (Aim::Broken { is_full }, &Files::new(keep, is_full, ranks_count)?);
-        let task =
-            Task { aim, allow_deadlock, what: &what, bounds, kept: None, files, fairness: None };
-        self.search(model, &task)
+        }
     }
 
-    /// Keeping less than the states; a violation's run need not be a shortest.
-    pub(super) fn lossy(
+    /// Searches by ranks that each have a share of the states and send each other messages.
+    pub(crate) fn search(
         &mut self,
         model: &Model,
-        allow_deadlock: bool,
-        kept: Kept,
-        bounds: Bounds,
-    ) -> Result<Option<Report>, VerbError> {
-        if let Self::One = self {
-            return lossy::states(model, allow_deadlock, kept, bounds).map(Some);
-        }
-        let what = search::promises(allow_deadlock);
-        let (aim, files) = (Aim::Broken { is_full: false }, &Files::default());
-        let task = Task {
-            aim,
-            allow_deadlock,
-            what: &what,
-            bounds,
-            kept: Some(kept),
-            files,
-            fairness: None,
-        };
-        self.search(model, &task)
-    }
-
-    /// Looks for a run that the property process accepts for ever; with `fairness` for a fair one.
-    pub(super) fn cycles(
-        &mut self,
-        model: &Model,
-        what: &str,
-        fairness: Option<Fairness>,
-        bounds: Bounds,
-    ) -> Result<Option<Report>, VerbError> {
-        match (&self, fairness) {
-            (Self::One, None) => return search::cycles(model, what, bounds).map(Some),
-            (Self::One, Some(kind)) => return fair::cycles(model, what, kind, bounds).map(Some),
-            _ => {}
-        }
-        let (aim, files) = (fairness.map_or(Aim::Cycle, |_| Aim::Judged), &Files::default());
-        let what = &fairness.map_or_else(|| what.to_owned(), |kind| fair::what(what, kind));
-        let task = Task { aim, allow_deadlock: true, what, bounds, kept: None, files, fairness };
-        self.search(model, &task)
-    }
-
-    /// The report; only rank 0 has one.
-    fn search(&mut self, model: &Model, task: &Task<'_>) -> Result<Option<Report>, VerbError> {
-        match self {
-            Self::One => Ok(None),
+        task: &Task<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, CheckError> {
+        let is_patient = matches!(self, Self::Threads(_));
+        let mut lead = LeadWatch::new(model, task, self.ranks_count(), is_patient, observer);
+        let look = |rank: &mut ModelRank<'_>| lead.look(rank);
+        let outcome = match self {
             Self::Threads(Threads { count, cores, .. }) => {
-                let mut lead = LeadWatch::new(model, task, *count, true);
-                let outcome = threads::search(model, task, *count, cores, |rank| lead.look(rank));
-                lead.report(model, task, outcome).map(Some)
+                threads::search(model, task, *count, cores, look)
             }
-            Self::Job(job) => {
-                let mut lead = LeadWatch::new(model, task, job.ranks_count(), false);
-                let outcome = job.search(model, task, |rank| lead.look(rank));
-                lead.report(model, task, outcome).map(Some)
-            }
-        }
+            Self::Job(job) => job::search(job, model, task, look),
+        };
+        lead.report(model, task, outcome)
     }
 }
 
 /// What is asked of a model.
 #[derive(Debug, Clone, Copy)]
-struct Task<'a> {
-    aim: Aim,
-    allow_deadlock: bool,
+pub(crate) struct Task<'a> {
+    pub(crate) aim: Aim,
+    pub(crate) allow_deadlock: bool,
     /// The same in words.
-    what: &'a str,
-    bounds: Bounds,
+    pub(crate) what: &'a str,
+    pub(crate) bounds: Bounds,
     /// What is kept of a state, where it is not all.
-    kept: Option<Kept>,
-    files: &'a Files,
+    pub(crate) kept: Option<Kept>,
+    pub(crate) files: &'a Files,
     /// The cycles that count, where not all do ([`Aim::Judged`]).
-    fairness: Option<Fairness>,
+    pub(crate) fairness: Option<Fairness>,
 }
 
 impl Task<'_> {
@@ -255,48 +197,6 @@ impl Task<'_> {
 
 type ModelRank<'m> = Rank<RankedModel<'m>>;
 
-/// Carries messages between ranks, those between any two in order.
-trait Exchange {
-    /// Sends; never waits for long.
-    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), ExchangeError>;
-
-    /// The next message and its sender; waits for it, at most so long.
-    fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Vec<u8>)>, ExchangeError>;
-
-    /// Keeps this rank from being taken for lost, and hears whether another is, while it does something
-    /// else; to be called a few times a second. What arrives waits.
-    fn stay(&mut self) -> Result<(), ExchangeError>;
-}
-
-/// Ranks can no longer speak to each other: why.
-#[derive(Debug, thiserror::Error)]
-enum ExchangeError {
-    #[error("{0}")]
-    Lost(String),
-}
-
-/// Why a rank could not go on.
-#[derive(Debug, thiserror::Error)]
-enum DriveError {
-    #[error(transparent)]
-    Exchange(#[from] ExchangeError),
-    #[error("{}", show_rank_error(*.0))]
-    Rank(RankError),
-}
-
-impl From<RankError> for DriveError {
-    fn from(error: RankError) -> Self {
-        Self::Rank(error)
-    }
-}
-
-fn show_rank_error(error: RankError) -> String {
-    match error {
-        RankError::Full => too_many().to_string(),
-        RankError::NoMessage { from } => format!("rank {from} sent what no rank of ours sends"),
-    }
-}
-
 /// States whose steps are looked at between two looks for messages.
 const PORTION: usize = 256;
 
@@ -306,21 +206,21 @@ const MESSAGES_MAX: usize = 64;
 /// A rank with nothing to do wakes this often.
 const IDLE_WAIT: Duration = Duration::from_millis(20);
 
-/// Rank 0 looks at the clock, the memory and Ctrl-C this often.
+/// Rank 0 looks at the clock, the memory and its observer this often.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Processes that do not stop when told to, within this time, are given up.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// The same after a signal: launchers leave a job they end one second (Open MPI) for last words.
-const SIGNAL_GRACE: Duration = Duration::from_millis(400);
+/// The same after a signal ([`Observer::stop`]): launchers leave a job they end one second (Open MPI) for last words.
+const CUT_GRACE: Duration = Duration::from_millis(400);
 
 /// Runs a rank to its end. `look` is called now and then; it may stop the search.
 fn drive(
     rank: &mut ModelRank<'_>,
     exchange: &mut impl Exchange,
     (files, me): (&Files, usize),
-    mut look: impl FnMut(&mut ModelRank<'_>) -> Result<(), ExchangeError>,
+    mut look: impl FnMut(&mut ModelRank<'_>) -> Result<(), DriveError>,
 ) -> Result<(), DriveError> {
     let start = Instant::now();
     let mut looked = start;
@@ -350,8 +250,8 @@ fn drive(
 
 /// What rank 0 watches beside its own work.
 #[derive(Debug)]
-struct LeadWatch<'m> {
-    watch: Watch,
+struct LeadWatch<'m, 'o> {
+    watch: Watch<'o>,
     ranks_count: usize,
     /// Why the search was stopped.
     reason: Option<(String, Instant)>,
@@ -363,30 +263,36 @@ struct LeadWatch<'m> {
     judge: Option<Judge<'m>>,
 }
 
-impl<'m> LeadWatch<'m> {
-    fn new(model: &'m Model, task: &Task<'_>, ranks_count: usize, is_patient: bool) -> Self {
-        let (watch, keeping) = (Watch::new(task.bounds), Keeping::new(task.files));
+impl<'m, 'o> LeadWatch<'m, 'o> {
+    fn new(
+        model: &'m Model,
+        task: &Task<'_>,
+        ranks_count: usize,
+        is_patient: bool,
+        observer: &'o mut dyn Observer,
+    ) -> Self {
+        let (watch, keeping) = (Watch::new(task.bounds, observer), Keeping::new(task.files));
         let last = Figures::default();
         let judge = task.fairness.map(|fairness| Judge::new(model, fairness));
         Self { watch, ranks_count, reason: None, is_patient, last, keeping, judge }
     }
 
-    fn look(&mut self, rank: &mut ModelRank<'_>) -> Result<(), ExchangeError> {
+    fn look(&mut self, rank: &mut ModelRank<'_>) -> Result<(), DriveError> {
         self.last = Figures::total(rank.all_figures());
         let judged = self.judge.as_mut().map(|judge| (judge.go_on(rank), judge.memory_bytes()));
         if let Some((judged, memory_bytes)) = judged {
             self.last.memory_bytes += memory_bytes;
             if judged.is_err() {
-                self.reason.get_or_insert((too_many().to_string(), Instant::now()));
+                self.reason.get_or_insert((CheckError::TooManyStates.to_string(), Instant::now()));
                 rank.stop();
             }
         }
         self.watch.note(&progress(&self.last), Some(self.last.sent_bytes));
         if self.watch.is_time_to_show() {
-            let traffic = self.traffic(&self.last);
-            show::progress_of_ranks(&progress(&self.last), &traffic, self.watch.elapsed());
+            let (traffic, elapsed) = (self.traffic(&self.last), self.watch.elapsed());
+            self.watch.observer().progress(&progress(&self.last), Some(&traffic), elapsed);
         }
-        if self.keeping.is_done(rank) {
+        if self.keeping.is_done(rank, self.watch.observer()) {
             if self.reason.is_some() || self.keeping.failure.is_some() {
                 rank.stop();
             } else {
@@ -405,9 +311,9 @@ impl<'m> LeadWatch<'m> {
             }
             // Whoever writes is waited for; that it is alive is seen elsewhere.
             Some((reason, since)) if !self.is_patient && !self.keeping.is_under_way() => {
-                let grace = if signals::caught().is_some() { SIGNAL_GRACE } else { STOP_GRACE };
+                let grace = if self.watch.is_cut() { CUT_GRACE } else { STOP_GRACE };
                 if since.elapsed() > grace {
-                    return Err(ExchangeError::Lost(reason.clone()));
+                    return Err(DriveError::NotStopped(reason.clone()));
                 }
             }
             Some(_) => {}
@@ -420,7 +326,7 @@ impl<'m> LeadWatch<'m> {
     fn does_end(&mut self, rank: &mut Rank<RankedModel<'_>>) -> bool {
         if self.keeping.is_wanted() {
             let is_kept = self.keeping.begin(rank);
-            if is_kept || signals::caught().is_none() {
+            if is_kept || !self.watch.is_cut() {
                 return is_kept;
             }
         }
@@ -443,14 +349,14 @@ impl<'m> LeadWatch<'m> {
         model: &Model,
         task: &Task<'_>,
         outcome: Result<Outcome, DriveError>,
-    ) -> Result<Report, VerbError> {
+    ) -> Result<Report, CheckError> {
         let elapsed = self.watch.elapsed();
         if let Some(why) = self.keeping.failure {
-            return Err(VerbError::failed(why));
+            return Err(CheckError::CheckpointPart(why));
         }
         let (verdict, total, notes) = match outcome {
             Ok(Outcome { trouble: Some((rank, why)), .. }) => {
-                return Err(VerbError::usage(format!("--resume, rank {rank}: {why}")));
+                return Err(CheckError::ResumePart { rank, why });
             }
             Ok(outcome) => {
                 let mut total = Figures::total(&outcome.figures);
@@ -460,10 +366,8 @@ impl<'m> LeadWatch<'m> {
                 let verdict = verdict(model, task, ending, figures, reason, judge.as_ref())?;
                 (verdict, total, outcome.notes)
             }
-            Err(DriveError::Exchange(error)) => {
-                (Verdict::Undecided(error.to_string()), self.last, Vec::new())
-            }
-            Err(error) => return Err(VerbError::from_error(&error)),
+            Err(error @ DriveError::Rank(_)) => return Err(CheckError::Rank(error)),
+            Err(error) => (Verdict::Undecided(error.to_string()), self.last, Vec::new()),
         };
         let is_whole = matches!(task.aim, Aim::Broken { .. })
             && !task.bounds.is_reduced
@@ -505,7 +409,7 @@ fn verdict(
     figures: &[Figures],
     reason: Option<String>,
     judge: Option<&Judge<'_>>,
-) -> Result<Verdict, VerbError> {
+) -> Result<Verdict, CheckError> {
     Ok(match ending {
         Ending::Nothing => task.nothing_found(figures),
         Ending::Broken(way) => violated(model, task, &way)?,
@@ -532,12 +436,12 @@ fn verdict(
 }
 
 /// What a run to a broken promise shows.
-fn violated(model: &Model, task: &Task<'_>, way: &[Vec<u8>]) -> Result<Verdict, VerbError> {
+fn violated(model: &Model, task: &Task<'_>, way: &[Vec<u8>]) -> Result<Verdict, CheckError> {
     let state = way.last().map(Vec::as_slice).unwrap_or_default();
     let mut steps = dve::Steps::new(model);
     let is_deadlock = steps.each(state, |_, _| {}) == 0 && !task.allow_deadlock;
     let why = broken_promise(model, state, is_deadlock, model.has_assertions());
-    let why = why.ok_or_else(|| VerbError::failed("the run shows no broken promise"))?;
+    let why = why.ok_or(CheckError::NoViolation)?;
     Ok(Verdict::Violated { why, run: lines(model, way), turn: None })
 }
 

@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use checker::RankedModel;
+use crew::bind_thread;
 use dve::Model;
 use statespace::partition::{Aim, Subject};
 use statespace::{Ended, Gone, Together};
 
-use super::super::search::{Report, Traffic, Unreachable, Verdict, Watch, too_many, too_much};
-use super::super::show;
-use super::{LOOK_EVERY, Task, all_taken, bind, violated};
-use crate::exit::VerbError;
+use super::{LOOK_EVERY, Task, all_taken, violated};
+use crate::observer::Observer;
+use crate::report::{Report, Traffic, Unreachable, Verdict};
+use crate::watch::{Watch, too_much};
+use crate::{CheckError, RankedModel};
 
 /// Searches a model by so many threads, bound to these cores if there are any, while the caller's
 /// watches.
@@ -20,7 +21,8 @@ pub(super) fn search(
     task: &Task<'_>,
     ranks_count: usize,
     cores: &[u32],
-) -> Result<Report, VerbError> {
+    observer: &mut dyn Observer,
+) -> Result<Report, CheckError> {
     let is_full = task.aim == Aim::Broken { is_full: true };
     let traffic = Traffic {
         ranks_count,
@@ -29,18 +31,19 @@ pub(super) fn search(
         sent_bytes: 0,
         again_count: 0,
     };
-    let mut watch = Watch::new(task.bounds);
+    let mut watch = Watch::new(task.bounds, observer);
     let memory_bytes = task
         .bounds
         .memory_bytes
         .map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let search = Together::new(model.initial(), ranks_count, is_full, memory_bytes)
-        .map_err(|_full| too_many())?;
+        .map_err(|_full| CheckError::TooManyStates)?;
     let (notes, reason) = run(model, task, ranks_count, cores, &search, || {
         let progress = search.progress();
         watch.note(&progress, None);
         if watch.is_time_to_show() {
-            show::progress_of_ranks(&progress, &traffic, watch.elapsed());
+            let elapsed = watch.elapsed();
+            watch.observer().progress(&progress, Some(&traffic), elapsed);
         }
         watch.reason(progress.memory_bytes as u64)
     })?;
@@ -49,9 +52,7 @@ pub(super) fn search(
     let verdict = match (search.ended(), way()) {
         (_, Some(way)) => violated(model, task, &way)?,
         (Ended::Full, None) if task.bounds.memory_bytes.is_none() => {
-            let text =
-                "more states than one set has numbers for: --messages gives each rank its own";
-            return Err(VerbError::failed(text));
+            return Err(CheckError::SetFull);
         }
         (Ended::Full, None) => Verdict::Undecided(too_much(progress.memory_bytes as u64)),
         (Ended::Stopped, None) => Verdict::Undecided(reason.unwrap_or_default()),
@@ -83,13 +84,13 @@ fn run(
     cores: &[u32],
     search: &Together,
     mut look: impl FnMut() -> Option<String>,
-) -> Result<Run, VerbError> {
+) -> Result<Run, CheckError> {
     let working = AtomicUsize::new(ranks_count);
     let watcher = thread::current();
     let work = |me: usize| -> Result<Vec<u8>, Gone> {
         let _here = Here { working: &working, watcher: watcher.clone() };
         if let Some(&core) = cores.get(me) {
-            bind::bind_thread(core);
+            bind_thread(core);
         }
         // Made here, so that what it writes to stands near nothing of another thread.
         let mut system: RankedModel<'_> = task.system(model);
@@ -109,9 +110,8 @@ fn run(
                 }
             }
         }
-        let gone = |_panic| VerbError::failed("a rank panicked");
         let notes = threads.into_iter().map(|thread| {
-            thread.join().map_err(gone)?.map_err(|error| VerbError::from_error(&error))
+            thread.join().map_err(|_panic| CheckError::Panicked)?.map_err(CheckError::Gone)
         });
         Ok((notes.collect::<Result<_, _>>()?, reason))
     })

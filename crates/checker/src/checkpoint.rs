@@ -5,54 +5,48 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use checker::ModelSystem;
 use dve::Model;
 use statespace::Reach;
 use sys::private;
 
-use super::ranks::{of_ranks, read_manifest};
-use super::search::{Bounds, too_many};
-use super::show;
-use crate::exit::VerbError;
+use crate::observer::Observer;
+use crate::options::Options;
+use crate::ranks::{of_ranks, read_manifest};
+use crate::{CheckError, ModelSystem};
 
 /// How often a long search is written down.
-pub(super) const INTERVAL: Duration = Duration::from_mins(10);
+pub(crate) const INTERVAL: Duration = Duration::from_mins(10);
 
 /// Where a search is written to and taken from.
 #[derive(Debug, Default)]
-pub(super) struct Keep {
-    pub(super) write: Option<PathBuf>,
-    pub(super) resume: Option<PathBuf>,
+pub(crate) struct Keep {
+    pub(crate) write: Option<PathBuf>,
+    pub(crate) resume: Option<PathBuf>,
     /// Of the model's text and the options that change what is searched.
-    pub(super) fingerprint: u64,
+    pub(crate) fingerprint: u64,
     written: Option<Instant>,
 }
 
 impl Keep {
     /// Of a model and what is asked of it.
-    pub(super) fn new(
-        files: (&Option<PathBuf>, &Option<PathBuf>),
-        text: &str,
-        allow_deadlock: bool,
-        bounds: Bounds,
-    ) -> Self {
-        let options = [u8::from(allow_deadlock), u8::from(bounds.is_reduced)];
-        let (write, resume) = (files.0.clone(), files.1.clone());
-        let fingerprint = fingerprint(text.bytes().chain(options));
+    pub(crate) fn new(model: &Model, options: &Options) -> Self {
+        let (write, resume) = (options.checkpoint.clone(), options.resume.clone());
+        let flags = [options.allow_deadlock, options.bounds.is_reduced].map(u8::from);
+        let fingerprint = fingerprint(model.source().bytes().chain(flags));
         Self { write, resume, fingerprint, written: Some(Instant::now()) }
     }
 
     /// A new search, or the one of the file.
-    pub(super) fn begin<'m>(
+    pub(crate) fn begin<'m>(
         &self,
         model: &'m Model,
-        bounds: Bounds,
-    ) -> Result<Reach<ModelSystem<'m>>, VerbError> {
-        let system = bounds.system(model);
+        options: &Options,
+    ) -> Result<Reach<ModelSystem<'m>>, CheckError> {
+        let system = options.bounds.system(model);
         let Some(path) = &self.resume else {
-            return Reach::new(system).map_err(|_full| too_many());
+            return Reach::new(system).map_err(|_full| CheckError::TooManyStates);
         };
-        let wrong = |why: String| VerbError::usage(format!("--resume {}: {why}", path.display()));
+        let wrong = |why: String| CheckError::Resume { path: path.clone(), why };
         if let Ok(Some(manifest)) = read_manifest(path) {
             return Err(wrong(of_ranks(manifest.sums.len())));
         }
@@ -66,38 +60,42 @@ impl Keep {
     }
 
     /// Writes a long search down from time to time.
-    pub(super) fn now_and_then(
+    pub(crate) fn now_and_then(
         &mut self,
         search: &Reach<ModelSystem<'_>>,
-    ) -> Result<(), VerbError> {
+        observer: &mut dyn Observer,
+    ) -> Result<(), CheckError> {
         if self.write.is_some() && self.written.is_some_and(|last| last.elapsed() > INTERVAL) {
-            self.save(search)?;
+            self.save(search, observer)?;
         }
         Ok(())
     }
 
     /// Writes the search down; the file is there whole or not at all.
-    pub(super) fn save(&mut self, search: &Reach<ModelSystem<'_>>) -> Result<(), VerbError> {
+    pub(crate) fn save(
+        &mut self,
+        search: &Reach<ModelSystem<'_>>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), CheckError> {
         let Some(path) = &self.write else { return Ok(()) };
         let taken = search.system().taken();
-        write_whole(path, |out| search.save(self.fingerprint, taken, out)).map_err(|error| {
-            VerbError::failed(format!("--checkpoint {}: {error}", path.display()))
-        })?;
+        write_whole(path, |out| search.save(self.fingerprint, taken, out))
+            .map_err(|source| CheckError::Checkpoint { path: path.clone(), source })?;
         self.written = Some(Instant::now());
-        show::talk(&format!("go on with --resume {}", path.display()));
+        observer.checkpoint_written(path, None);
         Ok(())
     }
 }
 
 /// Another file's name, which begins with this one's.
-pub(super) fn part_name(path: &Path, end: &str) -> PathBuf {
+pub(crate) fn part_name(path: &Path, end: &str) -> PathBuf {
     let mut part = path.to_owned().into_os_string();
     part.push(end);
     PathBuf::from(part)
 }
 
 /// Writes a file that is there whole or not at all, whatever happens meanwhile.
-pub(super) fn write_whole(
+pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -117,7 +115,7 @@ pub(super) fn write_whole(
 }
 
 /// Makes the names in a file's folder last.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use checker::ModelSystem;
 use dve::Model;
 use statespace::{Actors, FairFound, FairSearch, Fairness, Full};
 
 use super::ModelRank;
-use crate::verbs::check::search::PORTION;
+use crate::ModelSystem;
+use crate::search::PORTION;
 
 /// Rank 0 looks for messages this often.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
