@@ -14,6 +14,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("units", Layer::Base),
     ("stats", Layer::Base),
     ("results", Layer::Base),
+    ("settings", Layer::Base),
     ("sys", Layer::UnsafeFence),
     ("shm", Layer::UnsafeFence),
     ("ring", Layer::UnsafeFence),

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use settings::Key;
+
 use super::read_text;
-use crate::key::Key;
 use crate::store::sync_directory;
 use crate::world::WorldError;
 
