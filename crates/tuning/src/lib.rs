@@ -17,6 +17,7 @@ pub mod profile;
 pub mod remote;
 mod store;
 mod tuner;
+pub mod verdict;
 mod world;
 
 pub use dump::every_key;

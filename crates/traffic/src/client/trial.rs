@@ -282,7 +282,9 @@ impl<'a> Trial<'a> {
         self.emit(Duration::ZERO);
         let mut near: EndOutcome = running.finish();
         near.report.findings.append(&mut self.findings);
-        near.report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Near)));
+        if let Some(moved) = moved {
+            moved.undo(&mut near.report, End::Near);
+        }
         Ok(outcome::assemble(self.spec, near, self.report))
     }
 

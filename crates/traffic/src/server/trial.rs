@@ -235,7 +235,9 @@ impl<'a> Trial<'a> {
         running.stop();
         let mut report = Box::new(running.finish().report);
         report.findings.append(&mut noticed);
-        report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Far)));
+        if let Some(moved) = moved {
+            moved.undo(&mut report, End::Far);
+        }
         if !self.far_done {
             self.say(&ServerMessage::Finished)?;
         }
