@@ -62,6 +62,14 @@ impl FarEnd {
         &self.target
     }
 
+    /// The name of the host there; `None` where an iperf3 server does not tell it.
+    pub(crate) fn host_name(&self) -> Option<&str> {
+        match &self.peer {
+            Some(Peer::ClearStream(session)) => Some(&session.host().name),
+            _ => None,
+        }
+    }
+
     /// Whether it is a stock iperf3 server.
     pub(crate) fn is_iperf3(&self) -> bool {
         self.is_iperf3

@@ -15,6 +15,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("stats", Layer::Base),
     ("results", Layer::Base),
     ("netlink", Layer::Base),
+    ("settings", Layer::Base),
     ("sys", Layer::UnsafeFence),
     ("shm", Layer::UnsafeFence),
     ("ring", Layer::UnsafeFence),

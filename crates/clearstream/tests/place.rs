@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use port::free_port;
-use results::{Placement, PlacementFindings, Results, RunKind, read_placement, read_results};
+use results::{End, Placement, PlacementFindings, Results, RunKind, read_placement, read_results};
 
 use server::Server;
 use stats::Judgement;
@@ -101,6 +101,10 @@ fn root_moved_kernel_threads_go_back_also_after_a_kill() {
     assert_eq!(far.streams[0].incoming_core, Some(1), "the kernel says so too");
     let moved = far.findings.iter().find(|finding| finding.code == "interrupt-moved");
     assert!(moved.is_some_and(|finding| finding.text.contains("ran on core 1")), "{far:?}");
+    let change = far.changes.first().expect("the same as a record");
+    assert!(change.key.starts_with("thread:napi/") && change.key.ends_with("/affinity"), "{far:?}");
+    assert_eq!((change.end, change.to.as_str()), (End::Far, "1"));
+    assert_eq!(change.from.as_deref().and_then(settings::cores_of), settings::cores_of(&before));
     assert_eq!(wire.thread_cores(), before, "it went back");
 
     let mut running = wire.near(&[&asked[..], &["-t", "30s"]].concat()).spawn().expect("starts");

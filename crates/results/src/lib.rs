@@ -14,6 +14,7 @@ mod outcome;
 mod placement;
 mod point;
 mod reproduction;
+mod setting;
 mod spec;
 mod stream;
 mod verdict;
@@ -45,6 +46,7 @@ pub use placement::{
 };
 pub use point::{Estimate, Point, PointOutcome, Summary};
 pub use reproduction::{LawCheck, PaperFigure, Reproduction};
+pub use setting::SettingChange;
 pub use spec::{
     Direction, End, Protocol, ReceivePath, RequestResponseSpec, SendPath, TestLimit, TestSpec,
     UdpSpec,

@@ -49,7 +49,9 @@ impl Session {
         let (mut near, mut found, far) = trial.finish(should_stop)?;
         near.report.findings.append(&mut findings);
         near.report.findings.append(&mut found);
-        near.report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Near)));
+        if let Some(moved) = moved {
+            moved.undo(&mut near.report, End::Near);
+        }
         Ok(outcome::assemble(&spec, near, far))
     }
 

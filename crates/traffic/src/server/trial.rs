@@ -198,7 +198,9 @@ impl Trial<'_> {
         self.engine.stop();
         let mut report = Box::new(self.engine.finish().report);
         report.findings.append(&mut noticed);
-        report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Far)));
+        if let Some(moved) = moved {
+            moved.undo(&mut report, End::Far);
+        }
         for message in self.run.closing(report) {
             self.client.link.send(&message)?;
         }

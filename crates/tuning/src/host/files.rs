@@ -6,8 +6,9 @@ use std::path::Path;
 
 use sys::durable::{self, DurableError, Step};
 
+use settings::Key;
+
 use super::read_text;
-use crate::key::Key;
 use crate::world::WorldError;
 
 /// `-` for no file, `+` and the contents, `>` and the target of a link.

@@ -1,22 +1,26 @@
-//! What can be changed: one typed name for every setting, how it is written, and which values it
-//! takes. Anything read from a journal, a plan or a peer passes through [`Key::from_str`] and
-//! [`Key::check`] before it comes near the host.
+//! What can be changed: one typed name for every setting, and how it is written. Anything read from a
+//! journal, a plan, a results file or a peer passes through [`Key::from_str`] and [`Key::check`] before
+//! it comes near the host.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use sys::ethtool_set::Parameter;
 use thiserror::Error;
 
 use crate::catalogue;
+use crate::text::shorten;
 
-/// Longest value of a setting, bytes; a file of ours is the longest there is.
-pub(crate) const VALUE_BYTES_MAX: usize = 64 << 10;
+/// Longest name of a setting, bytes; a control group's path is the longest part of one.
+const KEY_BYTES_MAX: usize = 1024;
 
 /// A setting of a host. As text: `net.ipv4.tcp_rmem`, `eth0/mtu`, `eth0/rx-0/rps_cpus`,
-/// `irq:27/affinity`, `cpu:3/governor`, `file:etc/sysctl.d/90-clearstream.conf`.
+/// `irq:27/affinity`, `thread:napi/eth0-8193/affinity`, `cpu:3/governor`, `cgroup:/box/cpu.max`,
+/// `file:etc/sysctl.d/90-clearstream.conf`.
+///
+/// Later versions add families; a world answers that it has no setting of a family it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Key {
     /// A kernel setting below `/proc/sys/net` of the documented list ([`catalogue::SYSCTLS`]).
     Sysctl(String),
@@ -24,19 +28,26 @@ pub enum Key {
     Interface {
         /// `eth0`.
         name: String,
-        /// Which.
+        /// The part of the interface.
         what: InterfaceKey,
     },
     /// `/proc/irq/N/smp_affinity_list`: the cores an interrupt may run on.
     InterruptAffinity(u32),
+    /// The cores that the kernel thread of this name may run on: one of threaded NAPI,
+    /// `napi/eth0-8193`.
+    ThreadAffinity(String),
     /// `cpufreq/scaling_governor` of a core.
     Governor(u32),
+    /// `cpu.max` of the control group at this path below the root of the hierarchy (version 2): the
+    /// processor time its threads may have.
+    CpuQuota(String),
     /// A file that makes settings survive a reboot; the path is relative to the root.
     File(PersistedFile),
 }
 
 /// A setting of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum InterfaceKey {
     /// Largest packet, bytes.
     Mtu,
@@ -58,6 +69,33 @@ pub enum InterfaceKey {
     XpsCores(u32),
     /// Packet processing in kernel threads.
     ThreadedNapi,
+}
+
+/// One number of a device that `ethtool` sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Parameter {
+    /// Receive descriptors (`ethtool -g`, RX).
+    RingReceive,
+    /// Transmit descriptors (`ethtool -g`, TX).
+    RingTransmit,
+    /// Receive-only channels (`ethtool -l`, RX).
+    ChannelsReceive,
+    /// Transmit-only channels (`ethtool -l`, TX).
+    ChannelsTransmit,
+    /// Channels that do both (`ethtool -l`, Combined).
+    ChannelsCombined,
+    /// Wait after a received packet, microseconds (`ethtool -c`, rx-usecs).
+    CoalesceReceiveUsecs,
+    /// Packets before an interrupt, receive (`rx-frames`).
+    CoalesceReceiveFrames,
+    /// Wait after a sent packet, microseconds (`tx-usecs`).
+    CoalesceTransmitUsecs,
+    /// Packets before an interrupt, transmit (`tx-frames`).
+    CoalesceTransmitFrames,
+    /// The driver adapts the receive side, 0 or 1 (`Adaptive RX`).
+    CoalesceReceiveAdaptive,
+    /// The driver adapts the transmit side, 0 or 1 (`Adaptive TX`).
+    CoalesceTransmitAdaptive,
 }
 
 /// A file [`Key::File`] may stand for.
@@ -129,7 +167,7 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
         let unknown = || KeyError::Unknown(shorten(text));
-        if text.len() > 256 {
+        if text.len() > KEY_BYTES_MAX {
             return Err(unknown());
         }
         if let Some(path) = text.strip_prefix("file:") {
@@ -139,6 +177,14 @@ impl FromStr for Key {
         if let Some(rest) = text.strip_prefix("irq:") {
             let number = rest.strip_suffix("/affinity").and_then(plain_number);
             return number.map(Self::InterruptAffinity).ok_or_else(unknown);
+        }
+        if let Some(rest) = text.strip_prefix("thread:") {
+            let name = rest.strip_suffix("/affinity").filter(|name| is_thread_name(name));
+            return name.map(|name| Self::ThreadAffinity(name.to_owned())).ok_or_else(unknown);
+        }
+        if let Some(rest) = text.strip_prefix("cgroup:") {
+            let group = rest.strip_suffix("/cpu.max").filter(|group| is_group(group));
+            return group.map(|group| Self::CpuQuota(group.to_owned())).ok_or_else(unknown);
         }
         if let Some(rest) = text.strip_prefix("cpu:") {
             let number = rest.strip_suffix("/governor").and_then(plain_number);
@@ -189,7 +235,9 @@ impl fmt::Display for Key {
             Self::Sysctl(name) => out.write_str(name),
             Self::Interface { name, what } => write!(out, "{name}/{what}"),
             Self::InterruptAffinity(irq) => write!(out, "irq:{irq}/affinity"),
+            Self::ThreadAffinity(name) => write!(out, "thread:{name}/affinity"),
             Self::Governor(core) => write!(out, "cpu:{core}/governor"),
+            Self::CpuQuota(group) => write!(out, "cgroup:{group}/cpu.max"),
             Self::File(file) => write!(out, "file:{}", file.path()),
         }
     }
@@ -236,29 +284,24 @@ impl<'de> Deserialize<'de> for Key {
 }
 
 impl Key {
-    /// The value in the one form that is written and compared: figures with single spaces between
-    /// them, masks in lower case without leading zeros.
-    ///
-    /// # Errors
-    /// [`KeyError::Value`] when the setting takes no such value.
-    pub fn check(&self, value: &str) -> Result<String, KeyError> {
-        let wrong =
-            |wanted| KeyError::Value { key: self.to_string(), value: shorten(value), wanted };
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(wrong("short enough"));
+    /// The setting that says on which cores a source of packet work runs, from the name that a placement
+    /// file gives it: `irq 42`, `napi/eth0-8193`.
+    #[must_use]
+    pub fn of_packet_source(name: &str) -> Option<Self> {
+        match name.strip_prefix("irq ") {
+            Some(number) => plain_number(number).map(Self::InterruptAffinity),
+            None => is_thread_name(name).then(|| Self::ThreadAffinity(name.to_owned())),
         }
+    }
+
+    /// The name of the source of packet work whose cores it sets: `irq 42`, `napi/eth0-8193`. `None` for
+    /// every other setting.
+    #[must_use]
+    pub fn packet_source(&self) -> Option<String> {
         match self {
-            Self::Sysctl(name) => {
-                let known =
-                    catalogue::sysctl(name).ok_or_else(|| KeyError::Unknown(name.clone()))?;
-                known.kind.check(value).ok_or_else(|| wrong(known.kind.wanted()))
-            }
-            Self::Interface { what, .. } => what.check(value, &wrong),
-            Self::InterruptAffinity(_) => {
-                core_list(value).ok_or_else(|| wrong("a list of cores: 0-3,8"))
-            }
-            Self::Governor(_) => word(value).ok_or_else(|| wrong("the name of a governor")),
-            Self::File(_) => file_value(value).ok_or_else(|| wrong("a file's contents")),
+            Self::InterruptAffinity(irq) => Some(format!("irq {irq}")),
+            Self::ThreadAffinity(name) => Some(name.clone()),
+            _ => None,
         }
     }
 
@@ -272,113 +315,29 @@ impl Key {
     }
 }
 
-impl InterfaceKey {
-    fn check(
-        &self,
-        value: &str,
-        wrong: &dyn Fn(&'static str) -> KeyError,
-    ) -> Result<String, KeyError> {
-        match self {
-            Self::Mtu | Self::TxQueueLength | Self::Parameter(_) | Self::RfsEntries(_) => {
-                let number = plain_number(value.trim()).ok_or_else(|| wrong("a whole number"))?;
-                Ok(number.to_string())
-            }
-            Self::Qdisc => qdisc(value).ok_or_else(|| wrong("a qdisc, or KIND (default)")),
-            Self::Feature(_) => match value.trim() {
-                state @ ("on" | "off") => Ok(state.to_owned()),
-                _ => Err(wrong("on or off")),
-            },
-            Self::ThreadedNapi => match value.trim() {
-                state @ ("0" | "1") => Ok(state.to_owned()),
-                _ => Err(wrong("0 or 1")),
-            },
-            Self::RssTable => {
-                let queues: Option<Vec<u32>> =
-                    value.split_ascii_whitespace().map(plain_number).collect();
-                let queues = queues.filter(|queues| !queues.is_empty() && queues.len() <= 4096);
-                let queues = queues.ok_or_else(|| wrong("a list of queues"))?;
-                Ok(queues.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
-            }
-            Self::RpsCores(_) | Self::XpsCores(_) => {
-                mask(value).ok_or_else(|| wrong("a hexadecimal mask of cores"))
-            }
-        }
-    }
-}
-
-/// A core mask as the kernel prints it, without leading zeros and with its commas kept in place.
-pub(crate) fn mask(text: &str) -> Option<String> {
-    let digits: String = text.trim().to_ascii_lowercase().replace(',', "");
-    let is_mask = !digits.is_empty()
-        && digits.len() <= 1024
-        && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_mask {
-        return None;
-    }
-    let digits = digits.trim_start_matches('0');
-    let padded = if digits.is_empty() { "0" } else { digits };
-    // Groups of 32 bits from the right.
-    let mut groups: Vec<&str> = Vec::new();
-    let mut rest = padded;
-    while rest.len() > 8 {
-        let (head, tail) = rest.split_at(rest.len() - 8);
-        groups.push(tail);
-        rest = head;
-    }
-    groups.push(rest);
-    groups.reverse();
-    Some(groups.join(","))
-}
-
-/// The mask of these cores.
-#[must_use]
-pub fn mask_of(cores: &[u32]) -> String {
-    let words = cores.iter().max().map_or(1, |most| (*most as usize).min(4095) / 4 + 1);
-    let mut nibbles = vec![0_u8; words];
-    for core in cores.iter().filter(|core| **core <= 4095) {
-        nibbles[*core as usize / 4] |= 1 << (core % 4);
-    }
-    let digits: String = nibbles
-        .iter()
-        .rev()
-        .filter_map(|nibble| char::from_digit(u32::from(*nibble), 16))
-        .collect();
-    mask(&digits).unwrap_or_else(|| "0".to_owned())
-}
-
-fn core_list(text: &str) -> Option<String> {
-    let text = text.trim();
-    let is_range = |part: &str| match part.split_once('-') {
-        Some((first, last)) => plain_number(first).is_some() && plain_number(last).is_some(),
-        None => plain_number(part).is_some(),
-    };
-    (text.len() <= 4096 && !text.is_empty() && text.split(',').all(is_range))
-        .then(|| text.to_owned())
-}
-
-fn qdisc(text: &str) -> Option<String> {
-    let text = text.trim();
-    let kind = text.strip_suffix(" (default)").unwrap_or(text);
-    word(kind).map(|_| text.to_owned())
-}
-
-pub(crate) fn word(text: &str) -> Option<String> {
-    let text = text.trim();
-    let is_word = !text.is_empty()
-        && text.len() <= 32
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-    is_word.then(|| text.to_owned())
-}
-
-/// `-` for no file, `+` and the contents, `>` and the target of a link.
-fn file_value(text: &str) -> Option<String> {
-    (text == "-" || text.starts_with('+') || text.starts_with('>')).then(|| text.to_owned())
-}
-
 fn is_interface_name(name: &str) -> bool {
     // What `dev_valid_name` (kernel net/core/dev.c) accepts.
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
     !name.is_empty() && name.len() < 16 && name != "." && name != ".." && name.bytes().all(plain)
+}
+
+/// A kernel thread of threaded NAPI: `napi/INTERFACE-ID`, cut short by kernels before 5.17. No other
+/// thread is a setting: what a program pins is the program's own.
+fn is_thread_name(name: &str) -> bool {
+    let interface = name.strip_prefix("napi/");
+    name.len() <= 32
+        && interface.is_some_and(|rest| {
+            !rest.is_empty()
+                && rest.bytes().all(|byte| byte.is_ascii_graphic() && !b"/:".contains(&byte))
+        })
+}
+
+/// A control group's path: `/system.slice/box.service`. The root group has no quota.
+fn is_group(path: &str) -> bool {
+    let is_name = |name: &str| {
+        !name.is_empty() && name != "." && name != ".." && !name.contains(char::is_control)
+    };
+    path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_name))
 }
 
 fn is_feature_name(name: &str) -> bool {
@@ -390,28 +349,6 @@ fn is_feature_name(name: &str) -> bool {
 pub(crate) fn plain_number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
-}
-
-/// Untrusted text for a message: printable, and not long.
-pub(crate) fn shorten(text: &str) -> String {
-    one_line(text, 60)
-}
-
-/// Text as one line of at most so many characters.
-pub(crate) fn one_line(text: &str, characters_max: usize) -> String {
-    let clean = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
-    let mut short: String = clean.take(characters_max).collect();
-    if text.chars().nth(characters_max).is_some() {
-        short.push('…');
-    }
-    short
-}
-
-/// Text of a stranger: one line of at most so many characters, printable ASCII only, so that it
-/// cannot dress up a terminal, a page or a file.
-pub(crate) fn plain_line(text: &str, characters_max: usize) -> String {
-    let plain = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
-    text.chars().take(characters_max).map(plain).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The kernel settings this program may change, what each takes, and where it is documented.
 
-use crate::key::word;
+use crate::value::word;
 
 /// What a kernel setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
