@@ -1,8 +1,5 @@
 //! House rules that a compiler does not check.
 
-#[path = "support/tree.rs"]
-mod tree;
-
 use std::collections::BTreeMap;
 
 /// Lines of code a file may have, comments, blank lines and tests not counted.
@@ -20,7 +17,7 @@ const TEXT: &[&str] = &[
 
 fn code_lines(source: &str) -> usize {
     let code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
-    tree::program_part(source).lines().filter(code).count()
+    rules::program_part(source).lines().filter(code).count()
 }
 
 /// Name and length of every function that is too long. rustfmt puts a closing brace under the
@@ -54,19 +51,19 @@ fn function_name(line: &str) -> Option<&str> {
 #[test]
 fn files_and_functions_are_short() {
     let mut long = BTreeMap::new();
-    for path in tree::files("", ".rs") {
-        if tree::is_test_file(&path) {
+    for path in rules::files("", ".rs") {
+        if rules::is_test_file(&path) {
             continue;
         }
-        let source = tree::text(&path);
+        let source = rules::text(&path);
         if code_lines(&source) > FILE_LINES_MAX {
             long.insert(path.clone(), code_lines(&source));
         }
-        for (name, lines) in long_functions(tree::program_part(&source)) {
+        for (name, lines) in long_functions(rules::program_part(&source)) {
             long.insert(format!("{path} fn {name}"), lines);
         }
     }
-    let listed = tree::text(LONG);
+    let listed = rules::text(LONG);
     let listed: BTreeMap<String, usize> = listed
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -106,8 +103,8 @@ fn nothing_is_left_behind() {
         concat!("#[ign", "ore"),
     ];
     let mut found = Vec::new();
-    for path in TEXT.iter().flat_map(|ending| tree::files("", ending)) {
-        for (number, line) in tree::text(&path).lines().enumerate() {
+    for path in TEXT.iter().flat_map(|ending| rules::files("", ending)) {
+        for (number, line) in rules::text(&path).lines().enumerate() {
             let words = banned.iter().filter(|word| line.contains(*word));
             found.extend(words.map(|word| format!("{path}:{}: {word}", number + 1)));
         }
@@ -122,11 +119,11 @@ fn all_output_of_the_program_goes_through_one_place() {
     let direct = ["stdout()", "stderr()", "print!(", "println!(", "eprint!(", "dbg!("];
     let allowed = ["crate::out::", "out::std", "is_terminal()", "tcgetwinsize(", "use_stderr()"];
     let mut found = Vec::new();
-    for path in tree::files("crates/clearstream/src", ".rs") {
+    for path in rules::files("crates/clearstream/src", ".rs") {
         if path.ends_with("/src/out.rs") {
             continue;
         }
-        for (number, line) in tree::program_part(&tree::text(&path)).lines().enumerate() {
+        for (number, line) in rules::program_part(&rules::text(&path)).lines().enumerate() {
             let writes = direct.iter().any(|word| line.contains(word));
             let is_code = !line.trim_start().starts_with("//");
             if is_code && writes && !allowed.iter().any(|word| line.contains(word)) {
@@ -139,18 +136,18 @@ fn all_output_of_the_program_goes_through_one_place() {
 
 #[test]
 fn modules_are_named_after_themselves() {
-    let nameless = tree::files("crates", "/mod.rs");
+    let nameless = rules::files("crates", "/mod.rs");
     assert!(nameless.is_empty(), "use foo.rs beside foo/: {nameless:?}");
 }
 
 /// A short file with one type is explained by the type's own documentation.
 #[test]
 fn every_larger_file_says_what_it_is_for() {
-    let silent: Vec<String> = tree::files("", ".rs")
+    let silent: Vec<String> = rules::files("", ".rs")
         .into_iter()
-        .filter(|path| !tree::is_test_file(path))
+        .filter(|path| !rules::is_test_file(path))
         .filter(|path| {
-            let source = tree::text(path);
+            let source = rules::text(path);
             let root = path.ends_with("/lib.rs") || path.ends_with("/main.rs");
             (root || code_lines(&source) > 100) && !source.trim_start().starts_with("//!")
         })
@@ -160,7 +157,7 @@ fn every_larger_file_says_what_it_is_for() {
 
 #[test]
 fn skips_are_reasons() {
-    let listed = tree::text("tests/allowed-skips.txt");
+    let listed = rules::text("tests/allowed-skips.txt");
     let reasons: Vec<&str> =
         listed.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let mut unique = reasons.clone();
