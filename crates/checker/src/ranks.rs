@@ -42,7 +42,7 @@ pub enum Many {
     /// Threads of this process.
     Threads(Threads),
     /// The processes of an MPI job, of which this is one.
-    Job(Job),
+    Job(Box<Job>),
 }
 
 /// Ranks that are threads of this process.
@@ -73,7 +73,7 @@ impl Ranks {
             if let Some(machine) = machine {
                 crew::bind_process(machine);
             }
-            return Ok(Self::Many(Many::Job(job)));
+            return Ok(Self::Many(Many::Job(Box::new(job))));
         }
         if count < 2 {
             return Ok(Self::One);

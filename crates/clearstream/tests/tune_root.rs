@@ -253,6 +253,9 @@ fn root_the_verdict_of_a_file_is_carried_out_and_taken_back() {
     assert_eq!(dumps(&bed), before, "every setting is what it was");
 }
 
+/// What is changed in a file, the exit code that follows, and words of the line.
+type Refusal<'a> = (&'a dyn Fn(&mut Value), i32, &'a str);
+
 /// Files that `--from` cannot carry out: of an earlier version, of another host, to another host, and
 /// with something in it that is no setting.
 fn one_line_refusals_of_files(bed: &Bed, file: &str) {
@@ -268,7 +271,7 @@ fn one_line_refusals_of_files(bed: &Bed, file: &str) {
     let earlier = |document: &mut Value| {
         document["verdict"].as_object_mut().expect("an object").remove("changes");
     };
-    let refusals: [(&dyn Fn(&mut Value), i32, &str); 4] = [
+    let refusals: [Refusal<'_>; 4] = [
         (&earlier, 1, "names no setting to change: none lifts it, or an earlier version"),
         (&|document| document["near"]["name"] = "geneva".into(), 2, "measured from 'geneva'"),
         (&|document| document["far"]["name"] = "geneva".into(), 2, "measured to 'geneva'"),

@@ -29,11 +29,10 @@ pub(super) fn search(
     let end = run_threads(ranks_count, cores, lead, other);
     for other in end.others {
         // Why a rank failed says more than that it is gone.
-        match other {
-            Err(error @ (DriveError::Rank(_) | DriveError::Exchange(ExchangeError::Panicked))) => {
-                return Err(error);
-            }
-            _ => {}
+        if let Err(error @ (DriveError::Rank(_) | DriveError::Exchange(ExchangeError::Panicked))) =
+            other
+        {
+            return Err(error);
         }
     }
     end.lead

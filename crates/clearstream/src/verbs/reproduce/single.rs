@@ -26,7 +26,7 @@ pub(super) enum Ground {
     /// From this host to a server elsewhere, with more options that say where.
     Host(String),
     /// Between two hosts of a lab.
-    Lab(TestBed),
+    Lab(Box<TestBed>),
 }
 
 impl Ground {
@@ -34,7 +34,7 @@ impl Ground {
     pub(super) fn lab(name: &'static str) -> Result<Self, VerbError> {
         let bed = TestBed::up(name)?;
         bed.serve()?;
-        Ok(Self::Lab(bed))
+        Ok(Self::Lab(Box::new(bed)))
     }
 
     fn program(&self) -> Result<(Command, &str), VerbError> {
