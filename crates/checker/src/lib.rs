@@ -1,6 +1,6 @@
 //! Checks DVE models.
 //!
-//! [`check`] searches the states of a model, by one rank or by many ([`Ranks`]), and returns a [`Report`] for
+//! [`check()`] searches the states of a model, by one rank or by many ([`Ranks`]), and returns a [`Report`] for
 //! each property. Whoever calls it watches the search through an [`Observer`]: nothing is printed here, and no
 //! signal is caught. [`ModelSystem`] and [`RankedModel`] join the language (`dve`) to the searches
 //! (`statespace`). The crate's tests hold both against a second interpreter, as plain as can be, on random

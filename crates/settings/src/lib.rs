@@ -11,7 +11,7 @@
 //! the path, and the namespace in which the world that reads and writes it was opened.
 //!
 //! A new family of settings (a route, a rule, a nexthop) is a variant of [`Key`], an arm each in its
-//! parser, printer, [`Key::check`] and [`command`], and an arm in the world that can change it. The
+//! parser, printer, [`Key::check`] and [`command()`], and an arm in the world that can change it. The
 //! journal, undoing and every verb take it as it is.
 
 #![forbid(unsafe_code)]
