@@ -132,7 +132,8 @@ fn overlapping_tests_take_turns(wire: &Wire, asked: &[&str], before: &str) {
     let options = ["--allow-interrupt-moves", "--allow", "10.98.7.0/24"];
     let mut server = wire.serve(&options);
     let begin = |time: &str| wire.near(&[asked, &["-t", time]].concat()).spawn().expect("starts");
-    let mut first = begin("3s");
+    // Long enough for the second to come to its refusal on a slow machine.
+    let mut first = begin("8s");
     wait_until("the thread is moved", || wire.thread_cores() == "1");
     let second = wire.near(&[asked, &["-t", "10s"]].concat()).output().expect("runs");
     assert!(complaint(&second).contains("is in use by another test"), "{}", complaint(&second));

@@ -85,9 +85,15 @@ fn paced(socket: &std::path::Path) -> (u64, Duration) {
     let mut a = attach(&mut connection, "vale0:a", Shape::default());
     let mut b = attach(&mut connection, "vale0:b", Shape::default());
     let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(100) };
-    b.sender.reserve(1).unwrap();
+    let room = b.sender.reserve(u32::MAX).unwrap();
     assert!(b.sender.put(0, &ethernet(2, 1, 60)));
     b.sender.publish(1).unwrap();
+    // Until the switch has taken it, it does not know who `b` is: a frame to `b` would go to all.
+    let until = Instant::now() + Duration::from_secs(20);
+    while b.sender.reserve(u32::MAX).unwrap() < room {
+        assert!(Instant::now() < until, "the switch takes no frame");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let began = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
