@@ -80,21 +80,17 @@ fn measure(
     let mut on_interval = |pair: &IntervalPair| {
         progress.show(&format!("{what}  {}", show_bit_rate(bits_per_s(&pair.near))));
     };
-    let run = far.run_test(&planned.spec, &mut on_interval, &|| signals::caught().is_some());
+    let Some(spec) = planned.spec() else {
+        let why = "this work is no test between two hosts".to_owned();
+        return (planned.point(started_unix_ms, String::new(), PointOutcome::Failed(why)), None);
+    };
+    let run = far.run_test(spec, &mut on_interval, &|| signals::caught().is_some());
     let (outcome, error) = match run {
         Ok(outcome) => (PointOutcome::Measured(Box::new(outcome)), None),
         Err(error) => (PointOutcome::Failed(crate::exit::chain(&error)), Some(error)),
     };
-    let point = Point {
-        experiment: planned.experiment.clone(),
-        varied: planned.varied.clone(),
-        repeat: planned.repeat,
-        started_unix_ms,
-        command: crate::verbs::options::command_line(far.target(), &planned.spec),
-        spec: planned.spec.clone(),
-        outcome,
-    };
-    (point, error)
+    let command = crate::verbs::options::command_line(far.target(), spec);
+    (planned.point(started_unix_ms, command, outcome), error)
 }
 
 /// Payload rate over the streams of one interval, bit/s.

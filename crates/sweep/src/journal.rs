@@ -154,7 +154,8 @@ mod tests {
             repeat,
             started_unix_ms: 1_700_000_000_000,
             command: "clearstream test h\u{e9}\"\n".into(),
-            spec: TestSpec::tcp(),
+            work: TestSpec::tcp().into(),
+            by: Vec::new(),
             outcome: PointOutcome::Failed("two\nlines".into()),
         }
     }
@@ -203,7 +204,7 @@ mod tests {
         let error = Journal::decode(&plan(), b"{\"hello\":1}\n").expect_err("no header");
         assert!(matches!(error, JournalError::NotAJournal(_)), "{error}");
         let header = String::from_utf8(Journal::encode_header(&plan())).expect("JSON is UTF-8");
-        let newer = header.replace("\"1.", "\"2.");
+        let newer = header.replace("\"2.", "\"3.");
         let error = Journal::decode(&plan(), newer.as_bytes()).expect_err("another version");
         assert!(matches!(error, JournalError::Version { .. }), "{error}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use results::{Point, PointOutcome, TestSpec};
+use results::{Point, PointOutcome, TestSpec, Work};
 use serde::Serialize;
 use stats::Random;
 
@@ -21,8 +21,8 @@ pub struct Setting {
     pub experiment: String,
     /// What was varied: name with unit → value. Together with the experiment it names the setting.
     pub varied: BTreeMap<String, f64>,
-    /// The test.
-    pub spec: TestSpec,
+    /// The work.
+    pub work: Work,
     /// Repeats, where they differ from the plan's.
     pub repeats: Option<u32>,
 }
@@ -36,15 +36,20 @@ pub struct PlannedPoint {
     pub varied: BTreeMap<String, f64>,
     /// Repeat number, from 0.
     pub repeat: u32,
-    /// The test.
-    pub spec: TestSpec,
+    /// The work.
+    pub work: Work,
 }
 
 impl Setting {
     /// A setting that varies nothing and is repeated as often as the plan says.
     #[must_use]
-    pub fn new(experiment: impl Into<String>, spec: TestSpec) -> Self {
-        Self { experiment: experiment.into(), varied: BTreeMap::new(), spec, repeats: None }
+    pub fn new(experiment: impl Into<String>, work: impl Into<Work>) -> Self {
+        Self {
+            experiment: experiment.into(),
+            varied: BTreeMap::new(),
+            work: work.into(),
+            repeats: None,
+        }
     }
 
     /// The same with its own number of repeats.
@@ -94,7 +99,7 @@ impl Plan {
                         experiment: setting.experiment.clone(),
                         varied: setting.varied.clone(),
                         repeat,
-                        spec: setting.spec.clone(),
+                        work: setting.work.clone(),
                     });
                 }
             }
@@ -119,14 +124,14 @@ impl Plan {
         #[derive(Serialize)]
         struct Fingerprint<'a> {
             seed: u64,
-            settings: Vec<(&'a str, &'a BTreeMap<String, f64>, &'a TestSpec, u32)>,
+            settings: Vec<(&'a str, &'a BTreeMap<String, f64>, &'a Work, u32)>,
         }
         let settings = self
             .settings
             .iter()
             .map(|setting| {
-                let Setting { experiment, varied, spec, .. } = setting;
-                (experiment.as_str(), varied, spec, self.repeats_of(setting))
+                let Setting { experiment, varied, work, .. } = setting;
+                (experiment.as_str(), varied, work, self.repeats_of(setting))
             })
             .collect();
         let bytes = serde_json::to_vec(&Fingerprint { seed: self.seed, settings })
@@ -140,6 +145,28 @@ impl Plan {
 }
 
 impl PlannedPoint {
+    /// The test between two hosts, where the work is one.
+    #[must_use]
+    pub fn spec(&self) -> Option<&TestSpec> {
+        self.work.test()
+    }
+
+    /// The point that this becomes: begun at a time (milliseconds since 1970 UTC), with what came of
+    /// it. Who did the work follows from the options of a test between two hosts; other drivers say.
+    #[must_use]
+    pub fn point(&self, started_unix_ms: u64, command: String, outcome: PointOutcome) -> Point {
+        Point {
+            experiment: self.experiment.clone(),
+            varied: self.varied.clone(),
+            repeat: self.repeat,
+            started_unix_ms,
+            command,
+            by: self.work.workers(),
+            work: self.work.clone(),
+            outcome,
+        }
+    }
+
     fn is_done_by(&self, point: &Point) -> bool {
         let ran = !matches!(point.outcome, PointOutcome::Failed(_));
         ran && point.repeat == self.repeat
@@ -176,26 +203,11 @@ mod tests {
     }
 
     fn done(planned: &PlannedPoint, outcome: PointOutcome) -> Point {
-        Point {
-            experiment: planned.experiment.clone(),
-            varied: planned.varied.clone(),
-            repeat: planned.repeat,
-            started_unix_ms: 0,
-            command: String::new(),
-            spec: planned.spec.clone(),
-            outcome,
-        }
+        planned.point(0, String::new(), outcome)
     }
 
     fn ran() -> PointOutcome {
-        let histogram = {
-            let mut histogram = stats::LatencyHistogram::default();
-            histogram.record_ns(1000);
-            histogram
-        };
-        PointOutcome::RoundTrips(
-            results::LatencySummary::of(&histogram, "tcp-rr").expect("a sample"),
-        )
+        PointOutcome::Measured(Box::default())
     }
 
     #[test]

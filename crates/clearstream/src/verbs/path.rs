@@ -198,7 +198,7 @@ impl PathArgs {
 fn collect_findings(results: &mut Results) {
     for point in &results.points {
         let Some(outcome) = point.measured() else { continue };
-        let ends = [Some(&outcome.near), outcome.far.as_ref()];
+        let ends = [Some(outcome.near()), outcome.far()];
         for finding in ends.into_iter().flatten().flat_map(|end| &end.findings) {
             let known =
                 |other: &results::Finding| other.code == finding.code && other.end == finding.end;

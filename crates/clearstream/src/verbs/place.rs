@@ -217,7 +217,7 @@ struct Candidates {
 
 impl Candidates {
     fn of(results: &Results, wanted: &TestSpec) -> Result<Self, VerbError> {
-        let far_host = results.far.as_ref();
+        let far_host = results.far();
         let choose = |wanted: &[u32], usable: &[u32], end: &str| -> Result<Vec<u32>, VerbError> {
             if usable.is_empty() {
                 return Err(VerbError::failed(format!("the {end} end does not tell its cores")));
@@ -232,7 +232,7 @@ impl Candidates {
         };
         let far_usable = far_host.map_or(&[][..], |host| &host.usable_cores);
         Ok(Self {
-            near: choose(&wanted.near_cores, &results.near.usable_cores, "near")?,
+            near: choose(&wanted.near_cores, &results.near().usable_cores, "near")?,
             far: choose(&wanted.far_cores, far_usable, "far")?,
         })
     }
@@ -287,9 +287,9 @@ impl PlaceArgs {
             usable_cores,
             interface: host.interface.as_ref().map(|interface| interface.name.as_str()),
         };
-        let far = results.far.as_ref().unwrap_or(&results.near);
+        let far = results.far().unwrap_or(results.near());
         Survey {
-            near: view(&results.near, &cores.near),
+            near: view(results.near(), &cores.near),
             far: view(far, &cores.far),
             shares_machine: shares_machine(results),
             spec,

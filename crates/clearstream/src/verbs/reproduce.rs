@@ -126,8 +126,8 @@ fn between_hosts(
             repeats: args.repeats,
             rtt_s: rtt.and_then(|rtt| rtt.percentile_s(50.0)),
             path_mtu_bytes: results.path.path_mtu_bytes,
-            near: &results.near,
-            far: results.far.as_ref(),
+            near: results.near(),
+            far: results.far(),
             points: &results.points,
         };
         let Some(plan) = (recipe.round)(number, &context) else { break };

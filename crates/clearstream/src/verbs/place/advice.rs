@@ -14,8 +14,8 @@ use crate::verbs::options::command_line;
 /// The file that `test --place` and `run --place` obey. It pins nothing when pinning is no better.
 pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placement {
     let best = &found.best;
-    let spec = results.points.first().map(|point| &point.spec);
-    let far_host = results.far.as_ref().unwrap_or(&results.near);
+    let spec = results.points.first().and_then(Point::spec);
+    let far_host = results.far().unwrap_or(results.near());
     let with_interrupts = |placed: PlacedEnd, core: Option<u32>, end: End| match core {
         Some(core) if found.beats_unpinned => {
             let interrupts = best_move(results, found, end);
@@ -39,7 +39,7 @@ pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placeme
         why: verdict(found),
         near: with_interrupts(
             end(
-                &results.near,
+                results.near(),
                 best.near_core,
                 best.near_interrupt_core.or(found.near_incoming_core),
                 spec.and_then(|spec| spec.first_port),
@@ -66,7 +66,8 @@ fn is_best(found: &PlacementFindings, spec: &TestSpec) -> bool {
 
 /// What was moved at one end in the best placement: `irq 42`, `napi/eth0-8193`.
 fn best_move(results: &Results, found: &PlacementFindings, end: End) -> Vec<String> {
-    let point = results.points.iter().find(|point| is_best(found, &point.spec));
+    let is_best = |point: &&Point| point.spec().is_some_and(|spec| is_best(found, spec));
+    let point = results.points.iter().find(is_best);
     let texts = point.into_iter().flat_map(|point| moves_of(point, end));
     texts.filter_map(|text| Some(text.split_once(" of ")?.0.to_owned())).collect()
 }
@@ -75,8 +76,8 @@ fn best_move(results: &Results, found: &PlacementFindings, end: End) -> Vec<Stri
 fn moves_of(point: &Point, end: End) -> Vec<&str> {
     let outcome = point.measured();
     let report = outcome.and_then(|outcome| match end {
-        End::Near => Some(&outcome.near),
-        End::Far => outcome.far.as_ref(),
+        End::Near => Some(outcome.near()),
+        End::Far => outcome.far(),
     });
     let findings = report.into_iter().flat_map(|report| &report.findings);
     findings
@@ -118,11 +119,11 @@ pub(super) fn changes(points: &[Point]) -> Vec<AppliedChange> {
 fn move_commands(results: &Results, found: &PlacementFindings) -> Vec<String> {
     let best = &found.best;
     let ends = [(End::Near, best.near_interrupt_core), (End::Far, best.far_interrupt_core)];
-    let far_name = results.far.as_ref().map_or("the far host", |far| far.name.as_str());
+    let far_name = results.far().map_or("the far host", |far| far.name.as_str());
     let mut commands = Vec::new();
     for (end, core) in ends {
         let Some(core) = core else { continue };
-        let host = if end == End::Near { results.near.name.as_str() } else { far_name };
+        let host = if end == End::Near { results.near().name.as_str() } else { far_name };
         for what in best_move(results, found, end) {
             commands.push(match what.strip_prefix("irq ") {
                 Some(irq) => format!("`echo {core} > /proc/irq/{irq}/smp_affinity_list` on {host}"),
@@ -144,10 +145,10 @@ pub(super) fn lines(
     if !found.beats_unpinned {
         return vec!["leave it unpinned".to_owned()];
     }
-    let spec = results.points.iter().map(|point| &point.spec).find(|spec| is_best(found, spec));
-    let far_name = results.far.as_ref().map_or("the far host", |far| far.name.as_str());
+    let spec = results.points.iter().filter_map(Point::spec).find(|spec| is_best(found, spec));
+    let far_name = results.far().map_or("the far host", |far| far.name.as_str());
     let mut lines = vec![
-        format!("`taskset -c {} PROGRAM` on {}", best.near_core, results.near.name),
+        format!("`taskset -c {} PROGRAM` on {}", best.near_core, results.near().name),
         format!("`taskset -c {} PROGRAM` on {far_name}", best.far_core),
     ];
     lines.extend(move_commands(results, found));

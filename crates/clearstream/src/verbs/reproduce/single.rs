@@ -108,7 +108,8 @@ pub(super) fn collect(
                 repeat: 0,
                 started_unix_ms: crate::runner::now_unix_ms(),
                 command: String::new(),
-                spec: planned.spec.clone(),
+                by: planned.work.workers(),
+                work: planned.work.clone(),
                 outcome: PointOutcome::Failed(why),
             }));
         }
