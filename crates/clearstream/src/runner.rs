@@ -1,10 +1,13 @@
-//! Runs the points of a plan against a target, one after the other, each on disk before the next.
+//! The one loop that runs experiments: over any driver, one point after the other, each on disk
+//! before the next, resumed after a kill and cut short by a signal.
 
+use std::io::Write;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use results::{Point, PointOutcome};
-use sweep::{Plan, PlannedPoint};
-use traffic::client::{ClientError, IntervalPair};
+use results::{Point, PointOutcome, TestOutcome};
+use sweep::{Experiment, Plan, PlannedPoint};
+use traffic::client::IntervalPair;
 use traffic::engine::IntervalReport;
 use units::{Timestamp, show_bit_rate};
 
@@ -23,6 +26,96 @@ pub(crate) enum Ended {
     Interrupted(i32),
 }
 
+/// What does an experiment's work: a far end, a lab, a switch, a job of ranks.
+pub(crate) trait Driver {
+    /// Does one planned piece of work; `what` names it for the progress line.
+    ///
+    /// # Errors
+    /// The run cannot go on at all (no lab, no program). Work that failed is a point that says so.
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        what: &str,
+        progress: &mut Progress,
+    ) -> Result<Done, VerbError>;
+}
+
+/// What a driver made of one planned piece of work.
+pub(crate) struct Done {
+    pub(crate) point: Point,
+    /// Why the work failed, if it did; the run ends with it when the next ones fail too.
+    pub(crate) error: Option<VerbError>,
+}
+
+impl Done {
+    /// Work that gave figures, begun at a time (milliseconds since 1970 UTC).
+    pub(crate) fn measured(
+        planned: &PlannedPoint,
+        started_unix_ms: u64,
+        outcome: TestOutcome,
+    ) -> Self {
+        let outcome = PointOutcome::Measured(Box::new(outcome.with_figures()));
+        Self { point: planned.point(started_unix_ms, String::new(), outcome), error: None }
+    }
+
+    /// Work that failed.
+    pub(crate) fn failed(planned: &PlannedPoint, started_unix_ms: u64, error: VerbError) -> Self {
+        let outcome = PointOutcome::Failed(error.to_string());
+        Self { point: planned.point(started_unix_ms, String::new(), outcome), error: Some(error) }
+    }
+}
+
+/// Runs every round of an experiment, taking up what an earlier run of it left in the journal beside
+/// `output`. Returns how it ended and the journal, which its owner discards once the points are in
+/// the results file; there is none when the experiment asks for nothing.
+///
+/// # Errors
+/// The run cannot go on (the driver says why), or the journal cannot be read or written.
+pub(crate) fn conduct(
+    experiment: &(impl Experiment + ?Sized),
+    driver: &mut dyn Driver,
+    output: &Path,
+    points: &mut Vec<Point>,
+    progress: &mut Progress,
+) -> Result<(Ended, Option<PointLog>), VerbError> {
+    let (mut log, mut ended): (Option<PointLog>, Ended) = (None, Ended::Complete);
+    let mut number = 0;
+    while ended == Ended::Complete
+        && let Some(plan) = experiment.round(number, points)
+    {
+        let log = match &mut log {
+            Some(log) => log,
+            empty => {
+                let (opened, earlier) = PointLog::open(output, &plan, true)?;
+                say_resumed(&opened, &earlier);
+                *points = earlier;
+                empty.insert(opened)
+            }
+        };
+        progress.extend(plan.remaining(points).len());
+        ended = run(&plan, driver, points, log, progress)?;
+        number += 1;
+    }
+    Ok((ended, log))
+}
+
+/// Says that an earlier run's points count.
+pub(crate) fn say_resumed(log: &PointLog, earlier: &[Point]) {
+    if !earlier.is_empty() {
+        let (count, path) = (earlier.len(), log.path().display());
+        // Only talk: a closed stderr takes nothing from the run.
+        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
+            .ok();
+    }
+}
+
+/// Says how a run that was cut short goes on.
+pub(crate) fn say_cut_short(log: &PointLog) {
+    let path = log.path().display();
+    let how = "the same command takes it up again";
+    writeln!(crate::out::stderr(), "clearstream: cut short; {how} from {path}").ok();
+}
+
 /// Points tried in a row without an answer before the run gives up on the peer.
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
@@ -35,7 +128,7 @@ const FAILURES_IN_A_ROW_MAX: u32 = 3;
 /// The peer is gone, or the journal cannot be written.
 pub(crate) fn run(
     plan: &Plan,
-    far_end: &mut FarEnd,
+    driver: &mut dyn Driver,
     points: &mut Vec<Point>,
     log: &mut PointLog,
     progress: &mut Progress,
@@ -45,17 +138,20 @@ pub(crate) fn run(
         if let Some(number) = signals::caught() {
             return Ok(Ended::Interrupted(number));
         }
-        let (point, error) = measure(&planned, far_end, progress);
+        let what = describe(&planned);
+        progress.begin(&what);
+        let done = driver.run(&planned, &what, progress);
         if let Some(number) = signals::caught() {
             // Cut short: not a measurement. The next run takes it up again.
             return Ok(Ended::Interrupted(number));
         }
+        let Done { point, error } = done?;
         log.append(&point)?;
         points.push(point);
         failures_in_a_row = if error.is_some() { failures_in_a_row + 1 } else { 0 };
         match error {
             Some(error) if failures_in_a_row == FAILURES_IN_A_ROW_MAX => {
-                return Err(far::explain(&error));
+                return Err(error);
             }
             _ => {}
         }
@@ -69,28 +165,40 @@ pub(crate) fn now_unix_ms() -> u64 {
     Timestamp::from_unix(since_epoch).unix_ms
 }
 
+impl Driver for FarEnd {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        what: &str,
+        progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        Ok(measure(planned, what, self, progress))
+    }
+}
+
 fn measure(
     planned: &PlannedPoint,
+    what: &str,
     far: &mut FarEnd,
     progress: &mut Progress,
-) -> (Point, Option<ClientError>) {
-    let what = describe(planned);
-    progress.begin(&what);
+) -> Done {
     let started_unix_ms = now_unix_ms();
     let mut on_interval = |pair: &IntervalPair| {
         progress.show(&format!("{what}  {}", show_bit_rate(bits_per_s(&pair.near))));
     };
     let Some(spec) = planned.spec() else {
-        let why = "this work is no test between two hosts".to_owned();
-        return (planned.point(started_unix_ms, String::new(), PointOutcome::Failed(why)), None);
+        let error = VerbError::failed("this work is no test between two hosts");
+        return Done::failed(planned, started_unix_ms, error);
     };
     let run = far.run_test(spec, &mut on_interval, &|| signals::caught().is_some());
     let (outcome, error) = match run {
         Ok(outcome) => (PointOutcome::Measured(Box::new(outcome)), None),
-        Err(error) => (PointOutcome::Failed(crate::exit::chain(&error)), Some(error)),
+        Err(error) => {
+            (PointOutcome::Failed(crate::exit::chain(&error)), Some(far::explain(&error)))
+        }
     };
     let command = crate::verbs::options::command_line(far.target(), spec);
-    (planned.point(started_unix_ms, command, outcome), error)
+    Done { point: planned.point(started_unix_ms, command, outcome), error }
 }
 
 /// Payload rate over the streams of one interval, bit/s.

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use results::{Point, Results, read_results};
-use sweep::{Journal, Plan};
+use sweep::{Journal, JournalError, Plan};
 use sys::private;
 
 use crate::exit::VerbError;
@@ -91,7 +91,7 @@ impl PointLog {
     /// afresh, when `resume` is off or the plan is another).
     ///
     /// # Errors
-    /// The journal cannot be read or written.
+    /// The journal cannot be read or written, or is of a version whose points this one does not read.
     pub(crate) fn open(
         results_path: &Path,
         plan: &Plan,
@@ -102,8 +102,14 @@ impl PointLog {
         lock(&file, &path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| at(&path, &error))?;
-        let earlier = if resume { Journal::decode(plan, &bytes).ok() } else { None };
-        let kept = earlier.unwrap_or_default();
+        let kept = match Journal::decode(plan, &bytes) {
+            Ok(earlier) if resume => earlier,
+            Err(error @ JournalError::Version { .. }) if resume => {
+                let way_out = "finish that run with the version that began it, or remove the file";
+                return Err(VerbError::failed(format!("{}: {error}; {way_out}", path.display())));
+            }
+            _ => Vec::new(),
+        };
         let log = Self { path, file };
         log.restart(plan, &kept, &bytes)?;
         Ok((log, kept))

@@ -77,11 +77,7 @@ pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     let mut results = far.document(RunKind::Path, &mut progress);
     let first = battery::first_round(&application, &effort);
     let (mut log, mut points) = PointLog::open(&args.output, &first, !args.fresh)?;
-    if !points.is_empty() {
-        let (count, path) = (points.len(), log.path().display());
-        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
-            .ok();
-    }
+    runner::say_resumed(&log, &points);
     let ended = measure(args, &mut far, &mut results, &mut points, &mut log, &mut progress);
     results.points = points;
     results.summaries = sweep::summarise(&results.points);
@@ -176,13 +172,7 @@ fn conclude(
     match ended? {
         Ended::Complete => log.discard().map(|()| Exit::Ok),
         Ended::Interrupted(number) => {
-            let again = "the same command takes it up again";
-            writeln!(
-                crate::out::stderr(),
-                "clearstream: cut short; {again} from {}",
-                log.path().display()
-            )
-            .ok();
+            runner::say_cut_short(&log);
             Ok(Exit::Signal(number))
         }
     }

@@ -112,11 +112,7 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
         .varying("far_interrupt_cores_count", survey.far_interrupt_cores.len() as f64);
     let plan = Plan::new(vec![identity], args.effort().repeats, u64::from(args.budget));
     let (mut log, mut points) = PointLog::open(&args.output, &plan, !args.fresh)?;
-    if !points.is_empty() {
-        let (count, path) = (points.len(), log.path().display());
-        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
-            .ok();
-    }
+    runner::say_resumed(&log, &points);
     let ended = sweep_all(&survey, &mut far, &mut points, &mut log, &mut progress);
     drop(progress);
     let found = conclude(&survey, &points);

@@ -1,18 +1,31 @@
 //! Runs an experiment between two hosts of a lab: the same program, the same verb, inside.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::ReproduceArgs;
 use super::recipes::Recipe;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::signals;
+
+/// How often a run in the lab is looked at.
+const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Brings the recipe's lab up (unless it is), serves in its second host, runs the verb in its
 /// first, and takes down what it brought up.
 pub(super) fn run(recipe: &Recipe, args: &ReproduceArgs, json: bool) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let bed = TestBed::up(recipe.lab)?;
     bed.serve()?;
+    if let Some(number) = signals::caught() {
+        return Ok(Exit::Signal(number));
+    }
     let mut inner = bed.program(bed.near(), json);
     inner.args(["reproduce", recipe.id, bed.far()]);
     inner.args(["--duration", &args.duration.as_secs_f64().to_string()]);
@@ -93,8 +106,23 @@ impl TestBed {
     }
 
     /// Runs the last command of a run and ends as it does.
+    ///
+    /// A signal that asks this program to end is passed on once, and the lab goes down after the run
+    /// has kept what it has. The run has a process group of its own, so that a terminal's Ctrl-C does
+    /// not reach it a second time.
     pub(in crate::verbs) fn end_with(self, inner: &mut Command) -> VerbResult {
-        let status = inner.status()?;
+        let mut child = inner.stdin(Stdio::null()).process_group(0).spawn()?;
+        let mut told = None;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if let (None, Some(number)) = (told, signals::caught()) {
+                pass_on(&child, number);
+                told = Some(number);
+            }
+            thread::sleep(WATCH_INTERVAL);
+        };
         drop(self);
         match status.code().map(u8::try_from) {
             Some(Ok(code)) => Ok(Exit::Program(code)),
@@ -109,6 +137,16 @@ impl Drop for TestBed {
             // It says itself what went wrong; the result is not changed by it.
             step(Command::new(&self.program).args(["lab", "down", self.name])).ok();
         }
+    }
+}
+
+/// Passes a signal on to a child that runs.
+fn pass_on(child: &Child, number: i32) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let signal = Signal::from_named_raw(number);
+    if let Some((pid, signal)) = pid.zip(signal) {
+        // It may have ended by itself meanwhile; its own status says how.
+        kill_process(pid, signal).ok();
     }
 }
 

@@ -8,10 +8,10 @@ use tuning::profile::{Advice, judge};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
-use super::{ReproduceArgs, publish};
+use super::{Conducted, ReproduceArgs, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
-use crate::runner::{self, Ended};
+use crate::runner;
 use crate::verbs::tune::profile::{running_values, word};
 
 /// Runs C-ceiling, C-fig10 or G-tune.
@@ -28,7 +28,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         "G-tune" => settings,
         _ => distances,
     };
-    publish(entry, results, |results| judge(results.near()), Ended::Complete, args, json)
+    publish(entry, Conducted::at_once(results), |results| judge(results.near()), args, json)
 }
 
 pub(super) fn document() -> Results {

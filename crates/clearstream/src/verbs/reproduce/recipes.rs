@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use results::{
     Direction, Estimate, HostFacts, LawCheck, PaperFigure, Point, Results, TestLimit, TestSpec,
 };
-use sweep::{Plan, Setting};
+use sweep::{Experiment, Plan, Setting};
 
 /// One experiment that runs.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,40 @@ pub(super) struct Context<'a> {
     pub(super) far: Option<&'a HostFacts>,
     /// Points measured so far.
     pub(super) points: &'a [Point],
+}
+
+/// A recipe with what it was asked for: the experiment that the loop runs.
+#[derive(Debug)]
+pub(super) struct RecipeRun<'a> {
+    recipe: &'a Recipe,
+    duration_s: f64,
+    repeats: u32,
+    /// Hosts and path, without points.
+    ground: Results,
+}
+
+impl<'a> RecipeRun<'a> {
+    /// For the hosts and the path of `results`.
+    pub(super) fn new(recipe: &'a Recipe, args: &super::ReproduceArgs, results: &Results) -> Self {
+        let (duration_s, repeats) = (args.duration.as_secs_f64(), args.repeats);
+        Self { recipe, duration_s, repeats, ground: results.clone() }
+    }
+}
+
+impl Experiment for RecipeRun<'_> {
+    fn round(&self, number: u32, points: &[Point]) -> Option<Plan> {
+        let rtt = self.ground.path.idle_rtt.as_ref();
+        let context = Context {
+            duration_s: self.duration_s,
+            repeats: self.repeats,
+            rtt_s: rtt.and_then(|rtt| rtt.percentile_s(50.0)),
+            path_mtu_bytes: self.ground.path.path_mtu_bytes,
+            near: self.ground.near(),
+            far: self.ground.far(),
+            points,
+        };
+        (self.recipe.round)(number, &context)
+    }
 }
 
 const RECIPES: [Recipe; 7] = [

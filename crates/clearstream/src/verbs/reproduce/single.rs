@@ -1,19 +1,19 @@
 //! Experiments whose tests need something around each of them: every test is a run of this program
 //! of its own, in a lab or toward a host.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use results::{Point, PointOutcome, Results, RunKind};
+use results::{Point, Results};
 use sweep::PlannedPoint;
 use sys::private::Scratch;
 
 use super::in_lab::TestBed;
 use crate::exit::VerbError;
-use crate::{signals, store};
+use crate::runner::{Done, now_unix_ms};
+use crate::store;
 
 /// How often what watches a test looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -77,46 +77,50 @@ impl Ground {
     }
 }
 
-/// Adds one test's document to the experiment's: the first also brings hosts and path.
-pub(super) fn collect(
-    whole: &mut Option<Results>,
-    planned: &PlannedPoint,
-    one: Result<Results, String>,
-) {
-    let point = |point: Point| Point {
-        experiment: planned.experiment.clone(),
-        varied: planned.varied.clone(),
-        repeat: planned.repeat,
-        ..point
-    };
-    match one {
-        Ok(mut one) => {
-            let points: Vec<Point> = one.points.drain(..).map(point).collect();
-            let whole = whole.get_or_insert_with(|| Results {
-                kind: RunKind::Reproduce,
-                command: std::env::args().collect(),
-                ..one
-            });
-            whole.points.extend(points);
-        }
-        Err(why) => {
-            // Without any document yet there is nothing to add it to; the law stays undecided.
-            let Some(whole) = whole else { return };
-            whole.points.push(point(Point {
-                experiment: String::new(),
-                varied: BTreeMap::new(),
-                repeat: 0,
-                started_unix_ms: crate::runner::now_unix_ms(),
-                command: String::new(),
-                by: planned.work.workers(),
-                work: planned.work.clone(),
-                outcome: PointOutcome::Failed(why),
-            }));
-        }
-    }
+/// Tests that are runs of this program of their own, and what they tell of hosts and path.
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub(super) ground: Ground,
+    /// The document of the first test that finished, without its points.
+    first: Option<Results>,
 }
 
-/// Whether the user wants it to end.
-pub(super) fn interrupted() -> Option<i32> {
-    signals::caught()
+impl Runs {
+    /// On this ground.
+    pub(super) fn new(ground: Ground) -> Self {
+        Self { ground, first: None }
+    }
+
+    /// Runs one planned test with these options of `clearstream test`; `watch` is called meanwhile.
+    ///
+    /// # Errors
+    /// The program could not be started.
+    pub(super) fn test(
+        &mut self,
+        planned: &PlannedPoint,
+        options: &[String],
+        watch: &mut dyn FnMut(),
+    ) -> Result<Done, VerbError> {
+        let started_unix_ms = now_unix_ms();
+        let failed = |why: String| Done::failed(planned, started_unix_ms, VerbError::failed(why));
+        let mut one = match self.ground.test(options, watch)? {
+            Ok(one) => one,
+            Err(why) => return Ok(failed(why)),
+        };
+        let Some(point) = one.points.pop() else { return Ok(failed("it measured nothing".into())) };
+        one.points.clear();
+        self.first.get_or_insert(one);
+        let PlannedPoint { experiment, varied, repeat, .. } = planned.clone();
+        Ok(Done { point: Point { experiment, varied, repeat, ..point }, error: None })
+    }
+
+    /// Takes what stands around the tests down; the experiment's document then has the hosts and the
+    /// path of the first test, where one finished.
+    pub(super) fn describe(self, results: &mut Results) {
+        let Some(first) = self.first else { return };
+        results.hosts = first.hosts;
+        results.path = first.path;
+        results.absent = first.absent;
+        results.findings.extend(first.findings);
+    }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use results::{LatencySummary, PaperFigure, Results};
 use sys::private::Scratch;
 
-use super::{Measured, estimate, note};
+use super::{Measured, estimate};
 use crate::exit::VerbError;
 use crate::store;
 use crate::verbs::reproduce::in_lab::TestBed;
@@ -121,21 +121,20 @@ pub(super) fn of_file(file: &Path) -> Result<LatencySummary, VerbError> {
 /// Notes a distribution's percentiles.
 pub(super) fn keep(
     measured: &mut Measured,
-    lab: &'static str,
     beside: Beside,
     latency: &LatencySummary,
 ) {
     for (name, percentile) in WHEN[beside as usize].1.into_iter().zip(PERCENTILES) {
         if let Some(value) = latency.percentile_s(percentile) {
-            note(measured, lab, name, value);
+            measured.push((name, value));
         }
     }
 }
 
 /// Rows of a lab's round trips: medians over the repeats of each percentile.
-pub(super) fn rows(measured: &Measured, lab: &str) -> Vec<PaperFigure> {
+pub(super) fn rows(results: &Results, id: &str, lab: &str) -> Vec<PaperFigure> {
     let row = |(when, names): (&str, [&'static str; 3])| {
-        let values = names.map(|name| estimate(measured, lab, name));
+        let values = names.map(|name| estimate(results, id, lab, name));
         let [Some(middle), Some(high), Some(highest)] = values else {
             return PaperFigure {
                 name: format!("round trips {when}, {lab}"),
@@ -161,7 +160,7 @@ pub(super) fn rows(measured: &Measured, lab: &str) -> Vec<PaperFigure> {
 }
 
 /// How many times as long a round trip takes at the 99th percentile as on the idle path.
-pub(super) fn stretch(measured: &Measured, lab: &str, beside: Beside) -> Option<f64> {
-    let p99 = |when: Beside| Some(estimate(measured, lab, WHEN[when as usize].1[1])?.median);
+pub(super) fn stretch(results: &Results, id: &str, lab: &str, beside: Beside) -> Option<f64> {
+    let p99 = |when: Beside| Some(estimate(results, id, lab, WHEN[when as usize].1[1])?.median);
     Some(p99(beside)? / p99(Beside::Nothing)?)
 }
