@@ -176,12 +176,7 @@ impl Driver for FarEnd {
     }
 }
 
-fn measure(
-    planned: &PlannedPoint,
-    what: &str,
-    far: &mut FarEnd,
-    progress: &mut Progress,
-) -> Done {
+fn measure(planned: &PlannedPoint, what: &str, far: &mut FarEnd, progress: &mut Progress) -> Done {
     let started_unix_ms = now_unix_ms();
     let mut on_interval = |pair: &IntervalPair| {
         progress.show(&format!("{what}  {}", show_bit_rate(bits_per_s(&pair.near))));

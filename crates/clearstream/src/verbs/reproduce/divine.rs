@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use results::{
-    Estimate, FAR, Figure, LawCheck, NEAR, PaperFigure, Results, SearchWork, Summary, TestOutcome, Work,
-    Worker, figure,
+    Estimate, FAR, Figure, LawCheck, NEAR, PaperFigure, Results, SearchWork, Summary, TestOutcome,
+    Work, Worker, figure,
 };
 use sweep::{Plan, PlannedPoint, Setting};
 use sys::private::Scratch;
@@ -114,11 +114,8 @@ impl Driver for Ranks<'_> {
         self.stand_in(if planned.experiment.ends_with(SHORT) { SHORT } else { LONG })?;
         let started_unix_ms = runner::now_unix_ms();
         let mut measured = Measured::new();
-        let done = if self.is_mix {
-            self.beside_bulk(&mut measured)
-        } else {
-            self.alone(&mut measured)
-        };
+        let done =
+            if self.is_mix { self.beside_bulk(&mut measured) } else { self.alone(&mut measured) };
         let mut done = match done {
             Err(error) => Done::failed(planned, started_unix_ms, error),
             Ok(search) => {

@@ -43,11 +43,11 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         None => Ground::lab(LAB)?,
     };
     let source = meter.source().to_owned();
-    let mut metered = Metered { runs: Runs::new(ground), meter: &mut meter, duration: args.duration };
+    let mut metered =
+        Metered { runs: Runs::new(ground), meter: &mut meter, duration: args.duration };
     let plan = plan(&usable, args);
     let document = local::document();
-    let mut conducted =
-        conduct(entry, &plan, &mut metered, document, Progress::new(0), args)?;
+    let mut conducted = conduct(entry, &plan, &mut metered, document, Progress::new(0), args)?;
     metered.runs.describe(&mut conducted.results);
     conducted.results.findings.push(results::Finding {
         end: None,
@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn placements_are_told_apart() {
         let mut results = Results::begun(results::RunKind::Reproduce, 0);
-        for (repeat, (far_core, joules)) in [(1.0, 3.0), (0.0, 5.0), (1.0, 4.0)].iter().enumerate() {
+        for (repeat, (far_core, joules)) in [(1.0, 3.0), (0.0, 5.0), (1.0, 4.0)].iter().enumerate()
+        {
             let setting = Setting::new(EXPERIMENT, TestSpec::tcp());
             let setting = setting.varying(NEAR, 0.0).varying(FAR, *far_core);
             let mut planned = Plan::new(vec![setting], 1, SEED).points().remove(0);

@@ -58,8 +58,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         duration_s: args.duration.as_secs_f64(),
     };
     let document = local::document();
-    let mut conducted =
-        conduct(entry, &plan(args), &mut idle, document, Progress::new(0), args)?;
+    let mut conducted = conduct(entry, &plan(args), &mut idle, document, Progress::new(0), args)?;
     idle.runs.describe(&mut conducted.results);
     publish(entry, conducted, judge, args, json)
 }
@@ -84,7 +83,8 @@ impl Driver for Idle {
             take_packets_on(bed, core)?;
         }
         let spinner = is(AWAKE).then(|| Spinner::start(self.cores.other)).transpose()?;
-        let done = self.runs.test(planned, &options(planned, self.cores, self.duration_s), &mut || {});
+        let done =
+            self.runs.test(planned, &options(planned, self.cores, self.duration_s), &mut || {});
         drop(spinner);
         done
     }

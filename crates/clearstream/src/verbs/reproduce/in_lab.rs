@@ -20,7 +20,6 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// Brings the recipe's lab up (unless it is), serves in its second host, runs the verb in its
 /// first, and takes down what it brought up.
 pub(super) fn run(recipe: &Recipe, args: &ReproduceArgs, json: bool) -> VerbResult {
-    signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let bed = TestBed::up(recipe.lab)?;
     bed.serve()?;
     if let Some(number) = signals::caught() {
@@ -46,11 +45,13 @@ pub(in crate::verbs) struct TestBed {
 }
 
 impl TestBed {
-    /// Brings a built-in lab up, unless it is.
+    /// Brings a built-in lab up, unless it is. From here on a signal that asks this program to end is
+    /// only noted, so that the lab goes down with the value.
     ///
     /// # Errors
     /// It has no two hosts, or cannot be brought up here.
     pub(in crate::verbs) fn up(name: &'static str) -> Result<Self, VerbError> {
+        signals::watch().map_err(|error| VerbError::from_error(&error))?;
         let program = std::env::current_exe()?;
         let plan = lab::find_plan(name).map_err(|error| VerbError::from_error(&error))?;
         let [near, far, ..] = plan.hosts.as_slice() else {

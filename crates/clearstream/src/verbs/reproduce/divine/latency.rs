@@ -119,11 +119,7 @@ pub(super) fn of_file(file: &Path) -> Result<LatencySummary, VerbError> {
 }
 
 /// Notes a distribution's percentiles.
-pub(super) fn keep(
-    measured: &mut Measured,
-    beside: Beside,
-    latency: &LatencySummary,
-) {
+pub(super) fn keep(measured: &mut Measured, beside: Beside, latency: &LatencySummary) {
     for (name, percentile) in WHEN[beside as usize].1.into_iter().zip(PERCENTILES) {
         if let Some(value) = latency.percentile_s(percentile) {
             measured.push((name, value));
