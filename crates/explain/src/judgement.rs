@@ -543,8 +543,9 @@ mod tests {
             "findings": [] });
         let value = serde_json::json!({
             "experiment": "single-stream", "repeat": 0, "started_unix_ms": 0,
-            "spec": TestSpec::tcp(),
-            "outcome": { "measured": { "duration_s": 1.0, "near": report,
+            "work": results::Work::from(TestSpec::tcp()),
+            "outcome": { "measured": { "duration_s": 1.0,
+                "hosts": [{ "host": "near", "account": report }],
                 "directions": [{ "direction": "forward", "sent_bytes": 1, "received_bytes": 1,
                     "sent_bits_per_s": rate, "received_bits_per_s": rate }] } }
         });
