@@ -299,7 +299,8 @@ mod tests {
             repeat,
             started_unix_ms: 0,
             command: String::new(),
-            spec: TestSpec::tcp(),
+            work: TestSpec::tcp().into(),
+            by: Vec::new(),
             outcome: PointOutcome::Failed(String::new()),
         };
         let name = pairs::experiment("htcp", "cubic");
