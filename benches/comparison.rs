@@ -91,6 +91,9 @@ pub(crate) enum Medium {
     Nothing,
     /// Two namespaces and a veth pair.
     Veth,
+    /// The same, whose devices take no super-segments of UDP: the kernel splits them before, so that
+    /// every datagram is a packet on the wire, as behind a network card.
+    VethSplittingUdp,
     /// The lab with the 1650 km lightpath.
     Lightpath,
 }

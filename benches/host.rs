@@ -71,9 +71,15 @@ impl Wire {
         match medium {
             Medium::Nothing => Ok(Self::Nothing),
             Medium::Lightpath => Ok(Self::Lab(Lab::up(LAB, LAB, LAB_HOSTS)?)),
-            Medium::Veth => {
+            Medium::Veth | Medium::VethSplittingUdp => {
                 let (near, far) = (Host::new("192.0.2.1")?, Host::new("192.0.2.2")?);
                 join(&near, &far)?;
+                if medium == Medium::VethSplittingUdp {
+                    for host in [&near, &far] {
+                        let off = ["-K", "veth0", "tx-udp-segmentation", "off"];
+                        checked(host.enter("ethtool").args(off))?;
+                    }
+                }
                 Ok(Self::Veth { near, far })
             }
         }

@@ -15,6 +15,7 @@
 //! make bench BENCH='--quick'                  # 3 rounds of 2 s
 //! make bench BENCH='--only tcp-1-stream'      # comparisons whose name begins so
 //! make bench BENCH='--gate'                   # exit code 3 when a requirement is missed
+//! make bench BENCH='--history'                # what earlier runs found, by row
 //! make bench BENCH='--only verdicts-live --record testdata/planted'   # planted labs, recorded
 //! ```
 
@@ -27,6 +28,7 @@ mod packets;
 mod pingpong;
 mod plan;
 mod queues;
+mod record;
 mod scratch;
 mod states;
 mod table;
@@ -41,6 +43,7 @@ use clap::Parser;
 use crate::comparison::Effort;
 use crate::host::BenchError;
 use crate::judgement::GateLevel;
+use crate::record::Record;
 
 /// Options.
 #[derive(Debug, Parser)]
@@ -73,6 +76,9 @@ struct Options {
     /// Name the comparisons and stop.
     #[arg(long)]
     list: bool,
+    /// Show what earlier runs found (benches/record.jsonl) and stop.
+    #[arg(long)]
+    history: bool,
     /// The program under test [default: clearstream beside this program].
     #[arg(long, value_name = "PATH")]
     program: Option<String>,
@@ -80,7 +86,7 @@ struct Options {
     /// cannot.
     #[arg(long, value_name = "PATH")]
     iperf3: Option<String>,
-    /// Where the rows go [default: bench.json in the build folder].
+    /// Where the rows go [default: bench.json in the build folder; the run is then also recorded].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -93,6 +99,15 @@ impl Options {
             run: Duration::from_secs(self.seconds.unwrap_or(seconds).max(1).into()),
             quick: self.quick,
         }
+    }
+}
+
+impl Options {
+    /// Whether this is a run to compare later ones with: this repository's program, as `make bench`
+    /// builds it, with rounds enough.
+    fn is_recorded(&self) -> bool {
+        let is_own = self.program.is_none() && self.iperf3.is_none() && self.output.is_none();
+        is_own && self.effort().rounds >= record::ROUNDS_MIN
     }
 }
 
@@ -118,6 +133,12 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, BenchError> {
+    let record_path = record::path();
+    let record = record_path.as_deref().map(Record::read).transpose()?.unwrap_or_default();
+    if options.history {
+        print!("{}", record.show());
+        return Ok(ExitCode::SUCCESS);
+    }
     let chosen = |name: &str| {
         options.only.is_empty() || options.only.iter().any(|one| name.starts_with(one))
     };
@@ -142,7 +163,13 @@ fn run(options: &Options) -> Result<ExitCode, BenchError> {
         sheet.add(&comparison, &measured);
         sheet.save()?;
     }
-    sheet.print();
+    sheet.print(&record);
+    if let (Some(path), true) = (record_path, options.is_recorded())
+        && let Some(run) = sheet.as_run()
+    {
+        run.append_to(&path)?;
+        println!("recorded in {}", path.display());
+    }
     let missed = options.gate.map(|level| sheet.missed(level)).unwrap_or_default();
     missed.iter().for_each(|line| eprintln!("missed: {line}"));
     Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })

@@ -10,7 +10,12 @@ use crate::{iperf, ours, pingpong};
 /// Every comparison, in the order they run.
 pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison> {
     let mut all = vec![start_time(effort), size(effort), tcp_one_stream(effort)];
-    all.extend([udp_small(effort), udp_large(effort)]);
+    for (apart, never_split, length) in [
+        ("udp-64-byte", "udp-64-byte-gso-never-split", "64"),
+        ("udp-1400-byte", "udp-1400-byte-gso-never-split", "1400"),
+    ] {
+        all.extend([udp(effort, apart, length), udp_never_split(effort, never_split, length)]);
+    }
     all.extend([round_trips("tcp-rr", "tcp", effort), round_trips("udp-rr", "udp", effort)]);
     all.extend([sampling(effort), streams(effort), lightpath(effort)]);
     all.extend([recorded_verdicts(effort), live_verdicts(effort, verdicts)]);
@@ -74,62 +79,63 @@ fn tcp_one_stream(effort: Effort) -> Comparison {
     }
 }
 
-/// Every datagram a packet of its own through the kernel, as iperf3 sends them.
-const APART: &str = "ClearStream, one datagram a packet";
+/// Every datagram a packet of its own from the socket on, as iperf3 sends them.
+const APART: &str = "ClearStream, without GSO";
+/// Super-segments as far as the device, which takes single datagrams only.
+const SPLIT: &str = "ClearStream, GSO split before the device";
+const PEER_SPLIT: &str = "iperf3 --gsro, split before the device";
 /// What is cut from a super-segment by the network card, and on a veth pair by nobody.
 const GSO: &str = "ClearStream, GSO and GRO";
 const PEER_GSO: &str = "iperf3 --gsro";
+const SPLIT_NOTE: &str = "one datagram a packet on the wire, whoever sends; where GSO is used the kernel splits before the \
+                          device (tx-udp-segmentation off)";
 const GSO_NOTE: &str = "never split: a veth pair hands up to 64 KiB of datagrams over as one; no such packet exists, \
                         a network card would cut it";
 
 /// iperf3 with GSO and GRO, which it has since 3.20.
-fn iperf3_gso(length: &'static str) -> Contender {
+fn iperf3_gso(name: &str, length: &'static str) -> Contender {
     let run: Run = Box::new(move |wire, time| {
         iperf::has_option("--gsro")?;
         iperf::iperf3(wire, time, &["-u", "-b", "0", "-l", length, "--gsro"])
     });
-    Contender { whose: Whose::Peer, name: PEER_GSO.to_owned(), run }
+    Contender { whose: Whose::Peer, name: name.to_owned(), run }
 }
 
-fn udp(effort: Effort, name: &'static str, length: &'static str, rows: Vec<RowPlan>) -> Comparison {
+fn udp(effort: Effort, name: &'static str, length: &'static str) -> Comparison {
+    let figure = Figure { name: "datagrams_per_s", unit: "kpkt/s", scale: 1e3 };
+    Comparison {
+        name,
+        setting: format!(
+            "UDP, {length}-byte datagrams as fast as they go, each a packet, delivered, {ONE_EACH}"
+        ),
+        medium: Medium::VethSplittingUdp,
+        effort,
+        contenders: vec![
+            ours(SPLIT, &["--udp", "--length", length, "--no-gro"]),
+            ours(APART, &["--udp", "--length", length, "--no-gso", "--no-gro"]),
+            iperf3("iperf3", &["-u", "-b", "0", "-l", length]),
+            iperf3_gso(PEER_SPLIT, length),
+        ],
+        rows: vec![
+            RowPlan {
+                gate: Gate::Ratio(1.5),
+                note: Some(SPLIT_NOTE),
+                ..row(name, figure, &[SPLIT, APART], &["iperf3", PEER_SPLIT])
+            },
+            row(&format!("{name}-without-gso"), figure, &[APART], &["iperf3"]),
+        ],
+    }
+}
+
+fn udp_never_split(effort: Effort, name: &'static str, length: &'static str) -> Comparison {
     Comparison {
         name,
         setting: format!("UDP, {length}-byte datagrams as fast as they go, delivered, {ONE_EACH}"),
         medium: Medium::Veth,
         effort,
-        contenders: vec![
-            ours(APART, &["--udp", "--length", length, "--no-gso", "--no-gro"]),
-            iperf3("iperf3", &["-u", "-b", "0", "-l", length]),
-            ours(GSO, &["--udp", "--length", length]),
-            iperf3_gso(length),
-        ],
-        rows,
+        contenders: vec![ours(GSO, &["--udp", "--length", length]), iperf3_gso(PEER_GSO, length)],
+        rows: vec![RowPlan { note: Some(GSO_NOTE), ..row(name, BITS, &[GSO], &[PEER_GSO]) }],
     }
-}
-
-fn udp_small(effort: Effort) -> Comparison {
-    let figure = Figure { name: "datagrams_per_s", unit: "kpkt/s", scale: 1e3 };
-    let rows = vec![
-        RowPlan { gate: Gate::Ratio(1.5), ..row("udp-64-byte", figure, &[APART], &["iperf3"]) },
-        RowPlan {
-            note: Some(GSO_NOTE),
-            ..row("udp-64-byte-gso-never-split", BITS, &[GSO], &[PEER_GSO])
-        },
-    ];
-    udp(effort, "udp-64-byte", "64", rows)
-}
-
-fn udp_large(effort: Effort) -> Comparison {
-    let figure = Figure { name: "datagrams_per_s", unit: "kpkt/s", scale: 1e3 };
-    let rows = vec![
-        RowPlan { gate: Gate::Ratio(1.5), ..row("udp-1400-byte", figure, &[APART], &["iperf3"]) },
-        row("udp-1400-byte-goodput", BITS, &[APART], &["iperf3"]),
-        RowPlan {
-            note: Some(GSO_NOTE),
-            ..row("udp-1400-byte-gso-never-split", BITS, &[GSO], &[PEER_GSO])
-        },
-    ];
-    udp(effort, "udp-1400-byte", "1400", rows)
 }
 
 fn round_trips(name: &'static str, protocol: &'static str, effort: Effort) -> Comparison {

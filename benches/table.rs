@@ -8,14 +8,15 @@ use serde::Serialize;
 use crate::comparison::{Better, Comparison, Measured, RowPlan};
 use crate::host::{BenchError, facts};
 use crate::judgement::{self, GateLevel, Judged, Missing, Standing};
+use crate::record::{Record, Run};
 
 /// One figure beside a peer's.
 #[derive(Debug, Serialize)]
-struct Row {
-    name: String,
-    unit: &'static str,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
     /// Median of our rounds.
-    ours: f64,
+    pub(crate) ours: f64,
     /// Which of our settings gave it.
     ours_name: String,
     /// Median of the best peer's rounds; absent for a row that only has a limit.
@@ -24,14 +25,14 @@ struct Row {
     peer_name: String,
     /// Ours over the peer's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
     /// Half the width of our median's interval, as a share of the median.
     spread: f64,
     /// The same for the peer.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer_spread: Option<f64>,
     /// Rounds.
-    n: usize,
+    pub(crate) n: usize,
     /// Which way is better.
     better: &'static str,
     /// What is required, in words; absent when nothing is.
@@ -118,9 +119,8 @@ impl Sheet {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let unfinished = self.path.with_extension("json.new");
-        fs::write(&unfinished, text)?;
-        Ok(fs::rename(&unfinished, &self.path)?)
+        let replaced = sys::durable::replace(&self.path, text.as_bytes());
+        replaced.map_err(|error| BenchError::Failed(format!("{error}: {}", error.source)))
     }
 
     /// What is missed at this level, a line each.
@@ -131,11 +131,27 @@ impl Sheet {
         failed.chain(figures.map(|row| line(row).trim().to_owned())).collect()
     }
 
-    /// Prints the table.
-    pub(crate) fn print(&self) {
+    /// This run for the record; `None` when no row has rounds enough.
+    pub(crate) fn as_run(&self) -> Option<Run> {
+        Run::of(&self.document.rows, self.machine())
+    }
+
+    fn machine(&self) -> String {
+        let fact = |name| self.document.host.get(name).map_or("", String::as_str);
+        format!("{}, {} cores, {}", fact("cpu"), fact("cores"), fact("kernel"))
+    }
+
+    /// Prints the table, each figure beside what this machine's earlier runs found.
+    pub(crate) fn print(&self, record: &Record) {
         let facts = self.document.host.iter().map(|(name, value)| format!("{name} {value}"));
         println!("\n{}\n\n{HEAD}", facts.collect::<Vec<_>>().join(", "));
-        self.document.rows.iter().for_each(|row| println!("{}", line(row)));
+        let machine = self.machine();
+        for row in &self.document.rows {
+            println!("{}", line(row));
+            if let Some((median, count)) = record.median(&machine, &row.name) {
+                println!("    {:.2} x the median of {count} recorded runs", row.ours / median);
+            }
+        }
         let Document { rows, absent, failed, notes, .. } = &self.document;
         absent.iter().for_each(|row| println!("{:<26} absent: {}", row.name, row.why));
         failed.iter().for_each(|row| println!("{:<26} FAILED: {}", row.name, row.why));
@@ -186,7 +202,7 @@ fn line(row: &Row) -> String {
 }
 
 /// A number with so many significant digits, without exponent.
-fn significant(value: f64, digits: i32) -> String {
+pub(crate) fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }

@@ -79,6 +79,8 @@ pub(crate) struct Case {
     pub(crate) floods: bool,
     /// Played again and again with other numbers, instead of once.
     pub(crate) is_generated: bool,
+    /// Of a verb: it mostly sits out somebody's patience, beside the others.
+    pub(crate) waits: bool,
     /// An error is something that the program did and should not have done.
     pub(crate) play: fn(&mut Scene) -> Result<(), String>,
 }
@@ -89,7 +91,8 @@ impl Case {
         name: &'static str,
         play: fn(&mut Scene) -> Result<(), String>,
     ) -> Self {
-        Self { door, name, need: Need::Nothing, floods: false, is_generated: false, play }
+        let need = Need::Nothing;
+        Self { door, name, need, floods: false, is_generated: false, waits: false, play }
     }
 
     pub(crate) const fn needs(self, need: Need) -> Self {
@@ -98,6 +101,10 @@ impl Case {
 
     pub(crate) const fn floods(self) -> Self {
         Self { floods: true, ..self }
+    }
+
+    pub(crate) const fn waits(self) -> Self {
+        Self { waits: true, ..self }
     }
 
     pub(crate) const fn generated(self) -> Self {

@@ -1,7 +1,13 @@
-//! Plays the cases, one after the other, and prints what came of each.
+//! Plays the cases and prints what came of each.
+//!
+//! At the switch one plays at a time, because its innocents' waits are judged in milliseconds. Attacks on
+//! `serve`, judged in seconds, come after them, side by side at servers of their own. Verbs wait most of their
+//! time and are played beside all of it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -10,6 +16,7 @@ use stats::Random;
 use crate::arena::Arena;
 use crate::case::{Case, Door, Need, ROUND, Scene};
 use crate::judge::Judgement;
+use crate::machine::lock;
 use crate::options::Options;
 use crate::serve::Served;
 use crate::table::{self, Row, Verdict};
@@ -19,6 +26,9 @@ pub(crate) const STRANGER: u32 = 61_234;
 
 /// How often a moment is looked for in which the machine lets an attack be judged.
 const MOMENTS: u32 = 3;
+
+/// Servers that are attacked side by side.
+const SERVERS: u32 = 4;
 
 /// Plays; whether all held.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
@@ -38,12 +48,13 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let (verbs, doors): (Vec<Case>, Vec<Case>) =
         cases.into_iter().partition(|case| case.door == Door::Verbs);
     let mut stage = Stage::open(options, &doors)?;
-    // Mostly they wait for somebody's patience: beside the others.
-    let mut aside = stage.aside()?;
-    let (its_options, its_cases) = (options.clone(), verbs);
-    let aside = std::thread::spawn(move || aside.play_all(&its_cases, &its_options, began));
+    // Ends after those who talk to it.
+    let host = stage.beside(1_000)?;
+    let aside = host.play_aside(&verbs, options, began);
     let mut rows = stage.play_all(&doors, options, began)?;
-    rows.extend(aside.join().map_err(|_panic| "the suite panicked")??);
+    for thread in aside {
+        rows.extend(thread.join().map_err(|_panic| "the suite panicked")??);
+    }
     println!("{}", table::show(&rows));
     let (line, is_well) = table::sum(&rows, options.seed, began.elapsed().as_secs_f64());
     println!("{line}");
@@ -60,6 +71,8 @@ fn allow_descriptors() {
 struct Stage {
     arena: Option<Arena>,
     served: Option<Served>,
+    /// Of the server that verbs talk to where there is none of this stage's own.
+    port: u16,
     folder: Arc<Folder>,
     program: PathBuf,
     is_root: bool,
@@ -83,24 +96,40 @@ impl Stage {
             let exact = if arena.is_exact() { "exactly" } else { "by a control pair only" };
             println!("attack: stalls of the machine are known {exact}");
         }
-        Ok(Self { arena, served, folder, program, is_root, servers: 0 })
+        Ok(Self { arena, served, port: 0, folder, program, is_root, servers: 0 })
     }
 
-    /// One beside it, for verbs: with a server of its own.
-    fn aside(&self) -> Result<Self, String> {
-        let served = Served::open(&self.program, &self.folder.path, 1_000)?;
+    /// One beside it, without a switch and with a server of its own: the one of this number.
+    fn beside(&self, number: u32) -> Result<Self, String> {
+        let served = Served::open(&self.program, &self.folder.path, number)?;
+        let port = served.port;
+        Ok(Self { served: Some(served), servers: number, ..self.visitor(port) })
+    }
+
+    /// One beside it whose verbs talk to the server at `port`.
+    fn visitor(&self, port: u16) -> Self {
         let (folder, program) = (Arc::clone(&self.folder), self.program.clone());
-        Ok(Self {
-            arena: None,
-            served: Some(served),
-            folder,
-            program,
-            is_root: self.is_root,
-            servers: 1_000,
-        })
+        let is_root = self.is_root;
+        Self { arena: None, served: None, port, folder, program, is_root, servers: 0 }
     }
 
-    /// Those written by hand once, in order; the generated ones in turn, each at least once, for the time left.
+    /// Begins the cases of verbs: those that wait in threads of their own, the others in one.
+    fn play_aside(
+        &self,
+        cases: &[Case],
+        options: &Options,
+        began: Instant,
+    ) -> Vec<JoinHandle<Result<Vec<Row>, String>>> {
+        let (patient, others): (Vec<Case>, Vec<Case>) = cases.iter().partition(|case| case.waits);
+        let lanes = patient.into_iter().map(|case| vec![case]).chain([others]);
+        let begin = |lane: Vec<Case>| {
+            let (mut stage, options) = (self.visitor(self.port), options.clone());
+            std::thread::spawn(move || stage.play_all(&lane, &options, began))
+        };
+        lanes.map(begin).collect()
+    }
+
+    /// Those written by hand once; the generated ones in turn, each at least once, for the time left.
     fn play_all(
         &mut self,
         cases: &[Case],
@@ -109,27 +138,69 @@ impl Stage {
     ) -> Result<Vec<Row>, String> {
         let (generated, written): (Vec<Case>, Vec<Case>) =
             cases.iter().partition(|case| case.is_generated);
-        let mut rows: Vec<Row> = Vec::new();
-        for case in &written {
-            let mut row = Row::new(case.name);
-            self.play(case, seed_of(options.seed, case.name, 0), &mut row)?;
-            rows.push(row);
-        }
-        let mut others: Vec<Row> = generated.iter().map(|case| Row::new(case.name)).collect();
+        let (serve, others): (Vec<Case>, Vec<Case>) =
+            written.into_iter().partition(|case| case.door == Door::Serve);
+        let mut rows: Vec<Row> = others
+            .iter()
+            .map(|case| self.play_once(case, options.seed))
+            .collect::<Result<_, _>>()?;
+        rows.extend(self.play_side_by_side(&serve, options.seed)?);
+        rows.extend(self.play_in_turn(&generated, options, began)?);
+        Ok(rows)
+    }
+
+    fn play_once(&mut self, case: &Case, seed: u64) -> Result<Row, String> {
+        let mut row = Row::new(case.name);
+        self.play(case, seed_of(seed, case.name, 0), &mut row)?;
+        Ok(row)
+    }
+
+    /// Each once, at whichever server is free.
+    fn play_side_by_side(&mut self, cases: &[Case], seed: u64) -> Result<Vec<Row>, String> {
+        let more = (1..SERVERS.min(cases.len() as u32)).map(|number| self.beside(number * 100));
+        let mut more: Vec<Self> = more.collect::<Result<_, _>>()?;
+        let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let play = |stage: &mut Self| {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(case) = cases.get(number) else { return Ok(()) };
+                let row = stage.play_once(case, seed)?;
+                lock(&rows).push((number, row));
+            }
+        };
+        std::thread::scope(|scope| {
+            let stages = more.iter_mut().chain([&mut *self]);
+            let lanes: Vec<_> = stages.map(|stage| scope.spawn(|| play(stage))).collect();
+            let ended = |lane: std::thread::ScopedJoinHandle<'_, Result<(), String>>| {
+                lane.join().map_err(|_panic| "the suite panicked")?
+            };
+            lanes.into_iter().try_for_each(ended)
+        })?;
+        let mut rows = std::mem::take(&mut *lock(&rows));
+        rows.sort_by_key(|(number, _)| *number);
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    fn play_in_turn(
+        &mut self,
+        generated: &[Case],
+        options: &Options,
+        began: Instant,
+    ) -> Result<Vec<Row>, String> {
+        let mut rows: Vec<Row> = generated.iter().map(|case| Row::new(case.name)).collect();
         for turn in 0_u64.. {
             let is_first = turn == 0;
-            for (case, row) in generated.iter().zip(&mut others) {
+            for (case, row) in generated.iter().zip(&mut rows) {
                 // One that is broken has been: what else there is, is still of interest.
                 if row.verdict == Verdict::Held && (is_first || began.elapsed() < options.time) {
                     self.play(case, seed_of(options.seed, case.name, turn), row)?;
                 }
             }
             let is_over = began.elapsed() >= options.time;
-            if is_over || others.iter().all(|row| row.verdict != Verdict::Held) {
+            if is_over || rows.iter().all(|row| row.verdict != Verdict::Held) {
                 break;
             }
         }
-        rows.extend(others);
         Ok(rows)
     }
 
@@ -139,6 +210,7 @@ impl Stage {
             return Ok(());
         }
         let mut judgement = Judgement::default();
+        let began = Instant::now();
         for _ in 0..MOMENTS {
             judgement = self.round(case, seed);
             if judgement.broken.is_some() || judgement.unfit.is_none() {
@@ -146,6 +218,7 @@ impl Stage {
             }
         }
         row.add(&judgement);
+        row.seconds += began.elapsed().as_secs_f64();
         if let Verdict::Broken(why) = &row.verdict {
             println!("BROKEN: {}, round {}: {why}", case.name, row.rounds);
             self.renew(case.door)?;
@@ -172,7 +245,7 @@ impl Stage {
         let mut scene = Scene {
             socket: self.arena.as_ref().map_or(nobody, Arena::socket).to_owned(),
             pid: self.arena.as_ref().map_or(0, Arena::pid),
-            port: self.served.as_ref().map_or(0, |served| served.port),
+            port: self.served.as_ref().map_or(self.port, |served| served.port),
             program: self.program.clone(),
             folder: self.folder.open(),
             random: Random::from_seed(seed),

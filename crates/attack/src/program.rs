@@ -4,12 +4,28 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take to come back to what it was after an attack.
 const RECOVERY: Duration = Duration::from_secs(5);
 /// Resident memory beyond what it had at first, bytes: what an allocator keeps.
 const RESIDENT_MORE_MAX: u64 = 64 << 20;
+
+/// Held for reading while a program is started.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Starts a program. Between `fork` and `execve` the child has copies of every descriptor here.
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
+/// While this is held nobody starts a program: for who has a descriptor whose closing does not come back. A child
+/// would wait in `execve` for ever, with its own copy of what could end that.
+pub(crate) fn no_starts() -> RwLockWriteGuard<'static, ()> {
+    STARTING.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A daemon of the program.
 #[derive(Debug)]
@@ -33,13 +49,10 @@ impl Daemon {
     /// Starts `program` with `arguments`; what it says goes to `log`.
     pub(crate) fn start(program: &Path, arguments: &[&str], log: PathBuf) -> Result<Self, String> {
         let file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        let child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file)
-            .spawn()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let child =
+            spawn(&mut command).map_err(|error| format!("{}: {error}", program.display()))?;
         Ok(Self { child, log, base: None, read_to: 0 })
     }
 

@@ -7,6 +7,8 @@ use crate::judge::Judgement;
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) rounds: u32,
+    /// What all rounds took.
+    pub(crate) seconds: f64,
     pub(crate) frame_ms: f64,
     pub(crate) answer_ms: f64,
     pub(crate) lost: u64,
@@ -29,6 +31,7 @@ impl Row {
         Self {
             name: name.to_owned(),
             rounds: 0,
+            seconds: 0.0,
             frame_ms: 0.0,
             answer_ms: 0.0,
             lost: 0,
@@ -59,9 +62,10 @@ impl Row {
             Verdict::NotPlayed(why) => format!("not played: {why}"),
         };
         format!(
-            "{:<64} {:>6} {:>8.1} {:>8.1} {:>6}  {verdict}",
+            "{:<64} {:>6} {:>7.1} {:>8.1} {:>8.1} {:>6}  {verdict}",
             self.name.chars().take(64).collect::<String>(),
             self.rounds,
+            self.seconds,
             self.frame_ms,
             self.answer_ms,
             self.lost
@@ -72,8 +76,8 @@ impl Row {
 /// All rows, with what the columns are.
 pub(crate) fn show(rows: &[Row]) -> String {
     let head = format!(
-        "{:<64} {:>6} {:>8} {:>8} {:>6}  {}",
-        "attack", "rounds", "frame ms", "reply ms", "lost", "verdict"
+        "{:<64} {:>6} {:>7} {:>8} {:>8} {:>6}  {}",
+        "attack", "rounds", "seconds", "frame ms", "reply ms", "lost", "verdict"
     );
     [head].into_iter().chain(rows.iter().map(Row::show)).collect::<Vec<_>>().join("\n")
 }

@@ -50,7 +50,8 @@ pub(crate) fn run(
         std::os::unix::process::CommandExt::uid(&mut command, user);
         std::os::unix::process::CommandExt::gid(&mut command, user);
     }
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", what()))?;
+    let mut child =
+        crate::program::spawn(&mut command).map_err(|error| format!("{}: {error}", what()))?;
     let since = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {

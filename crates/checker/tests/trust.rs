@@ -80,7 +80,11 @@ fn compare(tree: &Tree, text: &str, graph: &Graph) -> bool {
     assert_eq!(progress.states_count as usize, graph.states.len(), "{text}");
     assert_eq!(progress.transitions_count as usize, graph.transitions(), "{text}");
     assert_eq!(progress.deadlocks_count as usize, graph.deadlocks(), "{text}");
-    assert_eq!(broken, graph.states.iter().map(|state| tree.broken(state)).sum(), "{text}");
+    assert_eq!(
+        broken,
+        graph.states.iter().map(|state| tree.broken(state)).sum::<usize>(),
+        "{text}"
+    );
     // The shortest way to a deadlock, if there is one, is a run, and no shorter one exists.
     let stuck = seen.iter().find(|(_, steps)| *steps == 0);
     if let Some((id, _)) = stuck {

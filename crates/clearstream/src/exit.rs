@@ -83,6 +83,19 @@ impl fmt::Display for VerbError {
     }
 }
 
+impl From<lab::LabError> for VerbError {
+    fn from(error: lab::LabError) -> Self {
+        let line = chain(&error);
+        if error.is_missing_privilege() {
+            Self::missing(line)
+        } else if error.is_usage() {
+            Self::usage(line)
+        } else {
+            Self::failed(line)
+        }
+    }
+}
+
 impl From<io::Error> for VerbError {
     fn from(error: io::Error) -> Self {
         let kind =

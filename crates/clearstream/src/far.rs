@@ -3,8 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use iperf3::Iperf3;
 use results::{Absent, Host, PathFacts, Results, RunKind, TestOutcome, TestSpec};
-use traffic::client::{self, CONNECT_TIMEOUT, ClientError, IntervalPair, Peer, Target};
+use traffic::client::{
+    self, CONNECT_TIMEOUT, ClientError, FarProtocol, IntervalPair, Peer, Target,
+};
 
 use crate::exit::{VerbError, chain};
 use crate::progress::Progress;
@@ -23,6 +26,9 @@ const IPERF3_PAUSE_MAX: Duration = Duration::from_secs(3);
 /// A server started just before us may need this long to listen.
 const START_MAX: Duration = Duration::from_millis(500);
 
+/// The protocols of servers other than our own that a far end may speak.
+pub(crate) const PROTOCOLS: &[&dyn FarProtocol] = &[&Iperf3];
+
 /// What runs at the far end and the connection to it.
 pub(crate) struct FarEnd {
     target: Target,
@@ -40,20 +46,28 @@ impl FarEnd {
     pub(crate) fn connect(target: &Target) -> Result<Self, VerbError> {
         let deadline = Instant::now() + START_MAX;
         let peer = loop {
-            match client::connect(target, CONNECT_TIMEOUT) {
+            match client::connect(target, CONNECT_TIMEOUT, PROTOCOLS) {
                 Err(ClientError::NothingListens { .. }) if Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(50));
                 }
                 answer => break answer.map_err(|error| explain(&error))?,
             }
         };
-        let is_iperf3 = matches!(peer, Peer::Iperf3(_));
+        let is_iperf3 = matches!(peer, Peer::Foreign(_));
         Ok(Self { target: target.clone(), peer: Some(peer), is_iperf3 })
     }
 
     /// Where it is.
     pub(crate) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The name of the host there; `None` where an iperf3 server does not tell it.
+    pub(crate) fn host_name(&self) -> Option<&str> {
+        match &self.peer {
+            Some(Peer::ClearStream(session)) => Some(&session.host().name),
+            _ => None,
+        }
     }
 
     /// Whether it is a stock iperf3 server.
@@ -79,7 +93,7 @@ impl FarEnd {
                 let idle_rtt = session.round_trips(count, IDLE_INTERVAL);
                 (idle_rtt, (!is_test).then(|| session.path_mtu()))
             }
-            Peer::Iperf3(iperf3) => {
+            Peer::Foreign(iperf3) => {
                 let why = "the peer is a stock iperf3 server, which reports byte counts only";
                 for what in ["far host, cores and counters", "far TCP state", "latency under load"]
                 {
@@ -112,7 +126,7 @@ impl FarEnd {
             None => self.reconnect(should_stop)?,
         };
         match peer {
-            Peer::Iperf3(iperf3) => iperf3.run_test(spec, on_interval, should_stop),
+            Peer::Foreign(iperf3) => iperf3.run_test(spec, on_interval, should_stop),
             Peer::ClearStream(mut session) => {
                 let outcome = session.run_test(spec, on_interval, should_stop);
                 // After an error nobody knows what the connection still carries.
@@ -137,6 +151,7 @@ impl FarEnd {
             Some(Peer::ClearStream(session)) => session.tune(request),
             _ => Err(ClientError::Unsupported {
                 target: self.target.to_string(),
+                protocol: FarProtocol::name(&Iperf3),
                 what: "change settings there",
             }),
         }
@@ -145,7 +160,7 @@ impl FarEnd {
     fn reconnect(&self, should_stop: &dyn Fn() -> bool) -> Result<Peer, ClientError> {
         let deadline = Instant::now() + IPERF3_PAUSE_MAX;
         loop {
-            match client::connect(&self.target, CONNECT_TIMEOUT) {
+            match client::connect(&self.target, CONNECT_TIMEOUT, PROTOCOLS) {
                 Err(error) if self.is_iperf3 && Instant::now() < deadline && !should_stop() => {
                     drop(error);
                     thread::sleep(Duration::from_millis(50));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use results::{Point, Results, read_results};
 use sweep::{Journal, JournalError, Plan};
-use sys::private;
+use sys::{durable, private};
 
 use crate::exit::VerbError;
 
@@ -54,8 +54,8 @@ pub(crate) fn save(path: &Path, results: &Results) -> Result<(), VerbError> {
     replace(path, &text)
 }
 
-/// Replaces a file whole or not at all: written and synced beside it, then renamed into place.
-/// What is no plain file (a pipe, a device) is written directly.
+/// Replaces a file whole or not at all ([`durable`]). What is no plain file (a pipe, a device) is
+/// written directly.
 ///
 /// # Errors
 /// One line: the file and the system's reason.
@@ -65,17 +65,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VerbError> {
         let written = private::create(path).and_then(|mut file| file.write_all(bytes));
         return written.map_err(|error| at(path, &error));
     }
-    let beside = with_suffix(path, ".new");
-    let mut file = private::create_new(&beside).map_err(|error| at(&beside, &error))?;
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        // Half a file helps nobody; that it may not exist is fine.
-        fs::remove_file(&beside).ok();
-        at(path, &error)
-    })
+    durable::replace(path, bytes).map_err(|error| VerbError::from_error(&error))
 }
 
 /// The finished points of a run, on disk before the next one starts.
@@ -112,6 +102,8 @@ impl PointLog {
         };
         let log = Self { path, file };
         log.restart(plan, &kept, &bytes)?;
+        // Points on disk are of no use while the journal's name is not.
+        durable::sync_name(&log.path, &log.file).map_err(|error| VerbError::from_error(&error))?;
         Ok((log, kept))
     }
 

@@ -1,38 +1,10 @@
-//! The documents are true where a machine can tell: links lead somewhere, lists are complete,
-//! promised figures name a test or a benchmark that exists.
+//! The documents name what the program has: every verb, field and limit.
 
-#[path = "support/tree.rs"]
-#[expect(dead_code, reason = "shared with other tests, each uses a part")]
-mod tree;
-
-use std::path::Path;
 use std::process::Command;
-
-/// `[text](target)` targets of a document, without those on the web and without fragments.
-fn links(text: &str) -> Vec<&str> {
-    text.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .map(|target| target.split('#').next().unwrap_or(target))
-        .filter(|target| !target.is_empty() && !target.starts_with("http"))
-        .collect()
-}
 
 /// What stands between single backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).filter(|word| !word.is_empty()).collect()
-}
-
-#[test]
-fn links_lead_somewhere() {
-    let mut broken = Vec::new();
-    for path in tree::files("", ".md") {
-        let folder = tree::root().join(Path::new(&path).parent().expect("a folder"));
-        let text = tree::text(&path);
-        let bad = links(&text).into_iter().filter(|target| !folder.join(target).exists());
-        broken.extend(bad.map(|target| format!("{path}: {target}")));
-    }
-    assert!(broken.is_empty(), "{broken:#?}");
 }
 
 #[test]
@@ -46,7 +18,7 @@ fn readme_lists_every_verb() {
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    let readme = tree::text("README.md");
+    let readme = rules::text("README.md");
     let mut listed: Vec<&str> = readme
         .split("## What it can do")
         .nth(1)
@@ -61,24 +33,8 @@ fn readme_lists_every_verb() {
 }
 
 #[test]
-fn architecture_is_short_and_complete() {
-    let text = tree::text("ARCHITECTURE.md");
-    assert!(text.lines().count() <= 200, "{} lines", text.lines().count());
-    let manifest = tree::text("Cargo.toml");
-    let dependencies = manifest.split("[workspace.dependencies]").nth(1).expect("dependencies");
-    let dependencies = dependencies.split("\n[").next().expect("a section");
-    let words = quoted(&text);
-    let missing: Vec<&str> = dependencies
-        .lines()
-        .filter_map(|line| line.split(" =").next())
-        .filter(|name| !name.is_empty() && !name.starts_with('#') && !words.contains(name))
-        .collect();
-    assert!(missing.is_empty(), "neither a room nor a dependency with a reason: {missing:?}");
-}
-
-#[test]
 fn results_guide_names_every_field() {
-    let text = tree::text("docs/results.md");
+    let text = rules::text("docs/results.md");
     let schema = serde_json::to_value(results::json_schema()).expect("a schema is JSON");
     let fields = schema["properties"].as_object().expect("properties");
     let words = quoted(&text);
@@ -89,76 +45,9 @@ fn results_guide_names_every_field() {
 
 #[test]
 fn limits_guide_names_every_limit() {
-    let text = tree::text("docs/limits.md");
+    let text = rules::text("docs/limits.md");
     let words = quoted(&text);
     for limit in results::Limit::ALL {
         assert!(words.contains(&limit.name()), "{}", limit.name());
     }
-}
-
-#[test]
-fn glossary_is_sorted() {
-    let text = tree::text("docs/GLOSSARY.md");
-    let terms: Vec<String> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("**")?.split("**").next())
-        .map(str::to_lowercase)
-        .collect();
-    assert!(terms.len() > 20);
-    assert!(terms.is_sorted(), "{terms:?}");
-}
-
-/// Every promise names what shows it: `bench NAME`, or `FILE::TEST` with both there. The attacks that
-/// docs/security.md names are cases of the suite.
-#[test]
-fn promises_name_tests_that_exist() {
-    let benches: String = ["plan", "packets", "states"]
-        .map(|name| tree::text(&format!("benches/{name}.rs")))
-        .concat();
-    let attacks: String =
-        tree::files("crates/attack/src", ".rs").iter().map(|path| tree::text(path)).collect();
-    let mut wrong = Vec::new();
-    for (path, least) in [("SPECIFICATION.md", 20), ("docs/security.md", 20)] {
-        let text = tree::text(path);
-        let mut named = 0;
-        for word in quoted(&text) {
-            let is_there = if let Some(row) = word.strip_prefix("bench ") {
-                benches.contains(&format!("\"{row}\""))
-            } else if let Some(case) = word.strip_prefix("attack: ") {
-                attacks.contains(&format!("\"{case}\""))
-            } else if let Some((file, test)) = word.split_once(".rs::") {
-                let file = tree::root().join(format!("{file}.rs"));
-                let source = std::fs::read_to_string(file).unwrap_or_default();
-                source.contains(&format!("fn {test}("))
-            } else {
-                continue;
-            };
-            named += 1;
-            if !is_there {
-                wrong.push(format!("{path}: {word} is not there"));
-            }
-        }
-        assert!(named > least, "{path}: only {named} promises name what shows them");
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-#[test]
-fn changelog_keeps_its_form() {
-    const KINDS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
-    let text = tree::text("CHANGELOG.md");
-    assert!(text.starts_with("# Changelog\n"));
-    let releases: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
-    assert_eq!(releases.first(), Some(&"[Unreleased]"));
-    for release in &releases[1..] {
-        let (version, date) = release.split_once(" - ").expect("`[x.y.z] - YYYY-MM-DD`");
-        let numbers = version.trim_matches(['[', ']']).split('.');
-        assert!(
-            numbers.clone().count() == 3
-                && numbers.into_iter().all(|one| one.parse::<u32>().is_ok())
-        );
-        assert!(date.len() == 10 && date.split('-').count() == 3, "{release}");
-    }
-    let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-    assert!(kinds.iter().all(|kind| KINDS.contains(kind)), "{kinds:?}");
 }

@@ -9,6 +9,8 @@ mod bed;
 mod chroot;
 #[path = "support/effort.rs"]
 mod effort;
+#[path = "lab/library.rs"]
+mod library;
 #[path = "lab/shared.rs"]
 mod shared;
 #[path = "lab/wire.rs"]

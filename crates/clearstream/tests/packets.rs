@@ -462,7 +462,7 @@ fn whoever_connects_is_answered_however_few_descriptors_there_are() {
             let (tell, told) = std::sync::mpsc::channel();
             std::thread::spawn(move || tell.send(one.list()));
             match told.recv_timeout(Duration::from_secs(20)) {
-                Ok(Ok(_) | Err(ClientError::Refused(_))) => break None,
+                Ok(Ok(_) | Err(ClientError::Refused { .. })) => break None,
                 // It found out after it had begun to listen.
                 Ok(Err(ClientError::Gone)) => {}
                 other => panic!("{limit}: {other:?}"),

@@ -4,9 +4,6 @@
 
 #[path = "support/fields.rs"]
 mod fields;
-#[path = "support/tree.rs"]
-#[expect(dead_code, reason = "shared with other tests, each uses a part")]
-mod tree;
 
 /// The page that documents every field; its generated part ends the file.
 const PAGE: &str = "docs/results.md";
@@ -24,10 +21,10 @@ fn the_published_schema_is_ours() {
     let mut ours = serde_json::to_string_pretty(&schema()).expect("a schema is JSON");
     ours.push('\n');
     if std::env::var_os("CLEARSTREAM_WRITE_SCHEMA").is_some() {
-        std::fs::write(tree::root().join(PUBLISHED), &ours).expect("the schema can be written");
+        std::fs::write(rules::root().join(PUBLISHED), &ours).expect("the schema can be written");
     }
     assert!(
-        tree::text(PUBLISHED) == ours,
+        rules::text(PUBLISHED) == ours,
         "{PUBLISHED} is not what the program writes; run this test with CLEARSTREAM_WRITE_SCHEMA=1 \
          and look at the difference: within a major version fields are only added"
     );
@@ -35,11 +32,11 @@ fn the_published_schema_is_ours() {
 
 #[test]
 fn the_page_documents_every_field() {
-    let text = tree::text(PAGE);
+    let text = rules::text(PAGE);
     let (by_hand, _) = text.split_once(GENERATED).expect("the page has a generated part");
     let ours = format!("{by_hand}{GENERATED}\n\n{}", fields::page(&schema()));
     if std::env::var_os("CLEARSTREAM_WRITE_SCHEMA").is_some() {
-        std::fs::write(tree::root().join(PAGE), &ours).expect("the page can be written");
+        std::fs::write(rules::root().join(PAGE), &ours).expect("the page can be written");
         return;
     }
     assert!(
@@ -74,9 +71,9 @@ fn the_verdict_is_where_it_was_promised() {
 
 #[test]
 fn sample_files_parse() {
-    let samples = tree::files("testdata/results", ".json");
+    let samples = rules::files("testdata/results", ".json");
     for path in &samples {
-        let bytes = std::fs::read(tree::root().join(path)).expect("readable sample");
+        let bytes = std::fs::read(rules::root().join(path)).expect("readable sample");
         let name = path.rsplit('/').next().expect("a file name");
         match results::read_results(&bytes) {
             Ok(document) => {

@@ -2,6 +2,8 @@
 
 #[path = "support/effort.rs"]
 mod effort;
+#[path = "support/kernel_threads.rs"]
+mod kernel_threads;
 #[path = "../../topology/tests/support/machines.rs"]
 mod machines;
 
@@ -128,6 +130,9 @@ fn ip(arguments: &[&str]) {
 
 #[test]
 fn root_threads_of_threaded_napi_are_shown_with_their_cores() {
+    if !kernel_threads::are_visible() {
+        return;
+    }
     let space = Namespace::new();
     space.sh("ip link add t0 type veth peer name t1; ip link set t1 up");
     // A veth has NAPI, and threads for it, only with GRO.

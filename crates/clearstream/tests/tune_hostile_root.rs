@@ -109,7 +109,7 @@ impl Bed {
 
     fn client(&self) -> Session {
         let target = Target { port: self.port, ..Target::new("127.0.0.1") };
-        match connect(&target, CONNECT_TIMEOUT) {
+        match connect(&target, CONNECT_TIMEOUT, &[]) {
             Ok(Peer::ClearStream(session)) => *session,
             other => panic!("{other:?}"),
         }

@@ -158,8 +158,7 @@ fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &
         vec!["tune", "apply", "far", "--measure", "--turns", "3", "-o", &file, "--report", &page];
     arguments.extend(["--only", key]);
     let told = bed.must("near", &arguments);
-    let results: Results =
-        results::read_results(&fs::read(&file).expect("written")).expect("a results file");
+    let results = read_results(&file);
     let found = results.changes.iter().find(|one| one.end == end && one.key == key);
     let change: &AppliedChange = found.unwrap_or_else(|| panic!("{key} was not tried: {told}"));
     let (predicted, after) =
@@ -212,6 +211,88 @@ fn root_a_clamp_before_full_cores_is_lifted_as_predicted() {
     }
 }
 
+/// A verdict of `path` is carried out: the far host's clamp, named by a file and by nobody else, is
+/// lifted, measured, kept and taken back.
+#[test]
+fn root_the_verdict_of_a_file_is_carried_out_and_taken_back() {
+    if !is_root() {
+        return;
+    }
+    let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
+    let mut bed = Bed::up("from", LINK, "", clamp);
+    bed.serve(&["--allow-tuning", "--allow", "10.77.0.0/16", "--allow", "fd77::/16"]);
+    let file = bed.path("results.json");
+    bed.must("near", &["path", "far", "--quick", "--one-way", "--no-report", "-o", &file]);
+    let dumps = |bed: &Bed| ["near", "far"].map(|host| bed.must(host, &["tune", "dump"]));
+    let before = dumps(&bed);
+    one_line_refusals_of_files(&bed, &file);
+    assert_eq!(dumps(&bed), before, "a refusal changes nothing");
+
+    let output = bed.path("tune.json");
+    let apply = ["tune", "apply", "--from", &file, "--turns", "2", "-o", &output];
+    let told = bed.must("near", &apply);
+    let head = told.split("far  net.ipv4.tcp_rmem: ").next().expect("some text");
+    assert!(
+        head.contains("Verdict  ") && head.contains("\nfar end (far)\n"),
+        "shown first: {told}"
+    );
+    let results = read_results(&output);
+    let [change] = &results.changes[..] else { panic!("{told}") };
+    assert_eq!((change.end, change.key.as_str()), (End::Far, "net.ipv4.tcp_rmem"), "{told}");
+    assert_eq!(
+        (change.from.as_str(), change.is_kept),
+        ("4096 131072 262144", Some(true)),
+        "{told}"
+    );
+    let rate = |rates: &Option<results::Estimate>| rates.expect("measured").median;
+    assert!(rate(&change.after) > GAIN_MIN * rate(&change.before), "{told}");
+    assert!(bed.must("far", &["tune", "status"]).contains(&format!(" -> {}  in force", change.to)));
+
+    bed.must("near", &["tune", "revert", "--far", "far"]);
+    bed.must("near", &["tune", "revert"]);
+    assert_eq!(dumps(&bed), before, "every setting is what it was");
+}
+
+/// What is changed in a file, the exit code that follows, and words of the line.
+type Refusal<'a> = (&'a dyn Fn(&mut Value), i32, &'a str);
+
+/// Files that `--from` cannot carry out: of an earlier version, of another host, to another host, and
+/// with something in it that is no setting.
+fn one_line_refusals_of_files(bed: &Bed, file: &str) {
+    let document: Value = serde_json::from_slice(&fs::read(file).expect("there")).expect("JSON");
+    assert_eq!(document["verdict"]["limit"], "receive-window", "{}", document["verdict"]);
+    let change = |edit: &dyn Fn(&mut Value)| {
+        let mut changed = document.clone();
+        edit(&mut changed);
+        let path = bed.path("changed.json");
+        fs::write(&path, changed.to_string()).expect("written");
+        path
+    };
+    let earlier = |document: &mut Value| {
+        document["verdict"].as_object_mut().expect("an object").remove("changes");
+    };
+    let refusals: [Refusal<'_>; 4] = [
+        (&earlier, 1, "names no setting to change: none lifts it, or an earlier version"),
+        (&|document| document["near"]["name"] = "geneva".into(), 2, "measured from 'geneva'"),
+        (&|document| document["far"]["name"] = "geneva".into(), 2, "measured to 'geneva'"),
+        (
+            &|document| document["verdict"]["changes"][0]["key"] = "kernel.core_pattern".into(),
+            1,
+            "'kernel.core_pattern' is no setting this program changes",
+        ),
+    ];
+    for (edit, code, words) in refusals {
+        let done = bed.run("near", &["tune", "apply", "--from", &change(edit)]);
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{words}: {said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{words}: {said}");
+    }
+}
+
+fn read_results(file: &str) -> Results {
+    results::read_results(&fs::read(file).expect("written")).expect("a results file")
+}
+
 #[test]
 fn root_without_permission_the_far_changes_are_commands() {
     if !is_root() {
@@ -222,14 +303,25 @@ fn root_without_permission_the_far_changes_are_commands() {
     bed.serve(&[]);
     let before = bed.must("far", &["tune", "dump"]);
     let file = bed.path("tune.json");
-    let done = bed.run("near", &["tune", "apply", "far", "-o", &file]);
+    let asked = bed.run("near", &["tune", "apply", "far", "-o", &file]);
+    left_to_the_far_host(&asked);
+    assert_eq!(bed.must("far", &["tune", "dump"]), before);
+
+    let file = bed.path("results.json");
+    bed.must("near", &["tune", "plan", "far", "-o", &file]);
+    let from = ["tune", "apply", "--from", &file, "-o", &bed.path("from.json")];
+    left_to_the_far_host(&bed.run("near", &from));
+    assert_eq!(bed.must("far", &["tune", "dump"]), before);
+}
+
+/// One line says why, the changes are commands, and the exit code is that of half a job.
+fn left_to_the_far_host(done: &Output) {
     let (said, told) =
         (String::from_utf8_lossy(&done.stderr), String::from_utf8_lossy(&done.stdout));
     assert_eq!(done.status.code(), Some(5), "{said}{told}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("started without --allow-tuning"), "{said}");
     assert!(told.contains("\n  sysctl -w net.ipv4.tcp_rmem='4096 131072 "), "{told}");
-    assert_eq!(bed.must("far", &["tune", "dump"]), before);
 }
 
 /// The program in a network namespace of its own that ends with it; `sh -c script` with `$0` the

@@ -1,13 +1,14 @@
 //! Weighing every limit, and the loop that puts the best ones to the test.
 
 use results::{
-    Confirmation, End, Estimate, Evidence, HostChange, Limit, NextCeiling, Results, TestSpec,
-    Verdict,
+    Confirmation, End, Estimate, Evidence, HostChange, Limit, NextCeiling, Results, SettingChange,
+    TestSpec, Verdict,
 };
 
 use crate::experiment::Experiment;
 use crate::mechanism::{Opinion, TABLE};
 use crate::observed::Observed;
+use crate::remedy::Remedy;
 use crate::verdict;
 
 /// Least weight at which a limit is suspected.
@@ -35,6 +36,8 @@ pub struct Candidate {
     pub advice: Vec<String>,
     /// The change to a host that would confirm it, where no change to the test does.
     pub host_change: Option<HostChange>,
+    /// The settings whose change lifts it, most useful first.
+    pub changes: Vec<SettingChange>,
     /// What would bind next.
     pub next: Option<NextCeiling>,
 }
@@ -110,7 +113,8 @@ impl Diagnosis {
                 ceiling_bits_per_s: opinion.ceiling_bits_per_s,
                 experiments: mechanism.experiments(seen, headroom),
                 advice: mechanism.advice(seen),
-                host_change: mechanism.host_change(seen, headroom),
+                host_change: mechanism.host_change(seen, headroom).map(Remedy::shown),
+                changes: mechanism.changes(seen, headroom),
                 next: verdict::next_of(seen, &opinions, limit),
             });
         }

@@ -37,6 +37,7 @@ mod mechanism;
 mod numbers;
 mod observed;
 mod pages;
+mod remedy;
 mod verdict;
 
 pub use ceilings::{Headers, ceilings};

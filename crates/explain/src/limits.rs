@@ -21,6 +21,7 @@ mod segments;
 mod send_buffer;
 mod shaper;
 mod signals;
+mod windows;
 
 pub(crate) use applications::{ReceivingApplication, SendingApplication};
 pub(crate) use buses::{MemoryBandwidth, Pcie};

@@ -1,10 +1,11 @@
 //! What a limit is to the diagnosis: one module, one struct, one row of [`TABLE`].
 
-use results::{End, HostChange, Limit};
+use results::{End, Limit, SettingChange};
 
 use crate::experiment::Experiment;
 use crate::limits;
 use crate::observed::Observed;
+use crate::remedy::Remedy;
 
 /// A way in which a path can be bound. Each judges the same observations on its own mechanism;
 /// none looks at what another concluded.
@@ -23,8 +24,14 @@ pub(crate) trait Mechanism: Sync {
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment>;
 
     /// The change to a host that would confirm it, where no change to the test does.
-    fn host_change(&self, _seen: &Observed<'_>, _headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, _seen: &Observed<'_>, _headroom: Option<f64>) -> Option<Remedy> {
         None
+    }
+
+    /// The settings whose change lifts it, most useful first: those of the change that would confirm it,
+    /// and where an experiment decides, those that make the gain last.
+    fn changes(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<SettingChange> {
+        self.host_change(seen, headroom).map(Remedy::stored).unwrap_or_default()
     }
 
     /// What to change, most useful first.

@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -14,15 +15,13 @@ use packet_switch::line::SharedReport;
 use rustix::thread::CapabilitySet;
 use sys::namespace;
 
+use crate::answer::Answer;
 use crate::counters::{COUNTERS_FILE, DirectionCounters, LabCounters, LinkCounters};
 use crate::network::{self, Ports};
 use crate::plan::LabPlan;
 use crate::state::{LabDir, LabOwner, LabState, started_ticks};
 use crate::switches::Switches;
 use crate::{LabError, Program, lines};
-
-/// What the anchor writes on its output once everything stands; anything else is why not.
-pub(crate) const READY: &str = "ready";
 
 /// How often the counters are written for `lab status`, and the owner is looked for.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
@@ -35,7 +34,8 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
         namespace::unshare_user().map_err(|error| LabError::NotPermitted {
             what: format!("this user may not make namespaces: {error}: {}", error.source),
             advice: if namespace::is_chroot() {
-                "this runs in a chroot, where the kernel refuses user namespaces"
+                "this runs in a chroot, where the kernel refuses user namespaces; enter that root with \
+                 pivot_root (as containers do), or run outside"
             } else {
                 "run as root, or allow user namespaces (sysctl user.max_user_namespaces, \
                  kernel.apparmor_restrict_unprivileged_userns)"
@@ -64,6 +64,7 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
             .ok_or_else(|| LabError::NotStarted("no /proc/PID/stat".to_owned()))?,
         own_user_namespace,
         network_fds: network.namespaces.iter().map(AsRawFd::as_raw_fd).collect(),
+        host_threads: host_threads(&network.namespaces)?,
         notes: network.notes,
         threads: network.threads,
         owner: dir.owner(),
@@ -111,10 +112,40 @@ fn outer_pid() -> Result<i32, LabError> {
         .ok_or_else(|| LabError::NotStarted("/proc/self is no number".to_owned()))
 }
 
+/// Starts a thread in each of these network namespaces, which does nothing but be there: what `/proc`
+/// tells about the namespace is read through it. Their ids where the lab was brought up.
+fn host_threads(namespaces: &[OwnedFd]) -> Result<Vec<i32>, LabError> {
+    let started = |namespace: &OwnedFd| {
+        let namespace = namespace.try_clone().map_err(LabError::state("open", "network"))?;
+        let (say, hear) = channel();
+        let stay = move || {
+            let id = namespace::enter_network(namespace.as_fd())
+                .map_err(LabError::from)
+                .and_then(|()| outer_thread_id());
+            drop(namespace);
+            say.send(id).ok();
+            loop {
+                thread::park();
+            }
+        };
+        let builder = thread::Builder::new().name("host".to_owned()).stack_size(64 << 10);
+        builder.spawn(stay).map_err(|error| sys::SyscallError::new("clone", "thread", error))?;
+        hear.recv().map_err(|error| LabError::NotStarted(error.to_string()))?
+    };
+    namespaces.iter().map(started).collect()
+}
+
+/// The calling thread's id where the lab was brought up: the link reads `PID/task/TID`.
+fn outer_thread_id() -> Result<i32, LabError> {
+    let path = "/proc/thread-self";
+    let link = fs::read_link(path).map_err(LabError::state("read", path))?;
+    let id = link.file_name().and_then(|name| name.to_str()?.parse().ok());
+    id.ok_or_else(|| LabError::NotStarted(format!("{path} is no number")))
+}
+
 /// Tells `lab up`, and lets go of its pipe.
 fn say_ready() -> io::Result<()> {
-    io::stdout().write_all(READY.as_bytes())?;
-    io::stdout().flush()?;
+    Answer::Ready.say()?;
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     Ok(())

@@ -94,6 +94,16 @@ pub enum LabError {
     /// The lab's process said why it could not come up.
     #[error("lab did not come up: {0}")]
     NotStarted(String),
+    /// A server did not begin to listen.
+    #[error("nobody listens on port {port} of host {host}: {why}")]
+    NoListener {
+        /// The host.
+        host: String,
+        /// The TCP port.
+        port: u16,
+        /// What became of the server.
+        why: String,
+    },
     /// A file of the lab's state could not be read or written.
     #[error("{action} {path}")]
     State {

@@ -179,15 +179,7 @@ impl Lab {
     }
 
     fn open_network(&self, host: &str) -> Result<File, LabError> {
-        let plan = self.plan();
-        let index = plan.hosts.iter().position(|known| known.name == host).ok_or_else(|| {
-            let names: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
-            LabError::UnknownHost {
-                lab: plan.name.clone(),
-                host: host.to_owned(),
-                known: names.join(", "),
-            }
-        })?;
+        let index = self.host_index(host)?;
         let fd = self.state.network_fds.get(index).copied().unwrap_or(-1);
         let path = format!("/proc/{}/fd/{fd}", self.state.pid);
         File::open(&path).map_err(LabError::state("open", path))

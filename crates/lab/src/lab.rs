@@ -1,17 +1,17 @@
 //! A lab seen from outside its anchor: brought up, found, taken down.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
+use topology::HostFiles;
 
-use crate::anchor::READY;
+use crate::answer::Answer;
 use crate::builtin::builtin_labs;
 use crate::counters::{COUNTERS_FILE, LabCounters};
 use crate::file::parse_lab;
@@ -232,12 +232,31 @@ impl Lab {
         self.dir.switch_socket(switch)
     }
 
-    /// A command that runs what is appended to it on a host, by way of `clearstream lab exec`.
-    #[must_use]
-    pub fn command(&self, clearstream: &Path, host: &str) -> Command {
-        let mut command = Command::new(clearstream);
-        command.args(["lab", "exec", &self.plan().name, host, "--"].map(OsString::from));
-        command
+    /// The files of `/proc` that tell about a host's network namespace, by way of a thread of the anchor
+    /// that stays in it; nothing runs on the host for that.
+    ///
+    /// # Errors
+    /// No such host.
+    pub fn host_files(&self, host: &str) -> Result<HostFiles, LabError> {
+        let index = self.host_index(host)?;
+        let thread = self.state.host_threads.get(index).copied().unwrap_or(-1);
+        let proc = PathBuf::from(format!("/proc/{}/task/{thread}", self.state.pid));
+        let mut files = HostFiles::default();
+        files.proc = proc;
+        Ok(files)
+    }
+
+    /// A host's place in the plan.
+    pub(crate) fn host_index(&self, host: &str) -> Result<usize, LabError> {
+        let plan = self.plan();
+        plan.hosts.iter().position(|known| known.name == host).ok_or_else(|| {
+            let names: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
+            LabError::UnknownHost {
+                lab: plan.name.clone(),
+                host: host.to_owned(),
+                known: names.join(", "),
+            }
+        })
     }
 }
 
@@ -282,41 +301,25 @@ fn start_anchor(
     let answer = starter.stdout.take().map(read_answer).transpose()?.unwrap_or_default();
     // Its answer says it all; waiting only clears it away.
     starter.wait().ok();
-    if answer == READY {
-        return dir.state_if_up().ok_or_else(|| LabError::NotStarted("it ended at once".into()));
-    }
-    Err(match answer.split_once(' ') {
-        Some(("4", why)) => {
-            LabError::NotPermitted { what: why.to_owned(), advice: advice_for(why).to_owned() }
-        }
-        // It says of itself that it did not come up.
-        Some(("1", why)) => match why.split_once("did not come up: ") {
-            Some((_, why)) => LabError::NotStarted(why.to_owned()),
-            None => LabError::NotStarted(why.to_owned()),
-        },
-        _ => {
+    let refusal = match serde_json::from_slice::<Answer>(&answer) {
+        Ok(answer) => answer.into_error(),
+        Err(_) => {
             let log = dir.read("log").unwrap_or_default();
             let last = log.lines().last().unwrap_or("it ended without a word");
-            LabError::NotStarted(last.to_owned())
+            Some(LabError::NotStarted(last.to_owned()))
         }
-    })
+    };
+    match refusal {
+        Some(error) => Err(error),
+        None => dir.state_if_up().ok_or_else(|| LabError::NotStarted("it ended at once".into())),
+    }
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, LabError> {
     serde_json::to_string(value).map_err(|error| LabError::NotStarted(error.to_string()))
 }
 
-fn advice_for(why: &str) -> &'static str {
-    if why.contains("/dev/net/tun") {
-        "let this user open it (chmod 666 /dev/net/tun), or run as root"
-    } else if why.contains("chroot") {
-        "enter that root with pivot_root (as containers do), or run outside"
-    } else {
-        "run as root, or allow this user namespaces of its own"
-    }
-}
-
-fn read_answer(mut pipe: impl Read + AsFd) -> Result<String, LabError> {
+fn read_answer(mut pipe: impl Read + AsFd) -> Result<Vec<u8>, LabError> {
     let mut answer = Vec::new();
     loop {
         if !is_ready(&pipe, START_TIMEOUT) {
@@ -324,7 +327,7 @@ fn read_answer(mut pipe: impl Read + AsFd) -> Result<String, LabError> {
         }
         let mut chunk = [0; 1024];
         match pipe.read(&mut chunk) {
-            Ok(0) | Err(_) => return Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Ok(0) | Err(_) => return Ok(answer),
             Ok(len) => answer.extend_from_slice(&chunk[..len]),
         }
     }

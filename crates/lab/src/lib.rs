@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod anchor;
+mod answer;
+mod bed;
 mod builtin;
 mod counters;
 mod error;
@@ -24,6 +26,7 @@ mod state;
 mod switches;
 mod veth;
 
+pub use bed::Bed;
 pub use builtin::{BuiltinLab, builtin, builtin_labs};
 pub use counters::{
     DirectionCounters, HostPortCounters, LabCounters, Lateness, LinkCounters, SwitchCounters,

@@ -3,6 +3,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::answer::Answer;
 use crate::{LabError, anchor, guest};
 
 /// The program that runs a lab's processes: this one, started again with hidden arguments.
@@ -48,16 +49,9 @@ pub fn run_role(program: &Program, arguments: &[OsString]) -> u8 {
     }
 }
 
-/// Says why on standard output, which `lab up` reads: a line with a code in front.
+/// Says why on standard output, which `lab up` reads.
 fn tell(error: &LabError) -> u8 {
-    let code = if error.is_missing_privilege() { 4 } else { 1 };
-    let mut line = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        line = format!("{line}: {error}");
-        cause = error.source();
-    }
     // Nobody to tell when the reader is gone.
-    std::io::Write::write_all(&mut std::io::stdout(), format!("{code} {line}").as_bytes()).ok();
-    code
+    Answer::refusal(error).say().ok();
+    if error.is_missing_privilege() { 4 } else { 1 }
 }

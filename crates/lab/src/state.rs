@@ -35,6 +35,9 @@ pub struct LabState {
     pub plan: LabPlan,
     /// Per host of the plan, the anchor's descriptor of its network namespace.
     pub network_fds: Vec<i32>,
+    /// Per host of the plan, a thread of the anchor in its network namespace, by its id outside.
+    #[serde(default)]
+    pub host_threads: Vec<i32>,
     /// What could not be had, one line each.
     pub notes: Vec<String>,
     /// Kernel threads of the lab's interfaces that have a core of their own.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packet_switch::PortName;
-use packet_switch::attachment::{PipeEnd, SLOTS_DEFAULT, Shape};
+use packet_switch::attachment::{PipeEnd, RefusalCode, SLOTS_DEFAULT, Shape};
 use packet_switch::client::{Attached, ClientError, Connection, default_socket};
 use rustix::io::Errno;
 
@@ -13,6 +13,7 @@ use crate::adapter::Adapter;
 use crate::line::Origin;
 use crate::memory::{Memory, SLOTS_MAX};
 use crate::name::Target;
+use crate::refusal;
 
 /// netmap's number for the memory that all NICs share.
 const SHARED_MEMORY: u16 = 1;
@@ -49,7 +50,8 @@ impl Host {
     ///
     /// # Errors
     /// `ENXIO`: no switch, or no such port. `EBUSY`: another process has it. `EINVAL`: no such name or
-    /// memory. What a person should know goes to stderr, as the kernel's would to its log.
+    /// memory. Otherwise what stands for the switch's refusal ([`refusal::errno`]). The reason goes to stderr, as
+    /// the kernel's would to its log.
     pub fn open(&self, name: &str, wish: Wish) -> Result<Arc<Adapter>, Errno> {
         let target = Target::parse(name)?;
         let mut state = self.state();
@@ -183,12 +185,12 @@ fn attach(
 ) -> Result<(Attached, Origin), ClientError> {
     let slots = if wish.slots == 0 { SLOTS_DEFAULT } else { wish.slots };
     let shape = Shape { slots, ..Shape::default() };
-    let refused = |errno: Errno| ClientError::Refused(errno.to_string());
+    let no_name = |errno: Errno| refused(RefusalCode::Invalid, errno.to_string());
     if let Some((end, _)) = &target.pipe {
-        let attached = connection.open_pipe(&target.group().map_err(refused)?, *end, shape)?;
+        let attached = connection.open_pipe(&target.group().map_err(no_name)?, *end, shape)?;
         return Ok((attached, Origin::Pipe));
     }
-    let port = match target.switch_port().map_err(refused)? {
+    let port = match target.switch_port().map_err(no_name)? {
         Some(port) => port,
         None => device(connection, &target.base)?,
     };
@@ -205,7 +207,8 @@ fn device(connection: &mut Connection, name: &str) -> Result<PortName, ClientErr
         let is_its = entry.device.as_ref().is_some_and(|device| is_device && device.name == name);
         (is_its || port.port.to_string() == name).then_some((port, is_device))
     });
-    let nowhere = || ClientError::Refused(format!("no port of the switch is called {name}"));
+    let nowhere =
+        || refused(RefusalCode::NotThere, format!("no port of the switch is called {name}"));
     match found.ok_or_else(nowhere)? {
         (port, false) => Ok(port),
         (port, true) => {
@@ -215,10 +218,14 @@ fn device(connection: &mut Connection, name: &str) -> Result<PortName, ClientErr
     }
 }
 
+/// What is refused here, before the switch is asked.
+fn refused(code: RefusalCode, why: String) -> ClientError {
+    ClientError::Refused { code, why }
+}
+
 fn complain(name: &str, error: &ClientError) -> Errno {
     let errno = match error {
-        ClientError::Refused(why) if why.contains("taken") => Errno::BUSY,
-        ClientError::Refused(why) if why.contains("another user") => Errno::PERM,
+        ClientError::Refused { code, .. } => refusal::errno(*code).unwrap_or(Errno::NXIO),
         ClientError::Syscall(error) => {
             error.source.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
         }

@@ -6,13 +6,16 @@
 //! * [`adapter`], [`host`], [`mod@line`], [`switches`]: ports and pipes that this process is attached to, and the
 //!   daemon that may be started anew meanwhile;
 //! * [`descriptor`], [`control`], [`csb`], [`wait`], [`table`]: what its calls do;
-//! * [`native`]: the switch's own interface for programs in C;
+//! * [`mod@refusal`]: error numbers for what the switch refuses;
 //! * `hooks`: the calls of the C library that it stands in front of. All others, and all of a program that
 //!   never opens `/dev/netmap`, go straight through.
 #![expect(
     unsafe_code,
     reason = "a fence: the C library's calls are taken over here, with a program's pointers"
 )]
+
+// Programs in C that were linked with this library when it was also the C interface find its functions here.
+use clearstream_user as _;
 
 pub mod abi;
 pub mod adapter;
@@ -27,7 +30,7 @@ pub mod legacy;
 pub mod line;
 pub mod memory;
 pub mod name;
-pub mod native;
+pub mod refusal;
 pub mod request;
 pub mod ring;
 pub mod switches;

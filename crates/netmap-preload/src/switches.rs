@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::abi::register;
 use crate::host::{self, Host, Wish};
+use crate::refusal;
 use crate::user::{Fields, UserMemory, or};
 
 /// Ports that are on no switch of VALE's.
@@ -220,9 +221,7 @@ fn find(connection: &mut Connection, name: &Name) -> Result<Option<(PortName, En
 
 fn ask(connection: &mut Connection, ask: Ask) -> Result<(), Errno> {
     connection.ask(ask).map_err(|error| match error {
-        ClientError::Refused(why) if why.contains("already") => Errno::EXIST,
-        ClientError::Refused(why) if why.contains("another user") => Errno::PERM,
-        ClientError::Refused(_) => Errno::INVAL,
+        ClientError::Refused { code, .. } => refusal::errno(code).unwrap_or(Errno::INVAL),
         _ => Errno::IO,
     })
 }

@@ -13,8 +13,10 @@ use socket::socket_path;
 
 #[path = "preloaded/features.rs"]
 mod features;
-#[path = "preloaded/native.rs"]
-mod native;
+#[path = "preloaded/refusals.rs"]
+mod refusals;
+#[path = "../../packet-switch/tests/support/refuser.rs"]
+mod refuser;
 #[path = "preloaded/restart.rs"]
 mod restart;
 #[path = "../../packet-switch/tests/support/socket.rs"]
@@ -222,6 +224,28 @@ fn without_a_switch_there_is_no_device_and_one_line_says_why() {
     let complaint = text(&output.stderr);
     assert!(complaint.starts_with("clearstream netmap: /dev/netmap: no switch at"), "{complaint}");
     assert!(complaint.contains("No such file or directory"), "{complaint}");
+}
+
+/// `libclearstream_netmap` was also the library for programs in C; now that is `libclearstream_user`.
+#[test]
+fn a_c_program_linked_with_this_library_still_runs() {
+    let program = built(&format!("forward-{}", std::process::id()));
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../c-api");
+    let lies = library().parent().expect("a folder").to_owned();
+    let outcome = Command::new("cc")
+        .args([&api.join("examples/forward.c"), Path::new("-o"), &program, Path::new("-I")])
+        .args([&api.join("include"), Path::new("-L"), &lies])
+        .arg("-lclearstream_netmap")
+        .arg(format!("-Wl,-z,now,-rpath,{}", lies.display()))
+        .output()
+        .expect("a C compiler");
+    assert!(outcome.status.success(), "{}", text(&outcome.stderr));
+    let mut command = Command::new(&program);
+    command.args(["vale0:a", "vale0:b", "1"]).env_remove("LD_LIBRARY_PATH");
+    let output = command.env("CLEARSTREAM_SWITCH", "/nonexistent").output().expect("it runs");
+    let complaint = text(&output.stderr);
+    assert!(complaint.starts_with("forward: no switch at /nonexistent"), "{complaint}");
+    std::fs::remove_file(&program).expect("it was there");
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! [`Answer::CutOff`]. `docs/attachment.md` says the same for people who write clients in other
 //! languages. An attachment lasts as long as the connection, so one that is killed leaves nothing.
 
+mod refusal;
+
 use std::os::fd::OwnedFd;
 
 use ring::{BUFFER_BYTES_DEFAULT, BUFFER_BYTES_MAX, SLOTS_MAX, Seat};
@@ -14,6 +16,8 @@ use thiserror::Error;
 use crate::counters::PortCount;
 use crate::name::{Name, PortName};
 use crate::panics::printable;
+
+pub use refusal::RefusalCode;
 
 /// Version of the protocol. A daemon answers a request of another with a refusal that says so.
 pub const VERSION: u32 = 1;
@@ -366,12 +370,14 @@ pub enum Answer {
         #[serde(default)]
         health: Health,
     },
-    /// No, with the reason in words.
+    /// The request is refused.
     Refused {
-        /// For people.
+        /// The reason for programs.
+        #[serde(default)]
+        code: RefusalCode,
+        /// The reason for people.
         why: String,
-        /// Whether nobody could ever be granted it: a ring that cannot be, not one for which there is no
-        /// room.
+        /// Whether the code is [`RefusalCode::Invalid`], for clients from before there were codes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_senseless: bool,
     },
@@ -502,7 +508,23 @@ impl Request {
     }
 }
 
+impl MessageError {
+    /// The code with which a daemon refuses such a message.
+    pub(crate) fn code(&self) -> RefusalCode {
+        match self {
+            Self::TooLong | Self::Malformed(_) => RefusalCode::Malformed,
+            Self::NoDescriptors => RefusalCode::Limit,
+            Self::Version { .. } => RefusalCode::Version,
+        }
+    }
+}
+
 impl Answer {
+    /// A refusal.
+    pub(crate) fn refused(code: RefusalCode, why: impl Into<String>) -> Self {
+        Self::Refused { code, why: why.into(), is_senseless: code == RefusalCode::Invalid }
+    }
+
     /// As bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

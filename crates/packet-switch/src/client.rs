@@ -33,7 +33,7 @@ use sys::SyscallError;
 use thiserror::Error;
 
 use crate::attachment::{
-    Answer, Ask, Entry, Health, MessageError, PipeEnd, Request, RingSeat, Shape,
+    Answer, Ask, Entry, Health, MessageError, PipeEnd, RefusalCode, Request, RingSeat, Shape,
 };
 use crate::name::{Name, PortName};
 
@@ -62,12 +62,14 @@ pub enum ClientError {
     /// Nobody serves that socket.
     #[error("no switch at {}: start one with `clearstream switch run`", .0.display())]
     NoDaemon(PathBuf),
-    /// The daemon says no.
-    #[error("{0}")]
-    Refused(String),
-    /// The same, to something that no daemon could do.
-    #[error("{0}")]
-    Senseless(String),
+    /// The daemon refuses.
+    #[error("{why}")]
+    Refused {
+        /// The reason for programs.
+        code: RefusalCode,
+        /// The reason for people.
+        why: String,
+    },
     /// The daemon has ended this attachment.
     #[error("the switch cut us off: {0}")]
     CutOff(String),
@@ -288,11 +290,11 @@ impl Connection {
                 (Answer::CutOff { attachment, why }, _) => {
                     self.cut_off.push_back((attachment, why));
                 }
-                (Answer::Refused { why, is_senseless: false }, _) => {
-                    return Err(ClientError::Refused(why));
-                }
-                (Answer::Refused { why, is_senseless: true }, _) => {
-                    return Err(ClientError::Senseless(why));
+                (Answer::Refused { code, why, is_senseless }, _) => {
+                    // A daemon from before there were codes says only that.
+                    let is_invalid = is_senseless && code == RefusalCode::Other;
+                    let code = if is_invalid { RefusalCode::Invalid } else { code };
+                    return Err(ClientError::Refused { code, why });
                 }
                 answer => return Ok(answer),
             }

@@ -29,7 +29,7 @@ use sys::SyscallError;
 use sys::sandbox::{self, Calls};
 use thiserror::Error;
 
-use crate::attachment::{Answer, Health};
+use crate::attachment::{Answer, Health, RefusalCode};
 use crate::panics;
 use descriptor_threads::DescriptorThreads;
 use registry::Registry;
@@ -347,8 +347,9 @@ fn is_shortage(error: &SyscallError) -> bool {
     shortages.iter().any(|one| error.source.raw_os_error() == Some(one.raw_os_error()))
 }
 
+/// Tells somebody who is not served that a limit is reached.
 fn refuse(socket: &Socket, why: &str) {
-    let answer = Answer::Refused { why: why.to_owned(), is_senseless: false };
+    let answer = Answer::refused(RefusalCode::Limit, why);
     // It may have gone already.
     socket.send(&answer.encode(), &[]).ok();
 }

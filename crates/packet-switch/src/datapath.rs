@@ -433,10 +433,13 @@ impl Datapath {
     fn deliver(&mut self, source: &PortEnds, port: &mut PortEnds) -> Result<(), CutOff> {
         let mut tally = Tally::default();
         port.outlet.refill(&mut port.marks)?;
+        // With two ports nobody else is there whose room could be taken.
+        let room_for_others =
+            if self.forwarder.ports().count() > 2 { port.outlet.spare() } else { 0 };
         for index in self.batch.packets_for(port.id) {
             let packet = self.taken.packets[index];
             let (fragments, from) = (self.taken.fragments(packet), source.inlet.buffers());
-            let spare = if packet.flood { port.outlet.spare() } else { 0 };
+            let spare = if packet.flood { room_for_others } else { 0 };
             let header_bytes = source.header_bytes;
             if header_bytes == port.header_bytes {
                 let frame_bytes = packet.bytes.saturating_sub(header_bytes.into());

@@ -1,5 +1,9 @@
 //! Clients and a daemon over a real socket and real shared memory, within one process.
 
+#[path = "attach/refusals.rs"]
+mod refusals;
+#[path = "support/refuser.rs"]
+mod refuser;
 #[path = "support/socket.rs"]
 mod socket;
 
@@ -17,7 +21,7 @@ use support::{RawAttachment, SOON, Serving, frame, wait_until};
 
 fn refusal(outcome: Result<impl std::fmt::Debug, ClientError>) -> String {
     match outcome {
-        Err(ClientError::Refused(why) | ClientError::Senseless(why)) => why,
+        Err(ClientError::Refused { why, .. }) => why,
         other => panic!("not refused: {other:?}"),
     }
 }

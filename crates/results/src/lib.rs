@@ -17,6 +17,7 @@ mod outcome;
 mod placement;
 mod point;
 mod reproduction;
+mod setting;
 mod spec;
 mod stream;
 mod v1;
@@ -52,6 +53,7 @@ pub use placement::{
 };
 pub use point::{Estimate, Point, PointOutcome, Summary};
 pub use reproduction::{LawCheck, PaperFigure, Reproduction};
+pub use setting::SettingChange;
 pub use spec::{
     Direction, End, Protocol, ReceivePath, RequestResponseSpec, SendPath, TestLimit, TestSpec,
     UdpSpec,

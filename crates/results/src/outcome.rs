@@ -193,4 +193,7 @@ pub struct EndReport {
     /// What this end noticed: a clamped buffer, a refused option, a lost privilege.
     #[serde(default)]
     pub findings: Vec<crate::document::Finding>,
+    /// Settings this end changed for the test, at a user's wish, and gave back after it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub changes: Vec<crate::setting::SettingChange>,
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::setting::SettingChange;
 use crate::spec::End;
 
 /// What can bind a path. Later versions add; none is ever renamed.
@@ -164,6 +165,10 @@ pub struct Verdict {
     /// user to make. Absent when an experiment decided or none is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_change: Option<HostChange>,
+    /// The settings whose change lifts the limit, most useful first: what `clearstream tune apply --from`
+    /// makes. Empty where no setting lifts it, and in files of older versions.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub changes: Vec<SettingChange>,
     /// What to change, most useful first.
     pub advice: Vec<String>,
     /// The ceiling that would come next.

@@ -4,12 +4,14 @@ use thiserror::Error;
 
 /// A system call that failed: which one, for what, and the kernel's answer as the source.
 #[derive(Debug, Error)]
-#[error("{call} {object}")]
+#[error("{call} {object}{}", .detail.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
 pub struct SyscallError {
     /// The call, as its manual page is named: `setsockopt(SO_RCVBUFFORCE)`.
     pub call: &'static str,
     /// What it was for: an interface, a path, a number.
     pub object: String,
+    /// What the kernel says about its answer, where it says anything: netlink does.
+    pub detail: Option<String>,
     /// The kernel's answer.
     pub source: io::Error,
 }
@@ -17,7 +19,7 @@ pub struct SyscallError {
 impl SyscallError {
     /// From the thread's `errno`, to be called right after the failing call.
     pub fn last(call: &'static str, object: impl Into<String>) -> Self {
-        Self { call, object: object.into(), source: io::Error::last_os_error() }
+        Self::new(call, object, io::Error::last_os_error())
     }
 
     /// From an error already in hand.
@@ -26,7 +28,7 @@ impl SyscallError {
         object: impl Into<String>,
         source: impl Into<io::Error>,
     ) -> Self {
-        Self { call, object: object.into(), source: source.into() }
+        Self { call, object: object.into(), detail: None, source: source.into() }
     }
 
     /// Whether the kernel refused for want of a privilege.

@@ -24,6 +24,7 @@ use thiserror::Error;
 use crate::SyscallError;
 
 pub use output::{append_to, create, create_new, open_existing};
+pub(crate) use output::{is_ours, not_ours};
 pub use runtime::{
     Scratch, check_trusted, runtime_folder, runtime_folder_if_there, runtime_variable,
 };
@@ -64,7 +65,7 @@ pub struct Folder {
 const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// A name may be a pipe, whose opening waits, or a terminal, which would become ours.
-const FILE: OFlags =
+pub(crate) const FILE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 impl Folder {
@@ -171,7 +172,8 @@ impl Folder {
         self.open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)
     }
 
-    /// Replaces a file at once: readers see the old or the new one.
+    /// Replaces a file at once: readers see the old or the new one. It is not synced: what stands here
+    /// need not survive the machine; for what must, see [`crate::durable`].
     ///
     /// # Errors
     /// The kernel's.
@@ -275,7 +277,11 @@ fn open_folder(
         return refused(format!("belongs to user {}", stat.st_uid));
     }
     if stat.st_mode & OTHERS_WRITE != 0 {
-        return refused("may be written to by others".to_owned());
+        return Err(PrivateError::NotOurs {
+            path: path.to_owned(),
+            what: "may be written to by others".to_owned(),
+            advice: "look at what is in it, then take that right from them (chmod go-w)",
+        });
     }
     Ok(Some(Folder { fd, path: path.to_owned() }))
 }

@@ -1,13 +1,18 @@
 //! Child processes that end with their parent, and signals as things to read.
 
+mod owned;
+
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::SyscallError;
+
+pub use owned::{Ended, Ending, Owned};
 
 /// From now on the kernel buries this process's children itself: no zombies, and nothing to wait
 /// for. Meant for an init whose adopted orphans nobody asks about.
@@ -26,7 +31,8 @@ pub fn bury_children() -> Result<(), SyscallError> {
 /// How a child starts beyond what [`Command`] offers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChildStart {
-    /// SIGKILL for the child when the thread that started it ends.
+    /// SIGKILL for the child when the thread that started it ends, also if it has ended before the
+    /// child could ask for that. (A child in another process-id namespace cannot tell the latter.)
     pub dies_with_parent: bool,
     /// A session of its own: no terminal, no signals from one.
     pub own_session: bool,
@@ -34,16 +40,24 @@ pub struct ChildStart {
 
 /// Has `command`'s child start as `start` says, with no signal blocked.
 pub fn start_child_as(command: &mut Command, start: ChildStart) -> &mut Command {
+    start_child_of(command, start, rustix::process::getpid())
+}
+
+fn start_child_of(command: &mut Command, start: ChildStart, parent: Pid) -> &mut Command {
     let prepare = move || {
         if start.own_session {
             rustix::process::setsid()?;
         }
         if start.dies_with_parent {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // A parent that ended before the line above sends nothing: somebody else has adopted us.
+            if rustix::process::getppid().is_some_and(|now| now != parent) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
         }
         set_mask(libc::SIG_SETMASK, &empty_set())
     };
-    // SAFETY: `prepare` runs between fork and exec and makes four async-signal-safe system calls;
+    // SAFETY: `prepare` runs between fork and exec and makes five async-signal-safe system calls;
     // it allocates nothing and touches no lock (its errors hold a number).
     unsafe { command.pre_exec(prepare) }
 }
@@ -107,9 +121,9 @@ impl SignalReader {
         // SAFETY: `record` is writable for `size` bytes.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), record.as_mut_ptr().cast(), size) };
         if usize::try_from(got) != Ok(size) {
-            let error = std::io::Error::last_os_error();
+            let error = io::Error::last_os_error();
             return match error.kind() {
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => Ok(None),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
                 _ => Err(SyscallError::new("read", "signalfd", error)),
             };
         }
@@ -133,10 +147,10 @@ fn empty_set() -> libc::sigset_t {
     unsafe { std::mem::zeroed() }
 }
 
-fn set_mask(how: libc::c_int, set: &libc::sigset_t) -> std::io::Result<()> {
+fn set_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
     // SAFETY: `set` is initialised; the old mask is not asked for.
     let answer = unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) };
-    if answer == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(answer)) }
+    if answer == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(answer)) }
 }
 
 /// Takes ownership of a descriptor that this process was started with, under its number, and keeps
@@ -146,11 +160,11 @@ fn set_mask(how: libc::c_int, set: &libc::sigset_t) -> std::io::Result<()> {
 /// # Errors
 /// No such descriptor is open, or it is one of the standard three.
 pub fn take_inherited(number: i32) -> Result<OwnedFd, SyscallError> {
-    let refused = |error: std::io::Error| {
+    let refused = |error: io::Error| {
         SyscallError::new("fcntl(F_SETFD)", format!("descriptor {number}"), error)
     };
     if number < 3 {
-        return Err(refused(std::io::ErrorKind::InvalidInput.into()));
+        return Err(refused(io::ErrorKind::InvalidInput.into()));
     }
     // SAFETY: F_SETFD takes its argument by value; an unknown descriptor is an error.
     let answer = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };

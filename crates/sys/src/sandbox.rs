@@ -38,7 +38,7 @@ pub fn enter(calls: Calls) -> Result<(), SyscallError> {
     let failed = |error: io::Error| SyscallError::new("seccomp", format!("{calls:?}"), error);
     refused::count()?;
     // The last may forbid to make another.
-    for filter in [without_new_clone(), without_processes(calls), program(calls)] {
+    for filter in [without_new_clone(), without_uncounted(calls), program(calls)] {
         let filter = filter.map_err(|error| failed(io::Error::other(error)))?;
         apply_filter(&filter).map_err(|error| match error {
             seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => failed(error),
@@ -55,8 +55,9 @@ fn without_new_clone() -> Result<BpfProgram, Refused> {
 }
 
 /// What begins processes, and threads where there are to be none, fails without being counted: the C library
-/// makes these calls with all signals blocked, and one that [`refused()`] would count ends the process then.
-fn without_processes(calls: Calls) -> Result<BpfProgram, Refused> {
+/// makes these calls with all signals blocked, and one that [`refused()`] would count ends the process then. So does
+/// [`reading`] a file in a thread that carries frames: the C library does that too, and it is no sign of a fault.
+fn without_uncounted(calls: Calls) -> Result<BpfProgram, Refused> {
     let thread = unsigned(libc::CLONE_THREAD);
     let processes = match calls {
         Calls::Carry => vec![],
@@ -64,7 +65,16 @@ fn without_processes(calls: Calls) -> Result<BpfProgram, Refused> {
     };
     let mut rules = BTreeMap::from([(libc::SYS_clone, processes)]);
     rules.extend(of_machine::FORK.map(|number| (number, vec![])));
+    if calls == Calls::Carry {
+        rules.insert(libc::SYS_openat, reading()?);
+    }
     refuse_only(rules, libc::EPERM)
+}
+
+/// Opening a file to read, as the C library's allocator does once a process when a thread's arena shrinks: it asks
+/// `/proc/sys/vm/overcommit_memory` how to give memory back, and manages without an answer.
+fn reading() -> Result<Vec<SeccompRule>, Refused> {
+    one_of(2, &[unsigned(libc::O_RDONLY | libc::O_CLOEXEC)])
 }
 
 /// Refuses these calls and allows all others. Of what several filters say, the kernel takes the strictest, and
@@ -84,7 +94,7 @@ fn program(calls: Calls) -> Result<BpfProgram, Refused> {
         |numbers: &[libc::c_long]| rules.extend(numbers.iter().map(|&one| (one, vec![])));
     allow(CARRY);
     allow(&of_machine::CARRY);
-    // See `without_processes`.
+    // See `without_uncounted`.
     allow(&[libc::SYS_clone, libc::SYS_clone3]);
     allow(&of_machine::FORK);
     if calls == Calls::Serve {
@@ -92,6 +102,8 @@ fn program(calls: Calls) -> Result<BpfProgram, Refused> {
         allow(&of_machine::SERVE);
         rules.extend(look_at_arguments()?);
     } else {
+        // See `without_uncounted`.
+        rules.insert(libc::SYS_openat, reading()?);
         // Builds with debug assertions ask before they close.
         rules.insert(libc::SYS_fcntl, one_of(1, &[unsigned(libc::F_GETFD)])?);
     }

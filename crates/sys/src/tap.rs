@@ -14,7 +14,8 @@ use crate::SyscallError;
 /// Bytes of the virtio-net header before every frame: the legacy one, without a buffer count.
 pub const VNET_HEADER_BYTES: usize = 10;
 
-const DEVICE: &str = "/dev/net/tun";
+/// What TAP devices are made with.
+pub const DEVICE: &str = "/dev/net/tun";
 /// `MISC_MAJOR` and `TUN_MINOR`.
 const TUN_NUMBER: (u32, u32) = (10, 200);
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;

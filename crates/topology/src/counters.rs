@@ -111,7 +111,13 @@ impl InterfaceCounters {
     /// Reads a recorded tree's.
     #[must_use]
     pub fn read_from(files: &HostFiles) -> Vec<DeviceCounters> {
-        parse_devices(&files.proc_net("dev").unwrap_or_default())
+        Self::parse(&files.proc_net("dev").unwrap_or_default())
+    }
+
+    /// The devices in the text of a `/proc/net/dev`, as of another network namespace.
+    #[must_use]
+    pub fn parse(text: &str) -> Vec<DeviceCounters> {
+        parse_devices(text)
     }
 
     /// What a device gained between two readings.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use netlink::{Link, Route, RouteQuestion, Target, metric};
 use results::InterfaceFacts;
 use sys::ethtool::{Device, LinkSettings};
+use sys::netlink_socket::NetlinkSocket;
 
 use crate::HostFiles;
-use crate::netlink::{RouteSocket, attribute, text_of, u32_of};
 use crate::qdisc::root_qdisc;
 
 /// An interface of the calling thread's network namespace.
@@ -49,33 +50,71 @@ struct Limits {
 /// sandbox forbids netlink.
 #[must_use]
 pub fn interfaces() -> Vec<Interface> {
-    RouteSocket::open().map(|socket| list(&socket)).unwrap_or_default()
+    NetlinkSocket::open().map(|mut socket| list(&mut socket)).unwrap_or_default()
 }
 
 /// The interface the kernel would send to this address through: `lo` for an address of this very
 /// host. `None` when there is no route.
 #[must_use]
 pub fn interface_toward(address: IpAddr) -> Option<String> {
-    let socket = RouteSocket::open()?;
-    let index = socket.route_toward(address)?;
-    list(&socket).into_iter().find(|link| link.index == index).map(|link| link.name)
+    let mut socket = NetlinkSocket::open().ok()?;
+    let index = output_index(&route_toward(&mut socket, address)?)?;
+    list(&mut socket).into_iter().find(|link| link.index == index).map(|link| link.name)
 }
 
 /// What an interface is and can do; `None` when there is none of this name.
 #[must_use]
 pub fn interface_facts(name: &str) -> Option<InterfaceFacts> {
-    let socket = RouteSocket::open()?;
-    let link = list(&socket).into_iter().find(|link| link.name == name)?;
-    Some(describe(&HostFiles::default(), &socket, &link))
+    let mut socket = NetlinkSocket::open().ok()?;
+    let link = list(&mut socket).into_iter().find(|link| link.name == name)?;
+    Some(describe(&HostFiles::default(), &mut socket, &link))
 }
 
 /// The interface toward an address, described.
 pub(crate) fn facts_toward(files: &HostFiles, address: IpAddr) -> Option<InterfaceFacts> {
-    let socket = RouteSocket::open()?;
-    let index = socket.route_toward(address)?;
-    let link = list(&socket).into_iter().find(|link| link.index == index)?;
-    let route_metrics = socket.metrics_toward(address);
-    Some(InterfaceFacts { route_metrics, ..describe(files, &socket, &link) })
+    let mut socket = NetlinkSocket::open().ok()?;
+    let route = route_toward(&mut socket, address)?;
+    let index = output_index(&route)?;
+    let link = list(&mut socket).into_iter().find(|link| link.index == index)?;
+    let route_metrics = route_metrics(&route);
+    Some(InterfaceFacts { route_metrics, ..describe(files, &mut socket, &link) })
+}
+
+/// The interfaces of a socket's namespace; none where the kernel refuses.
+pub(crate) fn links(socket: &mut NetlinkSocket) -> Vec<Link> {
+    socket.list(&Link::dump()).unwrap_or_default()
+}
+
+/// The way the kernel would send to this address; `None` when there is no route.
+fn route_toward(socket: &mut NetlinkSocket, address: IpAddr) -> Option<Route> {
+    socket.find(&RouteQuestion::to(address).message()).ok()
+}
+
+fn output_index(route: &Route) -> Option<u32> {
+    match &route.target {
+        Target::Paths(paths) => paths.first()?.interface_index,
+        Target::None | Target::Nexthop(_) => None,
+    }
+}
+
+/// Metrics of a route, by the names of `ip-route(8)`; those that are not set are left out. `cwnd` is
+/// told only where it is locked, as it binds only then.
+fn route_metrics(route: &Route) -> BTreeMap<String, u64> {
+    const NAMES: [(u16, &str); 6] = [
+        (metric::MTU, "mtu"),
+        (metric::WINDOW, "window"),
+        (metric::CWND, "cwnd"),
+        (metric::ADVMSS, "advmss"),
+        (metric::INITCWND, "initcwnd"),
+        (metric::RTO_MIN, "rto_min"),
+    ];
+    let metrics = &route.metrics;
+    let told = NAMES.iter().filter_map(|&(number, name)| {
+        let value = metrics.get(number)?;
+        let binds = number != metric::CWND || metrics.is_locked(metric::CWND);
+        binds.then(|| (name.to_owned(), u64::from(value)))
+    });
+    told.collect()
 }
 
 /// What a device tells of itself.
@@ -99,7 +138,7 @@ pub(crate) fn told(files: &HostFiles, link: &Interface, device: Option<&Device>)
     Told { driver, bus: bus.filter(is_named), speed_bits_per_s }
 }
 
-fn describe(files: &HostFiles, socket: &RouteSocket, link: &Interface) -> InterfaceFacts {
+fn describe(files: &HostFiles, socket: &mut NetlinkSocket, link: &Interface) -> InterfaceFacts {
     let device = Device::open(&link.name).ok();
     let told = told(files, link, device.as_ref());
     let features = device.as_ref().and_then(|device| device.active_features().ok());
@@ -212,53 +251,33 @@ fn offloads(active: &[String]) -> Vec<String> {
     told
 }
 
-fn list(socket: &RouteSocket) -> Vec<Interface> {
-    socket.links().iter().filter_map(|body| parse_link(body)).collect()
+fn list(socket: &mut NetlinkSocket) -> Vec<Interface> {
+    links(socket).into_iter().map(Interface::from).collect()
 }
 
-/// `struct ifinfomsg` and its attributes (kernel `include/uapi/linux/if_link.h`).
-fn parse_link(body: &[u8]) -> Option<Interface> {
-    const IFINFOMSG_BYTES: usize = 16;
-    const IFF_UP: u32 = 1;
-    const IFF_LOOPBACK: u32 = 8;
-    const IFF_LOWER_UP: u32 = 1 << 16;
-    const IFLA_ADDRESS: u16 = 1;
-    const IFLA_IFNAME: u16 = 3;
-    const IFLA_MTU: u16 = 4;
-    const IFLA_QDISC: u16 = 6;
-    const IFLA_TXQLEN: u16 = 13;
-    const IFLA_LINKINFO: u16 = 18;
-    const IFLA_INFO_KIND: u16 = 1;
-    const IFLA_NUM_TX_QUEUES: u16 = 31;
-    const IFLA_NUM_RX_QUEUES: u16 = 32;
-    const IFLA_GSO_MAX_SIZE: u16 = 41;
-    const IFLA_MAX_MTU: u16 = 51;
-    const IFLA_GRO_MAX_SIZE: u16 = 58;
-    let attributes = body.get(IFINFOMSG_BYTES..)?;
-    let find = |kind| attribute(attributes, kind);
-    let flags = u32_of(body.get(8..)?)?;
-    let address = find(IFLA_ADDRESS).unwrap_or(&[]);
-    let reserved =
-        || Some((u32_of(find(IFLA_NUM_RX_QUEUES)?)?, u32_of(find(IFLA_NUM_TX_QUEUES)?)?));
-    Some(Interface {
-        name: text_of(find(IFLA_IFNAME)?)?,
-        index: u32_of(body.get(4..)?)?,
-        is_up: flags & IFF_UP != 0,
-        has_carrier: flags & IFF_LOWER_UP != 0,
-        is_loopback: flags & IFF_LOOPBACK != 0,
-        mtu_bytes: find(IFLA_MTU).and_then(u32_of).unwrap_or(0),
-        address: address.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"),
-        kind: find(IFLA_LINKINFO).and_then(|info| text_of(attribute(info, IFLA_INFO_KIND)?)),
-        qdisc: find(IFLA_QDISC).and_then(text_of),
-        reserved_queues_count: reserved(),
-        limits: Limits {
-            // 0 is the kernel's "no limit known".
-            mtu_max_bytes: find(IFLA_MAX_MTU).and_then(u32_of).filter(|&bytes| bytes > 0),
-            transmit_queue_pkts: find(IFLA_TXQLEN).and_then(u32_of),
-            gso_max_bytes: find(IFLA_GSO_MAX_SIZE).and_then(u32_of),
-            gro_max_bytes: find(IFLA_GRO_MAX_SIZE).and_then(u32_of),
-        },
-    })
+impl From<Link> for Interface {
+    fn from(link: Link) -> Self {
+        let address = link.hardware_address.iter().map(|byte| format!("{byte:02x}"));
+        Self {
+            index: link.index,
+            is_up: link.is_up(),
+            has_carrier: link.has_carrier(),
+            is_loopback: link.is_loopback(),
+            mtu_bytes: link.mtu_bytes.unwrap_or(0),
+            address: address.collect::<Vec<_>>().join(":"),
+            reserved_queues_count: link.rx_queues_count.zip(link.tx_queues_count),
+            limits: Limits {
+                // 0 is the kernel's "no limit known".
+                mtu_max_bytes: link.mtu_max_bytes.filter(|&bytes| bytes > 0),
+                transmit_queue_pkts: link.tx_queue_pkts,
+                gso_max_bytes: link.gso_max_bytes,
+                gro_max_bytes: link.gro_max_bytes,
+            },
+            kind: link.kind,
+            qdisc: link.qdisc,
+            name: link.name,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -303,20 +322,27 @@ mod tests {
     }
 
     #[test]
-    fn any_link_message_is_read_or_refused() {
-        bolero::check!().for_each(|body: &[u8]| {
-            parse_link(body);
-        });
-        let mut body = vec![0; 16];
-        body[4] = 7;
-        body[8] = 1;
-        body.extend([9, 0, 3, 0, b'e', b't', b'h', b'0', 0, 0, 0, 0]);
-        body.extend([8, 0, 4, 0]);
-        body.extend(9000u32.to_ne_bytes());
-        let link = parse_link(&body).unwrap();
-        assert_eq!(
-            (link.name.as_str(), link.index, link.is_up, link.mtu_bytes),
-            ("eth0", 7, true, 9000)
-        );
+    fn a_link_is_shown_as_people_write_it() {
+        let link = Link {
+            name: "eth0".to_owned(),
+            hardware_address: vec![2, 0, 0, 0, 0, 0xa],
+            mtu_max_bytes: Some(0),
+            rx_queues_count: Some(4),
+            tx_queues_count: Some(2),
+            ..Link::default()
+        };
+        let shown = Interface::from(link);
+        assert_eq!(shown.address, "02:00:00:00:00:0a");
+        assert_eq!(shown.limits.mtu_max_bytes, None);
+        assert_eq!(shown.reserved_queues_count, Some((4, 2)));
+    }
+
+    #[test]
+    fn metrics_have_names_and_a_window_binds_only_where_it_is_locked() {
+        let mut route = Route::new(netlink::Prefix::all(netlink::Family::V4), Target::None);
+        route.metrics.values.extend([(metric::MTU, 9000), (metric::CWND, 10), (5, 7)]);
+        assert_eq!(route_metrics(&route), BTreeMap::from([("mtu".to_owned(), 9000)]));
+        route.metrics.values.insert(metric::LOCK, 1 << metric::CWND);
+        assert_eq!(route_metrics(&route).get("cwnd"), Some(&10));
     }
 }

@@ -20,7 +20,6 @@ mod facts;
 mod files;
 mod forwarding;
 mod machine;
-mod netlink;
 mod protocols;
 mod qdisc;
 

@@ -5,14 +5,8 @@ mod stats;
 
 pub(crate) use stats::QdiscReadings;
 
-use crate::netlink::{RouteSocket, attribute, text_of, u32_of, u64_of};
-
-/// `TC_H_ROOT`.
-const ROOT: u32 = u32::MAX;
-/// `struct tcmsg`.
-const TCMSG_BYTES: usize = 20;
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
+use netlink::{Discipline, DisciplineKind, ROOT, attribute, u32_of, u64_of};
+use sys::netlink_socket::NetlinkSocket;
 
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
@@ -32,22 +26,19 @@ pub(crate) struct RootQdisc {
 }
 
 /// The root qdisc of an interface.
-pub(crate) fn root_qdisc(socket: &RouteSocket, index: u32) -> RootQdisc {
-    let qdiscs: Vec<Discipline> =
-        socket.qdiscs().iter().filter_map(|body| Discipline::parse(body)).collect();
+pub(crate) fn root_qdisc(socket: &mut NetlinkSocket, index: u32) -> RootQdisc {
+    let qdiscs = disciplines(socket, DisciplineKind::Qdisc, index, 0);
     let mine = || qdiscs.iter().filter(|qdisc| qdisc.index == index);
     let Some(root) = mine().find(|qdisc| qdisc.parent == ROOT) else {
         return RootQdisc::default();
     };
     let rate_bytes_per_s = if root.kind == "htb" {
-        let classes = socket.classes(index);
-        let classes: Vec<_> = classes.iter().filter_map(|body| Discipline::parse(body)).collect();
-        htb_rate(root, &classes)
+        htb_rate(root, &disciplines(socket, DisciplineKind::Class, index, 0))
     } else {
         // Below a root without a rate of its own (mq) the widest child is the ceiling.
-        root.rate_bytes_per_s().or_else(|| {
+        rate_bytes_per_s(root).or_else(|| {
             let children = mine().filter(|qdisc| qdisc.parent >> 16 == root.handle >> 16);
-            children.filter_map(Discipline::rate_bytes_per_s).max()
+            children.filter_map(rate_bytes_per_s).max()
         })
     };
     RootQdisc {
@@ -56,51 +47,38 @@ pub(crate) fn root_qdisc(socket: &RouteSocket, index: u32) -> RootQdisc {
     }
 }
 
-/// One qdisc or class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Discipline {
+/// What the kernel lists; nothing where it refuses, as where a qdisc has no classes.
+fn disciplines(
+    socket: &mut NetlinkSocket,
+    kind: DisciplineKind,
     index: u32,
-    handle: u32,
     parent: u32,
-    kind: String,
-    options: Vec<u8>,
+) -> Vec<Discipline> {
+    socket.list(&kind.dump(index, parent)).unwrap_or_default()
 }
 
-impl Discipline {
-    fn parse(body: &[u8]) -> Option<Self> {
-        let attributes = body.get(TCMSG_BYTES..)?;
-        Some(Self {
-            index: u32_of(body.get(4..)?)?,
-            handle: u32_of(body.get(8..)?)?,
-            parent: u32_of(body.get(12..)?)?,
-            kind: text_of(attribute(attributes, TCA_KIND)?)?,
-            options: attribute(attributes, TCA_OPTIONS).unwrap_or(&[]).to_vec(),
-        })
-    }
+fn rate_bytes_per_s(discipline: &Discipline) -> Option<u64> {
+    let option = |kind| attribute(&discipline.options, kind);
+    let rate = match discipline.kind.as_str() {
+        "tbf" => {
+            option(TCA_TBF_RATE64).and_then(u64_of).or_else(|| ratespec(option(TCA_TBF_PARMS)?, 0))
+        }
+        // All ones is fq's "unlimited".
+        "fq" => option(TCA_FQ_FLOW_MAX_RATE)
+            .and_then(u32_of)
+            .filter(|&rate| rate != u32::MAX)
+            .map(u64::from),
+        "cake" => option(TCA_CAKE_BASE_RATE64).and_then(u64_of),
+        _other => None,
+    };
+    rate.filter(|&rate| rate > 0)
+}
 
-    fn rate_bytes_per_s(&self) -> Option<u64> {
-        let option = |kind| attribute(&self.options, kind);
-        let rate = match self.kind.as_str() {
-            "tbf" => option(TCA_TBF_RATE64)
-                .and_then(u64_of)
-                .or_else(|| ratespec(option(TCA_TBF_PARMS)?, 0)),
-            // All ones is fq's "unlimited".
-            "fq" => option(TCA_FQ_FLOW_MAX_RATE)
-                .and_then(u32_of)
-                .filter(|&rate| rate != u32::MAX)
-                .map(u64::from),
-            "cake" => option(TCA_CAKE_BASE_RATE64).and_then(u64_of),
-            _other => None,
-        };
-        rate.filter(|&rate| rate > 0)
-    }
-
-    /// An htb class's `ceil`.
-    fn ceil_bytes_per_s(&self) -> Option<u64> {
-        attribute(&self.options, TCA_HTB_CEIL64)
-            .and_then(u64_of)
-            .or_else(|| ratespec(attribute(&self.options, TCA_HTB_PARMS)?, 1))
-    }
+/// An htb class's `ceil`.
+fn ceil_bytes_per_s(class: &Discipline) -> Option<u64> {
+    attribute(&class.options, TCA_HTB_CEIL64)
+        .and_then(u64_of)
+        .or_else(|| ratespec(attribute(&class.options, TCA_HTB_PARMS)?, 1))
 }
 
 /// The `rate` of the n-th `struct tc_ratespec` of a parameter block, bytes/s.
@@ -121,12 +99,12 @@ fn htb_rate(root: &Discipline, classes: &[Discipline]) -> Option<u64> {
     let mut narrowest = None;
     for _level in 0..TREE_DEPTH_MAX {
         let Some(class) = at else { break };
-        narrowest = narrowest.into_iter().chain(class.ceil_bytes_per_s()).min();
+        narrowest = narrowest.into_iter().chain(ceil_bytes_per_s(class)).min();
         at = classes.iter().find(|above| above.handle == class.parent);
     }
     narrowest.or_else(|| {
         let top = classes.iter().filter(|class| class.parent == ROOT);
-        top.filter_map(Discipline::ceil_bytes_per_s).max()
+        top.filter_map(ceil_bytes_per_s).max()
     })
 }
 

@@ -1,11 +1,12 @@
 //! The near end: asks a server for tests.
 //!
-//! [`connect`] finds out what answers at an address: our own server or a stock iperf3. A
-//! [`Session`] with our own asks for tests, round trips, the path MTU or counters; the functions
-//! here that take a [`Target`] connect first and work, as far as they can, against both.
+//! [`connect`] finds out what answers at an address: our own server, or one that speaks a
+//! [`FarProtocol`] that the program hands in. A [`Session`] with our own asks for tests, round trips,
+//! the path MTU or counters; a [`ForeignPeer`] can do some of it.
 
 mod dial;
 mod error;
+mod foreign;
 mod probes;
 mod trial;
 mod tune;
@@ -14,19 +15,19 @@ mod watch;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use results::{HostFacts, LatencySummary, TestOutcome, TestSpec};
+use results::{HostFacts, TestOutcome, TestSpec};
 
 pub use dial::{Family, Target};
 pub use error::ClientError;
+pub use foreign::{FarProtocol, FirstAnswer, ForeignPeer};
 pub use probes::PathMtu;
 pub use watch::Watch;
 
 use crate::control::{
-    ClientMessage, GREETING_BYTES, GREETING_TIMEOUT, Link, LinkError, PROTOCOL_MAJOR, Purpose,
+    ClientMessage, GREETING_TIMEOUT, Link, LinkError, PROTOCOL_MAJOR, Purpose,
     SERVER_FRAME_BYTES_MAX, ServerMessage,
 };
 use crate::engine::IntervalReport;
-use crate::iperf3;
 
 /// Time for a peer to answer, unless said otherwise.
 pub const CONNECT_TIMEOUT: Duration = GREETING_TIMEOUT;
@@ -40,19 +41,8 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(120);
 pub enum Peer {
     /// Our own server.
     ClearStream(Box<Session>),
-    /// A stock iperf3 server that waits for the parameters of a test.
-    Iperf3(Iperf3Peer),
-}
-
-/// A control connection on which an iperf3 server has accepted our greeting as its cookie.
-#[derive(Debug)]
-pub struct Iperf3Peer {
-    /// The connection; the server's state byte (`PARAM_EXCHANGE`) has not been read yet.
-    pub control: TcpStream,
-    /// The cookie for the data connections.
-    pub cookie: [u8; GREETING_BYTES],
-    /// Where it is.
-    pub address: SocketAddr,
+    /// A server that speaks another protocol and waits for a test.
+    Foreign(ForeignPeer),
 }
 
 /// A control connection to our own server.
@@ -81,81 +71,43 @@ impl Peer {
     pub fn address(&self) -> SocketAddr {
         match self {
             Self::ClearStream(session) => session.address(),
-            Self::Iperf3(peer) => peer.address,
+            Self::Foreign(peer) => peer.address(),
         }
     }
 
-    /// What it is: `clearstream 0.1.0`, `iperf3`.
+    /// What it is: `clearstream 0.1.0`, or the name of a [`FarProtocol`].
     #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::ClearStream(session) => format!("clearstream {}", session.tool_version()),
-            Self::Iperf3(_) => "iperf3".to_owned(),
+            Self::Foreign(peer) => peer.protocol().name().to_owned(),
         }
     }
 }
 
-impl Iperf3Peer {
-    /// Measures `count` round trips of connection set-ups, one every `interval`: all that a server
-    /// without an echo has to offer.
-    ///
-    /// # Errors
-    /// [`ClientError`] says in one line what is in the way.
-    pub fn round_trips(
-        &self,
-        count: u32,
-        interval: Duration,
-    ) -> Result<LatencySummary, ClientError> {
-        probes::connect_times(self, count, interval)
-    }
-
-    /// The path MTU that this kernel assumes.
-    ///
-    /// # Errors
-    /// [`ClientError`] when the kernel does not say.
-    pub fn path_mtu(&self) -> Result<PathMtu, ClientError> {
-        probes::assumed_path_mtu(&self.control)
-    }
-
-    /// Runs one test; see [`run_test`]. The far end's own account is absent.
-    ///
-    /// # Errors
-    /// [`ClientError`]; among them what iperf3's protocol cannot do.
-    pub fn run_test(
-        self,
-        spec: &TestSpec,
-        on_interval: &mut dyn FnMut(&IntervalPair),
-        should_stop: &dyn Fn() -> bool,
-    ) -> Result<TestOutcome, ClientError> {
-        if spec.near_interrupt_core.or(spec.far_interrupt_core).is_some() {
-            let (target, what) = (self.address.to_string(), "move interrupts");
-            return Err(ClientError::Unsupported { target, what });
-        }
-        let mut on_report = |near: &IntervalReport| {
-            on_interval(&IntervalPair { near: near.clone(), far: None });
-        };
-        iperf3::client::run_spec(self.control, self.cookie, spec, &mut on_report, should_stop)
-            .map_err(|source| ClientError::Iperf3 { target: self.address.to_string(), source })
-    }
-}
-
-/// Connects to whatever answers at `target`, waiting at most `timeout` for each step.
+/// Connects to whatever answers at `target`, our own server or one that speaks one of the protocols
+/// in `known`, and waits at most `timeout` for each step.
 ///
 /// # Errors
 /// [`ClientError`] says in one line what is in the way.
-pub fn connect(target: &Target, timeout: Duration) -> Result<Peer, ClientError> {
-    let (stream, address) = dial::dial(target, timeout)?;
+pub fn connect(
+    target: &Target,
+    timeout: Duration,
+    known: &[&'static dyn FarProtocol],
+) -> Result<Peer, ClientError> {
+    let (control, address) = dial::dial(target, timeout, known)?;
     let greeting = Purpose::Control.greeting();
-    match dial::greet(&stream, &greeting, timeout).map_err(|error| error.at(target))? {
-        dial::Answer::Ours => Session::open(stream, address, target, timeout)
+    let answer = dial::greet(&control, &greeting, timeout, known);
+    match answer.map_err(|error| error.at(target, known))? {
+        dial::Answer::Ours => Session::open(control, address, target, timeout)
             .map(|session| Peer::ClearStream(Box::new(session))),
-        dial::Answer::Iperf3 => {
-            Ok(Peer::Iperf3(Iperf3Peer { control: stream, cookie: greeting, address }))
+        dial::Answer::Foreign(protocol) => {
+            Ok(Peer::Foreign(ForeignPeer { protocol, control, greeting, address }))
         }
     }
 }
 
-/// Runs one test against whatever answers at `target`. `on_interval` is called for every interval,
+/// Runs one test against our own server at `target`. `on_interval` is called for every interval,
 /// `should_stop` several times a second; when it says yes the test ends early and what was measured
 /// so far is returned.
 ///
@@ -167,54 +119,31 @@ pub fn run_test(
     on_interval: &mut dyn FnMut(&IntervalPair),
     should_stop: &dyn Fn() -> bool,
 ) -> Result<TestOutcome, ClientError> {
-    match connect(target, CONNECT_TIMEOUT)? {
+    match connect(target, CONNECT_TIMEOUT, &[])? {
         Peer::ClearStream(mut session) => session.run_test(spec, on_interval, should_stop),
-        Peer::Iperf3(peer) => peer.run_test(spec, on_interval, should_stop),
-    }
-}
-
-/// Measures `count` idle round trips, one every `interval`: of single bytes over TCP with our own
-/// server, of connection set-ups with an iperf3 server (`method` says which).
-///
-/// # Errors
-/// [`ClientError`] says in one line what is in the way.
-pub fn round_trips(
-    target: &Target,
-    count: u32,
-    interval: Duration,
-) -> Result<LatencySummary, ClientError> {
-    match connect(target, CONNECT_TIMEOUT)? {
-        Peer::ClearStream(mut session) => session.round_trips(count, interval),
-        Peer::Iperf3(peer) => peer.round_trips(count, interval),
-    }
-}
-
-/// The largest packet that gets through to `target` whole.
-///
-/// # Errors
-/// [`ClientError`] says in one line what is in the way.
-pub fn path_mtu(target: &Target) -> Result<PathMtu, ClientError> {
-    match connect(target, CONNECT_TIMEOUT)? {
-        Peer::ClearStream(mut session) => session.path_mtu(),
-        Peer::Iperf3(peer) => peer.path_mtu(),
+        Peer::Foreign(peer) => peer.run_test(spec, on_interval, should_stop),
     }
 }
 
 /// Watches interface counters of the far host: readings every `interval` until dropped. Without
-/// `interfaces`, the one that leads here.
+/// `interfaces`, the one that leads here. Of the protocols in `known` none can do it; they are there
+/// for the error to name the server.
 ///
 /// # Errors
-/// [`ClientError`]; an iperf3 server cannot tell its counters.
+/// [`ClientError`]; only our own server can tell its counters.
 pub fn watch(
     target: &Target,
     interfaces: &[String],
     interval: Duration,
+    known: &[&'static dyn FarProtocol],
 ) -> Result<Watch, ClientError> {
-    match connect(target, CONNECT_TIMEOUT)? {
+    match connect(target, CONNECT_TIMEOUT, known)? {
         Peer::ClearStream(session) => Watch::begin(*session, interfaces, interval),
-        Peer::Iperf3(_) => {
-            Err(ClientError::Unsupported { target: target.to_string(), what: "tell its counters" })
-        }
+        Peer::Foreign(peer) => Err(ClientError::Unsupported {
+            target: target.to_string(),
+            protocol: peer.protocol().name(),
+            what: "tell its counters",
+        }),
     }
 }
 

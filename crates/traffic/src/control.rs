@@ -2,7 +2,7 @@
 //! out. `docs/protocol.md` is its specification.
 //!
 //! One port. Every TCP connection, and every UDP stream, opens with a [`Greeting`] of 37 bytes, so
-//! that iperf3 and this protocol can share the port and each side can tell what the other speaks.
+//! that other protocols can share the port and each side can tell what the other speaks.
 //! Then come frames: a length and one JSON message ([`ClientMessage`], [`ServerMessage`]).
 //!
 //! All but [`Link`], the TCP connection that carries the frames, is pure.

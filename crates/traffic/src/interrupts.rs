@@ -11,7 +11,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use results::{End, Finding, Nic};
+use results::{End, EndReport, Finding, Nic, SettingChange};
+use settings::Key;
 use sys::guard::{Before, Guard};
 use thiserror::Error;
 
@@ -58,20 +59,37 @@ pub enum MoveError {
 #[derive(Debug)]
 pub(crate) struct Moved {
     guard: Guard,
-    /// What was moved from where to where, a line each.
-    pub(crate) findings: Vec<Finding>,
+    interface: String,
+    /// What was moved from where to where.
+    pub(crate) changes: Vec<SettingChange>,
 }
 
 impl Moved {
-    /// Puts everything back; what would not go is one more finding.
-    pub(crate) fn undo(self, end: End) -> Vec<Finding> {
-        let mut findings = self.findings;
-        if let Err(error) = self.guard.undo() {
-            let text = format!("not everything went back: {error}");
-            findings.push(Finding { end: Some(end), code: "interrupt-stays".to_owned(), text });
+    /// Puts everything back and accounts for it: each change as a record, and as a finding for people;
+    /// what would not go back is one more finding.
+    pub(crate) fn undo(self, report: &mut EndReport, end: End) {
+        let mut note = |code: &str, text| {
+            report.findings.push(Finding { end: Some(end), code: code.to_owned(), text });
+        };
+        for change in &self.changes {
+            note("interrupt-moved", told(change, &self.interface));
         }
-        findings
+        if let Err(error) = self.guard.undo() {
+            note("interrupt-stays", format!("not everything went back: {error}"));
+        }
+        report.changes.extend(self.changes);
     }
+}
+
+/// The line for people.
+fn told(change: &SettingChange, interface: &str) -> String {
+    let source = change.key.parse::<Key>().ok().and_then(|key| key.packet_source());
+    format!(
+        "{} of {interface} was on cores {} and ran on core {} for this test",
+        source.as_deref().unwrap_or(&change.key),
+        change.from.as_deref().unwrap_or("?"),
+        change.to
+    )
 }
 
 /// Has everything that takes in packets of the interface toward `address` run on `core`.
@@ -120,16 +138,20 @@ fn move_all(
             return Err(error.into());
         }
     };
-    let mut findings = Vec::new();
-    for (source, from) in &lease.sources {
+    let mut changes = Vec::new();
+    for (source, from) in lease.sources {
         source.put_on(core).map_err(|error| source.refused(core, &error))?;
-        let text = format!(
-            "{} of {interface} was on cores {from} and ran on core {core} for this test",
-            source.name
-        );
-        findings.push(Finding { end: Some(end), code: "interrupt-moved".to_owned(), text });
+        changes.push(SettingChange {
+            end,
+            key: source.key.to_string(),
+            from: Some(from),
+            to: core.to_string(),
+            why: String::new(),
+            source: String::new(),
+            predicted_bits_per_s: None,
+        });
     }
-    Ok(Moved { guard, findings })
+    Ok(Moved { guard, interface: interface.to_owned(), changes })
 }
 
 /// The kernel threads where NAPI has them, the receive interrupts otherwise.
@@ -137,7 +159,7 @@ fn sources_of(nic: &Nic) -> Vec<Source> {
     let threads = nic.napi_threads.iter().filter_map(|thread| {
         let pid = i32::try_from(thread.pid).ok()?;
         let what = What::Thread { pid, began: lease::thread_began(pid)? };
-        Some(Source { name: thread.name.clone(), what })
+        Some(Source { key: Key::of_packet_source(&thread.name)?, what })
     });
     let threads: Vec<Source> = threads.collect();
     if !threads.is_empty() {
@@ -148,10 +170,8 @@ fn sources_of(nic: &Nic) -> Vec<Source> {
         .filter(|interrupt| interrupt.serves_receive || interrupt.queue.is_some())
         .map(|interrupt| {
             let path = PathBuf::from(format!("/proc/irq/{}/smp_affinity_list", interrupt.irq));
-            Source {
-                name: format!("irq {}", interrupt.irq),
-                what: What::Interrupt { irq: interrupt.irq, path },
-            }
+            let key = Key::InterruptAffinity(interrupt.irq);
+            Source { key, what: What::Interrupt { path } }
         })
         .filter(|source| fs::exists(source.path()).unwrap_or(false))
         .collect()

@@ -2,16 +2,16 @@
 //!
 //! - [`engine`] — threads, sockets and counters of *one end* of one test;
 //! - [`control`] — our control protocol: what near and far say to each other (pure codec);
-//! - [`client`] / [`server`] — the two ends of a test over that protocol; one port for everything;
-//! - [`describe_test`] — what a test is, in words;
-//! - [`iperf3`] — the same engine behind iperf3's protocol, options, output and JSON.
+//! - [`client`] / [`server`] — the two ends of a test over that protocol, and where a program hands in
+//!   other protocols ([`client::FarProtocol`], [`server::Personality`]); one port for everything;
+//! - [`describe_test`] — what a test is, in words.
 
 pub mod client;
 pub mod control;
 pub mod engine;
 mod interrupts;
-pub mod iperf3;
 pub mod outcome;
+mod running;
 pub mod server;
 mod words;
 

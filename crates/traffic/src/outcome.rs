@@ -249,7 +249,7 @@ mod tests {
         let outcome = assemble(&TestSpec::tcp(), near(here), None);
         assert_eq!(outcome.directions[0].received_bytes, 1000);
         assert_eq!(outcome.directions[0].retransmits_count, Some(2));
-        assert_eq!(outcome.far, None);
+        assert_eq!(outcome.far(), None);
         let mut spec = TestSpec::tcp();
         spec.direction = Direction::Reverse;
         let outcome = assemble(&spec, near(EndReport::default()), None);

@@ -1,4 +1,5 @@
-//! The far end: serves tests to many clients at once, on one port, in two protocols.
+//! The far end: serves tests to many clients at once, on one port, in our own protocol and in those
+//! that the program hands in ([`Personality`]).
 //!
 //! One thread (the *hub*) owns the listening sockets and the connections that have not said yet
 //! what they are; every client that has been let in gets a thread of its own. Nothing here waits
@@ -9,6 +10,7 @@ mod activation;
 mod hub;
 mod memory;
 mod networks;
+mod personality;
 mod places;
 mod probes;
 mod registry;
@@ -26,13 +28,14 @@ use thiserror::Error;
 pub use activation::notify_ready;
 pub use memory::default_memory_bytes;
 pub use networks::{Network, NetworkError};
+pub use personality::{ForeignClient, Personality, SessionHandle};
 
 use crate::control::{Limits, Refusal};
 use crate::engine::Need;
 use hub::Hub;
 use sockets::Sockets;
 
-/// The port of both protocols, iperf3's.
+/// The port where a server is looked for unless another one is named.
 pub const DEFAULT_PORT: u16 = 5201;
 
 /// What a server is.
@@ -58,6 +61,8 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// Who answers requests about this host's settings; absent: they are refused.
     pub tuning: Option<Arc<dyn Tuning>>,
+    /// The protocols spoken beside our own; the first one that recognises a greeting has its client.
+    pub personalities: Vec<Arc<dyn Personality>>,
 }
 
 /// Answers requests about this host's settings (extension `tune`). Called from a client's thread;
@@ -80,6 +85,7 @@ impl Default for ServerConfig {
             networks: Vec::new(),
             idle_timeout: Duration::from_secs(30),
             tuning: None,
+            personalities: Vec::new(),
         }
     }
 }
@@ -92,7 +98,7 @@ pub enum Notice {
     Opened {
         /// Its address.
         peer: SocketAddr,
-        /// `clearstream` or `iperf3`.
+        /// `clearstream`, or the name of a [`Personality`].
         protocol: &'static str,
     },
     /// A client runs a test, or something else worth a line.
@@ -190,10 +196,10 @@ impl Server {
     }
 }
 
-/// Where a session gets the data connections of its test from: they arrive on the server's one
-/// port and are told apart by their first bytes (for iperf3 the cookie; a UDP datagram by the
-/// address it comes from).
-pub trait DataConnections {
+/// Where the session of a [`Personality`] gets the data connections of its test from: they arrive on
+/// the server's one port and are told apart by their greeting (a UDP datagram by the address it comes
+/// from).
+pub trait DataConnections: std::fmt::Debug {
     /// Asks for what the test needs, before any of it is made; it is held until this ends. Data
     /// connections beyond `need` are not taken.
     ///
@@ -201,7 +207,7 @@ pub trait DataConnections {
     /// There is no room for it, now or ever.
     fn reserve(&mut self, need: Need) -> Result<(), Refusal>;
 
-    /// The next TCP connection of this test, its 37 greeting bytes already taken, and its place
+    /// The next TCP connection of this test, its greeting already taken, and its place
     /// among the connections that were accepted: the order in which the client opened them, which
     /// need not be that in which their greetings were read.
     ///

@@ -261,7 +261,7 @@ fn places_are_counted_and_come_back() {
     }
     drop(first);
     eventually("the place is free", Duration::from_secs(2), || {
-        client::connect(&server.target, CONNECT_TIMEOUT).is_ok()
+        client::connect(&server.target, CONNECT_TIMEOUT, &[]).is_ok()
     });
 }
 
@@ -521,7 +521,7 @@ fn arbitrary_bytes_after_the_greeting_do_no_harm() {
         stream.write_all(bytes).ok();
     });
     eventually("all places are free", Duration::from_secs(8), || {
-        matches!(client::connect(&server.target, CONNECT_TIMEOUT), Ok(Peer::ClearStream(_)))
+        matches!(client::connect(&server.target, CONNECT_TIMEOUT, &[]), Ok(Peer::ClearStream(_)))
     });
     assert_serves(&server);
 }

@@ -128,7 +128,7 @@ fn latency_beside_a_bulk_test() {
         spec.latency_under_load = true;
         spec.offered_bits_per_s = Some(100e6);
         let outcome = server.test(&spec).expect("runs");
-        let latency = outcome.latency_under_load.expect("probed");
+        let latency = outcome.latency_under_load.as_ref().expect("probed");
         assert!(latency.count > 3, "{latency:?}");
         assert_eq!(outcome.near().streams.len(), 1, "the probe is no stream of the test");
     }
@@ -168,7 +168,7 @@ fn multipath_tcp_is_what_the_kernels_made_of_it() {
         let outcome = tested.expect("runs");
         assert!(outcome.directions[0].received_bytes > 1_000_000);
         let established: Vec<_> = outcome
-            .near
+            .near()
             .streams
             .iter()
             .map(|stream| stream.tcp.as_ref().and_then(|tcp| tcp.mptcp_established))
@@ -212,7 +212,7 @@ fn fixed_source_ports_can_be_used_again_at_once() {
 fn one_session_runs_tests_one_after_the_other() {
     let server = Running::start();
     let Peer::ClearStream(mut session) =
-        client::connect(&server.target, CONNECT_TIMEOUT).expect("connects")
+        client::connect(&server.target, CONNECT_TIMEOUT, &[]).expect("connects")
     else {
         panic!("our own server")
     };
@@ -261,7 +261,8 @@ fn a_rate_limit_holds_in_both_directions_and_is_said() {
 fn counters_of_the_far_host_come_in_time() {
     let server = Running::start();
     let interval = Duration::from_millis(200);
-    let mut watch = client::watch(&server.target, &["lo".to_owned()], interval).expect("watches");
+    let interfaces = ["lo".to_owned()];
+    let mut watch = client::watch(&server.target, &interfaces, interval, &[]).expect("watches");
     let mut readings = Vec::new();
     for _ in 0..3 {
         let reading = watch.next_reading(Duration::from_secs(2)).expect("healthy");

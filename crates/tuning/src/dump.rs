@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use crate::catalogue::SYSCTLS;
+use settings::catalogue::SYSCTLS;
+use settings::{FILES, InterfaceKey, Key, PARAMETERS};
+
 use crate::host::read_text;
-use crate::key::{FILES, InterfaceKey, Key, PARAMETERS};
 
 /// Features that bear on throughput, by the kernel's names.
 const FEATURES: [&str; 14] = [
@@ -63,12 +64,24 @@ pub fn every_key(interfaces: &[String]) -> Vec<Key> {
             }
         }
     }
+    keys.extend(napi_threads());
     keys.extend(numbers("/proc/irq").into_iter().map(Key::InterruptAffinity));
     let online = read_text(std::path::Path::new("/sys/devices/system/cpu/online"));
     if online.is_ok() {
         keys.extend((0..count_cores()).map(Key::Governor));
     }
     keys.extend(FILES.map(|(file, _)| Key::File(file)));
+    keys
+}
+
+/// Threads of threaded NAPI, as far as they can be seen; each name once.
+fn napi_threads() -> Vec<Key> {
+    let machine = topology::machine();
+    let threads = machine.nics.iter().flat_map(|nic| &nic.napi_threads);
+    let mut keys: Vec<Key> =
+        threads.filter_map(|thread| Key::of_packet_source(&thread.name)).collect();
+    keys.sort();
+    keys.dedup();
     keys
 }
 

@@ -9,10 +9,11 @@ mod owner;
 mod undo;
 
 use serde::{Deserialize, Serialize};
+use settings::text::{one_line, plain_line};
+use settings::{Change, InterfaceKey, Key};
 use thiserror::Error;
 
 use crate::journal::{Intent, Journal, Owner, Record, State};
-use crate::key::{InterfaceKey, Key, one_line, plain_line};
 use crate::world::{World, WorldError};
 
 pub use undo::{Decision, RevertOutcome, RevertRequest, Reverted, decide};
@@ -51,24 +52,6 @@ pub enum Step<'a> {
     RecordUndone(&'a Key),
     /// Everything asked for is done.
     End,
-}
-
-/// A change to make.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// The setting.
-    pub key: Key,
-    /// The value the plan was made for; a host where it is another by now is left alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// The value to write.
-    pub to: String,
-    /// Why, in one line.
-    #[serde(default)]
-    pub why: String,
-    /// Where that is documented.
-    #[serde(default)]
-    pub source: String,
 }
 
 /// Longest reason and source that are kept, characters.

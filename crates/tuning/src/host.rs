@@ -6,14 +6,15 @@
 
 mod device;
 mod files;
+mod threads;
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::catalogue;
+use settings::{InterfaceKey, Key, Parameter, catalogue};
+
 use crate::journal::Header;
-use crate::key::{InterfaceKey, Key};
 use crate::world::{World, WorldError};
 
 /// Longest file read, bytes.
@@ -74,6 +75,10 @@ impl Host {
         self.sys.join(format!("devices/system/cpu/cpu{core}/cpufreq/scaling_governor"))
     }
 
+    fn quota_path(&self, group: &str) -> PathBuf {
+        self.sys.join("fs/cgroup").join(group.trim_start_matches('/')).join("cpu.max")
+    }
+
     fn interrupt_path(&self, irq: u32) -> PathBuf {
         self.proc.join(format!("irq/{irq}/smp_affinity_list"))
     }
@@ -85,8 +90,11 @@ impl World for Host {
             Key::Sysctl(name) => self.read_sysctl(key, name)?,
             Key::Interface { name, what } => self.read_interface(key, name, what)?,
             Key::InterruptAffinity(irq) => read_at(key, &self.interrupt_path(*irq))?,
+            Key::ThreadAffinity(name) => self.read_thread(key, name)?,
             Key::Governor(core) => read_at(key, &self.governor_path(*core))?,
+            Key::CpuQuota(group) => read_at(key, &self.quota_path(group))?,
             Key::File(file) => files::read(key, &self.root.join(file.path()))?,
+            _ => return Err(unknown(key)),
         };
         key.check(&raw).map_err(|error| WorldError::refused(key, error.to_string()))
     }
@@ -100,8 +108,11 @@ impl World for Host {
             }
             Key::Interface { name, what } => self.write_interface(key, name, what, value),
             Key::InterruptAffinity(irq) => write_at(key, &self.interrupt_path(*irq), value),
+            Key::ThreadAffinity(name) => self.write_thread(key, name, value),
             Key::Governor(core) => write_at(key, &self.governor_path(*core), value),
+            Key::CpuQuota(group) => write_at(key, &self.quota_path(group), value),
             Key::File(file) => files::write(key, &self.root.join(file.path()), value),
+            _ => Err(unknown(key)),
         }
     }
 
@@ -113,7 +124,7 @@ impl World for Host {
             }
             // Drivers spread an unconfigured table anew over another number of queues.
             Key::Interface { name, what: InterfaceKey::Parameter(parameter) }
-                if format!("{parameter:?}").starts_with("Channels") =>
+                if is_channels(*parameter) =>
             {
                 vec![Key::Interface { name: name.clone(), what: InterfaceKey::RssTable }]
             }
@@ -126,7 +137,8 @@ impl World for Host {
             Key::Sysctl(name) => self.sysctl_path(name),
             Key::InterruptAffinity(irq) => self.interrupt_path(*irq),
             Key::Governor(core) => self.governor_path(*core),
-            Key::Interface { .. } | Key::File(_) => return None,
+            Key::CpuQuota(group) => self.quota_path(group),
+            _ => return None,
         };
         if let Err(error) = may_write(&path) {
             let is_global = matches!(key, Key::Sysctl(name)
@@ -168,6 +180,11 @@ impl Host {
     }
 }
 
+fn is_channels(parameter: Parameter) -> bool {
+    use Parameter as P;
+    matches!(parameter, P::ChannelsReceive | P::ChannelsTransmit | P::ChannelsCombined)
+}
+
 /// The inode number of the calling thread's network namespace; 0 where `/proc` is not mounted.
 #[must_use]
 pub fn namespace() -> u64 {
@@ -189,6 +206,10 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 pub(crate) fn write_text(path: &Path, value: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).open(path)?;
     file.write_all(format!("{value}\n").as_bytes())
+}
+
+fn unknown(key: &Key) -> WorldError {
+    WorldError::absent(key, "this program reads and writes no such setting")
 }
 
 fn read_at(key: &Key, path: &Path) -> Result<String, WorldError> {

@@ -8,9 +8,8 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use settings::Key;
 use thiserror::Error;
-
-use crate::key::Key;
 
 /// Longest journal that is read, bytes. No longer one can be written: beyond
 /// [`INTENT_BYTES_MAX`] nothing is announced any more, and what is still written then is what becomes
@@ -236,7 +235,7 @@ fn header(line: &[u8]) -> Result<Header, JournalError> {
 }
 
 fn malformed(line: usize, reason: &(impl ToString + ?Sized)) -> JournalError {
-    JournalError::Malformed { line, reason: crate::key::shorten(&reason.to_string()) }
+    JournalError::Malformed { line, reason: settings::text::shorten(&reason.to_string()) }
 }
 
 /// One line with its end.

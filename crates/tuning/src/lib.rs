@@ -7,29 +7,28 @@
 
 #![forbid(unsafe_code)]
 
-pub mod catalogue;
 mod dump;
 mod engine;
 mod host;
 pub mod journal;
-mod key;
 mod persist;
 pub mod plan;
 pub mod profile;
 pub mod remote;
 mod store;
 mod tuner;
+pub mod verdict;
 mod world;
 
 pub use dump::every_key;
 pub use engine::{
-    Applied, Change, ChangeResult, Decision, Engine, Log, LogError, Outcome, Policy, RevertOutcome,
+    Applied, ChangeResult, Decision, Engine, Log, LogError, Outcome, Policy, RevertOutcome,
     RevertRequest, Reverted, Step, decide,
 };
 pub use host::{Host, namespace};
 pub use journal::Owner;
-pub use key::{FILES, InterfaceKey, Key, KeyError, PARAMETERS, PersistedFile, mask_of};
 pub use persist::{read_settings, settings_path};
+pub use settings::{Change, FILES, InterfaceKey, Key, KeyError};
 pub use store::{Store, StoreError, Writer};
 pub use tuner::{Standing, StatusLine, TuneError, Tuner, Undo};
 pub use world::{World, WorldError};

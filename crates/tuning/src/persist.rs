@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::Change;
+use settings::text::shorten;
+use settings::{Change, FILES, Key, PersistedFile};
+
 use crate::journal::Journal;
-use crate::key::{FILES, Key, PersistedFile, shorten};
 use crate::world::World;
 
 /// Name of the unit.

@@ -14,9 +14,8 @@ mod windows;
 
 use results::{End, Results};
 use serde::{Deserialize, Serialize};
+use settings::{Change, Key};
 
-use crate::engine::Change;
-use crate::key::Key;
 use seen::Seen;
 
 /// How careful to be with a change.
@@ -74,7 +73,7 @@ impl PlannedChange {
     /// The command that makes it by hand.
     #[must_use]
     pub fn command(&self) -> String {
-        command_for(&self.key, &self.to)
+        settings::command(&self.key, &self.to)
     }
 }
 
@@ -162,51 +161,6 @@ fn settle(plan: &mut Plan) {
 
 fn last_number(value: &str) -> Option<u64> {
     value.split_ascii_whitespace().last()?.parse().ok()
-}
-
-/// The command a person would type to set this.
-#[must_use]
-pub fn command_for(key: &Key, to: &str) -> String {
-    use crate::key::InterfaceKey as I;
-    let Key::Interface { name, what } = key else {
-        return match key {
-            Key::InterruptAffinity(irq) => format!("echo {to} > /proc/irq/{irq}/smp_affinity_list"),
-            Key::Governor(core) => {
-                format!("echo {to} > /sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor")
-            }
-            Key::File(file) => format!("edit /{}", file.path()),
-            _ if to.contains(' ') => format!("sysctl -w {key}='{to}'"),
-            _ => format!("sysctl -w {key}={to}"),
-        };
-    };
-    let file = |path: String| format!("echo {to} > /sys/class/net/{name}/{path}");
-    match what {
-        I::Mtu => format!("ip link set dev {name} mtu {to}"),
-        I::TxQueueLength => format!("ip link set dev {name} txqueuelen {to}"),
-        I::Qdisc if to.ends_with(" (default)") => format!("tc qdisc del dev {name} root"),
-        I::Qdisc => format!("tc qdisc replace dev {name} root {to}"),
-        I::Feature(feature) => format!("ethtool -K {name} {feature} {to}"),
-        I::RssTable => format!("ethtool -X {name} …"),
-        I::RpsCores(queue) => file(format!("queues/rx-{queue}/rps_cpus")),
-        I::RfsEntries(queue) => file(format!("queues/rx-{queue}/rps_flow_cnt")),
-        I::XpsCores(queue) => file(format!("queues/tx-{queue}/xps_cpus")),
-        I::ThreadedNapi => file("threaded".to_owned()),
-        I::Parameter(_) => {
-            let word = what.to_string();
-            let (flag, option) = match word.split_once('-') {
-                Some(("ring", option)) => ("-G", option.to_owned()),
-                Some(("channels", option)) => ("-L", option.to_owned()),
-                Some((_, option)) => ("-C", option.to_owned()),
-                None => ("-C", word.clone()),
-            };
-            let to = if option.starts_with("adaptive") {
-                if to == "1" { "on" } else { "off" }
-            } else {
-                to
-            };
-            format!("ethtool {flag} {name} {option} {to}")
-        }
-    }
 }
 
 #[cfg(test)]

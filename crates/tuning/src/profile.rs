@@ -7,7 +7,7 @@ mod verdicts;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::key::shorten;
+use settings::text::shorten;
 
 pub use verdicts::{Advice, judge};
 

@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use settings::{Change, Key};
 
-use crate::engine::{Change, Outcome, Policy, RevertOutcome};
-use crate::key::Key;
+use crate::engine::{Outcome, Policy, RevertOutcome};
 use crate::tuner::{StatusLine, TuneError, Tuner, Undo};
 
 /// Most keys of one request.

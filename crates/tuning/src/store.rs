@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use sys::durable::{self, DurableError};
 use thiserror::Error;
 
 use crate::engine::{Log, LogError};
@@ -161,7 +162,7 @@ impl Store {
                 fs::remove_file(&path).ok();
                 return Err(at(&path, source));
             }
-            sync_directory(&self.directory)?;
+            durable::sync_folder(&self.directory).map_err(not_durable)?;
             self.file = Some(file);
         }
         let journal = self.journal.take().unwrap_or_else(|| Journal::new(header));
@@ -172,11 +173,11 @@ impl Store {
     }
 
     /// Writes a long journal anew without what is undone.
-    fn compact(&mut self) -> io::Result<()> {
+    fn compact(&mut self) -> Result<(), StoreError> {
         let (Some(file), Some(journal)) = (&mut self.file, &mut self.journal) else {
             return Ok(());
         };
-        let length = file.stream_position()?;
+        let length = file.stream_position().map_err(|source| at(&self.directory, source))?;
         if length < COMPACT_BYTES {
             return Ok(());
         }
@@ -188,22 +189,13 @@ impl Store {
         if bytes.len() as u64 > length / 2 {
             return Ok(());
         }
-        let (path, beside) = (self.directory.join(FILE), self.directory.join("journal.new"));
-        let written = File::create(&beside).and_then(|mut new| {
-            new.write_all(&bytes)?;
-            new.sync_all()?;
-            fs::rename(&beside, &path)?;
-            Ok(new)
-        });
-        match written {
+        match durable::replace_with(&self.directory.join(FILE), |new| new.write_all(&bytes)) {
             Ok(new) => (*file, *journal) = (new, shorter),
-            Err(error) => {
-                // Half a journal beside the whole one helps nobody; that it may not exist is fine.
-                fs::remove_file(&beside).ok();
-                return Err(error);
-            }
+            Err(error) if error.is_untouched() => return Err(not_durable(error)),
+            // It stands at the name, so it is the one to go on with.
+            Err(_) => (self.file, self.journal) = read(&self.directory, true)?,
         }
-        File::open(&self.directory)?.sync_all()
+        Ok(())
     }
 
     /// Removes the journal: everything in it is undone, or the user wants to forget it.
@@ -213,11 +205,7 @@ impl Store {
     pub fn remove(&mut self) -> Result<(), StoreError> {
         let path = self.path();
         (self.file, self.journal) = (None, None);
-        match fs::remove_file(&path) {
-            Ok(()) => sync_directory(&self.directory),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(at(&path, source)),
-        }
+        durable::remove(&path).map_err(not_durable)
     }
 }
 
@@ -326,14 +314,12 @@ fn make_directory(directory: &Path) -> Result<(), StoreError> {
     // Whatever the user's mask: nobody else may write there.
     let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
     made.map_err(|source| at(directory, source))?;
-    directory.parent().map_or(Ok(()), sync_directory)
+    let parent = directory.parent();
+    parent.map_or(Ok(()), |parent| durable::sync_folder(parent).map_err(not_durable))
 }
 
-pub(crate) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
-    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    File::open(directory)
-        .and_then(|opened| opened.sync_all())
-        .map_err(|source| at(directory, source))
+fn not_durable(error: DurableError) -> StoreError {
+    StoreError::Io { path: error.to_string(), source: error.source }
 }
 
 fn at(path: &Path, source: io::Error) -> StoreError {

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use settings::{Change, Key};
 use thiserror::Error;
 
 use crate::engine::{
-    Applied, Change, ChangeResult, Engine, LogError, Policy, RevertOutcome, RevertRequest, Step,
+    Applied, ChangeResult, Engine, LogError, Policy, RevertOutcome, RevertRequest, Step,
 };
 use crate::host::{Host, namespace};
 use crate::journal::{Journal, Owner, State};
-use crate::key::Key;
 use crate::persist;
 use crate::store::{Store, StoreError};
 use crate::world::{World, WorldError};

@@ -1,8 +1,7 @@
 //! What the step machine touches: settings that can be read and written.
 
+use settings::Key;
 use thiserror::Error;
-
-use crate::key::Key;
 
 /// Settings of one host.
 pub trait World {

@@ -12,6 +12,8 @@ use super::{Peer, connect_from};
 use crate::case::{Case, Door, Scene};
 
 pub(crate) const CASES: &[Case] = &[
+    // The longest first: they are played side by side.
+    Case::of(Door::Serve, "gone at each step of a test", vanish),
     Case::of(Door::Serve, "what is no greeting", greetings),
     Case::of(Door::Serve, "lengths and documents beyond reason", documents),
     Case::of(Door::Serve, "every field of every message at its extremes", every_field),
@@ -20,7 +22,6 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Serve, "all places held by many addresses, in silence", many_addresses),
     Case::of(Door::Serve, "hundreds of connections that say nothing", crowd),
     Case::of(Door::Serve, "a byte at a time", slowly),
-    Case::of(Door::Serve, "gone at each step of a test", vanish),
     Case::of(Door::Serve, "the largest tests there are, without a byte", large_tests),
     Case::of(Door::Serve, "data connections of nobody's test", strangers),
     Case::of(Door::Serve, "datagrams of every length", datagrams),

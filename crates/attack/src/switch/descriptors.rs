@@ -205,6 +205,8 @@ fn lingering_many(scene: &mut Scene) -> Result<(), String> {
 
 /// A file whose closing is a question to a file system that answers no more (`FUSE_FLUSH`).
 fn fuse(scene: &mut Scene) -> Result<(), String> {
+    // Let go of after the file.
+    let _alone = crate::program::no_starts();
     let Some(file) = super::devices::silent_file(scene)? else { return Ok(()) };
     for bytes in requests() {
         let copy = file.fd.try_clone().map_err(|error| error.to_string())?;

@@ -36,8 +36,13 @@ fn said(what: &str) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// A `/tmp` and a `/run` that only this thread and its children see, with the victim's things.
-fn alone() -> Result<(), String> {
+/// A copy of the program where every user of the private `/run` may start it: it may lie below a home
+/// that only its owner enters, or below the `/tmp` that is covered.
+const PROGRAM: &str = "/run/under-attack";
+
+/// A `/tmp` and a `/run` that only this thread and its children see, with the program.
+fn alone(scene: &Scene) -> Result<(), String> {
+    let program = fs::read(&scene.program).map_err(said("the program"))?;
     sys::namespace::unshare_mounts_and_host_name().map_err(|error| error.to_string())?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).map_err(|error| format!("mount: {error}"))?;
@@ -46,7 +51,8 @@ fn alone() -> Result<(), String> {
             .map_err(|error| format!("mount of {place}: {error}"))?;
         fs::set_permissions(place, fs::Permissions::from_mode(mode)).map_err(said(place))?;
     }
-    Ok(())
+    fs::write(PROGRAM, program).map_err(said(PROGRAM))?;
+    fs::set_permissions(PROGRAM, fs::Permissions::from_mode(0o755)).map_err(said(PROGRAM))
 }
 
 /// The victim's folder, with folders in it that look like labs that are down.
@@ -128,11 +134,11 @@ fn plant_pipe(at: &str) -> Result<(), String> {
 }
 
 /// As the victim and as root, without any variable that names a folder.
-fn verbs(scene: &Scene, all: &[&[&str]]) -> Result<(), String> {
+fn verbs(all: &[&[&str]]) -> Result<(), String> {
     for words in all {
         for user in [Some(VICTIM), None] {
             // Whether it can be done is not asked; it must end, and in order.
-            super::run(&scene.program, words, Path::new("/"), user, WITHIN)?;
+            super::run(Path::new(PROGRAM), words, Path::new("/"), user, WITHIN)?;
             is_untouched()?;
         }
     }
@@ -152,7 +158,7 @@ const LAB_VERBS: &[&[&str]] = &[
 type Plant = fn(&str) -> Result<(), String>;
 
 fn labs(scene: &mut Scene) -> Result<(), String> {
-    alone()?;
+    alone(scene)?;
     let base = format!("/tmp/clearstream-{VICTIM}");
     let plants: [Plant; 5] = [
         |base| plant_link(base, "/tmp/victim/papers"),
@@ -178,27 +184,27 @@ fn labs(scene: &mut Scene) -> Result<(), String> {
         fs::remove_file(&base).ok();
         fs::remove_dir_all(&base).ok();
         plant(&base)?;
-        verbs(scene, LAB_VERBS)?;
+        verbs(LAB_VERBS)?;
     }
     Ok(())
 }
 
 fn settings(scene: &mut Scene) -> Result<(), String> {
-    alone()?;
+    alone(scene)?;
     furnish()?;
     plant_folder("/tmp/clearstream")?;
     plant_link("/tmp/clearstream/tune", "/tmp/victim/papers/tune")?;
     plant_link(&format!("/tmp/clearstream-plan-{}", std::process::id()), "/tmp/victim/papers")?;
-    verbs(scene, &[&["tune", "status"], &["tune", "revert"]])?;
+    verbs(&[&["tune", "status"], &["tune", "revert"]])?;
     fs::remove_file("/tmp/clearstream/tune").map_err(said("/tmp/clearstream/tune"))?;
     plant_folder("/tmp/clearstream/tune")?;
     plant_pipe("/tmp/clearstream/tune/journal")?;
     plant_pipe("/tmp/clearstream/tune/journal.json")?;
-    verbs(scene, &[&["tune", "status"], &["tune", "revert"]])
+    verbs(&[&["tune", "status"], &["tune", "revert"]])
 }
 
 fn sockets(scene: &mut Scene) -> Result<(), String> {
-    alone()?;
+    alone(scene)?;
     furnish()?;
     plant_folder("/tmp/open")?;
     plant_link("/tmp/open/link", "/tmp/victim/papers/thesis")?;
@@ -207,7 +213,7 @@ fn sockets(scene: &mut Scene) -> Result<(), String> {
     for path in
         ["/tmp/open/link", "/tmp/open/pipe", "/tmp/open/folder", "/tmp/victim/papers/thesis"]
     {
-        verbs(scene, &[&["switch", "run", "--socket", path]])?;
+        verbs(&[&["switch", "run", "--socket", path]])?;
     }
     // A client that finds something else than a switch.
     let listener =
@@ -215,7 +221,7 @@ fn sockets(scene: &mut Scene) -> Result<(), String> {
     fs::set_permissions("/tmp/open/other", fs::Permissions::from_mode(0o777))
         .map_err(said("a socket"))?;
     for path in ["/tmp/open/other", "/tmp/open/pipe", "/tmp/open/folder", "/tmp/open/none"] {
-        verbs(scene, &[&["port", "list", "--socket", path]])?;
+        verbs(&[&["port", "list", "--socket", path]])?;
     }
     drop(listener);
     Ok(())
@@ -223,7 +229,7 @@ fn sockets(scene: &mut Scene) -> Result<(), String> {
 
 /// Names that a program of this process id would use: its children's ids are soon to come.
 fn temporary(scene: &mut Scene) -> Result<(), String> {
-    alone()?;
+    alone(scene)?;
     furnish()?;
     let own = std::process::id();
     for pid in own..own + 3000 {
@@ -233,5 +239,5 @@ fn temporary(scene: &mut Scene) -> Result<(), String> {
     }
     plant_program("/tmp/clearstream")?;
     plant_program("/tmp/mpirun")?;
-    verbs(scene, &[&["reproduce", "--list"], &["topo"], &["tune", "dump"], &["lab", "show", "lan"]])
+    verbs(&[&["reproduce", "--list"], &["topo"], &["tune", "dump"], &["lab", "show", "lan"]])
 }

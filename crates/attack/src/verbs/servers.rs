@@ -10,8 +10,8 @@ use crate::case::{Case, Door, Scene};
 use crate::serve::Peer;
 
 pub(crate) const CASES: &[Case] = &[
-    Case::of(Door::Verbs, "test against every kind of server", ours),
-    Case::of(Door::Verbs, "iperf3 -c against every kind of server", theirs),
+    Case::of(Door::Verbs, "test against every kind of server", ours).waits(),
+    Case::of(Door::Verbs, "iperf3 -c against every kind of server", theirs).waits(),
 ];
 
 /// As long as the longest patience of the protocol takes, and a busy machine.

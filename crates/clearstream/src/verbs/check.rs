@@ -1,12 +1,7 @@
 //! `clearstream check`: does a DVE model keep its promises?
 
-mod checkpoint;
 mod document;
-mod fair;
-mod lossy;
-mod ranks;
-mod refusals;
-mod search;
+mod launch;
 mod show;
 mod simulate;
 
@@ -15,17 +10,17 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dve::ltl::{Formula, LtlFile, with_property};
-use dve::{At, Diagnostic, Model};
+use checker::{Bounds, CheckError, Formulas, Options, Ranks, Report, Verdict};
+use crew::MpiError;
+use dve::Model;
+use statespace::Kept;
 
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError};
+use crate::exit::{self, Exit, VerbError};
 use crate::runner;
 use crate::signals;
 use crate::verbs::options;
-use checkpoint::Keep;
-use ranks::Crew;
-use search::{Bounds, Report, Verdict};
+use show::Terminal;
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
@@ -122,24 +117,36 @@ enum Fairness {
 pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     let ranks_count = args.ranks.map_or(args.hosts.len().max(1), usize::from);
     if !args.hosts.is_empty() {
-        return ranks::launch(&args.mpirun, &args.hosts, ranks_count);
+        return launch::run(&args.mpirun, &args.hosts, ranks_count);
     }
-    let mut crew = Crew::new(ranks_count, args.bind, args.messages)?;
-    let result = match crew.leads() {
-        Ok(true) => check(args, json, &mut crew),
-        Ok(false) => Ok(Exit::Ok),
-        Err(error) => Err(error),
-    };
-    crew.leave(result)
+    let machine = args.bind.then(topology::machine);
+    let ranks = Ranks::new(ranks_count, machine.as_ref(), args.messages);
+    let mut ranks = ranks.map_err(|error| match error {
+        MpiError::NoLibrary { .. } => VerbError::missing(error),
+        _ => VerbError::from_error(&error),
+    })?;
+    let result = if ranks.leads() { check(args, json, &mut ranks) } else { serve(&mut ranks) };
+    if !ranks.is_job() {
+        return result;
+    }
+    // All must have been said by then: MPI may not let go of its processes.
+    let code = exit::settle(result);
+    ranks.leave(code, || signals::caught().is_some());
+    Ok(Exit::Program(code))
+}
+
+/// What ranks other than 0 do.
+fn serve(ranks: &mut Ranks) -> VerbResult {
+    // Launchers signal all ranks; rank 0 ends the search, in which all have their say.
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    ranks.serve()?;
+    Ok(Exit::Ok)
 }
 
 /// What rank 0 does.
-fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
+fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     let (text, name) = model_text(args)?;
-    let parse = |text: &str| {
-        Model::parse(text).map_err(|error| VerbError::usage(format!("{name}:{error}")))
-    };
-    let model = parse(&text)?;
+    let model = Model::parse(&text).map_err(|error| VerbError::usage(format!("{name}:{error}")))?;
     for warning in model.warnings() {
         show::talk(&format!("{name}:{warning}"));
     }
@@ -148,47 +155,10 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let started_unix_ms = runner::now_unix_ms();
-    let bounds = Bounds { memory_bytes: args.memory, time: args.time, is_reduced: args.reduce };
-    let mut reports = Vec::new();
-    refusals::refuse(args, &model)?;
-    let fairness = args.fairness.map(|kind| match kind {
-        Fairness::Weak => statespace::Fairness::Weak,
-        Fairness::Strong => statespace::Fairness::Strong,
-    });
-    let cycles =
-        |crew: &mut Crew, model: &Model, what: &str| crew.cycles(model, what, fairness, bounds);
-    match &args.ltl {
-        None if let Some(kept) = refusals::kept(args) => {
-            reports.extend(crew.lossy(&model, args.allow_deadlock, kept, bounds)?);
-        }
-        None if args.checkpoint.is_some() || args.resume.is_some() => {
-            let files = (&args.checkpoint, &args.resume);
-            let keep = Keep::new(files, &text, args.allow_deadlock, bounds);
-            let (allow_deadlock, full) = (args.allow_deadlock, args.full);
-            reports.extend(crew.states_kept(&model, allow_deadlock, full, bounds, keep)?);
-        }
-        None if model.has_property() => {
-            reports.extend(cycles(crew, &model, "the model's property process")?);
-        }
-        None => reports.extend(crew.states(&model, args.allow_deadlock, args.full, bounds)?),
-        Some(given) => {
-            let (formulas, definitions) = formulas(given)?;
-            for (label, formula) in formulas {
-                for warning in formula.warnings() {
-                    show::talk(&format!("{label}: {warning}"));
-                }
-                if args.reduce && formula.has_next() {
-                    let text = format!("{label}: --reduce is for formulas without X");
-                    return Err(VerbError::usage(text));
-                }
-                let product = with_property(&text, &formula, &definitions)
-                    .map_err(|error| VerbError::usage(format!("{label}: {}", error.message)))?;
-                let product = Model::parse(&product)
-                    .map_err(|error| VerbError::usage(in_formula(&label, given, &error)))?;
-                reports.extend(cycles(crew, &product, &label)?);
-            }
-        }
-    }
+    let options = asked(args);
+    options.validate(&model, args.ltl.is_some())?;
+    let formulas = args.ltl.as_deref().map(formulas).transpose()?;
+    let reports = checker::check(&model, formulas.as_ref(), &options, ranks, &mut Terminal)?;
     match show::reports(&args.model, &reports, json) {
         // Who stops reading after the first line is told the verdict all the same, by the exit code.
         Err(error) if error.is_broken_pipe() => {}
@@ -205,43 +175,43 @@ fn check(args: &CheckArgs, json: bool, crew: &mut Crew) -> VerbResult {
     Ok(worst(&reports))
 }
 
-/// A file of formulas, else the formula itself.
-type Formulas = (Vec<(String, Formula)>, std::collections::BTreeMap<String, String>);
+/// The options as the checker takes them.
+fn asked(args: &CheckArgs) -> Options {
+    let kept = match args.bitstate {
+        Some(bytes) => {
+            Some(Kept::Bits { table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) })
+        }
+        None => args.hash_compaction.then_some(Kept::Hash),
+    };
+    let fairness = args.fairness.map(|kind| match kind {
+        Fairness::Weak => statespace::Fairness::Weak,
+        Fairness::Strong => statespace::Fairness::Strong,
+    });
+    Options {
+        fairness,
+        allow_deadlock: args.allow_deadlock,
+        is_full: args.full,
+        kept,
+        checkpoint: args.checkpoint.clone(),
+        resume: args.resume.clone(),
+        bounds: Bounds { memory_bytes: args.memory, time: args.time, is_reduced: args.reduce },
+    }
+}
 
+impl From<CheckError> for VerbError {
+    fn from(error: CheckError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::from_error(&error) }
+    }
+}
+
+/// A file of formulas, else the formula itself.
 fn formulas(given: &str) -> Result<Formulas, VerbError> {
     let path = Path::new(given);
     // No formula ends like that: a file that is not there says so.
     if !path.is_file() && !given.ends_with(".ltl") {
-        let formula =
-            Formula::parse(given).map_err(|error| VerbError::usage(format!("--ltl:{error}")))?;
-        return Ok((vec![(given.to_owned(), formula)], std::collections::BTreeMap::new()));
+        return Ok(Formulas::parse(given)?);
     }
-    let file = LtlFile::parse(&read(path)?)
-        .map_err(|error| VerbError::usage(format!("{given}:{error}")))?;
-    if file.formulas.is_empty() {
-        return Err(VerbError::usage(format!("{given} has no #property line")));
-    }
-    let label = |number: usize| format!("{given} property {}", number + 1);
-    let formulas = file.formulas.into_iter().enumerate().map(|(number, one)| (label(number), one));
-    Ok((formulas.collect(), file.definitions))
-}
-
-/// What is wrong with a proposition: the model's parser met it in the property process that was made of
-/// the formula, where nobody has written it.
-fn in_formula(label: &str, given: &str, error: &Diagnostic) -> String {
-    let from = error.text.chars().skip(error.column as usize - 1);
-    let word: String = from.take_while(|&one| one.is_alphanumeric() || one == '_').collect();
-    let is_part = |one: char| one.is_alphanumeric() || one == '_';
-    let mut places = given.match_indices(&word).map(|(at, _)| at).filter(|&at| {
-        !given[..at].ends_with(is_part) && !given[at + word.len()..].starts_with(is_part)
-    });
-    match places.next() {
-        Some(at) if !word.is_empty() && label == given => {
-            let at = At(u32::try_from(at).unwrap_or(u32::MAX));
-            format!("--ltl:{}", Diagnostic::new(given, at, error.message.clone()))
-        }
-        _ => format!("{label}: {}", error.message),
-    }
+    Ok(Formulas::parse_file(given, &read(path)?)?)
 }
 
 /// `NAME=VALUE`

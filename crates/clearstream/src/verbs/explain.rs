@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
 
 fn load(path: &Path) -> Result<Results, VerbError> {
     let bytes = store::read(path)?;
-    match traffic::iperf3::stored::from_iperf3(&bytes) {
+    match iperf3::stored::from_iperf3(&bytes) {
         Some(results) => Ok(results),
         None => store::parse(path, &bytes),
     }

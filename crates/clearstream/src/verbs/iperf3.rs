@@ -11,16 +11,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use traffic::iperf3::account::Side;
-use traffic::iperf3::client;
-use traffic::iperf3::failure::{Iperf3Error, signal_name};
-use traffic::iperf3::json::JsonReport;
-use traffic::iperf3::options::{self, Options, OptionsError, Request, Role};
-use traffic::iperf3::server::listener::{Guest, Listener};
-use traffic::iperf3::server::{ServeLimits, serve_control};
-use traffic::iperf3::sink::{Output, Sink};
-use traffic::iperf3::text::TextReport;
-use traffic::iperf3::{system_line, version_line};
+use iperf3::account::Side;
+use iperf3::client;
+use iperf3::failure::{Iperf3Error, signal_name};
+use iperf3::json::JsonReport;
+use iperf3::options::{self, Options, OptionsError, Request, Role};
+use iperf3::server::listener::{AdmittedClient, Listener};
+use iperf3::server::{ServeLimits, serve_control};
+use iperf3::sink::{Output, Sink};
+use iperf3::text::TextReport;
+use iperf3::{system_line, version_line};
 
 use crate::VerbResult;
 use crate::exit::Exit;
@@ -145,14 +145,14 @@ fn run_server(options: &Options, report: &mut dyn Sink) -> u8 {
     let mut test_number = 1;
     report.listening(listener.port(), test_number);
     loop {
-        let guest = listener.next_guest(idle, &signals::caught);
+        let client = listener.next_client(idle, &signals::caught);
         if let Some(number) = signals::caught() {
             report.ended(Some(&interruption("server", number)));
             return 0;
         }
-        match guest {
-            Some(guest) => {
-                if let Some(code) = serve(options, &mut listener, guest, report) {
+        match client {
+            Some(client) => {
+                if let Some(code) = serve(options, &mut listener, client, report) {
                     return code;
                 }
             }
@@ -172,12 +172,12 @@ fn run_server(options: &Options, report: &mut dyn Sink) -> u8 {
 fn serve(
     options: &Options,
     listener: &mut Listener,
-    guest: Guest,
+    client: AdmittedClient,
     report: &mut dyn Sink,
 ) -> Option<u8> {
     let limits = limits(options);
-    let mut data = listener.connections(&guest);
-    let Guest { control, cookie } = guest;
+    let mut data = listener.connections(&client);
+    let AdmittedClient { control, cookie } = client;
     match serve_control(control, cookie, &mut data, &limits, report, &signals::caught) {
         Ok(()) => report.ended(None),
         Err(Iperf3Error::Interrupted(number)) => {

@@ -9,7 +9,7 @@ use lab::{Arrival, ExecEnd, ExecError, Lab, LabError, Program, builtin_labs, fin
 use serde_json::json;
 
 use crate::VerbResult;
-use crate::exit::{Exit, VerbError, chain};
+use crate::exit::{Exit, VerbError};
 
 /// Options of `lab`.
 #[derive(Debug, clap::Args)]
@@ -259,12 +259,5 @@ fn program() -> Program {
 }
 
 fn refused(error: LabError) -> VerbError {
-    let line = chain(&error);
-    if error.is_missing_privilege() {
-        VerbError::missing(line)
-    } else if error.is_usage() {
-        VerbError::usage(line)
-    } else {
-        VerbError::failed(line)
-    }
+    error.into()
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use packet_switch::PortName;
-use packet_switch::attachment::{Ask, DeviceState, Entry, Kind, PIPES_MAX, Shape};
+use packet_switch::attachment::{Ask, DeviceState, Entry, Kind, PIPES_MAX, RefusalCode, Shape};
 use packet_switch::client::{ClientError, Connection, default_socket};
 use packet_switch::counters::FlowCount;
 
@@ -182,7 +182,7 @@ pub(super) fn explain(error: &ClientError) -> VerbError {
         ClientError::Syscall(error) if error.is_privilege() => {
             VerbError::missing(format!("no permission: {}", crate::exit::chain(error)))
         }
-        ClientError::Senseless(why) => VerbError::usage(why),
+        ClientError::Refused { code: RefusalCode::Invalid, why } => VerbError::usage(why),
         _ => VerbError::from_error(error),
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use iperf3::Iperf3;
 use traffic::control::Limits;
 use traffic::server::{
     DEFAULT_PORT, Network, Notice, Server, ServerConfig, ServerError, default_memory_bytes,
@@ -155,6 +156,7 @@ impl ServeArgs {
             networks: self.allow.clone(),
             idle_timeout: self.idle_timeout,
             tuning: self.allow_tuning.then(|| tune::far_side(self.tuning_state.as_deref())),
+            personalities: vec![Arc::new(Iperf3)],
         }
     }
 }

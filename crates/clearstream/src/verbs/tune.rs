@@ -9,6 +9,7 @@ mod plan;
 pub(crate) mod profile;
 mod show;
 mod status;
+mod verdict;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use crate::runner;
 #[command(after_help = "Examples:\n  \
     clearstream tune plan geneva                  what to change here and there, and why\n  \
     clearstream tune apply geneva --measure       change it, keep what helps beyond the noise\n  \
+    clearstream tune apply --from results.json    carry out the verdict of `path`, measured\n  \
     clearstream tune status\n  \
     clearstream tune revert\n  \
     clearstream tune profile compare cumulus-2018\n  \

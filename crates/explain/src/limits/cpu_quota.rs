@@ -1,6 +1,6 @@
 //! A control group's processor quota.
 
-use results::{CpuQuota as Quota, HostChange, Limit};
+use results::{CpuQuota as Quota, Limit};
 use units::show_seconds;
 
 use super::cores::cpu_experiments;
@@ -8,6 +8,7 @@ use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, share};
 use crate::observed::{HostView, Observed, end_name};
+use crate::remedy::{Remedy, change};
 
 #[derive(Debug)]
 pub(crate) struct CpuQuota;
@@ -56,21 +57,21 @@ impl Mechanism for CpuQuota {
         cpu_experiments(self.limit(), seen, worse(seen))
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let host = worse(seen);
         let quota = quota_of(host)?;
         let period_us = (quota.period_s * 1e6).round();
-        let file = format!("/sys/fs/cgroup{}/cpu.max", quota.group.trim_end_matches('/'));
+        let key = format!("cgroup:{}/cpu.max", quota.group.trim_end_matches('/'));
+        let now = format!("{:.0} {period_us:.0}", quota.cores * period_us);
         let stopped = share(quota.throttled_s, host.duration_s).unwrap_or(0.0).min(0.9);
-        Some(HostChange {
-            end: host.end,
-            command: format!("echo 'max {period_us:.0}' > {file}"),
-            undo: Some(format!("echo '{:.0} {period_us:.0}' > {file}", quota.cores * period_us)),
-            predicted_bits_per_s: (seen.rate() / (1.0 - stopped))
+        Some(Remedy::setting(
+            host.end,
+            change(&key, Some(&now), &format!("max {period_us:.0}"))?,
+            (seen.rate() / (1.0 - stopped))
                 .min(headroom.unwrap_or(f64::MAX))
                 .max(seen.rate() * 1.05),
-            text: "without the quota nothing stops its threads: throughput rises".to_owned(),
-        })
+            "without the quota nothing stops its threads: throughput rises",
+        ))
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {

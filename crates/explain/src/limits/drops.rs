@@ -1,6 +1,6 @@
 //! Queues of the two hosts that overflow: each with a counter of its own.
 
-use results::{HostChange, Limit, QdiscCounters};
+use results::{Limit, QdiscCounters};
 use units::{show_byte_size, show_count};
 
 use super::causes::explains_losses;
@@ -10,6 +10,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{ramp, ratio};
 use crate::observed::{HostView, Observed, end_name};
+use crate::remedy::{Method, Remedy, change};
 
 #[derive(Debug)]
 pub(crate) struct Qdisc;
@@ -80,13 +81,10 @@ impl Mechanism for Qdisc {
         loss::with_bbr(self.limit(), seen, headroom).into_iter().collect()
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
-        let qdisc = short_queue(seen)?;
-        Some(HostChange {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
+        Some(Remedy {
             end: seen.sender.end,
-            command: format!("tc qdisc replace dev {} root fq", qdisc.interface),
-            undo: qdisc_setting(qdisc)
-                .map(|setting| format!("tc qdisc replace dev {} root {setting}", qdisc.interface)),
+            method: longer_queue(short_queue(seen)?)?,
             predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
             text: "a longer queue drops nothing: throughput rises".to_owned(),
         })
@@ -131,6 +129,22 @@ fn short_queue<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
     let filters = |qdisc: &QdiscCounters| matches!(qdisc.kind.as_str(), "ingress" | "clsact");
     let own = seen.sender.qdiscs().filter(|qdisc| !filters(qdisc) && !keeps_its_rate(qdisc));
     own.max_by_key(|qdisc| qdisc.dropped_pkts)
+}
+
+/// A queue that spaces packets. `tune` takes back what the kernel itself put there; what somebody set up
+/// has options that a command alone can tell.
+fn longer_queue(qdisc: &QdiscCounters) -> Option<Method> {
+    let key = format!("{}/qdisc", qdisc.interface);
+    match qdisc_setting(qdisc).as_deref() {
+        None | Some("pfifo_fast") => {
+            let from = format!("{} (default)", qdisc.kind);
+            change(&key, Some(&from), "fq").map(|change| Method::Settings(vec![change]))
+        }
+        Some(setting) => Some(Method::ByHand {
+            command: settings::commands(&[change(&key, None, "fq")?]),
+            undo: Some(format!("tc qdisc replace dev {} root {setting}", qdisc.interface)),
+        }),
+    }
 }
 
 /// `pfifo limit 2`, where that is all there is to it.
@@ -208,27 +222,35 @@ impl Mechanism for SoftnetBacklog {
         spaced(self.limit(), seen)
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let host = &seen.receiver;
-        softnet_drops(host).filter(|dropped| *dropped > 0).map(|_| HostChange {
-            end: host.end,
-            command: "sysctl -w net.core.netdev_max_backlog=10000".to_owned(),
-            undo: seen
-                .sysctl(host.end, "net.core.netdev_max_backlog")
-                .map(|length| format!("sysctl -w net.core.netdev_max_backlog={length}")),
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
-            text: "with a longer backlog nothing is dropped there: throughput rises".to_owned(),
-        })
+        softnet_drops(host).filter(|dropped| *dropped > 0)?;
+        Some(Remedy::setting(
+            host.end,
+            longer_backlog(seen)?,
+            headroom.unwrap_or(seen.rate() * 2.0),
+            "with a longer backlog nothing is dropped there: throughput rises",
+        ))
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
         let end = end_name(seen.receiver.end);
         vec![
-            format!("at the {end} end: sysctl -w net.core.netdev_max_backlog=10000"),
+            format!("at the {end} end: sysctl -w {BACKLOG}={BACKLOG_PKTS}"),
             "spread the packets over more cores (RPS, more queues), and let GRO join them"
                 .to_owned(),
         ]
     }
+}
+
+const BACKLOG: &str = "net.core.netdev_max_backlog";
+
+/// 10 ms of full-sized packets at 10 Gbit/s.
+const BACKLOG_PKTS: u32 = 10_000;
+
+fn longer_backlog(seen: &Observed<'_>) -> Option<settings::Change> {
+    let now = seen.sysctl(seen.receiver.end, BACKLOG);
+    change(BACKLOG, now, &BACKLOG_PKTS.to_string())
 }
 
 fn softnet_drops(host: &HostView<'_>) -> Option<u64> {
@@ -331,17 +353,16 @@ impl Mechanism for RingOverrun {
         spaced(self.limit(), seen)
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let host = &seen.receiver;
         let (now, most) = ring(host).filter(|(now, most)| most > now)?;
-        let name = &host.interface()?.name;
-        Some(HostChange {
-            end: host.end,
-            command: format!("ethtool -G {name} rx {most}"),
-            undo: Some(format!("ethtool -G {name} rx {now}")),
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
-            text: "with the longest ring there are fewer overruns: throughput rises".to_owned(),
-        })
+        let key = format!("{}/ring-rx", host.interface()?.name);
+        Some(Remedy::setting(
+            host.end,
+            change(&key, Some(&now.to_string()), &most.to_string())?,
+            headroom.unwrap_or(seen.rate() * 2.0),
+            "with the longest ring there are fewer overruns: throughput rises",
+        ))
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {

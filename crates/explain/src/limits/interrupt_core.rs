@@ -1,6 +1,7 @@
 //! The core that takes packets off the device.
 
-use results::{CoreUse, HostChange, KernelThreadUse, Limit, NapiThread, Nic};
+use results::{CoreUse, Interrupt, KernelThreadUse, Limit, NapiThread, Nic, ReceiveQueue};
+use settings::Key;
 
 use super::causes::{small_packets, uncombined};
 use super::more_streams;
@@ -9,6 +10,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp, share};
 use crate::observed::{HostView, Observed, end_name};
+use crate::remedy::{Remedy, change};
 
 #[derive(Debug)]
 pub(crate) struct InterruptCore;
@@ -76,49 +78,22 @@ impl Mechanism for InterruptCore {
         experiments
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let host = &seen.receiver;
-        let nic = nic_of(host);
-        let name = host.interface().map_or("DEV", |interface| interface.name.as_str());
         let to = idlest(host)?;
-        let (command, undo) = if let Some(thread) = hungry_thread(host) {
-            (
-                format!("taskset -pc {to} {}", thread.pid),
-                undo_pin(&thread.allowed_cores, thread.pid),
-            )
-        } else if let Some(thread) = nic.and_then(|nic| pinned_napi(nic)) {
-            (
-                format!("taskset -pc {to} {}", thread.pid),
-                undo_pin(&thread.allowed_cores, thread.pid),
-            )
-        } else if let Some(cores) = nic.and_then(|nic| rps_cores(nic)) {
-            let file = format!("/sys/class/net/{name}/queues/rx-0/rps_cpus");
-            (
-                format!("echo {} > {file}", mask(&[to])),
-                Some(format!("echo {} > {file}", mask(cores))),
-            )
-        } else {
-            let interrupt = nic.and_then(|nic| {
-                nic.interrupts.iter().max_by_key(|irq| irq.ran.iter().map(|ran| ran.1).sum::<u64>())
-            })?;
-            let file = format!("/proc/irq/{}/smp_affinity_list", interrupt.irq);
-            let before: Vec<String> = interrupt.allowed_cores.iter().map(u32::to_string).collect();
-            (format!("echo {to} > {file}"), Some(format!("echo {} > {file}", before.join(","))))
-        };
-        Some(HostChange {
-            end: host.end,
-            command,
-            undo,
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 1.5).max(seen.rate() * 1.1),
-            text: format!("with the packet work on core {to}, which has time, throughput rises"),
-        })
+        Some(Remedy::setting(
+            host.end,
+            packets_on(host, to)?,
+            headroom.unwrap_or(seen.rate() * 1.5).max(seen.rate() * 1.1),
+            format!("with the packet work on core {to}, which has time, throughput rises"),
+        ))
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
         let end = end_name(seen.receiver.end);
         let mut lines = Vec::new();
-        if let Some(change) = self.host_change(seen, None) {
-            lines.push(format!("at the {end} end: {}", change.command));
+        if let Some(remedy) = self.host_change(seen, None) {
+            lines.push(format!("at the {end} end: {}", remedy.shown().command));
         }
         lines.push(format!("at the {end} end spread the packets: more queues (ethtool -L), RSS, RPS over several cores"));
         if uncombined(seen, &seen.receiver) > 0.5 {
@@ -213,10 +188,15 @@ fn pinned_napi(nic: &Nic) -> Option<&NapiThread> {
     threads.min_by_key(|thread| thread.allowed_cores.len())
 }
 
+/// The queue whose packets RPS hands to the fewest cores.
+fn rps_queue(nic: &Nic) -> Option<&ReceiveQueue> {
+    let queues = nic.receive_queues.iter().filter(|queue| !queue.rps_cores.is_empty());
+    queues.min_by_key(|queue| queue.rps_cores.len())
+}
+
 /// The cores RPS hands packets to.
 fn rps_cores(nic: &Nic) -> Option<&[u32]> {
-    let queues = nic.receive_queues.iter().map(|queue| queue.rps_cores.as_slice());
-    queues.filter(|cores| !cores.is_empty()).min_by_key(|cores| cores.len())
+    rps_queue(nic).map(|queue| queue.rps_cores.as_slice())
 }
 
 /// The core the packets came in on, else the one full of softirq.
@@ -229,22 +209,30 @@ fn idlest(host: &HostView<'_>) -> Option<u32> {
     host.cores.iter().max_by(|a, b| a.idle.total_cmp(&b.idle)).map(|core| core.core)
 }
 
-fn undo_pin(cores: &[u32], pid: u32) -> Option<String> {
-    let list: Vec<String> = cores.iter().map(u32::to_string).collect();
-    (!list.is_empty()).then(|| format!("taskset -pc {} {pid}", list.join(",")))
-}
-
-/// Cores as the kernel's mask of 32-bit words.
-fn mask(cores: &[u32]) -> String {
-    let highest = cores.iter().copied().max().unwrap_or(0).min(8191);
-    let words: Vec<String> = (0..=highest / 32)
-        .rev()
-        .map(|word| {
-            let bits = cores.iter().filter(|core| **core / 32 == word);
-            format!("{:x}", bits.fold(0_u32, |bits, core| bits | 1 << (core % 32)))
-        })
-        .collect();
-    words.join(",")
+/// The change that has the packet work done on this core: of the kernel thread that has no time left,
+/// else of one that is held to some cores, else of RPS, else of the interrupt that rang most.
+fn packets_on(host: &HostView<'_>, to: u32) -> Option<settings::Change> {
+    let nic = nic_of(host);
+    // A `ksoftirqd` belongs to its core.
+    let hungry = hungry_thread(host).map(|thread| (&thread.name, &thread.allowed_cores));
+    let pinned = nic.and_then(pinned_napi).map(|thread| (&thread.name, &thread.allowed_cores));
+    let thread = [hungry, pinned].into_iter().flatten().find_map(|(name, cores)| {
+        let key = Key::of_packet_source(name)?;
+        change(&key.to_string(), Some(&settings::list_of(cores)), &to.to_string())
+    });
+    let steered = || {
+        let nic = nic?;
+        let queue = rps_queue(nic)?;
+        let key = format!("{}/rx-{}/rps_cpus", nic.name, queue.queue);
+        change(&key, Some(&settings::mask_of(&queue.rps_cores)), &settings::mask_of(&[to]))
+    };
+    let interrupt = || {
+        let rang = |irq: &&Interrupt| irq.ran.iter().map(|ran| ran.1).sum::<u64>();
+        let interrupt = nic?.interrupts.iter().max_by_key(rang)?;
+        let key = Key::InterruptAffinity(interrupt.irq).to_string();
+        change(&key, Some(&settings::list_of(&interrupt.allowed_cores)), &to.to_string())
+    };
+    thread.or_else(steered).or_else(interrupt)
 }
 
 fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
@@ -300,13 +288,4 @@ fn evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
 fn cores_text(cores: &[u32]) -> String {
     let list: Vec<String> = cores.iter().map(u32::to_string).collect();
     format!("{} {}", if list.len() == 1 { "core" } else { "cores" }, list.join(","))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn masks_are_written_as_the_kernel_reads_them() {
-        assert_eq!(super::mask(&[1]), "2");
-        assert_eq!(super::mask(&[0, 33]), "2,1");
-    }
 }

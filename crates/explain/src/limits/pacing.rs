@@ -1,6 +1,6 @@
 //! Packets spaced by the sender's kernel.
 
-use results::{HostChange, Limit};
+use results::Limit;
 use units::show_bit_rate;
 
 use super::{lifted, more_streams};
@@ -10,6 +10,7 @@ use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, positive, ramp, ratio};
 use crate::observed::{Observed, end_name};
+use crate::remedy::{Method, Remedy};
 
 #[derive(Debug)]
 pub(crate) struct Pacing;
@@ -94,12 +95,14 @@ impl Mechanism for Pacing {
         }
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let name = &seen.sender.interface()?.name;
-        paced(seen).filter(|paced| paced.how == How::Fq).map(|_| HostChange {
+        paced(seen).filter(|paced| paced.how == How::Fq).map(|_| Remedy {
             end: seen.sender.end,
-            command: format!("tc qdisc change dev {name} root fq maxrate 1000gbit"),
-            undo: None,
+            method: Method::ByHand {
+                command: format!("tc qdisc change dev {name} root fq maxrate 1000gbit"),
+                undo: None,
+            },
             predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
             text: "without a rate for each flow, one stream carries more".to_owned(),
         })

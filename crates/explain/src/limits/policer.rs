@@ -1,6 +1,6 @@
 //! A rate that drops instead of queueing.
 
-use results::{End, HostChange, Limit, QdiscCounters};
+use results::{End, Limit, QdiscCounters};
 use units::{show_bit_rate, show_count};
 
 use super::drops::spaced;
@@ -11,6 +11,7 @@ use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp, ratio};
 use crate::observed::{HostView, Observed, end_name};
+use crate::remedy::{Method, Remedy};
 
 #[derive(Debug)]
 pub(crate) struct Policer;
@@ -76,13 +77,15 @@ impl Mechanism for Policer {
         experiments
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let (host, qdisc) = shown(seen)?;
         let side = if qdisc.parent == "egress" { "egress" } else { "ingress" };
-        Some(HostChange {
+        Some(Remedy {
             end: host.end,
-            command: format!("tc filter del dev {} {side}", qdisc.interface),
-            undo: None,
+            method: Method::ByHand {
+                command: format!("tc filter del dev {} {side}", qdisc.interface),
+                undo: None,
+            },
             predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
             text: "without the filter nothing is dropped there: throughput rises \
                    (note `tc filter show` first: there is no way back from here)"

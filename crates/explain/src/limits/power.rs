@@ -1,6 +1,6 @@
 //! Cores that sleep, and cores that run slowly.
 
-use results::{HostChange, IdleStateUse, Limit};
+use results::{IdleStateUse, Limit};
 use units::show_seconds;
 
 use super::causes::{clock_khz, slow_clock};
@@ -9,6 +9,7 @@ use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp};
 use crate::observed::{HostView, Observed, end_name};
+use crate::remedy::{Method, Remedy, change};
 
 #[derive(Debug)]
 pub(crate) struct IdleStates;
@@ -75,12 +76,14 @@ impl Mechanism for IdleStates {
         Vec::new()
     }
 
-    fn host_change(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Option<Remedy> {
         let (host, waking) = sleepier(seen);
-        deepest(host).map(|_| HostChange {
+        deepest(host).map(|_| Remedy {
             end: host.end,
-            command: "cpupower idle-set -D 10".to_owned(),
-            undo: Some("cpupower idle-set -E".to_owned()),
+            method: Method::ByHand {
+                command: "cpupower idle-set -D 10".to_owned(),
+                undo: Some("cpupower idle-set -E".to_owned()),
+            },
             predicted_bits_per_s: seen.rate() * (1.0 + waking),
             text: "with states that take more than 10 us to leave switched off, throughput rises"
                 .to_owned(),
@@ -159,14 +162,20 @@ impl Mechanism for CpuFrequency {
         cpu_experiments(self.limit(), seen, slower(seen))
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let host = slower(seen);
         let (now, most) = clock_khz(host)?;
         let faster = seen.rate() * most / now;
-        Some(HostChange {
+        let method = governor(seen, host).map_or_else(
+            || Method::ByHand {
+                command: "cpupower frequency-set -g performance".to_owned(),
+                undo: None,
+            },
+            |change| Method::Settings(vec![change]),
+        );
+        Some(Remedy {
             end: host.end,
-            command: "cpupower frequency-set -g performance".to_owned(),
-            undo: None,
+            method,
             predicted_bits_per_s: faster.min(headroom.unwrap_or(f64::MAX)).max(seen.rate()),
             text: "at the highest clock throughput rises in proportion, up to the next ceiling"
                 .to_owned(),
@@ -182,6 +191,16 @@ impl Mechanism for CpuFrequency {
             "look for thermal throttling and power limits (turbostat)".to_owned(),
         ]
     }
+}
+
+/// The governor of the one core that the test was given at this end; where a thread may wander, no one
+/// core's governor is the change.
+fn governor(seen: &Observed<'_>, host: &HostView<'_>) -> Option<settings::Change> {
+    let near = host.end == results::End::Near;
+    let cores = if near { &seen.spec.near_cores } else { &seen.spec.far_cores };
+    let [core] = cores.as_slice() else { return None };
+    let frequency = host.machine()?.core(*core)?.frequency.as_ref()?;
+    change(&format!("cpu:{core}/governor"), Some(&frequency.governor), "performance")
 }
 
 fn slower<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {

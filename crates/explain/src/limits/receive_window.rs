@@ -1,8 +1,9 @@
 //! The receiver's window over the round-trip time.
 
-use results::{Limit, TestSpec};
+use results::{Limit, SettingChange, TestSpec};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
+use super::windows::{Autotuned, sysctl};
 use super::{buffer_needed, hoped_for, other_windows};
 use crate::ceiling::{autotuning_max_bytes, window_ceiling};
 use crate::experiment::{Experiment, Rule};
@@ -67,6 +68,30 @@ impl Mechanism for ReceiveWindow {
         other_windows(self.limit(), rule, seen, seen.flow.peer_window_bytes, headroom)
     }
 
+    fn changes(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<SettingChange> {
+        let mut changes = Vec::new();
+        for end in [seen.sender.end, seen.receiver.end] {
+            let is_off = seen.sysctl(end, SCALING).is_some_and(|value| value.trim() == "0");
+            let why = || "without scaling no window is beyond 64 KiB".to_owned();
+            changes.extend(is_off.then(|| sysctl(seen, end, SCALING, "1", why())).flatten());
+        }
+        let end = seen.receiver.end;
+        match (seen.spec.window_bytes, clamp(seen)) {
+            (None, _) => {
+                let is_still = seen.sysctl(end, MODERATE).is_some_and(|on| on.trim() == "0");
+                let why = || "receive windows stay at their first size".to_owned();
+                changes.extend(is_still.then(|| sysctl(seen, end, MODERATE, "1", why())).flatten());
+                changes.extend(buffers(seen).larger(seen, headroom));
+            }
+            (Some(asked), Some(why)) => {
+                changes.extend(sysctl(seen, end, "net.core.rmem_max", &asked.to_string(), why));
+            }
+            // The test itself asks for no more.
+            (Some(_), None) => {}
+        }
+        changes
+    }
+
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
         let mut lines = Vec::new();
         let end = end_name(seen.receiver.end);
@@ -90,7 +115,8 @@ impl Mechanism for ReceiveWindow {
         if let Some(bytes) = buffer {
             let window = show_byte_size(bytes / 2);
             lines.push(format!(
-                "at the {end} end let the window grow to {window}: sysctl -w net.ipv4.tcp_rmem='4096 131072 {bytes}'"
+                "at the {end} end let the window grow to {window}: {}",
+                buffers(seen).command(seen, "4096 131072", bytes)
             ));
             if seen.spec.window_bytes.is_some() {
                 lines.push(format!(
@@ -102,6 +128,14 @@ impl Mechanism for ReceiveWindow {
         lines.push("several streams share the work, each with a window of its own".to_owned());
         lines
     }
+}
+
+const SCALING: &str = "net.ipv4.tcp_window_scaling";
+const MODERATE: &str = "net.ipv4.tcp_moderate_rcvbuf";
+
+/// What the kernel may tune the receiver's buffer up to.
+fn buffers(seen: &Observed<'_>) -> Autotuned {
+    Autotuned { end: seen.receiver.end, key: "net.ipv4.tcp_rmem", share: 0.5 }
 }
 
 /// Window over round-trip time, bit/s.

@@ -1,6 +1,6 @@
 //! Threads that are ready and not run.
 
-use results::{HostChange, Limit};
+use results::Limit;
 use units::show_seconds;
 
 use super::cores::{cpu_experiments, cpu_weight};
@@ -8,6 +8,7 @@ use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp};
 use crate::observed::{HostView, Observed, end_name};
+use crate::remedy::{Method, Remedy};
 
 #[derive(Debug)]
 pub(crate) struct Scheduler;
@@ -63,14 +64,16 @@ impl Mechanism for Scheduler {
         cpu_experiments(self.limit(), seen, host)
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let (host, _) = worse(seen);
         let policy = host.thread.policy.as_ref()?;
-        Some(HostChange {
+        Some(Remedy {
             end: host.end,
+            method: Method::ByHand {
             command: "for p in $(pgrep -x clearstream); do renice -n 0 -p $p; chrt --other -a -p 0 $p; done"
                 .to_owned(),
             undo: None,
+            },
             predicted_bits_per_s: unheld(seen, host, headroom),
             text: format!("it runs as `{policy}`: without that, less waiting and more throughput"),
         })

@@ -1,6 +1,7 @@
 //! Many packets a byte: small segments, and offloads that are off.
 
-use results::{HostChange, Limit};
+use results::Limit;
+use settings::Change as SettingChange;
 
 use super::causes::{offloads_off, small_packets, small_segments, uncombined};
 use super::cores::{cpu_experiments, cpu_weight};
@@ -11,6 +12,7 @@ use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
+use crate::remedy::{Method, Remedy, change};
 
 #[derive(Debug)]
 pub(crate) struct PathMtu;
@@ -73,15 +75,19 @@ impl Mechanism for PathMtu {
         experiments
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let interface = seen.sender.interface()?;
         let most = interface.mtu_max_bytes.unwrap_or(9000).min(9000);
-        (most > interface.mtu_bytes).then(|| HostChange {
-            end: seen.sender.end,
-            command: format!("ip link set {} mtu {most}", interface.name),
-            undo: Some(format!("ip link set {} mtu {}", interface.name, interface.mtu_bytes)),
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
-            text: "with the same at every hop and at the other end, throughput rises".to_owned(),
+        let now = interface.mtu_bytes;
+        let key = format!("{}/mtu", interface.name);
+        let change = change(&key, Some(&now.to_string()), &most.to_string())?;
+        (most > now).then(|| {
+            Remedy::setting(
+                seen.sender.end,
+                change,
+                headroom.unwrap_or(seen.rate() * 2.0),
+                "with the same at every hop and at the other end, throughput rises",
+            )
         })
     }
 
@@ -156,14 +162,11 @@ impl Mechanism for Offloads {
         experiments
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let (host, _) = cutting_end(seen);
-        let (on, off) = switches(seen, host)?;
-        let name = &host.interface()?.name;
-        Some(HostChange {
+        Some(Remedy {
             end: host.end,
-            command: format!("ethtool -K {name} {on}"),
-            undo: Some(format!("ethtool -K {name} {off}")),
+            method: Method::Settings(switches(seen, host)?),
             predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
             text: "with packets joined, a byte costs less: throughput rises".to_owned(),
         })
@@ -171,23 +174,36 @@ impl Mechanism for Offloads {
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
         let (host, _) = cutting_end(seen);
-        let name = host.interface().map_or("DEV", |interface| interface.name.as_str());
-        let on = switches(seen, host).map_or("tso on gso on gro on".to_owned(), |(on, _)| on);
+        let commands = switches(seen, host).map_or_else(
+            || "ethtool -K DEV tso on gso on gro on".to_owned(),
+            |changes| settings::commands(&changes),
+        );
         vec![
-            format!("at the {} end: ethtool -K {name} {on}", end_name(host.end)),
+            format!("at the {} end: {commands}", end_name(host.end)),
             "where they must stay off, a larger MTU along the whole path".to_owned(),
         ]
     }
 }
 
-/// `tso on gso on`, and back.
-fn switches(seen: &Observed<'_>, host: &HostView<'_>) -> Option<(String, String)> {
+/// The features that are off, on.
+fn switches(seen: &Observed<'_>, host: &HostView<'_>) -> Option<Vec<SettingChange>> {
+    let name = &host.interface()?.name;
     let off = offloads_off(seen, host);
-    let names: Vec<&str> = off.into_iter().filter(|name| *name != "gso_max_size").collect();
-    let all = |state: &str| {
-        names.iter().map(|name| format!("{name} {state}")).collect::<Vec<_>>().join(" ")
-    };
-    (!names.is_empty()).then(|| (all("on"), all("off")))
+    let features = off.into_iter().filter_map(|short| feature(seen, short));
+    let switch = |feature| change(&format!("{name}/feature-{feature}"), Some("off"), "on");
+    let changes: Vec<SettingChange> = features.filter_map(switch).collect();
+    (!changes.is_empty()).then_some(changes)
+}
+
+/// The kernel's name of a feature (`ethtool -k`).
+fn feature(seen: &Observed<'_>, short: &str) -> Option<&'static str> {
+    Some(match short {
+        "tso" if seen.is_ipv6() => "tx-tcp6-segmentation",
+        "tso" => "tx-tcp-segmentation",
+        "gso" => "tx-generic-segmentation",
+        "gro" => "rx-gro",
+        _ => return None,
+    })
 }
 
 /// How surely an end's packets, one by one, are what binds, 0 to 1.

@@ -1,8 +1,9 @@
 //! The sender's socket buffer.
 
-use results::Limit;
+use results::{Limit, SettingChange};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
+use super::windows::{Autotuned, sysctl};
 use super::{buffer_needed, hoped_for, other_windows};
 use crate::ceiling::{autotuning_max_bytes, window_ceiling};
 use crate::change::Change;
@@ -80,6 +81,25 @@ impl Mechanism for SendBuffer {
         experiments
     }
 
+    fn changes(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<SettingChange> {
+        let Some(asked) = seen.spec.window_bytes else {
+            return buffers(seen).larger(seen, headroom).into_iter().collect();
+        };
+        // A buffer as large as was asked for binds by the test's own choice.
+        let given = seen.sender.send_buffer_bytes.map_or(f64::MAX, |given| given / 2.0);
+        let why = format!(
+            "asked {}, given {}",
+            show_byte_size(asked),
+            show_byte_size(saturating_u64(given))
+        );
+        let end = seen.sender.end;
+        (given < asked as f64 * 0.95)
+            .then(|| sysctl(seen, end, "net.core.wmem_max", &asked.to_string(), why))
+            .flatten()
+            .into_iter()
+            .collect()
+    }
+
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
         let mut lines = Vec::new();
         let end = end_name(seen.sender.end);
@@ -90,7 +110,8 @@ impl Mechanism for SendBuffer {
         }
         if let Some(bytes) = buffer_needed(seen, hoped_for(seen)) {
             lines.push(format!(
-                "at the {end} end let the buffer grow: sysctl -w net.ipv4.tcp_wmem='4096 16384 {bytes}'"
+                "at the {end} end let the buffer grow: {}",
+                buffers(seen).command(seen, "4096 16384", bytes)
             ));
             if seen.spec.window_bytes.is_some() {
                 lines.push(format!(
@@ -101,6 +122,11 @@ impl Mechanism for SendBuffer {
         }
         lines
     }
+}
+
+/// What the kernel may tune the sender's buffer up to.
+fn buffers(seen: &Observed<'_>) -> Autotuned {
+    Autotuned { end: seen.sender.end, key: "net.ipv4.tcp_wmem", share: PAYLOAD_SHARE }
 }
 
 /// Bytes of payload the buffer holds: what was seen queued when it was full, else its usual share.

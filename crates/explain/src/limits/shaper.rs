@@ -1,6 +1,6 @@
 //! A rate below the line's, imposed on a host or on the path.
 
-use results::{End, HostChange, Limit, QdiscCounters};
+use results::{End, Limit, QdiscCounters};
 use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
 
 use super::causes::explains_losses;
@@ -12,6 +12,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, positive, ramp, ratio};
 use crate::observed::{Observed, end_name, opposite};
+use crate::remedy::{Method, Remedy};
 
 #[derive(Debug)]
 pub(crate) struct Shaper;
@@ -67,13 +68,15 @@ impl Mechanism for Shaper {
         stays(self.limit(), seen, rate)
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let (end, rate) = shaped(seen)?;
         let interface = seen.interface(end)?;
-        Some(HostChange {
+        Some(Remedy {
             end,
-            command: format!("tc qdisc del dev {} root", interface.name),
-            undo: None,
+            method: Method::ByHand {
+                command: format!("tc qdisc del dev {} root", interface.name),
+                undo: None,
+            },
             predicted_bits_per_s: headroom.unwrap_or(rate * 2.0),
             text: "without the shaper throughput rises (note `tc qdisc show` first)".to_owned(),
         })

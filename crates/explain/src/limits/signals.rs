@@ -1,6 +1,6 @@
 //! What congestion control takes for congestion though nothing is lost: marks, and late packets.
 
-use results::{HostChange, Limit};
+use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_count};
 
 use super::{loss, more_streams};
@@ -9,6 +9,7 @@ use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{ramp, ratio, share};
 use crate::observed::{Observed, end_name};
+use crate::remedy::{Remedy, change};
 
 #[derive(Debug)]
 pub(crate) struct EcnMarks;
@@ -77,15 +78,15 @@ impl Mechanism for EcnMarks {
         experiments
     }
 
-    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<HostChange> {
-        let now = seen.sysctl(seen.sender.end, "net.ipv4.tcp_ecn")?;
-        Some(HostChange {
-            end: seen.sender.end,
-            command: "sysctl -w net.ipv4.tcp_ecn=0".to_owned(),
-            undo: Some(format!("sysctl -w net.ipv4.tcp_ecn={now}")),
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 1.5),
-            text: "without ECN the queue drops when it is really full: throughput rises".to_owned(),
-        })
+    fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
+        let end = seen.sender.end;
+        let now = seen.sysctl(end, "net.ipv4.tcp_ecn")?;
+        Some(Remedy::setting(
+            end,
+            change("net.ipv4.tcp_ecn", Some(now), "0")?,
+            headroom.unwrap_or(seen.rate() * 1.5),
+            "without ECN the queue drops when it is really full: throughput rises",
+        ))
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {

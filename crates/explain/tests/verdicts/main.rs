@@ -75,6 +75,34 @@ fn receive_window() {
     }
 }
 
+/// What `tune apply --from` makes of a verdict: the setting that was read, raised, at the end that binds.
+#[test]
+fn a_confirmed_window_verdict_names_the_setting_to_raise() {
+    for path in paths() {
+        let window = product(&path, 0.2e9);
+        let clamped = Model { window_max_bytes: window, ..path.clone() };
+        let (verdict, results) = verdict_of(&clamped, &tcp());
+        assert!(verdict.confirmed, "{verdict:#?}");
+        let change = verdict.changes.first().unwrap_or_else(|| panic!("{verdict:#?}"));
+        assert_eq!((change.end, change.key.as_str()), (End::Far, "net.ipv4.tcp_rmem"));
+        let far = results.far().expect("it told of itself");
+        let from = far.sysctls["net.ipv4.tcp_rmem"].split_ascii_whitespace();
+        let (from, to) = (from.collect::<Vec<_>>(), change.to.split(' ').collect::<Vec<_>>());
+        assert_eq!(change.from.as_deref(), Some(from.join(" ").as_str()));
+        assert_eq!(to[..2], from[..2], "the least and the first size stay");
+        let bytes = |words: &[&str]| words[2].parse::<f64>().expect("a number");
+        assert!(bytes(&to) >= 2.0 * bytes(&from), "{change:?}");
+        assert!(change.predicted_bits_per_s.expect("told") > 0.3e9, "{change:?}");
+        let stored = explain::explain(&results);
+        assert_eq!(stored.changes, verdict.changes, "a file gives the same");
+
+        let roomy = Model { buffer_max_bytes: 2e9, ..path.clone() };
+        let asked = TestSpec { window_bytes: Some(window as u64), ..tcp() };
+        let (verdict, _) = verdict_of(&roomy, &asked);
+        assert_eq!(verdict.changes, [], "the test itself asks for no more");
+    }
+}
+
 #[test]
 fn send_buffer() {
     for path in paths() {

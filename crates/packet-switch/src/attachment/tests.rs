@@ -60,3 +60,33 @@ fn other_versions_are_told_apart_from_nonsense() {
     let long = vec![b' '; MESSAGE_BYTES_MAX + 1];
     assert!(matches!(Request::decode(&long), Err(MessageError::TooLong)));
 }
+
+#[test]
+fn clients_from_before_there_were_codes_read_a_refusal() {
+    /// As those clients have it.
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Before {
+        Refused {
+            why: String,
+            #[serde(default)]
+            is_senseless: bool,
+        },
+    }
+    for code in RefusalCode::ALL {
+        let before: Before = serde_json::from_slice(&Answer::refused(code, "no").encode()).unwrap();
+        let is_senseless = code == RefusalCode::Invalid;
+        assert_eq!(before, Before::Refused { why: "no".into(), is_senseless });
+    }
+}
+
+#[test]
+fn the_document_lists_every_code() {
+    let document = include_str!("../../../../docs/attachment.md");
+    let table = document.split("## Refusals").nth(1).unwrap().split("\n## ").next().unwrap();
+    let listed: Vec<&str> =
+        table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let name = |code: RefusalCode| serde_json::to_value(code).unwrap().as_str().unwrap().to_owned();
+    let codes: Vec<String> = RefusalCode::ALL.into_iter().map(name).collect();
+    assert_eq!(listed, codes);
+}

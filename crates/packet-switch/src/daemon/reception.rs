@@ -10,7 +10,7 @@ use super::refusal::{self, Refusal};
 use super::registry::Asked;
 use super::session::{SessionId, State};
 use super::{Daemon, Notice};
-use crate::attachment::{Answer, Ask, Delivery, MessageError, Request};
+use crate::attachment::{Answer, Ask, Delivery, MessageError, RefusalCode, Request};
 use crate::device::{Adopted, DeviceError, Keep};
 use crate::panics::{self, printable};
 
@@ -90,17 +90,17 @@ impl Daemon {
         let Some(session) = self.sessions.get(&id) else { return };
         let user = session.user;
         let delivery = ask
-            .map_err(|error| (error.to_string(), false))
+            .map_err(|error| (error.code(), error.to_string()))
             .and_then(|ask| {
                 let asked = Asked { session: id, user, ask, device, keep };
-                let refused = |error: Refusal| (refusal::words(&error), error.is_senseless());
+                let refused = |error: Refusal| (error.code(), refusal::words(&error));
                 self.registry.answer(asked, notice).map_err(refused)
             })
-            .unwrap_or_else(|(why, is_senseless)| {
+            .unwrap_or_else(|(code, why)| {
                 // Some of it is what the client wrote, and is shown on terminals.
                 let why = printable(&why, WHY_MAX);
                 notice(Notice::Refused { user, why: why.clone() });
-                Delivery::from(Answer::Refused { why, is_senseless })
+                Delivery::from(Answer::refused(code, why))
             });
         // A client that does not read its answers is not waited for.
         if !self.sessions.get(&id).is_some_and(|session| session.tell(&delivery)) {
@@ -126,7 +126,7 @@ impl Daemon {
             let why = "your earlier descriptors are still being opened or closed; connect later"
                 .to_owned();
             notice(Notice::Refused { user, why: why.clone() });
-            session.tell(&Answer::Refused { why, is_senseless: false }.into());
+            session.tell(&Answer::refused(RefusalCode::Busy, why).into());
             self.close(id, notice);
         }
     }

@@ -7,7 +7,7 @@ use sys::SyscallError;
 use thiserror::Error;
 
 use super::make::MakeError;
-use crate::attachment::Shape;
+use crate::attachment::{RefusalCode, Shape};
 use crate::device::DeviceError;
 
 /// What was tried and why it failed, in one line for somebody in another process.
@@ -64,18 +64,24 @@ impl Refusal {
         )
     }
 
-    /// Whether the wish is one that could never be granted.
-    pub(super) fn is_senseless(&self) -> bool {
+    /// Why, for the client's program.
+    pub(super) fn code(&self) -> RefusalCode {
         match self {
+            Self::NotThere(_) => RefusalCode::NotThere,
+            Self::Exists(_) => RefusalCode::Exists,
+            Self::Taken(_) => RefusalCode::Taken,
+            Self::Limit { .. } => RefusalCode::Limit,
+            Self::Foreign(_) => RefusalCode::NotOwner,
             Self::Shape(_)
             | Self::Header(_)
-            | Self::Make(MakeError::Layout(_) | MakeError::Region(RegionError::Size { .. })) => {
-                true
+            | Self::Make(MakeError::Layout(_) | MakeError::Region(RegionError::Size { .. }))
+            | Self::Device(DeviceError::Queues { .. } | DeviceError::Link(_)) => {
+                RefusalCode::Invalid
             }
-            Self::Device(error) => {
-                matches!(error, DeviceError::Queues { .. } | DeviceError::Link(_))
+            Self::Make(_) | Self::Syscall(_) | Self::Device(DeviceError::Syscall(_)) => {
+                RefusalCode::System
             }
-            _ => false,
+            Self::Device(_) => RefusalCode::Device,
         }
     }
 }

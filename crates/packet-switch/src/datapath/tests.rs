@@ -529,6 +529,17 @@ fn frames_to_everybody_leave_room_for_those_to_one() {
 }
 
 #[test]
+fn frames_to_everybody_fill_the_ring_of_the_only_other_port() {
+    let mut bench = bench(2);
+    bench.introduce();
+    for _ in 0..3 {
+        bench.send(0, 0xff, 40);
+        bench.round();
+    }
+    assert_eq!(bench.receive(1).len(), 63);
+}
+
+#[test]
 fn watchers_take_no_more_than_their_share() {
     let mut bench = bench_of(2, &GEOMETRY_LONG);
     bench.introduce_quietly();

@@ -101,6 +101,7 @@ pub(crate) fn unseen() -> Results {
         confirmed: false,
         confirmation: None,
         host_change: None,
+        changes: Vec::new(),
         advice: vec!["Run `clearstream serve` on geneva: then the receiving core can be seen.".to_owned()],
         next: None,
         ruled_out: Vec::new(),
@@ -301,6 +302,7 @@ fn verdict() -> Verdict {
             outcome: "Twice the window gave 2.00 times the throughput, as predicted.".to_owned(),
         }),
         host_change: None,
+        changes: Vec::new(),
         advice: vec![
             "sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 67108864' net.core.rmem_max=67108864".to_owned(),
             "Do the same for `net.ipv4.tcp_wmem` on amsterdam if it is to receive as well.".to_owned(),

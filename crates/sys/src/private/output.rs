@@ -93,11 +93,11 @@ fn guarded(path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-fn is_ours(stat: &Stat) -> bool {
+pub(crate) fn is_ours(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
-fn not_ours(stat: &Stat) -> io::Error {
+pub(crate) fn not_ours(stat: &Stat) -> io::Error {
     let user = stat.st_uid;
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => format!("a symbolic link, made by user {user}"),

@@ -93,6 +93,36 @@ fn a_tree_is_removed_without_what_its_links_name() {
     fs::remove_dir_all(scratch.path().join("deep")).unwrap();
 }
 
+/// On the same device, so that only its mount tells it apart.
+#[test]
+fn a_bind_mount_in_a_tree_is_left_with_all_below_it_root() {
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can mount");
+        return;
+    }
+    let scratch = scratch();
+    let outside = scratch.path().join("outside");
+    let inside = scratch.path().join("tree/inside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "").unwrap();
+    fs::create_dir_all(&inside).unwrap();
+    let removed = std::thread::scope(|scope| {
+        let mounted = scope.spawn(|| {
+            // SAFETY: no memory is passed; the mounts are this thread's own and end with it.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
+            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+            mount_change("/", private).unwrap();
+            mount_bind(&outside, &inside).unwrap();
+            Folder::at(scratch.path()).unwrap().remove("tree")
+        });
+        mounted.join().unwrap()
+    });
+    let error = removed.unwrap_err().to_string();
+    assert_eq!(error, "inside: something is mounted there");
+    assert!(outside.join("file").exists());
+}
+
 #[test]
 fn a_scratch_folder_is_closed_to_others_and_goes() {
     let scratch = scratch();

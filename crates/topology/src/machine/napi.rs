@@ -2,11 +2,14 @@
 //! which thread (generic netlink family `netdev`, Linux 6.8; kernel
 //! `Documentation/netlink/specs/netdev.yaml`).
 
+use netlink::{
+    attribute, family_number, family_question, generic_attributes, generic_dump, u32_of,
+};
 use results::{NapiThread, Nic};
+use sys::netlink_socket::{NetlinkError, NetlinkSocket};
 
 use super::threads;
 use crate::HostFiles;
-use crate::netlink::{RouteSocket, attribute, u32_of};
 
 const QUEUE_GET: u8 = 10;
 const NAPI_GET: u8 = 11;
@@ -39,17 +42,15 @@ struct Queue {
 impl Instances {
     /// Asks the kernel; `has_queues`: an interface is up, so that there is something to tell.
     pub(super) fn read(has_queues: bool) -> Self {
-        let Some(socket) = RouteSocket::open_generic() else {
+        let Ok((mut socket, family)) = open() else {
             return Self { is_unknown: true, ..Self::default() };
         };
-        let Some(family) = socket.generic_family("netdev") else {
-            return Self { is_unknown: true, ..Self::default() };
-        };
-        let napis = socket.generic_dump(family, NAPI_GET);
-        let queues = socket.generic_dump(family, QUEUE_GET);
+        let mut list = |command| socket.dump(&generic_dump(family, command)).unwrap_or_default();
+        let (napis, queues) = (list(NAPI_GET), list(QUEUE_GET));
+        let attributes = |body| generic_attributes(body).ok();
         Self {
-            polled: napis.iter().filter_map(|body| Instance::parse(body)).collect(),
-            queues: queues.iter().filter_map(|body| Queue::parse(body)).collect(),
+            polled: napis.iter().filter_map(|body| Instance::parse(attributes(body)?)).collect(),
+            queues: queues.iter().filter_map(|body| Queue::parse(attributes(body)?)).collect(),
             // Linux 6.7 has the family, not the questions.
             is_unknown: has_queues && napis.is_empty() && queues.is_empty(),
         }
@@ -102,6 +103,13 @@ impl Instances {
         }
         nic.napi_threads.sort_by_key(|thread| (thread.queue, thread.napi_id, thread.pid));
     }
+}
+
+/// A socket to ask with, and the number of the family.
+fn open() -> Result<(NetlinkSocket, u16), NetlinkError> {
+    let mut socket = NetlinkSocket::open_generic()?;
+    let family = family_number(&socket.get(&family_question("netdev"))?)?;
+    Ok((socket, family))
 }
 
 /// The thread of an instance. The kernel counts process ids as the first namespace does, so the

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use netlink::{Attributes, Discipline, DisciplineKind, ROOT, attribute, text_of, u32_of, u64_of};
 use results::QdiscCounters;
+use sys::netlink_socket::NetlinkSocket;
 
-use super::{Discipline, ROOT, TCA_KIND, TCMSG_BYTES, ratespec};
+use super::{disciplines, rate_bytes_per_s, ratespec};
 use crate::counters::gain;
-use crate::netlink::{Attributes, RouteSocket, attribute, text_of, u32_of, u64_of};
+use crate::device::links;
 
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
@@ -28,16 +30,15 @@ pub(crate) struct QdiscReadings {
 impl QdiscReadings {
     /// Empty where a sandbox forbids netlink.
     pub(crate) fn read() -> Self {
-        let Some(socket) = RouteSocket::open() else { return Self::default() };
+        let Ok(mut socket) = NetlinkSocket::open() else { return Self::default() };
         let names: BTreeMap<u32, String> =
-            socket.links().iter().filter_map(|body| name_of(body)).collect();
-        let row = |body: &Vec<u8>| {
-            let discipline = Discipline::parse(body)?;
-            let interface = names.get(&discipline.index)?.clone();
-            let row = counters(body, &discipline, interface)?;
-            Some(with_policer(row, &discipline, &socket))
+            links(&mut socket).into_iter().map(|link| (link.index, link.name)).collect();
+        let qdiscs = disciplines(&mut socket, DisciplineKind::Qdisc, 0, 0);
+        let row = |discipline: &Discipline| {
+            let row = counters(discipline, names.get(&discipline.index)?.clone())?;
+            Some(with_policer(row, discipline, &mut socket))
         };
-        Self { rows: socket.qdiscs().iter().filter_map(row).collect() }
+        Self { rows: qdiscs.iter().filter_map(row).collect() }
     }
 
     /// Disciplines through which anything went, or that hold or drop anything.
@@ -73,12 +74,12 @@ fn gained(now: &QdiscCounters, then: &QdiscCounters) -> QdiscCounters {
 }
 
 /// `struct gnet_stats_basic` and `struct gnet_stats_queue` (kernel `include/uapi/linux/gen_stats.h`).
-fn counters(body: &[u8], discipline: &Discipline, interface: String) -> Option<QdiscCounters> {
-    let stats = attribute(body.get(TCMSG_BYTES..)?, TCA_STATS2)?;
+fn counters(discipline: &Discipline, interface: String) -> Option<QdiscCounters> {
+    let stats = discipline.other(TCA_STATS2)?;
     let basic = attribute(stats, TCA_STATS_BASIC)?;
     let queue = attribute(stats, TCA_STATS_QUEUE)?;
     let word = |at: usize| u32_of(queue.get(at..)?).map(u64::from);
-    let (limit_bytes, limit_pkts) = discipline.limits();
+    let (limit_bytes, limit_pkts) = limits(discipline);
     Some(QdiscCounters {
         interface,
         kind: discipline.kind.clone(),
@@ -96,7 +97,7 @@ fn counters(body: &[u8], discipline: &Discipline, interface: String) -> Option<Q
         overlimits_count: word(16)?,
         limit_bytes,
         limit_pkts,
-        rate_bits_per_s: discipline.rate_bytes_per_s().map(|rate| rate as f64 * 8.0),
+        rate_bits_per_s: rate_bytes_per_s(discipline).map(|rate| rate as f64 * 8.0),
         police_bits_per_s: None,
         marked_pkts: attribute(stats, TCA_STATS_APP).and_then(|own| marked(&discipline.kind, own)),
     })
@@ -114,27 +115,25 @@ fn marked(kind: &str, own: &[u8]) -> Option<u64> {
     u32_of(own.get(at..)?).map(u64::from)
 }
 
-impl Discipline {
-    /// The most it lets wait, bytes and packets, where its options say.
-    fn limits(&self) -> (Option<u64>, Option<u64>) {
-        const TCA_TBF_PARMS: u16 = 1;
-        const TBF_LIMIT_AT: usize = 24;
-        const TCA_FQ_PLIMIT: u16 = 1;
-        const TCA_CODEL_LIMIT: u16 = 2;
-        let option = |kind| attribute(&self.options, kind).and_then(u32_of).map(u64::from);
-        match self.kind.as_str() {
-            "bfifo" => (u32_of(&self.options).map(u64::from), None),
-            "pfifo" | "pfifo_head_drop" => (None, u32_of(&self.options).map(u64::from)),
-            "tbf" => {
-                let parameters = attribute(&self.options, TCA_TBF_PARMS);
-                let limit =
-                    parameters.and_then(|parameters| u32_of(parameters.get(TBF_LIMIT_AT..)?));
-                (limit.map(u64::from), None)
-            }
-            "fq" => (None, option(TCA_FQ_PLIMIT)),
-            "fq_codel" | "codel" => (None, option(TCA_CODEL_LIMIT)),
-            _other => (None, None),
+/// The most it lets wait, bytes and packets, where its options say.
+fn limits(discipline: &Discipline) -> (Option<u64>, Option<u64>) {
+    const TCA_TBF_PARMS: u16 = 1;
+    const TBF_LIMIT_AT: usize = 24;
+    const TCA_FQ_PLIMIT: u16 = 1;
+    const TCA_CODEL_LIMIT: u16 = 2;
+    let options = &discipline.options[..];
+    let option = |kind| attribute(options, kind).and_then(u32_of).map(u64::from);
+    match discipline.kind.as_str() {
+        "bfifo" => (u32_of(options).map(u64::from), None),
+        "pfifo" | "pfifo_head_drop" => (None, u32_of(options).map(u64::from)),
+        "tbf" => {
+            let parameters = attribute(options, TCA_TBF_PARMS);
+            let limit = parameters.and_then(|parameters| u32_of(parameters.get(TBF_LIMIT_AT..)?));
+            (limit.map(u64::from), None)
         }
+        "fq" => (None, option(TCA_FQ_PLIMIT)),
+        "fq_codel" | "codel" => (None, option(TCA_CODEL_LIMIT)),
+        _other => (None, None),
     }
 }
 
@@ -142,7 +141,7 @@ impl Discipline {
 fn with_policer(
     row: QdiscCounters,
     discipline: &Discipline,
-    socket: &RouteSocket,
+    socket: &mut NetlinkSocket,
 ) -> QdiscCounters {
     let places: &[(u32, &str)] = match row.kind.as_str() {
         "ingress" => &[(INGRESS_QDISC, "ingress")],
@@ -151,8 +150,8 @@ fn with_policer(
         _other => return row,
     };
     let found = places.iter().find_map(|&(parent, place)| {
-        let filters = socket.filters(discipline.index, parent);
-        let rates = filters.iter().filter_map(|body| police_rate(body.get(TCMSG_BYTES..)?, 0));
+        let filters = disciplines(socket, DisciplineKind::Filter, discipline.index, parent);
+        let rates = filters.iter().filter_map(|filter| police_rate(&filter.options, 1));
         Some((rates.min()?, place))
     });
     match found {
@@ -169,7 +168,7 @@ fn with_policer(
 /// another number in each classifier. `struct tc_police` holds its rate behind five words.
 fn police_rate(attributes: &[u8], depth: u32) -> Option<u64> {
     const DEPTH_MAX: u32 = 6;
-    const TCA_ACT_KIND: u16 = TCA_KIND;
+    const TCA_ACT_KIND: u16 = 1;
     const TCA_ACT_OPTIONS: u16 = 2;
     const TCA_POLICE_TBF: u16 = 1;
     const TCA_POLICE_RATE64: u16 = 8;
@@ -188,14 +187,6 @@ fn police_rate(attributes: &[u8], depth: u32) -> Option<u64> {
     Attributes::new(attributes).find_map(|(_kind, value)| police_rate(value, depth + 1))
 }
 
-/// Index and name of `struct ifinfomsg`.
-fn name_of(body: &[u8]) -> Option<(u32, String)> {
-    const IFINFOMSG_BYTES: usize = 16;
-    const IFLA_IFNAME: u16 = 3;
-    let name = text_of(attribute(body.get(IFINFOMSG_BYTES..)?, IFLA_IFNAME)?)?;
-    Some((u32_of(body.get(4..)?)?, name))
-}
-
 /// `1:`, `8001:2`, as `tc` writes them.
 fn show_handle(handle: u32) -> String {
     match handle & 0xffff {
@@ -206,7 +197,11 @@ fn show_handle(handle: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use netlink::Object;
+
     use super::*;
+
+    const TCA_KIND: u16 = 1;
 
     fn attr(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = u16::try_from(4 + value.len()).unwrap().to_ne_bytes().to_vec();
@@ -233,7 +228,7 @@ mod tests {
     }
 
     fn row(body: &[u8]) -> QdiscCounters {
-        counters(body, &Discipline::parse(body).unwrap(), "eth0".to_owned()).unwrap()
+        counters(&Discipline::parse(body).unwrap(), "eth0".to_owned()).unwrap()
     }
 
     #[test]
@@ -275,11 +270,10 @@ mod tests {
     #[test]
     fn any_message_is_read_or_refused() {
         bolero::check!().for_each(|body: &[u8]| {
-            if let Some(discipline) = Discipline::parse(body) {
-                counters(body, &discipline, String::new());
+            if let Ok(discipline) = Discipline::parse(body) {
+                counters(&discipline, String::new());
             }
             police_rate(body, 0);
-            name_of(body);
         });
     }
 }

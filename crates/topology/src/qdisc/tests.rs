@@ -1,4 +1,9 @@
+use netlink::Object;
+
 use super::*;
+
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
 
 fn attr(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = u16::try_from(4 + value.len()).unwrap().to_ne_bytes().to_vec();
@@ -35,18 +40,18 @@ fn discipline(handle: u32, parent: u32, kind: &str, options: &[u8]) -> Disciplin
 #[test]
 fn tbf_prefers_its_wide_rate() {
     let narrow = attr(TCA_TBF_PARMS, &two_rates(125_000_000, 0));
-    assert_eq!(discipline(1, ROOT, "tbf", &narrow).rate_bytes_per_s(), Some(125_000_000));
+    assert_eq!(rate_bytes_per_s(&discipline(1, ROOT, "tbf", &narrow)), Some(125_000_000));
     let mut wide = attr(TCA_TBF_PARMS, &two_rates(u32::MAX, 0));
     wide.extend(attr(TCA_TBF_RATE64, &5_000_000_000u64.to_ne_bytes()));
-    assert_eq!(discipline(1, ROOT, "tbf", &wide).rate_bytes_per_s(), Some(5_000_000_000));
+    assert_eq!(rate_bytes_per_s(&discipline(1, ROOT, "tbf", &wide)), Some(5_000_000_000));
 }
 
 #[test]
 fn fq_without_a_limit_has_no_rate() {
     let unlimited = attr(TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes());
-    assert_eq!(discipline(1, ROOT, "fq", &unlimited).rate_bytes_per_s(), None);
+    assert_eq!(rate_bytes_per_s(&discipline(1, ROOT, "fq", &unlimited)), None);
     let limited = attr(TCA_FQ_FLOW_MAX_RATE, &1000u32.to_ne_bytes());
-    assert_eq!(discipline(1, ROOT, "fq", &limited).rate_bytes_per_s(), Some(1000));
+    assert_eq!(rate_bytes_per_s(&discipline(1, ROOT, "fq", &limited)), Some(1000));
 }
 
 #[test]
@@ -80,8 +85,8 @@ fn any_message_is_read_or_refused() {
             *to = *from;
         }
         for body in [bytes, &whole] {
-            if let Some(discipline) = Discipline::parse(body) {
-                discipline.rate_bytes_per_s();
+            if let Ok(discipline) = Discipline::parse(body) {
+                rate_bytes_per_s(&discipline);
                 htb_rate(&discipline, std::slice::from_ref(&discipline));
             }
         }

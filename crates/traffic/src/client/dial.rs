@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{connect, sockopt};
 
 use super::ClientError;
+use super::foreign::{FarProtocol, FirstAnswer, none_of, server_commands};
 use crate::control::{GREETING_BYTES, Refusal, RefusalCode};
 
 /// Internet Protocol version.
@@ -34,7 +35,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A host at iperf3's port, in whatever version it answers.
+    /// A host at the default port, in whatever version it answers.
     #[must_use]
     pub fn new(host: impl Into<String>) -> Self {
         Self { host: host.into(), port: crate::server::DEFAULT_PORT, family: None }
@@ -48,16 +49,16 @@ impl fmt::Display for Target {
 }
 
 /// What the first byte of a server says about it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Answer {
     Ours,
-    Iperf3,
+    Foreign(&'static dyn FarProtocol),
 }
 
 /// Why a greeting was not answered well.
 #[derive(Debug)]
 pub(super) enum GreetError {
-    Busy,
+    Busy(&'static dyn FarProtocol),
     Mute,
     Foreign,
     Closed,
@@ -65,15 +66,17 @@ pub(super) enum GreetError {
 }
 
 impl GreetError {
-    pub(super) fn at(self, target: &Target) -> ClientError {
+    pub(super) fn at(self, target: &Target, known: &[&'static dyn FarProtocol]) -> ClientError {
         let named = target.to_string();
         match self {
-            Self::Busy => {
-                let reason = "the iperf3 server is busy with another test; try again later";
+            Self::Busy(protocol) => {
+                let name = protocol.name();
+                let reason =
+                    format!("the {name} server is busy with another test; try again later");
                 ClientError::refused(target, Refusal::new(RefusalCode::Busy, reason))
             }
-            Self::Mute => ClientError::Mute { target: named },
-            Self::Foreign => ClientError::Foreign { target: named },
+            Self::Mute => ClientError::Mute { target: named, what: none_of(known) },
+            Self::Foreign => ClientError::Foreign { target: named, what: none_of(known) },
             Self::Closed => {
                 ClientError::Lost { target: named, source: crate::control::LinkError::Closed }
             }
@@ -82,14 +85,11 @@ impl GreetError {
     }
 }
 
-/// PARAM_EXCHANGE and ACCESS_DENIED (`iperf_api.h`).
-const IPERF3_PARAM_EXCHANGE: u8 = 9;
-const IPERF3_ACCESS_DENIED: u8 = 0xFF;
-
 /// Connects to the first address of `target` that takes the connection.
 pub(super) fn dial(
     target: &Target,
     timeout: Duration,
+    known: &[&'static dyn FarProtocol],
 ) -> Result<(TcpStream, SocketAddr), ClientError> {
     let mut failure = None;
     let mut lacks_interface = false;
@@ -106,7 +106,9 @@ pub(super) fn dial(
     let named = target.to_string();
     Err(match failure {
         Some(error) => match error.kind() {
-            io::ErrorKind::ConnectionRefused => ClientError::NothingListens { target: named },
+            io::ErrorKind::ConnectionRefused => {
+                ClientError::NothingListens { target: named, start: server_commands(known) }
+            }
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
                 ClientError::Timeout { target: named }
             }
@@ -147,19 +149,23 @@ pub(super) fn greet(
     mut stream: &TcpStream,
     greeting: &[u8; GREETING_BYTES],
     timeout: Duration,
+    known: &[&'static dyn FarProtocol],
 ) -> Result<Answer, GreetError> {
     stream.set_read_timeout(Some(timeout)).map_err(GreetError::Io)?;
     stream.write_all(greeting).map_err(GreetError::Io)?;
     let mut first = [0];
     match stream.peek(&mut first) {
         Ok(0) => Err(GreetError::Closed),
-        Ok(_) => match first[0] {
-            // The length of a first frame is far below 16 MiB.
-            0 => Ok(Answer::Ours),
-            IPERF3_PARAM_EXCHANGE => Ok(Answer::Iperf3),
-            IPERF3_ACCESS_DENIED => Err(GreetError::Busy),
-            _ => Err(GreetError::Foreign),
-        },
+        // The length of a first frame is far below 16 MiB.
+        Ok(_) if first == [0] => Ok(Answer::Ours),
+        Ok(_) => {
+            let answers = known.iter().filter_map(|one| Some((*one, one.first_answer(first[0])?)));
+            match answers.into_iter().next() {
+                Some((protocol, FirstAnswer::Ready)) => Ok(Answer::Foreign(protocol)),
+                Some((protocol, FirstAnswer::Busy)) => Err(GreetError::Busy(protocol)),
+                None => Err(GreetError::Foreign),
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(GreetError::Mute),
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(GreetError::Closed),
         Err(error) => Err(GreetError::Io(error)),

@@ -1,5 +1,6 @@
 //! What can be in the way of a client, each in one line.
 
+use std::error::Error as StdError;
 use std::io;
 
 use thiserror::Error;
@@ -7,7 +8,6 @@ use thiserror::Error;
 use super::Target;
 use crate::control::{LinkError, Refusal, RefusalCode};
 use crate::engine::EngineError;
-use crate::iperf3::failure::Iperf3Error;
 
 /// Why a client did not get what it asked for.
 #[derive(Debug, Error)]
@@ -28,10 +28,12 @@ pub enum ClientError {
         host: String,
     },
     /// Nothing listens there.
-    #[error("nothing listens on {target}; start `clearstream serve` (or `iperf3 -s`) there")]
+    #[error("nothing listens on {target}; start {start} there")]
     NothingListens {
         /// `host port N`.
         target: String,
+        /// The commands that start a server, for a user to read.
+        start: String,
     },
     /// The network gives no connection.
     #[error("no connection to {target}")]
@@ -48,16 +50,20 @@ pub enum ClientError {
         target: String,
     },
     /// It accepts connections and never says what it is.
-    #[error("{target} accepts connections and says nothing: neither clearstream nor iperf3")]
+    #[error("{target} accepts connections and says nothing: {what}")]
     Mute {
         /// `host port N`.
         target: String,
+        /// What it is not, for a user to read.
+        what: String,
     },
     /// Something else listens there.
-    #[error("what listens on {target} is neither clearstream nor iperf3")]
+    #[error("what listens on {target} is {what}")]
     Foreign {
         /// `host port N`.
         target: String,
+        /// What it is not, for a user to read.
+        what: String,
     },
     /// Another major version.
     #[error("{target} runs another version of clearstream's protocol: {reason}")]
@@ -119,19 +125,25 @@ pub enum ClientError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The iperf3 protocol failed, or cannot do it.
-    #[error("the iperf3 server at {target}: {source}")]
-    Iperf3 {
+    /// A test in another protocol failed, or that protocol cannot do it.
+    #[error("the {protocol} server at {target}: {source}")]
+    ForeignTest {
+        /// The protocol's name.
+        protocol: &'static str,
         /// `address:port`.
         target: String,
-        /// In iperf3's words.
-        source: Iperf3Error,
+        /// In that protocol's words.
+        source: Box<dyn StdError + Send + Sync>,
     },
-    /// A stock iperf3 server has nothing of the kind.
-    #[error("{target} is a stock iperf3 server and cannot {what}; run `clearstream serve` there")]
+    /// The server speaks another protocol, which has nothing of the kind.
+    #[error(
+        "{target} is a stock {protocol} server and cannot {what}; run `clearstream serve` there"
+    )]
     Unsupported {
         /// `host port N`.
         target: String,
+        /// The protocol's name.
+        protocol: &'static str,
         /// What it cannot do.
         what: &'static str,
     },

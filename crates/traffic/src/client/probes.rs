@@ -11,7 +11,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use stats::LatencyHistogram;
 use sys::socket::{Family, Transport, new_socket};
 
-use super::{ANSWER_TIMEOUT, ClientError, Iperf3Peer, Session};
+use super::{ANSWER_TIMEOUT, ClientError, Session};
 use crate::control::{ClientMessage, GREETING_BYTES, Purpose, ServerMessage, Token};
 
 /// A round trip longer than this is no round trip.
@@ -105,7 +105,7 @@ impl Session {
 /// Round trips of connection set-ups: all that a server without an echo has to offer. The control
 /// connection stays open meanwhile, so that the server turns these away at once.
 pub(super) fn connect_times(
-    peer: &Iperf3Peer,
+    address: SocketAddr,
     count: u32,
     interval: Duration,
 ) -> Result<LatencySummary, ClientError> {
@@ -115,14 +115,13 @@ pub(super) fn connect_times(
         thread::sleep(due.saturating_duration_since(Instant::now()));
         due += interval;
         let began = Instant::now();
-        let stream = TcpStream::connect_timeout(&peer.address, ANSWER_MAX).map_err(|source| {
-            ClientError::Unreachable { target: peer.address.to_string(), source }
-        })?;
+        let stream = TcpStream::connect_timeout(&address, ANSWER_MAX)
+            .map_err(|source| ClientError::Unreachable { target: address.to_string(), source })?;
         histogram.record_ns(nanoseconds(began.elapsed()));
         drop(stream);
     }
     LatencySummary::of(&histogram, "tcp-connect")
-        .ok_or_else(|| ClientError::Silent { target: peer.address.to_string() })
+        .ok_or_else(|| ClientError::Silent { target: address.to_string() })
 }
 
 /// The path MTU this kernel assumes for a connection.

@@ -1,6 +1,5 @@
 //! One test against our own server, the near end of it.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -13,23 +12,15 @@ use sys::socket::{Family, Transport, new_socket};
 use super::dial::connect_prepared;
 use super::{ANSWER_TIMEOUT, ClientError, IntervalPair, Session};
 use crate::control::{
-    ALIVE_EVERY, ClientMessage, Purpose, SILENCE_MAX, STREAMS_TIMEOUT, ServerMessage, StreamPlan,
-    Token, UDP_GREETING_EVERY, streams_of,
+    ClientMessage, Purpose, STREAMS_TIMEOUT, ServerMessage, StreamPlan, Token, UDP_GREETING_EVERY,
+    streams_of,
 };
 use crate::engine::{
-    EndOutcome, EndPlan, Event, IntervalReport, RunningEnd, StreamRole, StreamSocket,
-    prepare_socket, tcp_socket,
+    EndOutcome, EndPlan, RunningEnd, StreamRole, StreamSocket, prepare_socket, tcp_socket,
 };
-use crate::interrupts::{Moved, move_to};
+use crate::interrupts::move_to;
 use crate::outcome;
-
-/// How often the loop looks at both sides.
-const TURN: Duration = Duration::from_millis(20);
-/// What this end may still find in its sockets after the far end has said it is done.
-const DRAIN_TCP: Duration = Duration::from_secs(3);
-const DRAIN_UDP: Duration = Duration::from_millis(200);
-/// How long an interval waits for the far end's report of the same one.
-const PAIRING_PATIENCE: Duration = Duration::from_millis(300);
+use crate::running::{NearAction, NearRun, TURN};
 
 impl Session {
     /// Runs one test; see [`super::run_test`]. The session can run another one afterwards.
@@ -52,10 +43,16 @@ impl Session {
             outcome::note(&mut findings, std::mem::take(&mut stream.findings), End::Near);
         });
         let streams = opened.into_iter().map(|stream| stream.socket).collect();
-        let running = self.begin(&spec, streams)?;
-        let mut trial = Trial::new(self, &spec, on_interval);
-        trial.findings = findings;
-        trial.run(running, moved, should_stop)
+        let engine = self.begin(&spec, streams)?;
+        let run = NearRun::new(Instant::now(), &spec);
+        let trial = Trial { session: self, on_interval, run, engine };
+        let (mut near, mut found, far) = trial.finish(should_stop)?;
+        near.report.findings.append(&mut findings);
+        near.report.findings.append(&mut found);
+        if let Some(moved) = moved {
+            moved.undo(&mut near.report, End::Near);
+        }
+        Ok(outcome::assemble(&spec, near, far))
     }
 
     /// The token, and the test as the server will run it.
@@ -69,9 +66,10 @@ impl Session {
                 let same =
                     TestSpec { offered_bits_per_s: asked.offered_bits_per_s, ..*spec.clone() };
                 if asked.far_interrupt_core.is_some() && spec.far_interrupt_core.is_none() {
-                    return Err(ClientError::Unsupported {
+                    return Err(ClientError::NoExtension {
                         target: self.target.to_string(),
-                        what: "move interrupts (its clearstream is older)",
+                        version: self.tool_version.clone(),
+                        what: "move interrupts",
                     });
                 }
                 if same != *asked {
@@ -217,147 +215,68 @@ fn open(
     Ok((fd, findings))
 }
 
-/// A running test.
+/// A running test: carries out what [`NearRun`] decides.
 struct Trial<'a> {
     session: &'a mut Session,
-    spec: &'a TestSpec,
     on_interval: &'a mut dyn FnMut(&IntervalPair),
-    findings: Vec<Finding>,
-    pairing: Pairing,
-    drain: Duration,
-    spoke: Instant,
-    near_done: bool,
-    far_done: Option<Instant>,
-    report: Option<EndReport>,
+    run: NearRun,
+    engine: RunningEnd,
 }
 
-impl<'a> Trial<'a> {
-    fn new(
-        session: &'a mut Session,
-        spec: &'a TestSpec,
-        on_interval: &'a mut dyn FnMut(&IntervalPair),
-    ) -> Self {
-        let now = Instant::now();
-        Self {
-            session,
-            spec,
-            on_interval,
-            findings: Vec::new(),
-            pairing: Pairing::default(),
-            drain: if spec.protocol == Protocol::Udp { DRAIN_UDP } else { DRAIN_TCP },
-            spoke: now,
-            near_done: false,
-            far_done: None,
-            report: None,
-        }
-    }
-
-    fn run(
+impl Trial<'_> {
+    /// Runs it to its end: this end's account, what was found on the way, the far end's account.
+    fn finish(
         mut self,
-        mut running: RunningEnd,
-        moved: Option<Moved>,
         should_stop: &dyn Fn() -> bool,
-    ) -> Result<TestOutcome, ClientError> {
-        let mut stopping = false;
-        // Leaving early drops `running`, which ends its threads.
-        while !(self.near_done && self.report.is_some()) {
-            if should_stop() && !stopping {
-                stopping = true;
-                running.stop();
-                self.say(&ClientMessage::Stop)?;
+    ) -> Result<(EndOutcome, Vec<Finding>, Option<EndReport>), ClientError> {
+        // Leaving early drops the engine, which ends its threads.
+        while !self.run.is_over() {
+            if should_stop() {
+                self.run.stop(Instant::now());
+                self.carry_out()?;
             }
-            self.take_event(&mut running)?;
-            self.take_messages(&running)?;
-            self.emit(PAIRING_PATIENCE);
-            if self.far_done.is_some_and(|since| since.elapsed() > self.drain) {
-                running.stop();
+            if !self.run.near_done() {
+                let event = self.engine.next_event(TURN);
+                self.run.on_event(Instant::now(), event);
+                self.carry_out()?;
             }
-            if self.session.link.silent_for() > SILENCE_MAX {
+            self.take_messages()?;
+            let silent_for = self.session.link.silent_for();
+            if self.run.on_time(Instant::now(), silent_for).is_err() {
                 return Err(self.session.silent());
             }
-            if self.spoke.elapsed() > ALIVE_EVERY {
-                self.say(&ClientMessage::Alive)?;
-            }
+            self.carry_out()?;
         }
-        self.emit(Duration::ZERO);
-        let mut near: EndOutcome = running.finish();
-        near.report.findings.append(&mut self.findings);
-        near.report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Near)));
-        Ok(outcome::assemble(self.spec, near, self.report))
-    }
-
-    fn take_event(&mut self, running: &mut RunningEnd) -> Result<(), ClientError> {
-        if self.near_done {
-            return Ok(());
-        }
-        match running.next_event(TURN) {
-            Event::Interval(report) => self.pairing.near.push_back((Instant::now(), report)),
-            Event::Finished => {
-                self.near_done = true;
-                self.say(&ClientMessage::Finished)?;
-            }
-            Event::Quiet => {}
-        }
-        Ok(())
-    }
-
-    fn take_messages(&mut self, running: &RunningEnd) -> Result<(), ClientError> {
-        // A finished engine has no more events to wait for.
-        let mut patience = if self.near_done { TURN } else { Duration::ZERO };
-        while let Some(message) = self.session.hear(patience)? {
-            patience = Duration::ZERO;
-            match message {
-                ServerMessage::Interval(wire) => self.pairing.far.push_back(wire.into()),
-                ServerMessage::Finished => self.far_done = Some(Instant::now()),
-                ServerMessage::Stopped { reason } => {
-                    running.stop();
-                    let code = "stopped-by-server".to_owned();
-                    self.findings.push(Finding { end: Some(End::Far), code, text: reason });
-                }
-                ServerMessage::Report { report } => {
-                    self.report = Some(*report);
-                    self.far_done.get_or_insert_with(Instant::now);
-                    return Ok(());
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn emit(&mut self, patience: Duration) {
-        while let Some(pair) = self.pairing.next(patience) {
+        for pair in self.run.last_intervals(Instant::now()) {
             (self.on_interval)(&pair);
         }
+        let (findings, report) = self.run.into_parts();
+        Ok((self.engine.finish(), findings, report))
     }
 
-    fn say(&mut self, message: &ClientMessage) -> Result<(), ClientError> {
-        self.spoke = Instant::now();
-        self.session.say(message)
+    fn take_messages(&mut self) -> Result<(), ClientError> {
+        // A finished engine has no more events to wait for.
+        let mut patience = if self.run.near_done() { TURN } else { Duration::ZERO };
+        let had_report = self.run.has_report();
+        while let Some(message) = self.session.hear(patience)? {
+            patience = Duration::ZERO;
+            self.run.on_message(Instant::now(), message);
+            self.carry_out()?;
+            if self.run.has_report() && !had_report {
+                break;
+            }
+        }
+        Ok(())
     }
-}
 
-/// Brings the two ends' reports of the same interval together, in order.
-#[derive(Debug, Default)]
-struct Pairing {
-    near: VecDeque<(Instant, IntervalReport)>,
-    far: VecDeque<IntervalReport>,
-    /// Far reports whose near ones could not wait: to be passed over when they come.
-    late_count: usize,
-}
-
-impl Pairing {
-    fn next(&mut self, patience: Duration) -> Option<IntervalPair> {
-        while self.late_count > 0 && self.far.pop_front().is_some() {
-            self.late_count -= 1;
+    fn carry_out(&mut self) -> Result<(), ClientError> {
+        while let Some(action) = self.run.poll() {
+            match action {
+                NearAction::Say(message) => self.session.say(&message)?,
+                NearAction::StopEngine => self.engine.stop(),
+                NearAction::Show(pair) => (self.on_interval)(&pair),
+            }
         }
-        let (since, _) = self.near.front()?;
-        if self.far.is_empty() && since.elapsed() < patience {
-            return None;
-        }
-        let (_, near) = self.near.pop_front()?;
-        let far = self.far.pop_front();
-        self.late_count += usize::from(far.is_none());
-        Some(IntervalPair { near, far })
+        Ok(())
     }
 }

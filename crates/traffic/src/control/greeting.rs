@@ -1,8 +1,8 @@
 //! The first 37 bytes of a connection.
 //!
-//! iperf3's are a cookie: 36 characters of `a-z2-7` and a NUL (`iperf_util.c`, `make_cookie`). Ours
-//! have the same length, so a stock iperf3 server takes them for a cookie and answers with one
-//! state byte; the client then knows what it talks to and can go on as an iperf3 client.
+//! They are as long as iperf3's cookie (36 characters of `a-z2-7` and a NUL: `iperf_util.c`,
+//! `make_cookie`), so a stock iperf3 server takes them for one and answers with one state byte; a
+//! client that speaks both protocols then knows what it talks to and can go on in the server's.
 
 use std::fmt;
 
@@ -25,8 +25,6 @@ pub enum Greeting {
     Ours(Purpose),
     /// Our protocol, another major version.
     OtherVersion(u32),
-    /// An iperf3 client's cookie.
-    Iperf3([u8; GREETING_BYTES]),
 }
 
 /// What a connection of ours is for.
@@ -44,18 +42,13 @@ pub enum Purpose {
 }
 
 impl Greeting {
-    /// Reads a greeting; `None` when it is neither ours nor an iperf3 cookie.
+    /// Reads a greeting; `None` when it is not ours.
     ///
     /// For UDP more than 37 bytes may follow (path MTU probes are padded); they are ignored.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; GREETING_BYTES] = bytes.first_chunk()?;
-        if let Some(rest) = bytes.strip_prefix(MAGIC) {
-            return parse_ours(rest);
-        }
-        let (last, cookie) = bytes.split_last()?;
-        let plausible = *last == 0 && cookie.iter().all(u8::is_ascii_alphanumeric);
-        plausible.then_some(Self::Iperf3(*bytes))
+        parse_ours(bytes.strip_prefix(MAGIC)?)
     }
 }
 
@@ -153,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn tells_iperf3_and_other_versions_apart() {
+    fn tells_strangers_and_other_versions_apart() {
         let cookie = b"abcdefghijklmnopqrstuvwxyz234567abcd\0";
-        assert_eq!(Greeting::parse(cookie), Some(Greeting::Iperf3(*cookie)));
+        assert_eq!(Greeting::parse(cookie), None);
         let newer = b"CLEARSTREAM/2 Cabcdefghijklmnop\0\0\0\0\0\0";
         assert_eq!(Greeting::parse(newer), Some(Greeting::OtherVersion(2)));
-        assert_eq!(Greeting::parse(&cookie[..36]), None);
+        assert_eq!(Greeting::parse(&newer[..36]), None);
         assert_eq!(Greeting::parse(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), None);
     }
 

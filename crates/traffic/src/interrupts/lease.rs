@@ -4,6 +4,9 @@
 //! test, so it is free only when everything is back, whoever was killed. In the file stands what there
 //! was before; it is empty when that is back. What stands in a file without a lock was left by a test
 //! that was killed together with its guard: the next one puts it back before it looks what there is.
+//!
+//! The setting is named as everywhere else ([`settings::Key`]); why this is not the journal of `tune` is
+//! told in `docs/decisions/0003-one-vocabulary-of-host-changes.md`.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use settings::Key;
 
 use super::MoveError;
 
@@ -28,18 +32,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Longest record that is read, bytes.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// One thing that takes packets in.
+/// One thing that takes packets in, whose cores are a setting of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Source {
-    /// `irq 42`, `napi/eth0-8193`.
-    pub(super) name: String,
+    /// `irq:42/affinity`, `thread:napi/eth0-8193/affinity`.
+    #[serde(alias = "name", deserialize_with = "key_or_name")]
+    pub(super) key: Key,
     pub(super) what: What,
 }
 
+/// Where the setting is kept, and which of two with one name it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum What {
     Interrupt {
-        irq: u32,
         path: PathBuf,
     },
     Thread {
@@ -84,7 +89,7 @@ impl InterruptLease {
             let mut file = open(&path)?;
             while file.try_lock().is_err() {
                 if Instant::now() > deadline {
-                    return Err(MoveError::Busy(source.name));
+                    return Err(MoveError::Busy(source.name()));
                 }
                 thread::sleep(LOOK_EVERY);
             }
@@ -114,7 +119,9 @@ impl InterruptLease {
                     let opened = opened.map_err(|error| source.refused(core, &error))?;
                     self.files.push((opened, format!("{from}\n").into_bytes()));
                 }
-                What::Thread { pid, .. } => self.threads.push((*pid, cores_of(&from))),
+                What::Thread { pid, .. } => {
+                    self.threads.push((*pid, settings::cores_of(&from).unwrap_or_default()));
+                }
             }
             let record = Record { source: source.clone(), from: from.clone() };
             let text = serde_json::to_vec(&record).map_err(io::Error::from);
@@ -128,9 +135,14 @@ impl InterruptLease {
 }
 
 impl Source {
+    /// `irq 42`, `napi/eth0-8193`.
+    pub(super) fn name(&self) -> String {
+        self.key.packet_source().unwrap_or_else(|| self.key.to_string())
+    }
+
     pub(super) fn file_name(&self) -> String {
         match &self.what {
-            What::Interrupt { irq, .. } => format!("irq-{irq}"),
+            What::Interrupt { .. } => self.name().replace(' ', "-"),
             What::Thread { pid, .. } => format!("thread-{pid}"),
         }
     }
@@ -148,7 +160,7 @@ impl Source {
     }
 
     pub(super) fn refused(&self, core: u32, error: &io::Error) -> MoveError {
-        MoveError::Refused { what: self.name.clone(), core, why: error.to_string() }
+        MoveError::Refused { what: self.name(), core, why: error.to_string() }
     }
 
     /// The cores it may run on now.
@@ -158,7 +170,8 @@ impl Source {
             What::Thread { pid, .. } => {
                 let set = sched_getaffinity(Pid::from_raw(*pid))?;
                 let cores = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
-                Ok(cores.map(|core| core.to_string()).collect::<Vec<_>>().join(","))
+                let cores: Vec<u32> = cores.filter_map(|core| u32::try_from(core).ok()).collect();
+                Ok(settings::list_of(&cores))
             }
         }
     }
@@ -167,7 +180,8 @@ impl Source {
         match &self.what {
             What::Interrupt { path, .. } => fs::write(path, cores),
             What::Thread { pid, .. } => {
-                sys::thread::pin_thread(*pid, &cores_of(cores)).map_err(|error| error.source)
+                let cores = settings::cores_of(cores).ok_or(io::ErrorKind::InvalidData)?;
+                sys::thread::pin_thread(*pid, &cores).map_err(|error| error.source)
             }
         }
     }
@@ -233,7 +247,7 @@ fn put_back(file: &mut File) -> io::Result<Option<String>> {
         source.put(&from)?;
         told = Some(format!(
             "{} is back on cores {from}; a test that was killed had moved it",
-            source.name
+            source.name()
         ));
     }
     file.set_len(0)?;
@@ -256,6 +270,9 @@ fn record_error(path: &Path, error: &io::Error) -> MoveError {
     MoveError::Record { path: path.display().to_string(), why: error.to_string() }
 }
 
-fn cores_of(list: &str) -> Vec<u32> {
-    list.split(',').filter_map(|core| core.parse().ok()).collect()
+/// The key; records of earlier versions have the name of the source in its place.
+fn key_or_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let known = text.parse().or_else(|error| Key::of_packet_source(&text).ok_or(error));
+    known.map_err(serde::de::Error::custom)
 }

@@ -29,7 +29,7 @@ impl Bed {
 
     fn source(&self, irq: u32) -> Source {
         let path = self.folder.join(irq.to_string());
-        Source { name: format!("irq {irq}"), what: What::Interrupt { irq, path } }
+        Source { key: Key::InterruptAffinity(irq), what: What::Interrupt { path } }
     }
 
     fn begin(&self, irqs: &[u32], core: u32) -> Result<Moved, MoveError> {
@@ -131,8 +131,14 @@ fn a_test_waits_for_one_that_is_about_to_end() {
         std::thread::sleep(std::time::Duration::from_millis(100));
         drop(first);
         let second = second.join().expect("it ends").expect("in time");
-        let text = &second.findings[0].text;
-        assert!(text.contains("was on cores 2 and ran on core 8"), "{text}");
+        let change = second.changes[0].clone();
+        assert_eq!((change.end, change.key.as_str()), (End::Far, "irq:1/affinity"));
+        assert_eq!((change.from.as_deref(), change.to.as_str()), (Some("2"), "8"));
+        let mut report = EndReport::default();
+        second.undo(&mut report, End::Far);
+        assert_eq!(report.changes, [change]);
+        let text = &report.findings[0].text;
+        assert_eq!(text, "irq 1 of eth0 was on cores 2 and ran on core 8 for this test");
     });
     bed.assert_all_back("both have ended");
 }
@@ -168,7 +174,7 @@ fn what_a_killed_guard_left_goes_back_before_anything_is_moved_again() {
     };
     leave(1, "2\n");
     let moved = bed.begin(&[1], 5).expect("free");
-    assert!(moved.findings[0].text.contains("was on cores 2 and"), "{:?}", moved.findings);
+    assert_eq!(moved.changes[0].from.as_deref(), Some("2"), "{:?}", moved.changes);
     drop(moved);
     bed.assert_all_back("the next test has ended");
 
@@ -180,6 +186,21 @@ fn what_a_killed_guard_left_goes_back_before_anything_is_moved_again() {
     assert_eq!(told.len(), 2, "what runs is not touched: {told:?}");
     assert!(told[0].starts_with("irq 0 is back on cores 0-1"), "{told:?}");
     drop(running);
+    bed.assert_all_back("a start has put it back");
+}
+
+#[test]
+fn a_record_of_an_earlier_version_is_put_back() {
+    let bed = Bed::new("earlier");
+    let path = bed.folder.join("1");
+    let record = serde_json::json!({
+        "source": { "name": "irq 1", "what": { "Interrupt": { "irq": 1, "path": path } } },
+        "from": "2\n"
+    });
+    fs::write(bed.records().join("irq-1"), record.to_string()).expect("written");
+    fs::write(&path, "9\n").expect("written");
+    let told = lease::put_back_all(&bed.records()).expect("readable");
+    assert_eq!(told.len(), 1, "{told:?}");
     bed.assert_all_back("a start has put it back");
 }
 

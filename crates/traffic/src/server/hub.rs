@@ -172,13 +172,6 @@ impl Hub {
                 // A data connection nobody waits for is closed by being dropped.
                 self.shared.registry.deliver_tcp(&token, index, stream);
             }
-            Some(Greeting::Iperf3(cookie)) => {
-                if self.shared.registry.knows_cookie(&cookie) {
-                    self.shared.registry.deliver_iperf3(&cookie, place, stream);
-                } else {
-                    self.open(stream, peer, session::Kind::Iperf3(cookie));
-                }
-            }
             Some(Greeting::OtherVersion(major)) => {
                 let reason = format!(
                     "this server speaks version {PROTOCOL_MAJOR} of the control protocol, the \
@@ -187,8 +180,27 @@ impl Hub {
                 let refusal = Refusal::new(RefusalCode::Version, reason);
                 self.refuse(stream, peer, refusal, &session::Kind::Ours);
             }
-            // Neither protocol: nothing we could answer would be understood.
-            None => {}
+            None => self.route_foreign(place, stream, peer, &greeting),
+        }
+    }
+
+    /// A connection that is not one of ours: a personality's, or nobody's.
+    fn route_foreign(
+        &self,
+        place: u64,
+        stream: TcpStream,
+        peer: SocketAddr,
+        greeting: &[u8; GREETING_BYTES],
+    ) {
+        let known = &self.shared.config.personalities;
+        let Some(personality) = known.iter().find(|known| known.recognises(greeting)) else {
+            // Nothing that we could answer would be understood.
+            return;
+        };
+        if self.shared.registry.knows_greeting(greeting) {
+            self.shared.registry.deliver_foreign(greeting, place, stream);
+        } else {
+            self.open(stream, peer, session::Kind::Foreign(Arc::clone(personality), *greeting));
         }
     }
 
@@ -217,8 +229,7 @@ impl Hub {
             session::Kind::Ours => {
                 encode(&ServerMessage::Refused(refusal.clone())).unwrap_or_default()
             }
-            // ACCESS_DENIED (iperf_api.h), which stock clients print as "server is busy".
-            session::Kind::Iperf3(_) => vec![0xFF],
+            session::Kind::Foreign(personality, _) => personality.refusal().to_vec(),
         };
         // The socket is new and its buffer empty, so this does not block; a client that is gone
         // misses nothing.
@@ -248,10 +259,10 @@ impl Hub {
             {
                 registry.deliver_udp(&token, index, stream);
             }
-        } else if let (DatagramFate::Connect { local }, Some(cookie)) = registry.on_stranger(from)
+        } else if let (DatagramFate::Connect { local }, Some(greeting)) = registry.on_stranger(from)
             && let Ok(stream) = connect(local)
         {
-            registry.deliver_iperf3_udp(&cookie, stream, datagram.to_vec());
+            registry.deliver_foreign_udp(&greeting, stream, datagram.to_vec());
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::engine::Need;
 pub(super) enum Arrival {
     /// A TCP data connection, its greeting taken.
     Tcp { index: u16, stream: TcpStream },
-    /// One of an iperf3 test, and its place among all connections that were accepted.
-    Iperf3 { place: u64, stream: TcpStream },
+    /// One of a personality's test, and its place among all connections that were accepted.
+    Foreign { place: u64, stream: TcpStream },
     /// A UDP socket, connected to the peer, and its first datagram.
     Udp { index: u16, socket: UdpSocket, first: Vec<u8> },
     /// A padded greeting came through.
@@ -41,8 +41,8 @@ pub(super) struct Registry {
 struct Inner {
     /// Tests of our protocol.
     ours: HashMap<Token, Expected>,
-    /// iperf3 sessions, by cookie.
-    iperf3: HashMap<[u8; GREETING_BYTES], Expected>,
+    /// Sessions of personalities, by the greeting that all connections of one test share.
+    foreign: HashMap<[u8; GREETING_BYTES], Expected>,
 }
 
 #[derive(Debug)]
@@ -54,9 +54,9 @@ struct Expected {
     udp_peers: HashMap<u16, SocketAddr>,
     streams_max: usize,
     probes: bool,
-    /// Whether the session is waiting for a UDP stream at this moment (iperf3 only).
+    /// Whether the session is waiting for a UDP stream at this moment (a personality's only).
     wants_udp: Arc<AtomicBool>,
-    /// Data connections it still takes (iperf3 only): none before its test is admitted.
+    /// Data connections it still takes (a personality's only): none before its test is admitted.
     wants: Arc<AtomicUsize>,
 }
 
@@ -94,31 +94,31 @@ impl Registry {
         Inbox { registry: Arc::clone(self), key: Key::Ours(token.clone()), arrivals }
     }
 
-    /// The same for the connections of an iperf3 test; `None` when its cookie is in use.
-    pub(super) fn expect_iperf3(
+    /// The same for the connections of a personality's test; `None` when its greeting is in use.
+    pub(super) fn expect_foreign(
         self: &Arc<Self>,
-        cookie: [u8; GREETING_BYTES],
+        greeting: [u8; GREETING_BYTES],
         peer: IpAddr,
         local: SocketAddr,
         streams_max: usize,
         place: Arc<Place>,
-    ) -> Option<Iperf3Inbox> {
+    ) -> Option<ForeignInbox> {
         let wanted = Wanted { streams_max, probes: false };
         let (expected, arrivals) = expected(peer, local, wanted);
         let wants_udp = Arc::clone(&expected.wants_udp);
         let wants = Arc::clone(&expected.wants);
         let mut inner = self.lock();
-        if inner.iperf3.contains_key(&cookie) {
+        if inner.foreign.contains_key(&greeting) {
             return None;
         }
-        inner.iperf3.insert(cookie, expected);
-        let inbox = Inbox { registry: Arc::clone(self), key: Key::Iperf3(cookie), arrivals };
-        Some(Iperf3Inbox { inbox, wants_udp, wants, place, share: None })
+        inner.foreign.insert(greeting, expected);
+        let inbox = Inbox { registry: Arc::clone(self), key: Key::Foreign(greeting), arrivals };
+        Some(ForeignInbox { inbox, wants_udp, wants, place, share: None })
     }
 
-    /// Whether a session with this cookie runs: then the connection is one of its streams.
-    pub(super) fn knows_cookie(&self, cookie: &[u8; GREETING_BYTES]) -> bool {
-        self.lock().iperf3.contains_key(cookie)
+    /// Whether a session with this greeting runs: then the connection is one of its streams.
+    pub(super) fn knows_greeting(&self, greeting: &[u8; GREETING_BYTES]) -> bool {
+        self.lock().foreign.contains_key(greeting)
     }
 
     /// Hands over a TCP data connection; `false` when nobody waits for it.
@@ -127,16 +127,16 @@ impl Registry {
         arrivals.is_some_and(|arrivals| offer(&arrivals, Arrival::Tcp { index, stream }))
     }
 
-    /// Hands over a TCP data connection of an iperf3 test.
-    pub(super) fn deliver_iperf3(
+    /// Hands over a TCP data connection of a personality's test.
+    pub(super) fn deliver_foreign(
         &self,
-        cookie: &[u8; GREETING_BYTES],
+        greeting: &[u8; GREETING_BYTES],
         place: u64,
         stream: TcpStream,
     ) -> bool {
         let inner = self.lock();
-        let Some(expected) = inner.iperf3.get(cookie) else { return false };
-        takes_one(&expected.wants) && offer(&expected.arrivals, Arrival::Iperf3 { place, stream })
+        let Some(expected) = inner.foreign.get(greeting) else { return false };
+        takes_one(&expected.wants) && offer(&expected.arrivals, Arrival::Foreign { place, stream })
     }
 
     /// Decides on a greeting that came by UDP.
@@ -160,18 +160,18 @@ impl Registry {
         claim(expected, index, from)
     }
 
-    /// Decides on any other datagram: the first of an iperf3 stream, if a session waits for one
-    /// from that address. Returns the session's cookie with the fate.
+    /// Decides on any other datagram: the first of a personality's stream, if a session waits for
+    /// one from that address. Returns the session's greeting with the fate.
     pub(super) fn on_stranger(
         &self,
         from: SocketAddr,
     ) -> (DatagramFate, Option<[u8; GREETING_BYTES]>) {
         let mut inner = self.lock();
         let address = from.ip().to_canonical();
-        let waiting = inner.iperf3.iter_mut().find(|(_, expected)| {
+        let waiting = inner.foreign.iter_mut().find(|(_, expected)| {
             expected.peer == address && expected.wants_udp.load(Ordering::Relaxed)
         });
-        let Some((cookie, expected)) = waiting else { return (DatagramFate::Ignore, None) };
+        let Some((greeting, expected)) = waiting else { return (DatagramFate::Ignore, None) };
         if expected.udp_peers.values().any(|known| *known == from) {
             return (DatagramFate::Ignore, None);
         }
@@ -179,7 +179,7 @@ impl Registry {
             return (DatagramFate::Ignore, None);
         }
         let index = u16::try_from(expected.udp_peers.len()).unwrap_or(u16::MAX);
-        (claim(expected, index, from), Some(*cookie))
+        (claim(expected, index, from), Some(*greeting))
     }
 
     /// Hands over the socket of a UDP stream of ours.
@@ -189,14 +189,14 @@ impl Registry {
         }
     }
 
-    /// Hands over the socket of an iperf3 UDP stream with its first datagram.
-    pub(super) fn deliver_iperf3_udp(
+    /// Hands over the socket of a personality's UDP stream with its first datagram.
+    pub(super) fn deliver_foreign_udp(
         &self,
-        cookie: &[u8; GREETING_BYTES],
+        greeting: &[u8; GREETING_BYTES],
         socket: UdpSocket,
         first: Vec<u8>,
     ) {
-        if let Some(expected) = self.lock().iperf3.get(cookie) {
+        if let Some(expected) = self.lock().foreign.get(greeting) {
             offer(&expected.arrivals, Arrival::Udp { index: 0, socket, first });
         }
     }
@@ -265,7 +265,7 @@ fn offer(arrivals: &SyncSender<Arrival>, arrival: Arrival) -> bool {
 #[derive(Debug)]
 enum Key {
     Ours(Token),
-    Iperf3([u8; GREETING_BYTES]),
+    Foreign([u8; GREETING_BYTES]),
 }
 
 /// Data connections of one session. Nobody is expected any more when dropped.
@@ -303,14 +303,14 @@ impl Drop for Inbox {
         let mut inner = self.registry.lock();
         match &self.key {
             Key::Ours(token) => drop(inner.ours.remove(token)),
-            Key::Iperf3(cookie) => drop(inner.iperf3.remove(cookie)),
+            Key::Foreign(greeting) => drop(inner.foreign.remove(greeting)),
         }
     }
 }
 
-/// Data connections of an iperf3 session.
+/// Data connections of a personality's session.
 #[derive(Debug)]
-pub(super) struct Iperf3Inbox {
+pub(super) struct ForeignInbox {
     inbox: Inbox,
     wants_udp: Arc<AtomicBool>,
     wants: Arc<AtomicUsize>,
@@ -318,7 +318,7 @@ pub(super) struct Iperf3Inbox {
     share: Option<Share>,
 }
 
-impl DataConnections for Iperf3Inbox {
+impl DataConnections for ForeignInbox {
     fn reserve(&mut self, need: Need) -> Result<(), Refusal> {
         self.share = Some(self.place.take(need)?);
         let streams_count = usize::try_from(need.streams).unwrap_or(usize::MAX);
@@ -328,7 +328,7 @@ impl DataConnections for Iperf3Inbox {
 
     fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError> {
         loop {
-            if let Arrival::Iperf3 { place, stream } = self.inbox.wait(deadline)? {
+            if let Arrival::Foreign { place, stream } = self.inbox.wait(deadline)? {
                 stream.set_nonblocking(false)?;
                 return Ok((place, stream));
             }

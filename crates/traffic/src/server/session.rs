@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use super::hub::Shared;
+use super::personality::{ForeignClient, Personality, SessionHandle};
 use super::places::Place;
 use super::{Notice, probes, trial};
 use crate::control::{
     CLIENT_FRAME_BYTES_MAX, ClientMessage, GREETING_BYTES, GREETING_TIMEOUT, Link, LinkError,
     PROTOCOL_MAJOR, Refusal, RefusalCode, ServerMessage, TUNE_EXTENSION,
 };
-use crate::iperf3::account::Interval;
-use crate::iperf3::server::{ServeLimits, serve_control};
-use crate::iperf3::sink::{Agreement, Sink};
 
 /// Minor version of the protocol spoken here.
 const PROTOCOL_MINOR: u32 = 0;
@@ -25,7 +23,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
 /// What a client speaks.
 pub(super) enum Kind {
     Ours,
-    Iperf3([u8; GREETING_BYTES]),
+    Foreign(Arc<dyn Personality>, [u8; GREETING_BYTES]),
 }
 
 /// A client with a place.
@@ -70,16 +68,19 @@ pub(super) enum SessionEnd {
 impl Session {
     pub(super) fn run(self) {
         let Self { shared, stream, peer, kind, place } = self;
-        let protocol = match kind {
+        let protocol = match &kind {
             Kind::Ours => "clearstream",
-            Kind::Iperf3(_) => "iperf3",
+            Kind::Foreign(personality, _) => personality.name(),
         };
         shared.notice(&Notice::Opened { peer, protocol });
         let end = match kind {
             Kind::Ours => {
                 Client::new(shared.clone(), stream, peer, place).map(|mut client| client.serve())
             }
-            Kind::Iperf3(cookie) => Ok(serve_iperf3(&shared, stream, peer, cookie, &place)),
+            Kind::Foreign(personality, greeting) => {
+                let personality = personality.as_ref();
+                Ok(serve_foreign(personality, stream, peer, greeting, &shared, &place))
+            }
         };
         let how = match end {
             Ok(end) => end.to_string(),
@@ -89,12 +90,13 @@ impl Session {
     }
 }
 
-/// An iperf3 client gets the same engine and the same limits, in its own protocol.
-fn serve_iperf3(
-    shared: &Shared,
+/// A personality's client gets its data connections from the same port and the same limits.
+fn serve_foreign(
+    personality: &dyn Personality,
     stream: TcpStream,
     peer: SocketAddr,
-    cookie: [u8; GREETING_BYTES],
+    greeting: [u8; GREETING_BYTES],
+    shared: &Shared,
     place: &Arc<Place>,
 ) -> SessionEnd {
     let failed = |error: &dyn std::error::Error| SessionEnd::Failed(error.to_string());
@@ -106,50 +108,21 @@ fn serve_iperf3(
     // Both directions of a bidirectional test.
     let streams_max = limits.streams_max as usize * 2;
     let expected =
-        shared.registry.expect_iperf3(cookie, peer.ip(), local, streams_max, Arc::clone(place));
+        shared.registry.expect_foreign(greeting, peer.ip(), local, streams_max, Arc::clone(place));
     let Some(mut data) = expected else {
-        return SessionEnd::Failed("its cookie is in use".to_owned());
+        return SessionEnd::Failed("its greeting is that of another test".to_owned());
     };
-    let granted = ServeLimits {
-        streams_max: limits.streams_max,
-        duration_max: Some(limits.duration_max),
-        rate_bits_per_s_max: limits.rate_bits_per_s_max,
-        patience: shared.config.idle_timeout,
-        ..ServeLimits::default()
+    let client = ForeignClient {
+        control: stream,
+        greeting,
+        data: &mut data,
+        limits,
+        idle_timeout: shared.config.idle_timeout,
+        session: &SessionHandle::new(shared, peer, place),
     };
-    let ends = || shared.registry.is_ending() || place.is_taken_back();
-    let ending = || ends().then_some(TERMINATION_SIGNAL);
-    let mut sink = LogSink { shared, peer, place };
-    match serve_control(stream, cookie, &mut data, &granted, &mut sink, &ending) {
+    match personality.serve(client) {
         Ok(()) => SessionEnd::Bye,
-        Err(error) => failed(&error),
-    }
-}
-
-/// `SIGTERM`: what iperf3 sessions are told when the server ends, or gives their place away.
-const TERMINATION_SIGNAL: i32 = 15;
-
-/// Puts an iperf3 session into the server's log.
-struct LogSink<'a> {
-    shared: &'a Shared,
-    peer: SocketAddr,
-    place: &'a Place,
-}
-
-impl Sink for LogSink<'_> {
-    fn agreed(&mut self, _agreement: &Agreement) {
-        self.place.touch();
-    }
-
-    fn interval(&mut self, interval: &Interval) {
-        if interval.streams.iter().any(|stream| stream.bytes > 0) {
-            self.place.touch();
-        }
-    }
-
-    fn started(&mut self) {
-        let what = "an iperf3 test".to_owned();
-        self.shared.notice(&Notice::Began { peer: self.peer, what });
+        Err(error) => SessionEnd::Failed(error.to_string()),
     }
 }
 

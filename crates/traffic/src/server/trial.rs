@@ -4,35 +4,27 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use results::{End, Finding, Protocol, TestLimit, TestSpec};
+use results::{End, Finding, Protocol, TestSpec};
 
 use super::registry::{Arrival, Inbox, Wanted};
 use super::session::{Client, SessionEnd};
 use super::sockets::drain;
 use crate::control::{
-    ALIVE_EVERY, ClientMessage, Refusal, RefusalCode, SILENCE_MAX, STREAMS_TIMEOUT, ServerMessage,
-    StreamPlan, Token, admit, streams_of,
+    ClientMessage, Refusal, RefusalCode, SILENCE_MAX, STREAMS_TIMEOUT, ServerMessage, StreamPlan,
+    Token, admit, streams_of,
 };
 use crate::engine::{
-    BufferCaps, EndPlan, Event, IntervalReport, Need, RunningEnd, Samples, StreamRole,
-    StreamSocket, need_of, prepare_socket,
+    BufferCaps, EndPlan, Need, RunningEnd, Samples, StreamRole, StreamSocket, need_of,
+    prepare_socket,
 };
 use crate::interrupts::{self, MoveError, Moved};
 use crate::outcome::note;
+use crate::running::{FarAction, FarEnding, FarRun, MARGIN, TURN};
 
-/// How often the loops look at the other side.
-const TURN: Duration = Duration::from_millis(20);
-/// What a receiver may still find in its socket after the sender has said it is done.
-const DRAIN_TCP: Duration = Duration::from_secs(3);
-const DRAIN_UDP: Duration = Duration::from_millis(200);
-/// Time beyond its length that a test may take to begin and to end.
-const MARGIN: Duration = Duration::from_secs(15);
 /// Greetings of a UDP stream that may have come after the first.
 const GREETINGS_MAX: usize = 10_000;
 /// Messages of a client between two looks at the clock and at the far end.
 const MESSAGES_A_TURN: usize = 64;
-/// A client that sends this much faster than it was allowed to is stopped.
-const RATE_TOLERANCE: f64 = 1.5;
 
 /// Serves one test, from the request to the account.
 pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEnd> {
@@ -87,14 +79,15 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
     datagrams.for_each(|stream| drain(&stream.socket.socket, GREETINGS_MAX));
     let streams = streams.into_iter().map(|stream| stream.socket).collect();
     let plan = EndPlan { spec: spec.clone(), end: End::Far, streams, udp_counters_64bit: true };
-    let running = match RunningEnd::start(plan) {
-        Ok(running) => running,
+    let engine = match RunningEnd::start(plan) {
+        Ok(engine) => engine,
         Err(error) => {
             return Err(SessionEnd::Failed(format!("the far end cannot run it: {error}")));
         }
     };
     client.link.send(&ServerMessage::Started)?;
-    Trial::new(client, &spec).run(running, noticed, moved)
+    let run = FarRun::new(Instant::now(), &spec, &client.shared.config.limits);
+    Trial { client, run, engine }.finish(noticed, moved)
 }
 
 /// What the far end of a test may come to hold.
@@ -166,7 +159,7 @@ fn opened(arrival: Arrival) -> Option<(u16, OwnedFd, bool)> {
             Some((index, stream.into(), false))
         }
         Arrival::Udp { index, socket, .. } => Some((index, UdpSocket::into(socket), true)),
-        Arrival::Iperf3 { .. } | Arrival::Probe { .. } => None,
+        Arrival::Foreign { .. } | Arrival::Probe { .. } => None,
     }
 }
 
@@ -183,138 +176,70 @@ fn wait_for_go(client: &mut Client) -> Result<bool, SessionEnd> {
     Err(SessionEnd::Silent)
 }
 
-/// A running test.
+/// A running test: carries out what [`FarRun`] decides.
 struct Trial<'a> {
     client: &'a mut Client,
-    drain: Duration,
-    deadline: Instant,
-    moved_bytes: u64,
-    rate_bits_per_s_max: Option<f64>,
-    spoke: Instant,
-    /// When the near end said it is done.
-    near_done: Option<Instant>,
-    far_done: bool,
+    run: FarRun,
+    engine: RunningEnd,
 }
 
-impl<'a> Trial<'a> {
-    fn new(client: &'a mut Client, spec: &TestSpec) -> Self {
-        let now = Instant::now();
-        let limits = &client.shared.config.limits;
-        let margin = match spec.limit {
-            TestLimit::DurationS(_) => MARGIN,
-            // Nothing says when such a test is over, so the limit is the end.
-            TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => Duration::ZERO,
-        };
-        let drain = if spec.protocol == Protocol::Udp { DRAIN_UDP } else { DRAIN_TCP };
-        Self {
-            drain,
-            deadline: now + limits.longest(spec) + margin,
-            moved_bytes: 0,
-            rate_bits_per_s_max: limits.rate_bits_per_s_max,
-            client,
-            spoke: now,
-            near_done: None,
-            far_done: false,
-        }
-    }
-
-    fn run(
-        mut self,
-        mut running: RunningEnd,
-        mut noticed: Vec<Finding>,
-        moved: Option<Moved>,
-    ) -> Result<(), SessionEnd> {
-        // Leaving early drops `running`, which ends its threads.
-        while !self.is_over() {
-            let stopped = self.turn(&mut running)?;
-            if let Some(reason) = stopped {
-                self.say(&ServerMessage::Stopped { reason })?;
-                break;
+impl Trial<'_> {
+    /// Runs it to its end, and sends the account.
+    fn finish(mut self, mut noticed: Vec<Finding>, moved: Option<Moved>) -> Result<(), SessionEnd> {
+        // Leaving early drops the engine, which ends its threads.
+        loop {
+            match self.run.ending() {
+                None => self.turn()?,
+                Some(FarEnding::Account) => break,
+                Some(FarEnding::Left) => return Err(SessionEnd::Bye),
+                Some(FarEnding::Silent) => return Err(SessionEnd::Silent),
             }
         }
-        running.stop();
-        let mut report = Box::new(running.finish().report);
+        self.engine.stop();
+        let mut report = Box::new(self.engine.finish().report);
         report.findings.append(&mut noticed);
-        report.findings.extend(moved.into_iter().flat_map(|moved| moved.undo(End::Far)));
-        if !self.far_done {
-            self.say(&ServerMessage::Finished)?;
+        if let Some(moved) = moved {
+            moved.undo(&mut report, End::Far);
         }
-        self.say(&ServerMessage::Report { report })
+        for message in self.run.closing(report) {
+            self.client.link.send(&message)?;
+        }
+        Ok(())
     }
 
-    fn is_over(&self) -> bool {
-        self.near_done.is_some_and(|since| self.far_done || since.elapsed() > self.drain)
-    }
-
-    /// Hands on what both sides have to say; a reason when the test must end now.
-    fn turn(&mut self, running: &mut RunningEnd) -> Result<Option<String>, SessionEnd> {
+    /// Hands on what both sides have to say.
+    fn turn(&mut self) -> Result<(), SessionEnd> {
         // A finished engine has no more events and must not be asked in a tight loop.
         let mut patience = TURN;
-        if !self.far_done {
+        if !self.run.far_done() {
             patience = Duration::ZERO;
-            match running.next_event(TURN) {
-                Event::Interval(report) => {
-                    if let Some(reason) = self.check_rate(&report) {
-                        return Ok(Some(reason));
-                    }
-                    self.say(&ServerMessage::Interval(report.into()))?;
-                }
-                Event::Finished => {
-                    self.far_done = true;
-                    self.say(&ServerMessage::Finished)?;
-                }
-                Event::Quiet => {}
-            }
+            let event = self.engine.next_event(TURN);
+            self.run.on_event(Instant::now(), event);
+            self.carry_out()?;
         }
         // No more than so many: a client that never stops talking is not listened to for ever.
         for _ in 0..MESSAGES_A_TURN {
+            if self.run.ending().is_some() {
+                return Ok(());
+            }
             let Some(message) = self.client.next_message(patience)? else { break };
             patience = Duration::ZERO;
-            match message {
-                ClientMessage::Finished => self.near_done = Some(Instant::now()),
-                ClientMessage::Stop => {
-                    running.stop();
-                    self.near_done = Some(Instant::now());
-                }
-                ClientMessage::Bye => return Err(SessionEnd::Bye),
-                _ => {}
+            self.run.on_message(Instant::now(), &message);
+            self.carry_out()?;
+        }
+        let silent_for = self.client.link.silent_for();
+        self.run.on_time(Instant::now(), silent_for, self.engine.moved_bytes());
+        self.carry_out()
+    }
+
+    fn carry_out(&mut self) -> Result<(), SessionEnd> {
+        while let Some(action) = self.run.poll() {
+            match action {
+                FarAction::Say(message) => self.client.link.send(&message)?,
+                FarAction::StopEngine => self.engine.stop(),
+                FarAction::Touch => self.client.place.touch(),
             }
         }
-        let moved_bytes = running.moved_bytes();
-        if moved_bytes != self.moved_bytes {
-            self.moved_bytes = moved_bytes;
-            self.client.place.touch();
-        }
-        if self.client.link.silent_for() > SILENCE_MAX {
-            return Err(SessionEnd::Silent);
-        }
-        if self.spoke.elapsed() > ALIVE_EVERY {
-            self.say(&ServerMessage::Alive)?;
-        }
-        let late = Instant::now() > self.deadline;
-        Ok(late.then(|| "the test took longer than this server allows".to_owned()))
-    }
-
-    /// Whether the client sends much faster than it was told to.
-    fn check_rate(&self, report: &IntervalReport) -> Option<String> {
-        let max = self.rate_bits_per_s_max?;
-        let received_bytes: u64 = report
-            .streams
-            .iter()
-            .filter(|(_, sending, _)| !sending)
-            .map(|(_, _, sample)| sample.bytes)
-            .sum();
-        let seconds = report.end_s - report.start_s;
-        // Shorter ones are too noisy to accuse anybody.
-        let excessive =
-            seconds > 0.2 && received_bytes as f64 * 8.0 / seconds > max * RATE_TOLERANCE;
-        excessive.then(|| {
-            format!("the client sends faster than the {} allowed", units::show_bit_rate(max))
-        })
-    }
-
-    fn say(&mut self, message: &ServerMessage) -> Result<(), SessionEnd> {
-        self.spoke = Instant::now();
-        Ok(self.client.link.send(message)?)
+        Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! Whose change is whose: what a remote client may change, and what it may undo.
 
-use super::{Change, Engine, LogError, RevertRequest};
+use settings::{Change, Key};
+
+use super::{Engine, LogError, RevertRequest};
 use crate::journal::{
     ALL_REMOTES_BYTES_MAX, Entry, Owner, REMOTE_BYTES_MAX, REMOTE_CHANGES_MAX, Record, State,
 };
-use crate::key::Key;
 
 impl Engine<'_> {
     /// Why a remote client may not change this: it is a file, somebody else's change of it (or of
@@ -13,8 +14,12 @@ impl Engine<'_> {
         if self.owner.is_host() {
             return None;
         }
-        if matches!(key, Key::File(_)) {
-            return Some(format!("{key}: a remote client cannot write files"));
+        match key {
+            Key::File(_) => return Some(format!("{key}: a remote client cannot write files")),
+            Key::CpuQuota(_) => {
+                return Some(format!("{key}: a remote client cannot change processor quotas"));
+            }
+            _ => {}
         }
         let mut touched = self.world.side_effects(key);
         touched.push(key.clone());

@@ -1,10 +1,10 @@
 //! Undoing.
 
 use serde::{Deserialize, Serialize};
+use settings::Key;
 
 use super::{Engine, LogError, Step};
 use crate::journal::{Entry, Record, State};
-use crate::key::Key;
 use crate::world::WorldError;
 
 /// What to undo.

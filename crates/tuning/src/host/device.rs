@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use settings::{InterfaceKey, Key, Parameter};
 use sys::SyscallError;
 use sys::ethtool::Device;
 use sys::ethtool_set;
 use sys::interface::RouteSocket;
 
 use super::{Host, read_at, read_text, write_at};
-use crate::key::{InterfaceKey, Key};
 use crate::world::WorldError;
 
 /// Marks what the kernel itself put at a root.
@@ -34,7 +34,8 @@ impl Host {
             }
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
-                let known = ethtool_set::parameter(&device, *parameter).map_err(refused)?;
+                let known =
+                    ethtool_set::parameter(&device, of_ethtool(*parameter)).map_err(refused)?;
                 Ok(known.value.to_string())
             }
             InterfaceKey::Feature(feature) => {
@@ -51,6 +52,7 @@ impl Host {
             | InterfaceKey::RfsEntries(_)
             | InterfaceKey::XpsCores(_)
             | InterfaceKey::ThreadedNapi => read_at(key, &self.device_file(key, name, what)?),
+            _ => Err(super::unknown(key)),
         }
     }
 
@@ -72,7 +74,8 @@ impl Host {
             InterfaceKey::Qdisc => self.write_qdisc(key, name, value),
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
-                ethtool_set::set_parameter(&device, *parameter, number()?).map_err(refused)
+                ethtool_set::set_parameter(&device, of_ethtool(*parameter), number()?)
+                    .map_err(refused)
             }
             InterfaceKey::Feature(feature) => {
                 let device = Device::open(name).map_err(refused)?;
@@ -90,6 +93,7 @@ impl Host {
             | InterfaceKey::ThreadedNapi => {
                 write_at(key, &self.device_file(key, name, what)?, value)
             }
+            _ => Err(super::unknown(key)),
         }
     }
 
@@ -133,6 +137,24 @@ impl Host {
             InterfaceKey::XpsCores(queue) => folder.join(format!("queues/tx-{queue}/xps_cpus")),
             _ => return Err(WorldError::absent(key, "no file")),
         })
+    }
+}
+
+/// The parameter by the name of the room that speaks to the kernel.
+fn of_ethtool(parameter: Parameter) -> ethtool_set::Parameter {
+    use ethtool_set::Parameter as To;
+    match parameter {
+        Parameter::RingReceive => To::RingReceive,
+        Parameter::RingTransmit => To::RingTransmit,
+        Parameter::ChannelsReceive => To::ChannelsReceive,
+        Parameter::ChannelsTransmit => To::ChannelsTransmit,
+        Parameter::ChannelsCombined => To::ChannelsCombined,
+        Parameter::CoalesceReceiveUsecs => To::CoalesceReceiveUsecs,
+        Parameter::CoalesceReceiveFrames => To::CoalesceReceiveFrames,
+        Parameter::CoalesceTransmitUsecs => To::CoalesceTransmitUsecs,
+        Parameter::CoalesceTransmitFrames => To::CoalesceTransmitFrames,
+        Parameter::CoalesceReceiveAdaptive => To::CoalesceReceiveAdaptive,
+        Parameter::CoalesceTransmitAdaptive => To::CoalesceTransmitAdaptive,
     }
 }
 

@@ -1,13 +1,14 @@
 //! Files that make settings survive a reboot, written whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use sys::durable::{self, DurableError, Step};
+
+use settings::Key;
 
 use super::read_text;
-use crate::key::Key;
-use crate::store::sync_directory;
 use crate::world::WorldError;
 
 /// `-` for no file, `+` and the contents, `>` and the target of a link.
@@ -36,34 +37,18 @@ pub(super) fn write(key: &Key, path: &Path, value: &str) -> Result<(), WorldErro
         }
     }
     fs::create_dir_all(folder).map_err(refused)?;
-    let beside = beside(path);
-    let written = if kind == ">" { link(&beside, text) } else { plain(&beside, text) };
-    written.and_then(|()| fs::rename(&beside, path)).map_err(|error| {
-        // Half a file helps nobody; that it may not exist is fine.
-        fs::remove_file(&beside).ok();
-        refused(error)
-    })?;
-    sync_directory(folder).map_err(|error| WorldError::refused(key, error.to_string()))
+    let replaced = match kind {
+        ">" => durable::replace_by_link(path, text),
+        _ => durable::replace(path, text.as_bytes()),
+    };
+    replaced.map_err(|error| not_durable(key, &error))
 }
 
-fn plain(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-fn link(path: &Path, target: &str) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+fn not_durable(key: &Key, error: &DurableError) -> WorldError {
+    match error.step {
+        Step::SyncFolder => WorldError::refused(key, format!("{error}: {}", error.source)),
+        _ => WorldError::of_io(key, &error.source, false),
     }
-    symlink(target, path)
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    path.with_file_name(name)
 }
 
 /// Folders of ours go with their last file; those that other programs share stay.
@@ -78,5 +63,5 @@ fn remove_empty(key: &Key, folder: &Path) -> Result<(), WorldError> {
     if !parent.is_dir() {
         return Ok(());
     }
-    sync_directory(parent).map_err(|error| WorldError::refused(key, error.to_string()))
+    durable::sync_folder(parent).map_err(|error| not_durable(key, &error))
 }

@@ -1,13 +1,13 @@
 //! Which cores do the packets' work: queues, steering, interrupts, threaded NAPI, the clock.
 
 use results::{CoreUse, End, Limit, Machine, Nic, Proximity};
+use settings::mask_of;
 use units::show_bit_rate;
 
 use super::packets::{SCALING_SOURCE, queues};
 use super::seen::{Proposal, Seen};
 use super::windows::name;
 use super::{Plan, Risk};
-use crate::key::mask_of;
 
 pub(super) fn rule(seen: &Seen<'_>, plan: &mut Plan) {
     let machine = seen.host(seen.receiver).and_then(|host| host.machine.as_ref());

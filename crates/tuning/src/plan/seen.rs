@@ -5,11 +5,11 @@ use results::{
     Direction, End, EndCounters, EndReport, Estimate, HostFacts, InterfaceFacts, Limit, Nic, Point,
     Results, TestOutcome, Work,
 };
+use settings::Key;
 use units::{show_bit_rate, show_byte_size};
 
 use super::probe::{self, WideRun};
 use super::{Plan, PlannedChange, Risk};
-use crate::key::Key;
 
 /// Ethernet around a packet on the wire, bytes: preamble and start delimiter 8, header 14, frame
 /// check sequence 4, inter-packet gap 12 (IEEE 802.3 clauses 3 and 4).

@@ -224,7 +224,7 @@ fn commands_are_what_a_person_would_type() {
         ("eth0/qdisc", "fq", "tc qdisc replace dev eth0 root fq"),
         ("eth0/feature-rx-gro", "on", "ethtool -K eth0 rx-gro on"),
     ] {
-        assert_eq!(command_for(&key.parse().expect("known"), to), line);
+        assert_eq!(settings::command(&key.parse().expect("known"), to), line);
     }
 }
 

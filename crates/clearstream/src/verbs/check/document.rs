@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use checker::{Line, Report, Verdict};
 use results::{
     Check, CheckRun, CheckVerdict, Host, RankTraffic, Results, RunKind, RunLine, UnreachableCode,
 };
 
-use super::search::{Report, Verdict};
 use crate::exit::VerbError;
 use crate::runner;
 use crate::store;
@@ -69,7 +69,7 @@ fn check(report: &Report) -> Check {
             check.verdict = CheckVerdict::Violated;
             check.why = Some(why.clone());
             check.cycle_begins_at = turn.map(|turn| turn as u64);
-            let line = |line: &super::search::Line| RunLine {
+            let line = |line: &Line| RunLine {
                 step: line.step.clone(),
                 movers: line.movers.clone(),
                 state: line.state.clone(),

@@ -4,37 +4,48 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use checker::{Line, Observer, Report, Traffic, Verdict};
 use report::{Sequence, SequenceStep, sequence_svg};
 use serde_json::{Value, json};
 use statespace::Progress;
 
-use super::search::{Report, Traffic, Verdict};
 use crate::exit::VerbError;
+use crate::signals;
 
 /// A line on stderr. That nobody hears it takes nothing from the verdict.
 pub(super) fn talk(line: &str) {
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }
 
-/// A line that rewrites itself, where stderr is a terminal.
-pub(super) fn progress(progress: &Progress, elapsed: Duration) {
-    if io::stderr().is_terminal() {
-        let line = format!("{}, {} queued", figures(progress, elapsed), progress.queued_count);
+/// Shows a search on stderr, and stops it on Ctrl-C and SIGTERM.
+#[derive(Debug)]
+pub(super) struct Terminal;
+
+impl Observer for Terminal {
+    fn warn(&mut self, text: &str) {
+        talk(text);
+    }
+
+    /// A line that rewrites itself, where stderr is a terminal.
+    fn progress(&mut self, progress: &Progress, ranks: Option<&Traffic>, elapsed: Duration) {
+        if !io::stderr().is_terminal() {
+            return;
+        }
+        let mut line = format!("{}, {} queued", figures(progress, elapsed), progress.queued_count);
+        if let Some(traffic) = ranks {
+            line = format!("{line}, {}", between(traffic, elapsed));
+        }
         // A courtesy: a closed stderr takes nothing from the result.
         crate::out::rewrite(&line).ok();
     }
-}
 
-/// The same of ranks that search together, with what goes between them.
-pub(super) fn progress_of_ranks(progress: &Progress, traffic: &Traffic, elapsed: Duration) {
-    if io::stderr().is_terminal() {
-        let line = format!(
-            "{}, {} queued, {}",
-            figures(progress, elapsed),
-            progress.queued_count,
-            between(traffic, elapsed),
-        );
-        crate::out::rewrite(&line).ok();
+    fn checkpoint_written(&mut self, path: &Path, ranks_count: Option<usize>) {
+        let ranks = ranks_count.map_or_else(String::new, |count| format!("--ranks {count} "));
+        talk(&format!("go on with {ranks}--resume {}", path.display()));
+    }
+
+    fn stop(&self) -> Option<String> {
+        signals::caught().map(|signal| format!("interrupted by signal {signal}"))
     }
 }
 
@@ -179,7 +190,7 @@ fn to_json(report: &Report) -> Value {
             value["verdict"] = json!("violated");
             value["why"] = json!(why);
             value["cycle_begins_at"] = json!(turn);
-            let line = |line: &super::search::Line| json!({"step": line.step, "movers": line.movers, "state": line.state});
+            let line = |line: &Line| json!({"step": line.step, "movers": line.movers, "state": line.state});
             value["run"] = run.iter().map(line).collect();
         }
     }

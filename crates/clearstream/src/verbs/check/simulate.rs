@@ -2,26 +2,23 @@
 
 use std::io::{self, BufRead, Write};
 
-use dve::{Model, Steps};
+use checker::Simulation;
+use dve::Model;
 
 use crate::VerbResult;
 use crate::exit::Exit;
 
 /// Shows the state and its steps; a number takes one, `b` goes back, `q` or the end of input ends.
 pub(super) fn run(model: &Model) -> VerbResult {
-    let mut steps = Steps::new(model);
-    let mut way = vec![model.initial().to_vec()];
+    let mut simulation = Simulation::new(model);
     let mut input = io::stdin().lock();
     let mut out = crate::out::stdout();
     loop {
-        let Some(state) = way.last() else { return Ok(Exit::Ok) };
-        writeln!(out, "{:4}  {}", way.len() - 1, model.show_state(state))?;
-        let mut choices = Vec::new();
-        steps.each(state, |step, next| choices.push((model.show_step(&step), next.to_vec())));
-        for (number, (step, _)) in choices.iter().enumerate() {
+        writeln!(out, "{:4}  {}", simulation.depth(), simulation.state())?;
+        for (number, step) in simulation.choices().enumerate() {
             writeln!(out, "  [{number}] {step}")?;
         }
-        if choices.is_empty() {
+        if simulation.choices().next().is_none() {
             writeln!(out, "  no step is possible")?;
         }
         loop {
@@ -32,20 +29,15 @@ pub(super) fn run(model: &Model) -> VerbResult {
                 writeln!(out)?;
                 return Ok(Exit::Ok);
             }
-            match line.trim() {
+            let has_moved = match line.trim() {
                 "q" => return Ok(Exit::Ok),
-                "b" if way.len() > 1 => {
-                    way.pop();
-                    break;
-                }
-                word => match word.parse().ok().and_then(|number: usize| choices.get(number)) {
-                    Some((_, next)) => {
-                        way.push(next.clone());
-                        break;
-                    }
-                    None => writeln!(out, "there is no such step")?,
-                },
+                "b" => simulation.back(),
+                word => word.parse().is_ok_and(|number| simulation.take(number)),
+            };
+            if has_moved {
+                break;
             }
+            writeln!(out, "there is no such step")?;
         }
     }
 }

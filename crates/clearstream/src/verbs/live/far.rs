@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use traffic::client::{self, CONNECT_TIMEOUT, Target, Watch};
 
 use crate::exit::{VerbError, chain};
-use crate::far::explain;
+use crate::far::{PROTOCOLS, explain};
 use crate::signals;
 
 use super::meter::Reading;
@@ -39,7 +39,8 @@ impl FarEnd {
             return Err(VerbError::usage("with --far the interval is between 100ms and 60s"));
         }
         let target = target(host)?;
-        let mut watch = client::watch(&target, &[], interval).map_err(|error| explain(&error))?;
+        let watch = client::watch(&target, &[], interval, PROTOCOLS);
+        let mut watch = watch.map_err(|error| explain(&error))?;
         let first = first_reading(&mut watch)?;
         let device = first.devices.first().ok_or_else(|| {
             VerbError::failed(format!("{target} does not know which of its interfaces leads here"))

@@ -6,6 +6,7 @@ use results::{
     AppliedChange, End, HostFacts, PLACEMENT_VERSION, PlacedEnd, Placement, PlacementFindings,
     Point, Results, TestSpec,
 };
+use settings::Change;
 use traffic::client::Target;
 use units::{Timestamp, show_bit_rate, show_seconds};
 
@@ -18,7 +19,8 @@ pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placeme
     let far_host = results.far().unwrap_or(results.near());
     let with_interrupts = |placed: PlacedEnd, core: Option<u32>, end: End| match core {
         Some(core) if found.beats_unpinned => {
-            let interrupts = best_move(results, found, end);
+            let moves = best_moves(results, found, end);
+            let interrupts = moves.iter().filter_map(|change| change.key.packet_source()).collect();
             PlacedEnd { interrupt_core: Some(core), interrupts, ..placed }
         }
         _ => placed,
@@ -64,41 +66,35 @@ fn is_best(found: &PlacementFindings, spec: &TestSpec) -> bool {
         && spec.far_interrupt_core == best.far_interrupt_core
 }
 
-/// What was moved at one end in the best placement: `irq 42`, `napi/eth0-8193`.
-fn best_move(results: &Results, found: &PlacementFindings, end: End) -> Vec<String> {
+/// The settings that were changed at one end in the best placement; none that this program does not
+/// know, whatever a far end says.
+fn best_moves(results: &Results, found: &PlacementFindings, end: End) -> Vec<Change> {
     let is_best = |point: &&Point| point.spec().is_some_and(|spec| is_best(found, spec));
     let point = results.points.iter().find(is_best);
-    let texts = point.into_iter().flat_map(|point| moves_of(point, end));
-    texts.filter_map(|text| Some(text.split_once(" of ")?.0.to_owned())).collect()
+    point.into_iter().flat_map(|point| moves_of(point, end)).collect()
 }
 
-/// The lines in which an end says what it moved.
-fn moves_of(point: &Point, end: End) -> Vec<&str> {
+/// What an end says it changed for a test.
+fn moves_of(point: &Point, end: End) -> impl Iterator<Item = Change> {
     let outcome = point.measured();
     let report = outcome.and_then(|outcome| match end {
         End::Near => Some(outcome.near()),
         End::Far => outcome.far(),
     });
-    let findings = report.into_iter().flat_map(|report| &report.findings);
-    findings
-        .filter(|finding| finding.code == "interrupt-moved")
-        .map(|finding| finding.text.as_str())
-        .collect()
+    let changes = report.into_iter().flat_map(|report| &report.changes);
+    changes.filter_map(|change| tuning::verdict::change_of(change).ok())
 }
 
 /// Every change the sweep made, each once; all of them were undone.
 pub(super) fn changes(points: &[Point]) -> Vec<AppliedChange> {
     let mut changes: Vec<AppliedChange> = Vec::new();
     for (point, end) in points.iter().flat_map(|point| [(point, End::Near), (point, End::Far)]) {
-        for text in moves_of(point, end) {
-            let Some((key, rest)) = text.split_once(" was on cores ") else { continue };
-            let Some((from, rest)) = rest.split_once(" and ran on core ") else { continue };
-            let to = rest.split(' ').next().unwrap_or_default();
+        for moved in moves_of(point, end) {
             let change = AppliedChange {
                 end,
-                key: key.to_owned(),
-                from: from.to_owned(),
-                to: format!("{to}, for the tests only"),
+                key: moved.key.to_string(),
+                from: moved.from.unwrap_or_default(),
+                to: moved.to,
                 why: None,
                 source: None,
                 predicted_bits_per_s: None,
@@ -117,21 +113,14 @@ pub(super) fn changes(points: &[Point]) -> Vec<AppliedChange> {
 
 /// The commands that move for good what the best placement moved.
 fn move_commands(results: &Results, found: &PlacementFindings) -> Vec<String> {
-    let best = &found.best;
-    let ends = [(End::Near, best.near_interrupt_core), (End::Far, best.far_interrupt_core)];
     let far_name = results.far().map_or("the far host", |far| far.name.as_str());
-    let mut commands = Vec::new();
-    for (end, core) in ends {
-        let Some(core) = core else { continue };
-        let host = if end == End::Near { results.near().name.as_str() } else { far_name };
-        for what in best_move(results, found, end) {
-            commands.push(match what.strip_prefix("irq ") {
-                Some(irq) => format!("`echo {core} > /proc/irq/{irq}/smp_affinity_list` on {host}"),
-                None => format!("`taskset -pc {core} $(pgrep -x {what})` on {host}"),
-            });
-        }
-    }
-    commands
+    let hosts = [(End::Near, results.near().name.as_str()), (End::Far, far_name)];
+    let of = |(end, host): (End, &str)| -> Vec<String> {
+        let moves = best_moves(results, found, end);
+        let commands = moves.iter().map(|change| settings::command(&change.key, &change.to));
+        commands.map(|command| format!("`{command}` on {host}")).collect()
+    };
+    hosts.into_iter().flat_map(of).collect()
 }
 
 /// The commands.

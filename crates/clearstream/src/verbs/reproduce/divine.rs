@@ -8,7 +8,7 @@ mod latency;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use results::{
     Estimate, FAR, Figure, LawCheck, NEAR, PaperFigure, Results, SearchWork, Summary, TestOutcome,
@@ -16,10 +16,12 @@ use results::{
 };
 use sweep::{Plan, PlannedPoint, Setting};
 use sys::private::Scratch;
+use sys::process::{Ending, Owned};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
 use super::in_lab::TestBed;
+use super::single::wait_unless_told;
 use super::{ReproduceArgs, conduct, local, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
@@ -214,16 +216,17 @@ impl Ranks<'_> {
 }
 
 /// Starts one TCP flow from the near host to the far one.
-fn bulk_begin(bed: &TestBed, seconds: f64, file: &Path) -> Result<Child, VerbError> {
+fn bulk_begin(bed: &TestBed, seconds: f64, file: &Path) -> Result<Owned, VerbError> {
     let mut test = bed.program(bed.near(), false);
     test.args(["test", bed.far(), "--latency", "--duration", &seconds.to_string()]);
     test.arg("--output").arg(file);
-    Ok(test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(Owned::start(&mut test, Ending::KILL)?)
 }
 
 /// What the far host received of it, bit/s.
-fn bulk_end(mut flow: Child, file: &Path) -> Result<f64, VerbError> {
-    let status = flow.wait()?;
+fn bulk_end(mut flow: Owned, file: &Path) -> Result<f64, VerbError> {
+    let status = wait_unless_told(&mut flow, &mut || {})?;
     if !status.success() {
         return Err(VerbError::failed(format!("the bulk flow ended with {status}")));
     }

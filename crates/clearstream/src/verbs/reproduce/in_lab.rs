@@ -1,12 +1,14 @@
 //! Runs an experiment between two hosts of a lab: the same program, the same verb, inside.
 
-use std::os::unix::process::CommandExt;
+use std::cell::OnceCell;
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use lab::Bed;
+use rustix::process::Signal;
+use sys::process::{Ending, Owned};
 
 use super::ReproduceArgs;
 use super::recipes::Recipe;
@@ -14,8 +16,14 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
 
-/// How often a run in the lab is looked at.
-const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest wait for the server of a lab.
+const LISTEN_MAX: Duration = Duration::from_secs(20);
+/// Most that is kept of what the server says, bytes: enough for the line it ends with.
+const SAID_BYTES_MAX: usize = 16 << 10;
+/// How often it is looked whether a signal has come.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Longest that a run may take to keep what it has after a signal.
+const KEEP_MAX: Duration = Duration::from_secs(20);
 
 /// Brings the recipe's lab up (unless it is), serves in its second host, runs the verb in its
 /// first, and takes down what it brought up.
@@ -34,14 +42,14 @@ pub(super) fn run(recipe: &Recipe, args: &ReproduceArgs, json: bool) -> VerbResu
     bed.end_with(&mut inner)
 }
 
-/// A lab that goes when this does, if it came with it.
+/// A lab of two hosts at least, for as long as this lives.
 #[derive(Debug)]
 pub(in crate::verbs) struct TestBed {
-    program: PathBuf,
-    name: &'static str,
+    // Ends before the lab does.
+    server: OnceCell<Owned>,
+    bed: Bed,
     near: String,
     far: String,
-    ours: bool,
 }
 
 impl TestBed {
@@ -50,24 +58,18 @@ impl TestBed {
     ///
     /// # Errors
     /// It has no two hosts, or cannot be brought up here.
-    pub(in crate::verbs) fn up(name: &'static str) -> Result<Self, VerbError> {
+    pub(in crate::verbs) fn up(name: &str) -> Result<Self, VerbError> {
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
-        let program = std::env::current_exe()?;
-        let plan = lab::find_plan(name).map_err(|error| VerbError::from_error(&error))?;
+        let plan = lab::find_plan(name)?;
         let [near, far, ..] = plan.hosts.as_slice() else {
             return Err(VerbError::failed(format!("lab {name} has no two hosts")));
         };
         let (near, far) = (near.name.clone(), far.name.clone());
-        let is_up = Command::new(&program)
-            .args(["lab", "status", name])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()?
-            .success();
-        if !is_up {
-            step(Command::new(&program).args(["lab", "up", name]))?;
+        let bed = Bed::up(&plan, std::env::current_exe()?)?;
+        for note in bed.lab().notes() {
+            writeln!(crate::out::stderr(), "clearstream: lab {name}: {note}")?;
         }
-        Ok(Self { program, name, near, far, ours: !is_up })
+        Ok(Self { server: OnceCell::new(), bed, near, far })
     }
 
     /// Its first host.
@@ -83,81 +85,68 @@ impl TestBed {
     /// Serves tests in its second host from now on.
     ///
     /// # Errors
-    /// The server could not be started.
+    /// The server does not begin to listen; the line it ends with.
     pub(in crate::verbs) fn serve(&self) -> Result<(), VerbError> {
-        let serve = ["lab", "exec", "--detach", self.name, &self.far, "--"];
-        step(Command::new(&self.program).args(serve).arg(&self.program).arg("serve"))
+        let mut serve = self.bed.clearstream(&self.far);
+        serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // In a group of its own: Ctrl-C first lets the test end that it serves.
+        let server = Owned::start(&mut serve, Ending::KILL.with_group())?;
+        let mut server = server.capture(SAID_BYTES_MAX)?;
+        let place = (self.far.as_str(), traffic::server::DEFAULT_PORT);
+        match self.bed.wait_for_listener(place, &mut server, LISTEN_MAX) {
+            Ok(()) => {
+                // A second server could not have begun to listen.
+                self.server.set(server).ok();
+                Ok(())
+            }
+            Err(error) => {
+                let said = server.ended_within(Duration::ZERO).map(|ended| ended.last_line());
+                let said = said.unwrap_or_else(|error| error.to_string());
+                Err(VerbError::failed(format!("{error}: {said}")))
+            }
+        }
     }
 
     /// Anything on one of its hosts, ready for the program and its arguments.
     pub(in crate::verbs) fn command(&self, host: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(["lab", "exec", self.name, host, "--"]);
-        command
+        self.bed.command(host)
     }
 
     /// This program on one of its hosts, ready for a verb.
     pub(in crate::verbs) fn program(&self, host: &str, json: bool) -> Command {
-        let mut command = self.command(host);
-        command.arg(&self.program);
+        let mut command = self.bed.clearstream(host);
         if json {
             command.arg("--json");
         }
         command
     }
 
-    /// Runs the last command of a run and ends as it does.
-    ///
-    /// A signal that asks this program to end is passed on once, and the lab goes down after the run
-    /// has kept what it has. The run has a process group of its own, so that a terminal's Ctrl-C does
-    /// not reach it a second time.
+    /// Runs the last command of a run and ends as it does. A signal that comes here is handed on once, so
+    /// that it keeps what it has measured; the lab goes when it has ended.
     pub(in crate::verbs) fn end_with(self, inner: &mut Command) -> VerbResult {
-        let mut child = inner.stdin(Stdio::null()).process_group(0).spawn()?;
-        let mut told = None;
+        // In a group of its own: what a terminal's Ctrl-C also sent there would come twice.
+        let mut inner = Owned::start(inner, Ending::TERM.with_group())?;
+        let mut until = None;
         let status = loop {
-            if let Some(status) = child.try_wait()? {
+            if let Some(status) = inner.wait_within(LOOK_EVERY)? {
                 break status;
             }
-            if let (None, Some(number)) = (told, signals::caught()) {
-                pass_on(&child, number);
-                told = Some(number);
+            match (signals::caught(), until) {
+                (Some(number), None) => {
+                    // Not to its group: `lab exec` passes it on to the program.
+                    Signal::from_named_raw(number).map_or(Ok(()), |signal| inner.signal(signal))?;
+                    until = Some(Instant::now() + KEEP_MAX);
+                }
+                (_, Some(until)) if Instant::now() > until => break inner.end()?,
+                _ => {}
             }
-            thread::sleep(WATCH_INTERVAL);
         };
         drop(self);
-        match status.code().map(u8::try_from) {
-            Some(Ok(code)) => Ok(Exit::Program(code)),
+        match (status.code().map(u8::try_from), signals::caught()) {
+            (Some(Ok(code)), _) => Ok(Exit::Program(code)),
+            (_, Some(number)) => Ok(Exit::Signal(number)),
             _ => Err(VerbError::failed(format!("the run in the lab ended: {status}"))),
         }
-    }
-}
-
-impl Drop for TestBed {
-    fn drop(&mut self) {
-        if self.ours {
-            // It says itself what went wrong; the result is not changed by it.
-            step(Command::new(&self.program).args(["lab", "down", self.name])).ok();
-        }
-    }
-}
-
-/// Passes a signal on to a child that runs.
-fn pass_on(child: &Child, number: i32) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let signal = Signal::from_named_raw(number);
-    if let Some((pid, signal)) = pid.zip(signal) {
-        // It may have ended by itself meanwhile; its own status says how.
-        kill_process(pid, signal).ok();
-    }
-}
-
-/// Runs a step of the set-up; its complaint is on stderr already, so its code is passed on.
-fn step(command: &mut Command) -> Result<(), VerbError> {
-    let status = command.stdout(Stdio::null()).status()?;
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(4) => Err(VerbError::missing("the lab cannot be brought up here")),
-        _ => Err(VerbError::failed(format!("the lab could not be set up: {status}"))),
     }
 }
 

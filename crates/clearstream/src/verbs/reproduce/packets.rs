@@ -1,7 +1,7 @@
 //! P-vale and P-pipe: frames through a switch and through a pipe, between processes of this host.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -15,6 +15,7 @@ use results::{
 use serde_json::Value;
 use sweep::{Plan, PlannedPoint, Setting};
 use sys::private::Scratch;
+use sys::process::{Ending, Owned};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
@@ -69,6 +70,12 @@ const SEED: u64 = 0x2016;
 
 /// How long the receiver may take to be there.
 const SETTLE: Duration = Duration::from_millis(200);
+
+/// How long the receiver may take to end once nothing comes any more.
+const LINGER_MAX: Duration = Duration::from_secs(30);
+
+/// Most that is kept of what the receiver says, bytes.
+const SAID_BYTES_MAX: usize = 1 << 20;
 
 /// Runs P-vale or P-pipe.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
@@ -192,14 +199,15 @@ impl Bed {
             self.program(&["port", "add", "p", "--pipes", "1"])?.output()?;
             generate.extend(["--linger", "100us"]);
         }
-        let sink = Ending(self.program(&sink)?.spawn()?);
+        let sink = Owned::start(&mut self.program(&sink)?, Ending::KILL)?;
+        let sink = sink.capture(SAID_BYTES_MAX)?;
         thread::sleep(SETTLE);
         let sent = self.program(&generate)?.output()?;
         if !sent.status.success() {
             let why = String::from_utf8_lossy(&sent.stderr).trim().to_owned();
             return Err(VerbError::failed(format!("sending frames: {why}")));
         }
-        let value = sink.told()?;
+        let value = told(sink, LINGER_MAX)?;
         let figure = |name: &str| {
             let missing = || VerbError::failed(format!("`pkt sink --json` tells no {name}"));
             value[name].as_f64().ok_or_else(missing)
@@ -226,27 +234,12 @@ impl Drop for Bed {
     }
 }
 
-/// A child that does not outlive the value.
-struct Ending(Child);
-
-impl Ending {
-    /// The JSON it prints before it ends by itself.
-    fn told(mut self) -> Result<Value, VerbError> {
-        let mut text = String::new();
-        if let Some(stdout) = &mut self.0.stdout {
-            std::io::Read::read_to_string(stdout, &mut text)?;
-        }
-        serde_json::from_str(&text)
-            .map_err(|error| VerbError::failed(format!("`pkt sink --json`: {error}")))
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        // It may have ended already.
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
+/// The JSON that a child prints before it ends by itself.
+fn told(child: Owned, limit: Duration) -> Result<Value, VerbError> {
+    let ended = child.ended_within(limit)?;
+    serde_json::from_slice(&ended.stdout).map_err(|error| {
+        VerbError::failed(format!("`pkt sink --json`: {error}: {}", ended.last_line()))
+    })
 }
 
 /// A figure of a load over its repeats.

@@ -1,22 +1,24 @@
 //! Experiments whose tests need something around each of them: every test is a run of this program
 //! of its own, in a lab or toward a host.
 
-use std::io::Read;
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use results::{Point, Results};
 use sweep::PlannedPoint;
 use sys::private::Scratch;
+use sys::process::{Ending, Owned};
 
 use super::in_lab::TestBed;
 use crate::exit::VerbError;
 use crate::runner::{Done, now_unix_ms};
-use crate::store;
+use crate::{signals, store};
 
-/// How often what watches a test looks.
+/// How often what watches a child looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Most that is kept of what a test says, bytes: enough for the line it ends with.
+const SAID_BYTES_MAX: usize = 16 << 10;
 
 /// Where tests run.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(super) enum Ground {
     /// From this host to a server elsewhere, with more options that say where.
     Host(String),
     /// Between two hosts of a lab.
-    Lab(TestBed),
+    Lab(Box<TestBed>),
 }
 
 impl Ground {
@@ -32,7 +34,7 @@ impl Ground {
     pub(super) fn lab(name: &'static str) -> Result<Self, VerbError> {
         let bed = TestBed::up(name)?;
         bed.serve()?;
-        Ok(Self::Lab(bed))
+        Ok(Self::Lab(Box::new(bed)))
     }
 
     fn program(&self) -> Result<(Command, &str), VerbError> {
@@ -42,10 +44,11 @@ impl Ground {
         }
     }
 
-    /// Runs one test with these options of `clearstream test`, and calls `watch` while it runs.
+    /// Runs one test with these options of `clearstream test`, and calls `watch` while it runs. A signal
+    /// that asks this program to end ends the test too.
     ///
     /// # Errors
-    /// The program could not be started. A test that failed is a document with its reason.
+    /// The program could not be started, or a signal came. A test that failed is a document with its reason.
     pub(super) fn test(
         &self,
         options: &[String],
@@ -55,25 +58,36 @@ impl Ground {
         let file = scratch.path().join("results.json");
         let (mut command, host) = self.program()?;
         command.args(["test", host]).args(options).arg("--output").arg(&file);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        let mut complaints = child.stderr.take();
-        let status = loop {
-            watch();
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            thread::sleep(WATCH_INTERVAL);
-        };
-        if status.success() {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = Owned::start(&mut command, Ending::TERM)?.capture(SAID_BYTES_MAX)?;
+        watch();
+        wait_unless_told(&mut child, watch)?;
+        let ended = child.ended_within(Duration::ZERO)?;
+        if ended.status.success() {
             return Ok(Ok(store::load(&file)?));
         }
-        let mut said = String::new();
-        if let Some(pipe) = &mut complaints {
-            pipe.take(4096).read_to_string(&mut said)?;
+        Ok(Err(ended.last_line().trim_start_matches("clearstream: ").to_owned()))
+    }
+}
+
+/// How a child ended; a signal that asks this program to end ends the child first. `watch` is called
+/// while it runs.
+///
+/// # Errors
+/// A signal came, or the kernel's.
+pub(super) fn wait_unless_told(
+    child: &mut Owned,
+    watch: &mut dyn FnMut(),
+) -> Result<ExitStatus, VerbError> {
+    loop {
+        if let Some(status) = child.wait_within(WATCH_INTERVAL)? {
+            return Ok(status);
         }
-        let why = said.lines().last().unwrap_or("it said nothing");
-        Ok(Err(why.trim_start_matches("clearstream: ").to_owned()))
+        if let Some(number) = signals::caught() {
+            child.end()?;
+            return Err(VerbError::failed(format!("ended by signal {number}")));
+        }
+        watch();
     }
 }
 

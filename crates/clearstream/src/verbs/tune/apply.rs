@@ -10,7 +10,7 @@ use tuning::{Change, ChangeResult, Key, Outcome, Policy, Undo};
 
 use super::ends::Ends;
 use super::evidence::EvidenceOptions;
-use super::{StateOptions, measure, show};
+use super::{StateOptions, measure, show, verdict};
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
@@ -23,18 +23,25 @@ const PLAN_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream tune apply geneva --measure -o tune.json --report tune.html\n  \
+    clearstream tune apply --from results.json\n  \
     clearstream tune apply geneva --only net.ipv4.tcp_rmem\n  \
     clearstream tune apply --set net.ipv4.tcp_wmem='4096 16384 67108864' --set eth0/ring-rx=4096\n\n\
     Either all changes are made or none; with --keep-going those that can be, and exit code 5. Risky\n\
-    ones are made only when named. What could not be set on the far host is printed as commands.")]
+    ones are made only when named. What could not be set on the far host is printed as commands.\n\n\
+    --from carries out the verdict of a results file: it shows the settings that the verdict names, sets them\n\
+    here and on the far host that the file names, measures with and without each in turns, by the verdict's own\n\
+    test, and keeps what helps. `tune revert` takes them back.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
-    evidence: EvidenceOptions,
+    pub(super) evidence: EvidenceOptions,
     /// Make the changes of this plan (of `tune plan --json`).
     #[arg(long, value_name = "FILE", conflicts_with = "results")]
     plan: Option<PathBuf>,
+    /// Carry out the verdict of this results file (of `path`), measured; HOST where it is not the file's.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "results", "ApplicationOptions"])]
+    from: Option<PathBuf>,
     /// Make this change on this host, whatever the evidence; may be given several times.
-    #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["plan", "results", "measure"])]
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["plan", "results", "measure", "from"])]
     set: Vec<String>,
     /// Of the plan only these settings.
     #[arg(long, value_name = "KEY", num_args = 1..)]
@@ -59,9 +66,9 @@ pub(crate) struct ApplyArgs {
     keep_going: bool,
     /// Make this host's changes again at every boot (sysctl.d and a systemd unit).
     #[arg(long)]
-    persist: bool,
+    pub(super) persist: bool,
     #[command(flatten)]
-    state: StateOptions,
+    pub(super) state: StateOptions,
 }
 
 /// Runs the verb.
@@ -75,6 +82,9 @@ pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
         let changes =
             args.set.iter().map(|text| assignment(text)).collect::<Result<Vec<_>, _>>()?;
         return finish(&apply_near(args, &changes)?, &[], json);
+    }
+    if let Some(file) = &args.from {
+        return verdict::run(args, file, json);
     }
     let mut far = if args.near_only && !args.measure { None } else { args.evidence.far()? };
     let (plan, evidence) = match args.plan_and_evidence(far.as_mut())? {
@@ -92,7 +102,7 @@ pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
                 "--measure takes its evidence from HOST, not from --plan",
             ));
         };
-        return measure::run(args, &chosen, results, ends, json);
+        return measure::run(args, &args.spec(), &chosen, results, ends, json);
     }
     all(args, &chosen, ends, json)
 }
@@ -125,7 +135,7 @@ impl ApplyArgs {
         Ok(Some((tuning::plan::plan(&gathered.results), Some(gathered.results))))
     }
 
-    fn chosen(&self, plan: &Plan) -> Result<Vec<PlannedChange>, VerbError> {
+    pub(super) fn chosen(&self, plan: &Plan) -> Result<Vec<PlannedChange>, VerbError> {
         if let Some(unknown) =
             self.only.iter().find(|key| !plan.changes.iter().any(|one| one.key == **key))
         {
@@ -188,7 +198,7 @@ fn apply_near(args: &ApplyArgs, changes: &[Change]) -> Result<Vec<(End, Outcome)
 }
 
 /// Prints what became of the changes; decides the exit.
-fn finish(outcomes: &[(End, Outcome)], by_hand: &[String], json: bool) -> VerbResult {
+pub(super) fn finish(outcomes: &[(End, Outcome)], by_hand: &[String], json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     if json {
         let of = |end: End| {
@@ -229,7 +239,7 @@ fn has_failed(outcome: &Outcome) -> bool {
     matches!(outcome.result, ChangeResult::Failed { .. })
 }
 
-fn say_nothing_to_do(plan: &Plan, json: bool) -> VerbResult {
+pub(super) fn say_nothing_to_do(plan: &Plan, json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     if json {
         writeln!(out, "{}", json!({ "near": [], "far": [], "far_by_hand": [] }))?;
@@ -270,7 +280,7 @@ fn read_plan(file: &Path) -> Result<Plan, VerbError> {
 }
 
 /// Another host's evidence says nothing about this one.
-fn check_host(results: &Results) -> Result<(), VerbError> {
+pub(super) fn check_host(results: &Results) -> Result<(), VerbError> {
     let uname = rustix::system::uname();
     let own = uname.nodename().to_string_lossy();
     if results.near().name == own {

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use results::{AppliedChange, End, Estimate, Results, RunKind};
+use results::{AppliedChange, End, Estimate, Results, RunKind, TestSpec};
 use serde_json::json;
 use sweep::{Plan, Setting};
 use tuning::plan::PlannedChange;
@@ -26,9 +26,10 @@ const GAIN_MIN: f64 = 1.04;
 /// Rounds through the changes: one that does nothing alone may help once another is there.
 const ROUNDS_MAX: usize = 2;
 
-/// Runs the trials.
+/// Runs the trials, each with the test of `spec`.
 pub(super) fn run(
     args: &ApplyArgs,
+    spec: &TestSpec,
     chosen: &[PlannedChange],
     results: Results,
     mut ends: Ends<'_>,
@@ -39,7 +40,8 @@ pub(super) fn run(
     let header = Plan::new(Vec::new(), 1, 0);
     let (log, _) = PointLog::open(&args.output, &header, false)?;
     let persist = std::mem::take(&mut ends.persist);
-    let mut trials = Trials { args, ends, log, progress: Progress::new(0), results: &mut results };
+    let progress = Progress::new(0);
+    let mut trials = Trials { args, spec, ends, log, progress, results: &mut results };
     let ended = trials.all(chosen);
     let Trials { log, progress, mut ends, .. } = trials;
     drop(progress);
@@ -80,6 +82,7 @@ fn kept_here(chosen: &[PlannedChange], results: &Results) -> Vec<Change> {
 
 struct Trials<'a, 'r> {
     args: &'a ApplyArgs,
+    spec: &'a TestSpec,
     ends: Ends<'a>,
     log: PointLog,
     progress: Progress,
@@ -190,7 +193,7 @@ impl Trials<'_, '_> {
             return Err(VerbError::usage("--measure needs the far HOST"));
         };
         let name = if on { "tune-with" } else { "tune-without" };
-        let setting = Setting::new(name, self.args.spec())
+        let setting = Setting::new(name, self.spec.clone())
             .varying("change", number as f64)
             .varying("round", round as f64)
             .varying("turn", f64::from(turn));

@@ -30,6 +30,18 @@ pub(super) fn plan(plan: &Plan, results: &Results) -> String {
     out
 }
 
+/// What a verdict asks for: the verdict, and each change.
+pub(super) fn changes(plan: &Plan, results: &Results) -> String {
+    let mut out = String::new();
+    if let Some(verdict) = &results.verdict {
+        wrapped(&mut out, "Verdict  ", &verdict.summary).ok();
+    }
+    for change in &plan.changes {
+        planned(&mut out, change, results).ok();
+    }
+    out
+}
+
 fn head(out: &mut String, plan: &Plan, results: &Results) -> std::fmt::Result {
     let far = results.far().map_or(results.path.target.as_str(), |far| far.name.as_str());
     writeln!(out, "Path     {} -> {far}", results.near().name)?;

@@ -39,7 +39,7 @@ pub(crate) struct RevertArgs {
     #[arg(value_name = "KEY")]
     keys: Vec<Key>,
     /// Restore also what somebody else has set since; only on this host.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "far")]
     force: bool,
     /// Drop the journal without restoring anything (of a lab that is gone, of a damaged file).
     #[arg(long, conflicts_with_all = ["force", "keys", "far"])]

@@ -319,6 +319,9 @@ fn the_core_that_takes_the_packets() {
             ..Planted::on(path.clone())
         };
         napi.expect(Limit::InterruptCore, FAR, true);
+        let changes = napi.verdict().0.changes;
+        assert_eq!(changes[0].key, "thread:napi/eth0-8193/affinity", "{changes:?}");
+        assert_eq!((changes[0].end, changes[0].from.as_deref()), (End::Far, Some("3")));
         let softirq = Planted {
             dress: Box::new(|_, outcome| {
                 let far = far_of(outcome);
@@ -349,5 +352,11 @@ fn the_core_that_takes_the_packets() {
             ..softirq
         };
         rps.expect(Limit::InterruptCore, FAR, true);
+        let (verdict, _) = rps.verdict();
+        let changes = &verdict.changes;
+        assert_eq!(changes[0].key, "eth0/rx-0/rps_cpus", "{changes:?}");
+        assert_eq!(changes[0].from.as_deref(), Some("40"));
+        let command = format!("echo {} > /sys/class/net/eth0/queues/rx-0/rps_cpus", changes[0].to);
+        assert!(verdict.advice[0].ends_with(&command), "{:?}", verdict.advice);
     }
 }

@@ -276,6 +276,12 @@ fn the_change_the_user_made_decides() {
         change.command.contains("/sys/fs/cgroup/box/cpu.max") && change.undo.is_some(),
         "{change:?}"
     );
+    let setting = &verdict.changes[0];
+    assert_eq!((setting.end, setting.key.as_str()), (End::Near, "cgroup:/box/cpu.max"));
+    assert_eq!(
+        (setting.from.as_deref(), setting.to.as_str()),
+        (Some("30000 100000"), "max 100000")
+    );
     let free =
         Planted { model: Model { sender_core_bits_per_s: 8e9, ..Model::default() }, ..stopped };
     let told = explain::confirm_host_change(&before, verdict.clone(), &free.results())

@@ -1,24 +1,20 @@
 //! The model checker as an MPI job on two hosts of a lab, and what their interfaces see of it.
 //!
-//! A launcher inside the lab reaches no other host of it, and one outside reaches no network of it.
-//! MPICH's launcher can leave the start to others (`-launcher manual`): it runs on the first host and
-//! prints the command that starts each host's part, which is run there.
+//! A launcher inside the lab reaches no other host of it, and one outside reaches no network of it: the
+//! launcher runs on the first host, and each host's part is started here ([`crew::ManualJob`]).
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crew::{ManualJob, ManualJobError};
 use serde_json::Value;
+use topology::InterfaceCounters;
 
 use crate::exit::VerbError;
 use crate::signals;
 use crate::verbs::reproduce::in_lab::TestBed;
-
-/// Names of MPICH's launcher, Debian's first.
-const LAUNCHERS: [&str; 3] = ["mpiexec.mpich", "mpiexec.hydra", "mpiexec"];
 
 /// What goes before a program so that MPICH (UCX) takes the lab's link and not shared memory.
 const ENVIRONMENT: [&str; 3] = ["env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0"];
@@ -60,11 +56,7 @@ impl Search {
 
 /// The launcher that is here.
 pub(super) fn launcher() -> Result<&'static str, VerbError> {
-    let is_hydra = |name: &&&str| {
-        let output = Command::new(name).arg("--version").stdin(Stdio::null()).output();
-        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("HYDRA"))
-    };
-    LAUNCHERS.iter().find(is_hydra).copied().ok_or_else(|| {
+    crew::manual_launcher().ok_or_else(|| {
         VerbError::missing("the lab's MPI jobs need MPICH's launcher (package mpich)")
     })
 }
@@ -109,19 +101,6 @@ fn wait_for_link(bed: &TestBed, host: &str) -> Result<(), VerbError> {
     }
 }
 
-/// Children that end with the value.
-struct Children(Vec<Child>);
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // Whatever has ended already needs no signal.
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
-}
-
 fn attempt(
     bed: &TestBed,
     launcher: &str,
@@ -129,36 +108,25 @@ fn attempt(
     while_running: &mut dyn FnMut() -> Result<(), VerbError>,
 ) -> Result<Result<Search, String>, VerbError> {
     let program = std::env::current_exe()?;
-    let hosts = format!("{}:1,{}:1", bed.near(), bed.far());
+    let hosts = [bed.near(), bed.far()];
     let mut command = bed.command(bed.near());
-    command.args(ENVIRONMENT).args([launcher, "-launcher", "manual", "-hosts", &hosts, "-n", "2"]);
-    command.arg(program).args(["check", "--json", "--full"]).arg(model);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut children = Children(vec![command.spawn()?]);
-    let lines = lines_of(children.0[0].stdout.take());
-    let mut places = [bed.near(), bed.far()].into_iter();
-    let mut said = String::new();
+    command.args(ENVIRONMENT).arg(launcher).args(ManualJob::options(&hosts)).arg(program);
+    command.args(["check", "--json", "--full"]).arg(model);
+    let mut job = ManualJob::begin(command, &hosts)?;
     let (start, mut looked) = (Instant::now(), Instant::now());
     let before = [sent_bytes(bed, bed.near())?, sent_bytes(bed, bed.far())?];
     let (mut last, mut peak) = (before, 0.0f64);
+    let part = |host: &str, words: &mut dyn Iterator<Item = &str>| {
+        let mut part = bed.command(host);
+        part.args(ENVIRONMENT).args(words);
+        part
+    };
     let status = loop {
-        for line in lines.try_iter() {
-            match line.strip_prefix("HYDRA_LAUNCH: ") {
-                Some(words) => {
-                    let Some(host) = places.next() else { continue };
-                    children.0.push(begin_part(bed, host, words)?);
-                }
-                None if line.starts_with("HYDRA_LAUNCH_END") => {}
-                None => said.push_str(&line),
-            }
-        }
-        if let Some(status) = children.0[0].try_wait()? {
-            break status;
-        }
-        for part in &mut children.0[1..] {
-            if part.try_wait()?.is_some_and(|status| !status.success()) {
-                return Ok(Err("a host's part of it failed".to_owned()));
-            }
+        match job.advance(part) {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(ManualJobError::System(error)) => return Err(error.into()),
+            Err(error @ ManualJobError::Part) => return Ok(Err(error.to_string())),
         }
         if start.elapsed() > JOB_MAX || signals::caught().is_some() {
             return Ok(Err("it did not end in time".to_owned()));
@@ -173,11 +141,10 @@ fn attempt(
         thread::sleep(Duration::from_millis(10));
     };
     let after = [sent_bytes(bed, bed.near())?, sent_bytes(bed, bed.far())?];
-    said.extend(lines.iter());
     if !status.success() {
         return Ok(Err(status.to_string()));
     }
-    let Some((states_count, seconds)) = told(&said) else {
+    let Some((states_count, seconds)) = told(&job.said()) else {
         return Ok(Err("it told no result".to_owned()));
     };
     Ok(Ok(Search {
@@ -189,34 +156,11 @@ fn attempt(
     }))
 }
 
-/// Starts one host's part of the job, as the launcher says it.
-fn begin_part(bed: &TestBed, host: &str, words: &str) -> Result<Child, VerbError> {
-    let mut part = bed.command(host);
-    part.args(ENVIRONMENT).args(words.split_whitespace());
-    part.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(part.spawn()?)
-}
-
 /// States and seconds of a report.
 fn told(report: &str) -> Option<(f64, f64)> {
     let json: Value = serde_json::from_str(report).ok()?;
     let check = &json["checks"][0];
     Some((check["states_count"].as_f64()?, check["duration_s"].as_f64()?))
-}
-
-/// A child's lines as they come; a thread waits for them.
-fn lines_of(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
-    let (say, hear) = channel();
-    if let Some(pipe) = pipe {
-        thread::spawn(move || {
-            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-                if say.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-    }
-    hear
 }
 
 /// Bytes that a host has sent on its links so far.
@@ -225,11 +169,11 @@ fn sent_bytes(bed: &TestBed, host: &str) -> Result<f64, VerbError> {
     Ok(parse_sent_bytes(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Sum of the ninth figure of all interfaces but `lo` (kernel `net/core/net-procfs.c`).
+/// The sum over all interfaces but `lo`.
 fn parse_sent_bytes(text: &str) -> f64 {
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    let links = lines.filter(|(name, _)| name.trim() != "lo");
-    links.filter_map(|(_, rest)| rest.split_whitespace().nth(8)?.parse::<f64>().ok()).sum()
+    let devices = InterfaceCounters::parse(text);
+    let links = devices.iter().filter(|device| device.interface != "lo");
+    links.map(|device| device.tx_bytes as f64).sum()
 }
 
 #[cfg(test)]

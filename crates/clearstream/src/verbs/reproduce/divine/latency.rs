@@ -4,15 +4,17 @@
 //! nothing, so that it loads neither the path nor the cores it watches.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use results::{LatencySummary, PaperFigure, Results};
 use sys::private::Scratch;
+use sys::process::{Ending, Owned};
 
 use super::{Measured, estimate};
 use crate::exit::VerbError;
 use crate::store;
 use crate::verbs::reproduce::in_lab::TestBed;
+use crate::verbs::reproduce::single::wait_unless_told;
 
 /// What the watching stream offers: a packet now and then.
 const OFFERED: &str = "100k";
@@ -42,7 +44,7 @@ const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 /// A measurement under way; its file goes with it.
 #[derive(Debug)]
 pub(super) struct Probe {
-    child: Child,
+    child: Owned,
     file: PathBuf,
     _scratch: Scratch,
 }
@@ -56,7 +58,7 @@ impl Probe {
         test.args(["test", bed.far(), "--latency", "-b", OFFERED]);
         test.args(["--duration", &seconds.to_string(), "--output"]).arg(&file);
         test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: test.spawn()?, file, _scratch: scratch })
+        Ok(Self { child: Owned::start(&mut test, Ending::KILL)?, file, _scratch: scratch })
     }
 
     /// One that waits for a search that will take about so long.
@@ -70,19 +72,11 @@ impl Probe {
 
     /// What came of it.
     pub(super) fn end(mut self) -> Result<LatencySummary, VerbError> {
-        let status = self.child.wait()?;
+        let status = wait_unless_told(&mut self.child, &mut || {})?;
         if !status.success() {
             return Err(VerbError::failed(format!("the latency probe ended with {status}")));
         }
         of_file(&self.file)
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        // Where it has ended by itself there is nothing to kill or to wait for.
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 

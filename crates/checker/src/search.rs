@@ -1,0 +1,139 @@
+//! Searching a model by one rank, in portions.
+
+use dve::Model;
+use statespace::{CycleSearch, Found};
+
+use crate::CheckError;
+use crate::checkpoint::Keep;
+use crate::observer::Observer;
+use crate::options::{Bounds, Options};
+use crate::report::{Report, Unreachable, Verdict, failing, lines};
+use crate::watch::{Watch, too_much};
+
+/// States and edges between two looks at the clock.
+pub(crate) const PORTION: usize = 20_000;
+
+/// Looks for deadlocks, failed assertions and run-time errors; a violation's run is the shortest.
+pub(crate) fn states(
+    model: &Model,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Report, CheckError> {
+    let Options { allow_deadlock, is_full, bounds, .. } = *options;
+    let mut keep = Keep::new(model, options);
+    let mut watch = Watch::new(bounds, observer);
+    let mut search = keep.begin(model, options)?;
+    if let Some(bytes) = bounds.memory_bytes {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        search.limit_memory(bytes.saturating_sub(search.progress().memory_bytes));
+    }
+    let has_assertions = model.has_assertions();
+    let mut violation = None;
+    let ended = loop {
+        let more = search.advance(PORTION, |id, state, steps| {
+            if violation.is_none() {
+                let why =
+                    broken_promise(model, state, steps == 0 && !allow_deadlock, has_assertions);
+                violation = why.map(|why| (id, why));
+            }
+            is_full || violation.is_none()
+        });
+        match more {
+            Ok(false) => break None,
+            Ok(true) => {}
+            Err(_full) if bounds.memory_bytes.is_some() => {
+                break Some(too_much(search.progress().memory_bytes as u64));
+            }
+            Err(_full) => return Err(CheckError::TooManyStates),
+        }
+        if let Some(reason) = watch.look(&search.progress()) {
+            break Some(reason);
+        }
+        keep.now_and_then(&search, watch.observer())?;
+    };
+    if ended.is_some() && violation.is_none() {
+        keep.save(&search, watch.observer())?;
+    }
+    let (progress, elapsed) = (search.progress(), watch.elapsed());
+    let is_whole = ended.is_none() && progress.queued_count == 0 && !bounds.is_reduced;
+    let unreachable = is_whole.then(|| Unreachable::of(model, search.system().taken()));
+    let verdict = match (violation, ended) {
+        (Some((id, why)), _) => {
+            Verdict::Violated { why, run: lines(model, &search.way_to(id)), turn: None }
+        }
+        (None, Some(reason)) => Verdict::Undecided(reason),
+        (None, None) => Verdict::Holds,
+    };
+    Ok(Report {
+        what: bounds.what(&promises(allow_deadlock)),
+        verdict,
+        progress,
+        state_bytes: model.state_bytes(),
+        elapsed,
+        over_time: watch.over_time(&progress),
+        unreachable,
+        failing: Vec::new(),
+        ranks: None,
+    })
+}
+
+/// What is promised of every state, in words.
+pub(crate) fn promises(allow_deadlock: bool) -> String {
+    let deadlock = if allow_deadlock { "" } else { "no deadlock, " };
+    format!("{deadlock}no failed assertion, no run-time error")
+}
+
+/// Looks for a run that the property process accepts for ever.
+pub(crate) fn cycles(
+    model: &Model,
+    what: &str,
+    bounds: Bounds,
+    observer: &mut dyn Observer,
+) -> Result<Report, CheckError> {
+    let mut watch = Watch::new(bounds, observer);
+    let mut search =
+        CycleSearch::new(bounds.system(model)).map_err(|_full| CheckError::TooManyStates)?;
+    let verdict = loop {
+        match search.advance(PORTION).map_err(|_full| CheckError::TooManyStates)? {
+            Found::NoCycle => break Verdict::Holds,
+            Found::Cycle(lasso) => {
+                let turn = lasso.prefix.len();
+                let mut run = [lasso.prefix, lasso.cycle].concat();
+                // The cycle's first state once more, to show the step that closes it.
+                run.push(run[turn].clone());
+                let why = "a run violates it for ever".to_owned();
+                break Verdict::Violated { why, run: lines(model, &run), turn: Some(turn) };
+            }
+            Found::More => {}
+        }
+        if let Some(reason) = watch.look(&search.progress()) {
+            break Verdict::Undecided(reason);
+        }
+    };
+    Ok(Report {
+        what: bounds.what(what),
+        verdict,
+        progress: search.progress(),
+        state_bytes: model.state_bytes(),
+        elapsed: watch.elapsed(),
+        over_time: watch.over_time(&search.progress()),
+        unreachable: None,
+        failing: failing(model, search.system().taken()),
+        ranks: None,
+    })
+}
+
+pub(crate) fn broken_promise(
+    model: &Model,
+    state: &[u8],
+    is_deadlock: bool,
+    has_assertions: bool,
+) -> Option<String> {
+    if model.is_error(state) {
+        return Some("a run-time error".to_owned());
+    }
+    if has_assertions && let Some(failed) = model.violated_assertions(state).first() {
+        return Some(failed.to_string());
+    }
+    is_deadlock.then(|| "a deadlock: no step is possible".to_owned())
+}

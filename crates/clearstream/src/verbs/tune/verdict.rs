@@ -1,0 +1,102 @@
+//! `clearstream tune apply --from`: the verdict of a results file, carried out and measured.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+
+use results::{End, Results, TestSpec};
+use traffic::client::Target;
+use tuning::plan::{Plan, PlannedChange};
+
+use super::apply::{ApplyArgs, check_host, finish, say_nothing_to_do};
+use super::ends::Ends;
+use super::{measure, show};
+use crate::VerbResult;
+use crate::exit::VerbError;
+use crate::far::FarEnd;
+use crate::store;
+
+/// Runs the verb.
+pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
+    let results = store::load(file)?;
+    check_host(&results)?;
+    let plan = tuning::verdict::plan(&results)
+        .map_err(|error| VerbError::failed(format!("{}: {error}", file.display())))?;
+    let mut chosen = args.chosen(&plan)?;
+    if chosen.is_empty() {
+        return say_nothing_to_do(&plan, json);
+    }
+    let mut far = FarEnd::connect(&target(args, &results))?;
+    check_far_host(&far, &results)?;
+    let tuner = args.state.tuner();
+    let mut ends = Ends { tuner, far: Some(&mut far), persist: args.persist };
+    let by_hand = by_hand(&mut ends, &mut chosen);
+    if !json {
+        write!(crate::out::stdout(), "{}", shown(&plan, &chosen, &results))?;
+    }
+    if chosen.is_empty() {
+        return finish(&[], &by_hand, json);
+    }
+    let spec = judged_test(args, &results);
+    let ended = measure::run(args, &spec, &chosen, results, ends, json)?;
+    if by_hand.is_empty() || json { Ok(ended) } else { finish(&[], &by_hand, json) }
+}
+
+/// The far host of the file, unless another name for it is given.
+fn target(args: &ApplyArgs, results: &Results) -> Target {
+    let options = &args.evidence;
+    match &options.host {
+        Some(host) => options.server.at(host),
+        None => {
+            let target = options.server.at(&results.path.target);
+            Target { port: results.path.port.unwrap_or(target.port), ..target }
+        }
+    }
+}
+
+/// A change that was found for one host is not made on another.
+fn check_far_host(far: &FarEnd, results: &Results) -> Result<(), VerbError> {
+    let measured = results.far().map(|far| far.name.as_str());
+    match (measured, far.host_name()) {
+        (Some(measured), Some(now)) if measured != now => Err(VerbError::usage(format!(
+            "these results were measured to '{measured}', at {} is '{now}': name HOST",
+            far.target()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The commands of the far changes where the far end does not make them, which are then no longer chosen.
+fn by_hand(ends: &mut Ends<'_>, chosen: &mut Vec<PlannedChange>) -> Vec<String> {
+    let is_far = |change: &PlannedChange| change.end == End::Far;
+    if !chosen.iter().any(is_far) {
+        return Vec::new();
+    }
+    let Err(error) = ends.far_status() else { return Vec::new() };
+    writeln!(crate::out::stderr(), "clearstream: {error}").ok();
+    let commands = chosen.iter().filter(|one| is_far(one)).map(PlannedChange::command).collect();
+    chosen.retain(|change| !is_far(change));
+    commands
+}
+
+/// The verdict and what is about to be changed.
+fn shown(plan: &Plan, chosen: &[PlannedChange], results: &Results) -> String {
+    let is_chosen = |change: &&PlannedChange| {
+        chosen.iter().any(|one| one.end == change.end && one.key == change.key)
+    };
+    let changes = plan.changes.iter().filter(is_chosen).cloned().collect();
+    let mut out = show::changes(&Plan { changes, ..Plan::default() }, results);
+    writeln!(out).ok();
+    out
+}
+
+/// The test that the verdict judged, as long as a test of `tune` is.
+fn judged_test(args: &ApplyArgs, results: &Results) -> TestSpec {
+    let own = args.spec();
+    match explain::diagnose(results).spec {
+        Some(judged) => {
+            TestSpec { limit: own.limit, omit_s: own.omit_s, interval_s: own.interval_s, ..judged }
+        }
+        None => own,
+    }
+}

@@ -1,0 +1,28 @@
+//! MPI jobs, whatever their ranks do.
+//!
+//! A job is started on its hosts ([`Launcher`], [`ManualJob`]), its ranks are bound to cores ([`cores`],
+//! [`bind_process`]) and exchange messages ([`Exchange`]): as processes of a job ([`Job`]), which watch
+//! each other and end together, or as threads of one process ([`run_threads`]). Processes of a job also
+//! have collective operations: barrier, broadcast, reduce and gather, each with a deadline.
+
+#![forbid(unsafe_code)]
+
+mod bind;
+mod collective;
+mod exchange;
+mod job;
+mod launch;
+mod manual;
+mod memory;
+mod orphan;
+mod threads;
+
+pub use bind::{bind_process, bind_thread, cores};
+pub use collective::{Collective, CollectiveError, Combine, Operation, Output};
+pub use exchange::{Exchange, ExchangeError, Transport};
+pub use job::{Job, Timing};
+pub use launch::{LaunchError, Launcher, wait_or_end};
+pub use manual::{ManualJob, ManualJobError, manual_launcher};
+pub use memory::MemoryTransport;
+pub use mpi::{Flavour, MpiError};
+pub use threads::{Channels, ThreadsEnd, run_threads};

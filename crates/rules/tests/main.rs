@@ -1,0 +1,5 @@
+//! `cargo test -p rules`: what the repository promises itself, checked from its text alone.
+
+mod docs;
+mod layers;
+mod tidy;
