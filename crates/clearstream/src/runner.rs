@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use results::{Point, PointOutcome, TestOutcome};
+use results::{Point, PointOutcome, Results, TestOutcome};
 use sweep::{Experiment, Plan, PlannedPoint};
 use traffic::client::IntervalPair;
 use traffic::engine::IntervalReport;
@@ -65,38 +65,69 @@ impl Done {
     }
 }
 
-/// Runs every round of an experiment, taking up what an earlier run of it left in the journal beside
-/// `output`. Returns how it ended and the journal, which its owner discards once the points are in
-/// the results file; there is none when the experiment asks for nothing.
-///
-/// # Errors
-/// The run cannot go on (the driver says why), or the journal cannot be read or written.
+/// An experiment that was run, as far as it went.
+pub(crate) struct Conducted {
+    /// How it ended, or why it could not go on (the driver says why, or the journal cannot be read or
+    /// written). What it has is in the document either way.
+    pub(crate) ended: Result<Ended, VerbError>,
+    /// The journal, which its owner discards once the points are in the results file; there is none when
+    /// the experiment asks for nothing.
+    pub(crate) log: Option<PointLog>,
+}
+
+/// Where an experiment's points are kept while it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keeping<'a> {
+    /// The results file; the journal lies beside it.
+    pub(crate) output: &'a Path,
+    /// Whether points that an earlier run of it left in the journal count.
+    pub(crate) resumes: bool,
+}
+
+/// Runs every round of an experiment and has it conclude, all into `results`.
 pub(crate) fn conduct(
     experiment: &(impl Experiment + ?Sized),
     driver: &mut dyn Driver,
-    output: &Path,
-    points: &mut Vec<Point>,
+    keeping: Keeping<'_>,
+    results: &mut Results,
     progress: &mut Progress,
-) -> Result<(Ended, Option<PointLog>), VerbError> {
-    let (mut log, mut ended): (Option<PointLog>, Ended) = (None, Ended::Complete);
+) -> Conducted {
+    let mut log = None;
+    let ended = rounds(experiment, driver, keeping, results, &mut log, progress);
+    experiment.conclude(results, matches!(ended, Ok(Ended::Complete)));
+    results.finished_unix_ms = Some(now_unix_ms());
+    results.partial = match &ended {
+        Ok(Ended::Complete) => None,
+        Ok(Ended::Interrupted(number)) => Some(format!("ended by signal {number}")),
+        Err(error) => Some(error.to_string()),
+    };
+    Conducted { ended, log }
+}
+
+fn rounds(
+    experiment: &(impl Experiment + ?Sized),
+    driver: &mut dyn Driver,
+    keeping: Keeping<'_>,
+    results: &mut Results,
+    log: &mut Option<PointLog>,
+    progress: &mut Progress,
+) -> Result<Ended, VerbError> {
+    let Some(identity) = experiment.identity(results) else { return Ok(Ended::Complete) };
+    let Keeping { output, resumes } = keeping;
+    let (opened, earlier) = PointLog::open(output, &identity, resumes, &mut results.path)?;
+    say_resumed(&opened, &earlier);
+    results.points = earlier;
+    let log = log.insert(opened);
     let mut number = 0;
-    while ended == Ended::Complete
-        && let Some(plan) = experiment.round(number, points)
-    {
-        let log = match &mut log {
-            Some(log) => log,
-            empty => {
-                let (opened, earlier) = PointLog::open(output, &plan, true)?;
-                say_resumed(&opened, &earlier);
-                *points = earlier;
-                empty.insert(opened)
-            }
-        };
-        progress.extend(plan.remaining(points).len());
-        ended = run(&plan, driver, points, log, progress)?;
+    while let Some(plan) = experiment.round(number, results) {
+        progress.extend(plan.remaining(&results.points).len());
+        let ended = run(&plan, driver, &mut results.points, log, progress)?;
+        if let Ended::Interrupted(_) = ended {
+            return Ok(ended);
+        }
         number += 1;
     }
-    Ok((ended, log))
+    Ok(Ended::Complete)
 }
 
 /// Says that an earlier run's points count.
@@ -216,5 +247,88 @@ pub(crate) fn show_setting(name: &str, value: f64) -> String {
         format!("{stem} {}", show_bit_rate(value))
     } else {
         format!("{name} {value}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{PathFacts, RunKind, TestSpec};
+    use sweep::Setting;
+    use sys::private::Scratch;
+
+    use super::*;
+
+    /// One test, then one that follows from the path.
+    struct OfThePath;
+
+    impl Experiment for OfThePath {
+        fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
+            let mtu_bytes = f64::from(so_far.path.path_mtu_bytes?);
+            let setting = match number {
+                0 => Setting::new("first", TestSpec::tcp()),
+                1 => Setting::new("second", TestSpec::tcp()).varying("mtu_bytes", mtu_bytes),
+                _ => return None,
+            };
+            Some(Plan::new(vec![setting], 2, 0))
+        }
+    }
+
+    /// Does so many pieces of work and then cannot go on.
+    struct Until(usize);
+
+    impl Driver for Until {
+        fn run(
+            &mut self,
+            planned: &PlannedPoint,
+            _what: &str,
+            _progress: &mut Progress,
+        ) -> Result<Done, VerbError> {
+            self.0 = self.0.checked_sub(1).ok_or_else(|| VerbError::failed("no more"))?;
+            Ok(Done::measured(planned, 0, TestOutcome::default()))
+        }
+    }
+
+    /// What a run to a target over a path of an MTU makes: how it ended and its document.
+    fn run_of(output: &Path, target: &str, mtu: u32, most: usize) -> (Conducted, Results) {
+        let path = PathFacts {
+            target: target.to_owned(),
+            path_mtu_bytes: Some(mtu),
+            ..PathFacts::default()
+        };
+        let mut results = Results { path, ..Results::begun(RunKind::Path, 0) };
+        let keeping = Keeping { output, resumes: true };
+        let (mut driver, mut progress) = (Until(most), Progress::new(0));
+        let conducted = conduct(&OfThePath, &mut driver, keeping, &mut results, &mut progress);
+        (conducted, results)
+    }
+
+    fn asked(results: &Results) -> Vec<(&str, Option<f64>)> {
+        let asked = |point: &Point| point.varied.get("mtu_bytes").copied();
+        results.points.iter().map(|point| (point.experiment.as_str(), asked(point))).collect()
+    }
+
+    #[test]
+    fn a_run_taken_up_again_asks_the_same_questions_of_a_changed_path() {
+        let scratch = Scratch::new("runner").expect("a scratch folder");
+        let output = scratch.path().join("results.json");
+        let (cut, results) = run_of(&output, "far", 9000, 3);
+        assert_eq!(results.partial.as_deref(), Some("no more"));
+        assert!(cut.ended.is_err() && cut.log.is_some(), "the journal stays");
+        drop(cut);
+        let (whole, results) = run_of(&output, "far", 1500, 1);
+        assert!(matches!(whole.ended, Ok(Ended::Complete)));
+        let second = ("second", Some(9000.0));
+        assert_eq!(asked(&results), [("first", None), ("first", None), second, second]);
+        assert_eq!(results.path.path_mtu_bytes, Some(9000));
+    }
+
+    #[test]
+    fn points_of_another_target_are_not_taken_up() {
+        let scratch = Scratch::new("runner").expect("a scratch folder");
+        let output = scratch.path().join("results.json");
+        drop(run_of(&output, "far", 9000, 3));
+        let (_, results) = run_of(&output, "farther", 1500, 4);
+        assert_eq!(asked(&results).last(), Some(&("second", Some(1500.0))));
+        assert_eq!(results.points.len(), 4);
     }
 }

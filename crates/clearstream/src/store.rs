@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use results::{Point, Results, read_results};
-use sweep::{Journal, JournalError, Plan};
+use results::{PathFacts, Point, Results, read_results};
+use sweep::{Earlier, Journal, JournalError, Plan};
 use sys::{durable, private};
 
 use crate::exit::VerbError;
@@ -77,8 +77,9 @@ pub(crate) struct PointLog {
 
 impl PointLog {
     /// Opens the journal that belongs to the results file `results_path`; returns the points an
-    /// earlier, interrupted run of the same plan left there (or none, with the journal started
-    /// afresh, when `resume` is off or the plan is another).
+    /// earlier, interrupted run of the same plan to the same target left there (or none, with the
+    /// journal started afresh, when `resume` is off or the plan is another). With them comes the path's
+    /// idle state as that run found it, from which its later rounds follow.
     ///
     /// # Errors
     /// The journal cannot be read or written, or is of a version whose points this one does not read.
@@ -86,6 +87,7 @@ impl PointLog {
         results_path: &Path,
         plan: &Plan,
         resume: bool,
+        path_facts: &mut PathFacts,
     ) -> Result<(Self, Vec<Point>), VerbError> {
         let path = with_suffix(results_path, ".journal");
         let mut file = private::append_to(&path).map_err(|error| at(&path, &error))?;
@@ -98,10 +100,11 @@ impl PointLog {
                 let way_out = "finish that run with the version that began it, or remove the file";
                 return Err(VerbError::failed(format!("{}: {error}; {way_out}", path.display())));
             }
-            _ => Vec::new(),
+            _ => Earlier::default(),
         };
+        let kept = of_same_path(kept, path_facts);
         let log = Self { path, file };
-        log.restart(plan, &kept, &bytes)?;
+        log.restart(plan, path_facts, &kept, &bytes)?;
         // Points on disk are of no use while the journal's name is not.
         durable::sync_name(&log.path, &log.file).map_err(|error| VerbError::from_error(&error))?;
         Ok((log, kept))
@@ -126,8 +129,14 @@ impl PointLog {
     }
 
     /// Leaves the header and `points` in the file, which now holds `found`: a torn last line goes.
-    fn restart(&self, plan: &Plan, points: &[Point], found: &[u8]) -> Result<(), VerbError> {
-        let mut bytes = Journal::encode_header(plan);
+    fn restart(
+        &self,
+        plan: &Plan,
+        path_facts: &PathFacts,
+        points: &[Point],
+        found: &[u8],
+    ) -> Result<(), VerbError> {
+        let mut bytes = Journal::encode_header(plan, path_facts);
         points.iter().for_each(|point| bytes.extend(Journal::encode_point(point)));
         let rewrite = || -> io::Result<()> {
             // What is on disk already stays there: a crash or a full disk now would take it.
@@ -140,6 +149,20 @@ impl PointLog {
             self.file.sync_data()
         };
         rewrite().map_err(|error| at(&self.path, &error))
+    }
+}
+
+/// An earlier run's points, where they are of this path; its idle state then counts, not today's.
+fn of_same_path(earlier: Earlier, path_facts: &mut PathFacts) -> Vec<Point> {
+    let Earlier { path, points } = earlier;
+    match path {
+        Some(then) if then.target != path_facts.target => Vec::new(),
+        Some(then) if !points.is_empty() => {
+            path_facts.idle_rtt = then.idle_rtt;
+            path_facts.path_mtu_bytes = then.path_mtu_bytes;
+            points
+        }
+        _ => points,
     }
 }
 

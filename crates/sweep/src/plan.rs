@@ -116,6 +116,13 @@ impl Plan {
         points
     }
 
+    /// Whether each of its points was tried, also where it failed.
+    #[must_use]
+    pub fn was_run(&self, points: &[Point]) -> bool {
+        let is_tried = |planned: &PlannedPoint| points.iter().any(|point| planned.is_of(point));
+        self.points().iter().all(is_tried)
+    }
+
     /// A fingerprint of the plan: FNV-1a, 64 bits, over its settings, repeats and seed. Equal plans
     /// have equal digests on every machine; it protects against mistakes, not against forgers.
     #[must_use]
@@ -168,8 +175,11 @@ impl PlannedPoint {
     }
 
     fn is_done_by(&self, point: &Point) -> bool {
-        let ran = !matches!(point.outcome, PointOutcome::Failed(_));
-        ran && point.repeat == self.repeat
+        !matches!(point.outcome, PointOutcome::Failed(_)) && self.is_of(point)
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        point.repeat == self.repeat
             && point.experiment == self.experiment
             && point.varied == self.varied
     }

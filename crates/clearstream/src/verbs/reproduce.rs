@@ -20,7 +20,7 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
 use crate::progress::Progress;
-use crate::runner::{self, Driver, Ended};
+use crate::runner::{self, Driver, Ended, Keeping};
 use crate::signals;
 use crate::store::{self, PointLog};
 use crate::verbs::options::{ServerOptions, duration};
@@ -117,12 +117,12 @@ fn between_hosts(
     let mut far = FarEnd::connect(&args.server.at(host))?;
     let mut progress = Progress::new(1);
     let results = far.document(RunKind::Reproduce, &mut progress);
-    let experiment = recipes::RecipeRun::new(recipe, args, &results);
+    let experiment = recipes::RecipeRun::new(recipe, args);
     let conducted = conduct(entry, &experiment, &mut far, results, progress, args)?;
     publish(entry, conducted, |results| (recipe.judge)(results), args, json)
 }
 
-/// An experiment that was run, as far as it went.
+/// An experiment that was run, and its document.
 struct Conducted {
     results: Results,
     ended: Ended,
@@ -132,11 +132,13 @@ struct Conducted {
 impl Conducted {
     /// A document to which nothing was to be measured.
     fn at_once(results: Results) -> Self {
+        let finished_unix_ms = Some(runner::now_unix_ms());
+        let results = Results { finished_unix_ms, ..results };
         Self { results, ended: Ended::Complete, log: None }
     }
 }
 
-/// Runs an experiment; its points go to `results`.
+/// Runs an experiment; its points go to `results`. The journal stays when it cannot go on.
 fn conduct(
     entry: &Entry,
     experiment: &(impl Experiment + ?Sized),
@@ -146,10 +148,10 @@ fn conduct(
     args: &ReproduceArgs,
 ) -> Result<Conducted, VerbError> {
     let output = args.output_of(entry);
-    let points = &mut results.points;
-    let (ended, log) = runner::conduct(experiment, driver, &output, points, &mut progress)?;
-    results.summaries = sweep::summarise(&results.points);
-    Ok(Conducted { results, ended, log })
+    let keeping = Keeping { output: &output, resumes: true };
+    let runner::Conducted { ended, log } =
+        runner::conduct(experiment, driver, keeping, &mut results, &mut progress);
+    Ok(Conducted { results, ended: ended?, log })
 }
 
 impl ReproduceArgs {
@@ -168,12 +170,9 @@ fn publish(
     json: bool,
 ) -> VerbResult {
     let Conducted { mut results, ended, log } = conducted;
-    results.finished_unix_ms = Some(runner::now_unix_ms());
     let (figures, mut law) = judge(&results);
-    if let Ended::Interrupted(number) = ended {
-        let why = format!("ended by signal {number} before all was measured");
-        law = recipes::undecided(&law.law, &why);
-        results.partial = Some(why);
+    if let Some(why) = &results.partial {
+        law = recipes::undecided(&law.law, &format!("{why} before all was measured"));
     }
     let (id, title, source) =
         (entry.id.to_owned(), entry.title.to_owned(), entry.source.to_owned());

@@ -54,29 +54,26 @@ pub(super) struct RecipeRun<'a> {
     recipe: &'a Recipe,
     duration_s: f64,
     repeats: u32,
-    /// Hosts and path, without points.
-    ground: Results,
 }
 
 impl<'a> RecipeRun<'a> {
-    /// For the hosts and the path of `results`.
-    pub(super) fn new(recipe: &'a Recipe, args: &super::ReproduceArgs, results: &Results) -> Self {
-        let (duration_s, repeats) = (args.duration.as_secs_f64(), args.repeats);
-        Self { recipe, duration_s, repeats, ground: results.clone() }
+    /// With the effort that was asked for.
+    pub(super) fn new(recipe: &'a Recipe, args: &super::ReproduceArgs) -> Self {
+        Self { recipe, duration_s: args.duration.as_secs_f64(), repeats: args.repeats }
     }
 }
 
 impl Experiment for RecipeRun<'_> {
-    fn round(&self, number: u32, points: &[Point]) -> Option<Plan> {
-        let rtt = self.ground.path.idle_rtt.as_ref();
+    fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
+        let rtt = so_far.path.idle_rtt.as_ref();
         let context = Context {
             duration_s: self.duration_s,
             repeats: self.repeats,
             rtt_s: rtt.and_then(|rtt| rtt.percentile_s(50.0)),
-            path_mtu_bytes: self.ground.path.path_mtu_bytes,
-            near: self.ground.near(),
-            far: self.ground.far(),
-            points,
+            path_mtu_bytes: so_far.path.path_mtu_bytes,
+            near: so_far.near(),
+            far: so_far.far(),
+            points: &so_far.points,
         };
         (self.recipe.round)(number, &context)
     }

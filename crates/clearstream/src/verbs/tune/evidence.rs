@@ -73,7 +73,7 @@ impl EvidenceOptions {
         let mut progress = Progress::new(1);
         let mut results = far.document(RunKind::Tune, &mut progress);
         let plan = battery(&self.spec());
-        let (mut log, mut points) = PointLog::open(output, &plan, false)?;
+        let (mut log, mut points) = PointLog::open(output, &plan, false, &mut results.path)?;
         progress.extend(plan.remaining(&points).len());
         let mut ended = runner::run(&plan, far, &mut points, &mut log, &mut progress)?;
         results.points = points;

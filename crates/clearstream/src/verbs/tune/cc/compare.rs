@@ -118,7 +118,7 @@ fn measure(target: &Target, names: &[String], args: &CompareArgs, json: bool) ->
     let mut progress = Progress::new(1);
     let mut results = far.document(RunKind::Tune, &mut progress);
     let plan = plan(names, args);
-    let (mut log, earlier) = PointLog::open(&args.output, &plan, true)?;
+    let (mut log, earlier) = PointLog::open(&args.output, &plan, true, &mut results.path)?;
     results.points = figures::whole(earlier);
     let remaining = plan.remaining(&results.points);
     progress.extend(remaining.len());
