@@ -29,8 +29,13 @@ impl Folder {
     }
 
     fn start(&self) -> Child {
+        self.start_of("P-pipe", "100ms")
+    }
+
+    /// An experiment with tests of so long each.
+    fn start_of(&self, id: &str, duration: &str) -> Child {
         Command::new(PROGRAM)
-            .args(["reproduce", "P-pipe", "--duration", "100ms", "--repeats", "2", "--output"])
+            .args(["reproduce", id, "--duration", duration, "--repeats", "2", "--output"])
             .arg(self.results())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -58,6 +63,26 @@ impl Drop for Folder {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).ok();
     }
+}
+
+/// Folders in `/proc` of the programs that a process has started, once there are two.
+fn running_children(id: u32) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let path = format!("/proc/{id}/task/{id}/children");
+        let ids = fs::read_to_string(path).expect("the process runs");
+        let found: Vec<String> = ids.split_whitespace().map(|id| format!("/proc/{id}")).collect();
+        if found.len() > 1 {
+            return found;
+        }
+        assert!(Instant::now() < until, "it starts no sender and no receiver");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process runs; one that has ended has no program any more, also where nobody buries it.
+fn is_running(process: &str) -> bool {
+    fs::read_link(format!("{process}/exe")).is_ok()
 }
 
 fn lines(path: &Path) -> usize {
@@ -103,6 +128,20 @@ fn a_killed_reproduction_is_taken_up_and_keeps_every_repeat() {
         assert!(point.by.iter().all(|worker| results.host(&worker.host).is_some()));
         let names: Vec<String> = point.figures().into_iter().map(|figure| figure.name).collect();
         assert_eq!(names, [figure::RECEIVED_PKTS_PER_S, figure::RECEIVED_BITS_PER_S]);
+    }
+}
+
+#[test]
+fn a_killed_reproduction_leaves_no_program_behind() {
+    let folder = Folder::new("orphans");
+    let mut run = folder.start_of("P-vale", "60s");
+    let children = running_children(run.id());
+    run.kill().expect("SIGKILL");
+    run.wait().expect("it ended");
+    let until = Instant::now() + Duration::from_secs(10);
+    while let Some(child) = children.iter().find(|child| is_running(child)) {
+        assert!(Instant::now() < until, "{child} outlives the run that started it");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -20,6 +20,7 @@ use units::show_bit_rate;
 
 use super::catalogue::Entry;
 use super::recipes::undecided;
+use super::single::wait_unless_told;
 use super::{ReproduceArgs, conduct, local, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
@@ -199,13 +200,17 @@ impl Bed {
             self.program(&["port", "add", "p", "--pipes", "1"])?.output()?;
             generate.extend(["--linger", "100us"]);
         }
-        let sink = Owned::start(&mut self.program(&sink)?, Ending::KILL)?;
-        let sink = sink.capture(SAID_BYTES_MAX)?;
+        let start = |arguments: &[&str]| -> Result<Owned, VerbError> {
+            Ok(Owned::start(&mut self.program(arguments)?, Ending::KILL)?
+                .capture(SAID_BYTES_MAX)?)
+        };
+        let sink = start(&sink)?;
         thread::sleep(SETTLE);
-        let sent = self.program(&generate)?.output()?;
+        let mut sender = start(&generate)?;
+        wait_unless_told(&mut sender, &mut || {})?;
+        let sent = sender.ended_within(Duration::ZERO)?;
         if !sent.status.success() {
-            let why = String::from_utf8_lossy(&sent.stderr).trim().to_owned();
-            return Err(VerbError::failed(format!("sending frames: {why}")));
+            return Err(VerbError::failed(format!("sending frames: {}", sent.last_line())));
         }
         let value = told(sink, LINGER_MAX)?;
         let figure = |name: &str| {
