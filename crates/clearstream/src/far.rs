@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iperf3::Iperf3;
-use results::{Absent, PathFacts, Results, RunKind, TestOutcome, TestSpec};
+use results::{Absent, Host, PathFacts, Results, RunKind, TestOutcome, TestSpec};
 use traffic::client::{
     self, CONNECT_TIMEOUT, ClientError, FarProtocol, IntervalPair, Peer, Target,
 };
@@ -83,13 +83,13 @@ impl FarEnd {
         let path = &mut results.path;
         path.address = Some(address.ip().to_canonical().to_string());
         path.peer = Some(peer.name());
-        results.near = topology::host_facts(Some(address.ip().to_canonical()));
+        results.hosts = vec![Host::near(topology::host_facts(Some(address.ip().to_canonical())))];
         progress.begin("idle round trips");
         let is_test = kind == RunKind::Test;
         let count = if is_test { IDLE_COUNT_OF_TEST } else { IDLE_COUNT };
         let (idle_rtt, path_mtu) = match peer {
             Peer::ClearStream(session) => {
-                results.far = Some(session.host().clone());
+                results.hosts.push(Host::far(session.host().clone()));
                 let idle_rtt = session.round_trips(count, IDLE_INTERVAL);
                 (idle_rtt, (!is_test).then(|| session.path_mtu()))
             }

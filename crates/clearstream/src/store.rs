@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use results::{Point, Results, read_results};
-use sweep::{Journal, Plan};
+use results::{PathFacts, Point, Results, read_results};
+use sweep::{Earlier, Journal, JournalError, Plan};
 use sys::{durable, private};
 
 use crate::exit::VerbError;
@@ -77,25 +77,34 @@ pub(crate) struct PointLog {
 
 impl PointLog {
     /// Opens the journal that belongs to the results file `results_path`; returns the points an
-    /// earlier, interrupted run of the same plan left there (or none, with the journal started
-    /// afresh, when `resume` is off or the plan is another).
+    /// earlier, interrupted run of the same plan to the same target left there (or none, with the
+    /// journal started afresh, when `resume` is off or the plan is another). With them comes the path's
+    /// idle state as that run found it, from which its later rounds follow.
     ///
     /// # Errors
-    /// The journal cannot be read or written.
+    /// The journal cannot be read or written, or is of a version whose points this one does not read.
     pub(crate) fn open(
         results_path: &Path,
         plan: &Plan,
         resume: bool,
+        path_facts: &mut PathFacts,
     ) -> Result<(Self, Vec<Point>), VerbError> {
         let path = with_suffix(results_path, ".journal");
         let mut file = private::append_to(&path).map_err(|error| at(&path, &error))?;
         lock(&file, &path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| at(&path, &error))?;
-        let earlier = if resume { Journal::decode(plan, &bytes).ok() } else { None };
-        let kept = earlier.unwrap_or_default();
+        let kept = match Journal::decode(plan, &bytes) {
+            Ok(earlier) if resume => earlier,
+            Err(error @ JournalError::Version { .. }) if resume => {
+                let way_out = "finish that run with the version that began it, or remove the file";
+                return Err(VerbError::failed(format!("{}: {error}; {way_out}", path.display())));
+            }
+            _ => Earlier::default(),
+        };
+        let kept = of_same_path(kept, path_facts);
         let log = Self { path, file };
-        log.restart(plan, &kept, &bytes)?;
+        log.restart(plan, path_facts, &kept, &bytes)?;
         // Points on disk are of no use while the journal's name is not.
         durable::sync_name(&log.path, &log.file).map_err(|error| VerbError::from_error(&error))?;
         Ok((log, kept))
@@ -120,8 +129,14 @@ impl PointLog {
     }
 
     /// Leaves the header and `points` in the file, which now holds `found`: a torn last line goes.
-    fn restart(&self, plan: &Plan, points: &[Point], found: &[u8]) -> Result<(), VerbError> {
-        let mut bytes = Journal::encode_header(plan);
+    fn restart(
+        &self,
+        plan: &Plan,
+        path_facts: &PathFacts,
+        points: &[Point],
+        found: &[u8],
+    ) -> Result<(), VerbError> {
+        let mut bytes = Journal::encode_header(plan, path_facts);
         points.iter().for_each(|point| bytes.extend(Journal::encode_point(point)));
         let rewrite = || -> io::Result<()> {
             // What is on disk already stays there: a crash or a full disk now would take it.
@@ -134,6 +149,20 @@ impl PointLog {
             self.file.sync_data()
         };
         rewrite().map_err(|error| at(&self.path, &error))
+    }
+}
+
+/// An earlier run's points, where they are of this path; its idle state then counts, not today's.
+fn of_same_path(earlier: Earlier, path_facts: &mut PathFacts) -> Vec<Point> {
+    let Earlier { path, points } = earlier;
+    match path {
+        Some(then) if then.target != path_facts.target => Vec::new(),
+        Some(then) if !points.is_empty() => {
+            path_facts.idle_rtt = then.idle_rtt;
+            path_facts.path_mtu_bytes = then.path_mtu_bytes;
+            points
+        }
+        _ => points,
     }
 }
 

@@ -165,7 +165,7 @@ const INITIAL_WINDOW: f64 = 10.0;
 
 fn sender(results: &Results) -> &StreamEnd {
     let outcome = results.points[0].measured().expect("measured");
-    outcome.near.streams.iter().find(|stream| stream.sending).expect("the sender")
+    outcome.near().streams.iter().find(|stream| stream.sending).expect("the sender")
 }
 
 /// Samples between two losses, oldest first, after an epoch that was as whole.

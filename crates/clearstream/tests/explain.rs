@@ -9,9 +9,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use results::{
-    Direction, DirectionOutcome, EndReport, HostFacts, InterfaceFacts, IntervalSample, Point,
-    PointOutcome, Results, RunKind, StreamEnd, TcpSample, TcpSummary, TestLimit, TestOutcome,
-    TestSpec,
+    Direction, DirectionOutcome, EndReport, Host, HostAccount, HostFacts, InterfaceFacts,
+    IntervalSample, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample, TcpSummary,
+    TestLimit, TestOutcome, TestSpec,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
@@ -107,10 +107,8 @@ fn an_hour() -> Results {
             retransmits_count: Some(0),
             udp: None,
         }],
-        request_response: None,
-        latency_under_load: None,
-        near: report(true),
-        far: Some(report(false)),
+        hosts: HostAccount::of_ends(report(true), Some(report(false))),
+        ..TestOutcome::default()
     };
     let point = Point {
         experiment: "test".into(),
@@ -118,12 +116,12 @@ fn an_hour() -> Results {
         repeat: 0,
         started_unix_ms: 0,
         command: String::new(),
-        spec,
+        work: spec.into(),
+        by: Vec::new(),
         outcome: PointOutcome::Measured(Box::new(outcome)),
     };
     Results {
-        near: host("amsterdam"),
-        far: Some(host("geneva")),
+        hosts: vec![Host::near(host("amsterdam")), Host::far(host("geneva"))],
         points: vec![point],
         ..Results::begun(RunKind::Test, 0)
     }
@@ -147,12 +145,7 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
     let mut results = an_hour();
     for point in &mut results.points {
         let PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
-        for stream in outcome
-            .near
-            .streams
-            .iter_mut()
-            .chain(outcome.far.iter_mut().flat_map(|far| &mut far.streams))
-        {
+        for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
             stream.intervals.truncate(20);
         }
     }

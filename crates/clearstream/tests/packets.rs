@@ -12,6 +12,8 @@ use socket::socket_path;
 
 #[path = "packets/abuse.rs"]
 mod abuse;
+#[path = "packets/reproduce.rs"]
+mod reproduce;
 #[path = "packets/restart.rs"]
 mod restart;
 #[path = "../../packet-switch/tests/support/socket.rs"]

@@ -35,7 +35,7 @@ fn path_writes_results_report_and_verdict() {
             |point: &&results::Point| point.experiment == experiment && point.measured().is_some();
         assert!(results.points.iter().any(|point| measured(&point)), "{experiment}");
     }
-    assert!(results.far.is_some() && results.path.idle_rtt.is_some());
+    assert!(results.far().is_some() && results.path.idle_rtt.is_some());
     assert_eq!(
         read_results(&fs::read(place.file("r.json")).expect("written")).expect("whole"),
         results

@@ -96,7 +96,7 @@ fn root_moved_kernel_threads_go_back_also_after_a_kill() {
     let done = done.expect("runs");
     assert_eq!(done.status.code(), Some(0), "{}", complaint(&done));
     let results = read_results(&done.stdout).expect("a document");
-    let far = results.points[0].measured().and_then(|outcome| outcome.far.clone());
+    let far = results.points[0].measured().and_then(|outcome| outcome.far().cloned());
     let far = far.expect("the far end's account");
     assert_eq!(far.streams[0].incoming_core, Some(1), "the kernel says so too");
     let moved = far.findings.iter().find(|finding| finding.code == "interrupt-moved");
@@ -281,12 +281,12 @@ fn a_sweep_gives_results_a_report_and_a_file_that_others_obey() {
     let test = run(&["--json", "test", "127.0.0.1", "-p", &port, "-t", "200ms", "--place", &file]);
     assert_eq!(test.status.code(), Some(0), "{}", complaint(&test));
     let tested = read_results(&test.stdout).expect("a document");
-    let spec = &tested.points[0].spec;
+    let spec = tested.points[0].spec().expect("a test");
     assert_eq!((&spec.near_cores[..], &spec.far_cores[..]), (&[0][..], &[0][..]));
     assert_eq!(spec.first_port, Some(25_201));
     let outcome = tested.points[0].measured().expect("measured");
-    assert_eq!(outcome.near.streams[0].cores, [0]);
-    let incoming = outcome.far.as_ref().and_then(|far| far.streams[0].incoming_core);
+    assert_eq!(outcome.near().streams[0].cores, [0]);
+    let incoming = outcome.far().and_then(|far| far.streams[0].incoming_core);
     assert!(incoming.is_some(), "the kernel says where the packets come in");
 }
 

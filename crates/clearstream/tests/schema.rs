@@ -2,7 +2,15 @@
 //!
 //! `CLEARSTREAM_WRITE_SCHEMA=1 cargo test -p clearstream --test schema` writes the published file.
 
-const PUBLISHED: &str = "docs/schema/results-1.schema.json";
+#[path = "support/fields.rs"]
+mod fields;
+
+/// The page that documents every field; its generated part ends the file.
+const PAGE: &str = "docs/results.md";
+const GENERATED: &str =
+    "<!-- Generated from the schema by `tests/schema.rs`; do not edit below. -->";
+
+const PUBLISHED: &str = "docs/schema/results-2.schema.json";
 
 fn schema() -> serde_json::Value {
     serde_json::to_value(results::json_schema()).expect("a schema is JSON")
@@ -20,6 +28,22 @@ fn the_published_schema_is_ours() {
         "{PUBLISHED} is not what the program writes; run this test with CLEARSTREAM_WRITE_SCHEMA=1 \
          and look at the difference: within a major version fields are only added"
     );
+}
+
+#[test]
+fn the_page_documents_every_field() {
+    let text = rules::text(PAGE);
+    let (by_hand, _) = text.split_once(GENERATED).expect("the page has a generated part");
+    let ours = format!("{by_hand}{GENERATED}\n\n{}", fields::page(&schema()));
+    if std::env::var_os("CLEARSTREAM_WRITE_SCHEMA").is_some() {
+        std::fs::write(rules::root().join(PAGE), &ours).expect("the page can be written");
+        return;
+    }
+    assert!(
+        text == ours,
+        "{PAGE} is not up to date; run this test with CLEARSTREAM_WRITE_SCHEMA=1"
+    );
+    assert!(!ours.contains("| | |"), "a field of the schema has no description");
 }
 
 #[test]

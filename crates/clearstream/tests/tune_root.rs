@@ -273,8 +273,16 @@ fn one_line_refusals_of_files(bed: &Bed, file: &str) {
     };
     let refusals: [Refusal<'_>; 4] = [
         (&earlier, 1, "names no setting to change: none lifts it, or an earlier version"),
-        (&|document| document["near"]["name"] = "geneva".into(), 2, "measured from 'geneva'"),
-        (&|document| document["far"]["name"] = "geneva".into(), 2, "measured to 'geneva'"),
+        (
+            &|document| document["hosts"][0]["facts"]["name"] = "geneva".into(),
+            2,
+            "measured from 'geneva'",
+        ),
+        (
+            &|document| document["hosts"][1]["facts"]["name"] = "geneva".into(),
+            2,
+            "measured to 'geneva'",
+        ),
         (
             &|document| document["verdict"]["changes"][0]["key"] = "kernel.core_pattern".into(),
             1,

@@ -82,19 +82,21 @@ pub fn explain(results: &Results) -> Verdict {
 fn nth_trial(results: &Results, name: &str, index: usize) -> Vec<Point> {
     let named = || results.points.iter().filter(|point| point.experiment == name);
     let mut specs: Vec<&TestSpec> = Vec::new();
-    for point in named() {
-        if !specs.contains(&&point.spec) {
-            specs.push(&point.spec);
+    for spec in named().filter_map(Point::spec) {
+        if !specs.contains(&spec) {
+            specs.push(spec);
         }
     }
     let Some(spec) = specs.get(index) else { return Vec::new() };
-    named().filter(|point| point.spec == **spec).cloned().collect()
+    named().filter(|point| point.spec() == Some(*spec)).cloned().collect()
 }
 
 /// The judged test's repeats that measured something.
 fn judged_points<'a>(results: &'a Results, diagnosis: &Diagnosis) -> Vec<&'a Point> {
     let judged = results.points.iter().filter(|point| {
-        Some(&point.spec) == diagnosis.spec.as_ref() && !point.experiment.starts_with("confirm:")
+        diagnosis.spec.is_some()
+            && point.spec() == diagnosis.spec.as_ref()
+            && !point.experiment.starts_with("confirm:")
     });
     let judged: Vec<&Point> = judged.collect();
     repeats_of(&judged).into_iter().map(|(point, _)| point).collect()
@@ -104,8 +106,8 @@ fn judged_points<'a>(results: &'a Results, diagnosis: &Diagnosis) -> Vec<&'a Poi
 fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
     let outcome = point.measured()?;
     let report = match end {
-        End::Near => Some(&outcome.near),
-        End::Far => outcome.far.as_ref(),
+        End::Near => Some(outcome.near()),
+        End::Far => outcome.far(),
     };
     let streams = &report?.streams;
     let spent = |stream: &results::StreamEnd| Some(stream.thread_user_s? + stream.thread_system_s?);
@@ -118,8 +120,8 @@ fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
 /// did. `None` where the kernel did not tell.
 fn wanted_over_had(point: &Point, end: End) -> Option<f64> {
     let streams = point.measured().and_then(|outcome| match end {
-        End::Near => Some(&outcome.near.streams),
-        End::Far => outcome.far.as_ref().map(|far| &far.streams),
+        End::Near => Some(&outcome.near().streams),
+        End::Far => outcome.far().map(|far| &far.streams),
     });
     let (mut ran_s, mut waited_s) = (0.0, 0.0);
     for stream in streams.into_iter().flatten() {
@@ -134,7 +136,7 @@ fn wanted_over_had(point: &Point, end: End) -> Option<f64> {
 /// Segments a test's sender sent again, of those sent.
 fn retransmit_share(point: &Point) -> Option<f64> {
     let outcome = point.measured()?;
-    let ends = std::iter::once(&outcome.near).chain(&outcome.far);
+    let ends = std::iter::once(outcome.near()).chain(outcome.far());
     let senders = ends.flat_map(|end| &end.streams).filter(|stream| stream.sending);
     let counts = senders.filter_map(|stream| {
         let tcp = stream.tcp.as_ref()?;
@@ -460,11 +462,7 @@ impl Trial<'_> {
             Change::CongestionControl { to, .. } => {
                 let used = self.points.iter().find_map(|point| {
                     let outcome = point.measured()?;
-                    let streams = outcome
-                        .near
-                        .streams
-                        .iter()
-                        .chain(outcome.far.iter().flat_map(|far| &far.streams));
+                    let streams = outcome.hosts.iter().flat_map(|host| &host.account.streams);
                     streams.filter(|stream| stream.sending).find_map(|stream| stream.tcp.as_ref())
                 })?;
                 let other = !used.congestion_control.is_empty() && used.congestion_control != *to;
@@ -545,8 +543,9 @@ mod tests {
             "findings": [] });
         let value = serde_json::json!({
             "experiment": "single-stream", "repeat": 0, "started_unix_ms": 0,
-            "spec": TestSpec::tcp(),
-            "outcome": { "measured": { "duration_s": 1.0, "near": report,
+            "work": results::Work::from(TestSpec::tcp()),
+            "outcome": { "measured": { "duration_s": 1.0,
+                "hosts": [{ "host": "near", "account": report }],
                 "directions": [{ "direction": "forward", "sent_bytes": 1, "received_bytes": 1,
                     "sent_bits_per_s": rate, "received_bits_per_s": rate }] } }
         });

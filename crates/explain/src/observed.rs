@@ -64,16 +64,17 @@ impl<'a> Observed<'a> {
         // One run, the typical one, speaks for all: its figures belong together.
         let distance = |run: &Run<'_>| (run.goodput_bits_per_s - goodput.median).abs();
         let (point, run) = runs.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
+        let spec = point.spec()?;
         let flow = Flow::of(run).with_losses_of(runs.iter().map(|(_, run)| run));
         let idle = results.path.idle_rtt.as_ref();
         let idle_rtt_s = idle.and_then(|idle| idle.percentile_s(50.0)).and_then(positive);
         let one_machine = results.path.lab.is_some()
-            || results.far.as_ref().is_some_and(|far| same_machine(&results.near, far));
+            || results.far().is_some_and(|far| same_machine(results.near(), far));
         Some(Self {
-            spec: &point.spec,
+            spec,
             goodput,
-            sender: HostView::of(results, &point.spec, run, run.sender),
-            receiver: HostView::of(results, &point.spec, run, opposite(run.sender)),
+            sender: HostView::of(results, spec, run, run.sender),
+            receiver: HostView::of(results, spec, run, opposite(run.sender)),
             base_rtt_s: lower(idle_rtt_s, flow.rtt_min_s).or(flow.rtt_s),
             flow,
             several: several(results, run),
@@ -103,16 +104,16 @@ impl<'a> Observed<'a> {
 
     pub(crate) fn interface(&self, end: End) -> Option<&'a InterfaceFacts> {
         let host: Option<&HostFacts> = match end {
-            End::Near => Some(&self.results.near),
-            End::Far => self.results.far.as_ref(),
+            End::Near => Some(self.results.near()),
+            End::Far => self.results.far(),
         };
         host?.interface.as_ref()
     }
 
     pub(crate) fn sysctl(&self, end: End, key: &str) -> Option<&'a str> {
         let host = match end {
-            End::Near => Some(&self.results.near),
-            End::Far => self.results.far.as_ref(),
+            End::Near => Some(self.results.near()),
+            End::Far => self.results.far(),
         };
         host?.sysctls.get(key).map(String::as_str)
     }
@@ -299,7 +300,7 @@ fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
         .points
         .iter()
         .filter(|point| point.experiment == "multi-stream")
-        .filter_map(|point| Some((point.spec.streams, Run::of(point)?)))
+        .filter_map(|point| Some((point.spec()?.streams, Run::of(point)?)))
         .filter(|(_, run)| run.direction.direction == judged.direction.direction)
         .map(|(streams, run)| (streams, run.goodput_bits_per_s))
         .collect();

@@ -1,9 +1,9 @@
 //! What a stock `iperf3 -J` wrote, as a results document of one point.
 
 use results::{
-    Absent, Direction, DirectionOutcome, EndReport, HostFacts, IntervalSample, LatencySummary,
-    PathFacts, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample, TcpSummary, TestLimit,
-    TestOutcome, TestSpec, ToolFacts,
+    Absent, Direction, DirectionOutcome, EndReport, Host, HostAccount, HostFacts, IntervalSample,
+    LatencySummary, PathFacts, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample,
+    TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts, Work,
 };
 use serde_json::Value;
 
@@ -156,10 +156,8 @@ fn outcome_of(end: &Value, direction: Direction, senders: Vec<StreamEnd>) -> Opt
             retransmits_count: number(sent, "retransmits").map(units::saturating_u64),
             udp: None,
         }],
-        request_response: None,
-        latency_under_load: None,
-        near,
-        far: told.then_some(far),
+        hosts: HostAccount::of_ends(near, told.then_some(far)),
+        ..TestOutcome::default()
     })
 }
 
@@ -178,23 +176,25 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
     let system = text(start, "system_info").unwrap_or_default();
     let started_s = start.get("timestamp").and_then(|time| number(time, "timesecs")).unwrap_or(0.0);
     let started_unix_ms = units::saturating_u64(started_s * 1e3);
+    let work = Work::from(spec);
     let point = Point {
         experiment: "single-stream".to_owned(),
         varied: Default::default(),
         repeat: 0,
         started_unix_ms,
         command: text(whole, "title").unwrap_or_default().to_owned(),
-        spec,
-        outcome: PointOutcome::Measured(Box::new(outcome)),
+        by: work.workers(),
+        work,
+        outcome: PointOutcome::Measured(Box::new(outcome.with_figures())),
     };
     let mut words = system.split_whitespace();
     Results {
         tool: ToolFacts { name: "iperf3".to_owned(), version },
-        near: HostFacts {
+        hosts: vec![Host::near(HostFacts {
             name: words.nth(1).unwrap_or_default().to_owned(),
             kernel: words.next().unwrap_or_default().to_owned(),
             ..HostFacts::default()
-        },
+        })],
         path: PathFacts { target, address, idle_rtt, ..PathFacts::default() },
         points: vec![point],
         absent: [
@@ -233,16 +233,16 @@ mod tests {
     fn a_stock_file_becomes_one_point() {
         let results = from_iperf3(SMALL.as_bytes()).expect("iperf3's");
         assert_eq!(
-            (results.near.name.as_str(), results.path.target.as_str()),
+            (results.near().name.as_str(), results.path.target.as_str()),
             ("amsterdam", "geneva")
         );
         let outcome = results.points[0].measured().expect("measured");
-        let stream = &outcome.near.streams[0];
+        let stream = &outcome.near().streams[0];
         assert_eq!((stream.bytes, stream.intervals.len()), (1_000_000, 1));
         let tcp = stream.tcp.as_ref().expect("sampled");
         assert_eq!((tcp.mss_bytes, tcp.congestion_control.as_str()), (8948, "cubic"));
         assert_eq!(tcp.last.peer_window_bytes, Some(64_000));
-        assert_eq!(outcome.near.process_cpu_s, Some((0.01, 0.04)));
+        assert_eq!(outcome.near().process_cpu_s, Some((0.01, 0.04)));
         assert!(results.absent.len() >= 3);
     }
 

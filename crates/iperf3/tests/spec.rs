@@ -57,8 +57,8 @@ fn every_direction_has_an_outcome_of_both_ends() {
         let (outcome, reports) = run(&short(direction), &|| false);
         assert!((4..=6).contains(&reports), "{direction:?}: {reports} intervals of 0.1 s");
         assert!((outcome.duration_s - 0.5).abs() < 0.2, "{}", outcome.duration_s);
-        assert!(outcome.far.is_none(), "iperf3 does not tell");
-        assert_eq!(outcome.near.streams.len(), 2 * ways.len());
+        assert!(outcome.far().is_none(), "iperf3 does not tell");
+        assert_eq!(outcome.near().streams.len(), 2 * ways.len());
         let found: Vec<_> = outcome.directions.iter().map(|way| way.direction).collect();
         assert_eq!(found, ways);
         for way in &outcome.directions {

@@ -48,8 +48,8 @@ pub(crate) struct Group<'a> {
 
 impl<'a> Digest<'a> {
     pub(crate) fn of(results: &'a Results) -> Self {
-        let near_name = title_name(&results.near.name, "near host");
-        let far_raw = results.far.as_ref().map_or(results.path.target.as_str(), |far| &far.name);
+        let near_name = title_name(&results.near().name, "near host");
+        let far_raw = results.far().map_or(results.path.target.as_str(), |far| &far.name);
         let far_raw =
             if far_raw.trim().is_empty() { results.path.target.as_str() } else { far_raw };
         let far_name = title_name(far_raw, "far host");
@@ -92,10 +92,8 @@ impl<'a> Digest<'a> {
     /// Round trips of the idle path: as measured for the path, else of a probe of its own.
     pub(crate) fn idle_rtt(&self) -> Option<&'a LatencySummary> {
         let probed = || {
-            self.results.points.iter().find_map(|point| match &point.outcome {
-                results::PointOutcome::RoundTrips(summary) => Some(summary),
-                _ => None,
-            })
+            let measured = self.results.points.iter().filter_map(Point::measured);
+            measured.into_iter().find_map(|outcome| outcome.round_trips.as_ref())
         };
         self.results.path.idle_rtt.as_ref().or_else(probed)
     }
@@ -110,21 +108,20 @@ impl<'a> Digest<'a> {
     fn grouped(&self, wanted: impl Fn(&Point) -> bool) -> Vec<Group<'a>> {
         let mut keyed: Vec<(Key<'a>, Group<'a>)> = Vec::new();
         for point in self.results.points.iter().filter(|point| wanted(point)) {
-            let Some(outcome) = point.measured() else { continue };
-            let key = Key::of(point);
+            let Some((spec, outcome)) = point.tested() else { continue };
+            let key = Key { spec, varied: &point.varied };
             if let Some((_, group)) = keyed.iter_mut().find(|(known, _)| *known == key) {
                 group.outcomes.push(outcome);
             } else if keyed.len() < GROUPS_MAX {
-                let label = self.label(point);
-                keyed.push((key, Group { label, spec: &point.spec, outcomes: vec![outcome] }));
+                let label = self.label(spec, point);
+                keyed.push((key, Group { label, spec, outcomes: vec![outcome] }));
             }
         }
         keyed.sort_by_key(|(key, _)| key.order());
         keyed.into_iter().map(|(_, group)| group).collect()
     }
 
-    fn label(&self, point: &Point) -> String {
-        let spec = &point.spec;
+    fn label(&self, spec: &TestSpec, point: &Point) -> String {
         let name = if spec.request_response.is_some() {
             format!("{} request/response", show::protocol(spec.protocol))
         } else {
@@ -152,8 +149,8 @@ impl<'a> Digest<'a> {
 /// Of a placement sweep only the best placement and no pinning are tests among the others.
 fn is_shown_apart(results: &Results, point: &Point) -> bool {
     let best = results.placement.as_ref().map(|found| &found.best);
-    let is_best = best.is_some_and(|best| {
-        point.spec.near_cores == [best.near_core] && point.spec.far_cores == [best.far_core]
+    let is_best = best.zip(point.spec()).is_some_and(|(best, spec)| {
+        spec.near_cores == [best.near_core] && spec.far_cores == [best.far_core]
     });
     !placement::is_of_placement(point)
         || is_best
@@ -167,11 +164,7 @@ struct Key<'a> {
     varied: &'a std::collections::BTreeMap<String, f64>,
 }
 
-impl<'a> Key<'a> {
-    fn of(point: &'a Point) -> Self {
-        Self { spec: &point.spec, varied: &point.varied }
-    }
-
+impl Key<'_> {
     /// TCP before UDP, one stream before several, forward before reverse before both, and
     /// request/response last.
     fn order(&self) -> (bool, bool, bool, u32, Direction) {
@@ -257,7 +250,7 @@ pub(crate) fn ends_of(
     outcome: &TestOutcome,
     direction: Direction,
 ) -> (Option<&EndReport>, Option<&EndReport>) {
-    let (near, far) = (Some(&outcome.near), outcome.far.as_ref());
+    let (near, far) = (Some(outcome.near()), outcome.far());
     if direction == Direction::Reverse { (far, near) } else { (near, far) }
 }
 

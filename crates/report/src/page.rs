@@ -50,7 +50,7 @@ fn checked(
     embed_bytes_max: usize,
 ) -> Vec<Section> {
     let rest = [tables::commands_section(digest), raw::section(results, embed_bytes_max)];
-    check::sections(run, &results.near).into_iter().chain(rest.into_iter().flatten()).collect()
+    check::sections(run, results.near()).into_iter().chain(rest.into_iter().flatten()).collect()
 }
 
 /// Sections of what was measured on a path.
@@ -143,7 +143,7 @@ fn header(digest: &Digest<'_>, contents: Element) -> Element {
     tags.extend(
         results.partial.as_ref().map(|why| format!("not complete: {}", show::clip(why, 160))),
     );
-    if results.far.is_none() && results.check.is_none() {
+    if results.far().is_none() && results.check.is_none() {
         let peer = results.path.peer.as_deref().unwrap_or("far end");
         tags.push(format!("far host not seen ({})", show::clip(peer, 40)));
     }

@@ -5,16 +5,17 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::check::CheckRun;
-use crate::host::HostFacts;
+use crate::hosts::Host;
 use crate::outcome::LatencySummary;
 use crate::placement::PlacementFindings;
 use crate::point::{Estimate, Point, Summary};
 use crate::reproduction::Reproduction;
 use crate::spec::End;
+use crate::v1;
 use crate::verdict::Verdict;
 
-/// Version of the schema this program writes. Readers accept any with the same major number.
-pub const SCHEMA_VERSION: &str = "1.0";
+/// Version of the schema this program writes. It reads any with the same major number, and 1.
+pub const SCHEMA_VERSION: &str = "2.0";
 
 /// Largest document [`read_results`] accepts, bytes.
 const DOCUMENT_BYTES_MAX: usize = 256 << 20;
@@ -39,11 +40,8 @@ pub struct Results {
     /// Why the run is not complete, when it is not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub partial: Option<String>,
-    /// This host.
-    pub near: HostFacts,
-    /// The other host, as far as it could be seen.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub far: Option<HostFacts>,
+    /// The hosts that took part, as far as they could be seen.
+    pub hosts: Vec<Host>,
     /// The path between them.
     pub path: PathFacts,
     /// Every run, in the order they were made.
@@ -90,8 +88,7 @@ impl Results {
             started_unix_ms,
             finished_unix_ms: None,
             partial: None,
-            near: HostFacts::default(),
-            far: None,
+            hosts: Vec::new(),
             path: PathFacts::default(),
             points: Vec::new(),
             summaries: Vec::new(),
@@ -225,7 +222,9 @@ pub enum ReadError {
     #[error("not a complete results file ({0})")]
     Malformed(String),
     /// Another major version.
-    #[error("results schema {found} is not readable by this version, which reads {SCHEMA_VERSION}")]
+    #[error(
+        "results schema {found} is not readable by this version, which reads {SCHEMA_VERSION} and 1"
+    )]
     Version {
         /// The version found.
         found: String,
@@ -238,7 +237,8 @@ pub enum ReadError {
     },
 }
 
-/// Reads a document written by this or another minor version.
+/// Reads a document written by this or another minor version, or by one of version 1, which is
+/// converted.
 ///
 /// # Errors
 /// [`ReadError`] says in one line what is wrong and where.
@@ -260,10 +260,11 @@ pub fn read_results(bytes: &[u8]) -> Result<Results, ReadError> {
         ReadError::Malformed(format!("{what}: {error}"))
     };
     let versioned: Versioned = serde_json::from_slice(bytes).map_err(malformed)?;
-    if major(&versioned.schema_version) != major(SCHEMA_VERSION) {
-        return Err(ReadError::Version { found: versioned.schema_version });
+    match major(&versioned.schema_version) {
+        "1" => serde_json::from_slice(bytes).map(v1::Results::into_current).map_err(malformed),
+        found if found == major(SCHEMA_VERSION) => serde_json::from_slice(bytes).map_err(malformed),
+        _ => Err(ReadError::Version { found: versioned.schema_version }),
     }
-    serde_json::from_slice(bytes).map_err(malformed)
 }
 
 /// The published JSON Schema of [`Results`].

@@ -1,6 +1,7 @@
 //! The results schema: what every run writes, and all that `explain` and `report` ever read.
 //!
-//! One document, [`Results`]: the two ends, the path, the measured [`Point`]s, the [`Verdict`].
+//! One document, [`Results`]: the [`Host`]s, the path, the measured [`Point`]s, the [`Verdict`]. A point says
+//! which [`Work`] was done, by whom, and what came of it; documents of version 1 are converted when read.
 //! Rules: a field's name ends in its unit; what was not measured is absent (never 0) and, where a
 //! reader would miss it, listed in [`Results::absent`] with the reason; within a major version
 //! fields are only added, so readers ignore what they do not know.
@@ -8,7 +9,9 @@
 mod ceilings;
 mod check;
 mod document;
+pub mod figure;
 mod host;
+mod hosts;
 mod machine;
 mod outcome;
 mod placement;
@@ -17,7 +20,9 @@ mod reproduction;
 mod setting;
 mod spec;
 mod stream;
+mod v1;
 mod verdict;
+mod work;
 
 pub use ceilings::{Ceiling, CeilingLink, CeilingStep, NicCeilings, pcie_bits_per_s};
 pub use check::{
@@ -27,18 +32,20 @@ pub use document::{
     Absent, AppliedChange, Finding, PathFacts, ReadError, Results, RunKind, SCHEMA_VERSION,
     ToolFacts, json_schema, read_results,
 };
+pub use figure::{Figure, Series, Unit};
 pub use host::{
     CoreClock, CoreUse, CounterDelta, CpuQuota, DeviceCounters, EndCounters, HostFacts,
     IdleStateUse, InterfaceFacts, InterruptCounters, KernelThreadUse, MemoryTraffic, QdiscCounters,
     SoftirqCounters, SoftnetCounters,
 };
+pub use hosts::{FAR, Host, NEAR, Role};
 pub use machine::{
     Cache, Channels, Coalescing, Core, CoreFrequency, IdleState, Interrupt, Machine, MemoryNode,
     NapiThread, Nic, Offload, PcieLink, Proximity, ReceiveQueue, Rings, TransmitQueue,
 };
 pub use outcome::{
-    DirectionOutcome, EndReport, LatencySummary, PercentilePoint, RequestResponseOutcome,
-    TestOutcome, UdpLoss, UdpOutcome,
+    DirectionOutcome, EndReport, HostAccount, LatencySummary, PercentilePoint,
+    RequestResponseOutcome, TestOutcome, UdpLoss, UdpOutcome,
 };
 pub use placement::{
     PLACEMENT_VERSION, PlacedEnd, PlacedPair, Placement, PlacementError, PlacementFindings,
@@ -53,3 +60,4 @@ pub use spec::{
 };
 pub use stream::{IntervalSample, StreamEnd, TcpSample, TcpSummary, UdpStreamEnd, ZeroCopyShare};
 pub use verdict::{Confirmation, Evidence, HostChange, Limit, NextCeiling, Verdict};
+pub use work::{FramesWork, SearchWork, Work, Worker};

@@ -3,16 +3,24 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::figure::{Figure, Series};
 use crate::host::{CoreUse, EndCounters};
 use crate::spec::Direction;
 use crate::stream::StreamEnd;
 
-/// One finished test.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What the work of one point gave.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestOutcome {
     /// Seconds measured, without the omitted start.
     pub duration_s: f64,
+    /// Every figure of the point, by name.
+    #[serde(default)]
+    pub figures: Vec<Figure>,
+    /// Values over the time of the point that are no host's account.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub series: Vec<Series>,
     /// One entry a direction that carried bulk data (none in a request/response test).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub directions: Vec<DirectionOutcome>,
     /// Present in a request/response test.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -20,11 +28,22 @@ pub struct TestOutcome {
     /// Round trips measured while the test ran.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latency_under_load: Option<LatencySummary>,
-    /// This end's account.
-    pub near: EndReport,
-    /// The other end's account; absent with a peer that cannot tell (see `Results::absent`).
+    /// Round trips of work that was nothing else.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub far: Option<EndReport>,
+    pub round_trips: Option<LatencySummary>,
+    /// The accounts of the hosts; that of a peer that cannot tell is missing (see
+    /// `Results::absent`).
+    #[serde(default)]
+    pub hosts: Vec<HostAccount>,
+}
+
+/// What one host says of one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostAccount {
+    /// Name of the host, as in [`crate::Results::hosts`].
+    pub host: String,
+    /// Its streams, cores and counters.
+    pub account: EndReport,
 }
 
 /// One direction of a test, all its streams together.

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{LatencySummary, TestOutcome};
+use crate::outcome::TestOutcome;
 use crate::spec::TestSpec;
+use crate::work::{Work, Worker};
 
-/// One run of one test of an experiment.
+/// One run of one setting of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// Experiment it belongs to: `single-stream`, `multi-stream`, `bidirectional`, `udp`,
@@ -21,11 +22,14 @@ pub struct Point {
     pub repeat: u32,
     /// When it began, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
-    /// The exact command that runs this test alone.
-    #[serde(default)]
+    /// The exact command that does this work alone; empty where there is none.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub command: String,
     /// What was asked.
-    pub spec: TestSpec,
+    pub work: Work,
+    /// Who did it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub by: Vec<Worker>,
     /// What came of it.
     pub outcome: PointOutcome,
 }
@@ -34,22 +38,32 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PointOutcome {
-    /// It ran.
+    /// It was done.
     Measured(Box<TestOutcome>),
-    /// A latency probe ran on its own.
-    RoundTrips(LatencySummary),
     /// It failed; why, in one line.
     Failed(String),
 }
 
 impl Point {
-    /// The test's outcome, when it ran.
+    /// What was measured, when the work was done.
     #[must_use]
     pub fn measured(&self) -> Option<&TestOutcome> {
         match &self.outcome {
             PointOutcome::Measured(outcome) => Some(outcome),
-            PointOutcome::RoundTrips(_) | PointOutcome::Failed(_) => None,
+            PointOutcome::Failed(_) => None,
         }
+    }
+
+    /// The test between two hosts that was asked for, when the work was one.
+    #[must_use]
+    pub fn spec(&self) -> Option<&TestSpec> {
+        self.work.test()
+    }
+
+    /// A test between two hosts that was done: what was asked and what came of it.
+    #[must_use]
+    pub fn tested(&self) -> Option<(&TestSpec, &TestOutcome)> {
+        self.spec().zip(self.measured())
     }
 }
 

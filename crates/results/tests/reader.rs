@@ -1,7 +1,8 @@
 //! The reader against files that are damaged, foreign or hostile.
 
-use results::{ReadError, read_results};
+use results::{ReadError, Role, SCHEMA_VERSION, Work, read_results};
 
+const PATH_OF_VERSION_1: &[u8] = include_bytes!("../../../testdata/results/synthetic-path.json");
 const WHOLE: &[u8] = include_bytes!("../../../testdata/results/synthetic-unseen.json");
 
 #[test]
@@ -29,8 +30,117 @@ fn another_major_version_is_refused_and_a_minor_one_read() {
         text.replacen("\"schema_version\":\"1.0\"", &format!("\"schema_version\":\"{version}\""), 1)
     };
     assert!(read_results(version("1.7").as_bytes()).is_ok());
-    let refused = read_results(version("2.0").as_bytes());
-    assert!(matches!(refused, Err(ReadError::Version { found }) if found == "2.0"));
+    let refused = read_results(version("3.0").as_bytes());
+    assert!(matches!(refused, Err(ReadError::Version { found }) if found == "3.0"));
+    let mut current = serde_json::to_value(read_results(WHOLE).expect("whole")).expect("JSON");
+    current["schema_version"] = "2.9".into();
+    assert!(read_results(current.to_string().as_bytes()).is_ok());
+}
+
+#[test]
+fn a_document_of_version_1_is_converted_and_loses_nothing() {
+    let old: serde_json::Value = serde_json::from_slice(PATH_OF_VERSION_1).expect("JSON");
+    assert_eq!(old["schema_version"], "1.0");
+    let read = read_results(PATH_OF_VERSION_1).expect("read");
+    let new = serde_json::to_value(&read).expect("JSON");
+    assert_eq!(new["schema_version"], SCHEMA_VERSION);
+    for same in ["kind", "tool", "command", "started_unix_ms", "path", "summaries", "verdict"] {
+        assert_eq!(new[same], old[same], "{same}");
+    }
+    for (at, name) in [(0, "near"), (1, "far")] {
+        assert_eq!(new["hosts"][at]["name"], name);
+        assert_eq!(new["hosts"][at]["role"], name);
+        assert_eq!(new["hosts"][at]["facts"], old[name]);
+    }
+    let (old, new) = (old["points"].as_array(), new["points"].as_array());
+    let (old, new) = (old.expect("points"), new.expect("points"));
+    assert_eq!((old.len(), read.points.len()), (new.len(), new.len()));
+    for (old, new) in old.iter().zip(new) {
+        for same in ["experiment", "repeat", "started_unix_ms", "command", "varied"] {
+            assert_eq!(new[same], old[same], "{same}");
+        }
+        let asked = old["spec"].as_object().expect("a test");
+        assert!(asked.iter().all(|(name, value)| new["work"][name] == *value), "{}", new["work"]);
+        let kind = match (asked.contains_key("request_response"), &asked["protocol"]) {
+            (true, _) => "round_trips",
+            (false, protocol) if protocol == "udp" => "datagrams",
+            (false, _) => "bulk",
+        };
+        assert_eq!(new["work"]["kind"], kind);
+        let (old, new) = (&old["outcome"], &new["outcome"]);
+        let Some(old) = old.get("measured") else {
+            assert_eq!(new, old);
+            continue;
+        };
+        let new = &new["measured"];
+        for same in ["duration_s", "latency_under_load", "request_response"] {
+            assert_eq!(new.get(same), old.get(same), "{same}");
+        }
+        assert!(
+            old["directions"] == new["directions"] || old["directions"] == serde_json::json!([])
+        );
+        for (at, name) in [(0, "near"), (1, "far")] {
+            assert_eq!(new["hosts"][at]["host"], name);
+            assert_eq!(new["hosts"][at]["account"], old[name]);
+        }
+        let Some(first) = old["directions"].get(0) else { continue };
+        let way = first["direction"].as_str().expect("a direction");
+        let name = format!("{way}_received_bits_per_s");
+        let figures = new["figures"].as_array().expect("figures");
+        let figure = figures.iter().find(|one| one["name"] == *name).expect("the rate");
+        assert_eq!(figure["value"], first["received_bits_per_s"]);
+        assert_eq!(figure["unit"], "bits_per_s");
+    }
+}
+
+#[test]
+fn a_latency_probe_of_version_1_is_still_one() {
+    let mut old: serde_json::Value = serde_json::from_slice(PATH_OF_VERSION_1).expect("JSON");
+    let latency = old["path"]["idle_rtt"].clone();
+    old["points"][0]["outcome"] = serde_json::json!({ "round_trips": latency });
+    let read = read_results(old.to_string().as_bytes()).expect("read");
+    let round_trips = read.points[0].measured().and_then(|outcome| outcome.round_trips.clone());
+    assert_eq!(round_trips, read.path.idle_rtt);
+}
+
+#[test]
+fn every_recorded_case_of_version_1_is_read() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/planted");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).expect("recorded cases") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let recorded: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
+        let results = read_results(recorded["results"].to_string().as_bytes());
+        let results = results.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(!results.near().kernel.is_empty(), "{}", path.display());
+        assert!(results.points.iter().any(|point| point.tested().is_some()), "{}", path.display());
+        count += 1;
+    }
+    assert!(count > 30, "{count}");
+}
+
+#[test]
+fn a_reader_of_this_version_reads_hosts_and_work_of_later_ones() {
+    let mut later = serde_json::to_value(read_results(WHOLE).expect("whole")).expect("JSON");
+    let mut point = later["points"][0].clone();
+    point["work"] = serde_json::json!({ "kind": "metadata", "files_count": 7 });
+    point["by"] = serde_json::json!([{ "host": "client-3", "part": "create files" }]);
+    let points = later["points"].as_array_mut().expect("points");
+    points.push(point);
+    let hosts = later["hosts"].as_array_mut().expect("hosts");
+    let facts = hosts[0]["facts"].clone();
+    hosts.push(serde_json::json!({ "name": "mds", "role": "metadata-server", "facts": facts }));
+    let read = read_results(later.to_string().as_bytes()).expect("read");
+    assert_eq!(
+        read.hosts.last().map(|host| &host.role),
+        Some(&Role::Other("metadata-server".into()))
+    );
+    assert!(matches!(read.points.last().map(|point| &point.work), Some(Work::Other(_))));
+    assert_eq!(serde_json::to_value(&read).expect("JSON"), later);
 }
 
 #[test]

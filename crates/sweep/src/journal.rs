@@ -1,13 +1,13 @@
 //! Finished points as bytes, so that a run that was cut short can go on.
 
-use results::{Point, SCHEMA_VERSION};
+use results::{PathFacts, Point, SCHEMA_VERSION};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::plan::Plan;
 
-/// The journal of a run: a header line that names the plan, then a line a finished point, all
-/// JSON. The caller appends each line and syncs it before the next point starts.
+/// The journal of a run: a header line that names the plan and has the path as it was when the run began,
+/// then a line a finished point, all JSON. The caller appends each line and syncs it before the next point starts.
 ///
 /// Points of later plans of the same run (a second round, an experiment that confirms) may follow:
 /// the header names the plan that everything else follows from.
@@ -63,13 +63,29 @@ struct Header {
     schema_version: String,
     /// Hexadecimal: JSON numbers do not hold 64 bits.
     plan_digest: String,
+    /// Later rounds may follow from the path's idle round trips and MTU.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    path: Option<PathFacts>,
+}
+
+/// What a run that was cut short left in its journal.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Earlier {
+    /// The path as it was when the run began.
+    pub path: Option<PathFacts>,
+    /// The points, in the order they were finished.
+    pub points: Vec<Point>,
 }
 
 impl Journal {
     /// The first line.
     #[must_use]
-    pub fn encode_header(plan: &Plan) -> Vec<u8> {
-        line(&Header { schema_version: SCHEMA_VERSION.to_owned(), plan_digest: digest_text(plan) })
+    pub fn encode_header(plan: &Plan, path: &PathFacts) -> Vec<u8> {
+        line(&Header {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            plan_digest: digest_text(plan),
+            path: Some(path.clone()),
+        })
     }
 
     /// The line of a finished point.
@@ -78,18 +94,17 @@ impl Journal {
         line(point)
     }
 
-    /// The points of `bytes`, in the order they were finished. A last line that was cut short, or
-    /// that the disk never got, is dropped.
+    /// What `bytes` hold. A last line that was cut short, or that the disk never got, is dropped.
     ///
     /// # Errors
     /// [`JournalError`] says in one line why the journal is not one of `plan`.
-    pub fn decode(plan: &Plan, bytes: &[u8]) -> Result<Vec<Point>, JournalError> {
+    pub fn decode(plan: &Plan, bytes: &[u8]) -> Result<Earlier, JournalError> {
         if bytes.len() > JOURNAL_BYTES_MAX {
             return Err(JournalError::TooLarge { bytes: bytes.len() });
         }
         let mut lines = complete_lines(bytes);
         let header = lines.next().ok_or(JournalError::Empty)?;
-        check_header(plan, header)?;
+        let path = read_header(plan, header)?.path;
         let mut points = Vec::new();
         let mut lines = lines.enumerate().peekable();
         while let Some((index, text)) = lines.next() {
@@ -102,11 +117,11 @@ impl Journal {
                 }
             }
         }
-        Ok(points)
+        Ok(Earlier { path, points })
     }
 }
 
-fn check_header(plan: &Plan, text: &[u8]) -> Result<(), JournalError> {
+fn read_header(plan: &Plan, text: &[u8]) -> Result<Header, JournalError> {
     let header: Header = serde_json::from_slice(text)
         .map_err(|error| JournalError::NotAJournal(error.to_string()))?;
     let major = |version: &str| version.split('.').next().map(str::to_owned);
@@ -117,7 +132,7 @@ fn check_header(plan: &Plan, text: &[u8]) -> Result<(), JournalError> {
     if header.plan_digest != expected {
         return Err(JournalError::OtherPlan { found: header.plan_digest, expected });
     }
-    Ok(())
+    Ok(header)
 }
 
 fn digest_text(plan: &Plan) -> String {
@@ -147,6 +162,10 @@ mod tests {
         Plan::new(vec![Setting::new("single-stream", TestSpec::tcp())], 3, 7)
     }
 
+    fn path() -> PathFacts {
+        PathFacts { target: "far".into(), path_mtu_bytes: Some(9000), ..PathFacts::default() }
+    }
+
     fn point(repeat: u32) -> Point {
         Point {
             experiment: "single-stream".into(),
@@ -154,20 +173,22 @@ mod tests {
             repeat,
             started_unix_ms: 1_700_000_000_000,
             command: "clearstream test h\u{e9}\"\n".into(),
-            spec: TestSpec::tcp(),
+            work: TestSpec::tcp().into(),
+            by: Vec::new(),
             outcome: PointOutcome::Failed("two\nlines".into()),
         }
     }
 
     fn journal(repeats: u32) -> Vec<u8> {
         let points = (0..repeats).flat_map(|repeat| Journal::encode_point(&point(repeat)));
-        Journal::encode_header(&plan()).into_iter().chain(points).collect()
+        Journal::encode_header(&plan(), &path()).into_iter().chain(points).collect()
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let points = Journal::decode(&plan(), &journal(3)).expect("whole");
-        assert_eq!(points, [point(0), point(1), point(2)]);
+        let earlier = Journal::decode(&plan(), &journal(3)).expect("whole");
+        assert_eq!(earlier.points, [point(0), point(1), point(2)]);
+        assert_eq!(earlier.path, Some(path()));
     }
 
     #[test]
@@ -177,7 +198,7 @@ mod tests {
         for cut in 0..bytes.len() {
             let whole_lines = ends.iter().filter(|end| **end < cut).count();
             match Journal::decode(&plan(), &bytes[..cut]) {
-                Ok(points) => assert_eq!(points.len() + 1, whole_lines, "cut at {cut}"),
+                Ok(earlier) => assert_eq!(earlier.points.len() + 1, whole_lines, "cut at {cut}"),
                 Err(JournalError::Empty) => assert_eq!(whole_lines, 0, "cut at {cut}"),
                 Err(other) => panic!("cut at {cut}: {other}"),
             }
@@ -189,7 +210,7 @@ mod tests {
         let mut bytes = journal(2);
         bytes.extend([0; 512]);
         bytes.push(b'\n');
-        assert_eq!(Journal::decode(&plan(), &bytes).expect("torn last line").len(), 2);
+        assert_eq!(Journal::decode(&plan(), &bytes).expect("torn last line").points.len(), 2);
         bytes.extend(Journal::encode_point(&point(2)));
         let error = Journal::decode(&plan(), &bytes).expect_err("damage in the middle");
         assert!(matches!(error, JournalError::Damaged { line_number: 4, .. }), "{error}");
@@ -202,15 +223,16 @@ mod tests {
         assert!(matches!(error, JournalError::OtherPlan { .. }), "{error}");
         let error = Journal::decode(&plan(), b"{\"hello\":1}\n").expect_err("no header");
         assert!(matches!(error, JournalError::NotAJournal(_)), "{error}");
-        let header = String::from_utf8(Journal::encode_header(&plan())).expect("JSON is UTF-8");
-        let newer = header.replace("\"1.", "\"2.");
+        let header =
+            String::from_utf8(Journal::encode_header(&plan(), &path())).expect("JSON is UTF-8");
+        let newer = header.replace("\"2.", "\"3.");
         let error = Journal::decode(&plan(), newer.as_bytes()).expect_err("another version");
         assert!(matches!(error, JournalError::Version { .. }), "{error}");
     }
 
     #[test]
     fn hostile_bytes_never_panic() {
-        let header = Journal::encode_header(&plan());
+        let header = Journal::encode_header(&plan(), &path());
         bolero::check!().for_each(move |bytes: &[u8]| {
             Journal::decode(&plan(), bytes).ok();
             let after_header: Vec<u8> = header.iter().chain(bytes).copied().collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use results::{Point, PointOutcome, TestSpec};
+use results::{Point, PointOutcome, TestSpec, Work};
 use serde::Serialize;
 use stats::Random;
 
@@ -21,8 +21,8 @@ pub struct Setting {
     pub experiment: String,
     /// What was varied: name with unit → value. Together with the experiment it names the setting.
     pub varied: BTreeMap<String, f64>,
-    /// The test.
-    pub spec: TestSpec,
+    /// The work.
+    pub work: Work,
     /// Repeats, where they differ from the plan's.
     pub repeats: Option<u32>,
 }
@@ -36,15 +36,20 @@ pub struct PlannedPoint {
     pub varied: BTreeMap<String, f64>,
     /// Repeat number, from 0.
     pub repeat: u32,
-    /// The test.
-    pub spec: TestSpec,
+    /// The work.
+    pub work: Work,
 }
 
 impl Setting {
     /// A setting that varies nothing and is repeated as often as the plan says.
     #[must_use]
-    pub fn new(experiment: impl Into<String>, spec: TestSpec) -> Self {
-        Self { experiment: experiment.into(), varied: BTreeMap::new(), spec, repeats: None }
+    pub fn new(experiment: impl Into<String>, work: impl Into<Work>) -> Self {
+        Self {
+            experiment: experiment.into(),
+            varied: BTreeMap::new(),
+            work: work.into(),
+            repeats: None,
+        }
     }
 
     /// The same with its own number of repeats.
@@ -94,7 +99,7 @@ impl Plan {
                         experiment: setting.experiment.clone(),
                         varied: setting.varied.clone(),
                         repeat,
-                        spec: setting.spec.clone(),
+                        work: setting.work.clone(),
                     });
                 }
             }
@@ -111,6 +116,13 @@ impl Plan {
         points
     }
 
+    /// Whether each of its points was tried, also where it failed.
+    #[must_use]
+    pub fn was_run(&self, points: &[Point]) -> bool {
+        let is_tried = |planned: &PlannedPoint| points.iter().any(|point| planned.is_of(point));
+        self.points().iter().all(is_tried)
+    }
+
     /// A fingerprint of the plan: FNV-1a, 64 bits, over its settings, repeats and seed. Equal plans
     /// have equal digests on every machine; it protects against mistakes, not against forgers.
     #[must_use]
@@ -119,14 +131,14 @@ impl Plan {
         #[derive(Serialize)]
         struct Fingerprint<'a> {
             seed: u64,
-            settings: Vec<(&'a str, &'a BTreeMap<String, f64>, &'a TestSpec, u32)>,
+            settings: Vec<(&'a str, &'a BTreeMap<String, f64>, &'a Work, u32)>,
         }
         let settings = self
             .settings
             .iter()
             .map(|setting| {
-                let Setting { experiment, varied, spec, .. } = setting;
-                (experiment.as_str(), varied, spec, self.repeats_of(setting))
+                let Setting { experiment, varied, work, .. } = setting;
+                (experiment.as_str(), varied, work, self.repeats_of(setting))
             })
             .collect();
         let bytes = serde_json::to_vec(&Fingerprint { seed: self.seed, settings })
@@ -140,9 +152,34 @@ impl Plan {
 }
 
 impl PlannedPoint {
+    /// The test between two hosts, where the work is one.
+    #[must_use]
+    pub fn spec(&self) -> Option<&TestSpec> {
+        self.work.test()
+    }
+
+    /// The point that this becomes: begun at a time (milliseconds since 1970 UTC), with what came of
+    /// it. Who did the work follows from the options of a test between two hosts; other drivers say.
+    #[must_use]
+    pub fn point(&self, started_unix_ms: u64, command: String, outcome: PointOutcome) -> Point {
+        Point {
+            experiment: self.experiment.clone(),
+            varied: self.varied.clone(),
+            repeat: self.repeat,
+            started_unix_ms,
+            command,
+            by: self.work.workers(),
+            work: self.work.clone(),
+            outcome,
+        }
+    }
+
     fn is_done_by(&self, point: &Point) -> bool {
-        let ran = !matches!(point.outcome, PointOutcome::Failed(_));
-        ran && point.repeat == self.repeat
+        !matches!(point.outcome, PointOutcome::Failed(_)) && self.is_of(point)
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        point.repeat == self.repeat
             && point.experiment == self.experiment
             && point.varied == self.varied
     }
@@ -176,26 +213,11 @@ mod tests {
     }
 
     fn done(planned: &PlannedPoint, outcome: PointOutcome) -> Point {
-        Point {
-            experiment: planned.experiment.clone(),
-            varied: planned.varied.clone(),
-            repeat: planned.repeat,
-            started_unix_ms: 0,
-            command: String::new(),
-            spec: planned.spec.clone(),
-            outcome,
-        }
+        planned.point(0, String::new(), outcome)
     }
 
     fn ran() -> PointOutcome {
-        let histogram = {
-            let mut histogram = stats::LatencyHistogram::default();
-            histogram.record_ns(1000);
-            histogram
-        };
-        PointOutcome::RoundTrips(
-            results::LatencySummary::of(&histogram, "tcp-rr").expect("a sample"),
-        )
+        PointOutcome::Measured(Box::default())
     }
 
     #[test]

@@ -1,19 +1,9 @@
 //! Repeats taken together.
 
-use results::{
-    Direction, DirectionOutcome, EndReport, Estimate, LatencySummary, Point, PointOutcome, Summary,
-    TestOutcome,
-};
+use results::{Estimate, Point, Summary};
 
 /// One summary a figure of a setting, in the order the settings first appear in `points`. Failed
-/// points count for nothing; a figure that no repeat measured has no summary.
-///
-/// Figures, `D` being `forward` or `reverse`: `D_received_bits_per_s`, `D_sent_bits_per_s`,
-/// `D_lost_share` (UDP: of the datagrams sent, 0 to 1), `D_reordered_share`,
-/// `D_delivered_datagrams_per_s`, `D_jitter_s`; `retransmits_count`; `rtt_p50_s`, `rtt_p99_s`,
-/// `rtt_p99.9_s`, `transactions_per_s` (request/response and idle round trips);
-/// `loaded_rtt_p50_s`, `loaded_rtt_p99_s`; `cpu_s_per_gbit` (both ends), `near_cpu_s_per_gbit`,
-/// `far_cpu_s_per_gbit` (of the testing process, per 10^9 bits of payload delivered).
+/// points count for nothing; a figure that no repeat measured has no summary. The figures are those of [`Point::figures`].
 #[must_use]
 pub fn summarise(points: &[Point]) -> Vec<Summary> {
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -25,7 +15,7 @@ pub fn summarise(points: &[Point]) -> Vec<Summary> {
                 groups.last_mut().expect("just pushed")
             }
         };
-        figures_of(point).into_iter().for_each(|(name, value)| group.add(name, value));
+        point.figures().into_iter().for_each(|figure| group.add(figure.name, figure.value));
     }
     groups.into_iter().flat_map(Group::summaries).collect()
 }
@@ -62,90 +52,12 @@ impl Group<'_> {
     }
 }
 
-type Figure = (String, f64);
-
-fn figures_of(point: &Point) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    match &point.outcome {
-        PointOutcome::Measured(outcome) => test_figures(outcome, &mut figures),
-        PointOutcome::RoundTrips(latency) => latency_figures("rtt", latency, &mut figures),
-        PointOutcome::Failed(_) => {}
-    }
-    figures
-}
-
-fn test_figures(outcome: &TestOutcome, figures: &mut Vec<Figure>) {
-    for direction in &outcome.directions {
-        direction_figures(direction, outcome.duration_s, figures);
-    }
-    let retransmits: Vec<u64> =
-        outcome.directions.iter().filter_map(|d| d.retransmits_count).collect();
-    if !retransmits.is_empty() {
-        figures.push((
-            "retransmits_count".into(),
-            retransmits.iter().map(|count| *count as f64).sum(),
-        ));
-    }
-    if let Some(transactions) = &outcome.request_response {
-        figures.push(("transactions_per_s".into(), transactions.transactions_per_s));
-        latency_figures("rtt", &transactions.latency, figures);
-    }
-    if let Some(latency) = &outcome.latency_under_load {
-        latency_figures("loaded_rtt", latency, figures);
-    }
-    processor_figures(outcome, figures);
-}
-
-fn direction_figures(outcome: &DirectionOutcome, duration_s: f64, figures: &mut Vec<Figure>) {
-    let way = match outcome.direction {
-        Direction::Forward => "forward",
-        Direction::Reverse => "reverse",
-        Direction::Bidirectional => "bidirectional",
-    };
-    let mut add = |name: &str, value: f64| figures.push((format!("{way}_{name}"), value));
-    add("received_bits_per_s", outcome.received_bits_per_s);
-    add("sent_bits_per_s", outcome.sent_bits_per_s);
-    let Some(udp) = &outcome.udp else { return };
-    if udp.sent_count > 0 {
-        add("lost_share", (udp.lost_count as f64 / udp.sent_count as f64).min(1.0));
-        add("reordered_share", (udp.reordered_count as f64 / udp.sent_count as f64).min(1.0));
-    }
-    if duration_s > 0.0 {
-        add("delivered_datagrams_per_s", udp.received_count as f64 / duration_s);
-    }
-    if let Some(jitter_s) = udp.jitter_s {
-        add("jitter_s", jitter_s);
-    }
-}
-
-fn latency_figures(name: &str, latency: &LatencySummary, figures: &mut Vec<Figure>) {
-    for percentile in [50.0, 99.0, 99.9] {
-        if let Some(value_s) = latency.percentile_s(percentile) {
-            figures.push((format!("{name}_p{percentile}_s"), value_s));
-        }
-    }
-}
-
-fn processor_figures(outcome: &TestOutcome, figures: &mut Vec<Figure>) {
-    let delivered_gbit: f64 =
-        outcome.directions.iter().map(|d| d.received_bytes as f64 * 8e-9).sum();
-    if delivered_gbit <= 0.0 {
-        return;
-    }
-    let used_s = |end: &EndReport| end.process_cpu_s.map(|(user_s, system_s)| user_s + system_s);
-    let near_s = used_s(&outcome.near);
-    let far_s = outcome.far.as_ref().and_then(used_s);
-    let both_s = near_s.zip(far_s).map(|(near_s, far_s)| near_s + far_s);
-    for (name, used_s) in
-        [("cpu_s_per_gbit", both_s), ("near_cpu_s_per_gbit", near_s), ("far_cpu_s_per_gbit", far_s)]
-    {
-        figures.extend(used_s.map(|used_s| (name.to_owned(), used_s / delivered_gbit)));
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use results::{TestSpec, UdpOutcome};
+    use results::{
+        Direction, DirectionOutcome, EndReport, Figure, FramesWork, HostAccount, LatencySummary,
+        PointOutcome, TestOutcome, TestSpec, UdpOutcome, Work,
+    };
 
     use super::*;
 
@@ -156,7 +68,8 @@ mod tests {
             repeat,
             started_unix_ms: 0,
             command: String::new(),
-            spec: TestSpec::tcp(),
+            work: TestSpec::tcp().into(),
+            by: Vec::new(),
             outcome,
         }
     }
@@ -174,10 +87,11 @@ mod tests {
                 retransmits_count: Some(3),
                 udp,
             }],
-            request_response: None,
-            latency_under_load: None,
-            near: EndReport { process_cpu_s: Some((0.1, 0.3)), ..EndReport::default() },
-            far: Some(EndReport { process_cpu_s: Some((0.2, 0.6)), ..EndReport::default() }),
+            hosts: HostAccount::of_ends(
+                EndReport { process_cpu_s: Some((0.1, 0.3)), ..EndReport::default() },
+                Some(EndReport { process_cpu_s: Some((0.2, 0.6)), ..EndReport::default() }),
+            ),
+            ..TestOutcome::default()
         }))
     }
 
@@ -228,10 +142,36 @@ mod tests {
         let mut histogram = stats::LatencyHistogram::default();
         (1..=100).for_each(|us| histogram.record_ns(us * 1000));
         let latency = LatencySummary::of(&histogram, "udp-rr").expect("samples");
-        let summaries =
-            summarise(&[point("round-trip", 0.0, 0, PointOutcome::RoundTrips(latency))]);
+        let outcome = TestOutcome { round_trips: Some(latency), ..TestOutcome::default() };
+        let outcome = PointOutcome::Measured(Box::new(outcome));
+        let summaries = summarise(&[point("round-trip", 0.0, 0, outcome)]);
         let names: Vec<&str> = summaries.iter().map(|summary| summary.figure.as_str()).collect();
         assert_eq!(names, ["rtt_p50_s", "rtt_p99_s", "rtt_p99.9_s"]);
         assert!((summaries[0].estimate.median - 50e-6).abs() < 1e-7);
+    }
+
+    #[test]
+    fn work_that_is_no_test_between_hosts_is_summarised_alike() {
+        let frames = |repeat, rate: f64| Point {
+            work: Work::Frames(FramesWork {
+                frame_bytes: 60,
+                slots_only: true,
+                through: "pipe".into(),
+                duration_s: 1.0,
+            }),
+            ..point(
+                "frames",
+                0.0,
+                repeat,
+                PointOutcome::Measured(Box::new(TestOutcome {
+                    figures: vec![Figure::new("received_pkts_per_s", rate)],
+                    ..TestOutcome::default()
+                })),
+            )
+        };
+        let summaries = summarise(&[frames(0, 1.0), frames(1, 3.0), frames(2, 2.0)]);
+        let rate = find(&summaries, 0.0, "received_pkts_per_s").expect("measured");
+        assert_eq!((rate.count, rate.median), (3, 2.0));
+        assert_eq!(summaries.len(), 1);
     }
 }

@@ -1,8 +1,8 @@
 //! From the accounts of two ends to the outcome of a test. Pure.
 
 use results::{
-    Direction, DirectionOutcome, End, EndReport, Finding, Protocol, StreamEnd, TestLimit,
-    TestOutcome, TestSpec, UdpLoss, UdpOutcome,
+    Direction, DirectionOutcome, End, EndReport, Finding, HostAccount, Protocol, StreamEnd,
+    TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
 };
 
 use crate::engine::EndOutcome;
@@ -28,7 +28,15 @@ pub fn assemble(spec: &TestSpec, near: EndOutcome, far: Option<EndReport>) -> Te
             one_direction(spec, direction, duration_s, sender, receiver)
         })
         .collect();
-    TestOutcome { duration_s, directions, request_response, latency_under_load, near: report, far }
+    let outcome = TestOutcome {
+        duration_s,
+        directions,
+        request_response,
+        latency_under_load,
+        hosts: HostAccount::of_ends(report, far),
+        ..TestOutcome::default()
+    };
+    outcome.with_figures()
 }
 
 /// Adds what was noticed at `end`; the same remark about many streams is made once.
@@ -241,7 +249,7 @@ mod tests {
         let outcome = assemble(&TestSpec::tcp(), near(here), None);
         assert_eq!(outcome.directions[0].received_bytes, 1000);
         assert_eq!(outcome.directions[0].retransmits_count, Some(2));
-        assert_eq!(outcome.far, None);
+        assert_eq!(outcome.far(), None);
         let mut spec = TestSpec::tcp();
         spec.direction = Direction::Reverse;
         let outcome = assemble(&spec, near(EndReport::default()), None);

@@ -124,7 +124,7 @@ pub fn plan(results: &Results) -> Plan {
         plan.remarks
             .push("no TCP transfer was measured, so there is nothing to decide from".into());
     }
-    if results.far.is_none() {
+    if results.far().is_none() {
         plan.remarks
             .push("the far host told nothing of itself, so nothing is planned for it".into());
     }

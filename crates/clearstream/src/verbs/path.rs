@@ -8,13 +8,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use results::{Direction, Point, Results, RunKind};
+use results::{Direction, Results, RunKind};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
 use crate::progress::Progress;
-use crate::runner::{self, Ended};
+use crate::runner::{self, Conducted, Ended, Keeping};
 use crate::signals;
 use crate::store::{self, PointLog};
 use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
@@ -69,28 +69,24 @@ pub(crate) struct PathArgs {
 /// Runs the verb.
 pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let application = args.application.spec();
-    let effort = args.effort();
-
     let mut far = FarEnd::connect(&args.target.target())?;
     let mut progress = Progress::new(1);
     let mut results = far.document(RunKind::Path, &mut progress);
-    let first = battery::first_round(&application, &effort);
-    let (mut log, mut points) = PointLog::open(&args.output, &first, !args.fresh)?;
-    if !points.is_empty() {
-        let (count, path) = (points.len(), log.path().display());
-        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
-            .ok();
-    }
-    let ended = measure(args, &mut far, &mut results, &mut points, &mut log, &mut progress);
-    results.points = points;
-    results.summaries = sweep::summarise(&results.points);
-    results.finished_unix_ms = Some(runner::now_unix_ms());
+    let keeping = Keeping { output: &args.output, resumes: !args.fresh };
+    let battery = args.battery();
+    let conducted = runner::conduct(&battery, &mut far, keeping, &mut results, &mut progress);
     drop(progress);
-    conclude(args, json, &mut results, ended, log)
+    conclude(args, json, &results, conducted)
 }
 
 impl PathArgs {
+    fn battery(&self) -> battery::Battery {
+        let effort = self.effort();
+        // The judgement weighs the spread of an experiment's repeats.
+        let trial_repeats = if self.no_confirm { 0 } else { effort.baseline_repeats.min(3) };
+        battery::Battery { application: self.application.spec(), effort, trial_repeats }
+    }
+
     fn effort(&self) -> battery::Effort {
         let (duration_s, baseline_repeats) =
             if self.quick { (1.0, 3) } else { (self.duration.as_secs_f64(), self.repeats) };
@@ -106,55 +102,9 @@ impl PathArgs {
     }
 }
 
-/// Both rounds of tests and the experiment that decides the verdict.
-fn measure(
-    args: &PathArgs,
-    far: &mut FarEnd,
-    results: &mut Results,
-    points: &mut Vec<Point>,
-    log: &mut PointLog,
-    progress: &mut Progress,
-) -> Result<Ended, VerbError> {
-    let application = args.application.spec();
-    let effort = args.effort();
-    let first = battery::first_round(&application, &effort);
-    progress.extend(first.remaining(points).len());
-    if let interrupted @ Ended::Interrupted(_) = runner::run(&first, far, points, log, progress)? {
-        return Ok(interrupted);
-    }
-    let rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
-    let mtu = results.path.path_mtu_bytes;
-    let second = battery::second_round(&application, &effort, mtu, rtt_s, points);
-    progress.extend(second.remaining(points).len());
-    if let interrupted @ Ended::Interrupted(_) = runner::run(&second, far, points, log, progress)? {
-        return Ok(interrupted);
-    }
-    results.points.clone_from(points);
-    results.summaries = sweep::summarise(points);
-    let best = battery::best_tcp(points, effort.way);
-    results.path.bandwidth_delay_product_bytes =
-        best.zip(rtt_s).map(|(best, rtt_s)| units::bandwidth_delay_product_bytes(best, rtt_s));
-    collect_findings(results);
-    // The judgement weighs the spread of an experiment's repeats.
-    let repeats = if args.no_confirm { 0 } else { effort.baseline_repeats.min(3) };
-    let (verdict, ended) = confirm::verdict(results, far, repeats, points, log, progress)?;
-    results.verdict = Some(verdict);
-    Ok(ended)
-}
-
 /// Writes the files and the screen; decides the exit.
-fn conclude(
-    args: &PathArgs,
-    json: bool,
-    results: &mut Results,
-    ended: Result<Ended, VerbError>,
-    log: PointLog,
-) -> VerbResult {
-    results.partial = match &ended {
-        Ok(Ended::Complete) => None,
-        Ok(Ended::Interrupted(number)) => Some(format!("ended by signal {number}")),
-        Err(error) => Some(error.to_string()),
-    };
+fn conclude(args: &PathArgs, json: bool, results: &Results, conducted: Conducted) -> VerbResult {
+    let Conducted { ended, log } = conducted;
     if results.points.is_empty() && results.partial.is_some() {
         return ended.map(|_| Exit::Ok).and(Err(VerbError::failed("ended before the first test")));
     }
@@ -174,15 +124,9 @@ fn conclude(
         writeln!(out, "\nWritten  {}{}", args.output.display(), args.report_note())?;
     }
     match ended? {
-        Ended::Complete => log.discard().map(|()| Exit::Ok),
+        Ended::Complete => log.map_or(Ok(()), PointLog::discard).map(|()| Exit::Ok),
         Ended::Interrupted(number) => {
-            let again = "the same command takes it up again";
-            writeln!(
-                crate::out::stderr(),
-                "clearstream: cut short; {again} from {}",
-                log.path().display()
-            )
-            .ok();
+            log.iter().for_each(runner::say_cut_short);
             Ok(Exit::Signal(number))
         }
     }
@@ -191,21 +135,5 @@ fn conclude(
 impl PathArgs {
     fn report_note(&self) -> String {
         if self.no_report { String::new() } else { format!(", {}", self.report.display()) }
-    }
-}
-
-/// What any test noticed, once.
-fn collect_findings(results: &mut Results) {
-    for point in &results.points {
-        let Some(outcome) = point.measured() else { continue };
-        let ends = [Some(&outcome.near), outcome.far.as_ref()];
-        for finding in ends.into_iter().flatten().flat_map(|end| &end.findings) {
-            let known =
-                |other: &results::Finding| other.code == finding.code && other.end == finding.end;
-            // The sweep asks for windows on purpose; what it was refused shows in its own figures.
-            if point.experiment != "window-sweep" && !results.findings.iter().any(known) {
-                results.findings.push(finding.clone());
-            }
-        }
     }
 }

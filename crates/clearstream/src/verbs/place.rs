@@ -8,15 +8,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use results::{Direction, Point, Protocol, Results, RunKind, TestLimit, TestSpec};
+use results::{Direction, Protocol, Results, RunKind, TestLimit, TestSpec};
 use sweep::placement::{Effort, EndView, ROUNDS_COUNT, Survey, conclude};
-use sweep::{Plan, Setting};
+use sweep::{Experiment, Plan, Setting};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
 use crate::progress::Progress;
-use crate::runner::{self, Ended};
+use crate::runner::{self, Conducted, Ended, Keeping};
 use crate::signals;
 use crate::store::{self, PointLog};
 use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
@@ -104,47 +104,49 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     let mut progress = Progress::new(1);
     let mut results = far.document(RunKind::Place, &mut progress);
     let cores = Candidates::of(&results, &wanted)?;
-    let survey = args.survey(&results, &cores, spec);
-    let identity = Setting::new(sweep::placement::EXPERIMENT, survey.spec.clone())
-        .varying("near_cores_count", cores.near.len() as f64)
-        .varying("far_cores_count", cores.far.len() as f64)
-        .varying("near_interrupt_cores_count", survey.near_interrupt_cores.len() as f64)
-        .varying("far_interrupt_cores_count", survey.far_interrupt_cores.len() as f64);
-    let plan = Plan::new(vec![identity], args.effort().repeats, u64::from(args.budget));
-    let (mut log, mut points) = PointLog::open(&args.output, &plan, !args.fresh)?;
-    if !points.is_empty() {
-        let (count, path) = (points.len(), log.path().display());
-        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
-            .ok();
-    }
-    let ended = sweep_all(&survey, &mut far, &mut points, &mut log, &mut progress);
+    let placements = Placements { args, cores, spec };
+    let keeping = Keeping { output: &args.output, resumes: !args.fresh };
+    let conducted = runner::conduct(&placements, &mut far, keeping, &mut results, &mut progress);
     drop(progress);
-    let found = conclude(&survey, &points);
-    results.summaries = sweep::summarise(&points);
-    results.placement = found;
-    results.changes = advice::changes(&points);
-    results.points = points;
-    results.finished_unix_ms = Some(runner::now_unix_ms());
-    conclude_run(args, json, results, ended, log, &far)
+    conclude_run(args, json, results, conducted, &far)
 }
 
-/// Runs every round.
-fn sweep_all(
-    survey: &Survey<'_>,
-    far: &mut FarEnd,
-    points: &mut Vec<Point>,
-    log: &mut PointLog,
-    progress: &mut Progress,
-) -> Result<Ended, VerbError> {
-    for number in 0..ROUNDS_COUNT {
-        let Some(plan) = survey.round(number, points) else { continue };
-        progress.extend(plan.remaining(points).len());
-        if let interrupted @ Ended::Interrupted(_) = runner::run(&plan, far, points, log, progress)?
-        {
-            return Ok(interrupted);
-        }
+/// Pairs of cores one after the other: the experiment that `place` is.
+struct Placements<'a> {
+    args: &'a PlaceArgs,
+    cores: Candidates,
+    spec: TestSpec,
+}
+
+impl Experiment for Placements<'_> {
+    fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
+        // A round in the middle may have nothing to measure.
+        let plan = |survey: Survey<'_>| survey.round(number, &so_far.points);
+        let none = || Plan::new(Vec::new(), 1, 0);
+        (number < ROUNDS_COUNT).then(|| plan(self.survey(so_far)).unwrap_or_else(none))
     }
-    Ok(Ended::Complete)
+
+    fn identity(&self, so_far: &Results) -> Option<Plan> {
+        let (cores, survey) = (&self.cores, self.survey(so_far));
+        let identity = Setting::new(sweep::placement::EXPERIMENT, survey.spec.clone())
+            .varying("near_cores_count", cores.near.len() as f64)
+            .varying("far_cores_count", cores.far.len() as f64)
+            .varying("near_interrupt_cores_count", survey.near_interrupt_cores.len() as f64)
+            .varying("far_interrupt_cores_count", survey.far_interrupt_cores.len() as f64);
+        Some(Plan::new(vec![identity], survey.effort.repeats, u64::from(self.args.budget)))
+    }
+
+    fn conclude(&self, results: &mut Results, _is_complete: bool) {
+        results.placement = conclude(&self.survey(results), &results.points);
+        results.summaries = sweep::summarise(&results.points);
+        results.changes = advice::changes(&results.points);
+    }
+}
+
+impl Placements<'_> {
+    fn survey<'a>(&'a self, results: &'a Results) -> Survey<'a> {
+        self.args.survey(results, &self.cores, self.spec.clone())
+    }
 }
 
 /// Writes the files and the screen; decides the exit.
@@ -152,15 +154,10 @@ fn conclude_run(
     args: &PlaceArgs,
     json: bool,
     mut results: Results,
-    ended: Result<Ended, VerbError>,
-    log: PointLog,
+    conducted: Conducted,
     far: &FarEnd,
 ) -> VerbResult {
-    results.partial = match &ended {
-        Ok(Ended::Complete) => None,
-        Ok(Ended::Interrupted(number)) => Some(format!("ended by signal {number}")),
-        Err(error) => Some(error.to_string()),
-    };
+    let Conducted { ended, log } = conducted;
     let Some(found) = &results.placement else {
         return match ended? {
             Ended::Interrupted(number) => Ok(Exit::Signal(number)),
@@ -186,15 +183,9 @@ fn conclude_run(
         write!(out, "{}\nWritten  {written}\n", screen::show(&results))?;
     }
     match ended? {
-        Ended::Complete => log.discard().map(|()| Exit::Ok),
+        Ended::Complete => log.map_or(Ok(()), PointLog::discard).map(|()| Exit::Ok),
         Ended::Interrupted(number) => {
-            let again = "the same command takes it up again";
-            writeln!(
-                crate::out::stderr(),
-                "clearstream: cut short; {again} from {}",
-                log.path().display()
-            )
-            .ok();
+            log.iter().for_each(runner::say_cut_short);
             Ok(Exit::Signal(number))
         }
     }
@@ -217,7 +208,7 @@ struct Candidates {
 
 impl Candidates {
     fn of(results: &Results, wanted: &TestSpec) -> Result<Self, VerbError> {
-        let far_host = results.far.as_ref();
+        let far_host = results.far();
         let choose = |wanted: &[u32], usable: &[u32], end: &str| -> Result<Vec<u32>, VerbError> {
             if usable.is_empty() {
                 return Err(VerbError::failed(format!("the {end} end does not tell its cores")));
@@ -232,7 +223,7 @@ impl Candidates {
         };
         let far_usable = far_host.map_or(&[][..], |host| &host.usable_cores);
         Ok(Self {
-            near: choose(&wanted.near_cores, &results.near.usable_cores, "near")?,
+            near: choose(&wanted.near_cores, &results.near().usable_cores, "near")?,
             far: choose(&wanted.far_cores, far_usable, "far")?,
         })
     }
@@ -287,9 +278,9 @@ impl PlaceArgs {
             usable_cores,
             interface: host.interface.as_ref().map(|interface| interface.name.as_str()),
         };
-        let far = results.far.as_ref().unwrap_or(&results.near);
+        let far = results.far().unwrap_or(results.near());
         Survey {
-            near: view(&results.near, &cores.near),
+            near: view(results.near(), &cores.near),
             far: view(far, &cores.far),
             shares_machine: shares_machine(results),
             spec,

@@ -20,12 +20,13 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
 use crate::progress::Progress;
-use crate::runner::{self, Ended};
+use crate::runner::{self, Driver, Ended, Keeping};
 use crate::signals;
 use crate::store::{self, PointLog};
 use crate::verbs::options::{ServerOptions, duration};
 use catalogue::{ENTRIES, Entry};
-use recipes::{Context, Recipe};
+use recipes::Recipe;
+use sweep::Experiment;
 
 /// Options of `reproduce`.
 #[derive(Debug, clap::Args)]
@@ -115,71 +116,80 @@ fn between_hosts(
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut far = FarEnd::connect(&args.server.at(host))?;
     let mut progress = Progress::new(1);
-    let mut results = far.document(RunKind::Reproduce, &mut progress);
-    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.json", entry.id)));
-    let mut ended = Ended::Complete;
-    let mut log: Option<PointLog> = None;
-    for number in 0.. {
-        let rtt = results.path.idle_rtt.as_ref();
-        let context = Context {
-            duration_s: args.duration.as_secs_f64(),
-            repeats: args.repeats,
-            rtt_s: rtt.and_then(|rtt| rtt.percentile_s(50.0)),
-            path_mtu_bytes: results.path.path_mtu_bytes,
-            near: &results.near,
-            far: results.far.as_ref(),
-            points: &results.points,
-        };
-        let Some(plan) = (recipe.round)(number, &context) else { break };
-        let log = match &mut log {
-            Some(log) => log,
-            empty => {
-                let (opened, earlier) = PointLog::open(&output, &plan, true)?;
-                results.points = earlier;
-                empty.insert(opened)
-            }
-        };
-        progress.extend(plan.remaining(&results.points).len());
-        ended = runner::run(&plan, &mut far, &mut results.points, log, &mut progress)?;
-        if ended != Ended::Complete {
-            break;
-        }
-    }
-    drop(progress);
-    let answer = publish(entry, results, |results| (recipe.judge)(results), ended, args, json)?;
-    if ended == Ended::Complete {
-        log.map_or(Ok(()), PointLog::discard)?;
-    }
-    Ok(answer)
+    let results = far.document(RunKind::Reproduce, &mut progress);
+    let experiment = recipes::RecipeRun::new(recipe, args);
+    let conducted = conduct(entry, &experiment, &mut far, results, progress, args)?;
+    publish(entry, conducted, |results| (recipe.judge)(results), args, json)
 }
 
-/// Judges what was measured, writes and shows it, and ends as it deserves.
+/// An experiment that was run, and its document.
+struct Conducted {
+    results: Results,
+    ended: Ended,
+    log: Option<PointLog>,
+}
+
+impl Conducted {
+    /// A document to which nothing was to be measured.
+    fn at_once(results: Results) -> Self {
+        let finished_unix_ms = Some(runner::now_unix_ms());
+        let results = Results { finished_unix_ms, ..results };
+        Self { results, ended: Ended::Complete, log: None }
+    }
+}
+
+/// Runs an experiment; its points go to `results`. The journal stays when it cannot go on.
+fn conduct(
+    entry: &Entry,
+    experiment: &(impl Experiment + ?Sized),
+    driver: &mut dyn Driver,
+    mut results: Results,
+    mut progress: Progress,
+    args: &ReproduceArgs,
+) -> Result<Conducted, VerbError> {
+    let output = args.output_of(entry);
+    let keeping = Keeping { output: &output, resumes: true };
+    let runner::Conducted { ended, log } =
+        runner::conduct(experiment, driver, keeping, &mut results, &mut progress);
+    Ok(Conducted { results, ended: ended?, log })
+}
+
+impl ReproduceArgs {
+    fn output_of(&self, entry: &Entry) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.json", entry.id)))
+    }
+}
+
+/// Judges what was measured, writes and shows it, and ends as it deserves. What was cut short is not
+/// judged.
 fn publish(
     entry: &'static Entry,
-    mut results: Results,
-    judge: impl FnOnce(&mut Results) -> (Vec<PaperFigure>, LawCheck),
-    ended: Ended,
+    conducted: Conducted,
+    judge: impl FnOnce(&Results) -> (Vec<PaperFigure>, LawCheck),
     args: &ReproduceArgs,
     json: bool,
 ) -> VerbResult {
-    results.summaries = sweep::summarise(&results.points);
-    results.finished_unix_ms = Some(runner::now_unix_ms());
-    if let Ended::Interrupted(number) = ended {
-        results.partial = Some(format!("ended by signal {number}"));
+    let Conducted { mut results, ended, log } = conducted;
+    let (figures, mut law) = judge(&results);
+    if let Some(why) = &results.partial {
+        law = recipes::undecided(&law.law, &format!("{why} before all was measured"));
     }
-    let (figures, law) = judge(&mut results);
     let (id, title, source) =
         (entry.id.to_owned(), entry.title.to_owned(), entry.source.to_owned());
     results.reproduction = Some(Reproduction { id, title, source, figures, law });
-    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.json", entry.id)));
+    let output = args.output_of(entry);
     store::save(&output, &results)?;
     if let Some(page) = &args.report {
         let html = report::render(&results, &report::RenderOptions::default());
         store::replace(page, html.as_bytes())?;
     }
     print(&results, &output, json)?;
-    if let Ended::Interrupted(number) = ended {
-        return Ok(Exit::Signal(number));
+    match (ended, log) {
+        (Ended::Complete, log) => log.map_or(Ok(()), PointLog::discard)?,
+        (Ended::Interrupted(number), log) => {
+            log.iter().for_each(runner::say_cut_short);
+            return Ok(Exit::Signal(number));
+        }
     }
     match results.reproduction.as_ref().and_then(|reproduction| reproduction.law.holds) {
         Some(true) => Ok(Exit::Ok),

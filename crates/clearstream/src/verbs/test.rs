@@ -6,7 +6,7 @@ mod summary;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use results::{End, HostFacts, Placement, Point, PointOutcome, Results, RunKind, TestSpec};
+use results::{End, HostFacts, Placement, Point, PointOutcome, Results, RunKind, TestSpec, Work};
 use traffic::client::{ClientError, IntervalPair};
 
 use crate::VerbResult;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
     let mut far_end = FarEnd::connect(&target)?;
     let mut results = far_end.document(RunKind::Test, &mut Progress::new(1));
     if let (Some(path), Some(placement)) = (&args.place, placement) {
-        place_far(path, &placement, results.far.as_ref(), &mut spec)?;
+        place_far(path, &placement, results.far(), &mut spec)?;
     }
     if !json {
         writeln!(crate::out::stderr(), "{}", summary::heading(&target, &results, &spec)).ok();
@@ -128,13 +128,15 @@ fn run_all(
             Ok(outcome) => (PointOutcome::Measured(Box::new(outcome)), Ok(())),
             Err(error) => (PointOutcome::Failed(chain(&error)), Err(error)),
         };
+        let work = Work::from(spec.clone());
         results.points.push(Point {
             experiment: "test".to_owned(),
             varied: std::collections::BTreeMap::new(),
             repeat,
             started_unix_ms,
             command: command_line(far.target(), spec),
-            spec: spec.clone(),
+            by: work.workers(),
+            work,
             outcome,
         });
         ended?;
@@ -148,10 +150,10 @@ fn print(results: &Results, repeats: u32, json: bool) -> Result<(), VerbError> {
         serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        let measured = results.points.iter().filter_map(|point| Some((point, point.measured()?)));
-        for (point, outcome) in measured {
+        for point in &results.points {
+            let Some((spec, outcome)) = point.tested() else { continue };
             let number = (repeats > 1).then_some(point.repeat + 1);
-            out.write_all(summary::outcome(&point.spec, outcome, number).as_bytes())?;
+            out.write_all(summary::outcome(spec, outcome, number).as_bytes())?;
         }
         if repeats > 1 {
             out.write_all(summary::repeats(&results.summaries).as_bytes())?;

@@ -139,7 +139,7 @@ fn root_udp_streams_are_set_up_over_a_path_that_loses_packets() {
     let counted = |name: &str| forward[name].as_u64().expect("counted");
     let share = counted("lost_count") as f64 / counted("sent_count") as f64;
     assert!((0.06..0.18).contains(&share), "12%: {share}: {forward}");
-    let streams = outcome["far"]["streams"].as_array().expect("streams");
+    let streams = outcome["hosts"][1]["account"]["streams"].as_array().expect("streams");
     assert_eq!(streams.len(), 16);
     assert!(streams.iter().all(|stream| stream["bytes"].as_u64() > Some(0)), "{streams:?}");
 }

@@ -3,10 +3,10 @@
 //! case plants, at both ends.
 
 use results::{
-    Cache, Core, CoreClock, CoreUse, Direction, DirectionOutcome, EndReport, HostFacts,
-    InterfaceFacts, Interrupt, IntervalSample, LatencySummary, Machine, MemoryNode, Nic, PathFacts,
-    PcieLink, PercentilePoint, Point, PointOutcome, Results, RunKind, SoftnetCounters, StreamEnd,
-    TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
+    Cache, Core, CoreClock, CoreUse, Direction, DirectionOutcome, EndReport, Host, HostAccount,
+    HostFacts, InterfaceFacts, Interrupt, IntervalSample, LatencySummary, Machine, MemoryNode, Nic,
+    PathFacts, PcieLink, PercentilePoint, Point, PointOutcome, Results, RunKind, SoftnetCounters,
+    StreamEnd, TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
 };
 
 use super::cases::Accepted;
@@ -226,8 +226,10 @@ impl Path {
         };
         points.push(point("udp", &udp, 0, self.udp(self.several * 1.2)));
         Results {
-            near: self.host("near", self.near, self.pcie_lanes),
-            far: Some(self.host("far", self.far, 16)),
+            hosts: vec![
+                Host::near(self.host("near", self.near, self.pcie_lanes)),
+                Host::far(self.host("far", self.far, 16)),
+            ],
             path: self.facts(),
             points,
             ..Results::begun(RunKind::Path, 0)
@@ -387,10 +389,8 @@ impl Path {
                 retransmits_count: Some(sent_again as u64),
                 udp: None,
             }],
-            request_response: None,
-            latency_under_load: None,
-            near: ends(true, self.near),
-            far: Some(ends(false, self.far)),
+            hosts: HostAccount::of_ends(ends(true, self.near), Some(ends(false, self.far))),
+            ..TestOutcome::default()
         }
     }
 
@@ -488,10 +488,8 @@ impl Path {
                     ..UdpOutcome::default()
                 }),
             }],
-            request_response: None,
-            latency_under_load: None,
-            near: account(self.near, 1.0),
-            far: Some(account(self.far, 1.0)),
+            hosts: HostAccount::of_ends(account(self.near, 1.0), Some(account(self.far, 1.0))),
+            ..TestOutcome::default()
         }
     }
 }
@@ -537,7 +535,8 @@ fn point(experiment: &str, spec: &TestSpec, repeat: u32, outcome: TestOutcome) -
         repeat,
         started_unix_ms: 0,
         command: String::new(),
-        spec: spec.clone(),
+        work: spec.clone().into(),
+        by: Vec::new(),
         outcome: PointOutcome::Measured(Box::new(outcome)),
     }
 }

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use results::{Results, Verdict};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::cases::Accepted;
 
@@ -17,8 +18,14 @@ pub(crate) struct Recorded {
     pub(crate) plants: String,
     /// Verdicts that name it rightly.
     pub(crate) accept: Vec<Accepted>,
-    /// The document `path` wrote, or a model did.
+    /// The document `path` wrote, or a model did; of any version that the program reads.
+    #[serde(deserialize_with = "of_any_version")]
     pub(crate) results: Results,
+}
+
+fn of_any_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Results, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    results::read_results(value.to_string().as_bytes()).map_err(D::Error::custom)
 }
 
 /// Where they lie.

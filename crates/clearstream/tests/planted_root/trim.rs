@@ -45,8 +45,7 @@ fn trimmed(results: &Results) -> Results {
         point.command.clear();
         let is_trial = point.experiment.starts_with("confirm:");
         if let PointOutcome::Measured(outcome) = &mut point.outcome {
-            let ends = [Some(&mut outcome.near), outcome.far.as_mut()];
-            ends.into_iter().flatten().for_each(|end| trim_end(end, is_trial));
+            outcome.hosts.iter_mut().for_each(|host| trim_end(&mut host.account, is_trial));
         }
     }
     results

@@ -59,8 +59,8 @@ pub(crate) struct HostView<'a> {
 impl<'a> HostView<'a> {
     pub(super) fn of(results: &'a Results, spec: &TestSpec, run: &Run<'a>, end: End) -> Self {
         let (host, pinned) = match end {
-            End::Near => (Some(&results.near), &spec.near_cores),
-            End::Far => (results.far.as_ref(), &spec.far_cores),
+            End::Near => (Some(results.near()), &spec.near_cores),
+            End::Far => (results.far(), &spec.far_cores),
         };
         let streams = if end == run.sender { &run.senders } else { &run.receivers };
         let report = run.report(end);

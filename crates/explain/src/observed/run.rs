@@ -1,8 +1,8 @@
 //! One test: both ends of its bulk direction.
 
 use results::{
-    Direction, DirectionOutcome, End, EndReport, IntervalSample, Point, Protocol, StreamEnd,
-    TcpSample, TestOutcome,
+    Direction, DirectionOutcome, End, EndReport, IntervalSample, Point, StreamEnd, TcpSample,
+    TestOutcome, Work,
 };
 
 use crate::numbers::{middle, positive, share};
@@ -21,10 +21,7 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     /// The run of a point; `None` unless it measured a TCP bulk transfer.
     pub(super) fn of(point: &'a Point) -> Option<Self> {
-        let outcome = point.measured()?;
-        if point.spec.protocol != Protocol::Tcp || point.spec.request_response.is_some() {
-            return None;
-        }
+        let (Work::Bulk(_), outcome) = (&point.work, point.measured()?) else { return None };
         // Both ways at once is judged on the way there.
         let direction = outcome.directions.first()?;
         let goodput_bits_per_s = goodput(direction)?;
@@ -167,8 +164,8 @@ pub(crate) fn opposite(end: End) -> End {
 
 fn report_of(outcome: &TestOutcome, end: End) -> Option<&EndReport> {
     match end {
-        End::Near => Some(&outcome.near),
-        End::Far => outcome.far.as_ref(),
+        End::Near => Some(outcome.near()),
+        End::Far => outcome.far(),
     }
 }
 

@@ -133,7 +133,7 @@ fn figures_that_json_cannot_hold_count_as_absent() {
         for point in &mut results.points {
             let results::PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
             outcome.duration_s = bad;
-            for stream in &mut outcome.near.streams {
+            for stream in &mut outcome.near_mut().streams {
                 stream.duration_s = bad;
                 stream.thread_user_s = Some(bad);
                 for interval in &mut stream.intervals {

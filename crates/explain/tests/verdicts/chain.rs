@@ -50,7 +50,7 @@ impl Planted {
         results.points = results
             .points
             .iter()
-            .map(|point| self.point(&point.experiment, &point.spec, point.repeat))
+            .map(|point| self.point(&point.experiment, point.spec().expect("a test"), point.repeat))
             .collect();
         (self.hosts)(&mut results);
         results
@@ -96,7 +96,10 @@ fn paths() -> Vec<Model> {
 }
 
 fn far_of(outcome: &mut TestOutcome) -> &mut results::EndReport {
-    outcome.far.get_or_insert_default()
+    if outcome.far().is_none() {
+        outcome.set_far(Some(results::EndReport::default()));
+    }
+    outcome.far_mut().expect("it is there now")
 }
 
 /// Smaller blocks cost both ends' cores more a byte.

@@ -85,7 +85,7 @@ fn a_confirmed_window_verdict_names_the_setting_to_raise() {
         assert!(verdict.confirmed, "{verdict:#?}");
         let change = verdict.changes.first().unwrap_or_else(|| panic!("{verdict:#?}"));
         assert_eq!((change.end, change.key.as_str()), (End::Far, "net.ipv4.tcp_rmem"));
-        let far = results.far.as_ref().expect("it told of itself");
+        let far = results.far().expect("it told of itself");
         let from = far.sysctls["net.ipv4.tcp_rmem"].split_ascii_whitespace();
         let (from, to) = (from.collect::<Vec<_>>(), change.to.split(' ').collect::<Vec<_>>());
         assert_eq!(change.from.as_deref(), Some(from.join(" ").as_str()));
@@ -274,12 +274,7 @@ fn nothing_planted_nobody_accused() {
     results.points.retain(|point| point.experiment == "single-stream");
     for point in &mut results.points {
         let results::PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
-        for stream in outcome
-            .near
-            .streams
-            .iter_mut()
-            .chain(outcome.far.iter_mut().flat_map(|far| &mut far.streams))
-        {
+        for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
             (stream.thread_user_s, stream.thread_system_s, stream.thread_wait_s) =
                 (Some(0.1), Some(4.0), Some(0.1));
             stream.intervals.iter_mut().for_each(|interval| interval.receive_queue_bytes = Some(0));
@@ -409,8 +404,7 @@ fn an_hour_is_explained_within_a_second() {
     let mut results = model.results(&tcp());
     for point in &mut results.points {
         let results::PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
-        let ends = [Some(&mut outcome.near), outcome.far.as_mut()];
-        for stream in ends.into_iter().flatten().flat_map(|end| &mut end.streams) {
+        for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
             if let Some(sample) = stream.intervals.last().cloned() {
                 stream.intervals = vec![sample; 3600];
             }

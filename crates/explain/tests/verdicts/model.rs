@@ -3,9 +3,9 @@
 //! changed, so that the whole loop from diagnosis to verdict runs against a known truth.
 
 use results::{
-    Direction, DirectionOutcome, End, EndReport, HostFacts, InterfaceFacts, LatencySummary,
-    PathFacts, Point, PointOutcome, Protocol, ReceivePath, Results, RunKind, SendPath, StreamEnd,
-    TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
+    Direction, DirectionOutcome, End, EndReport, Host, HostAccount, HostFacts, InterfaceFacts,
+    LatencySummary, PathFacts, Point, PointOutcome, Protocol, ReceivePath, Results, RunKind,
+    SendPath, StreamEnd, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
 };
 
 use crate::account::{Account, cores};
@@ -113,12 +113,17 @@ impl Model {
         let udp = TestSpec { offered_bits_per_s: Some(best * 1.2), ..TestSpec::udp(1400) };
         points.extend((0..3).map(|repeat| self.point("udp", &udp, repeat)));
         Results {
-            near: self.host("amsterdam", self.near_speed_bits_per_s, self.near_qdisc_bits_per_s),
-            far: self.far_told.then(|| self.host("geneva", self.far_speed_bits_per_s, None)),
+            hosts: self.hosts(),
             path: self.path(),
             points,
             ..Results::begun(RunKind::Path, 0)
         }
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        let near = self.host("amsterdam", self.near_speed_bits_per_s, self.near_qdisc_bits_per_s);
+        let far = self.far_told.then(|| self.host("geneva", self.far_speed_bits_per_s, None));
+        std::iter::once(Host::near(near)).chain(far.map(Host::far)).collect()
     }
 
     pub(crate) fn point(&self, experiment: &str, spec: &TestSpec, repeat: u32) -> Point {
@@ -132,7 +137,8 @@ impl Model {
             repeat,
             started_unix_ms: 0,
             command: String::new(),
-            spec: spec.clone(),
+            work: spec.clone().into(),
+            by: Vec::new(),
             outcome: PointOutcome::Measured(Box::new(match spec.protocol {
                 Protocol::Tcp => self.tcp(spec, noise),
                 Protocol::Udp => self.udp(spec, noise),
@@ -314,10 +320,8 @@ impl Model {
                 retransmits_count: Some(retransmits),
                 udp: None,
             }],
-            request_response: None,
-            latency_under_load: None,
-            near: report(senders),
-            far: self.far_told.then(|| report(receivers)),
+            hosts: HostAccount::of_ends(report(senders), self.far_told.then(|| report(receivers))),
+            ..TestOutcome::default()
         }
     }
 
@@ -353,10 +357,8 @@ impl Model {
                     ..UdpOutcome::default()
                 }),
             }],
-            request_response: None,
-            latency_under_load: None,
-            near: EndReport::default(),
-            far: None,
+            hosts: HostAccount::of_ends(EndReport::default(), None),
+            ..TestOutcome::default()
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use results::{
-    Direction, DirectionOutcome, Protocol, SendPath, TestLimit, TestOutcome, TestSpec, UdpOutcome,
+    Direction, DirectionOutcome, HostAccount, Protocol, SendPath, TestLimit, TestOutcome, TestSpec,
+    UdpOutcome,
 };
 
 use super::{Amount, OVERTIME, UDP_BLOCK_BYTES, Watch};
@@ -115,14 +116,14 @@ pub(super) fn near_spec(
 /// The test's outcome, as far as the two ends could tell.
 pub(super) fn outcome(near: EndOutcome, summary: &Summary, spec: &TestSpec) -> TestOutcome {
     let udp = spec.protocol == Protocol::Udp;
-    TestOutcome {
+    let outcome = TestOutcome {
         duration_s: near.duration_s,
         directions: summary.directions.iter().map(|way| direction(way, udp)).collect(),
-        request_response: None,
         latency_under_load: near.latency_under_load,
-        near: near.report,
-        far: None,
-    }
+        hosts: HostAccount::of_ends(near.report, None),
+        ..TestOutcome::default()
+    };
+    outcome.with_figures()
 }
 
 fn direction(way: &DirectionSummary, udp: bool) -> DirectionOutcome {

@@ -133,12 +133,12 @@ impl Survey<'_> {
     /// Application, socket, interrupts, NIC: outwards from the application.
     fn host_links(&self, end: End, sending: bool) -> Vec<Link> {
         let report = self.outcome.and_then(|outcome| match end {
-            End::Near => Some(&outcome.near),
-            End::Far => outcome.far.as_ref(),
+            End::Near => Some(outcome.near()),
+            End::Far => outcome.far(),
         });
         let facts = match end {
-            End::Near => Some(&self.digest.results.near),
-            End::Far => self.digest.results.far.as_ref(),
+            End::Near => Some(self.digest.results.near()),
+            End::Far => self.digest.results.far(),
         };
         let stream = streams_of(report, sending).into_iter().max_by_key(|stream| stream.bytes);
         let unseen = report.is_none().then(|| self.why_unseen(end));

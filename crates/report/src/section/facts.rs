@@ -25,8 +25,8 @@ pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
 
 /// What the hosts are made of; once where one machine is both.
 fn drawings(digest: &Digest<'_>) -> Vec<Element> {
-    let near = digest.results.near.machine.as_ref();
-    let far = digest.results.far.as_ref().and_then(|far| far.machine.as_ref());
+    let near = digest.results.near().machine.as_ref();
+    let far = digest.results.far().and_then(|far| far.machine.as_ref());
     let same_cores =
         near.zip(far).is_some_and(|(near, far)| near.cores == far.cores && near.nics == far.nics);
     let near_name = match same_cores {
@@ -40,8 +40,8 @@ fn drawings(digest: &Digest<'_>) -> Vec<Element> {
 }
 
 fn hosts(digest: &Digest<'_>) -> Element {
-    let near = &digest.results.near;
-    let far = digest.results.far.as_ref();
+    let near = digest.results.near();
+    let far = digest.results.far();
     let mut table = Table::new(
         "Both hosts",
         4,

@@ -87,10 +87,8 @@ pub(crate) fn cores_section(digest: &Digest<'_>) -> Option<Section> {
         .enumerate()
         .filter_map(|(index, group)| {
             let outcome = group.typical()?;
-            let mut ends = vec![(digest.near_name.as_str(), outcome.near.cores.as_slice())];
-            ends.extend(
-                outcome.far.as_ref().map(|far| (digest.far_name.as_str(), far.cores.as_slice())),
-            );
+            let mut ends = vec![(digest.near_name.as_str(), outcome.near().cores.as_slice())];
+            ends.extend(outcome.far().map(|far| (digest.far_name.as_str(), far.cores.as_slice())));
             bars::cores(format!("cores-{index}"), group.label.clone(), &ends)
         })
         .map(|figure| figure.into_element())

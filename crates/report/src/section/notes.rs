@@ -39,8 +39,8 @@ fn every_finding<'a>(digest: &Digest<'a>) -> impl Iterator<Item = (Option<End>, 
     };
     let of_tests =
         results.points.iter().filter_map(|point| point.measured()).flat_map(move |outcome| {
-            let far = outcome.far.iter().flat_map(move |far| of_end(far, End::Far));
-            of_end(&outcome.near, End::Near).chain(far)
+            let far = outcome.far().into_iter().flat_map(move |far| of_end(far, End::Far));
+            of_end(outcome.near(), End::Near).chain(far)
         });
     results.findings.iter().map(|finding| (finding.end, finding)).chain(of_tests)
 }
@@ -89,7 +89,7 @@ fn reading(digest: &Digest<'_>) -> Element {
             show::clip(lab, 60)
         ));
     }
-    if digest.results.far.is_none() {
+    if digest.results.far().is_none() {
         lines.push(
             "The far host could not be seen; what is said of it is what its packets tell."
                 .to_owned(),

@@ -46,8 +46,8 @@ fn json_within(results: &Results, bytes_max: usize) -> Option<String> {
 fn without_intervals(results: &Results) -> Results {
     let mut thin = results.clone();
     let thin_test = |outcome: &mut TestOutcome| {
-        let ends = std::iter::once(&mut outcome.near).chain(outcome.far.as_mut());
-        ends.flat_map(|end| &mut end.streams).for_each(|stream| stream.intervals.clear());
+        let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
+        streams.for_each(|stream| stream.intervals.clear());
     };
     for point in &mut thin.points {
         if let PointOutcome::Measured(outcome) = &mut point.outcome {

@@ -1,6 +1,6 @@
 //! Every summary, every point, every command.
 
-use results::{Point, PointOutcome, TestLimit};
+use results::{Figure, Point, PointOutcome, TestLimit, TestSpec, Work};
 
 use super::{Section, command};
 use crate::digest::Digest;
@@ -51,9 +51,19 @@ fn points(digest: &Digest<'_>) -> Option<Element> {
         "RTT p50",
         "RTT p99",
     ];
+    let points = &digest.results.points;
+    let has_other_work = points.iter().any(|point| point.spec().is_none());
     let mut table = Table::new("Points: every single run", 3, &head);
-    for point in &digest.results.points {
-        table.row(point_cells(point));
+    if has_other_work {
+        table.column("figures".to_owned());
+    }
+    for point in points {
+        let mut cells = point_cells(point);
+        if has_other_work {
+            cells.resize(head.len(), String::new());
+            cells.push(other_figures(point));
+        }
+        table.row(cells);
     }
     let failed = digest
         .results
@@ -79,11 +89,6 @@ fn point_cells(point: &Point) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.to_owned());
     match &point.outcome {
         PointOutcome::Failed(why) => cells.push(format!("failed: {why}")),
-        PointOutcome::RoundTrips(summary) => {
-            cells.extend(std::iter::repeat_n(DASH.to_owned(), 6));
-            cells.push(or_dash(summary.percentile_s(50.0).map(show::seconds)));
-            cells.push(or_dash(summary.percentile_s(99.0).map(show::seconds)));
-        }
         PointOutcome::Measured(outcome) => {
             let rate = |direction| {
                 super::super::digest::direction_of(outcome, direction)
@@ -96,7 +101,8 @@ fn point_cells(point: &Point) -> Vec<String> {
             let latency = outcome
                 .latency_under_load
                 .as_ref()
-                .or(outcome.request_response.as_ref().map(|answered| &answered.latency));
+                .or(outcome.request_response.as_ref().map(|answered| &answered.latency))
+                .or(outcome.round_trips.as_ref());
             let percentile = |wanted| {
                 latency.and_then(|summary| summary.percentile_s(wanted)).map(show::seconds)
             };
@@ -123,7 +129,30 @@ fn point_cells(point: &Point) -> Vec<String> {
 
 /// The test in few words: `TCP, both, 8 streams, 10 s`.
 fn asked(point: &Point) -> String {
-    let spec = &point.spec;
+    match &point.work {
+        Work::Bulk(spec) | Work::RoundTrips(spec) | Work::Datagrams(spec) => asked_of_test(spec),
+        Work::Frames(frames) => {
+            let bytes = if frames.slots_only { "slots only" } else { "written and read" };
+            let (size, through) = (frames.frame_bytes, &frames.through);
+            format!("{size}-byte frames, {bytes}, through a {through}")
+        }
+        Work::Search(search) => format!("search of {}, {} ranks", search.model, search.ranks_count),
+        _ => DASH.to_owned(),
+    }
+}
+
+/// The figures of work that is no test between two hosts; the columns hold those of a test.
+fn other_figures(point: &Point) -> String {
+    if point.spec().is_some() {
+        return DASH.to_owned();
+    }
+    let shown = |figure: Figure| {
+        format!("{} {}", show::words(&figure.name), Quantity::of(&figure.name).show(figure.value))
+    };
+    point.figures().into_iter().map(shown).collect::<Vec<String>>().join(", ")
+}
+
+fn asked_of_test(spec: &TestSpec) -> String {
     let mut words = vec![show::protocol(spec.protocol).to_owned()];
     if spec.request_response.is_some() {
         words.push("request/response".to_owned());

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 
 use results::{
     Absent, Confirmation, Core, CoreUse, Direction, DirectionOutcome, End, EndReport, Estimate,
-    Evidence, Finding, HostFacts, InterfaceFacts, IntervalSample, LatencySummary, LawCheck, Limit,
-    Machine, MemoryNode, NextCeiling, Nic, PaperFigure, PathFacts, PercentilePoint, PlacedPair,
-    PlacementFindings, Point, PointOutcome, Protocol, Proximity, RelationFigure, Reproduction,
-    RequestResponseOutcome, Results, RunKind, StreamEnd, Summary, TcpSample, TcpSummary, TestLimit,
-    TestOutcome, TestSpec, UdpLoss, UdpOutcome, UdpStreamEnd, Verdict,
+    Evidence, Finding, Host, HostAccount, HostFacts, InterfaceFacts, IntervalSample,
+    LatencySummary, LawCheck, Limit, Machine, MemoryNode, NextCeiling, Nic, PaperFigure, PathFacts,
+    PercentilePoint, PlacedPair, PlacementFindings, Point, PointOutcome, Protocol, Proximity,
+    RelationFigure, Reproduction, RequestResponseOutcome, Results, RunKind, StreamEnd, Summary,
+    TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome, UdpStreamEnd,
+    Verdict, Work,
 };
 use stats::Random;
 
@@ -72,7 +73,7 @@ pub(crate) fn unseen() -> Results {
     }
     for point in &mut maker.points {
         if let PointOutcome::Measured(outcome) = &mut point.outcome {
-            outcome.far = None;
+            outcome.set_far(None);
         }
     }
     let mut failed = maker.points[0].clone();
@@ -218,7 +219,8 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
         .points
         .iter()
         .filter(|point| {
-            point.experiment == "single-stream" && point.spec.direction == Direction::Forward
+            point.experiment == "single-stream"
+                && point.spec().is_some_and(|spec| spec.direction == Direction::Forward)
         })
         .filter_map(|point| Some(point.measured()?.directions.first()?.received_bits_per_s))
         .collect();
@@ -246,8 +248,9 @@ fn document(kind: RunKind, maker: Maker, far: Option<HostFacts>) -> Results {
         .map(str::to_owned)
         .to_vec(),
         finished_unix_ms: Some(maker.clock_ms),
-        near: host("amsterdam", false),
-        far,
+        hosts: std::iter::once(Host::near(host("amsterdam", false)))
+            .chain(far.map(Host::far))
+            .collect(),
         path: PathFacts {
             target: "geneva".to_owned(),
             address: Some("10.11.0.2".to_owned()),
@@ -425,7 +428,8 @@ impl Maker {
                 "clearstream test geneva --streams {}{kind}{way}{window}",
                 spec.streams
             ),
-            spec: spec.clone(),
+            work: spec.clone().into(),
+            by: Work::from(spec.clone()).workers(),
             outcome: PointOutcome::Measured(Box::new(outcome)),
         });
     }
@@ -500,13 +504,13 @@ impl Maker {
         TestOutcome {
             duration_s,
             directions,
-            request_response: None,
             latency_under_load: spec
                 .latency_under_load
                 .then(|| latency(0.0174 + 0.001 * load, 0.0004, 950, "tcp-rr")),
-            near,
-            far: Some(far),
+            hosts: HostAccount::of_ends(near, Some(far)),
+            ..TestOutcome::default()
         }
+        .with_figures()
     }
 
     /// Both ends of one stream.
@@ -658,10 +662,8 @@ impl Maker {
                     },
                 }),
             }],
-            request_response: None,
-            latency_under_load: None,
-            near,
-            far: Some(far),
+            hosts: HostAccount::of_ends(near, Some(far)),
+            ..TestOutcome::default()
         };
         self.add("udp", BTreeMap::new(), repeat, &spec, outcome);
     }
@@ -671,16 +673,17 @@ impl Maker {
         let summary = latency(0.01702 + 1e-5 * self.random.unit(), 0.000_04, 586, "tcp-rr");
         let outcome = TestOutcome {
             duration_s: 10.0,
-            directions: Vec::new(),
             request_response: Some(RequestResponseOutcome {
                 transactions_count: 586,
                 transactions_per_s: 58.6 + 0.1 * self.random.unit(),
                 timeouts_count: 0,
                 latency: summary,
             }),
-            latency_under_load: None,
-            near: EndReport { cores: self.cores(0.005, 0.005), ..EndReport::default() },
-            far: Some(EndReport { cores: self.cores(0.005, 0.005), ..EndReport::default() }),
+            hosts: HostAccount::of_ends(
+                EndReport { cores: self.cores(0.005, 0.005), ..EndReport::default() },
+                Some(EndReport { cores: self.cores(0.005, 0.005), ..EndReport::default() }),
+            ),
+            ..TestOutcome::default()
         };
         self.add("round-trip", BTreeMap::new(), repeat, &spec, outcome);
     }

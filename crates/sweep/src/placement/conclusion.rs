@@ -35,8 +35,8 @@ pub fn incoming_cores<'p>(
 fn incoming_core(point: &Point, end: End) -> Option<u32> {
     let outcome = point.measured()?;
     let report = match end {
-        End::Near => &outcome.near,
-        End::Far => outcome.far.as_ref()?,
+        End::Near => outcome.near(),
+        End::Far => outcome.far()?,
     };
     report.streams.first()?.incoming_core
 }

@@ -1,6 +1,6 @@
 use results::{
-    Cache, Core, DirectionOutcome, EndReport, MemoryNode, Nic, PointOutcome, Proximity, StreamEnd,
-    TestOutcome,
+    Cache, Core, DirectionOutcome, EndReport, HostAccount, MemoryNode, Nic, PointOutcome,
+    Proximity, StreamEnd, TestOutcome,
 };
 use stats::Random;
 
@@ -69,7 +69,8 @@ struct World<'a> {
 
 impl World<'_> {
     fn run(&self, planned: &crate::PlannedPoint, random: &mut Random) -> Point {
-        let place = planned.spec.near_cores.first().zip(planned.spec.far_cores.first());
+        let spec = planned.spec().expect("placements are of tests");
+        let place = spec.near_cores.first().zip(spec.far_cores.first());
         let place = place.map(|(near, far)| (*near, *far));
         let rate = (self.rate)(place) * (1.0 + self.noise * (random.unit() - 0.5));
         let end = |core: u32| EndReport {
@@ -87,20 +88,10 @@ impl World<'_> {
                 retransmits_count: None,
                 udp: None,
             }],
-            request_response: None,
-            latency_under_load: None,
-            near: end(self.queues.0),
-            far: Some(end(self.queues.1)),
+            hosts: HostAccount::of_ends(end(self.queues.0), Some(end(self.queues.1))),
+            ..TestOutcome::default()
         };
-        Point {
-            experiment: planned.experiment.clone(),
-            varied: planned.varied.clone(),
-            repeat: planned.repeat,
-            started_unix_ms: 0,
-            command: String::new(),
-            spec: planned.spec.clone(),
-            outcome: PointOutcome::Measured(Box::new(outcome)),
-        }
+        planned.point(0, String::new(), PointOutcome::Measured(Box::new(outcome)))
     }
 
     /// Every round; cut short after so many points and begun anew.
@@ -279,7 +270,7 @@ fn a_queue_that_moves_has_no_place() {
         experiment: LOOK.into(),
         varied: Default::default(),
         repeat: 0,
-        spec: TestSpec::tcp(),
+        work: TestSpec::tcp().into(),
     };
     let look =
         |queues| World { queues, rate: &rate, noise: 0.0 }.run(&planned, &mut Random::from_seed(1));

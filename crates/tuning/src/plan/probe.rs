@@ -35,13 +35,13 @@ impl WideRun {
 /// The tests that differ from the judged one in the window alone, and how long they ran.
 pub(super) fn runs(results: &Results, judged: &TestSpec, rtt_s: f64) -> Vec<WideRun> {
     let is_reverse = judged.direction == Direction::Reverse;
-    let points = results.points.iter().filter(|point| is_alike(&point.spec, judged));
-    let run = |point: &results::Point| {
-        let asked_bytes = point.spec.window_bytes?;
-        let outcome = point.measured()?;
-        let far = outcome.far.as_ref()?;
+    let points = results.points.iter().filter_map(results::Point::tested);
+    let points = points.filter(|(spec, _)| is_alike(spec, judged));
+    let run = |(spec, outcome): (&TestSpec, &results::TestOutcome)| {
+        let asked_bytes = spec.window_bytes?;
+        let far = outcome.far()?;
         let (sender, receiver) =
-            if is_reverse { (far, &outcome.near) } else { (&outcome.near, far) };
+            if is_reverse { (far, outcome.near()) } else { (outcome.near(), far) };
         let given = |end: &EndReport, buffer: fn(&StreamEnd) -> Option<u64>| {
             buffer(end.streams.first()?).map(|bytes| bytes as f64)
         };

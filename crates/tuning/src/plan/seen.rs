@@ -3,7 +3,7 @@
 use explain::Diagnosis;
 use results::{
     Direction, End, EndCounters, EndReport, Estimate, HostFacts, InterfaceFacts, Limit, Nic, Point,
-    Protocol, Results, TestOutcome,
+    Results, TestOutcome, Work,
 };
 use settings::Key;
 use units::{show_bit_rate, show_byte_size};
@@ -48,7 +48,7 @@ impl<'a> Seen<'a> {
         let (sender, receiver) =
             if reverse { (End::Far, End::Near) } else { (End::Near, End::Far) };
         let (rate, judged_run) = typical(results, way)?;
-        let outcome = judged_run.measured()?;
+        let (judged_spec, outcome) = judged_run.tested()?;
         let rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
         let judged = match diagnosis.spec.as_ref().map(|spec| spec.direction) {
             Some(Direction::Reverse) => reverse,
@@ -57,8 +57,7 @@ impl<'a> Seen<'a> {
         let suspects = if judged { suspects(results, diagnosis) } else { Vec::new() };
         let (target, target_source, is_target_known) = target(results, way, rate, &suspects);
         let rtt_s = rtt_s.filter(|rtt| rtt.is_finite() && *rtt > 0.0);
-        let tried =
-            rtt_s.map_or_else(Vec::new, |rtt_s| probe::runs(results, &judged_run.spec, rtt_s));
+        let tried = rtt_s.map_or_else(Vec::new, |rtt_s| probe::runs(results, judged_spec, rtt_s));
         Some(Self {
             results,
             sender,
@@ -76,8 +75,8 @@ impl<'a> Seen<'a> {
 
     pub(super) fn host(&self, end: End) -> Option<&'a HostFacts> {
         match end {
-            End::Near => Some(&self.results.near),
-            End::Far => self.results.far.as_ref(),
+            End::Near => Some(self.results.near()),
+            End::Far => self.results.far(),
         }
     }
 
@@ -99,8 +98,8 @@ impl<'a> Seen<'a> {
 
     pub(super) fn report(&self, end: End) -> Option<&'a EndReport> {
         match end {
-            End::Near => Some(&self.outcome.near),
-            End::Far => self.outcome.far.as_ref(),
+            End::Near => Some(self.outcome.near()),
+            End::Far => self.outcome.far(),
         }
     }
 
@@ -207,11 +206,8 @@ fn typical(results: &Results, way: Direction) -> Option<(f64, &Point)> {
     };
     let of_name = |name: &str| -> Vec<(f64, &Point)> {
         let points = results.points.iter().filter(|point| {
-            let spec = &point.spec;
             point.experiment == name
-                && spec.protocol == Protocol::Tcp
-                && spec.request_response.is_none()
-                && spec.direction == way
+                && matches!(&point.work, Work::Bulk(spec) if spec.direction == way)
         });
         points.filter_map(|point| Some((received(point.measured()?, way)?, point))).collect()
     };
@@ -253,7 +249,7 @@ fn target(
 ) -> (f64, String, bool) {
     let mtu = f64::from(results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535));
     let goodput = |line: f64| line * (mtu - HEADERS_BYTES) / (mtu + ETHERNET_WIRE_BYTES);
-    let hosts = [Some(&results.near), results.far.as_ref()];
+    let hosts = [Some(results.near()), results.far()];
     let lines = hosts.into_iter().flatten().filter_map(|host| host.interface.as_ref());
     let known = lines.flat_map(|link| {
         let line = link.speed_bits_per_s.map(|line| {

@@ -282,13 +282,13 @@ fn ladder(cores: f64, granted_bytes_max: f64) -> (Vec<u64>, Results) {
         };
         let mut point = results.points[0].clone();
         point.experiment = "wide-window".to_owned();
-        point.spec.window_bytes = Some(bytes);
+        point.work.test_mut().expect("a test").window_bytes = Some(bytes);
         let results::PointOutcome::Measured(measured) = &mut point.outcome else {
             panic!("the document's point was measured")
         };
         measured.directions[0].received_bits_per_s = (given * 8.0 / 0.02).min(cores);
-        measured.near.streams = vec![stream.clone()];
-        measured.far.as_mut().expect("a far end").streams = vec![stream];
+        measured.near_mut().streams = vec![stream.clone()];
+        measured.far_mut().expect("a far end").streams = vec![stream];
         results.points.push(point);
     }
     (asked, results)

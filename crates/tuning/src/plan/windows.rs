@@ -61,7 +61,7 @@ pub(super) fn widest_bytes(seen: &Seen<'_>) -> Option<u64> {
 /// What the judged test asked for.
 fn judged_window(seen: &Seen<'_>) -> Option<u64> {
     let judged = seen.results.points.iter().find(|point| point.experiment == "single-stream");
-    judged.and_then(|point| point.spec.window_bytes)
+    judged.and_then(|point| point.spec()?.window_bytes)
 }
 
 /// One end's bound on what may be under way.

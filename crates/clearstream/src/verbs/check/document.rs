@@ -4,7 +4,7 @@ use std::path::Path;
 
 use checker::{Line, Report, Verdict};
 use results::{
-    Check, CheckRun, CheckVerdict, RankTraffic, Results, RunKind, RunLine, UnreachableCode,
+    Check, CheckRun, CheckVerdict, Host, RankTraffic, Results, RunKind, RunLine, UnreachableCode,
 };
 
 use crate::exit::VerbError;
@@ -20,7 +20,7 @@ pub(super) fn write(
 ) -> Result<(), VerbError> {
     let results = Results {
         command: std::env::args().collect(),
-        near: topology::host_facts(None),
+        hosts: vec![Host::near(topology::host_facts(None))],
         finished_unix_ms: Some(runner::now_unix_ms()),
         check: Some(CheckRun {
             model: model.display().to_string(),

@@ -44,11 +44,11 @@ pub(super) fn show(
 
 fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std::fmt::Result {
     let target = results.path.target.as_str();
-    let far = results.far.as_ref().map_or(target, |far| far.name.as_str());
+    let far = results.far().map_or(target, |far| far.name.as_str());
     let named = |name: &'_ str| {
         if name.is_empty() { "an unnamed host".to_owned() } else { name.to_owned() }
     };
-    write!(out, "Path     {} -> {}", named(&results.near.name), named(far))?;
+    write!(out, "Path     {} -> {}", named(&results.near().name), named(far))?;
     match measured {
         Some(estimate) => writeln!(
             out,

@@ -1,9 +1,99 @@
-//! The tests `path` runs, in two rounds: what TCP does, then what that result asks about.
+//! The tests `path` runs: what TCP does, what that result asks about, and the trials of the verdict.
 
 use std::collections::BTreeMap;
 
-use results::{Direction, Point, TestLimit, TestSpec};
-use sweep::{Plan, Setting};
+use results::{Direction, Finding, Point, Results, TestLimit, TestSpec};
+use sweep::{Experiment, Plan, Setting};
+
+use super::confirm;
+
+/// Experiments of the second round.
+const UDP: &str = "udp";
+const WINDOWS: &str = "window-sweep";
+
+/// An application on a path: the experiment that `path` is.
+#[derive(Debug)]
+pub(super) struct Battery {
+    /// The application's own options.
+    pub(super) application: TestSpec,
+    pub(super) effort: Effort,
+    /// Repeats of each trial of the verdict; 0: it is not put to the test.
+    pub(super) trial_repeats: u32,
+}
+
+impl Experiment for Battery {
+    fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
+        match number.checked_sub(2) {
+            None if number == 0 => Some(first_round(&self.application, &self.effort)),
+            None => Some(self.second_round(so_far)),
+            Some(trials_count) => {
+                let is_done = |trial: u32, _: &Plan| trial < trials_count;
+                let (base, points) = (self.without_trials(so_far), &so_far.points);
+                confirm::standing(&base, self.trial_repeats, points, is_done).next
+            }
+        }
+    }
+
+    fn conclude(&self, results: &mut Results, is_complete: bool) {
+        results.summaries = sweep::summarise(&results.points);
+        let first = first_round(&self.application, &self.effort);
+        let points = &results.points;
+        if !(first.was_run(points) && self.second_round(results).was_run(points)) {
+            return;
+        }
+        let base = self.without_trials(results);
+        let is_done = |_: u32, plan: &Plan| is_complete || plan.was_run(points);
+        let standing = confirm::standing(&base, self.trial_repeats, points, is_done);
+        results.verdict = Some(standing.verdict);
+        results.path = base.path;
+        results.findings = base.findings;
+    }
+}
+
+impl Battery {
+    fn second_round(&self, so_far: &Results) -> Plan {
+        let is_first = |point: &&Point| {
+            let name = point.experiment.as_str();
+            name != UDP && name != WINDOWS && !name.starts_with(confirm::EXPERIMENTS)
+        };
+        let points = so_far.points.iter().filter(is_first);
+        let best = best_tcp(points, self.effort.way);
+        let (mtu, rtt_s) = (so_far.path.path_mtu_bytes, idle_rtt_s(so_far));
+        second_round(&self.application, &self.effort, mtu, rtt_s, best)
+    }
+
+    /// What the verdict rests on before it is put to the test.
+    fn without_trials(&self, so_far: &Results) -> Results {
+        let mut base = so_far.clone();
+        base.points.retain(|point| !point.experiment.starts_with(confirm::EXPERIMENTS));
+        base.summaries = sweep::summarise(&base.points);
+        let best = best_tcp(base.points.iter(), self.effort.way);
+        base.path.bandwidth_delay_product_bytes = best
+            .zip(idle_rtt_s(so_far))
+            .map(|(best, rtt_s)| units::bandwidth_delay_product_bytes(best, rtt_s));
+        collect_findings(&mut base);
+        base
+    }
+}
+
+fn idle_rtt_s(results: &Results) -> Option<f64> {
+    results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0))
+}
+
+/// What any test noticed, once.
+fn collect_findings(results: &mut Results) {
+    for point in &results.points {
+        let Some(outcome) = point.measured() else { continue };
+        let ends = [Some(outcome.near()), outcome.far()];
+        for finding in ends.into_iter().flatten().flat_map(|end| &end.findings) {
+            let known = |other: &Finding| other.code == finding.code && other.end == finding.end;
+            // The sweep asks for windows on purpose; what it was refused shows in its own figures.
+            if point.experiment != WINDOWS && !results.findings.iter().any(known) {
+                results.findings.push(finding.clone());
+            }
+        }
+    }
+}
 
 /// How thorough a run is.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +125,7 @@ const UDP_HEADROOM: f64 = 1.2;
 const SEED: u64 = 0x1650;
 
 /// The application's own options, as a single stream of this effort, the way that is judged.
-pub(super) fn baseline(application: &TestSpec, effort: &Effort) -> TestSpec {
+fn baseline(application: &TestSpec, effort: &Effort) -> TestSpec {
     TestSpec {
         direction: effort.way,
         streams: 1,
@@ -48,7 +138,7 @@ pub(super) fn baseline(application: &TestSpec, effort: &Effort) -> TestSpec {
 }
 
 /// First round: TCP as the application has it: alone, in parallel, back, and both ways at once.
-pub(super) fn first_round(application: &TestSpec, effort: &Effort) -> Plan {
+fn first_round(application: &TestSpec, effort: &Effort) -> Plan {
     let single = baseline(application, effort);
     let quiet = TestSpec { latency_under_load: false, ..single.clone() };
     let mut settings = vec![Setting::new("single-stream", single.clone())];
@@ -68,16 +158,15 @@ pub(super) fn first_round(application: &TestSpec, effort: &Effort) -> Plan {
 }
 
 /// Second round: UDP a little above what TCP reached, and the window around the BDP.
-pub(super) fn second_round(
+fn second_round(
     application: &TestSpec,
     effort: &Effort,
     path_mtu_bytes: Option<u32>,
     rtt_s: Option<f64>,
-    points: &[Point],
+    best_bits_per_s: Option<f64>,
 ) -> Plan {
-    let best_bits_per_s = best_tcp(points, effort.way);
     let mut settings =
-        vec![Setting::new("udp", udp(application, effort, path_mtu_bytes, best_bits_per_s))];
+        vec![Setting::new(UDP, udp(application, effort, path_mtu_bytes, best_bits_per_s))];
     if let (true, Some(rtt_s), Some(best)) = (effort.sweep, rtt_s, best_bits_per_s) {
         // A point of the curve needs less than the figure the verdict rests on.
         let shorter = Effort { duration_s: (effort.duration_s / 2.0).max(1.0), ..*effort };
@@ -85,7 +174,7 @@ pub(super) fn second_round(
         settings.extend(sweep::window_sweep(rtt_s, best).into_iter().map(|window_bytes| {
             let spec = TestSpec { window_bytes: Some(window_bytes), ..quiet.clone() };
             let varied = BTreeMap::from([("window_bytes".to_owned(), window_bytes as f64)]);
-            Setting { varied, ..Setting::new("window-sweep", spec) }
+            Setting { varied, ..Setting::new(WINDOWS, spec) }
         }));
     }
     Plan::new(settings, effort.repeats, SEED)
@@ -114,9 +203,8 @@ fn udp(
 }
 
 /// The most that TCP carried `way` so far, bit/s.
-pub(super) fn best_tcp(points: &[Point], way: Direction) -> Option<f64> {
+fn best_tcp<'a>(points: impl Iterator<Item = &'a Point>, way: Direction) -> Option<f64> {
     points
-        .iter()
         .filter_map(Point::measured)
         .flat_map(|outcome| &outcome.directions)
         .filter(|direction| direction.direction == way)

@@ -39,12 +39,12 @@ pub(super) fn show(results: &Results) -> String {
 
 fn path(out: &mut String, results: &Results) -> std::fmt::Result {
     let facts = &results.path;
-    let far_name = results.far.as_ref().map_or(facts.target.as_str(), |far| far.name.as_str());
+    let far_name = results.far().map_or(facts.target.as_str(), |far| far.name.as_str());
     let address = facts.address.as_deref().unwrap_or("?");
     let peer = facts.peer.as_deref().unwrap_or("unknown peer");
-    writeln!(out, "Path     {} -> {far_name} ({address}, {peer})", results.near.name)?;
-    writeln!(out, "         {}", host(&results.near))?;
-    match &results.far {
+    writeln!(out, "Path     {} -> {far_name} ({address}, {peer})", results.near().name)?;
+    writeln!(out, "         {}", host(results.near()))?;
+    match results.far() {
         Some(far) => writeln!(out, "         {}", host(far))?,
         None => writeln!(out, "         far end: {peer} tells nothing of its host")?,
     }

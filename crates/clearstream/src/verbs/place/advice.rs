@@ -15,8 +15,8 @@ use crate::verbs::options::command_line;
 /// The file that `test --place` and `run --place` obey. It pins nothing when pinning is no better.
 pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placement {
     let best = &found.best;
-    let spec = results.points.first().map(|point| &point.spec);
-    let far_host = results.far.as_ref().unwrap_or(&results.near);
+    let spec = results.points.first().and_then(Point::spec);
+    let far_host = results.far().unwrap_or(results.near());
     let with_interrupts = |placed: PlacedEnd, core: Option<u32>, end: End| match core {
         Some(core) if found.beats_unpinned => {
             let moves = best_moves(results, found, end);
@@ -41,7 +41,7 @@ pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placeme
         why: verdict(found),
         near: with_interrupts(
             end(
-                &results.near,
+                results.near(),
                 best.near_core,
                 best.near_interrupt_core.or(found.near_incoming_core),
                 spec.and_then(|spec| spec.first_port),
@@ -69,7 +69,8 @@ fn is_best(found: &PlacementFindings, spec: &TestSpec) -> bool {
 /// The settings that were changed at one end in the best placement; none that this program does not
 /// know, whatever a far end says.
 fn best_moves(results: &Results, found: &PlacementFindings, end: End) -> Vec<Change> {
-    let point = results.points.iter().find(|point| is_best(found, &point.spec));
+    let is_best = |point: &&Point| point.spec().is_some_and(|spec| is_best(found, spec));
+    let point = results.points.iter().find(is_best);
     point.into_iter().flat_map(|point| moves_of(point, end)).collect()
 }
 
@@ -77,8 +78,8 @@ fn best_moves(results: &Results, found: &PlacementFindings, end: End) -> Vec<Cha
 fn moves_of(point: &Point, end: End) -> impl Iterator<Item = Change> {
     let outcome = point.measured();
     let report = outcome.and_then(|outcome| match end {
-        End::Near => Some(&outcome.near),
-        End::Far => outcome.far.as_ref(),
+        End::Near => Some(outcome.near()),
+        End::Far => outcome.far(),
     });
     let changes = report.into_iter().flat_map(|report| &report.changes);
     changes.filter_map(|change| tuning::verdict::change_of(change).ok())
@@ -112,8 +113,8 @@ pub(super) fn changes(points: &[Point]) -> Vec<AppliedChange> {
 
 /// The commands that move for good what the best placement moved.
 fn move_commands(results: &Results, found: &PlacementFindings) -> Vec<String> {
-    let far_name = results.far.as_ref().map_or("the far host", |far| far.name.as_str());
-    let hosts = [(End::Near, results.near.name.as_str()), (End::Far, far_name)];
+    let far_name = results.far().map_or("the far host", |far| far.name.as_str());
+    let hosts = [(End::Near, results.near().name.as_str()), (End::Far, far_name)];
     let of = |(end, host): (End, &str)| -> Vec<String> {
         let moves = best_moves(results, found, end);
         let commands = moves.iter().map(|change| settings::command(&change.key, &change.to));
@@ -133,10 +134,10 @@ pub(super) fn lines(
     if !found.beats_unpinned {
         return vec!["leave it unpinned".to_owned()];
     }
-    let spec = results.points.iter().map(|point| &point.spec).find(|spec| is_best(found, spec));
-    let far_name = results.far.as_ref().map_or("the far host", |far| far.name.as_str());
+    let spec = results.points.iter().filter_map(Point::spec).find(|spec| is_best(found, spec));
+    let far_name = results.far().map_or("the far host", |far| far.name.as_str());
     let mut lines = vec![
-        format!("`taskset -c {} PROGRAM` on {}", best.near_core, results.near.name),
+        format!("`taskset -c {} PROGRAM` on {}", best.near_core, results.near().name),
         format!("`taskset -c {} PROGRAM` on {far_name}", best.far_core),
     ];
     lines.extend(move_commands(results, found));

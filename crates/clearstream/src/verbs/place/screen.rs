@@ -44,10 +44,10 @@ fn body(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
 }
 
 fn head(out: &mut String, results: &Results, found: &PlacementFindings) -> std::fmt::Result {
-    let far = results.far.as_ref().unwrap_or(&results.near);
+    let far = results.far().unwrap_or(results.near());
     let (from, to) = match found.direction {
-        Direction::Reverse => (&far.name, &results.near.name),
-        _ => (&results.near.name, &far.name),
+        Direction::Reverse => (&far.name, &results.near().name),
+        _ => (&results.near().name, &far.name),
     };
     let peer = results.path.peer.as_deref().unwrap_or("?");
     let address = results.path.address.as_deref().unwrap_or("?");
@@ -56,7 +56,7 @@ fn head(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
     writeln!(
         out,
         "         {} near and {} far cores{same}; {} of {} pairs measured",
-        results.near.usable_cores.len(),
+        results.near().usable_cores.len(),
         far.usable_cores.len(),
         found.measured_pairs_count,
         found.pairs_count
@@ -68,7 +68,7 @@ fn head(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
     writeln!(
         out,
         "Queue    the flow's packets come in on {}, {}",
-        queue(&results.near.name, found.near_incoming_core),
+        queue(&results.near().name, found.near_incoming_core),
         queue(&far.name, found.far_incoming_core)
     )?;
     if let Some(lab) = &results.path.lab {

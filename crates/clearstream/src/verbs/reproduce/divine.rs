@@ -10,18 +10,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use results::{Estimate, LawCheck, PaperFigure, Results, Summary};
+use results::{
+    Estimate, FAR, Figure, LawCheck, NEAR, PaperFigure, Results, SearchWork, Summary, TestOutcome,
+    Work, Worker, figure,
+};
+use sweep::{Plan, PlannedPoint, Setting};
 use sys::private::Scratch;
 use sys::process::{Ending, Owned};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
 use super::in_lab::TestBed;
-use super::{ReproduceArgs, local, publish};
+use super::single::wait_unless_told;
+use super::{ReproduceArgs, conduct, local, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::progress::Progress;
-use crate::runner::Ended;
+use crate::runner::{self, Done, Driver};
 use crate::store;
 use crate::{signals, verbs::reproduce::recipes::undecided};
 use job::Search;
@@ -33,15 +38,18 @@ const LONG: &str = "glif2010";
 /// Philosophers of the model: 892 296 states of 21 bytes, 3.9 million steps.
 const PHILOSOPHERS: usize = 7;
 
-/// What was measured: the lab, the figure with its unit, the repeats.
-type Measured = Vec<(&'static str, &'static str, Vec<f64>)>;
+/// What one repeat measured: the figure with its unit, and its value.
+type Measured = Vec<(&'static str, f64)>;
 
-const STATES: &str = "states_per_s";
+/// Every round has one setting: nothing is shuffled.
+const SEED: u64 = 0x2008;
+
+const STATES: &str = figure::STATES_PER_S;
 const STATES_BESIDE: &str = "states_per_s_beside_bulk";
 const MEAN: &str = "both_ways_bits_per_s";
 const PEAK: &str = "peak_both_ways_bits_per_s";
-const NEAR: &str = "near_sent_bytes";
-const FAR: &str = "far_sent_bytes";
+const NEAR_SENT: &str = "near_sent_bytes";
+const FAR_SENT: &str = "far_sent_bytes";
 /// How long the idle path is watched, seconds.
 const PROBE_S: f64 = 1.0;
 
@@ -60,102 +68,151 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let model = ScratchModel::new()?;
     let is_mix = entry.id == "C-mix";
-    let mut measured = Measured::new();
-    let mut progress = Progress::new(2 * args.repeats as usize);
-    let mut ended = Ended::Complete;
-    'labs: for lab in [SHORT, LONG] {
-        let bed = TestBed::up(lab)?;
-        if is_mix {
-            bed.serve()?;
-        }
-        for repeat in 0..args.repeats {
-            progress.begin(&format!("{} over {lab}, repeat {repeat}", entry.id));
-            let done = if is_mix {
-                beside_bulk(&bed, launcher, &model.0, args, lab, &mut measured)
-            } else {
-                alone(&bed, launcher, &model.0, lab, &mut measured).map(|_| ())
-            };
-            if let Some(number) = signals::caught() {
-                ended = Ended::Interrupted(number);
-                break 'labs;
+    let plans = [SHORT, LONG].map(|lab| {
+        let setting = Setting::new(experiment(entry.id, lab), Work::Search(search_work()));
+        Plan::new(vec![setting], args.repeats, SEED)
+    });
+    let duration_s = args.duration.as_secs_f64();
+    let mut ranks = Ranks { launcher, model: &model.0, is_mix, duration_s, bed: None };
+    let document = local::document();
+    let conducted = conduct(entry, &plans[..], &mut ranks, document, Progress::new(0), args)?;
+    drop(ranks);
+    let judge = if is_mix { judge_mix } else { judge_alone };
+    publish(entry, conducted, |results| judge(entry, results), args, json)
+}
+
+/// The name of an experiment's points in one of the labs.
+fn experiment(id: &str, lab: &str) -> String {
+    format!("{id} {lab}")
+}
+
+fn search_work() -> SearchWork {
+    SearchWork {
+        model: format!("{PHILOSOPHERS} philosophers"),
+        checked: None,
+        ranks_count: 2,
+        threads_count: Some(1),
+    }
+}
+
+/// Two ranks in a lab, one on each host; the lab of the last point stays up for the next.
+struct Ranks<'a> {
+    launcher: &'a str,
+    model: &'a Path,
+    /// Whether a bulk flow goes beside the search, too.
+    is_mix: bool,
+    /// How long the bulk flow lasts alone, seconds.
+    duration_s: f64,
+    bed: Option<(&'static str, TestBed)>,
+}
+
+impl Driver for Ranks<'_> {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        _what: &str,
+        _progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        self.stand_in(if planned.experiment.ends_with(SHORT) { SHORT } else { LONG })?;
+        let started_unix_ms = runner::now_unix_ms();
+        let mut measured = Measured::new();
+        let done =
+            if self.is_mix { self.beside_bulk(&mut measured) } else { self.alone(&mut measured) };
+        let mut done = match done {
+            Err(error) => Done::failed(planned, started_unix_ms, error),
+            Ok(search) => {
+                let figures = measured.into_iter().map(|(name, value)| Figure::new(name, value));
+                let outcome = TestOutcome {
+                    duration_s: search.seconds,
+                    figures: figures.collect(),
+                    ..TestOutcome::default()
+                };
+                Done::measured(planned, started_unix_ms, outcome)
             }
-            done?;
+        };
+        let worker = |host: &str| Worker {
+            host: host.to_owned(),
+            part: "search".to_owned(),
+            cores: Vec::new(),
+        };
+        done.point.by = vec![worker(NEAR), worker(FAR)];
+        Ok(done)
+    }
+}
+
+impl Ranks<'_> {
+    /// Brings the lab up where another is, or none.
+    fn stand_in(&mut self, lab: &'static str) -> Result<(), VerbError> {
+        if self.bed.as_ref().is_none_or(|(name, _)| *name != lab) {
+            self.bed = None;
+            let bed = TestBed::up(lab)?;
+            if self.is_mix {
+                bed.serve()?;
+            }
+            self.bed = Some((lab, bed));
         }
+        Ok(())
     }
-    drop(progress);
-    let mut results = local::document();
-    results.summaries.clear();
-    let judge = move |results: &mut Results| {
-        results.summaries.extend(summaries(entry.id, &measured));
-        if is_mix { judge_mix(entry, &measured) } else { judge_alone(entry, &measured) }
-    };
-    publish(entry, results, judge, ended, args, json)
-}
 
-/// One search with nothing beside it.
-fn alone(
-    bed: &TestBed,
-    launcher: &str,
-    model: &Path,
-    lab: &'static str,
-    measured: &mut Measured,
-) -> Result<Search, VerbError> {
-    let search = job::search(bed, launcher, model, &mut || Ok(()))?;
-    note(measured, lab, STATES, search.states_per_s());
-    note(measured, lab, MEAN, search.bits_per_s());
-    note(measured, lab, PEAK, search.peak_bits_per_s);
-    note(measured, lab, NEAR, search.near_sent_bytes);
-    note(measured, lab, FAR, search.far_sent_bytes);
-    Ok(search)
-}
-
-/// The checker alone, a bulk flow alone, and both at once.
-fn beside_bulk(
-    bed: &TestBed,
-    launcher: &str,
-    model: &Path,
-    args: &ReproduceArgs,
-    lab: &'static str,
-    measured: &mut Measured,
-) -> Result<(), VerbError> {
-    let search = alone(bed, launcher, model, lab, measured)?;
-    let scratch = Scratch::new("mix").map_err(|error| VerbError::from_error(&error))?;
-    let file = scratch.path().join("bulk.json");
-    let seconds = args.duration.as_secs_f64();
-    latency::keep(measured, lab, Beside::Nothing, &Probe::begin(bed, PROBE_S)?.end()?);
-    watched(bed, launcher, model, lab, measured, search.seconds)?;
-    let rate = bulk_end(bulk_begin(bed, seconds, &file)?, &file)?;
-    note(measured, lab, BULK, rate);
-    latency::keep(measured, lab, Beside::Bulk, &latency::of_file(&file)?);
-    // The flow lasts longer than the search beside it is expected to; the round trips of its probe
-    // are those of all that time.
-    let flow = bulk_begin(bed, (3.0 * search.seconds).max(seconds), &file)?;
-    let mut probe = Probe::while_searching(bed, search.seconds);
-    let beside = job::search(bed, launcher, model, &mut || probe.go());
-    let rate = bulk_end(flow, &file);
-    note(measured, lab, STATES_BESIDE, beside?.states_per_s());
-    note(measured, lab, BULK_BESIDE, rate?);
-    if let Some(found) = probe.end()? {
-        latency::keep(measured, lab, Beside::Both, &found);
+    fn bed(&self) -> Result<&TestBed, VerbError> {
+        let bed = self.bed.as_ref().map(|(_, bed)| bed);
+        bed.ok_or_else(|| VerbError::failed("no lab is up"))
     }
-    Ok(())
-}
 
-/// A search with nothing beside it but round trips.
-fn watched(
-    bed: &TestBed,
-    launcher: &str,
-    model: &Path,
-    lab: &'static str,
-    measured: &mut Measured,
-    search_s: f64,
-) -> Result<(), VerbError> {
-    let mut probe = Probe::while_searching(bed, search_s);
-    job::search(bed, launcher, model, &mut || probe.go())?;
-    if let Some(found) = probe.end()? {
-        latency::keep(measured, lab, Beside::Checker, &found);
+    fn search(
+        &self,
+        while_running: &mut dyn FnMut() -> Result<(), VerbError>,
+    ) -> Result<Search, VerbError> {
+        job::search(self.bed()?, self.launcher, self.model, while_running)
     }
-    Ok(())
+
+    /// One search with nothing beside it.
+    fn alone(&self, measured: &mut Measured) -> Result<Search, VerbError> {
+        let search = self.search(&mut || Ok(()))?;
+        measured.extend([
+            (STATES, search.states_per_s()),
+            (MEAN, search.bits_per_s()),
+            (PEAK, search.peak_bits_per_s),
+            (NEAR_SENT, search.near_sent_bytes),
+            (FAR_SENT, search.far_sent_bytes),
+        ]);
+        Ok(search)
+    }
+
+    /// The checker alone, a bulk flow alone, and both at once.
+    fn beside_bulk(&self, measured: &mut Measured) -> Result<Search, VerbError> {
+        let search = self.alone(measured)?;
+        let bed = self.bed()?;
+        let scratch = Scratch::new("mix").map_err(|error| VerbError::from_error(&error))?;
+        let file = scratch.path().join("bulk.json");
+        latency::keep(measured, Beside::Nothing, &Probe::begin(bed, PROBE_S)?.end()?);
+        self.watched(measured, search.seconds)?;
+        let rate = bulk_end(bulk_begin(bed, self.duration_s, &file)?, &file)?;
+        measured.push((BULK, rate));
+        latency::keep(measured, Beside::Bulk, &latency::of_file(&file)?);
+        // The flow lasts longer than the search beside it is expected to; the round trips of its probe
+        // are those of all that time.
+        let flow = bulk_begin(bed, (3.0 * search.seconds).max(self.duration_s), &file)?;
+        let mut probe = Probe::while_searching(bed, search.seconds);
+        let beside = self.search(&mut || probe.go());
+        let rate = bulk_end(flow, &file);
+        measured.push((STATES_BESIDE, beside?.states_per_s()));
+        measured.push((BULK_BESIDE, rate?));
+        if let Some(found) = probe.end()? {
+            latency::keep(measured, Beside::Both, &found);
+        }
+        Ok(search)
+    }
+
+    /// A search with nothing beside it but round trips.
+    fn watched(&self, measured: &mut Measured, search_s: f64) -> Result<(), VerbError> {
+        let mut probe = Probe::while_searching(self.bed()?, search_s);
+        self.search(&mut || probe.go())?;
+        if let Some(found) = probe.end()? {
+            latency::keep(measured, Beside::Checker, &found);
+        }
+        Ok(())
+    }
 }
 
 /// Starts one TCP flow from the near host to the far one.
@@ -169,7 +226,7 @@ fn bulk_begin(bed: &TestBed, seconds: f64, file: &Path) -> Result<Owned, VerbErr
 
 /// What the far host received of it, bit/s.
 fn bulk_end(mut flow: Owned, file: &Path) -> Result<f64, VerbError> {
-    let status = flow.wait()?;
+    let status = wait_unless_told(&mut flow, &mut || {})?;
     if !status.success() {
         return Err(VerbError::failed(format!("the bulk flow ended with {status}")));
     }
@@ -180,28 +237,11 @@ fn bulk_end(mut flow: Owned, file: &Path) -> Result<f64, VerbError> {
         .ok_or_else(|| VerbError::failed("the bulk flow tells no rate"))
 }
 
-fn note(measured: &mut Measured, lab: &'static str, figure: &'static str, value: f64) {
-    match measured.iter_mut().find(|(of, name, _)| (*of, *name) == (lab, figure)) {
-        Some((_, _, values)) => values.push(value),
-        None => measured.push((lab, figure, vec![value])),
-    }
-}
-
-fn summaries(experiment: &str, measured: &Measured) -> Vec<Summary> {
-    let summary = |(lab, figure, values): &(&str, &str, Vec<f64>)| {
-        Some(Summary {
-            experiment: format!("{experiment} {lab}"),
-            varied: Default::default(),
-            figure: (*figure).to_owned(),
-            estimate: Estimate::of(values)?,
-        })
-    };
-    measured.iter().filter_map(summary).collect()
-}
-
-fn estimate(measured: &Measured, lab: &str, figure: &str) -> Option<Estimate> {
-    let found = measured.iter().find(|(of, name, _)| (*of, *name) == (lab, figure))?;
-    Estimate::of(&found.2)
+/// A figure of one lab over its repeats.
+fn estimate(results: &Results, id: &str, lab: &str, figure: &str) -> Option<Estimate> {
+    let experiment = experiment(id, lab);
+    let wanted = |one: &&Summary| one.experiment == experiment && one.figure == figure;
+    results.summaries.iter().find(wanted).map(|one| one.estimate)
 }
 
 fn row(
@@ -225,23 +265,23 @@ fn show_bytes(value: f64) -> String {
     units::show_byte_size(value as u64)
 }
 
-fn checker_rows(measured: &Measured) -> Vec<PaperFigure> {
+fn checker_rows(entry: &Entry, results: &Results) -> Vec<PaperFigure> {
     let mut rows = Vec::new();
     for lab in [SHORT, LONG] {
-        let of = |figure| estimate(measured, lab, figure);
+        let of = |figure| estimate(results, entry.id, lab, figure);
         rows.push(row("2 ranks on 2 hosts", lab, "-", of(STATES), show_states));
         rows.push(row("both ways, mean", lab, "about 400 Mbit/s a core", of(MEAN), show_bit_rate));
         rows.push(row("both ways, peak", lab, "11 Gbit/s", of(PEAK), show_bit_rate));
-        rows.push(row("sent by the near end", lab, "-", of(NEAR), show_bytes));
-        rows.push(row("sent by the far end", lab, "-", of(FAR), show_bytes));
+        rows.push(row("sent by the near end", lab, "-", of(NEAR_SENT), show_bytes));
+        rows.push(row("sent by the far end", lab, "-", of(FAR_SENT), show_bytes));
     }
     rows
 }
 
-fn judge_alone(entry: &Entry, measured: &Measured) -> (Vec<PaperFigure>, LawCheck) {
-    let rows = checker_rows(measured);
-    let peak = |lab| estimate(measured, lab, PEAK).map(|one| one.median);
-    let states = |lab| estimate(measured, lab, STATES).map(|one| one.median);
+fn judge_alone(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
+    let rows = checker_rows(entry, results);
+    let peak = |lab| estimate(results, entry.id, lab, PEAK).map(|one| one.median);
+    let states = |lab| estimate(results, entry.id, lab, STATES).map(|one| one.median);
     let (Some(short), Some(long), Some(fast), Some(slow)) =
         (peak(SHORT), peak(LONG), states(SHORT), states(LONG))
     else {
@@ -257,19 +297,19 @@ fn judge_alone(entry: &Entry, measured: &Measured) -> (Vec<PaperFigure>, LawChec
     (rows, LawCheck { law: entry.law.to_owned(), holds: Some(peak >= 10e9), judged })
 }
 
-fn judge_mix(entry: &Entry, measured: &Measured) -> (Vec<PaperFigure>, LawCheck) {
+fn judge_mix(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     /// Sharing: neither is left with less than this part of what it has alone.
     const SHARE_MIN: f64 = 0.2;
-    let mut rows = checker_rows(measured);
+    let mut rows = checker_rows(entry, results);
     let mut shares = Vec::new();
     for lab in [SHORT, LONG] {
-        let of = |figure| estimate(measured, lab, figure);
+        let of = |figure| estimate(results, entry.id, lab, figure);
         rows.push(row("bulk flow alone", lab, "35 Gbit/s", of(BULK), show_bit_rate));
         rows.push(row("bulk flow beside it", lab, "35 Gbit/s", of(BULK_BESIDE), show_bit_rate));
         rows.push(row("2 ranks beside bulk", lab, "-", of(STATES_BESIDE), show_states));
         let share = |beside, alone| Some(of(beside)?.median / of(alone)?.median);
         shares.push((share(BULK_BESIDE, BULK), share(STATES_BESIDE, STATES)));
-        rows.extend(latency::rows(measured, lab));
+        rows.extend(latency::rows(results, entry.id, lab));
     }
     let [(Some(bulk), Some(states)), (Some(long_bulk), Some(long_states))] = shares[..] else {
         return (rows, undecided(entry.law, "a run did not finish"));
@@ -277,7 +317,7 @@ fn judge_mix(entry: &Entry, measured: &Measured) -> (Vec<PaperFigure>, LawCheck)
     let least = bulk.min(states).min(long_bulk).min(long_states);
     let percent = |share: f64| (share * 100.0).round();
     let times = |lab, beside| {
-        let stretch = latency::stretch(measured, lab, beside);
+        let stretch = latency::stretch(results, entry.id, lab, beside);
         stretch.map_or_else(|| "unknown".to_owned(), |times| format!("{times:.1}"))
     };
     let judged = format!(
@@ -339,20 +379,32 @@ mod tests {
     #[test]
     fn laws_are_judged_by_what_was_measured() {
         let entry = super::super::catalogue::find("C-mix").expect("an entry");
-        let mut measured = Measured::new();
+        let mut results = Results::begun(results::RunKind::Reproduce, 0);
+        let mut repeat = 0;
+        let mut note = |results: &mut Results, lab: &str, figures: &[(&str, f64)]| {
+            let figures = figures.iter().map(|(name, value)| Figure::new(*name, *value)).collect();
+            let planned = PlannedPoint {
+                experiment: experiment(entry.id, lab),
+                varied: Default::default(),
+                repeat,
+                work: Work::Search(search_work()),
+            };
+            let outcome = TestOutcome { figures, ..TestOutcome::default() };
+            results.points.push(Done::measured(&planned, 0, outcome).point);
+            results.summaries = sweep::summarise(&results.points);
+            repeat += 1;
+        };
         for lab in [SHORT, LONG] {
-            for (figure, value) in [(STATES, 1e6), (STATES_BESIDE, 5e5), (BULK, 2e10)] {
-                note(&mut measured, lab, figure, value);
-            }
+            note(&mut results, lab, &[(STATES, 1e6), (STATES_BESIDE, 5e5), (BULK, 2e10)]);
         }
-        assert_eq!(judge_mix(entry, &measured).1.holds, None, "nothing beside the checker yet");
+        assert_eq!(judge_mix(entry, &results).1.holds, None, "nothing beside the checker yet");
         for lab in [SHORT, LONG] {
-            note(&mut measured, lab, BULK_BESIDE, 1e10);
+            note(&mut results, lab, &[(BULK_BESIDE, 1e10)]);
         }
-        assert_eq!(judge_mix(entry, &measured).1.holds, Some(true));
-        note(&mut measured, SHORT, PEAK, 4e8);
-        note(&mut measured, LONG, PEAK, 3e8);
-        let (_, law) = judge_alone(entry, &measured);
+        assert_eq!(judge_mix(entry, &results).1.holds, Some(true));
+        note(&mut results, SHORT, &[(PEAK, 4e8)]);
+        note(&mut results, LONG, &[(PEAK, 3e8)]);
+        let (_, law) = judge_alone(entry, &results);
         assert_eq!(law.holds, Some(false), "{law:?}");
     }
 }

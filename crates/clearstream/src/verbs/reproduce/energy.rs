@@ -3,39 +3,33 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use results::{Estimate, LawCheck, PaperFigure, Results, Summary, TestSpec};
+use results::{
+    Estimate, Figure, LawCheck, PaperFigure, PointOutcome, Results, Summary, TestSpec, figure,
+};
 use sweep::{Plan, PlannedPoint, Setting};
 use topology::{EnergyMeter, HostFiles};
 
 use super::catalogue::Entry;
-use super::single::{self, Ground};
-use super::{ReproduceArgs, publish};
+use super::single::{Ground, Runs};
+use super::{ReproduceArgs, conduct, local, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::progress::Progress;
-use crate::runner::Ended;
+use crate::runner::{Done, Driver};
 use crate::signals;
 
 const EXPERIMENT: &str = "C-energy";
 const LAB: &str = "local40g";
 const NEAR: &str = "near_core";
 const FAR: &str = "far_core";
-const ENERGY: &str = "joules_per_gbit";
-const CORE_TIME: &str = "cpu_s_per_gbit";
-const IDLE: &str = "idle_watts";
+const ENERGY: &str = figure::JOULES_PER_GBIT;
+const CORE_TIME: &str = figure::CPU_S_PER_GBIT;
+const IDLE: &str = figure::IDLE_WATTS;
 const LAW: &str = "a bit costs the less, the less core time it takes";
 const SEED: u64 = 0x2011;
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The cheapest placement in joules is also the one in core time, or not dearer than it by this.
 const SAME: f64 = 1.10;
-
-/// One measured test: its setting, energy above idle, and the idle power before it.
-#[derive(Debug, Clone, PartialEq)]
-struct Cost {
-    placement: BTreeMap<String, f64>,
-    joules_per_gbit: f64,
-    idle_watts: f64,
-}
 
 /// Runs the experiment in a lab, whose ends share this host's meter, or toward a host, where this
 /// end is measured.
@@ -48,41 +42,50 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         Some(host) => Ground::Host(host.clone()),
         None => Ground::lab(LAB)?,
     };
+    let source = meter.source().to_owned();
+    let mut metered =
+        Metered { runs: Runs::new(ground), meter: &mut meter, duration: args.duration };
     let plan = plan(&usable, args);
-    let points = plan.points();
-    let mut progress = Progress::new(points.len());
-    let (mut whole, mut costs) = (None, Vec::new());
-    let mut ended = Ended::Complete;
-    for planned in &points {
-        progress.begin(&format!("{EXPERIMENT} {}", shown(&planned.varied)));
-        let idle_watts = idle_watts(&mut meter, args.duration);
-        let (before, began) = (meter.joules(), Instant::now());
-        let one = ground.test(&options(planned, args), &mut || meter.sample(began.elapsed()))?;
-        let (joules, seconds) = (meter.joules() - before, began.elapsed().as_secs_f64());
-        if let Some(number) = single::interrupted() {
-            ended = Ended::Interrupted(number);
-            break;
-        }
-        let bytes = one.as_ref().ok().and_then(received_bytes);
-        costs.extend(bytes.and_then(|bytes| {
-            let joules_per_gbit = per_gbit(joules, idle_watts, seconds, bytes)?;
-            Some(Cost { placement: planned.varied.clone(), joules_per_gbit, idle_watts })
-        }));
-        single::collect(&mut whole, planned, one);
-    }
-    drop(progress);
-    drop(ground);
-    let mut results = whole.ok_or_else(|| VerbError::failed("C-energy: no test finished"))?;
-    results.findings.push(results::Finding {
+    let document = local::document();
+    let mut conducted = conduct(entry, &plan, &mut metered, document, Progress::new(0), args)?;
+    metered.runs.describe(&mut conducted.results);
+    conducted.results.findings.push(results::Finding {
         end: None,
         code: "energy-meter".to_owned(),
-        text: format!("energy is that of {}, idle subtracted", meter.source()),
+        text: format!("energy is that of {source}, idle subtracted"),
     });
-    let judge = move |results: &mut Results| {
-        results.summaries.extend(summaries(&costs));
-        judge(results)
-    };
-    publish(entry, results, judge, ended, args, json)
+    publish(entry, conducted, judge, args, json)
+}
+
+/// Single tests between two looks at the host's energy meter.
+struct Metered<'a> {
+    runs: Runs,
+    meter: &'a mut EnergyMeter,
+    duration: Duration,
+}
+
+impl Driver for Metered<'_> {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        _what: &str,
+        _progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        let meter = &mut *self.meter;
+        let idle_watts = idle_watts(meter, self.duration);
+        let (before, began) = (meter.joules(), Instant::now());
+        let options = options(planned, self.duration);
+        let mut done = self.runs.test(planned, &options, &mut || meter.sample(began.elapsed()))?;
+        let (joules, seconds) = (meter.joules() - before, began.elapsed().as_secs_f64());
+        if let PointOutcome::Measured(outcome) = &mut done.point.outcome {
+            let bytes = outcome.directions.first().map_or(0, |one| one.received_bytes);
+            if let Some(cost) = per_gbit(joules, idle_watts, seconds, bytes) {
+                let figures = [(ENERGY, cost), (IDLE, idle_watts)];
+                outcome.figures.extend(figures.map(|(name, value)| Figure::new(name, value)));
+            }
+        }
+        Ok(done)
+    }
 }
 
 /// In a lab the near end on one core, and the far end on the same, the next, one in the middle of
@@ -104,8 +107,8 @@ fn plan(usable: &[u32], args: &ReproduceArgs) -> Plan {
     Plan::new(settings.collect(), args.repeats, SEED)
 }
 
-fn options(planned: &PlannedPoint, args: &ReproduceArgs) -> Vec<String> {
-    let mut options = vec!["--duration".to_owned(), args.duration.as_secs_f64().to_string()];
+fn options(planned: &PlannedPoint, duration: Duration) -> Vec<String> {
+    let mut options = vec!["--duration".to_owned(), duration.as_secs_f64().to_string()];
     for (option, name) in [("--cores", NEAR), ("--far-cores", FAR)] {
         if let Some(core) = planned.varied.get(name) {
             options.extend([option.to_owned(), core.to_string()]);
@@ -133,40 +136,10 @@ fn idle_watts(meter: &mut EnergyMeter, duration: Duration) -> f64 {
     (meter.joules() - before) / began.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
-fn received_bytes(results: &Results) -> Option<u64> {
-    let outcome = results.points.first()?.measured()?;
-    Some(outcome.directions.first()?.received_bytes)
-}
-
 /// Joules above idle for each 10^9 bits of payload; `None` without any.
 fn per_gbit(joules: f64, idle_watts: f64, seconds: f64, bytes: u64) -> Option<f64> {
     let gbit = bytes as f64 * 8.0 / 1e9;
     (gbit > 0.0).then(|| (joules - idle_watts * seconds) / gbit)
-}
-
-fn summaries(costs: &[Cost]) -> Vec<Summary> {
-    let mut placements: Vec<&BTreeMap<String, f64>> = Vec::new();
-    for cost in costs {
-        if !placements.contains(&&cost.placement) {
-            placements.push(&cost.placement);
-        }
-    }
-    let mut summaries = Vec::new();
-    for placement in placements {
-        let of = costs.iter().filter(|cost| cost.placement == *placement);
-        let (energy, idle): (Vec<f64>, Vec<f64>) =
-            of.map(|cost| (cost.joules_per_gbit, cost.idle_watts)).unzip();
-        for (figure, values) in [(ENERGY, energy), (IDLE, idle)] {
-            let Some(estimate) = Estimate::of(&values) else { continue };
-            summaries.push(Summary {
-                experiment: EXPERIMENT.to_owned(),
-                varied: placement.clone(),
-                figure: figure.to_owned(),
-                estimate,
-            });
-        }
-    }
-    summaries
 }
 
 fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
@@ -225,18 +198,27 @@ mod tests {
 
     #[test]
     fn placements_are_told_apart() {
-        let cost = |far_core, joules_per_gbit| Cost {
-            placement: BTreeMap::from([(NEAR.to_owned(), 0.0), (FAR.to_owned(), far_core)]),
-            joules_per_gbit,
-            idle_watts: 20.0,
-        };
-        let all = summaries(&[cost(1.0, 3.0), cost(0.0, 5.0), cost(1.0, 4.0)]);
-        let energy: Vec<(f64, f64)> = all
+        let mut results = Results::begun(results::RunKind::Reproduce, 0);
+        for (repeat, (far_core, joules)) in [(1.0, 3.0), (0.0, 5.0), (1.0, 4.0)].iter().enumerate()
+        {
+            let setting = Setting::new(EXPERIMENT, TestSpec::tcp());
+            let setting = setting.varying(NEAR, 0.0).varying(FAR, *far_core);
+            let mut planned = Plan::new(vec![setting], 1, SEED).points().remove(0);
+            planned.repeat = u32::try_from(repeat).expect("a few");
+            let figures = vec![Figure::new(ENERGY, *joules), Figure::new(CORE_TIME, *joules / 1e3)];
+            let outcome = results::TestOutcome { figures, ..Default::default() };
+            results.points.push(Done::measured(&planned, 0, outcome).point);
+        }
+        results.summaries = sweep::summarise(&results.points);
+        let energy: Vec<(f64, f64)> = results
+            .summaries
             .iter()
             .filter(|summary| summary.figure == ENERGY)
             .map(|summary| (summary.varied[FAR], summary.estimate.median))
             .collect();
         assert_eq!(energy, [(1.0, 3.5), (0.0, 5.0)]);
-        assert_eq!(shown(&all[0].varied), "near core 0, far core 1");
+        assert_eq!(shown(&results.points[0].varied), "near core 0, far core 1");
+        let (figures, law) = judge(&results);
+        assert_eq!((figures.len(), law.holds), (2, Some(true)), "{law:?}");
     }
 }

@@ -15,12 +15,12 @@ use sweep::{Plan, PlannedPoint, Setting};
 
 use super::catalogue::Entry;
 use super::in_lab::TestBed;
-use super::single::{self, Ground};
-use super::{ReproduceArgs, publish};
+use super::single::{Ground, Runs};
+use super::{ReproduceArgs, conduct, local, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::progress::Progress;
-use crate::runner::Ended;
+use crate::runner::{Done, Driver};
 use crate::signals;
 
 const LAB: &str = "local40g";
@@ -52,33 +52,42 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         return Err(VerbError::missing("M-idle needs two cores, and this program may use one"));
     };
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let cores = Cores { process, other };
-    let ground = Ground::lab(LAB)?;
-    let plan = plan(args);
-    let points = plan.points();
-    let mut progress = Progress::new(points.len());
-    let mut whole = None;
-    let mut ended = Ended::Complete;
-    for planned in &points {
+    let mut idle = Idle {
+        runs: Runs::new(Ground::lab(LAB)?),
+        cores: Cores { process, other },
+        duration_s: args.duration.as_secs_f64(),
+    };
+    let document = local::document();
+    let mut conducted = conduct(entry, &plan(args), &mut idle, document, Progress::new(0), args)?;
+    idle.runs.describe(&mut conducted.results);
+    publish(entry, conducted, judge, args, json)
+}
+
+/// Single tests with the packets taken in on a core, which is kept awake or not.
+struct Idle {
+    runs: Runs,
+    cores: Cores,
+    duration_s: f64,
+}
+
+impl Driver for Idle {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        _what: &str,
+        _progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
         let is = |name: &str| planned.varied.get(name) == Some(&1.0);
-        progress.begin(&format!("{} away {} awake {}", planned.experiment, is(AWAY), is(AWAKE)));
-        if let Ground::Lab(bed) = &ground {
-            let core = if is(AWAY) { cores.other } else { cores.process };
+        if let Ground::Lab(bed) = &self.runs.ground {
+            let core = if is(AWAY) { self.cores.other } else { self.cores.process };
             take_packets_on(bed, core)?;
         }
-        let spinner = is(AWAKE).then(|| Spinner::start(cores.other)).transpose()?;
-        let one = ground.test(&options(planned, cores, args), &mut || {})?;
+        let spinner = is(AWAKE).then(|| Spinner::start(self.cores.other)).transpose()?;
+        let done =
+            self.runs.test(planned, &options(planned, self.cores, self.duration_s), &mut || {});
         drop(spinner);
-        if let Some(number) = single::interrupted() {
-            ended = Ended::Interrupted(number);
-            break;
-        }
-        single::collect(&mut whole, planned, one);
+        done
     }
-    drop(progress);
-    drop(ground);
-    let results = whole.ok_or_else(|| VerbError::failed("M-idle: no test finished"))?;
-    publish(entry, results, |results| judge(results), ended, args, json)
 }
 
 fn plan(args: &ReproduceArgs) -> Plan {
@@ -92,11 +101,11 @@ fn plan(args: &ReproduceArgs) -> Plan {
     Plan::new(settings.collect(), args.repeats, SEED)
 }
 
-fn options(planned: &PlannedPoint, cores: Cores, args: &ReproduceArgs) -> Vec<String> {
+fn options(planned: &PlannedPoint, cores: Cores, duration_s: f64) -> Vec<String> {
     let core = cores.process.to_string();
     let mut options: Vec<String> =
         ["--cores", &core, "--far-cores", &core, "--duration"].map(str::to_owned).to_vec();
-    options.push(args.duration.as_secs_f64().to_string());
+    options.push(duration_s.to_string());
     if planned.experiment == LATENCY {
         options.push("--rr=1".to_owned());
     }

@@ -30,6 +30,9 @@ const KEEP_MAX: Duration = Duration::from_secs(20);
 pub(super) fn run(recipe: &Recipe, args: &ReproduceArgs, json: bool) -> VerbResult {
     let bed = TestBed::up(recipe.lab)?;
     bed.serve()?;
+    if let Some(number) = signals::caught() {
+        return Ok(Exit::Signal(number));
+    }
     let mut inner = bed.program(bed.near(), json);
     inner.args(["reproduce", recipe.id, bed.far()]);
     inner.args(["--duration", &args.duration.as_secs_f64().to_string()]);
@@ -50,11 +53,13 @@ pub(in crate::verbs) struct TestBed {
 }
 
 impl TestBed {
-    /// Brings a built-in lab up, unless it is.
+    /// Brings a built-in lab up, unless it is. From here on a signal that asks this program to end is
+    /// only noted, so that the lab goes down with the value.
     ///
     /// # Errors
     /// It has no two hosts, or cannot be brought up here.
     pub(in crate::verbs) fn up(name: &str) -> Result<Self, VerbError> {
+        signals::watch().map_err(|error| VerbError::from_error(&error))?;
         let plan = lab::find_plan(name)?;
         let [near, far, ..] = plan.hosts.as_slice() else {
             return Err(VerbError::failed(format!("lab {name} has no two hosts")));
@@ -119,7 +124,6 @@ impl TestBed {
     /// Runs the last command of a run and ends as it does. A signal that comes here is handed on once, so
     /// that it keeps what it has measured; the lab goes when it has ended.
     pub(in crate::verbs) fn end_with(self, inner: &mut Command) -> VerbResult {
-        signals::watch().map_err(|error| VerbError::from_error(&error))?;
         // In a group of its own: what a terminal's Ctrl-C also sent there would come twice.
         let mut inner = Owned::start(inner, Ending::TERM.with_group())?;
         let mut until = None;

@@ -1,17 +1,17 @@
 //! Experiments that need no far end: what this host is made of, beside the paper's.
 
 use results::{
-    CeilingLink, HostFacts, LawCheck, Machine, Nic, NicCeilings, Offload, PaperFigure, PcieLink,
-    Results, RunKind,
+    CeilingLink, Host, HostFacts, LawCheck, Machine, Nic, NicCeilings, Offload, PaperFigure,
+    PcieLink, Results, RunKind,
 };
 use tuning::profile::{Advice, judge};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
-use super::{ReproduceArgs, publish};
+use super::{Conducted, ReproduceArgs, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
-use crate::runner::{self, Ended};
+use crate::runner;
 use crate::verbs::tune::profile::{running_values, word};
 
 /// Runs C-ceiling, C-fig10 or G-tune.
@@ -28,13 +28,13 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         "G-tune" => settings,
         _ => distances,
     };
-    publish(entry, results, |results| judge(&results.near), Ended::Complete, args, json)
+    publish(entry, Conducted::at_once(results), |results| judge(results.near()), args, json)
 }
 
 pub(super) fn document() -> Results {
     Results {
         command: std::env::args().collect(),
-        near: topology::host_facts(None),
+        hosts: vec![Host::near(topology::host_facts(None))],
         ..Results::begun(RunKind::Reproduce, runner::now_unix_ms())
     }
 }

@@ -8,19 +8,24 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use packet_switch::daemon::{Config, Daemon, DaemonError};
-use results::{Estimate, LawCheck, PaperFigure, Results, Summary};
+use results::{
+    Estimate, Figure, FramesWork, LawCheck, NEAR, PaperFigure, Results, Summary, TestOutcome, Work,
+    Worker, figure,
+};
 use serde_json::Value;
+use sweep::{Plan, PlannedPoint, Setting};
 use sys::private::Scratch;
 use sys::process::{Ending, Owned};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
 use super::recipes::undecided;
-use super::{ReproduceArgs, local, publish};
+use super::single::wait_unless_told;
+use super::{ReproduceArgs, conduct, local, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::progress::Progress;
-use crate::runner::Ended;
+use crate::runner::{self, Done, Driver};
 use crate::signals;
 
 /// What is sent: bytes of a frame, the preamble and the checksum not counted, and whether only slots are
@@ -28,21 +33,25 @@ use crate::signals;
 /// nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
-    size: &'static str,
+    frame_bytes: u32,
     slots_only: bool,
 }
 
 /// The shortest frames and full ones as the paper has them, and the shortest written and read each.
 const LOADS: [Load; 3] = [
-    Load { size: "60", slots_only: true },
-    Load { size: "1500", slots_only: true },
-    Load { size: "60", slots_only: false },
+    Load { frame_bytes: 60, slots_only: true },
+    Load { frame_bytes: 1500, slots_only: true },
+    Load { frame_bytes: 60, slots_only: false },
 ];
 
 impl Load {
     fn name(self) -> String {
         let how = if self.slots_only { "slots only, as pkt-gen" } else { "each written and read" };
-        format!("{}-byte frames, {how}", self.size)
+        format!("{}-byte frames, {how}", self.frame_bytes)
+    }
+
+    fn experiment(self, id: &str) -> String {
+        format!("{id}, {}", self.name())
     }
 }
 
@@ -53,6 +62,13 @@ const PAPER_PIPE_PKTS_PER_S: f64 = 100e6;
 /// Longer frames that go at least so fast against the shortest show that nothing copies them.
 const UNCOPIED_MIN: f64 = 0.8;
 
+/// What lies between the two ports.
+const SWITCH: &str = "switch";
+const PIPE: &str = "pipe";
+
+/// The order of the loads is a shuffle from this seed.
+const SEED: u64 = 0x2016;
+
 /// How long the receiver may take to be there.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -61,13 +77,6 @@ const LINGER_MAX: Duration = Duration::from_secs(30);
 
 /// Most that is kept of what the receiver says, bytes.
 const SAID_BYTES_MAX: usize = 1 << 20;
-
-/// What came in, one repeat after the other.
-#[derive(Debug, Default)]
-struct Measured {
-    pkts_per_s: Vec<f64>,
-    bits_per_s: Vec<f64>,
-}
 
 /// Runs P-vale or P-pipe.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
@@ -79,28 +88,52 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let is_vale = entry.id == "P-vale";
-    let mut measured: [Measured; 3] = Default::default();
-    let mut progress = Progress::new(LOADS.len() * args.repeats as usize);
-    let mut ended = Ended::Complete;
-    'repeats: for repeat in 0..args.repeats {
-        for (load, into) in LOADS.into_iter().zip(&mut measured) {
-            progress.begin(&format!("{}, {}, repeat {repeat}", entry.id, load.name()));
-            let done = Bed::up().and_then(|bed| bed.stream(is_vale, load, args.duration));
-            if let Some(number) = signals::caught() {
-                ended = Ended::Interrupted(number);
-                break 'repeats;
+    let settings = LOADS.map(|load| {
+        let work = FramesWork {
+            frame_bytes: load.frame_bytes,
+            slots_only: load.slots_only,
+            through: if is_vale { SWITCH } else { PIPE }.to_owned(),
+            duration_s: args.duration.as_secs_f64(),
+        };
+        Setting::new(load.experiment(entry.id), Work::Frames(work))
+    });
+    let plan = Plan::new(settings.to_vec(), args.repeats, SEED);
+    let document = local::document();
+    let conducted = conduct(entry, &plan, &mut Frames, document, Progress::new(0), args)?;
+    publish(entry, conducted, |results| judged(entry, is_vale, results), args, json)
+}
+
+/// Sends frames between two processes of this host, a switch of its own for every point.
+struct Frames;
+
+impl Driver for Frames {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        _what: &str,
+        _progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        let started_unix_ms = runner::now_unix_ms();
+        let Work::Frames(work) = &planned.work else {
+            let error = VerbError::failed("this work is no stream of frames");
+            return Ok(Done::failed(planned, started_unix_ms, error));
+        };
+        let bed = Bed::up()?;
+        let by = bed.workers(work);
+        let mut done = match bed.stream(work) {
+            Err(error) => Done::failed(planned, started_unix_ms, error),
+            Ok((duration_s, pkts_per_s, bits_per_s)) => {
+                let figures = vec![
+                    Figure::new(figure::RECEIVED_PKTS_PER_S, pkts_per_s),
+                    Figure::new(figure::RECEIVED_BITS_PER_S, bits_per_s),
+                ];
+                let outcome = TestOutcome { duration_s, figures, ..TestOutcome::default() };
+                Done::measured(planned, started_unix_ms, outcome)
             }
-            let (pkts_per_s, bits_per_s) = done?;
-            into.pkts_per_s.push(pkts_per_s);
-            into.bits_per_s.push(bits_per_s);
-        }
+        };
+        done.point.by = by;
+        Ok(done)
     }
-    drop(progress);
-    let judge = |results: &mut Results| {
-        results.summaries.extend(summaries(entry.id, &measured));
-        judged(entry, is_vale, &measured)
-    };
-    publish(entry, local::document(), judge, ended, args, json)
 }
 
 /// A switch in this process, gone with the value.
@@ -111,6 +144,7 @@ struct Bed {
     daemon: Option<JoinHandle<Result<(), DaemonError>>>,
     /// Where the sender runs, and the switch with it; and where the receiver does.
     cores: (u32, u32),
+    switch_core: u32,
 }
 
 impl Bed {
@@ -128,24 +162,33 @@ impl Bed {
         let stop = Arc::clone(&should_stop);
         let serve = move || daemon.run(&mut |_| {}, &|| stop.load(Ordering::Relaxed));
         let daemon = thread::Builder::new().name("switch".to_owned()).spawn(serve)?;
-        Ok(Self { socket, _scratch: scratch, should_stop, daemon: Some(daemon), cores })
+        let daemon = Some(daemon);
+        Ok(Self { socket, _scratch: scratch, should_stop, daemon, cores, switch_core: own })
     }
 
-    /// Frames/s and bit/s that came in.
-    fn stream(
-        &self,
-        through_switch: bool,
-        load: Load,
-        duration: Duration,
-    ) -> Result<(f64, f64), VerbError> {
+    /// Who sends, who forwards and who receives.
+    fn workers(&self, work: &FramesWork) -> Vec<Worker> {
+        let worker = |part: &str, core: u32| Worker {
+            host: NEAR.to_owned(),
+            part: part.to_owned(),
+            cores: vec![core],
+        };
+        let switch = (work.through == SWITCH).then(|| worker("forward", self.switch_core));
+        let ends = [worker("send", self.cores.0), worker("receive", self.cores.1)];
+        ends.into_iter().chain(switch).collect()
+    }
+
+    /// For how long frames came in (seconds), frames/s and bit/s.
+    fn stream(&self, work: &FramesWork) -> Result<(f64, f64, f64), VerbError> {
+        let through_switch = work.through == SWITCH;
         let (from, to) = if through_switch { ("vale0:a", "vale0:b") } else { ("p{0", "p}0") };
         let (near, far) = (self.cores.0.to_string(), self.cores.1.to_string());
-        let seconds = duration.as_secs_f64().to_string();
+        let (seconds, size) = (work.duration_s.to_string(), work.frame_bytes.to_string());
         let mut sink =
             vec!["pkt", "sink", to, "--core", &far, "--quiet", "1s", "--linger", "100us"];
-        let mut generate = vec!["pkt", "gen", from, "--core", &near, "--size", load.size];
+        let mut generate = vec!["pkt", "gen", from, "--core", &near, "--size", &size];
         generate.extend(["--duration", &seconds, "--dst", "02:00:00:00:00:02"]);
-        if load.slots_only {
+        if work.slots_only {
             sink.push("--slots-only");
             generate.push("--slots-only");
         }
@@ -157,21 +200,25 @@ impl Bed {
             self.program(&["port", "add", "p", "--pipes", "1"])?.output()?;
             generate.extend(["--linger", "100us"]);
         }
-        let sink = Owned::start(&mut self.program(&sink)?, Ending::KILL)?;
-        let sink = sink.capture(SAID_BYTES_MAX)?;
+        let start = |arguments: &[&str]| -> Result<Owned, VerbError> {
+            Ok(Owned::start(&mut self.program(arguments)?, Ending::KILL)?
+                .capture(SAID_BYTES_MAX)?)
+        };
+        let sink = start(&sink)?;
         thread::sleep(SETTLE);
-        let sent = self.program(&generate)?.output()?;
+        let mut sender = start(&generate)?;
+        wait_unless_told(&mut sender, &mut || {})?;
+        let sent = sender.ended_within(Duration::ZERO)?;
         if !sent.status.success() {
-            let why = String::from_utf8_lossy(&sent.stderr).trim().to_owned();
-            return Err(VerbError::failed(format!("sending frames: {why}")));
+            return Err(VerbError::failed(format!("sending frames: {}", sent.last_line())));
         }
         let value = told(sink, LINGER_MAX)?;
         let figure = |name: &str| {
             let missing = || VerbError::failed(format!("`pkt sink --json` tells no {name}"));
             value[name].as_f64().ok_or_else(missing)
         };
-        let bits_per_s = 8.0 * figure("bytes")? / figure("elapsed_s")?;
-        Ok((figure("frames_per_s")?, bits_per_s))
+        let elapsed_s = figure("elapsed_s")?;
+        Ok((elapsed_s, figure("frames_per_s")?, 8.0 * figure("bytes")? / elapsed_s))
     }
 
     fn program(&self, arguments: &[&str]) -> Result<Command, VerbError> {
@@ -200,48 +247,41 @@ fn told(child: Owned, limit: Duration) -> Result<Value, VerbError> {
     })
 }
 
-fn summaries(experiment: &str, measured: &[Measured; 3]) -> Vec<Summary> {
-    let of = |load: Load, figure: &str, values: &[f64]| {
-        Some(Summary {
-            experiment: format!("{experiment}, {}", load.name()),
-            varied: Default::default(),
-            figure: figure.to_owned(),
-            estimate: Estimate::of(values)?,
-        })
-    };
-    let all = LOADS.into_iter().zip(measured);
-    all.flat_map(|(load, one)| {
-        let rates = of(load, "received_pkts_per_s", &one.pkts_per_s);
-        rates.into_iter().chain(of(load, "received_bits_per_s", &one.bits_per_s))
-    })
-    .collect()
+/// A figure of a load over its repeats.
+fn estimate(results: &Results, id: &str, load: Load, figure: &str) -> Option<Estimate> {
+    let experiment = load.experiment(id);
+    let of_load = |summary: &&Summary| summary.experiment == experiment && summary.figure == figure;
+    results.summaries.iter().find(of_load).map(|summary| summary.estimate)
 }
 
 fn show_mpkts(value: f64) -> String {
     format!("{:.1} Mpkt/s", value / 1e6)
 }
 
-fn judged(entry: &Entry, is_vale: bool, measured: &[Measured; 3]) -> (Vec<PaperFigure>, LawCheck) {
-    let row = |name: String, paper: &str, values: &[f64], show: fn(f64) -> String| {
-        let here = Estimate::of(values).map(|one| {
+fn judged(entry: &Entry, is_vale: bool, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
+    let row = |name: String, paper: &str, here: Option<Estimate>, show: fn(f64) -> String| {
+        let here = here.map(|one| {
             let (low, high) = (show(one.low), show(one.high));
             format!("{} ({low} .. {high}, n={})", show(one.median), one.count)
         });
         PaperFigure { name, paper: paper.to_owned(), here }
     };
     let mut figures = Vec::new();
-    for (load, one) in LOADS.into_iter().zip(measured) {
+    for load in LOADS {
+        let of = |figure| estimate(results, entry.id, load, figure);
         let paper = match (load, is_vale) {
-            (Load { size: "60", slots_only: true }, true) => "up to 20 Mpkt/s",
-            (Load { size: "60", slots_only: true }, false) => "over 100 Mpkt/s",
+            (Load { frame_bytes: 60, slots_only: true }, true) => "up to 20 Mpkt/s",
+            (Load { frame_bytes: 60, slots_only: true }, false) => "over 100 Mpkt/s",
             _ => "-",
         };
-        figures.push(row(load.name(), paper, &one.pkts_per_s, show_mpkts));
-        figures.push(row(format!("{}, payload", load.name()), "-", &one.bits_per_s, show_bit_rate));
+        figures.push(row(load.name(), paper, of(figure::RECEIVED_PKTS_PER_S), show_mpkts));
+        let payload = format!("{}, payload", load.name());
+        figures.push(row(payload, "-", of(figure::RECEIVED_BITS_PER_S), show_bit_rate));
     }
-    let [short, long, touched] = measured.each_ref().map(|one| Estimate::of(&one.pkts_per_s));
+    let rate = |load| estimate(results, entry.id, load, figure::RECEIVED_PKTS_PER_S);
+    let [short, long, touched] = LOADS.map(rate);
     let (Some(short), Some(long), Some(touched)) = (short, long, touched) else {
-        return (figures, undecided(entry.law, "it was ended before all was measured"));
+        return (figures, undecided(entry.law, "not every load was measured"));
     };
     let told = format!(
         "{} of 60 bytes and {} of 1500 (slots only; {} of 60 bytes written and read)",

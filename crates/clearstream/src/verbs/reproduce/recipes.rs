@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use results::{
     Direction, Estimate, HostFacts, LawCheck, PaperFigure, Point, Results, TestLimit, TestSpec,
 };
-use sweep::{Plan, Setting};
+use sweep::{Experiment, Plan, Setting};
 
 /// One experiment that runs.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,37 @@ pub(super) struct Context<'a> {
     pub(super) far: Option<&'a HostFacts>,
     /// Points measured so far.
     pub(super) points: &'a [Point],
+}
+
+/// A recipe with what it was asked for: the experiment that the loop runs.
+#[derive(Debug)]
+pub(super) struct RecipeRun<'a> {
+    recipe: &'a Recipe,
+    duration_s: f64,
+    repeats: u32,
+}
+
+impl<'a> RecipeRun<'a> {
+    /// With the effort that was asked for.
+    pub(super) fn new(recipe: &'a Recipe, args: &super::ReproduceArgs) -> Self {
+        Self { recipe, duration_s: args.duration.as_secs_f64(), repeats: args.repeats }
+    }
+}
+
+impl Experiment for RecipeRun<'_> {
+    fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
+        let rtt = so_far.path.idle_rtt.as_ref();
+        let context = Context {
+            duration_s: self.duration_s,
+            repeats: self.repeats,
+            rtt_s: rtt.and_then(|rtt| rtt.percentile_s(50.0)),
+            path_mtu_bytes: so_far.path.path_mtu_bytes,
+            near: so_far.near(),
+            far: so_far.far(),
+            points: &so_far.points,
+        };
+        (self.recipe.round)(number, &context)
+    }
 }
 
 const RECIPES: [Recipe; 7] = [

@@ -1,20 +1,20 @@
 //! Experiments whose tests need something around each of them: every test is a run of this program
 //! of its own, in a lab or toward a host.
 
-use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use results::{Point, PointOutcome, Results, RunKind};
+use results::{Point, Results};
 use sweep::PlannedPoint;
 use sys::private::Scratch;
 use sys::process::{Ending, Owned};
 
 use super::in_lab::TestBed;
 use crate::exit::VerbError;
+use crate::runner::{Done, now_unix_ms};
 use crate::{signals, store};
 
-/// How often what watches a test looks.
+/// How often what watches a child looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most that is kept of what a test says, bytes: enough for the line it ends with.
@@ -44,10 +44,11 @@ impl Ground {
         }
     }
 
-    /// Runs one test with these options of `clearstream test`, and calls `watch` while it runs.
+    /// Runs one test with these options of `clearstream test`, and calls `watch` while it runs. A signal
+    /// that asks this program to end ends the test too.
     ///
     /// # Errors
-    /// The program could not be started. A test that failed is a document with its reason.
+    /// The program could not be started, or a signal came. A test that failed is a document with its reason.
     pub(super) fn test(
         &self,
         options: &[String],
@@ -60,9 +61,7 @@ impl Ground {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = Owned::start(&mut command, Ending::TERM)?.capture(SAID_BYTES_MAX)?;
         watch();
-        while child.wait_within(WATCH_INTERVAL)?.is_none() {
-            watch();
-        }
+        wait_unless_told(&mut child, watch)?;
         let ended = child.ended_within(Duration::ZERO)?;
         if ended.status.success() {
             return Ok(Ok(store::load(&file)?));
@@ -71,45 +70,71 @@ impl Ground {
     }
 }
 
-/// Adds one test's document to the experiment's: the first also brings hosts and path.
-pub(super) fn collect(
-    whole: &mut Option<Results>,
-    planned: &PlannedPoint,
-    one: Result<Results, String>,
-) {
-    let point = |point: Point| Point {
-        experiment: planned.experiment.clone(),
-        varied: planned.varied.clone(),
-        repeat: planned.repeat,
-        ..point
-    };
-    match one {
-        Ok(mut one) => {
-            let points: Vec<Point> = one.points.drain(..).map(point).collect();
-            let whole = whole.get_or_insert_with(|| Results {
-                kind: RunKind::Reproduce,
-                command: std::env::args().collect(),
-                ..one
-            });
-            whole.points.extend(points);
+/// How a child ended; a signal that asks this program to end ends the child first. `watch` is called
+/// while it runs.
+///
+/// # Errors
+/// A signal came, or the kernel's.
+pub(super) fn wait_unless_told(
+    child: &mut Owned,
+    watch: &mut dyn FnMut(),
+) -> Result<ExitStatus, VerbError> {
+    loop {
+        if let Some(status) = child.wait_within(WATCH_INTERVAL)? {
+            return Ok(status);
         }
-        Err(why) => {
-            // Without any document yet there is nothing to add it to; the law stays undecided.
-            let Some(whole) = whole else { return };
-            whole.points.push(point(Point {
-                experiment: String::new(),
-                varied: BTreeMap::new(),
-                repeat: 0,
-                started_unix_ms: crate::runner::now_unix_ms(),
-                command: String::new(),
-                spec: planned.spec.clone(),
-                outcome: PointOutcome::Failed(why),
-            }));
+        if let Some(number) = signals::caught() {
+            child.end()?;
+            return Err(VerbError::failed(format!("ended by signal {number}")));
         }
+        watch();
     }
 }
 
-/// Whether the user wants it to end.
-pub(super) fn interrupted() -> Option<i32> {
-    signals::caught()
+/// Tests that are runs of this program of their own, and what they tell of hosts and path.
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub(super) ground: Ground,
+    /// The document of the first test that finished, without its points.
+    first: Option<Results>,
+}
+
+impl Runs {
+    /// On this ground.
+    pub(super) fn new(ground: Ground) -> Self {
+        Self { ground, first: None }
+    }
+
+    /// Runs one planned test with these options of `clearstream test`; `watch` is called meanwhile.
+    ///
+    /// # Errors
+    /// The program could not be started.
+    pub(super) fn test(
+        &mut self,
+        planned: &PlannedPoint,
+        options: &[String],
+        watch: &mut dyn FnMut(),
+    ) -> Result<Done, VerbError> {
+        let started_unix_ms = now_unix_ms();
+        let failed = |why: String| Done::failed(planned, started_unix_ms, VerbError::failed(why));
+        let mut one = match self.ground.test(options, watch)? {
+            Ok(one) => one,
+            Err(why) => return Ok(failed(why)),
+        };
+        let Some(point) = one.points.pop() else { return Ok(failed("it measured nothing".into())) };
+        one.points.clear();
+        self.first.get_or_insert(one);
+        let PlannedPoint { experiment, varied, repeat, .. } = planned.clone();
+        Ok(Done { point: Point { experiment, varied, repeat, ..point }, error: None })
+    }
+
+    /// Takes what stands around the tests down; the experiment's document then has the hosts and the
+    /// path of the first test, where one finished.
+    pub(super) fn describe(self, results: &mut Results) {
+        let Some(first) = self.first else { return };
+        results.hosts = first.hosts;
+        results.path = first.path;
+        results.absent = first.absent;
+        results.findings.extend(first.findings);
+    }
 }

@@ -75,7 +75,7 @@ pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome, number: Option<u32
     for (name, end) in ends(outcome) {
         end.findings.iter().for_each(|finding| line(name, &format!("note: {}", finding.text)));
     }
-    if outcome.far.is_none() {
+    if outcome.far().is_none() {
         line("far", "no account of its own: an iperf3 server gives totals only");
     }
     text
@@ -119,7 +119,8 @@ pub(super) fn repeats(summaries: &[Summary]) -> String {
 }
 
 fn ends(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, &EndReport)> {
-    std::iter::once(("near", &outcome.near)).chain(outcome.far.iter().map(|far| ("far", far)))
+    std::iter::once(("near", outcome.near()))
+        .chain(outcome.far().into_iter().map(|far| ("far", far)))
 }
 
 fn totals(direction: &DirectionOutcome) -> String {

@@ -283,11 +283,11 @@ fn read_plan(file: &Path) -> Result<Plan, VerbError> {
 pub(super) fn check_host(results: &Results) -> Result<(), VerbError> {
     let uname = rustix::system::uname();
     let own = uname.nodename().to_string_lossy();
-    if results.near.name == own {
+    if results.near().name == own {
         return Ok(());
     }
     Err(VerbError::usage(format!(
         "these results were measured from '{}', this is '{own}': plan there, or give --plan",
-        results.near.name
+        results.near().name
     )))
 }

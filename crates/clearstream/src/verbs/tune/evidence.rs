@@ -73,7 +73,7 @@ impl EvidenceOptions {
         let mut progress = Progress::new(1);
         let mut results = far.document(RunKind::Tune, &mut progress);
         let plan = battery(&self.spec());
-        let (mut log, mut points) = PointLog::open(output, &plan, false)?;
+        let (mut log, mut points) = PointLog::open(output, &plan, false, &mut results.path)?;
         progress.extend(plan.remaining(&points).len());
         let mut ended = runner::run(&plan, far, &mut points, &mut log, &mut progress)?;
         results.points = points;
@@ -118,7 +118,7 @@ pub(super) fn conclude(results: &mut Results) {
 /// The judged stream with a window of its own, once more than it was run already.
 fn one_more(single: &TestSpec, bytes: u64, done: &[Point]) -> Plan {
     let spec = TestSpec { window_bytes: Some(bytes), ..single.clone() };
-    let done = done.iter().filter(|point| point.spec == spec).count();
+    let done = done.iter().filter(|point| point.spec() == Some(&spec)).count();
     let setting = Setting::new("wide-window", spec).varying("window_bytes", bytes as f64);
     Plan::new(vec![setting], u32::try_from(done).unwrap_or(u32::MAX).saturating_add(1), SEED)
 }

@@ -38,7 +38,7 @@ pub(super) fn run(
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut results = Results { kind: RunKind::Tune, ..results };
     let header = Plan::new(Vec::new(), 1, 0);
-    let (log, _) = PointLog::open(&args.output, &header, false)?;
+    let (log, _) = PointLog::open(&args.output, &header, false, &mut results.path)?;
     let persist = std::mem::take(&mut ends.persist);
     let progress = Progress::new(0);
     let mut trials = Trials { args, spec, ends, log, progress, results: &mut results };

@@ -43,8 +43,8 @@ pub(super) fn changes(plan: &Plan, results: &Results) -> String {
 }
 
 fn head(out: &mut String, plan: &Plan, results: &Results) -> std::fmt::Result {
-    let far = results.far.as_ref().map_or(results.path.target.as_str(), |far| far.name.as_str());
-    writeln!(out, "Path     {} -> {far}", results.near.name)?;
+    let far = results.far().map_or(results.path.target.as_str(), |far| far.name.as_str());
+    writeln!(out, "Path     {} -> {far}", results.near().name)?;
     let mut figures = Vec::new();
     figures.extend(plan.rtt_s.map(|rtt_s| format!("RTT {}", show_seconds(rtt_s))));
     figures
@@ -65,8 +65,8 @@ fn head(out: &mut String, plan: &Plan, results: &Results) -> std::fmt::Result {
 
 fn planned(out: &mut String, change: &PlannedChange, results: &Results) -> std::fmt::Result {
     let host = match change.end {
-        End::Near => results.near.name.as_str(),
-        End::Far => results.far.as_ref().map_or("far", |far| far.name.as_str()),
+        End::Near => results.near().name.as_str(),
+        End::Far => results.far().map_or("far", |far| far.name.as_str()),
     };
     let from = change.from.as_deref().unwrap_or("?");
     writeln!(out, "\n{} end ({host})", end_name(change.end))?;

@@ -56,7 +56,7 @@ fn target(args: &ApplyArgs, results: &Results) -> Target {
 
 /// A change that was found for one host is not made on another.
 fn check_far_host(far: &FarEnd, results: &Results) -> Result<(), VerbError> {
-    let measured = results.far.as_ref().map(|far| far.name.as_str());
+    let measured = results.far().map(|far| far.name.as_str());
     match (measured, far.host_name()) {
         (Some(measured), Some(now)) if measured != now => Err(VerbError::usage(format!(
             "these results were measured to '{measured}', at {} is '{now}': name HOST",

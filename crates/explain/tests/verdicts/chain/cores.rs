@@ -23,8 +23,12 @@ fn a_quota_stops_either_end() {
                 spec: TestSpec { near_cores: vec![1], ..TestSpec::tcp() },
                 adapt: dearer,
                 dress: Box::new(move |_, outcome| {
-                    outcome.near.counters.quota = Some(quota(outcome.duration_s));
-                    outcome.near.streams.iter_mut().for_each(|s| s.thread_wait_s = Some(0.01));
+                    outcome.near_mut().counters.quota = Some(quota(outcome.duration_s));
+                    outcome
+                        .near_mut()
+                        .streams
+                        .iter_mut()
+                        .for_each(|s| s.thread_wait_s = Some(0.01));
                 }),
                 ..Planted::on(path.clone())
             };
@@ -60,7 +64,9 @@ fn a_quota_that_stops_nobody_is_not_accused() {
     };
     let planted = Planted {
         model: Model { window_max_bytes: 4e6, ..Model::default() },
-        dress: Box::new(move |_, outcome| outcome.near.counters.quota = Some(idle_quota.clone())),
+        dress: Box::new(move |_, outcome| {
+            outcome.near_mut().counters.quota = Some(idle_quota.clone())
+        }),
         ..Planted::on(Model::default())
     };
     planted.expect(Limit::ReceiveWindow, FAR, true);
@@ -80,7 +86,7 @@ fn a_thread_behind_all_others() {
                 adapt: dearer,
                 dress: Box::new(move |_, outcome| {
                     outcome
-                        .near
+                        .near_mut()
                         .streams
                         .iter_mut()
                         .for_each(|s| s.thread_policy = Some(policy.into()));
@@ -114,7 +120,11 @@ fn a_nice_thread_that_never_waits_is_not_accused() {
         model: Model { sender_core_bits_per_s: 5e9, ..Model::default() },
         adapt: dearer,
         dress: Box::new(|_, outcome| {
-            outcome.near.streams.iter_mut().for_each(|s| s.thread_policy = Some("nice 10".into()));
+            outcome
+                .near_mut()
+                .streams
+                .iter_mut()
+                .for_each(|s| s.thread_policy = Some("nice 10".into()));
         }),
         ..Planted::on(Model::default())
     };
@@ -141,7 +151,7 @@ fn a_clock_held_low() {
                 adapt: dearer,
                 dress: Box::new(move |_, outcome| {
                     far_of(outcome).counters.clocks = clocks();
-                    outcome.near.counters.clocks = clocks();
+                    outcome.near_mut().counters.clocks = clocks();
                 }),
                 ..Planted::on(path.clone())
             };
@@ -169,7 +179,7 @@ fn a_thread_on_the_other_node() {
                 far_of(outcome).streams.iter_mut().for_each(|s| s.incoming_core = Some(1));
             }),
             hosts: Box::new(|results| {
-                if let Some(far) = &mut results.far {
+                if let Some(far) = results.far_mut() {
                     far.machine = Some(two_nodes());
                 }
             }),
@@ -198,7 +208,7 @@ fn offloads_off_and_cores_full() {
             let mut received = sent.clone();
             (sent.tx_bytes, sent.tx_pkts) = (bytes, count(bytes));
             (received.rx_bytes, received.rx_pkts) = (bytes, count(bytes));
-            outcome.near.counters.devices = vec![sent];
+            outcome.near_mut().counters.devices = vec![sent];
             far_of(outcome).counters.devices = vec![received];
         };
         if path.mtu_bytes > 3000.0 {
@@ -217,8 +227,8 @@ fn offloads_off_and_cores_full() {
                         ..InterfaceFacts::default()
                     })
                 };
-                results.near.interface = facts(vec!["gro".into()]);
-                if let Some(far) = &mut results.far {
+                results.near_mut().interface = facts(vec!["gro".into()]);
+                if let Some(far) = results.far_mut() {
                     far.interface = facts(on());
                 }
             }),
@@ -236,8 +246,8 @@ fn offloads_off_and_cores_full() {
                         ..InterfaceFacts::default()
                     })
                 };
-                results.near.interface = facts(on());
-                if let Some(far) = &mut results.far {
+                results.near_mut().interface = facts(on());
+                if let Some(far) = results.far_mut() {
                     far.interface = facts(vec!["tso".into(), "gso".into()]);
                 }
             }),
@@ -255,8 +265,8 @@ fn offloads_off_and_cores_full() {
                         ..InterfaceFacts::default()
                     })
                 };
-                results.near.interface = facts();
-                if let Some(far) = &mut results.far {
+                results.near_mut().interface = facts();
+                if let Some(far) = results.far_mut() {
                     far.interface = facts();
                 }
             }),
@@ -277,7 +287,7 @@ fn small_segments_and_cores_full() {
                 let mut sent =
                     results::DeviceCounters { interface: "eth0".into(), ..Default::default() };
                 (sent.tx_bytes, sent.tx_pkts) = (bytes, (bytes as f64 / mtu_bytes) as u64 + 1);
-                outcome.near.counters.devices = vec![sent];
+                outcome.near_mut().counters.devices = vec![sent];
             }),
             ..Planted::on(Model::default())
         };
@@ -335,7 +345,7 @@ fn the_core_that_takes_the_packets() {
                 let mut machine = two_nodes();
                 machine.nics[0].receive_queues =
                     vec![ReceiveQueue { rps_cores: vec![6], ..ReceiveQueue::default() }];
-                if let Some(far) = &mut results.far {
+                if let Some(far) = results.far_mut() {
                     far.machine = Some(machine);
                 }
             }),

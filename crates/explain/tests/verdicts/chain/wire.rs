@@ -14,7 +14,7 @@ fn queues_of_the_hosts_that_overflow() {
         let qdisc = Planted {
             dress: Box::new(move |spec, outcome| {
                 let dropped_pkts = drops(spec, outcome);
-                outcome.near.counters.qdiscs = vec![QdiscCounters {
+                outcome.near_mut().counters.qdiscs = vec![QdiscCounters {
                     interface: "eth0".into(),
                     kind: "pfifo".into(),
                     parent: "root".into(),
@@ -108,7 +108,7 @@ fn pacing_by_option_socket_and_fq() {
                 model: Model { window_growth_bits_per_s: rate, ..path.clone() },
                 dress: Box::new(move |_, outcome| {
                     outcome
-                        .near
+                        .near_mut()
                         .streams
                         .iter_mut()
                         .for_each(|s| s.pacing_max_bits_per_s = Some(rate));
@@ -119,7 +119,7 @@ fn pacing_by_option_socket_and_fq() {
             let fq = Planted {
                 model: Model { window_growth_bits_per_s: rate * 0.97, ..path.clone() },
                 hosts: Box::new(move |results| {
-                    let interface = results.near.interface.get_or_insert_default();
+                    let interface = results.near_mut().interface.get_or_insert_default();
                     interface.qdisc = Some("fq".into());
                     interface.qdisc_rate_bits_per_s = Some(rate);
                 }),
@@ -154,7 +154,7 @@ fn a_slot_narrower_than_the_line() {
                 ..path.clone()
             },
             hosts: Box::new(move |results| {
-                if let Some(far) = &mut results.far {
+                if let Some(far) = results.far_mut() {
                     far.machine = Some(machine.clone());
                 }
             }),
@@ -176,7 +176,7 @@ fn marks_and_late_packets() {
             adapt: held,
             dress: Box::new(|_, outcome| {
                 let bytes = outcome.directions[0].received_bytes as f64;
-                for stream in &mut outcome.near.streams {
+                for stream in &mut outcome.near_mut().streams {
                     let Some(tcp) = &mut stream.tcp else { continue };
                     tcp.first.marked_count = Some(0);
                     tcp.last.marked_count =
@@ -188,14 +188,14 @@ fn marks_and_late_packets() {
         marks.expect(Limit::EcnMarks, None, true);
         let late = Planted {
             dress: Box::new(|_, outcome| {
-                for stream in &mut outcome.near.streams {
+                for stream in &mut outcome.near_mut().streams {
                     let Some(tcp) = &mut stream.tcp else { continue };
                     tcp.last.retransmits_count += 400;
                     (tcp.last.reordered_count, tcp.last.needless_retransmits_count) =
                         (Some(90), Some(380));
                 }
                 let again = outcome
-                    .near
+                    .near_mut()
                     .streams
                     .iter()
                     .filter_map(|s| s.tcp.as_ref())
@@ -240,7 +240,7 @@ fn other_traffic_on_the_line() {
                     tx_pkts: ((own + other) / 30_000.0) as u64,
                     ..Default::default()
                 };
-                outcome.near.counters.devices = vec![device];
+                outcome.near_mut().counters.devices = vec![device];
             }),
             ..Planted::on(path)
         };
@@ -263,8 +263,8 @@ fn the_change_the_user_made_decides() {
         model: Model { sender_core_share: 0.3, sender_core_bits_per_s: 8e9, ..Model::default() },
         spec: TestSpec { near_cores: vec![1], ..TestSpec::tcp() },
         dress: Box::new(move |_, outcome| {
-            outcome.near.counters.quota = Some(quota(7.0));
-            outcome.near.streams.iter_mut().for_each(|s| s.thread_wait_s = Some(0.01));
+            outcome.near_mut().counters.quota = Some(quota(7.0));
+            outcome.near_mut().streams.iter_mut().for_each(|s| s.thread_wait_s = Some(0.01));
         }),
         ..Planted::on(Model::default())
     };

@@ -10,10 +10,11 @@ use results::{LatencySummary, PaperFigure, Results};
 use sys::private::Scratch;
 use sys::process::{Ending, Owned};
 
-use super::{Measured, estimate, note};
+use super::{Measured, estimate};
 use crate::exit::VerbError;
 use crate::store;
 use crate::verbs::reproduce::in_lab::TestBed;
+use crate::verbs::reproduce::single::wait_unless_told;
 
 /// What the watching stream offers: a packet now and then.
 const OFFERED: &str = "100k";
@@ -71,7 +72,7 @@ impl Probe {
 
     /// What came of it.
     pub(super) fn end(mut self) -> Result<LatencySummary, VerbError> {
-        let status = self.child.wait()?;
+        let status = wait_unless_told(&mut self.child, &mut || {})?;
         if !status.success() {
             return Err(VerbError::failed(format!("the latency probe ended with {status}")));
         }
@@ -112,23 +113,18 @@ pub(super) fn of_file(file: &Path) -> Result<LatencySummary, VerbError> {
 }
 
 /// Notes a distribution's percentiles.
-pub(super) fn keep(
-    measured: &mut Measured,
-    lab: &'static str,
-    beside: Beside,
-    latency: &LatencySummary,
-) {
+pub(super) fn keep(measured: &mut Measured, beside: Beside, latency: &LatencySummary) {
     for (name, percentile) in WHEN[beside as usize].1.into_iter().zip(PERCENTILES) {
         if let Some(value) = latency.percentile_s(percentile) {
-            note(measured, lab, name, value);
+            measured.push((name, value));
         }
     }
 }
 
 /// Rows of a lab's round trips: medians over the repeats of each percentile.
-pub(super) fn rows(measured: &Measured, lab: &str) -> Vec<PaperFigure> {
+pub(super) fn rows(results: &Results, id: &str, lab: &str) -> Vec<PaperFigure> {
     let row = |(when, names): (&str, [&'static str; 3])| {
-        let values = names.map(|name| estimate(measured, lab, name));
+        let values = names.map(|name| estimate(results, id, lab, name));
         let [Some(middle), Some(high), Some(highest)] = values else {
             return PaperFigure {
                 name: format!("round trips {when}, {lab}"),
@@ -154,7 +150,7 @@ pub(super) fn rows(measured: &Measured, lab: &str) -> Vec<PaperFigure> {
 }
 
 /// How many times as long a round trip takes at the 99th percentile as on the idle path.
-pub(super) fn stretch(measured: &Measured, lab: &str, beside: Beside) -> Option<f64> {
-    let p99 = |when: Beside| Some(estimate(measured, lab, WHEN[when as usize].1[1])?.median);
+pub(super) fn stretch(results: &Results, id: &str, lab: &str, beside: Beside) -> Option<f64> {
+    let p99 = |when: Beside| Some(estimate(results, id, lab, WHEN[when as usize].1[1])?.median);
     Some(p99(beside)? / p99(Beside::Nothing)?)
 }

@@ -71,7 +71,7 @@ fn idle_one_way(results: &Results) -> Option<f64> {
         .iter()
         .filter(|point| point.experiment == ONE_WAY && point.varied.get("flows") == Some(&1.0))
         .filter_map(results::Point::measured)
-        .flat_map(|outcome| outcome.near.cores.iter().map(|core| core.idle))
+        .flat_map(|outcome| outcome.near().cores.iter().map(|core| core.idle))
         .collect();
     (!idle.is_empty()).then(|| idle.iter().sum::<f64>() / idle.len() as f64)
 }

@@ -29,7 +29,8 @@ fn round(number: u32, context: &Context<'_>) -> Option<sweep::Plan> {
 fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let mut cores: Vec<(u32, Vec<f64>)> = Vec::new();
     for point in results.points.iter().filter(|point| point.experiment == NAME) {
-        let (Some(core), Some(rate)) = (point.spec.near_cores.first(), rate(point)) else {
+        let core = point.spec().and_then(|spec| spec.near_cores.first());
+        let (Some(core), Some(rate)) = (core, rate(point)) else {
             continue;
         };
         match cores.iter_mut().find(|(known, _)| known == core) {
@@ -45,8 +46,8 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
         here: shown(rates),
     });
     let figures: Vec<PaperFigure> = figures.collect();
-    let machine = results.near.machine.as_ref();
-    let interface = results.near.interface.as_ref().map(|interface| interface.name.as_str());
+    let machine = results.near().machine.as_ref();
+    let interface = results.near().interface.as_ref().map(|interface| interface.name.as_str());
     let Some(near_nic) = machine.and_then(|machine| near_cores(machine, interface?)) else {
         return (figures, undecided(LAW, &lacks(results)));
     };
@@ -84,7 +85,7 @@ fn near_cores(machine: &Machine, interface: &str) -> Option<Vec<u32>> {
 
 /// Why this host cannot say.
 fn lacks(results: &Results) -> String {
-    let near = &results.near;
+    let near = results.near();
     let nodes = near.machine.as_ref().map_or(0, |machine| machine.nodes.len());
     let card = near.interface.as_ref().map_or_else(
         || "no network card".to_owned(),

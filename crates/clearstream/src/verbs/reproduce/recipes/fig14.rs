@@ -54,12 +54,13 @@ fn survey<'a>(
 }
 
 fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
-    let first = results.points.iter().find(|point| point.experiment == EXPERIMENT);
-    let (Some(far), Some(first)) = (&results.far, first) else {
+    let of_sweep = |point: &&Point| point.experiment == EXPERIMENT;
+    let first = results.points.iter().filter(of_sweep).find_map(Point::spec);
+    let (Some(far), Some(first)) = (results.far(), first) else {
         return (Vec::new(), undecided(LAW, "the far end tells nothing of its cores"));
     };
     let same = shares_machine(results);
-    let survey = survey(&results.near, far, same, first.spec.clone(), 1);
+    let survey = survey(results.near(), far, same, first.clone(), 1);
     let Some(found) = conclude(&survey, &results.points) else {
         return (Vec::new(), undecided(LAW, "no placement was measured"));
     };
@@ -107,11 +108,10 @@ fn law(results: &Results, far: &HostFacts, queue: u32, same: bool) -> LawCheck {
     let (mut beside, mut beyond) = (Vec::new(), Vec::new());
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for point in results.points.iter().filter(placed) {
-        let (Some(near), Some(far)) = (point.spec.near_cores.first(), point.spec.far_cores.first())
-        else {
+        let Some((spec, outcome)) = point.tested() else { continue };
+        let (Some(near), Some(far)) = (spec.near_cores.first(), spec.far_cores.first()) else {
             continue;
         };
-        let Some(outcome) = point.measured() else { continue };
         let Some(rate) = outcome.directions.first().map(|one| one.received_bits_per_s) else {
             continue;
         };

@@ -57,7 +57,7 @@ fn busiest_core_of_one_flow(results: &Results) -> f64 {
         .filter(|point| point.varied.get("flows") == Some(&1.0))
         .filter_map(|point| point.measured())
         .filter_map(|outcome| {
-            let ends = [Some(&outcome.near), outcome.far.as_ref()];
+            let ends = [Some(outcome.near()), outcome.far()];
             ends.into_iter()
                 .flatten()
                 .flat_map(|end| &end.cores)

@@ -27,11 +27,11 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let mut worst: Option<f64> = None;
     for point in results.points.iter().filter(|point| point.experiment == EXPERIMENT) {
         let Some(outcome) = point.measured() else { continue };
-        let Some(far) = &outcome.far else { continue };
+        let Some(far) = outcome.far() else { continue };
         let seconds = outcome.duration_s.max(f64::MIN_POSITIVE);
         for (name, from, to) in [
-            ("near to far", (&outcome.near, End::Near), (far, End::Far)),
-            ("far to near", (far, End::Far), (&outcome.near, End::Near)),
+            ("near to far", (outcome.near(), End::Near), (far, End::Far)),
+            ("far to near", (far, End::Far), (outcome.near(), End::Near)),
         ] {
             let (sent, received) =
                 (bytes(from.0, from.1, results, true), bytes(to.0, to.1, results, false));
@@ -60,8 +60,8 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
 /// Bytes the path's interface of this end sent or received during the test.
 fn bytes(report: &EndReport, end: End, results: &Results, sent: bool) -> Option<u64> {
     let host = match end {
-        End::Near => Some(&results.near),
-        End::Far => results.far.as_ref(),
+        End::Near => Some(results.near()),
+        End::Far => results.far(),
     };
     let name = &host?.interface.as_ref()?.name;
     let device = report.counters.devices.iter().find(|device| device.interface == *name)?;

@@ -1,7 +1,6 @@
 //! `clearstream tune cc compare`: the same path with one congestion control after the other, then
 //! two flows beside each other, in an order drawn anew each round.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -119,17 +118,18 @@ fn measure(target: &Target, names: &[String], args: &CompareArgs, json: bool) ->
     let mut progress = Progress::new(1);
     let mut results = far.document(RunKind::Tune, &mut progress);
     let plan = plan(names, args);
-    let (mut log, earlier) = PointLog::open(&args.output, &plan, true)?;
+    let (mut log, earlier) = PointLog::open(&args.output, &plan, true, &mut results.path)?;
     results.points = figures::whole(earlier);
     let remaining = plan.remaining(&results.points);
     progress.extend(remaining.len());
     let mut ended = Ended::Complete;
     for planned in &remaining {
+        let Some(spec) = planned.spec() else { continue };
         let points = match (pairs::of(&planned.experiment), &mut beside) {
             (Some((_, other)), Some(beside)) => {
-                pairs::measure(planned, &other, [&mut far, beside], &mut progress)
+                pairs::measure(planned, spec, &other, [&mut far, beside], &mut progress)
             }
-            _ => vec![alone(planned, &mut far, &mut progress)],
+            _ => vec![alone(planned, spec, &mut far, &mut progress)],
         };
         if let Some(number) = signals::caught() {
             ended = Ended::Interrupted(number);
@@ -184,18 +184,17 @@ fn plan(names: &[String], args: &CompareArgs) -> Plan {
 }
 
 /// One flow that has the path for itself.
-fn alone(planned: &PlannedPoint, far: &mut FarEnd, progress: &mut Progress) -> Point {
+fn alone(
+    planned: &PlannedPoint,
+    spec: &TestSpec,
+    far: &mut FarEnd,
+    progress: &mut Progress,
+) -> Point {
     progress.begin(&format!("{} (repeat {})", planned.experiment, planned.repeat + 1));
     let started_unix_ms = runner::now_unix_ms();
-    let run = far.run_test(&planned.spec, &mut |_| {}, &|| signals::caught().is_some());
-    point(
-        planned,
-        &planned.experiment,
-        &planned.spec,
-        started_unix_ms,
-        far,
-        figures::checked(&planned.spec, run),
-    )
+    let run = far.run_test(spec, &mut |_| {}, &|| signals::caught().is_some());
+    let outcome = figures::checked(spec, run);
+    point(planned, &planned.experiment, spec, started_unix_ms, far, outcome)
 }
 
 /// A point as it is stored.
@@ -207,15 +206,13 @@ pub(super) fn point(
     far: &FarEnd,
     outcome: PointOutcome,
 ) -> Point {
-    Point {
+    let planned = PlannedPoint {
         experiment: experiment.to_owned(),
-        varied: BTreeMap::new(),
-        repeat: planned.repeat,
-        started_unix_ms,
-        command: crate::verbs::options::command_line(far.target(), spec),
-        spec: spec.clone(),
-        outcome,
-    }
+        work: spec.clone().into(),
+        ..planned.clone()
+    };
+    let command = crate::verbs::options::command_line(far.target(), spec);
+    planned.point(started_unix_ms, command, outcome)
 }
 
 fn finish(

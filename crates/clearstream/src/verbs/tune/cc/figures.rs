@@ -58,13 +58,13 @@ pub(super) fn checked(spec: &TestSpec, run: Result<TestOutcome, ClientError>) ->
         Ok(outcome) => outcome,
         Err(error) => return PointOutcome::Failed(crate::exit::chain(&error)),
     };
-    let used = outcome.near.streams.iter().find_map(|stream| stream.tcp.as_ref());
+    let used = outcome.near().streams.iter().find_map(|stream| stream.tcp.as_ref());
     let used = used.map(|tcp| tcp.congestion_control.as_str());
     if used == spec.congestion_control.as_deref() {
         return PointOutcome::Measured(Box::new(outcome));
     }
     let refusal =
-        outcome.near.findings.iter().find(|finding| finding.code == "congestion-control-refused");
+        outcome.near().findings.iter().find(|finding| finding.code == "congestion-control-refused");
     let why = refusal.map_or("the kernel used another", |finding| finding.text.as_str());
     PointOutcome::Failed(format!("{}: {why}", spec.congestion_control.as_deref().unwrap_or("-")))
 }
@@ -253,8 +253,8 @@ fn rate(outcome: &TestOutcome) -> Option<f64> {
 
 /// The receiving stream where the far end told, else the sending one.
 fn stream(outcome: &TestOutcome) -> Option<&StreamEnd> {
-    let far = outcome.far.iter().flat_map(|far| &far.streams).find(|stream| !stream.sending);
-    far.or_else(|| outcome.near.streams.first())
+    let far = outcome.far().into_iter().flat_map(|far| &far.streams).find(|stream| !stream.sending);
+    far.or_else(|| outcome.near().streams.first())
 }
 
 /// Seconds until the flow first has nine tenths of the median of its second half.
@@ -272,7 +272,7 @@ fn ramp_s(outcome: &TestOutcome) -> Option<f64> {
 
 /// Median of the sender's smoothed round-trip times.
 fn loaded_rtt_s(outcome: &TestOutcome) -> Option<f64> {
-    let sender = outcome.near.streams.iter().find(|stream| stream.sending)?;
+    let sender = outcome.near().streams.iter().find(|stream| stream.sending)?;
     let samples: Vec<f64> =
         sender.intervals.iter().filter_map(|sample| Some(sample.tcp.as_ref()?.rtt_s)).collect();
     stats::median(&samples)
@@ -299,7 +299,8 @@ mod tests {
             repeat,
             started_unix_ms: 0,
             command: String::new(),
-            spec: TestSpec::tcp(),
+            work: TestSpec::tcp().into(),
+            by: Vec::new(),
             outcome: PointOutcome::Failed(String::new()),
         };
         let name = pairs::experiment("htcp", "cubic");

@@ -34,13 +34,14 @@ pub(super) fn of(experiment: &str) -> Option<(String, String)> {
 /// only when both are on disk.
 pub(super) fn measure(
     planned: &PlannedPoint,
+    spec: &TestSpec,
     other: &str,
     ends: [&mut FarEnd; 2],
     progress: &mut Progress,
 ) -> Vec<Point> {
     progress.begin(&format!("{} (repeat {})", planned.experiment, planned.repeat + 1));
     let started_unix_ms = runner::now_unix_ms();
-    let theirs = TestSpec { congestion_control: Some(other.to_owned()), ..planned.spec.clone() };
+    let theirs = TestSpec { congestion_control: Some(other.to_owned()), ..spec.clone() };
     let [near, beside] = ends;
     let run = |far: &mut FarEnd, spec: &TestSpec| {
         let outcome = far.run_test(spec, &mut |_| {}, &|| signals::caught().is_some());
@@ -48,13 +49,13 @@ pub(super) fn measure(
     };
     let (ours, second_outcome) = thread::scope(|scope| {
         let second = scope.spawn(|| run(beside, &theirs));
-        let first = run(near, &planned.spec);
+        let first = run(near, spec);
         let ended = "the second flow's thread ended early";
         (first, second.join().unwrap_or_else(|_| results::PointOutcome::Failed(ended.to_owned())))
     });
     let name = second(&planned.experiment);
     vec![
         compare::point(planned, &name, &theirs, started_unix_ms, beside, second_outcome),
-        compare::point(planned, &planned.experiment, &planned.spec, started_unix_ms, near, ours),
+        compare::point(planned, &planned.experiment, spec, started_unix_ms, near, ours),
     ]
 }

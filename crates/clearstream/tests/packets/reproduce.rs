@@ -1,0 +1,168 @@
+//! `reproduce P-pipe`: raw repeats in the file, taken up after a kill, kept and not judged after a
+//! signal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use results::{Estimate, Results, Work, figure};
+
+use super::PROGRAM;
+
+/// A folder that goes with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("reproduce-{name}-{}", std::process::id()));
+        fs::create_dir(&path).expect("a folder of our own");
+        Self(path)
+    }
+
+    fn results(&self) -> PathBuf {
+        self.0.join("pipe.json")
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.0.join("pipe.json.journal")
+    }
+
+    fn start(&self) -> Child {
+        self.start_of("P-pipe", "100ms")
+    }
+
+    /// An experiment with tests of so long each.
+    fn start_of(&self, id: &str, duration: &str) -> Child {
+        Command::new(PROGRAM)
+            .args(["reproduce", id, "--duration", duration, "--repeats", "2", "--output"])
+            .arg(self.results())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts")
+    }
+
+    /// Waits until so many points are on disk.
+    fn wait_for_points(&self, count: usize) {
+        let until = Instant::now() + Duration::from_secs(30);
+        // The first line is the header.
+        while lines(&self.journal()) < count + 1 {
+            assert!(Instant::now() < until, "{count} points are journaled");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn read(&self) -> Results {
+        results::read_results(&fs::read(self.results()).expect("written")).expect("a document")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// Folders in `/proc` of the programs that a process has started, once there are two.
+fn running_children(id: u32) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let path = format!("/proc/{id}/task/{id}/children");
+        let ids = fs::read_to_string(path).expect("the process runs");
+        let found: Vec<String> = ids.split_whitespace().map(|id| format!("/proc/{id}")).collect();
+        if found.len() > 1 {
+            return found;
+        }
+        assert!(Instant::now() < until, "it starts no sender and no receiver");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process runs; one that has ended has no program any more, also where nobody buries it.
+fn is_running(process: &str) -> bool {
+    fs::read_link(format!("{process}/exe")).is_ok()
+}
+
+fn lines(path: &Path) -> usize {
+    fs::read(path).map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
+}
+
+/// Every summary is the estimate of the repeats that stand in the document.
+fn every_summary_has_its_repeats(results: &Results) {
+    assert!(!results.summaries.is_empty());
+    for summary in &results.summaries {
+        let repeats: Vec<f64> = results
+            .points
+            .iter()
+            .filter(|point| point.experiment == summary.experiment)
+            .flat_map(results::Point::figures)
+            .filter(|figure| figure.name == summary.figure)
+            .map(|figure| figure.value)
+            .collect();
+        assert_eq!(Some(summary.estimate), Estimate::of(&repeats), "{summary:?}");
+    }
+}
+
+#[test]
+fn a_killed_reproduction_is_taken_up_and_keeps_every_repeat() {
+    let folder = Folder::new("kill");
+    let mut first = folder.start();
+    folder.wait_for_points(2);
+    first.kill().expect("SIGKILL");
+    first.wait().expect("it ended");
+    let kept = lines(&folder.journal()) - 1;
+    let again = folder.start().wait_with_output().expect("it ran");
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(matches!(again.status.code(), Some(0 | 3)), "{again:?}");
+    assert!(said.contains(&format!("resuming after {kept} tests")), "{said}");
+    assert!(!folder.journal().exists(), "what is in the results file needs no journal");
+    let results = folder.read();
+    assert_eq!(results.points.len(), 6, "three loads, two repeats each");
+    every_summary_has_its_repeats(&results);
+    for point in &results.points {
+        assert!(matches!(&point.work, Work::Frames(work) if work.through == "pipe"), "{point:?}");
+        let parts: Vec<&str> = point.by.iter().map(|worker| worker.part.as_str()).collect();
+        assert_eq!(parts, ["send", "receive"]);
+        assert!(point.by.iter().all(|worker| results.host(&worker.host).is_some()));
+        let names: Vec<String> = point.figures().into_iter().map(|figure| figure.name).collect();
+        assert_eq!(names, [figure::RECEIVED_PKTS_PER_S, figure::RECEIVED_BITS_PER_S]);
+    }
+}
+
+#[test]
+fn a_killed_reproduction_leaves_no_program_behind() {
+    let folder = Folder::new("orphans");
+    let mut run = folder.start_of("P-vale", "60s");
+    let children = running_children(run.id());
+    run.kill().expect("SIGKILL");
+    run.wait().expect("it ended");
+    let until = Instant::now() + Duration::from_secs(10);
+    while let Some(child) = children.iter().find(|child| is_running(child)) {
+        assert!(Instant::now() < until, "{child} outlives the run that started it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_reproduction_ended_by_a_signal_keeps_its_points_and_judges_nothing() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let folder = Folder::new(signal);
+        let run = folder.start();
+        folder.wait_for_points(1);
+        let pid = run.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+        assert!(sent.success());
+        let ended = run.wait_with_output().expect("it ended");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{signal}: {ended:?}");
+        assert!(said.contains("cut short; the same command takes it up again"), "{said}");
+        let results = folder.read();
+        assert!((1..6).contains(&results.points.len()), "{}", results.points.len());
+        let law = results.reproduction.expect("a reproduction").law;
+        assert_eq!(law.holds, None, "{law:?}");
+        assert!(results.partial.is_some_and(|why| why.contains("ended by signal")));
+        assert!(folder.journal().exists());
+    }
+}
