@@ -20,6 +20,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("dve", Layer::Pure),
     ("statespace", Layer::Pure),
     ("report", Layer::Pure),
+    ("route-plan", Layer::Pure),
     ("topology", Layer::Parts),
     ("port-tap", Layer::Parts),
     ("port-xdp", Layer::Parts),
@@ -31,6 +32,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("iperf3", Layer::World),
     ("lab", Layer::World),
     ("tuning", Layer::World),
+    ("gateway", Layer::World),
     ("clearstream", Layer::Program),
     // Libraries beside the program, for other people's programs; the program depends on neither.
     ("c-api", Layer::Program),
