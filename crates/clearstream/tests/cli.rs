@@ -21,6 +21,7 @@ const VERBS: &[&str] = &[
     "port",
     "link",
     "pkt",
+    "gateway",
     "reproduce",
     "report",
     "iperf3",

@@ -10,7 +10,7 @@ use core::net::IpAddr;
 /// What a hash takes in: `net.ipv4.fib_multipath_hash_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashPolicy {
-    /// 0: addresses only.
+    /// 0: addresses only; with IPv6 the protocol too.
     Addresses,
     /// 1: addresses, protocol and ports.
     Ports,
@@ -62,6 +62,8 @@ impl Flow {
     #[must_use]
     pub fn hash(&self, seed: u32, policy: HashPolicy) -> u32 {
         let (protocol, ports) = match policy {
+            // `rt6_multipath_hash` takes the protocol in as well, and a flow label that the application set.
+            HashPolicy::Addresses if self.source.is_ipv6() => (self.protocol, [0, 0]),
             HashPolicy::Addresses => (0, [0, 0]),
             HashPolicy::Ports => {
                 let ports = [self.source_port.to_be_bytes(), self.destination_port.to_be_bytes()];

@@ -36,12 +36,7 @@ fn the_paper_s_system_is_read() {
 fn every_mistake_is_refused_with_its_line_and_reason() {
     let table: &[(&str, &str, &str, &str)] = &[
         // piece, what stands there instead, a piece of the line, a piece of the reason
-        (
-            "10.10.0.0/24",
-            "10.100.3.0/24",
-            "10.10.0.0/24",
-            "overlaps 10.100.0.0/16 of the network",
-        ),
+        ("10.10.0.0/24", "10.100.3.0/24", "10.10.0.0/24", "overlaps 10.100.0.0/16 of the network"),
         ("10.10.0.0/24", "10.10.0.1/24", "10.10.0.0/24", "bits set behind the prefix"),
         ("10.10.0.0/24", "fd00::/64", "10.10.0.0/24", "addresses of one family"),
         ("10.10.0.0/24", "wolf", "10.10.0.0/24", "is not a network"),
