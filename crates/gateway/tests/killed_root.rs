@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::rc::Rc;
 use std::thread;
 
-use bed::{PLAN, dump, enter, furnish, ipv6, must};
+use bed::{PLAN, assert_same, dump, enter, furnish, ipv6, must};
 use gateway::{Network, Options, apply, revert};
 use route_plan::parse_plan;
 
@@ -146,14 +146,14 @@ fn killed_at_every_step_of_apply_the_next_revert_restores_everything_root() {
             }
             kills_count += 1;
             bench.must("revert");
-            assert_eq!(dump(), before, "killed at step {at} of apply");
+            assert_same(&dump(), &before, &format!("killed at step {at} of apply"));
             assert!(bench.is_settled());
         }
         assert!(kills_count > 18, "{kills_count} kill points");
         let applied = dump();
         assert!(applied.contains("proto 77") && !applied.contains("realm 9"), "{applied}");
         bench.must("revert");
-        assert_eq!(dump(), before);
+        assert_same(&dump(), &before, "after everything");
     });
 }
 
@@ -166,7 +166,7 @@ fn killed_at_every_step_of_another_plan_the_next_revert_restores_everything_root
             bench.must("pairs");
             let was_killed = bench.kill("hash", at);
             bench.must("revert");
-            assert_eq!(dump(), before, "killed at step {at} of the second plan");
+            assert_same(&dump(), &before, &format!("killed at step {at} of the second plan"));
             if !was_killed {
                 break;
             }
@@ -186,7 +186,7 @@ fn killed_at_every_step_of_revert_the_next_revert_restores_everything_root() {
             bench.must("pairs");
             let was_killed = bench.kill("revert", at);
             bench.must("revert");
-            assert_eq!(dump(), before, "killed at step {at} of revert");
+            assert_same(&dump(), &before, &format!("killed at step {at} of revert"));
             if !was_killed {
                 break;
             }
@@ -205,9 +205,9 @@ fn ipv6_plans_of_each_kind_are_applied_and_taken_back_root() {
             let applied = dump();
             assert!(applied.contains("fd00:c::"), "{applied}");
             bench.must(kind);
-            assert_eq!(dump(), applied, "applied twice");
+            assert_same(&dump(), &applied, "applied twice");
             bench.must("revert");
-            assert_eq!(dump(), before, "{kind}");
+            assert_same(&dump(), &before, &format!("{kind}"));
         }
     });
 }

@@ -54,6 +54,8 @@ pub(crate) fn enter() -> bool {
         return false;
     };
     for line in [
+        // Link-local addresses would turn up later.
+        "sysctl -qw net.ipv6.conf.default.addr_gen_mode=1",
         "ip link set lo up",
         "ip link add ib0 type veth peer name far",
         "ip link set far up",
@@ -106,4 +108,16 @@ pub(crate) fn dump() -> String {
         "sysctl -a -r net.ipv[46].conf.*(redirects|forwarding|rp_filter|linkdown|arp_|src_valid)",
     ];
     lists.map(must).join("---\n")
+}
+
+/// Compares two dumps and shows only the lines that differ.
+#[track_caller]
+pub(crate) fn assert_same(after: &str, before: &str, when: &str) {
+    let only = |one: &str, other: &str| {
+        let others: Vec<&str> = other.lines().collect();
+        let lines = one.lines().filter(|line| !others.contains(line));
+        lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let (gone, new) = (only(before, after), only(after, before));
+    assert!(after == before, "{when}\ngone:\n{gone}\nnew:\n{new}");
 }
