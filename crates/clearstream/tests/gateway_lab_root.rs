@@ -96,6 +96,13 @@ fn both_directions_of_every_pair_take_the_planned_gateway_with_different_seeds_r
         let told = run(&["--json", "gateway", "explain", &ends[0], &ends[1], "--plan", "cumulus"]);
         let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
         let planned = told["gateway"].as_str().expect("a name");
+        let question =
+            format!("{PROGRAM} gateway explain {} {} --plan cumulus --ask", ends[0], ends[1]);
+        let asked = lab.exec(client, &question);
+        assert!(
+            asked.starts_with(&format!("Gateway   {planned}, by this host's kernel")),
+            "{asked}"
+        );
         let counts = |lab: &Lab| ["g1", "g2", "g3"].map(|gateway| lab.carried(gateway));
         let start = counts(&lab);
         lab.exec(client, &format!("ping -q -c {PINGS_COUNT} -i 0.01 -W 2 {address}"));

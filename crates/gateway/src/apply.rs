@@ -165,6 +165,10 @@ pub fn take(
         check_namespace(world.host(), journal, &store.path())?;
     }
     let header = world.host().header(options.now_unix_ms);
+    let is_old = store.journal().is_some_and(|journal| journal.header.boot_id != header.boot_id);
+    if is_old {
+        settle_after_boot(&mut store, world, witness)?;
+    }
     let (mut journal, mut log) = store.begin(header)?;
     let mut engine =
         Engine { world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness };
@@ -174,6 +178,31 @@ pub fn take(
         store.remove()?;
     }
     Ok(applied)
+}
+
+/// Ends the journal of an earlier boot: its objects went with that boot, and settings that something sets at boot to
+/// the plan's values go back to those before, so that the new journal knows them.
+fn settle_after_boot(
+    store: &mut Store,
+    world: &mut Network,
+    witness: &mut dyn FnMut(Step<'_>),
+) -> Result<(), ApplyError> {
+    let Some(journal) = store.journal() else { return Ok(()) };
+    let header = journal.header.clone();
+    let (mut journal, mut log) = store.begin(header)?;
+    let request = RevertRequest { has_rebooted: true, ..RevertRequest::default() };
+    let mut engine =
+        Engine { world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness };
+    engine.revert_together(&request)?;
+    drop(log);
+    if journal.open().next().is_none() {
+        store.remove()?;
+        return Ok(());
+    }
+    // What could not be undone stays, for a person to revert.
+    let failed =
+        "changes of an earlier boot could not be undone; `clearstream gateway revert` says why";
+    Err(ApplyError::Log(LogError(failed.to_owned())))
 }
 
 /// Puts back everything that was changed with the journal in `state`; with `force` also what somebody else has changed

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod ask;
 mod check;
 mod hex;
 mod moves;
@@ -15,6 +16,7 @@ mod read;
 mod world;
 
 pub use apply::{ApplyError, Made, Options, apply, revert, take};
+pub use ask::{AskError, ask};
 pub use check::{CheckError, Drift, DriftKind, check};
 pub use moves::{MoveError, move_flows};
 pub use read::{ReadError, read_host};

@@ -181,6 +181,36 @@ fn an_object_that_somebody_changed_since_is_left_root() {
     });
 }
 
+#[test]
+fn a_plan_applied_at_every_boot_keeps_one_journal_root() {
+    in_namespace("boot", PLAN, |bench| {
+        furnish();
+        let before = dump();
+        let journal = bench.options.state.join("journal");
+        let mut lengths = Vec::new();
+        for boot in 0..3 {
+            bench.apply().expect("applied");
+            let text = std::fs::read_to_string(&journal).expect("a journal");
+            lengths.push(text.len());
+            // What a boot leaves: another name of the boot, settings at their defaults, none of the objects.
+            let own = text.split('"').nth(9).expect("the boot").to_owned();
+            std::fs::write(&journal, text.replacen(&own, &format!("boot-{boot}"), 1))
+                .expect("written");
+            for line in [
+                "ip nexthop flush proto 77",
+                "ip route del 10.100.0.0/16 metric 4096",
+                "sysctl -qw net.ipv4.fib_multipath_hash_policy=2 net.ipv4.fib_multipath_hash_seed=99",
+            ] {
+                must(line);
+            }
+        }
+        bench.apply().expect("applied");
+        assert!(lengths.iter().all(|length| length.abs_diff(lengths[0]) < 32), "{lengths:?}");
+        bench.revert();
+        assert_same(&dump(), &before, "after the revert");
+    });
+}
+
 /// What ten thousand clients need of a storage host, and what a failure of a gateway costs it.
 #[test]
 fn ten_thousand_routes_are_applied_and_a_third_of_them_moved_by_few_messages_root() {

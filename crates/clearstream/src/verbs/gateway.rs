@@ -1,6 +1,7 @@
 //! `clearstream gateway`: native routing over many gateways, by one plan.
 
 mod apply;
+mod emit;
 mod explain;
 mod hosts;
 mod plan;
@@ -41,6 +42,8 @@ enum Action {
     Check(apply::CheckArgs),
     /// Put back exactly what was there before.
     Revert(apply::RevertArgs),
+    /// Write a host's part of the plan as networkd's, NetworkManager's, netplan's, … configuration.
+    Emit(emit::EmitArgs),
     /// Say which gateway carries a flow.
     Explain(explain::ExplainArgs),
 }
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
         Action::Apply(args) => apply::run(args, json),
         Action::Check(args) => apply::check(args, json),
         Action::Revert(args) => apply::revert(args, json),
+        Action::Emit(args) => emit::run(args, json),
         Action::Explain(args) => explain::run(args, json),
     }
 }
