@@ -120,6 +120,7 @@ pub fn apply(
     if plan.routing.follow.is_some() {
         return Err(ApplyError::Follow);
     }
+    settle_after_boot(&options.state, world, witness)?;
     let bare = read_host(plan.family, [])?;
     let state = wanted(plan, role, &bare.interfaces, &options.up)?;
     let found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
@@ -147,11 +148,8 @@ pub fn apply(
     Ok(Made { commands, applied })
 }
 
-/// Makes changes that were planned already.
-///
-/// # Errors
-/// The journal cannot be used.
-pub fn take(
+/// Makes changes that were planned.
+fn take(
     changes: &[settings::Change],
     options: &Options,
     world: &mut Network,
@@ -165,10 +163,6 @@ pub fn take(
         check_namespace(world.host(), journal, &store.path())?;
     }
     let header = world.host().header(options.now_unix_ms);
-    let is_old = store.journal().is_some_and(|journal| journal.header.boot_id != header.boot_id);
-    if is_old {
-        settle_after_boot(&mut store, world, witness)?;
-    }
     let (mut journal, mut log) = store.begin(header)?;
     let mut engine =
         Engine { world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness };
@@ -183,10 +177,16 @@ pub fn take(
 /// Ends the journal of an earlier boot: its objects went with that boot, and settings that something sets at boot to
 /// the plan's values go back to those before, so that the new journal knows them.
 fn settle_after_boot(
-    store: &mut Store,
+    state: &Path,
     world: &mut Network,
     witness: &mut dyn FnMut(Step<'_>),
 ) -> Result<(), ApplyError> {
+    let boot_id = world.host().boot_id();
+    let is_old = |journal: &Journal| journal.header.boot_id != boot_id;
+    if !Store::look(state)?.as_ref().is_some_and(is_old) {
+        return Ok(());
+    }
+    let mut store = Store::open(state)?;
     let Some(journal) = store.journal() else { return Ok(()) };
     let header = journal.header.clone();
     let (mut journal, mut log) = store.begin(header)?;

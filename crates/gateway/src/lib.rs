@@ -15,7 +15,7 @@ mod moves;
 mod read;
 mod world;
 
-pub use apply::{ApplyError, Made, Options, apply, revert, take};
+pub use apply::{ApplyError, Made, Options, apply, revert};
 pub use ask::{AskError, ask};
 pub use check::{CheckError, Drift, DriftKind, check};
 pub use moves::{MoveError, move_flows};

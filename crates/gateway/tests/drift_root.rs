@@ -5,6 +5,7 @@
 mod bed;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -208,6 +209,63 @@ fn a_plan_applied_at_every_boot_keeps_one_journal_root() {
         assert!(lengths.iter().all(|length| length.abs_diff(lengths[0]) < 32), "{lengths:?}");
         bench.revert();
         assert_same(&dump(), &before, "after the revert");
+    });
+}
+
+#[test]
+fn a_plan_that_the_kernel_refuses_in_the_middle_leaves_nothing_behind_root() {
+    in_namespace("refused", PLAN, |bench| {
+        furnish();
+        // The gateways are no longer on the link: routes and nexthops are refused, settings are not.
+        must("ip addr del 10.10.0.21/24 dev ib0");
+        let before = dump();
+        let made = bench.apply().expect("it is undone");
+        let failed = made.applied.outcomes.iter().any(|one| {
+            matches!(&one.result, tuning::ChangeResult::Failed { reason, .. } if reason.contains("nexthop:77"))
+        });
+        assert!(failed && made.applied.left.is_empty(), "{:?}", made.applied);
+        assert_same(&dump(), &before, "after the refusal");
+        assert!(!bench.options.state.join("journal").exists());
+    });
+}
+
+/// Make before break: while plans of every kind follow each other, every look-up of the way to a host finds one.
+#[test]
+fn packets_find_a_way_while_plans_change_root() {
+    let kinds = ["\"pairs\"", "\"hash\"", "\"resilient\""];
+    let plans: Vec<Plan> = kinds
+        .iter()
+        .map(|kind| parse_plan("plan", &PLAN.replace("\"pairs\"", kind)).expect("right"))
+        .collect();
+    in_namespace("change", PLAN, |bench| {
+        bench.apply().expect("applied");
+        let is_over = AtomicBool::new(false);
+        let (changes_count, (asked_count, lost)) = thread::scope(|scope| {
+            let asker = scope.spawn(|| {
+                let mut socket = NetlinkSocket::open().expect("a socket");
+                let (mut asked_count, mut lost) = (0, Vec::new());
+                while !is_over.load(Ordering::Relaxed) {
+                    for last in 1..=4 {
+                        let to = std::net::Ipv4Addr::new(10, 100, 0, last).into();
+                        let question = netlink::RouteQuestion::to(to).message();
+                        asked_count += 1;
+                        lost.extend(socket.find::<netlink::Route>(&question).err());
+                    }
+                }
+                (asked_count, lost)
+            });
+            let mut changes_count = 0;
+            for plan in (0..60).map(|round| &plans[round % 3]) {
+                let role = plan.find("s1").expect("there");
+                let mut world = Network::default();
+                let made = apply(plan, role, &bench.options, &mut world, &mut |_step| {});
+                changes_count += made.expect("applied").commands.len();
+            }
+            is_over.store(true, Ordering::Relaxed);
+            (changes_count, asker.join().expect("the asker"))
+        });
+        assert!(lost.is_empty(), "{} of {asked_count} look-ups: {:?}", lost.len(), lost.first());
+        assert!(changes_count > 200 && asked_count > 1000, "{changes_count} {asked_count}");
     });
 }
 

@@ -207,7 +207,7 @@ fn ipv6_plans_of_each_kind_are_applied_and_taken_back_root() {
             bench.must(kind);
             assert_same(&dump(), &applied, "applied twice");
             bench.must("revert");
-            assert_same(&dump(), &before, &format!("{kind}"));
+            assert_same(&dump(), &before, kind);
         }
     });
 }
