@@ -1,7 +1,7 @@
 //! Native routing over many gateways, on the host it is for.
 //!
-//! The crate `route-plan` says what a host is to have. [`read_host`] reads what it has, [`apply`] makes the changes
-//! between, [`check`] finds what has drifted since, [`revert`] puts back exactly what was there. Everything is of the
+//! The crate `route-plan` says what a host is to have. [`read_host`] reads what it has, [`apply()`] makes the changes
+//! between, [`check()`] finds what has drifted since, [`revert`] puts back exactly what was there. Everything is of the
 //! network namespace of the calling thread. The journal and the undo engine are `tuning`'s: [`Network`] is a world
 //! whose settings are also nexthops, routes and rules.
 

@@ -316,14 +316,14 @@ fn an_announced_object_that_is_another_by_now_is_left() {
             from: from.to_owned(),
             to: to.to_owned(),
             is_side_effect: false,
-            owner: tuning::Owner::Host,
+            owner: Owner::Host,
             why: String::new(),
             source: String::new(),
         };
         tuning::journal::Entry { intent, state }
     };
     use tuning::journal::State;
-    let decide = |entry, now| tuning::decide(&entry, now, &tuning::RevertRequest::default());
+    let decide = |entry, now| tuning::decide(&entry, now, &RevertRequest::default());
     let nexthop = |state| entry("nexthop:7", "-", "aa", state);
     assert_eq!(decide(nexthop(State::Intended), "-"), tuning::Decision::Back);
     assert_eq!(decide(nexthop(State::Intended), "aa"), tuning::Decision::Restore);
