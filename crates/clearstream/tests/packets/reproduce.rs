@@ -152,7 +152,8 @@ fn a_reproduction_ended_by_a_signal_keeps_its_points_and_judges_nothing() {
         let run = folder.start();
         folder.wait_for_points(1);
         let pid = run.id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+        // Twice at once, as `timeout` signals its child and then the group.
+        let sent = Command::new("kill").args([signal, &pid, &pid]).status().expect("kill runs");
         assert!(sent.success());
         let ended = run.wait_with_output().expect("it ended");
         let said = String::from_utf8_lossy(&ended.stderr);
