@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use settings::{InterfaceKey, Key, Parameter};
+use settings::{InterfaceKey, Key};
 use sys::SyscallError;
 use sys::ethtool::Device;
 use sys::ethtool_set;
@@ -34,8 +34,7 @@ impl Host {
             }
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
-                let known =
-                    ethtool_set::parameter(&device, of_ethtool(*parameter)).map_err(refused)?;
+                let known = ethtool_set::parameter(&device, *parameter).map_err(refused)?;
                 Ok(known.value.to_string())
             }
             InterfaceKey::Feature(feature) => {
@@ -45,7 +44,7 @@ impl Host {
             }
             InterfaceKey::RssTable => {
                 let device = Device::open(name).map_err(refused)?;
-                let table = ethtool_set::rss_table(&device).map_err(refused)?;
+                let table = device.indirection().map_err(refused)?;
                 Ok(table.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
             }
             InterfaceKey::RpsCores(_)
@@ -74,7 +73,7 @@ impl Host {
             InterfaceKey::Qdisc => self.write_qdisc(key, name, value),
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
-                ethtool_set::set_parameter(&device, of_ethtool(*parameter), number()?)
+                ethtool_set::set_parameter(&device, *parameter, number()?)
                     .map_err(refused)
             }
             InterfaceKey::Feature(feature) => {
@@ -137,24 +136,6 @@ impl Host {
             InterfaceKey::XpsCores(queue) => folder.join(format!("queues/tx-{queue}/xps_cpus")),
             _ => return Err(WorldError::absent(key, "no file")),
         })
-    }
-}
-
-/// The parameter by the name of the room that speaks to the kernel.
-fn of_ethtool(parameter: Parameter) -> ethtool_set::Parameter {
-    use ethtool_set::Parameter as To;
-    match parameter {
-        Parameter::RingReceive => To::RingReceive,
-        Parameter::RingTransmit => To::RingTransmit,
-        Parameter::ChannelsReceive => To::ChannelsReceive,
-        Parameter::ChannelsTransmit => To::ChannelsTransmit,
-        Parameter::ChannelsCombined => To::ChannelsCombined,
-        Parameter::CoalesceReceiveUsecs => To::CoalesceReceiveUsecs,
-        Parameter::CoalesceReceiveFrames => To::CoalesceReceiveFrames,
-        Parameter::CoalesceTransmitUsecs => To::CoalesceTransmitUsecs,
-        Parameter::CoalesceTransmitFrames => To::CoalesceTransmitFrames,
-        Parameter::CoalesceReceiveAdaptive => To::CoalesceReceiveAdaptive,
-        Parameter::CoalesceTransmitAdaptive => To::CoalesceTransmitAdaptive,
     }
 }
 
