@@ -376,12 +376,7 @@ impl Sink for JsonReport {
     }
 
     fn warning(&mut self, text: &str) {
-        // Warnings go to standard error, whatever becomes of it.
-        std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("warning: {}\n", units::printable(text)),
-        )
-        .ok();
+        self.output.warn(text);
     }
 
     fn output(&self) -> Option<ServerOutput> {

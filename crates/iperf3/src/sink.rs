@@ -159,6 +159,11 @@ impl Output {
         }
     }
 
+    /// A warning on standard error, whatever becomes of it and wherever the output goes.
+    pub fn warn(&mut self, text: &str) {
+        writeln!(io::stderr(), "warning: {}", units::printable(text)).ok();
+    }
+
     /// At the end of an interval: flushes where that was asked for.
     pub fn pause(&mut self) {
         if self.flush {
