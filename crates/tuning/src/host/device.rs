@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use settings::{InterfaceKey, Key};
+use settings::{InterfaceKey, Key, RootQdisc};
 use sys::SyscallError;
 use sys::ethtool::Device;
 use sys::ethtool_set;
@@ -10,9 +10,6 @@ use sys::interface::RouteSocket;
 
 use super::{Host, read_at, read_text, write_at};
 use crate::world::WorldError;
-
-/// Marks what the kernel itself put at a root.
-const DEFAULT: &str = " (default)";
 
 impl Host {
     pub(super) fn read_interface(
@@ -29,8 +26,8 @@ impl Host {
             }
             InterfaceKey::Qdisc => {
                 let root = link(key)?.root_qdisc(name).map_err(refused)?;
-                let mark = if root.is_configured { "" } else { DEFAULT };
-                Ok(format!("{}{mark}", root.kind))
+                let root = RootQdisc { kind: &root.kind, is_default: !root.is_configured };
+                Ok(root.to_string())
             }
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
@@ -73,8 +70,7 @@ impl Host {
             InterfaceKey::Qdisc => self.write_qdisc(key, name, value),
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
-                ethtool_set::set_parameter(&device, *parameter, number()?)
-                    .map_err(refused)
+                ethtool_set::set_parameter(&device, *parameter, number()?).map_err(refused)
             }
             InterfaceKey::Feature(feature) => {
                 let device = Device::open(name).map_err(refused)?;
@@ -100,7 +96,7 @@ impl Host {
     fn write_qdisc(&self, key: &Key, name: &str, value: &str) -> Result<(), WorldError> {
         let refused = |error: SyscallError| of_syscall(key, &error);
         let mut socket = link(key)?;
-        if !value.ends_with(DEFAULT) {
+        if !RootQdisc::of(value).is_default {
             return socket.replace_root_qdisc(name, value).map_err(refused);
         }
         if socket.root_qdisc(name).map_err(refused)?.is_configured {
