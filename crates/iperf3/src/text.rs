@@ -5,7 +5,7 @@ use super::account::{
 };
 use super::figures::{amount, general};
 use super::options::Options;
-use super::sink::{Agreement, Output, Sink, host_of};
+use super::sink::{Agreement, Ending, Output, Sink, host_of};
 use super::wire::{CpuPercent, ServerOutput, Transport};
 
 const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -";
@@ -354,14 +354,15 @@ impl Sink for TextReport {
         }
     }
 
-    fn ended(&mut self, error: Option<&str>) {
-        match error {
-            Some(error) => self.output.complain(error),
-            None if self.side == Side::Client => {
+    fn ended(&mut self, how: Ending<'_>) {
+        match how {
+            Ending::Failed(text) => self.output.complain(&format!("error - {text}")),
+            Ending::Cut(text) => self.output.complain(text),
+            Ending::Well if self.side == Side::Client => {
                 self.output.line("");
                 self.output.line("iperf Done.");
             }
-            None => {}
+            Ending::Well => {}
         }
         self.output.take_kept();
         self.output.flush();
