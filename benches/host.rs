@@ -55,9 +55,9 @@ pub(crate) enum Wire {
     /// Two hosts and a veth pair.
     Veth {
         /// Of the sending program.
-        near: Host,
+        near: Box<Host>,
         /// Of the receiving one.
-        far: Host,
+        far: Box<Host>,
     },
     /// A lab.
     Lab(Lab),
@@ -87,9 +87,14 @@ impl Wire {
                         checked(host.enter("ethtool").args(off))?;
                     }
                 }
-                Ok(Self::Veth { near, far })
+                Ok(Self::veth(near, far))
             }
         }
+    }
+
+    /// Two hosts that a wire joins.
+    pub(crate) fn veth(near: Host, far: Host) -> Self {
+        Self::Veth { near: Box::new(near), far: Box::new(far) }
     }
 
     /// The address or name by which near reaches far.

@@ -161,7 +161,7 @@ pub(crate) fn taps_on_a_switch(length: Duration) -> Result<Figures, BenchError> 
     {
         host.ip(&["address", "add", address, "dev", device])?;
     }
-    crate::ours::test(&Wire::Veth { near, far }, length, &["--omit", "1"])
+    crate::ours::test(&Wire::veth(near, far), length, &["--omit", "1"])
 }
 
 /// The same over a link of a lab that neither delays nor limits.

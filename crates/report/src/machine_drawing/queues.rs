@@ -32,6 +32,10 @@ struct Kind {
     transmit: bool,
 }
 
+impl Kind {
+    const BOTH: Self = Self { receive: true, transmit: true };
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match (self.receive, self.transmit) {
@@ -93,7 +97,7 @@ fn of_interrupt(interrupt: &Interrupt) -> Served {
 
 fn of_thread(thread: &NapiThread) -> Served {
     Served {
-        kind: Kind { receive: true, transmit: true },
+        kind: Kind::BOTH,
         queue: thread.queue,
         number: thread.pid,
         word: "thread",
@@ -204,7 +208,7 @@ fn without_server(nic: &Nic) -> Vec<Row> {
             server: "softirq of the sender's core".to_owned(),
             allowed: String::new(),
             ran: String::new(),
-            steering: steering(nic, &queues, "rx+tx"),
+            steering: steering(nic, &queues, Kind::BOTH),
         })
         .collect()
 }
