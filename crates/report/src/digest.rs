@@ -57,7 +57,7 @@ impl<'a> Digest<'a> {
         let swept: Vec<&str> = sweeps.iter().map(|sweep| sweep.experiment).collect();
         let mut digest = Self { results, near_name, far_name, groups: Vec::new(), sweeps };
         digest.groups = digest.grouped(|point| {
-            !point.experiment.starts_with("confirm")
+            !point.is_confirmation()
                 && !swept.contains(&point.experiment.as_str())
                 && is_shown_apart(results, point)
         });

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lab::Bed;
+use results::DeviceCounters;
 use rustix::process::Signal;
 use sys::process::{Ending, Owned};
 
@@ -105,6 +106,14 @@ impl TestBed {
                 Err(VerbError::failed(format!("{error}: {said}")))
             }
         }
+    }
+
+    /// The counters of a host's interfaces.
+    ///
+    /// # Errors
+    /// No such host, or the lab has gone.
+    pub(in crate::verbs) fn devices(&self, host: &str) -> Result<Vec<DeviceCounters>, VerbError> {
+        Ok(self.bed.devices(host)?)
     }
 
     /// Anything on one of its hosts, ready for the program and its arguments.
