@@ -3,6 +3,8 @@
 //! `main` parses, runs one verb and turns its answer into an exit code; each verb is a module of
 //! [`verbs`] that is thin over a library crate.
 
+mod bed;
+mod ending;
 mod exit;
 mod far;
 mod log;
@@ -11,6 +13,7 @@ mod progress;
 mod runner;
 mod signals;
 mod store;
+mod tester;
 mod verbs;
 
 use std::process::ExitCode;

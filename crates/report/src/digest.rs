@@ -58,6 +58,7 @@ impl<'a> Digest<'a> {
         let mut digest = Self { results, near_name, far_name, groups: Vec::new(), sweeps };
         digest.groups = digest.grouped(|point| {
             !point.experiment.starts_with("confirm")
+                && !is_of_trial(point)
                 && !swept.contains(&point.experiment.as_str())
                 && is_shown_apart(results, point)
         });
@@ -144,6 +145,11 @@ impl<'a> Digest<'a> {
             setting => format!("{name}, {}", show::clip(&setting, 60)),
         }
     }
+}
+
+/// Tests with a change to a host and without it: the section on changes tells the two apart.
+fn is_of_trial(point: &Point) -> bool {
+    ["tune-with", "tune-without"].contains(&point.experiment.as_str())
 }
 
 /// Of a placement sweep only the best placement and no pinning are tests among the others.

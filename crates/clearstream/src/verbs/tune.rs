@@ -9,6 +9,7 @@ mod plan;
 pub(crate) mod profile;
 mod show;
 mod status;
+mod trials;
 mod verdict;
 
 use std::net::IpAddr;

@@ -12,9 +12,9 @@ use crew::{ManualJob, ManualJobError};
 use serde_json::Value;
 use topology::InterfaceCounters;
 
+use crate::bed::TestBed;
 use crate::exit::VerbError;
 use crate::signals;
-use crate::verbs::reproduce::in_lab::TestBed;
 
 /// What goes before a program so that MPICH (UCX) takes the lab's link and not shared memory.
 const ENVIRONMENT: [&str; 3] = ["env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0"];
