@@ -29,7 +29,7 @@ pub(crate) struct Said<'a> {
     /// What people read.
     pub(crate) text: String,
     /// What programs read, where it is not the whole document.
-    pub(crate) json: Option<&'a serde_json::Value>,
+    pub(crate) json: Option<&'a str>,
     /// The verb's end when every point was run.
     pub(crate) exit: Exit,
 }
@@ -47,17 +47,14 @@ pub(crate) fn end(
     if results.points.is_empty() && results.partial.is_some() {
         return unused(Conducted { ended, log });
     }
-    if let Some(path) = outputs.results {
-        store::save(path, results)?;
-    }
-    if let Some(page) = outputs.report {
-        store::replace(page, report::render(results, &RenderOptions::default()).as_bytes())?;
-    }
+    let written = write(outputs, results);
     match print(outputs, results, said) {
         // Nobody reads on: the exit code says the rest.
         Err(error) if error.is_broken_pipe() => {}
         printed => printed?,
     }
+    // Only now, so that what was found is told also where no file can be written.
+    written?;
     match ended {
         Ok(Ended::Complete) => log.map_or(Ok(()), PointLog::discard).map(|()| said.exit),
         Ok(Ended::Interrupted(number)) => {
@@ -106,11 +103,21 @@ pub(crate) fn say_cut_short(number: i32, log: Option<&PointLog>) {
     writeln!(crate::out::stderr(), "clearstream: ended by signal {number}{how}").ok();
 }
 
+fn write(outputs: Outputs<'_>, results: &Results) -> Result<(), VerbError> {
+    if let Some(path) = outputs.results {
+        store::save(path, results)?;
+    }
+    if let Some(page) = outputs.report {
+        store::replace(page, report::render(results, &RenderOptions::default()).as_bytes())?;
+    }
+    Ok(())
+}
+
 fn print(outputs: Outputs<'_>, results: &Results, said: &Said<'_>) -> Result<(), VerbError> {
     let mut out = crate::out::stdout();
     match (outputs.json, said.json) {
         (true, None) => serde_json::to_writer(&mut out, results).map_err(io::Error::from)?,
-        (true, Some(value)) => write!(out, "{value}")?,
+        (true, Some(text)) => out.write_all(text.as_bytes())?,
         (false, _) => out.write_all(said.text.as_bytes())?,
     }
     if outputs.json {

@@ -9,12 +9,16 @@ mod exit;
 mod far;
 mod log;
 mod out;
+mod placement;
+mod profiles;
 mod progress;
 mod runner;
 mod signals;
 mod store;
 mod tester;
+mod tuners;
 mod verbs;
+mod verdict_text;
 
 use std::process::ExitCode;
 

@@ -135,9 +135,9 @@ pub(crate) fn conduct(
     results: &mut Results,
     progress: Progress,
 ) -> Conducted {
-    let mut loop_ = Loop { driver, keeping, log: None, progress, failures_in_a_row: 0 };
-    let ended = loop_.rounds(experiment, results);
-    let Loop { log, .. } = loop_;
+    let mut running = Loop { driver, keeping, log: None, progress, failures_in_a_row: 0 };
+    let ended = running.rounds(experiment, results);
+    let Loop { log, .. } = running;
     experiment.conclude(results, matches!(ended, Ok(Ended::Complete)));
     results.finished_unix_ms = Some(now_unix_ms());
     results.partial = match &ended {
@@ -349,9 +349,8 @@ mod tests {
             ..PathFacts::default()
         };
         let mut results = Results { path, ..Results::begun(RunKind::Path, 0) };
-        let keeping = Keeping { output, resumes: true };
-        let (mut driver, mut progress) = (Until(most), Progress::new(0));
-        let conducted = conduct(&OfThePath, &mut driver, keeping, &mut results, &mut progress);
+        let (keeping, mut driver) = (Keeping::beside(output), Until(most));
+        let conducted = conduct(&OfThePath, &mut driver, keeping, &mut results, Progress::new(0));
         (conducted, results)
     }
 

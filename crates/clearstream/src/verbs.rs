@@ -18,7 +18,7 @@ mod reproduce;
 mod run;
 mod serve;
 mod switch;
-pub(crate) mod test;
+mod test;
 mod tester;
 mod topo;
 mod tune;

@@ -15,6 +15,7 @@ use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
+use crate::placement::{cores_text, shares_machine};
 use crate::progress::Progress;
 use crate::runner::{self, Conducted, Keeping, Tested};
 use crate::signals;
@@ -291,26 +292,4 @@ enum EndsOption {
     Far,
     /// Both.
     Both,
-}
-
-/// Both ends run on this machine's cores: in a lab, or over loopback.
-pub(crate) fn shares_machine(results: &Results) -> bool {
-    let address = results.path.address.as_deref().and_then(|text| text.parse().ok());
-    results.path.lab.is_some() || address.is_some_and(|ip: std::net::IpAddr| ip.is_loopback())
-}
-
-/// `0-3,8`.
-pub(crate) fn cores_text(cores: &[u32]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for core in cores {
-        match parts.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*core) => *last = *core,
-            _ => parts.push((*core, *core)),
-        }
-    }
-    let one = |(first, last): &(u32, u32)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
-    parts.iter().map(one).collect::<Vec<_>>().join(",")
 }

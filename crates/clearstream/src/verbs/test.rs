@@ -14,11 +14,11 @@ use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::{self, FarEnd};
+use crate::placement;
 use crate::progress::Progress;
 use crate::runner::{self, Conducted, Done, Driver, Keeping};
 use crate::signals;
 use crate::verbs::options::{TargetOptions, TestOptions, command_line};
-use crate::verbs::run as place_file;
 use lines::IntervalLines;
 
 /// Options of `test`.
@@ -132,9 +132,9 @@ fn end(args: &TestArgs, json: bool, results: &Results, conducted: Conducted) -> 
 
 /// The near end of a placement file, laid over the test.
 fn place_near(path: &Path, spec: &mut TestSpec) -> Result<Placement, VerbError> {
-    let placement = place_file::load(path)?;
+    let placement = placement::load(path)?;
     let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;
-    place_file::check(path, End::Near, &placement.near, &usable)?;
+    placement::check(path, End::Near, &placement.near, &usable)?;
     spec.near_cores.clone_from(&placement.near.cores);
     spec.first_port = spec.first_port.or(placement.near.first_port);
     Ok(placement)
@@ -148,7 +148,7 @@ fn place_far(
     spec: &mut TestSpec,
 ) -> Result<(), VerbError> {
     if let Some(host) = host {
-        place_file::check(path, End::Far, &placement.far, &host.usable_cores)?;
+        placement::check(path, End::Far, &placement.far, &host.usable_cores)?;
     }
     spec.far_cores.clone_from(&placement.far.cores);
     Ok(())

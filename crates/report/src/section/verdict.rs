@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use results::{Confirmation, End, Evidence, Limit, Reproduction, Verdict};
+use results::{AppliedChange, Confirmation, End, Evidence, Limit, Reproduction, Verdict};
 
 use super::{command, prose};
 use crate::chart::bars;

@@ -11,8 +11,8 @@ use super::catalogue::Entry;
 use super::{ReproduceArgs, Reproduced, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
+use crate::profiles::{running_values, word};
 use crate::runner;
-use crate::verbs::tune::profile::{running_values, word};
 
 /// Runs C-ceiling, C-fig10 or G-tune.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {

@@ -126,6 +126,9 @@ fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
     let spec = args.spec();
     let of_file = args.evidence.results.as_ref().map(|file| store::load(file)).transpose()?;
     let mut far = args.evidence.far()?;
+    if far.is_none() {
+        return Err(VerbError::usage("--measure tests now: name the far HOST"));
+    }
     let mut progress = Progress::new(1);
     let choose = |plan: &Plan| args.chosen(plan).unwrap_or_default();
     let (source, results) = match of_file {
@@ -139,9 +142,8 @@ fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
             (Source::Given(chosen), Results { kind: RunKind::Tune, ..results })
         }
         None => {
-            let far = evidence::named(far.as_mut())?;
-            let results = far.describe(RunKind::Tune, &mut progress);
-            (Source::Tests(Evidence { single: spec.clone() }, &choose), results)
+            let results = evidence::named(far.as_mut())?.describe(RunKind::Tune, &mut progress);
+            (Source::Tests(Box::new(Evidence { single: spec.clone() }), &choose), results)
         }
     };
     let mut ends = Ends { tuner: args.state.tuner(), far: far.as_mut(), persist: args.persist };

@@ -52,7 +52,7 @@ pub(super) fn run(
         ends.persist = true;
         ends.apply(End::Near, &kept_here(&chosen, &results), args.policy())?;
     }
-    let told = json!({ "changes": results.changes, "output": args.output });
+    let told = json!({ "changes": results.changes, "output": args.output }).to_string();
     // What was neither made nor measured was said.
     let is_whole = results.changes.iter().all(|change| change.after.is_some());
     let exit = if is_whole { Exit::Ok } else { Exit::Partial };

@@ -37,7 +37,7 @@ pub(super) struct Trials<'a> {
 /// Where the changes come from.
 pub(super) enum Source<'a> {
     /// Tests made first: from the evidence follow the changes, of which some are chosen.
-    Tests(Evidence, Choice<'a>),
+    Tests(Box<Evidence>, Choice<'a>),
     /// A file.
     Given(Vec<PlannedChange>),
 }

@@ -279,6 +279,8 @@ fn loaded_rtt_s(outcome: &TestOutcome) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use results::TestSpec;
+
     use super::*;
 
     #[test]
