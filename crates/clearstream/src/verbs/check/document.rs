@@ -48,7 +48,7 @@ pub(super) fn outcome(report: &Report) -> TestOutcome {
     if duration_s > 0.0 {
         figures.push(Figure::new(figure::STATES_PER_S, states_count / duration_s));
     }
-    if let Some(traffic) = &report.ranks {
+    if let Some(traffic) = report.ranks.as_ref().filter(|traffic| traffic.has_messages) {
         figures.push(Figure::new("messages_count", traffic.batches_count as f64));
         figures.push(Figure::new("sent_bytes", traffic.sent_bytes as f64));
     }

@@ -191,6 +191,9 @@ fn shown(results: &Results) -> String {
         writeln!(text, "{end}  {}: {} -> {}", change.key, change.from, change.to).ok();
         show::wrapped(&mut text, "      ", change.outcome.as_deref().unwrap_or("")).ok();
     }
+    if results.changes.is_empty() {
+        text.push_str("No change was measured to the end; what was on trial is taken back.\n");
+    }
     text.push('\n');
     let is_kept = |end: End| {
         results.changes.iter().any(|change| change.end == end && change.is_kept == Some(true))
