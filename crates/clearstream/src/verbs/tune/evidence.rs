@@ -99,8 +99,8 @@ impl Experiment for Evidence {
             return Some(battery(&self.single));
         }
         // A window that binds hides what would bind without it, so that is tried beforehand.
-        let windows = so_far.points.iter().filter(|point| point.experiment == WIDE_WINDOW);
-        if windows.last().is_some_and(|last| last.measured().is_none()) {
+        let mut windows = so_far.points.iter().filter(|point| point.experiment == WIDE_WINDOW);
+        if windows.next_back().is_some_and(|last| last.measured().is_none()) {
             return None;
         }
         let bytes = tuning::plan::next_window_bytes(so_far)?;
