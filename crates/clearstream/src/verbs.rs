@@ -18,7 +18,8 @@ mod reproduce;
 mod run;
 mod serve;
 mod switch;
-pub(crate) mod test;
+mod test;
+mod tester;
 mod topo;
 mod tune;
 
@@ -70,6 +71,9 @@ pub(crate) enum Verb {
     /// Write man pages and shell completions.
     #[command(hide = true)]
     Manual(manual::ManualArgs),
+    /// Make tests that another process of this program asks for.
+    #[command(hide = true)]
+    Tester(tester::TesterArgs),
 }
 
 /// Runs a verb.
@@ -95,5 +99,6 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),
         Verb::Manual(args) => manual::run(args, json),
+        Verb::Tester(args) => tester::run(args, json),
     }
 }

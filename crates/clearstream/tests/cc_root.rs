@@ -298,6 +298,52 @@ fn root_compare_measures_alone_and_in_pairs() {
     assert!(complaint(&unknown).contains("no congestion control is called vegan here"));
 }
 
+/// A comparison in the lab of this program, ended by a signal: the lab is gone, the points are kept, and the
+/// same command makes those that are left.
+#[test]
+fn root_a_comparison_ended_by_a_signal_takes_its_lab_down_and_goes_on() {
+    const LAB: &str = "shared";
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let file = std::env::temp_dir().join(format!("cc-signal-{}.json", std::process::id()));
+    let journal = file.with_extension("json.journal");
+    let path = file.to_str().expect("a plain path");
+    let arguments = ["tune", "cc", "compare", "reno,cubic", "--duration", "500ms"];
+    let arguments = [&arguments[..], &["--repeats", "1", "-o", path]].concat();
+    let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    let mut command = clearstream(&arguments);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut run_of = command.spawn().expect("it starts");
+    // The header and a point; a lab that cannot be had ends the run before.
+    eventually("a point is on disk", || lines() > 1 || run_of.try_wait().expect("ours").is_some());
+    let is_lab = lines() > 1;
+    if is_lab {
+        let pid = run_of.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-HUP", &pid]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+    let ended = run_of.wait_with_output().expect("it ended");
+    if code(&ended) == 4 {
+        println!("skipped: {}", complaint(&ended));
+        return;
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(code(&ended), 129, "{said}");
+    assert!(said.contains("the same command takes it up again"), "{said}");
+    assert!(!run(&["lab", "status", LAB]).status.success(), "the lab is down");
+    let kept = lines() - 1;
+    let results = results::read_results(&std::fs::read(&file).expect("written")).expect("results");
+    assert_eq!(results.points.len(), kept);
+
+    let again = run(&arguments);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(code(&again), 0, "{said}");
+    assert!(said.contains(&format!("resuming after {kept} tests")), "{said}");
+    let results = results::read_results(&std::fs::read(&file).expect("written")).expect("results");
+    assert_eq!(results.points.len(), 2 + 3 * 2, "two alone, three pairs of two flows");
+    assert!(!journal.exists() && !run(&["lab", "status", LAB]).status.success());
+    std::fs::remove_file(&file).expect("ours");
+}
+
 #[test]
 fn root_without_privilege_it_is_one_line() {
     let program = std::env::temp_dir().join(format!("cc-nobody-{}", std::process::id()));

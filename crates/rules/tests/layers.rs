@@ -246,3 +246,33 @@ fn unsafe_stays_behind_the_fence() {
         );
     }
 }
+
+/// Modules below `verbs` that hold what several verbs share: their options.
+const SHARED_BY_VERBS: [&str; 1] = ["options"];
+
+/// The verb that a line of another one names.
+fn named_verb<'a>(own: &str, line: &'a str) -> Option<&'a str> {
+    let (_, after) = line.split_once("verbs::")?;
+    let named = after.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()?;
+    let is_other = !named.is_empty() && named != own && !SHARED_BY_VERBS.contains(&named);
+    is_other.then_some(named)
+}
+
+/// What two verbs need lies beside them, where neither has to be read for the other.
+#[test]
+fn no_verb_uses_another() {
+    const FOLDER: &str = "crates/clearstream/src/verbs/";
+    assert_eq!(named_verb("path", "use crate::verbs::explain::wrapped;"), Some("explain"));
+    assert_eq!(named_verb("path", "use crate::verbs::path::battery;"), None);
+    assert_eq!(named_verb("path", "use crate::verbs::options::duration;"), None);
+    let mut named = Vec::new();
+    for path in rules::files(FOLDER.trim_end_matches('/'), ".rs") {
+        let own = path.strip_prefix(FOLDER).unwrap_or_default();
+        let own = own.split(['/', '.']).next().unwrap_or_default();
+        for (number, line) in rules::text(&path).lines().enumerate() {
+            named
+                .extend(named_verb(own, line).map(|verb| format!("{path}:{}: {verb}", number + 1)));
+        }
+    }
+    assert!(named.is_empty(), "{named:#?}");
+}

@@ -13,9 +13,9 @@ use results::DeviceCounters;
 use serde_json::Value;
 use sys::process::{Ending, Owned};
 
+use crate::bed::TestBed;
 use crate::exit::VerbError;
 use crate::signals;
-use crate::verbs::reproduce::in_lab::TestBed;
 
 /// What goes before a program so that MPICH (UCX) takes the lab's link and not shared memory.
 const ENVIRONMENT: [&str; 3] = ["env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0"];

@@ -1,4 +1,4 @@
-//! A verdict on the terminal.
+//! A verdict on the terminal, for the verbs that show one.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(crate) enum Detail {
 }
 
 /// The whole screen.
-pub(super) fn show(
+pub(crate) fn show(
     results: &Results,
     measured: Option<Estimate>,
     verdict: &Verdict,
