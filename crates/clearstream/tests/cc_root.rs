@@ -3,16 +3,11 @@
 //! All of it needs root; a registered congestion control belongs to the whole host, so the tests of
 //! this file take turns.
 
-#[path = "lab/bed.rs"]
-#[expect(dead_code, reason = "tests of labs use more of it")]
-mod bed;
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::effort;
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard};
 
-use bed::{Bed, PROGRAM, clearstream, code, complaint, eventually, run, stdout};
+use crate::lab::bed::{Bed, PROGRAM, clearstream, code, complaint, eventually, run, stdout};
 use bpf_cc::law;
 use results::{Results, StreamEnd, TcpSample};
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! The command line as a user meets it: help, spelling mistakes, exit codes, start time.
 
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::effort;
 use std::process::{Command, Output};
 use std::time::Duration;
 

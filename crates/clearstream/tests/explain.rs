@@ -1,8 +1,6 @@
 //! `clearstream explain` on stored files: an hour within a second, standard input, bad files.
 
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::effort;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

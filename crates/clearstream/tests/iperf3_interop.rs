@@ -3,16 +3,13 @@
 //! The stock program is `iperf3` in the path, or what `CLEARSTREAM_TEST_IPERF3` names; without one
 //! those tests print `skipped: iperf3 not installed`.
 
-#[path = "support/port.rs"]
-mod port;
-
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::port::free_port;
 use iperf3::ordered::Json;
-use port::free_port;
 
 /// Directions and numbers of streams; every one with TCP and UDP.
 const SHAPES: [&str; 6] = ["-P 1", "-P 4", "-R -P 1", "-R -P 4", "--bidir -P 1", "--bidir -P 4"];

@@ -4,11 +4,9 @@
 //! print why they were skipped.
 
 #[path = "lab/bed.rs"]
-mod bed;
+pub(crate) mod bed;
 #[path = "lab/chroot.rs"]
 mod chroot;
-#[path = "support/effort.rs"]
-mod effort;
 #[path = "lab/library.rs"]
 mod library;
 #[path = "lab/shared.rs"]

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::socket::socket_path;
 use packet_switch::client::{Attached, ClientError, Connection};
 use ring::Patience;
 use serde_json::Value;
-use socket::socket_path;
 
 #[path = "packets/abuse.rs"]
 mod abuse;
@@ -16,8 +16,6 @@ mod abuse;
 mod reproduce;
 #[path = "packets/restart.rs"]
 mod restart;
-#[path = "../../packet-switch/tests/support/socket.rs"]
-mod socket;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 

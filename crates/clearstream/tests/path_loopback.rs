@@ -1,11 +1,6 @@
 //! `serve` and `path` as processes over loopback: the whole job, cut short and taken up again,
 //! and every way to get it wrong answered in one line.
 
-#[path = "support/port.rs"]
-mod port;
-#[path = "support/server.rs"]
-mod server;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use port::free_port;
+use crate::port::free_port;
 use results::{Limit, RunKind, read_results};
 
-use server::Server;
+use crate::server::Server;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 

@@ -1,9 +1,6 @@
 //! Whatever a peer or a file says, a terminal finds nothing in it to obey: what the program prints
 //! is looked at byte by byte after everybody it talks to has lied.
 
-#[path = "support/port.rs"]
-mod port;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
@@ -11,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use port::free_port;
+use crate::port::free_port;
 use serde_json::{Value, json};
 use traffic::control::{CLIENT_FRAME_BYTES_MAX, ClientMessage, FrameBuffer, Purpose, encode};
 

@@ -2,15 +2,8 @@
 //!
 //! One at a time: every sweep wants the cores for itself.
 
-#[path = "support/effort.rs"]
-mod effort;
-#[path = "support/kernel_threads.rs"]
-mod kernel_threads;
-#[path = "support/port.rs"]
-mod port;
-#[path = "support/server.rs"]
-mod server;
-
+use crate::effort;
+use crate::kernel_threads;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -18,10 +11,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use port::free_port;
+use crate::port::free_port;
 use results::{End, Placement, PlacementFindings, Results, RunKind, read_placement, read_results};
 
-use server::Server;
+use crate::server::Server;
 use stats::Judgement;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");

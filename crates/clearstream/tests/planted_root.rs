@@ -11,12 +11,11 @@
 #[path = "planted_root/bed.rs"]
 mod bed;
 #[path = "planted_root/cases.rs"]
-mod cases;
-#[path = "support/effort.rs"]
-mod effort;
+pub(crate) mod cases;
 #[path = "planted_root/recorded.rs"]
-mod recorded;
+pub(crate) mod recorded;
 
+use crate::effort;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 

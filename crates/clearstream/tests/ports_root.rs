@@ -1,9 +1,6 @@
 //! Devices as ports of the switch, with stock programs on either side. Needs root: each host is a
 //! network namespace of its own.
 
-#[path = "support/bed.rs"]
-mod bed;
-
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -11,7 +8,7 @@ use std::time::Duration;
 use packet_switch::client::Connection;
 use ring::Patience;
 
-use bed::{Bed, PROGRAM, complaint, eventually};
+use crate::bed::{Bed, PROGRAM, complaint, eventually};
 
 #[test]
 fn root_taps_carry_tcp_through_the_switch() {

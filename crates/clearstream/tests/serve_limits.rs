@@ -3,11 +3,8 @@
 
 #[path = "support/far_client.rs"]
 mod far_client;
-#[path = "support/port.rs"]
-mod port;
-#[path = "support/server.rs"]
-mod server;
 
+use crate::port;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -15,9 +12,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::server::Server;
 use far_client::{Answer, FarClient, connect_from};
 use results::{Direction, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
-use server::Server;
 use traffic::control::RefusalCode;
 
 const MEMORY: u64 = 256 << 20;

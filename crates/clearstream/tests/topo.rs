@@ -1,12 +1,9 @@
 //! `clearstream topo`: drawings of machines we do not have, its speed, and what it says of itself.
 
-#[path = "support/effort.rs"]
-mod effort;
-#[path = "support/kernel_threads.rs"]
-mod kernel_threads;
 #[path = "../../topology/tests/support/machines.rs"]
 mod machines;
 
+use crate::effort;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::time::Duration;

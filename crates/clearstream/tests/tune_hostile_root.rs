@@ -5,9 +5,6 @@
 //! Each test is a thread in a network namespace of its own; every program it starts runs there, in a
 //! mount namespace where `/etc` is a folder of the test.
 
-#[path = "support/port.rs"]
-mod port;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use port::free_port;
+use crate::port::free_port;
 use serde_json::{Value, json};
 use traffic::client::{CONNECT_TIMEOUT, Peer, Session, Target, connect};
 

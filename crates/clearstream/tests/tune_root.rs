@@ -1,9 +1,7 @@
 //! Tuning as a user meets it: a lab with a planted clamp is planned, changed, measured and reverted;
 //! and what goes wrong is said in a line with nothing half-applied.
 
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::effort;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

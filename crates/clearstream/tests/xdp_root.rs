@@ -1,9 +1,6 @@
 //! Queues of network devices as ports of the switch. Needs root: each host is a network namespace of its
 //! own, the devices are ends of veth pairs.
 
-#[path = "support/bed.rs"]
-mod bed;
-
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -11,7 +8,7 @@ use packet_switch::client::Connection;
 use port_xdp::Port;
 use ring::Patience;
 
-use bed::{Bed, PROGRAM, complaint, eventually};
+use crate::bed::{Bed, PROGRAM, complaint, eventually};
 
 /// A veth pair: `near` on the switch's host (0), `far` on another.
 fn cable(bed: &Bed, near: &str, far: &str, host: usize) {

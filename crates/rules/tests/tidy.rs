@@ -165,3 +165,28 @@ fn skips_are_reasons() {
     unique.dedup();
     assert_eq!(unique.len(), reasons.len(), "a reason stands twice in tests/allowed-skips.txt");
 }
+
+/// Where the files of `tests` are modules of few programs, one that no program names would never run.
+#[test]
+fn every_test_file_is_part_of_a_test_program() {
+    let mut left_out = Vec::new();
+    for manifest in rules::files("crates", "/Cargo.toml") {
+        let text = rules::text(&manifest);
+        if !text.contains("autotests = false") {
+            continue;
+        }
+        let folder = manifest.replace("Cargo.toml", "tests/");
+        let roots: Vec<String> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \"tests/")?.strip_suffix('"'))
+            .map(|root| format!("{folder}{root}"))
+            .collect();
+        let modules: String = roots.iter().map(|root| rules::text(root)).collect();
+        left_out.extend(rules::files(&folder, ".rs").into_iter().filter(|path| {
+            let name = path.trim_start_matches(&folder).trim_end_matches(".rs");
+            let is_below = name.contains('/');
+            !is_below && !roots.contains(path) && !modules.contains(&format!("\nmod {name};\n"))
+        }));
+    }
+    assert!(left_out.is_empty(), "no test program names these: {left_out:?}");
+}

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::bed::{self, Bed};
+use super::bed::{self, Bed};
 
 /// `$0` a folder that is no mount point, with all of `/` below it; the rest is run in it.
 const SCRIPT: &str = "

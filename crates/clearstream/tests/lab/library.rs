@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lab::{Bed, Lab, LabError};
 use sys::process::{Ending, Owned};
 
-use crate::bed::PROGRAM;
+use super::bed::PROGRAM;
 
 const LINK: &str =
     "[host.near]\n[host.far]\n[[link]]\nbetween = [\"near\", \"far\"]\ndelay = \"1ms\"\n";

@@ -1,6 +1,6 @@
 //! Hosts that share a switch.
 
-use crate::bed::{Bed, PROGRAM, Traces, code, complaint, eventually, run, stdout};
+use super::bed::{Bed, PROGRAM, Traces, code, complaint, eventually, run, stdout};
 
 const THREE: &str = "[host.a]\n[host.b]\n[host.c]\n\
                      [[switch]]\nname = \"lan\"\nhosts = [\"a\", \"b\", \"c\"]\nmtu = 9000\n";

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, PROGRAM, complaint, eventually};
+use super::bed::{Bed, PROGRAM, complaint, eventually};
 use crate::effort;
 
 /// A socket on a host of the lab. Only for root: it enters the host's network namespace without

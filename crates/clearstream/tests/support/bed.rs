@@ -5,11 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::socket::socket_path;
 use serde_json::Value;
-use socket::socket_path;
-
-#[path = "../../../packet-switch/tests/support/socket.rs"]
-mod socket;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
