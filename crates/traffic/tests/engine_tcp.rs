@@ -1,8 +1,6 @@
 //! The engine over TCP on loopback: every way in and out of the socket.
 
-#[path = "../../clearstream/tests/support/effort.rs"]
-mod effort;
-
+use crate::effort;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

@@ -1,8 +1,6 @@
 //! The engine over UDP and in transactions, on loopback.
 
-#[path = "../../clearstream/tests/support/effort.rs"]
-mod effort;
-
+use crate::effort;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

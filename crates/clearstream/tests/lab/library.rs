@@ -97,7 +97,7 @@ fn root_a_bed_goes_when_its_process_is_killed() {
         return;
     }
     let mut command = Command::new(std::env::current_exe().expect("a test"));
-    command.args(["--exact", "library::root_a_bed_goes_when_its_process_is_killed", "--nocapture"]);
+    command.args(["--exact", "lab::library::root_a_bed_goes_when_its_process_is_killed", "--nocapture"]);
     command.env(KILLED, "1").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut process = Owned::start(&mut command, Ending::KILL).expect("it starts");
     let said = BufReader::new(process.take_stdout().expect("piped")).lines();

@@ -1,0 +1,5 @@
+//! All tests of the crate from outside, as one program.
+
+mod collective;
+mod job;
+mod threads;
