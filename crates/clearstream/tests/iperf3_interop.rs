@@ -8,8 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::port::free_port;
 use iperf3::ordered::Json;
+use testkit::port::free_port;
 
 /// Directions and numbers of streams; every one with TCP and UDP.
 const SHAPES: [&str; 6] = ["-P 1", "-P 4", "-R -P 1", "-R -P 4", "--bidir -P 1", "--bidir -P 4"];

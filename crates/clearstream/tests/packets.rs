@@ -1,14 +1,15 @@
 //! `switch`, `port` and `pkt` as a user runs them: a process each.
 
+use crate::PROGRAM;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::socket::socket_path;
 use packet_switch::client::{Attached, ClientError, Connection};
 use ring::Patience;
 use serde_json::Value;
+use testkit::socket::socket_path;
 
 #[path = "packets/abuse.rs"]
 mod abuse;
@@ -16,8 +17,6 @@ mod abuse;
 mod reproduce;
 #[path = "packets/restart.rs"]
 mod restart;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// A running `clearstream switch run`.
 struct Switch {

@@ -1,12 +1,8 @@
 //! Recorded results of planted limits, and modelled ones of machines we do not have, judged again:
 //! the share of right verdicts is printed and at least 95%. `make bench BENCH='--only verdicts --record testdata/planted'` records them anew.
 
-#[path = "planted_root/modelled.rs"]
-mod modelled;
-
-use crate::planted_root::cases;
-use crate::planted_root::recorded;
-use crate::planted_root::recorded::Recorded;
+use testkit::planted::modelled;
+use testkit::planted::recorded::{self, Recorded};
 
 /// Least share of right verdicts.
 const RIGHT_MIN: f64 = 0.95;

@@ -1,5 +1,5 @@
 //! Planted limits: a lab with one known bottleneck, `clearstream path` run in it, and the verdict
-//! must name that bottleneck and the right end. The table is [cases.toml](planted_root/cases.toml);
+//! must name that bottleneck and the right end. The table is `cases.toml` in `crates/testkit`;
 //! SPECIFICATION.md counts the cases, and `planted_recorded.rs` judges many more from recordings.
 //!
 //! Every case needs root (or user namespaces) for the lab; one at a time, since each wants the
@@ -8,25 +8,14 @@
 //! once each and judges all answers together, once; `make test-all` asks every case five times and
 //! judges each by all of its answers. Both print how often they fail by chance.
 
-#[path = "planted_root/bed.rs"]
-mod bed;
-#[path = "planted_root/cases.rs"]
-pub(crate) mod cases;
-#[path = "planted_root/recorded.rs"]
-pub(crate) mod recorded;
-
-use crate::effort;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use bed::PlantedLab;
-use cases::Case;
 use stats::Judgement;
-
-/// The program under test.
-fn program() -> &'static str {
-    env!("CARGO_BIN_EXE_clearstream")
-}
+use testkit::effort;
+use testkit::planted::bed::PlantedLab;
+use testkit::planted::cases::{self, Case};
+use testkit::planted::recorded;
 
 /// Share of the answers that are wrong by chance: of 100 first answers 2 to 3 were, on two cores that other
 /// machines share (`make bench BENCH='--only verdicts-live'` tells today's).
@@ -127,7 +116,8 @@ fn root_live_verdicts_name_what_was_planted() {
     let count = u32::try_from(cases.len()).expect("some dozens");
     let judgement = Judgement::strictest(count, WRONG_BY_CHANCE, effort::CHANCE_MAX);
     let is_wrong = |case: &&Case| {
-        let lab = PlantedLab::up(case).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+        let lab = PlantedLab::up(case, crate::PROGRAM)
+            .unwrap_or_else(|why| panic!("{}: {why}", case.name));
         !is_named(&lab, case)
     };
     let wrong: Vec<&str> = cases.iter().filter(is_wrong).map(|case| case.name.as_str()).collect();
@@ -159,7 +149,7 @@ fn expect(name: &str) {
     }
     let _alone = alone();
     let judgement = Judgement::majority(REPEATS, WRONG_BY_CHANCE);
-    let lab = PlantedLab::up(&case).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let lab = PlantedLab::up(&case, crate::PROGRAM).unwrap_or_else(|why| panic!("{name}: {why}"));
     let wrong = (0..REPEATS).filter(|_| !is_named(&lab, &case)).count();
     drop(lab);
     let told = format!("{name} ({}): {wrong} wrong; {judgement}", case.plants);

@@ -4,17 +4,17 @@
 #[path = "support/far_client.rs"]
 mod far_client;
 
-use crate::port;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::port;
 
-use crate::server::Server;
 use far_client::{Answer, FarClient, connect_from};
 use results::{Direction, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
+use testkit::server::Server;
 use traffic::control::RefusalCode;
 
 const MEMORY: u64 = 256 << 20;

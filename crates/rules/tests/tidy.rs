@@ -190,3 +190,31 @@ fn every_test_file_is_part_of_a_test_program() {
     }
     assert!(left_out.is_empty(), "no test program names these: {left_out:?}");
 }
+
+/// `tools/test` runs test programs by name: what is called `waits` beside others, what is called `quiet` alone,
+/// and every other by the pattern `[!qw]*`.
+#[test]
+fn test_programs_are_named_for_their_lane() {
+    let script = rules::text("tools/test");
+    assert!(script.contains("--test waits") && script.contains("--test quiet"));
+    assert!(script.contains("--test '[!qw]*'"));
+    let mut wrong = Vec::new();
+    for manifest in rules::files("", "/Cargo.toml") {
+        let text = rules::text(&manifest);
+        let declared = text.split("[[test]]").skip(1).filter_map(|target| {
+            target.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+        });
+        let mut programs: Vec<String> = declared.map(str::to_owned).collect();
+        if !text.contains("autotests = false") {
+            let folder = manifest.replace("Cargo.toml", "tests/");
+            let files = rules::files(&folder, ".rs").into_iter();
+            let names = files.map(|path| path[folder.len()..].trim_end_matches(".rs").to_owned());
+            programs.extend(names.filter(|name| !name.contains('/') || name.ends_with("/main")));
+        }
+        let misnamed = |name: &String| {
+            name.starts_with(['q', 'w']) && !["quiet", "waits"].contains(&name.as_str())
+        };
+        wrong.extend(programs.into_iter().filter(misnamed).map(|name| (manifest.clone(), name)));
+    }
+    assert!(wrong.is_empty(), "no lane of tools/test runs these: {wrong:?}");
+}

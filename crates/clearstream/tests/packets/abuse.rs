@@ -9,7 +9,7 @@ use packet_switch::client::{Attached, Connection};
 use ring::Patience;
 
 use super::{PROGRAM, Switch};
-use crate::socket::socket_path;
+use testkit::socket::socket_path;
 
 fn attach(connection: &mut Connection, port: &str, shape: Shape) -> Attached {
     connection.attach_port_as(&port.parse().unwrap(), shape).unwrap()
