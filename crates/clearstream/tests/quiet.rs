@@ -1,6 +1,7 @@
 //! Tests of the program that judge time, or want the cores for themselves: `make test` runs them one at a time,
 //! with nothing beside them.
 
+mod cc_root;
 mod cli;
 mod explain;
 mod packets;

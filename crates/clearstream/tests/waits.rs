@@ -1,6 +1,5 @@
 //! Tests of the program that wait more than they work, side by side. What judges time is in `quiet.rs`.
 
-mod cc_root;
 mod check;
 mod check_mpi;
 mod check_ranks;
