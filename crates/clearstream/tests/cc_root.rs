@@ -3,20 +3,16 @@
 //! All of it needs root; a registered congestion control belongs to the whole host, so the tests of
 //! this file take turns.
 
-#[path = "lab/bed.rs"]
-#[expect(dead_code, reason = "tests of labs use more of it")]
-mod bed;
-#[path = "support/effort.rs"]
-mod effort;
-
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard};
+use testkit::effort;
 
-use bed::{Bed, PROGRAM, clearstream, code, complaint, eventually, run, stdout};
+use crate::PROGRAM;
 use bpf_cc::law;
 use results::{Results, StreamEnd, TcpSample};
 use serde_json::Value;
 use stats::Judgement;
+use testkit::lab_bed::{LabBed, clearstream, code, complaint, eventually, run, stdout};
 
 /// The lightpath's distance at a rate that fills within a second; the queue holds half as much as
 /// the path, so that a loss keeps two thirds of the window.
@@ -66,7 +62,7 @@ fn is_available(name: &str) -> bool {
 }
 
 /// A server on the far host, for as long as the lab is up.
-fn serve(bed: &Bed) {
+fn serve(bed: &LabBed) {
     let mut command = clearstream(&["lab", "exec", "--detach", &bed.name, "far", "--"]);
     assert!(command.args([PROGRAM, "serve"]).output().expect("it starts").status.success());
 }
@@ -78,7 +74,7 @@ fn root_htcp_is_registered_used_and_taken_back() {
     assert!(is_available(name));
     let again = json(&run(&["--json", "tune", "cc", "htcp"]));
     assert_eq!(again["already_registered"], true, "once is enough: {again}");
-    let Some(bed) = Bed::up("ccuse", PATH) else { return };
+    let Some(bed) = LabBed::up("ccuse", PATH) else { return };
     serve(&bed);
     let mut busy = bed.spawn("near", &[PROGRAM, "test", "far", "-C", name, "-t", "2"]);
     let row = || {
@@ -120,7 +116,7 @@ const EPOCHS_MIN: usize = 20;
 #[test]
 fn root_the_window_follows_the_law() {
     let Some(registration) = Registration::new() else { return };
-    let Some(bed) = Bed::up("cclaw", PATH) else { return };
+    let Some(bed) = LabBed::up("cclaw", PATH) else { return };
     serve(&bed);
     let (tests, seconds) = if effort::is_all() { (TESTS, "10") } else { (1, "5") };
     let epochs_of = |_| epochs(&measured(&bed, &registration.name, seconds));
@@ -142,7 +138,7 @@ fn root_the_window_follows_the_law() {
 }
 
 /// A test with this congestion control, which opens the window.
-fn measured(bed: &Bed, name: &str, seconds: &str) -> Results {
+fn measured(bed: &LabBed, name: &str, seconds: &str) -> Results {
     let file = std::env::temp_dir().join(format!("{}.json", bed.name));
     let path = file.to_str().expect("a plain path");
     let options = ["-C", name, "-t", seconds, "-i", "50ms", "-o", path];
@@ -259,7 +255,7 @@ fn epochs(results: &Results) -> Vec<Epoch> {
 #[test]
 fn root_compare_measures_alone_and_in_pairs() {
     let Some(registration) = Registration::new() else { return };
-    let Some(bed) = Bed::up("ccab", PATH) else { return };
+    let Some(bed) = LabBed::up("ccab", PATH) else { return };
     serve(&bed);
     let file = std::env::temp_dir().join(format!("{}.json", bed.name));
     let path = file.to_str().expect("a plain path");

@@ -1,11 +1,7 @@
 //! `serve` and `path` as processes over loopback: the whole job, cut short and taken up again,
 //! and every way to get it wrong answered in one line.
 
-#[path = "support/port.rs"]
-mod port;
-#[path = "support/server.rs"]
-mod server;
-
+use crate::PROGRAM;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,12 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use port::free_port;
 use results::{Limit, RunKind, read_results};
+use testkit::port::free_port;
 
-use server::Server;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use testkit::server::Server;
 
 #[test]
 fn path_writes_results_report_and_verdict() {

@@ -1,20 +1,17 @@
 //! Tuning as a user meets it: a lab with a planted clamp is planned, changed, measured and reverted;
 //! and what goes wrong is said in a line with nothing half-applied.
 
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::PROGRAM;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::effort;
 
 use results::{AppliedChange, End, Results};
 use serde_json::Value;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();

@@ -26,7 +26,8 @@ fn job(test: &str, rank: impl Fn(Job), check: impl Fn(Option<i32>, &str)) {
     for launcher in LAUNCHERS {
         let mut command = Command::new(launcher[0]);
         command.args(&launcher[1..]).args(["-n", &RANKS.to_string()]).arg(&program);
-        command.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
+        let test = format!("mpi::{test}");
+        command.args(["--exact", &test, "--nocapture", "--test-threads", "1"]);
         let done = command.stdin(Stdio::null()).output().expect("a launcher");
         let said = [done.stdout, done.stderr].concat();
         let said = format!("{launcher:?}: {}", String::from_utf8_lossy(&said));

@@ -39,6 +39,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("peers", Layer::Program),
     // Attacks on the program; no part of it.
     ("attack", Layer::Program),
+    // What tests share; see `only_tests_use_the_testkit`.
+    ("testkit", Layer::Program),
     // These checks.
     ("rules", Layer::Program),
 ];
@@ -59,6 +61,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("iperf3", "traffic"),
     // The program's tests read documents through it.
     ("clearstream", "rules"),
+    // Planted limits are a benchmark too.
+    ("peers", "testkit"),
 ];
 
 /// Where `unsafe` may stand.
@@ -113,7 +117,25 @@ fn edges() -> BTreeMap<String, Vec<String>> {
         manifests.iter().map(|text| (name(text), dependencies(text))).collect();
     let names: Vec<String> = edges.keys().cloned().collect();
     edges.values_mut().for_each(|tos| tos.retain(|to| names.contains(to)));
+    // Any room's tests may use it, see below.
+    let may = |from: &str| INNER_EDGES.contains(&(from, TESTKIT));
+    edges.iter_mut().for_each(|(from, tos)| tos.retain(|to| to != TESTKIT || may(from)));
     edges
+}
+
+/// What any room may depend on for its tests, and no room otherwise.
+const TESTKIT: &str = "testkit";
+
+#[test]
+fn only_tests_use_the_testkit() {
+    for manifest in rules::files("", "/Cargo.toml") {
+        let text = rules::text(&manifest);
+        let own = name(&text);
+        let shipped = text.split("\n[dev-dependencies]").next().unwrap_or_default();
+        let uses = dependencies(shipped).iter().any(|to| to == TESTKIT);
+        let may = INNER_EDGES.contains(&(own.as_str(), TESTKIT));
+        assert!(!uses || may, "{manifest}: {TESTKIT} is for [dev-dependencies]");
+    }
 }
 
 /// What a value between quotes is given to this key, on a line of its own or in braces.

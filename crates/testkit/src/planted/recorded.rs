@@ -13,14 +13,14 @@ use super::cases::Accepted;
 /// One recorded run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Recorded {
+pub struct Recorded {
     /// The mechanism, in words.
-    pub(crate) plants: String,
+    pub plants: String,
     /// Verdicts that name it rightly.
-    pub(crate) accept: Vec<Accepted>,
+    pub accept: Vec<Accepted>,
     /// The document `path` wrote, or a model did; of any version that the program reads.
     #[serde(deserialize_with = "of_any_version")]
-    pub(crate) results: Results,
+    pub results: Results,
 }
 
 fn of_any_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Results, D::Error> {
@@ -29,14 +29,14 @@ fn of_any_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Results,
 }
 
 /// Where they lie.
-pub(crate) fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut folders = above.map(|folder| folder.join("testdata/planted"));
     folders.find(|folder| folder.is_dir()).expect("testdata/planted is in the repository")
 }
 
 /// All of them with their names, sorted; none where nothing was recorded yet.
-pub(crate) fn recorded() -> Vec<(String, Recorded)> {
+pub fn recorded() -> Vec<(String, Recorded)> {
     let entries = fs::read_dir(folder());
     let mut files: Vec<PathBuf> = entries
         .into_iter()
@@ -56,7 +56,7 @@ pub(crate) fn recorded() -> Vec<(String, Recorded)> {
 
 impl Recorded {
     /// The verdict on it today, and whether it is right.
-    pub(crate) fn judge(&self) -> (Verdict, bool) {
+    pub fn judge(&self) -> (Verdict, bool) {
         let verdict = explain::explain(&self.results);
         let is_right = self.accept.iter().any(|accepted| accepted.is(&verdict));
         (verdict, is_right)

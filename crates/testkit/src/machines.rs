@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The distances of Figure 10 of "ClearStream" (2011), as `numactl --hardware` printed them.
-pub(crate) const FIGURE_10: [[u32; 8]; 8] = [
+pub const FIGURE_10: [[u32; 8]; 8] = [
     [10, 16, 16, 22, 16, 22, 16, 22],
     [16, 10, 16, 22, 22, 16, 22, 16],
     [16, 16, 10, 16, 16, 16, 16, 22],
@@ -18,55 +18,55 @@ pub(crate) const FIGURE_10: [[u32; 8]; 8] = [
 
 /// Where a core sits.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) package: u32,
-    pub(crate) physical: u32,
-    pub(crate) node: u32,
+pub struct Place {
+    pub package: u32,
+    pub physical: u32,
+    pub node: u32,
     /// Cores with the same last-level cache.
-    pub(crate) cache: u32,
+    pub cache: u32,
 }
 
 /// An interface on PCI Express.
 #[derive(Clone)]
-pub(crate) struct Card {
-    pub(crate) name: &'static str,
-    pub(crate) driver: &'static str,
-    pub(crate) node: i32,
-    pub(crate) mbit_per_s: i64,
-    pub(crate) mtu: u32,
-    pub(crate) queues: u32,
+pub struct Card {
+    pub name: &'static str,
+    pub driver: &'static str,
+    pub node: i32,
+    pub mbit_per_s: i64,
+    pub mtu: u32,
+    pub queues: u32,
     /// Name of the interrupt of a queue.
-    pub(crate) interrupt: fn(u32) -> String,
+    pub interrupt: fn(u32) -> String,
     /// Core of the interrupt of a queue.
-    pub(crate) core: fn(u32) -> u32,
+    pub core: fn(u32) -> u32,
     /// Link now and at most: `8.0 GT/s PCIe`, lanes.
-    pub(crate) now: (&'static str, u32),
-    pub(crate) most: (&'static str, u32),
+    pub now: (&'static str, u32),
+    pub most: (&'static str, u32),
     /// Link of the bridge above.
-    pub(crate) bridge: (&'static str, u32),
-    pub(crate) payload_code: u16,
+    pub bridge: (&'static str, u32),
+    pub payload_code: u16,
 }
 
 /// A machine to write down.
-pub(crate) struct Shape {
-    pub(crate) places: BTreeMap<u32, Place>,
-    pub(crate) offline: Vec<u32>,
-    pub(crate) distances: Vec<Vec<u32>>,
-    pub(crate) has_nodes: bool,
-    pub(crate) has_caches: bool,
-    pub(crate) last_cache_kib: u32,
-    pub(crate) clock: Option<(&'static str, &'static str, u64, u64)>,
-    pub(crate) idle: &'static [(&'static str, u64)],
-    pub(crate) cards: Vec<Card>,
+pub struct Shape {
+    pub places: BTreeMap<u32, Place>,
+    pub offline: Vec<u32>,
+    pub distances: Vec<Vec<u32>>,
+    pub has_nodes: bool,
+    pub has_caches: bool,
+    pub last_cache_kib: u32,
+    pub clock: Option<(&'static str, &'static str, u64, u64)>,
+    pub idle: &'static [(&'static str, u64)],
+    pub cards: Vec<Card>,
     /// `Cpus_allowed_list` of the reader.
-    pub(crate) allowed: String,
+    pub allowed: String,
     /// Other files, below the root.
-    pub(crate) extra: Vec<(String, String)>,
+    pub extra: Vec<(String, String)>,
 }
 
 /// A tree that goes with the value.
-pub(crate) struct Tree {
-    pub(crate) root: PathBuf,
+pub struct Tree {
+    pub root: PathBuf,
 }
 
 impl Drop for Tree {
@@ -77,7 +77,7 @@ impl Drop for Tree {
 
 /// The Dell R815 of the paper: 4 packages of 2 nodes of 6 cores; core i sits on package i mod 4.
 /// Which of a package's cores are on which of its nodes the paper does not print.
-pub(crate) fn r815() -> Shape {
+pub fn r815() -> Shape {
     let place = |core: u32| {
         let package = core % 4;
         let node = package * 2 + core / 24;
@@ -108,7 +108,7 @@ pub(crate) fn r815() -> Shape {
 }
 
 /// Two packages of 16 cores with SMT, one node each; the card runs on half of its lanes.
-pub(crate) fn dual_xeon() -> Shape {
+pub fn dual_xeon() -> Shape {
     let place = |core: u32| {
         let package = core % 32 / 16;
         (core, Place { package, physical: core % 16, node: package, cache: package })
@@ -139,12 +139,12 @@ pub(crate) fn dual_xeon() -> Shape {
 }
 
 /// Two packages of 8 chiplets with 4 cores and their own L3, four nodes a package (NPS4), SMT.
-pub(crate) fn chiplets() -> Shape {
+pub fn chiplets() -> Shape {
     nps4(32, 4, "mlx5_core", 16)
 }
 
 /// 256 cores in 8 nodes, an interface of 64 queues.
-pub(crate) fn huge() -> Shape {
+pub fn huge() -> Shape {
     nps4(64, 8, "mlx5_core", 64)
 }
 
@@ -187,7 +187,7 @@ fn nps4(cores_a_package: u32, cores_a_cache: u32, driver: &'static str, queues: 
 }
 
 /// One node, 8 cores with SMT, an interface on one lane.
-pub(crate) fn desktop() -> Shape {
+pub fn desktop() -> Shape {
     let place = |core: u32| (core, Place { package: 0, physical: core / 2, node: 0, cache: 0 });
     let card = Card {
         name: "eno1",
@@ -207,17 +207,17 @@ pub(crate) fn desktop() -> Shape {
 }
 
 /// The dual Xeon with the second half of its second package's threads offline.
-pub(crate) fn offline() -> Shape {
+pub fn offline() -> Shape {
     Shape { offline: (56..64).collect(), ..dual_xeon() }
 }
 
 /// The chiplet server seen from a container that may use six of its cores.
-pub(crate) fn container() -> Shape {
+pub fn container() -> Shape {
     Shape { allowed: "2-5,34,35".into(), ..chiplets() }
 }
 
 /// A virtual machine that tells nothing: no nodes, caches, clocks or idle states.
-pub(crate) fn bare_guest() -> Shape {
+pub fn bare_guest() -> Shape {
     let net = "sys/class/net/eth0";
     let extra = [
         (format!("{net}/type"), "1"),
@@ -255,7 +255,7 @@ fn plain(cores: u32) -> Shape {
 
 impl Shape {
     /// Writes the tree into a folder of its own.
-    pub(crate) fn write(&self, name: &str) -> Tree {
+    pub fn write(&self, name: &str) -> Tree {
         // Thousands of files, for which a disk takes seconds.
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };

@@ -1,5 +1,4 @@
 //! A daemon in a thread.
-#![allow(dead_code, reason = "shared by tests that each use a part")]
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -15,11 +14,10 @@ use packet_switch::daemon::{Config, Daemon, Notice};
 use ring::Patience;
 
 /// Long enough for anything on a busy machine.
-pub(crate) const SOON: Patience =
-    Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
+pub const SOON: Patience = Patience { linger: Duration::ZERO, timeout: Duration::from_secs(20) };
 
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub struct Serving {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     notices: Arc<Mutex<Vec<Notice>>>,
@@ -27,12 +25,12 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn start(name: &str) -> Self {
+    pub fn start(name: &str) -> Self {
         Self::start_as(Config::new(socket_path(name)))
     }
 
     /// One that rings by plain writes.
-    pub(crate) fn start_plain(name: &str) -> Self {
+    pub fn start_plain(name: &str) -> Self {
         Self::start_as(Config { plain_bells: true, ..Config::new(socket_path(name)) })
     }
 
@@ -48,20 +46,20 @@ impl Serving {
         Self { path, stop, notices, thread: Some(thread) }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn connect(&self) -> Connection {
+    pub fn connect(&self) -> Connection {
         Connection::open(&self.path).unwrap()
     }
 
-    pub(crate) fn notices(&self) -> Vec<Notice> {
+    pub fn notices(&self) -> Vec<Notice> {
         self.notices.lock().unwrap().clone()
     }
 
     /// A new attachment as it comes over the socket.
-    pub(crate) fn raw_attach(&self, port: &str) -> RawAttachment {
+    pub fn raw_attach(&self, port: &str) -> RawAttachment {
         let socket = shm::Socket::connect(&self.path).unwrap();
         let ask = Ask::AttachPort { port: port.parse().unwrap(), shape: Shape::default() };
         socket.send(&Request::encode(ask), &[]).unwrap();
@@ -72,8 +70,8 @@ impl Serving {
 
 /// Lasts as long as its socket.
 #[derive(Debug)]
-pub(crate) struct RawAttachment {
-    pub(crate) fds: Vec<OwnedFd>,
+pub struct RawAttachment {
+    pub fds: Vec<OwnedFd>,
     _socket: shm::Socket,
 }
 
@@ -85,7 +83,7 @@ impl Drop for Serving {
     }
 }
 
-pub(crate) fn frame(from: u8, to: u8, fill: u8) -> [u8; 60] {
+pub fn frame(from: u8, to: u8, fill: u8) -> [u8; 60] {
     let mut frame = [fill; 60];
     let station = |number: u8| if number == 0xff { [0xff; 6] } else { [2, 0, 0, 0, 0, number] };
     frame[..6].copy_from_slice(&station(to));
@@ -93,7 +91,7 @@ pub(crate) fn frame(from: u8, to: u8, fill: u8) -> [u8; 60] {
     frame
 }
 
-pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < Duration::from_secs(20), "{what}: not within 20 s");

@@ -6,72 +6,72 @@ use serde::{Deserialize, Serialize};
 /// One planted limit.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Case {
+pub struct Case {
     /// Short; becomes part of the lab's name.
-    pub(crate) name: String,
+    pub name: String,
     /// The mechanism, in words.
-    pub(crate) plants: String,
+    pub plants: String,
     /// Verdicts that name it rightly.
-    pub(crate) accept: Vec<Accepted>,
+    pub accept: Vec<Accepted>,
     /// Why more than one does.
     #[serde(default)]
-    pub(crate) why: String,
+    pub why: String,
     /// Whether it is one of the tests; the others are recorded only.
     #[serde(default)]
-    pub(crate) live: bool,
+    pub live: bool,
     /// Keys of the lab file's `[[link]]`.
-    pub(crate) link: toml::Table,
+    pub link: toml::Table,
     /// Keys of `[host.near]`.
     #[serde(default)]
-    pub(crate) near: toml::Table,
+    pub near: toml::Table,
     /// Keys of `[host.far]`.
     #[serde(default)]
-    pub(crate) far: toml::Table,
+    pub far: toml::Table,
     /// Options of `path`.
     #[serde(default)]
-    pub(crate) options: Vec<String>,
+    pub options: Vec<String>,
     /// Shell commands run on a host before the measurement.
     #[serde(default)]
-    pub(crate) prepare: Vec<OnHost>,
+    pub prepare: Vec<OnHost>,
     /// Programs that run on a host meanwhile.
     #[serde(default)]
-    pub(crate) beside: Vec<OnHost>,
+    pub beside: Vec<OnHost>,
     /// What serves at the far end, where it is not this program.
     #[serde(default)]
-    pub(crate) serve: Option<String>,
+    pub serve: Option<String>,
     /// Processor time a host's own program may have, share of one core.
     #[serde(default)]
-    pub(crate) quota: Option<Quota>,
+    pub quota: Option<Quota>,
 }
 
 /// A shell command on a host.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OnHost {
+pub struct OnHost {
     /// `near` or `far`.
-    pub(crate) host: String,
+    pub host: String,
     /// For `sh -c`.
-    pub(crate) run: String,
+    pub run: String,
 }
 
 /// A control group's bandwidth limit (`cpu.max`) around the measuring program of a host.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Quota {
+pub struct Quota {
     /// `near` or `far`.
-    pub(crate) host: String,
+    pub host: String,
     /// Of one core, 0 to 1.
-    pub(crate) share: f64,
+    pub share: f64,
 }
 
 /// A verdict, as `limit` or `limit at near`; a limit without an end is right for any.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct Accepted {
+pub struct Accepted {
     /// Its name in results.
-    pub(crate) limit: String,
+    pub limit: String,
     /// `near` or `far`.
-    pub(crate) end: Option<String>,
+    pub end: Option<String>,
 }
 
 impl TryFrom<String> for Accepted {
@@ -100,7 +100,7 @@ impl From<Accepted> for String {
 
 impl Accepted {
     /// Whether `verdict` is this one.
-    pub(crate) fn is(&self, verdict: &results::Verdict) -> bool {
+    pub fn is(&self, verdict: &results::Verdict) -> bool {
         let end = verdict.end.map(|end| format!("{end:?}").to_lowercase());
         verdict.limit.name() == self.limit && (self.end.is_none() || self.end == end)
     }
@@ -108,7 +108,7 @@ impl Accepted {
 
 /// Every case, in the order of the table. A case that is `like` another has all of that one's keys
 /// but those it names itself; whether it is live is its own affair.
-pub(crate) fn cases() -> Vec<Case> {
+pub fn cases() -> Vec<Case> {
     let table: toml::Table = include_str!("cases.toml").parse().expect("cases.toml is TOML");
     let rows = table["case"].as_array().expect("[[case]]");
     let row = |row: &toml::Value| row.as_table().expect("a table").clone();

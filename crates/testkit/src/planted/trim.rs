@@ -16,7 +16,7 @@ const DIGITS: i32 = 5;
 const STREAMS_KEPT_MAX: usize = 2;
 
 /// Writes a case's document into `folder` as `NAME.json`.
-pub(crate) fn record(case: &Case, results: &Results, folder: &Path) -> std::io::Result<()> {
+pub fn record(case: &Case, results: &Results, folder: &Path) -> std::io::Result<()> {
     let recorded = Recorded {
         plants: case.plants.clone(),
         accept: case.accept.clone(),

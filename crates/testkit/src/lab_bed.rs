@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use crate::program;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A lab of hosts `near` and `far` with one link, or only its file.
-pub(crate) struct Bed {
-    pub(crate) name: String,
+pub struct LabBed {
+    pub name: String,
     file: PathBuf,
     owns_name: bool,
 }
 
-impl Bed {
+impl LabBed {
     /// Only the file, with these keys in its link.
-    pub(crate) fn file(name: &str, link: &str) -> Self {
+    pub fn file(name: &str, link: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let mut bed = Self::file_named(&format!("t{}-{number}-{name}", std::process::id()), link);
         bed.owns_name = true;
@@ -29,7 +29,7 @@ impl Bed {
     }
 
     /// A file for a lab that somebody else takes down.
-    pub(crate) fn file_named(name: &str, link: &str) -> Self {
+    pub fn file_named(name: &str, link: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("{name}.{number}"));
         fs::create_dir(&directory).expect("a directory of our own");
@@ -43,12 +43,12 @@ impl Bed {
     }
 
     /// A lab that is up; `None` after saying why it cannot be here.
-    pub(crate) fn up(name: &str, link: &str) -> Option<Self> {
+    pub fn up(name: &str, link: &str) -> Option<Self> {
         Self::file(name, link).brought_up()
     }
 
     /// The same with hosts, links and switches of its own.
-    pub(crate) fn up_with(name: &str, sections: &str) -> Option<Self> {
+    pub fn up_with(name: &str, sections: &str) -> Option<Self> {
         let bed = Self::file(name, "");
         fs::write(&bed.file, format!("name = \"{}\"\n{sections}", bed.name)).expect("the lab file");
         bed.brought_up()
@@ -67,50 +67,50 @@ impl Bed {
     }
 
     /// `lab up` for as long as this process runs, however it ends.
-    pub(crate) fn run_up(&self) -> Output {
+    pub fn run_up(&self) -> Output {
         run(&["lab", "up", self.path(), "--while", &std::process::id().to_string()])
     }
 
-    pub(crate) fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.file.to_str().expect("a plain path")
     }
 
-    pub(crate) fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         run(&["lab", "status", &self.name]).status.success()
     }
 
-    pub(crate) fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         let status = run(&["--json", "lab", "status", &self.name]);
         let all: Value = serde_json::from_slice(&status.stdout).expect("JSON");
         all["labs"][0].clone()
     }
 
     /// Runs a program on a host to its end.
-    pub(crate) fn exec(&self, host: &str, program: &[&str]) -> Output {
+    pub fn exec(&self, host: &str, program: &[&str]) -> Output {
         let mut command = clearstream(&["lab", "exec", &self.name, host, "--"]);
         command.args(program).output().expect("the program starts")
     }
 
     /// Starts a program on a host, with its output piped.
-    pub(crate) fn spawn(&self, host: &str, program: &[&str]) -> Child {
+    pub fn spawn(&self, host: &str, program: &[&str]) -> Child {
         let mut command = clearstream(&["lab", "exec", &self.name, host, "--"]);
         command.args(program).stdin(Stdio::null()).stdout(Stdio::piped());
         command.spawn().expect("the program starts")
     }
 
-    pub(crate) fn kill_anchor(&self) {
+    pub fn kill_anchor(&self) {
         let pid = self.status()["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a pid");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     }
 
     /// What the lab has left in the system at this moment.
-    pub(crate) fn traces(&self) -> Traces {
+    pub fn traces(&self) -> Traces {
         Traces::of(&self.name)
     }
 }
 
-impl Drop for Bed {
+impl Drop for LabBed {
     fn drop(&mut self) {
         if self.owns_name {
             run(&["lab", "down", &self.name]);
@@ -122,13 +122,13 @@ impl Drop for Bed {
 /// Processes and files of a lab. Its network is held by its processes alone: no process has a name
 /// for it in the file system.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traces {
+pub struct Traces {
     /// Processes in a network namespace other than ours that know the lab's name.
-    pub(crate) processes: Vec<i32>,
+    pub processes: Vec<i32>,
     /// A directory with the lab's state.
-    pub(crate) state: bool,
+    pub state: bool,
     /// A mount that names the lab, seen from here.
-    pub(crate) mounts: Vec<String>,
+    pub mounts: Vec<String>,
 }
 
 impl Traces {
@@ -164,38 +164,38 @@ impl Traces {
         }
     }
 
-    pub(crate) fn process(pid: &str) -> bool {
+    pub fn process(pid: &str) -> bool {
         fs::metadata(format!("/proc/{pid}")).is_ok()
     }
 }
 
-pub(crate) fn clearstream(arguments: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
+pub fn clearstream(arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
     command.args(arguments);
     command
 }
 
-pub(crate) fn run(arguments: &[&str]) -> Output {
+pub fn run(arguments: &[&str]) -> Output {
     clearstream(arguments).stdin(Stdio::null()).output().expect("the program starts")
 }
 
-pub(crate) fn code(output: &Output) -> i32 {
+pub fn code(output: &Output) -> i32 {
     output.status.code().expect("it ends by itself")
 }
 
-pub(crate) fn stdout(output: &Output) -> &str {
+pub fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).expect("UTF-8")
 }
 
 /// The one line on stderr.
-pub(crate) fn complaint(output: &Output) -> &str {
+pub fn complaint(output: &Output) -> &str {
     let text = std::str::from_utf8(&output.stderr).expect("UTF-8");
     assert!(text.lines().count() <= 1, "one line: {text}");
     text.trim_end()
 }
 
 /// Waits for something that the kernel does in its own time.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
         assert!(Instant::now() < deadline, "in vain: {what}");
@@ -205,11 +205,11 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Up, exec and down as user 65534, who may not open `/dev/net/tun` on most systems. The program
 /// is copied to where that user can reach it.
-pub(crate) fn as_nobody() {
+pub fn as_nobody() {
     let directory = std::env::temp_dir().join(format!("nobody-{}", std::process::id()));
     fs::create_dir(&directory).expect("a directory of our own");
-    let program = directory.join("clearstream");
-    fs::copy(PROGRAM, &program).expect("a copy");
+    let copy = directory.join("clearstream");
+    fs::copy(program(), &copy).expect("a copy");
     let runtime = directory.join("run");
     fs::create_dir(&runtime).expect("a runtime directory");
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
@@ -224,7 +224,7 @@ pub(crate) fn as_nobody() {
     let run = |arguments: &[&str]| {
         Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&program)
+            .arg(&copy)
             .args(arguments)
             .env("XDG_RUNTIME_DIR", &runtime)
             .output()

@@ -1,6 +1,5 @@
 //! How much the tests do, read in this one place: `make test` keeps to a fixed part that a machine
 //! which stalls now and then passes, `make test-all` takes every repeat there is.
-#![allow(dead_code, reason = "shared by tests that each use a part")]
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -8,32 +7,32 @@ use std::time::{Duration, Instant};
 use stats::Judgement;
 
 /// Most often that a judgement of `make test` may fail by chance.
-pub(crate) const CHANCE_MAX: f64 = 1e-4;
+pub const CHANCE_MAX: f64 = 1e-4;
 
 /// Share of short runs that take too long though all is well: others of a shared host take a core away
 /// for a moment, or another test has it.
-pub(crate) const DISTURBED: f64 = 0.05;
+pub const DISTURBED: f64 = 0.05;
 
 /// Whether this is `make test-all`.
-pub(crate) fn is_all() -> bool {
+pub fn is_all() -> bool {
     std::env::var("CLEARSTREAM_TESTS").is_ok_and(|which| which == "all")
 }
 
 /// Says what a test leaves to `make test-all`.
-pub(crate) fn left_to_test_all(what: &str) {
+pub fn left_to_test_all(what: &str) {
     println!("left to make test-all: {what}");
 }
 
 /// A line in the log at once, also while the test harness keeps what is printed: a test that goes on for
 /// minutes would be taken for one without end (tools/bounded).
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     // Nobody to tell is no reason to fail.
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
 }
 
 /// The median of so many runs' times, all of them taken before it is looked at: it is too long by
 /// chance only where more than half of the runs are disturbed.
-pub(crate) fn median_time(count: u32, mut run: impl FnMut()) -> Duration {
+pub fn median_time(count: u32, mut run: impl FnMut()) -> Duration {
     let judgement = Judgement::majority(count, DISTURBED);
     assert!(judgement.chance_of_failing() < CHANCE_MAX, "too few: {judgement}");
     let mut once = || {
@@ -48,7 +47,7 @@ pub(crate) fn median_time(count: u32, mut run: impl FnMut()) -> Duration {
 }
 
 /// Judges once whether more than half of so many runs, all taken beforehand, are right.
-pub(crate) fn judge_runs<T: std::fmt::Debug>(
+pub fn judge_runs<T: std::fmt::Debug>(
     what: &str,
     count: u32,
     run: impl FnMut(u32) -> T,
@@ -63,7 +62,7 @@ pub(crate) fn judge_runs<T: std::fmt::Debug>(
 }
 
 /// Judges once whether more than half of the figures lie in `range`.
-pub(crate) fn judge_most(
+pub fn judge_most(
     what: &str,
     figures: &[f64],
     range: &std::ops::RangeInclusive<f64>,

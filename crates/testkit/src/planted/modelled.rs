@@ -86,7 +86,7 @@ const EASY_PATH: Path = Path {
 };
 
 /// Every modelled case with its name.
-pub(crate) fn modelled() -> Vec<(String, Recorded)> {
+pub fn modelled() -> Vec<(String, Recorded)> {
     let case = |name: &str, plants: &str, accept: &[&str], path: Path| {
         let accepted = |text: &&str| Accepted::try_from((*text).to_owned()).expect("a limit");
         let recorded = Recorded {

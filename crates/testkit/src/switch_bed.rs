@@ -1,35 +1,30 @@
 //! A switch and hosts: network namespaces that go with the test, however it ends.
-#![allow(dead_code, reason = "shared by tests that each use a part")]
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::program;
+use crate::socket::socket_path;
 use serde_json::Value;
-use socket::socket_path;
-
-#[path = "../../../packet-switch/tests/support/socket.rs"]
-mod socket;
-
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// A switch and hosts; all of it goes with the value, and with the process: the namespaces belong to
 /// `unshare`d children that die with it.
-pub(crate) struct Bed {
-    pub(crate) socket: PathBuf,
-    pub(crate) daemon: Child,
-    pub(crate) hosts: Vec<Child>,
+pub struct SwitchBed {
+    pub socket: PathBuf,
+    pub daemon: Child,
+    pub hosts: Vec<Child>,
 }
 
-impl Bed {
-    pub(crate) fn new(name: &str, hosts: usize) -> Self {
+impl SwitchBed {
+    pub fn new(name: &str, hosts: usize) -> Self {
         Self::with(name, hosts, &[])
     }
 
     /// With more options of the switch.
-    pub(crate) fn with(name: &str, hosts: usize, options: &[&str]) -> Self {
+    pub fn with(name: &str, hosts: usize, options: &[&str]) -> Self {
         let socket = socket_path(&format!("ports-{name}"));
-        let mut run = dying(Command::new(PROGRAM));
+        let mut run = dying(Command::new(program()));
         run.args(["switch", "run", "--socket"]).arg(&socket).args(options).stderr(Stdio::null());
         let daemon = run.spawn().unwrap();
         let hosts = (0..hosts).map(|_| host()).collect();
@@ -39,7 +34,7 @@ impl Bed {
     }
 
     /// A command on a host.
-    pub(crate) fn on(&self, host: usize, words: &str) -> Command {
+    pub fn on(&self, host: usize, words: &str) -> Command {
         let mut command = dying(Command::new("nsenter"));
         let pid = self.hosts[host].id().to_string();
         command.args(["--target", &pid, "--net", "--"]).args(words.split(' '));
@@ -47,24 +42,24 @@ impl Bed {
         command
     }
 
-    pub(crate) fn must(&self, host: usize, words: &str) -> String {
+    pub fn must(&self, host: usize, words: &str) -> String {
         let output = self.on(host, words).output().unwrap();
         assert!(output.status.success(), "{words}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    pub(crate) fn clearstream(&self, host: usize, words: &str) -> String {
-        self.must(host, &format!("{PROGRAM} {words}"))
+    pub fn clearstream(&self, host: usize, words: &str) -> String {
+        self.must(host, &format!("{} {words}", program()))
     }
 
     /// A TAP port with an address.
-    pub(crate) fn tap(&self, host: usize, port: &str, dev: &str, address: &str) {
+    pub fn tap(&self, host: usize, port: &str, dev: &str, address: &str) {
         self.clearstream(host, &format!("port add {port} type=tap dev={dev}"));
         self.must(host, &format!("ip addr add {address}/24 dev {dev}"));
     }
 
     /// What a stock iperf3 receives in `bytes` from one host to the other, in bit/s.
-    pub(crate) fn iperf3(&self, from: usize, to: usize, address: &str, bytes: &str) -> f64 {
+    pub fn iperf3(&self, from: usize, to: usize, address: &str, bytes: &str) -> f64 {
         let mut server = self.on(to, "iperf3 -s -1 --forceflush");
         let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
         let words = format!("iperf3 -c {address} -n {bytes} -J");
@@ -82,13 +77,13 @@ impl Bed {
         answer.unwrap()
     }
 
-    pub(crate) fn entry(&self, port: &str) -> Value {
+    pub fn entry(&self, port: &str) -> Value {
         let text = self.clearstream(0, &format!("--json port stats {port}"));
         serde_json::from_str::<Value>(&text).unwrap()[0].clone()
     }
 }
 
-impl Drop for Bed {
+impl Drop for SwitchBed {
     fn drop(&mut self) {
         for child in self.hosts.iter_mut().chain([&mut self.daemon]) {
             child.kill().ok();
@@ -118,7 +113,7 @@ fn host() -> Child {
     child
 }
 
-pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !done() {
         assert!(Instant::now() < until, "{what}: not within 20 s");
@@ -126,6 +121,6 @@ pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) fn complaint(output: &Output) -> &str {
+pub fn complaint(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A path of this process. Sockets of such names whose processes are gone and which nobody serves are taken
 /// away.
-pub(crate) fn socket_path(name: &str) -> PathBuf {
+pub fn socket_path(name: &str) -> PathBuf {
     let folder = std::env::temp_dir();
     let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     files.map(|file| file.path()).filter(|path| is_left_over(path)).for_each(|path| {

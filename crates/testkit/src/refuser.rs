@@ -11,7 +11,7 @@ use packet_switch::attachment::{Answer, Ask, Health, Request};
 use shm::{Listener, Message, Socket};
 
 /// What real refusals say, and nothing. None of it may decide anything.
-pub(crate) const WORDS: [&str; 6] = [
+pub const WORDS: [&str; 6] = [
     "vale0:a is taken",
     "vale0:a belongs to another user",
     "vale0:a is there already",
@@ -21,7 +21,7 @@ pub(crate) const WORDS: [&str; 6] = [
 ];
 
 #[derive(Debug)]
-pub(crate) struct Refuser {
+pub struct Refuser {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -29,7 +29,7 @@ pub(crate) struct Refuser {
 
 impl Refuser {
     /// Answers a list with an empty one, and everything else with these bytes.
-    pub(crate) fn start(name: &str, answer: impl Fn(&Ask) -> Vec<u8> + Send + 'static) -> Self {
+    pub fn start(name: &str, answer: impl Fn(&Ask) -> Vec<u8> + Send + 'static) -> Self {
         let path = socket_path(name);
         let listener = Listener::bind(&path).expect("nobody else listens");
         let stop = Arc::new(AtomicBool::new(false));
@@ -45,7 +45,7 @@ impl Refuser {
         Self { path, stop, thread: Some(thread) }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

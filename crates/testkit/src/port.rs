@@ -10,7 +10,7 @@ const ENOUGH: u16 = 10_000;
 ///
 /// It is looked up in the kernel's tables, never bound here: a program that another thread starts
 /// meanwhile holds this process's sockets, listening ones too, until its `execve` is done.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let own_start = u16::try_from(std::process::id() % u32::from(ENOUGH)).expect("below ENOUGH");
     loop {

@@ -3,19 +3,19 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use super::port::free_port;
+use crate::port::free_port;
 
 /// A server that listens.
-pub(crate) struct Server {
-    pub(crate) child: Child,
-    pub(crate) port: u16,
+pub struct Server {
+    pub child: Child,
+    pub port: u16,
 }
 
 impl Server {
     /// Started with these options of `serve`, once it says that it listens.
-    pub(crate) fn start(options: &[&str]) -> Self {
+    pub fn start(options: &[&str]) -> Self {
         let port = free_port();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_clearstream"))
+        let mut child = Command::new(crate::program())
             .args(["serve", "-p", &port.to_string()])
             .args(options)
             .stdout(Stdio::null())
