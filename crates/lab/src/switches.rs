@@ -14,7 +14,7 @@ use packet_switch::attachment::{Ask, DeviceKind, HEADER_BYTES, Shape};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::{Config, Daemon, DaemonError};
 use packet_switch::line::{FromRing, SharedReport, ToRing};
-use port_tap::Port;
+use ports::tap::Port;
 
 use crate::LabError;
 use crate::anchor::log;

@@ -45,7 +45,7 @@ pub(crate) enum DeviceError {
     #[error("tap needs a descriptor a queue, 1 to {TAP_QUEUES_MAX}; {given} came")]
     Queues { given: usize },
     #[error(transparent)]
-    Xdp(#[from] port_xdp::PortError),
+    Xdp(#[from] ports::xdp::PortError),
     #[error(transparent)]
     Ring(#[from] Violation),
     #[error(transparent)]
@@ -127,7 +127,7 @@ const THREAD_BYTES: u64 = 512 << 10;
 pub(crate) fn device_bytes(kind: &DeviceKind) -> u64 {
     match kind {
         DeviceKind::Tap => THREAD_BYTES,
-        DeviceKind::Xdp(_) => THREAD_BYTES + port_xdp::MEMORY_BYTES,
+        DeviceKind::Xdp(_) => THREAD_BYTES + ports::xdp::MEMORY_BYTES,
     }
 }
 
@@ -200,7 +200,7 @@ impl Device {
     }
 
     fn tap(
-        queues: Vec<port_tap::Port>,
+        queues: Vec<ports::tap::Port>,
         plug: Plug,
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
@@ -215,7 +215,7 @@ impl Device {
 
     fn xdp(
         facts: &XdpFacts,
-        port: port_xdp::Port,
+        port: ports::xdp::Port,
         plug: Plug,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {

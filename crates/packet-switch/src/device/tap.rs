@@ -7,7 +7,7 @@
 
 use std::os::fd::AsFd;
 
-use port_tap::Port;
+use ports::tap::Port;
 use ring::Receiver;
 use rustix::event::PollFlags;
 use shm::transfer;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use port_xdp::{Flush, Port};
+use ports::xdp::{Flush, Port};
 use rustix::event::PollFlags;
 
 use super::{DeviceCounters, DeviceError, End, Plug, Stop, sleep};

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use port_tap::Port;
+use ports::tap::Port;
 use ring::{Receiver, Sender};
 use rustix::event::{PollFd, PollFlags, Timespec};
 

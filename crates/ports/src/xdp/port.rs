@@ -11,9 +11,9 @@ use sys::SyscallError;
 use sys::xdp::{Descriptor, Rings};
 use thiserror::Error;
 
-use crate::arrived::Arrived;
-use crate::open::Opened;
-use crate::{CHUNK_BYTES, MEMORY_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
+use super::arrived::Arrived;
+use super::open::Opened;
+use super::{CHUNK_BYTES, MEMORY_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
 
 /// Why descriptors make no port.
 #[derive(Debug, Error)]
@@ -21,7 +21,7 @@ pub enum PortError {
     /// Not the socket and the memory, or something the kernel refuses.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
-    /// The memory is not what [`open`](crate::open()) makes.
+    /// The memory is not what [`open`](super::open()) makes.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// It is too short.
@@ -74,7 +74,7 @@ pub struct Port {
 const FLUSH_CALLS: u32 = 4 * RING_SLOTS / 32;
 
 impl Port {
-    /// Takes over what [`open`](crate::open()) opened, here or in another process.
+    /// Takes over what [`open`](super::open()) opened, here or in another process.
     ///
     /// # Errors
     /// The descriptors are something else.

@@ -6,7 +6,6 @@
 //!
 //! Reading and writing never wait; the owner polls the descriptor. One reader and one writer may use
 //! a port at the same time.
-#![forbid(unsafe_code)]
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
