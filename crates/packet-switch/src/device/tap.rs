@@ -91,6 +91,7 @@ fn to_host(
     while taken < arrived && packets < TURN {
         let slots = plug.packet_slots(taken, arrived);
         let parts = (taken..taken + slots).filter_map(|slot| plug.receiver.frame(slot));
+        let parts = parts.map(|(buffer, length)| buffer.first(length));
         let queue = match queues {
             [only] => only,
             several => &several[flow_of(&plug.receiver, taken) as usize % several.len()],
