@@ -228,18 +228,6 @@ impl Port {
         Ok(self.rings.tx.reserve(wanted)?.min(self.free.len() as u32))
     }
 
-    /// Whether a frame may be sent in several parts.
-    #[must_use]
-    pub fn takes_parts(&self) -> bool {
-        self.takes_parts
-    }
-
-    /// Bytes of the longest part.
-    #[must_use]
-    pub fn part_bytes(&self) -> usize {
-        CHUNK_BYTES as usize
-    }
-
     /// The chunk of the `offset`th part to send, to write into; `None` without room.
     #[inline]
     #[must_use]
