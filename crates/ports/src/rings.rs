@@ -41,10 +41,6 @@ impl Arrivals for Receiver {
     fn disarm(&mut self) -> Result<(), EndError> {
         Ok(Receiver::disarm(self)?)
     }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
-    }
 }
 
 impl Space for Sender {

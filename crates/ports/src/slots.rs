@@ -3,7 +3,7 @@
 //! Such an end says what its slots are ([`Arrivals`], [`Space`]); how packets are found in them and spread over
 //! them stands here once.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use shm::{Buffer, Bytes};
 
@@ -21,8 +21,9 @@ pub struct Part<'a> {
     pub goes_on: bool,
 }
 
-/// Slots with packets that have arrived, numbered from the first that was not given back.
-pub trait Arrivals {
+/// Slots with packets that have arrived, numbered from the first that was not given back; readable when more
+/// come.
+pub trait Arrivals: AsFd {
     /// How many there are; looks at the other side when fewer than `wanted` are known of.
     ///
     /// # Errors
@@ -42,16 +43,17 @@ pub trait Arrivals {
     ///
     /// # Errors
     /// The end is gone.
-    fn arm(&mut self) -> Result<bool, EndError>;
+    fn arm(&mut self) -> Result<bool, EndError> {
+        Ok(true)
+    }
 
     /// As [`Source::disarm`].
     ///
     /// # Errors
     /// The end is gone.
-    fn disarm(&mut self) -> Result<(), EndError>;
-
-    /// Readable when packets come.
-    fn fd(&self) -> BorrowedFd<'_>;
+    fn disarm(&mut self) -> Result<(), EndError> {
+        Ok(())
+    }
 }
 
 /// Slots to send in, numbered from the first that was not handed over.
@@ -156,7 +158,7 @@ impl<A: Arrivals> Source for FromSlots<A> {
     }
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.slots.fd()]
+        vec![self.slots.as_fd()]
     }
 }
 

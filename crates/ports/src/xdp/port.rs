@@ -355,18 +355,6 @@ impl Arrivals for &mut Port {
     fn give_back(&mut self, slots: u32) -> Result<(), EndError> {
         Ok(Port::release(self, slots)?)
     }
-
-    fn arm(&mut self) -> Result<bool, EndError> {
-        Ok(true)
-    }
-
-    fn disarm(&mut self) -> Result<(), EndError> {
-        Ok(())
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
-    }
 }
 
 /// The same to send by.
