@@ -8,7 +8,7 @@
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use port_xdp::Port;
+use ports::xdp::Port;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::process::Owned;
 
@@ -47,7 +47,7 @@ pub(crate) fn intercept(arguments: &[String]) -> Option<ExitCode> {
 type Ended = Result<(), Box<dyn std::error::Error>>;
 
 fn open(device: &str) -> Result<Port, Box<dyn std::error::Error>> {
-    Ok(port_xdp::open(device, 0)?.try_into()?)
+    Ok(ports::xdp::open(device, 0)?.try_into()?)
 }
 
 fn send(device: &str, bytes: &str, seconds: &str) -> Ended {

@@ -65,7 +65,7 @@ fn root_vlan_tags_pass_untouched() {
     let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[0].id())).unwrap();
     let wire = std::thread::spawn(move || {
         sys::namespace::enter_network(namespace.as_fd()).unwrap();
-        port_tap::Port::packet("a0").unwrap()
+        ports::tap::Port::packet("a0").unwrap()
     });
     let wire = wire.join().unwrap();
     let mut frame = [7; 80];
@@ -165,7 +165,7 @@ fn root_flows_of_a_tap_with_many_queues_stay_in_order() {
     let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[0].id())).unwrap();
     let host = std::thread::spawn(move || {
         sys::namespace::enter_network(namespace.as_fd()).unwrap();
-        let wire = port_tap::Port::packet("a0").unwrap();
+        let wire = ports::tap::Port::packet("a0").unwrap();
         let sockets: Vec<_> =
             (0..FLOWS).map(|_| std::net::UdpSocket::bind("10.9.4.1:0").unwrap()).collect();
         for number in 0..EACH {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use packet_switch::client::Connection;
-use port_xdp::Port;
+use ports::xdp::Port;
 use ring::Patience;
 
 use crate::PROGRAM;
@@ -24,7 +24,7 @@ fn wire(bed: &SwitchBed, host: usize, device: &'static str) -> Port {
     let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[host].id())).unwrap();
     let opened = std::thread::spawn(move || {
         sys::namespace::enter_network(namespace.as_fd()).unwrap();
-        port_xdp::open(device, 0).unwrap()
+        ports::xdp::open(device, 0).unwrap()
     });
     opened.join().unwrap().try_into().unwrap()
 }

@@ -287,7 +287,7 @@ fn root_a_device_of_any_name_is_taken() {
         sys::namespace::unshare_network().unwrap();
         let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.unwrap().success());
-        port_xdp::open("lo", 0).unwrap()
+        ports::xdp::open("lo", 0).unwrap()
     });
     let queue = queue.join().unwrap();
     let device = DeviceKind::Xdp(XdpFacts {

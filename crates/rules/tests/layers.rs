@@ -21,8 +21,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("statespace", Layer::Pure),
     ("report", Layer::Pure),
     ("topology", Layer::Parts),
-    ("port-tap", Layer::Parts),
-    ("port-xdp", Layer::Parts),
+    ("ports", Layer::Parts),
     ("bpf-cc", Layer::Parts),
     ("crew", Layer::Parts),
     ("checker", Layer::World),
@@ -219,7 +218,7 @@ fn the_rule_itself_objects() {
     assert_eq!(objection("lab", "traffic"), Some("sideways"));
     assert_eq!(objection("traffic", "iperf3"), Some("sideways"));
     assert_eq!(objection("report", "sys"), Some("a pure crate never sees system calls"));
-    assert_eq!(objection("lab", "port-tap"), None);
+    assert_eq!(objection("lab", "ports"), None);
 }
 
 #[test]

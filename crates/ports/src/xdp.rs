@@ -5,7 +5,6 @@
 //! [`open()`] makes descriptors, which may go to another process, and [`Port`] is made of them there. All
 //! that is on the device hangs on those descriptors: when the last copies are closed, however their
 //! process ends, the program is off the device and the queue is the host's again.
-#![forbid(unsafe_code)]
 
 mod arrived;
 mod open;

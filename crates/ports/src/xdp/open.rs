@@ -11,7 +11,7 @@ use sys::interface::RouteSocket;
 use sys::xdp::BindWishes;
 use thiserror::Error;
 
-use crate::{CHUNK_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
+use super::{CHUNK_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
 
 /// Why a queue cannot be had.
 #[derive(Debug, Error)]

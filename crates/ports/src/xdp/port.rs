@@ -11,9 +11,12 @@ use sys::SyscallError;
 use sys::xdp::{Descriptor, Rings};
 use thiserror::Error;
 
-use crate::arrived::Arrived;
-use crate::open::Opened;
-use crate::{CHUNK_BYTES, MEMORY_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
+use super::arrived::Arrived;
+use super::open::Opened;
+use crate::end::EndError;
+use crate::slots::{Arrivals, PACKET_SLOTS_MAX, Part, Space};
+
+use super::{CHUNK_BYTES, MEMORY_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
 
 /// Why descriptors make no port.
 #[derive(Debug, Error)]
@@ -21,7 +24,7 @@ pub enum PortError {
     /// Not the socket and the memory, or something the kernel refuses.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
-    /// The memory is not what [`open`](crate::open()) makes.
+    /// The memory is not what [`open`](super::open()) makes.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// It is too short.
@@ -74,7 +77,7 @@ pub struct Port {
 const FLUSH_CALLS: u32 = 4 * RING_SLOTS / 32;
 
 impl Port {
-    /// Takes over what [`open`](crate::open()) opened, here or in another process.
+    /// Takes over what [`open`](super::open()) opened, here or in another process.
     ///
     /// # Errors
     /// The descriptors are something else.
@@ -143,7 +146,13 @@ impl Port {
     /// The rings make no sense.
     #[inline]
     pub fn peek(&mut self) -> io::Result<u32> {
-        let known = self.rings.rx.peek(1)?;
+        self.peek_for(1)
+    }
+
+    /// The same; looks at the kernel's side when fewer than `wanted` are known of.
+    #[inline]
+    fn peek_for(&mut self, wanted: u32) -> io::Result<u32> {
+        let known = self.rings.rx.peek(wanted)?;
         self.arrived.read(known, |offset| self.rings.rx.get(offset));
         Ok(known)
     }
@@ -152,10 +161,16 @@ impl Port {
     #[inline]
     #[must_use]
     pub fn frame(&self, offset: u32) -> Option<Frame<'_>> {
-        let Descriptor { address, length_bytes, goes_on } = self.arrived.get(offset)?;
+        let descriptor = self.arrived.get(offset)?;
+        Some(Frame { bytes: self.bytes(descriptor)?, goes_on: descriptor.goes_on })
+    }
+
+    /// Where it points to; `None` out of the memory.
+    #[inline]
+    fn bytes(&self, descriptor: Descriptor) -> Option<Buffer<'_>> {
+        let Descriptor { address, length_bytes, .. } = descriptor;
         let chunk = self.chunks.get(u32::try_from(address / u64::from(CHUNK_BYTES)).ok()?)?;
-        let begins = (address % u64::from(CHUNK_BYTES)) as usize;
-        Some(Frame { bytes: chunk.cut(begins, length_bytes as usize)?, goes_on })
+        chunk.cut((address % u64::from(CHUNK_BYTES)) as usize, length_bytes as usize)
     }
 
     /// Whether the frame of the `offset`th part goes on in the next.
@@ -211,18 +226,6 @@ impl Port {
         }
         // No more than RECEIVE_CHUNKS.
         Ok(self.rings.tx.reserve(wanted)?.min(self.free.len() as u32))
-    }
-
-    /// Whether a frame may be sent in several parts.
-    #[must_use]
-    pub fn takes_parts(&self) -> bool {
-        self.takes_parts
-    }
-
-    /// Bytes of the longest part.
-    #[must_use]
-    pub fn part_bytes(&self) -> usize {
-        CHUNK_BYTES as usize
     }
 
     /// The chunk of the `offset`th part to send, to write into; `None` without room.
@@ -326,5 +329,64 @@ impl TryFrom<Opened> for Port {
 impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Frames looked at before the first is copied: another core has written them.
+const AHEAD_FRAMES: u32 = 64;
+
+/// A port that a turn borrows, to take frames from.
+impl Arrivals for &mut Port {
+    #[inline]
+    fn arrived(&mut self, wanted: u32) -> Result<u32, EndError> {
+        let arrived = self.peek_for(wanted)?;
+        let ahead = 0..arrived.min(AHEAD_FRAMES);
+        ahead.filter_map(|slot| self.frame(slot)).for_each(|frame| frame.bytes.prefetch());
+        Ok(arrived)
+    }
+
+    #[inline]
+    fn part(&self, slot: u32) -> Option<Part<'_>> {
+        let descriptor = self.arrived.get(slot)?;
+        let bytes = self.bytes(descriptor).map(|bytes| bytes.first(usize::MAX));
+        Some(Part { bytes, goes_on: descriptor.goes_on })
+    }
+
+    fn give_back(&mut self, slots: u32) -> Result<(), EndError> {
+        Ok(Port::release(self, slots)?)
+    }
+}
+
+/// The same to send by.
+impl Space for &mut Port {
+    #[inline]
+    fn reserve(&mut self, wanted: u32) -> Result<u32, EndError> {
+        Ok(self.room(wanted)?)
+    }
+
+    #[inline]
+    fn buffer_bytes(&self) -> usize {
+        CHUNK_BYTES as usize
+    }
+
+    #[inline]
+    fn slots_max(&self) -> u32 {
+        if self.takes_parts { PACKET_SLOTS_MAX } else { 1 }
+    }
+
+    #[inline]
+    fn buffer(&self, slot: u32) -> Option<Buffer<'_>> {
+        self.chunk(slot)
+    }
+
+    #[inline]
+    fn set(&mut self, slot: u32, bytes: usize, goes_on: bool) {
+        // At most a chunk's.
+        self.put(slot, bytes as u32, goes_on);
+    }
+
+    fn hand_over(&mut self, slots: u32) -> Result<(), EndError> {
+        self.publish(slots)?;
+        Ok(())
     }
 }
