@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod gateway;
 pub(crate) mod iperf3;
 mod lab;
 mod link;
@@ -60,6 +61,8 @@ pub(crate) enum Verb {
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
     Reproduce(reproduce::ReproduceArgs),
+    /// Route over many gateways by one plan: plan it, explain a flow.
+    Gateway(gateway::GatewayArgs),
     /// Check a DVE model: deadlocks, assertions, LTL.
     Check(check::CheckArgs),
     /// Make one offline HTML page from a results file.
@@ -94,6 +97,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Netmap(args) => netmap::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
+        Verb::Gateway(args) => gateway::run(args, json),
         Verb::Check(args) => check::run(args, json),
         Verb::Report(args) => report::run(args, json),
         Verb::Tune(args) => tune::run(args, json),

@@ -19,6 +19,7 @@ const VERBS: &[&str] = &[
     "port",
     "link",
     "pkt",
+    "gateway",
     "reproduce",
     "report",
     "iperf3",

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("dve", Layer::Pure),
     ("statespace", Layer::Pure),
     ("report", Layer::Pure),
+    ("route-plan", Layer::Pure),
     ("topology", Layer::Parts),
     ("ports", Layer::Parts),
     ("bpf-cc", Layer::Parts),
@@ -30,6 +31,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("iperf3", Layer::World),
     ("lab", Layer::World),
     ("tuning", Layer::World),
+    ("gateway", Layer::World),
     ("clearstream", Layer::Program),
     // Libraries beside the program, for other people's programs; the program depends on neither.
     ("c-api", Layer::Program),

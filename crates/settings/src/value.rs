@@ -51,6 +51,9 @@ impl InterfaceKey {
                 let number = plain_number(value.trim()).ok_or_else(|| wrong("a whole number"))?;
                 Ok(number.to_string())
             }
+            Self::Ipv4(_) | Self::Ipv6(_) => {
+                catalogue::Kind::Number.check(value).ok_or_else(|| wrong("a whole number"))
+            }
             Self::Qdisc => qdisc(value).ok_or_else(|| wrong("a qdisc, or KIND (default)")),
             Self::Feature(_) => match value.trim() {
                 state @ ("on" | "off") => Ok(state.to_owned()),

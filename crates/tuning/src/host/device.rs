@@ -48,6 +48,8 @@ impl Host {
             | InterfaceKey::RfsEntries(_)
             | InterfaceKey::XpsCores(_)
             | InterfaceKey::ThreadedNapi => read_at(key, &self.device_file(key, name, what)?),
+            InterfaceKey::Ipv4(setting) => read_at(key, &self.conf_file("ipv4", name, setting)),
+            InterfaceKey::Ipv6(setting) => read_at(key, &self.conf_file("ipv6", name, setting)),
             _ => Err(super::unknown(key)),
         }
     }
@@ -88,8 +90,19 @@ impl Host {
             | InterfaceKey::ThreadedNapi => {
                 write_at(key, &self.device_file(key, name, what)?, value)
             }
+            InterfaceKey::Ipv4(setting) => {
+                write_at(key, &self.conf_file("ipv4", name, setting), value)
+            }
+            InterfaceKey::Ipv6(setting) => {
+                write_at(key, &self.conf_file("ipv6", name, setting), value)
+            }
             _ => Err(super::unknown(key)),
         }
+    }
+
+    /// The folder of this network namespace, which has every interface by its name.
+    fn conf_file(&self, family: &str, name: &str, setting: &str) -> PathBuf {
+        self.proc.join("sys/net").join(family).join("conf").join(name).join(setting)
     }
 
     /// A default comes back by deleting what was configured in its place.
