@@ -138,6 +138,7 @@ impl Machine {
             let receiving = self.occupy_for(index, unexpected);
             self.take_unexpected(now_ns, unexpected, receiving, memory);
         }
+        self.retry_refused(now_ns, memory);
         if let Some(PeerId(source)) = receive.source
             && self.is_posted(id)
         {
@@ -239,7 +240,6 @@ impl Machine {
         if let Body::Eager(_) = unexpected.body {
             self.unexpected_bytes -= unexpected.length;
         }
-        self.make_room();
         unexpected
     }
 
@@ -371,6 +371,7 @@ impl Machine {
             multi: None,
         };
         self.take_unexpected(now_ns, index, receiving, memory);
+        self.retry_refused(now_ns, memory);
         Ok(())
     }
 

@@ -46,6 +46,11 @@ impl Machine {
         if !self.take_ordered(now_ns, peer, header, packet, memory) {
             return;
         }
+        self.drain_early(now_ns, peer, memory);
+    }
+
+    /// Takes early packets whose turn has come.
+    fn drain_early(&mut self, now_ns: u64, peer: u32, memory: &mut impl Memory) {
         while let Some(index) = self.peers[peer as usize].inn.early.first() {
             if self.early[index].seq != self.peers[peer as usize].inn.next_seq {
                 break;
@@ -340,14 +345,16 @@ impl Machine {
         }
     }
 
-    /// An unexpected message has gone: one that was refused may come.
-    pub(super) fn make_room(&mut self) {
-        if let Some(peer) = self.refused.pop_front() {
+    /// What was refused may be taken now: asks for it again, or takes it if it was kept.
+    pub(super) fn retry_refused(&mut self, now_ns: u64, memory: &mut impl Memory) {
+        for _ in 0..self.refused.len() {
+            let Some(peer) = self.refused.pop_front() else { break };
             let known = &mut self.peers[peer as usize];
             known.inn.is_refused = false;
             known.must.ack = true;
             known.must.again = true;
             self.mark_ready(peer);
+            self.drain_early(now_ns, peer, memory);
         }
     }
 }

@@ -252,7 +252,7 @@ impl Machine {
         let timeouts = known.silence.pull_timeouts;
         known.silence.pull_timeouts = timeouts.saturating_add(1);
         known.due.pull_ns = 0;
-        let patience_ns = self.patience_ns(peer, timeouts);
+        let patience_ns = self.fragment_patience_ns(peer, timeouts);
         if self.note_silence(now_ns, peer, waited_ns.min(patience_ns)) {
             return;
         }

@@ -52,8 +52,17 @@ impl Machine {
     }
 
     /// How long to wait for the next answer.
-    pub(super) fn patience_ns(&self, peer: u32, timeouts: u8) -> u64 {
-        let usual_ns = self.peers[peer as usize].rtt.timeout_ns(self.config.ack_delay_ns);
+    fn patience_ns(&self, peer: u32, timeouts: u8) -> u64 {
+        self.backoff_ns(self.config.ack_delay_ns, peer, timeouts)
+    }
+
+    /// The same where the peer answers at once.
+    pub(super) fn fragment_patience_ns(&self, peer: u32, timeouts: u8) -> u64 {
+        self.backoff_ns(0, peer, timeouts)
+    }
+
+    fn backoff_ns(&self, ack_delay_ns: u64, peer: u32, timeouts: u8) -> u64 {
+        let usual_ns = self.peers[peer as usize].rtt.timeout_ns(ack_delay_ns);
         (usual_ns << timeouts.min(12)).min(BACKOFF_NS_MAX.max(usual_ns))
     }
 
@@ -69,7 +78,7 @@ impl Machine {
     /// The same for fragments.
     pub(super) fn await_fragments(&mut self, now_ns: u64, peer: u32) {
         let known = &self.peers[peer as usize];
-        let at_ns = now_ns + self.patience_ns(peer, known.silence.pull_timeouts);
+        let at_ns = now_ns + self.fragment_patience_ns(peer, known.silence.pull_timeouts);
         let is_awaited = !known.pulls.asked.is_empty();
         self.peers[peer as usize].due.pull_ns = if is_awaited { at_ns } else { 0 };
         self.arm(peer);

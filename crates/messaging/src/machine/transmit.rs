@@ -390,8 +390,11 @@ impl Machine {
         let mut words_count = 0;
         let mut index = inn.early.front();
         while index != NONE {
-            let bit = (self.early[index].seq - inn.next_seq - 1) as usize;
-            if let Some(word) = words.get_mut(bit / 64) {
+            // One that was refused at its turn has no bit.
+            let ahead = self.early[index].seq - inn.next_seq;
+            if let Some(bit) = ahead.checked_sub(1).map(|bit| bit as usize)
+                && let Some(word) = words.get_mut(bit / 64)
+            {
                 *word |= 1 << (bit % 64);
                 words_count = bit / 64 + 1;
             }
