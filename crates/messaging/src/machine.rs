@@ -85,11 +85,7 @@ pub struct Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = formatter
-            .debug_struct("Config")
-            .field("address", &self.address)
-            .finish_non_exhaustive();
-        shown
+        formatter.debug_struct("Config").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
