@@ -387,3 +387,6 @@ impl Machine {
 fn stamp(now_ns: u64) -> u32 {
     ((now_ns >> 6) as u32).max(1)
 }
+
+#[cfg(test)]
+mod tests;

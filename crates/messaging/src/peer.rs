@@ -45,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) sessions_count: u64,
     pub(crate) nonce: u64,
     pub(crate) cookie: u64,
+    /// When the session began, as packets say it.
+    pub(crate) begun: u32,
     pub(crate) remote_index: u32,
     pub(crate) remote_endpoint: u16,
     /// Most bytes of a packet between the two.
@@ -268,6 +270,7 @@ impl Peer {
             sessions_count: 0,
             nonce: 0,
             cookie: 0,
+            begun: 0,
             remote_index: NONE,
             remote_endpoint: 0,
             packet_bytes_max: 0,

@@ -81,22 +81,32 @@ impl Machine {
         if self.insists(peer) || self.replies.len() >= REPLIES_MAX {
             return;
         }
-        if let Some(peer) = peer.filter(|&index| self.has_session(index, greeting)) {
-            // It only wants to know whether this end still has the session.
-            self.peers[peer as usize].must.ack = true;
-            self.heard(now_ns, peer);
-            self.mark_ready(peer);
-            return;
+        if let Some(peer) = peer.filter(|&index| self.has_nonce(index, greeting)) {
+            let known = &mut self.peers[peer as usize];
+            if greeting.cookie == 0 {
+                // The session is open here; `Accept` was lost, or this is an old packet.
+                known.must.accept = true;
+                return self.mark_ready(peer);
+            } else if greeting.cookie == known.cookie {
+                // It only wants to know whether this end still has the session.
+                known.must.ack = true;
+                self.heard(now_ns, peer);
+                return self.mark_ready(peer);
+            }
         }
         let reply = Greeting { cookie: self.cookie(greeting), ..self.greeting(0, greeting) };
         self.replies.push_back((Kind::Cookie, greeting.index, header.stamp, reply));
     }
 
-    fn has_session(&self, peer: u32, greeting: &Greeting) -> bool {
+    /// The session with this peer, if it is open, began with this question.
+    fn has_nonce(&self, peer: u32, greeting: &Greeting) -> bool {
         let peer = &self.peers[peer as usize];
         peer.state == State::Open
-            && (peer.nonce, peer.cookie, peer.instance)
-                == (greeting.nonce, greeting.cookie, greeting.instance)
+            && (peer.nonce, peer.instance) == (greeting.nonce, greeting.instance)
+    }
+
+    fn has_session(&self, peer: u32, greeting: &Greeting) -> bool {
+        self.has_nonce(peer, greeting) && self.peers[peer as usize].cookie == greeting.cookie
     }
 
     /// An answer in this end's name.
@@ -131,8 +141,9 @@ impl Machine {
                 self.sample_echo(now_ns, peer, header.echo);
                 self.mark_ready(peer);
             }
-            // It answers as if there were no session: another life of it.
-            State::Open if known.instance != greeting.instance => {
+            // Asked after the session began, it answers as if there were none: another life of
+            // it, or it gave the session up.
+            State::Open if (header.echo.wrapping_sub(known.begun) as i32) > 0 => {
                 self.fail_peer(now_ns, peer, Failure::Restarted);
             }
             _ => {}
@@ -172,10 +183,11 @@ impl Machine {
 
     fn handle_accept(&mut self, now_ns: u64, header: &Header, greeting: &Greeting) {
         let Some(known) = self.peers.get(header.session as usize) else { return };
-        let is_awaited = known.state == State::Opening
-            && known.address == greeting.from
-            && (known.nonce, known.cookie) == (greeting.nonce, greeting.cookie);
+        // The nonce is this question's own; the cookie is the one the session began with there.
+        let is_awaited = matches!(known.state, State::Greeting | State::Opening)
+            && (known.address, known.nonce) == (greeting.from, greeting.nonce);
         if is_awaited {
+            self.peers[header.session as usize].cookie = greeting.cookie;
             self.begin(now_ns, header.session, greeting, header.credit, true);
             self.sample_echo(now_ns, header.session, header.echo);
         }
@@ -197,6 +209,7 @@ impl Machine {
         (known.send_key, known.receive_key) =
             if is_asking { (asks, answers) } else { (answers, asks) };
         known.state = State::Open;
+        known.begun = stamp(now_ns);
         known.sessions_count += 1;
         known.instance = greeting.instance;
         known.remote_index = greeting.index;

@@ -75,7 +75,6 @@ impl Memory for Buffers {
 pub(crate) struct Node {
     pub(crate) machine: Machine,
     pub(crate) memory: Buffers,
-    pub(crate) address: Address,
     /// The process runs: not killed, not stopped.
     pub(crate) is_running: bool,
     /// The host answers probes.
@@ -167,7 +166,6 @@ impl World {
             world.nodes.push(Node {
                 machine,
                 memory: Buffers::default(),
-                address: address(index),
                 is_running: true,
                 is_host_up: true,
                 busy_until_ns: 0,
