@@ -29,8 +29,8 @@ impl Memory for Buffers {
 fn config(number: u8) -> Config {
     Config {
         peers_max: 4,
-        unexpected_bytes_max: 100_000,
-        unexpected_max: 30,
+        unexpected_bytes_max: 1_600_000,
+        unexpected_max: 120,
         ..Config::new(Address([number; 32]), number.into(), [1; 16], [number; 16])
     }
 }
@@ -281,4 +281,72 @@ fn the_lies_are_believed_to_be_genuine() {
     for kind in 0..9 {
         assert!(lie_to(&[Lie { kind, ..lie.clone() }]), "kind {}", kind + 5);
     }
+}
+
+/// Two with an open session, whose numbers are about to pass `seq` in both directions.
+fn pair_at(seq: u64) -> [Machine; 2] {
+    let mut pair = [1, 2].map(|number| Machine::new(config(number)).expect("sound"));
+    let memory = Buffers::default();
+    pair[0].insert_peer(Address([2; 32])).expect("room");
+    pair[1].insert_peer(Address([1; 32])).expect("room");
+    send(&mut pair[0], &memory, 0, SendMode::Inject);
+    for step in 0..20 {
+        exchange(1_000 + step * 20_000, &mut pair);
+    }
+    for machine in &mut pair {
+        let peer = &mut machine.peers[0];
+        assert!(peer.out.flights.is_empty());
+        (peer.out.next_seq, peer.out.oldest_seq, peer.inn.next_seq) = (seq, seq, seq);
+        peer.out.recovery_seq = 0;
+    }
+    pair
+}
+
+/// Hands packets over once, both ways; returns those that went to the second.
+fn exchange(now_ns: u64, pair: &mut [Machine; 2]) -> Vec<Vec<u8>> {
+    let mut memory = Buffers::default();
+    let mut to_second = Vec::new();
+    for from in [0, 1] {
+        pair[from].handle_timeouts(now_ns);
+        let all = packets(now_ns, &mut pair[from], &memory);
+        for packet in &all {
+            pair[1 - from].handle_packet(now_ns, packet, &mut memory);
+        }
+        if from == 0 {
+            to_second.extend(all);
+        }
+    }
+    to_second
+}
+
+#[test]
+fn numbers_come_round_and_packets_of_an_earlier_round_are_dead() {
+    let round = 1 << 32;
+    let mut pair = pair_at(round - 10);
+    let mut memory = Buffers::default();
+    let mut recorded = Vec::new();
+    for count in 1..=100 {
+        send(&mut pair[0], &memory, 2_000, SendMode::Inject);
+        for step in 0..4 {
+            let now_ns = 1_000_000 + count * 100_000 + step * 20_000;
+            recorded.extend(exchange(now_ns, &mut pair));
+        }
+    }
+    assert_eq!(pair[1].unexpected_count(), 101, "all arrived");
+    assert!(pair[0].is_drained());
+    assert!(pair[1].peers[0].inn.next_seq > round);
+    // A round later the same 32 bits are due again.
+    for machine in &mut pair {
+        let peer = &mut machine.peers[0];
+        for seq in [&mut peer.out.next_seq, &mut peer.out.oldest_seq, &mut peer.inn.next_seq] {
+            *seq += round - 200;
+        }
+    }
+    let before = pair[1].counters;
+    for packet in &recorded {
+        pair[1].handle_packet(20_000_000, packet, &mut memory);
+    }
+    let forged_pkts = pair[1].counters.forged_pkts - before.forged_pkts;
+    assert_eq!(forged_pkts, recorded.len() as u64);
+    assert_eq!(pair[1].unexpected_count(), 101);
 }
