@@ -2,10 +2,12 @@
 
 mod check;
 mod explain;
+mod io;
 pub(crate) mod iperf3;
 mod lab;
 mod link;
 mod live;
+pub(crate) mod load;
 mod manual;
 mod netmap;
 pub(crate) mod options;
@@ -61,6 +63,8 @@ pub(crate) enum Verb {
     Reproduce(reproduce::ReproduceArgs),
     /// Check a DVE model: deadlocks, assertions, LTL.
     Check(check::CheckArgs),
+    /// Write and read files by many ranks at once, with IOR's command line.
+    Io(load::LoadArgs),
     /// Make one offline HTML page from a results file.
     Report(report::ReportArgs),
     /// Change what binds on this host, and take it back.
@@ -91,6 +95,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
         Verb::Check(args) => check::run(args, json),
+        Verb::Io(args) => load::run(load::Kind::Io, args, json),
         Verb::Report(args) => report::run(args, json),
         Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),

@@ -16,6 +16,7 @@ pub mod durable;
 pub mod ethtool;
 pub mod ethtool_set;
 pub mod eventfd;
+pub mod file_lock;
 pub mod guard;
 pub mod interface;
 pub mod local_time;

@@ -1,0 +1,185 @@
+//! Our own options of `io` and `meta`; all have long names, so that they cannot be mistaken for IOR's or
+//! mdtest's.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Kind;
+use crate::VerbResult;
+use crate::exit::Exit;
+use crate::out;
+use crate::verbs::options::duration;
+
+/// A call that has not returned for so long hangs, unless the user says otherwise.
+const STALL: Duration = Duration::from_secs(300);
+
+/// What was asked for beside IOR's and mdtest's options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Print a results document instead of tables.
+    pub(crate) is_json: bool,
+    /// Print help.
+    pub(crate) is_help: bool,
+    /// Write a results document here.
+    pub(crate) output: Option<PathBuf>,
+    /// Ranks that are threads of this process.
+    pub(crate) threads: usize,
+    /// Start a job.
+    pub(crate) launch: Option<Launch>,
+    /// A call that has not returned for so long hangs.
+    pub(crate) stall: Duration,
+    /// The other words.
+    pub(crate) words: Vec<String>,
+}
+
+/// A job to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// Ranks; 0: one on each host.
+    pub(crate) ranks: usize,
+    /// Hosts; empty: this one.
+    pub(crate) hosts: Vec<String>,
+    /// The launcher.
+    pub(crate) mpirun: PathBuf,
+}
+
+impl Call {
+    /// Takes our own options out of a command line. What follows `--` is IOR's or mdtest's.
+    pub(super) fn parse(kind: Kind, words: &[String]) -> Result<Self, String> {
+        let mut call = Self {
+            is_json: false,
+            is_help: false,
+            output: None,
+            threads: 1,
+            launch: None,
+            stall: STALL,
+            words: Vec::new(),
+        };
+        let mut launch = Launch { ranks: 0, hosts: Vec::new(), mpirun: "mpirun".into() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, joined) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            let mut value = || {
+                let missing = || format!("{name} needs a value");
+                joined.clone().or_else(|| words.next().cloned()).ok_or_else(missing)
+            };
+            match name {
+                "--" => break,
+                "--json" => call.is_json = true,
+                "-h" | "--help" => call.is_help = true,
+                "--output" => call.output = Some(value()?.into()),
+                "--threads" => call.threads = count(name, &value()?)?,
+                "--ranks" => launch.ranks = count(name, &value()?)?,
+                "--hosts" => launch.hosts = value()?.split(',').map(str::to_owned).collect(),
+                "--mpirun" => launch.mpirun = value()?.into(),
+                "--stall-limit" => {
+                    let given = value()?;
+                    let limit =
+                        duration(&given).map_err(|error| format!("{name} {given}: {error}"))?;
+                    call.stall = limit;
+                }
+                _ => call.words.push(word.clone()),
+            }
+        }
+        call.words.extend(words.cloned());
+        if launch.ranks > 0 || !launch.hosts.is_empty() {
+            if call.threads > 1 {
+                return Err("--threads makes ranks of this process, --ranks a job: give one".into());
+            }
+            if launch.ranks == 0 {
+                launch.ranks = launch.hosts.len();
+            }
+            call.launch = Some(launch);
+        }
+        let _kind = kind;
+        Ok(call)
+    }
+}
+
+fn count(name: &str, value: &str) -> Result<usize, String> {
+    let wrong = || format!("{name} {value}: expected a number from 1 to 65536");
+    let number: usize = value.parse().map_err(|_no_number| wrong())?;
+    (1..=65_536).contains(&number).then_some(number).ok_or_else(wrong)
+}
+
+/// Prints what the options are.
+pub(super) fn help(kind: Kind) -> VerbResult {
+    let text = match kind {
+        Kind::Io => IO_HELP,
+    };
+    write!(out::stdout(), "{text}{OWN_HELP}")?;
+    Ok(Exit::Ok)
+}
+
+const IO_HELP: &str = "\
+Write and read files by many ranks at once, with IOR's command line
+
+Usage: mpirun -n N clearstream io IOR-OPTIONS
+       clearstream io --ranks N [--hosts A,B] -- IOR-OPTIONS
+       clearstream io --threads N -- IOR-OPTIONS
+
+IOR's options (sizes: 8, 4k, 2m, 1g, 1t):
+  -w -r -W -R    write; read; verify after writing; verify when reading (without any: -w -r)
+  -o FILE        test file; several with @ between them
+  -F -u          a file for each task; in a directory of its own
+  -b -t -s       block size, transfer size, segments
+  -C -Q N        read what the task N hosts further wrote
+  -Z -X SEED     read what a random task wrote; -Z -Z: a permutation
+  -z             shuffled offsets; -z -z: random ones (--random-offset-seed, --randomPrefill)
+  -e -Y          fsync before closing; after each write
+  -g             barriers between opening, transfers and closing
+  -D SECONDS     stonewall (-O stoneWallingWearOut=1, -O stoneWallingStatusFile=FILE); -c: rank 0 decides
+  -G SEED -l T   seed and type of the data: t(imestamp), o(ffset), i(ncompressible), r(andom)
+  -i -d -T -m    repetitions, delay, minutes at most, a file for each repetition
+  -k -K -E       keep files; keep files with errors; write into the file that is there
+  -j -v -A       name outliers, say more, reference number
+  -M -N -x       memory to occupy on each host, tasks that take part, one call a transfer
+  -f FILE        script (IOR START ... RUN ... IOR STOP)
+  -O NAME=VALUE  every setting by name: summaryFormat=default|JSON|CSV, summaryFile,
+                 saveRankPerformanceDetailsCSV, savePerOpDataCSV, minTimeDuration, interIODelay, ...
+  --posix.odirect --posix.rangelocks --dryRun --warningAsErrors
+";
+
+const OWN_HELP: &str = "
+Options of ClearStream:
+  --ranks N           start a job of N ranks with mpirun; --hosts A,B: there; --mpirun PROGRAM
+  --threads N         N ranks as threads of this process, without MPI
+  --json              a results document on standard output instead of tables
+  --output FILE       a results document in a file, for `clearstream report`
+  --stall-limit TIME  a call that has not returned for so long hangs, and ends the test (300s)
+
+Exit codes: 0 ok, 1 failed or not whole, 2 usage, 3 data differed from what was written,
+4 a privilege, a library or a launcher is missing, 128+n signal n.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Call, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Call::parse(Kind::Io, &words)
+    }
+
+    #[test]
+    fn our_options_are_taken_out_and_all_else_is_left() {
+        let call = parse("--json -b 4m --stall-limit=5s --threads 2 -o /f").expect("a call");
+        assert!(call.is_json && call.launch.is_none());
+        assert_eq!((call.stall, call.threads), (Duration::from_secs(5), 2));
+        assert_eq!(call.words, ["-b", "4m", "-o", "/f"]);
+        let call = parse("--ranks 4 --hosts a,b -- -o --json").expect("a call");
+        assert_eq!(call.words, ["-o", "--json"], "what follows -- is not ours");
+        let launch = call.launch.expect("a job");
+        assert_eq!((launch.ranks, launch.hosts.len()), (4, 2));
+        assert_eq!(parse("--hosts a,b").expect("a call").launch.map(|one| one.ranks), Some(2));
+        for line in
+            ["--ranks 0", "--ranks x", "--ranks", "--ranks 2 --threads 2", "--stall-limit q"]
+        {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}
