@@ -9,6 +9,7 @@ mod link;
 mod live;
 pub(crate) mod load;
 mod manual;
+mod meta;
 mod netmap;
 pub(crate) mod options;
 mod path;
@@ -65,6 +66,8 @@ pub(crate) enum Verb {
     Check(check::CheckArgs),
     /// Write and read files by many ranks at once, with IOR's command line.
     Io(load::LoadArgs),
+    /// Create, look at and remove files by many ranks at once, with mdtest's command line.
+    Meta(load::LoadArgs),
     /// Make one offline HTML page from a results file.
     Report(report::ReportArgs),
     /// Change what binds on this host, and take it back.
@@ -96,6 +99,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Reproduce(args) => reproduce::run(args, json),
         Verb::Check(args) => check::run(args, json),
         Verb::Io(args) => load::run(load::Kind::Io, args, json),
+        Verb::Meta(args) => load::run(load::Kind::Meta, args, json),
         Verb::Report(args) => report::run(args, json),
         Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod error;
 pub mod io;
 pub mod latency;
+pub mod meta;
 pub mod output;
 pub mod pattern;
 pub mod posix;

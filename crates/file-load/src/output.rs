@@ -1,6 +1,7 @@
 //! What a test says while it runs. Rank 0 says it; the program decides where it goes.
 
 use crate::io::summary::Measured;
+use crate::meta::summary::Iteration;
 
 /// Something that is said.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub enum Said<'a> {
     Warning(&'a str),
     /// One access of one repetition of a test (its number) is done.
     Measured(usize, &'a Measured),
+    /// An iteration (its number) of so many tasks is done.
+    Iterated(u64, u32, &'a Iteration),
 }
 
 /// Takes what is said.

@@ -3,7 +3,6 @@
 mod document;
 
 use std::fs;
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use file_load::io::engine::{self, TestOutcome};
@@ -15,14 +14,15 @@ use file_load::io::text::{self, Head};
 use file_load::output::{Listener, Said, date};
 use file_load::team::{Member, Team};
 use file_load::{LoadError, clock};
+use results::RunKind;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
-use crate::out;
 use crate::runner;
 use crate::signals;
 use crate::verbs::load::call::Call;
-use crate::verbs::load::{Ranks, failure};
+use crate::verbs::load::page::{Page, warn};
+use crate::verbs::load::{Ranks, document as documents, failure};
 
 /// IOR's version whose output this is.
 const VERSION: &str = "4.1.0+dev";
@@ -38,10 +38,14 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
     let leads = ranks.leads();
     let started_unix_ms = runner::now_unix_ms();
     let head = head(call);
-    let mut page = Page::open(call, &line)?;
+    let to = &line.destinations;
+    let summary_file = to.summary_file.as_deref().filter(|_| leads);
+    let page = Page::open(summary_file, call.is_json)?;
     if leads {
         warnings.iter().for_each(|warning| warn(&warning.0));
-        page.text(&text::head(&head, VERSION));
+        if to.format == Format::Text {
+            page.text(&text::head(&head, VERSION));
+        }
     }
     let rows = Rows::default();
     let done = ranks.run(call, |_rank| work(&line, leads, &page, &rows));
@@ -49,16 +53,20 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
         return done.map(|_done| Exit::Ok).or_else(|error| failure(&error));
     }
     let rows = std::mem::take(&mut *rows.lock().unwrap_or_else(PoisonError::into_inner));
-    let run = document::Run { call, line: &line, started_unix_ms, rows: &rows };
+    let members = done.as_ref().map_or(&[][..], |(members, _)| members);
+    let point = |(number, one): &(usize, Measured)| {
+        document::point(call, started_unix_ms, (*number, &line.tests[*number]), one, members)
+    };
+    let points = rows.iter().map(point).collect();
+    let run = (RunKind::Io, started_unix_ms);
+    documents::finish(call, run, members, points, done.as_ref().err())?;
     let (members, outcomes) = match done {
         Ok(done) => done,
-        Err(error) => {
-            run.finish(&[], Some(&error))?;
-            return failure(&error);
-        }
+        Err(error) => return failure(&error),
     };
-    run.finish(&members, None)?;
-    show_end(&mut page, &line, (&head, &members), &outcomes)?;
+    if page.is_shown() {
+        show_end(&page, &line, (&head, &members), &outcomes)?;
+    }
     let errors: u64 = outcomes.iter().map(|one| one.errors_count).sum();
     if errors > 0 {
         warn(&format!("{errors} transfers held other data than was written"));
@@ -78,12 +86,12 @@ fn work(
 ) -> impl file_load::Work<Done> + use<> {
     let (line, page, rows) = (line.clone(), page.clone(), rows.clone());
     move |team: &mut Team| -> Result<Done, LoadError> {
-        let mut page = page;
         let is_lead = leads && team.leads();
         let mut say: Listener = Box::new(move |said| match said {
             _ if !is_lead => {}
             Said::Text(text) => page.text(text),
             Said::Warning(line) => warn(line),
+            Said::Iterated(..) => {}
             Said::Measured(test, one) => {
                 let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
                 rows.push((test, one.clone()));
@@ -117,60 +125,13 @@ fn head(call: &Call) -> Head {
     }
 }
 
-/// Where tables go: standard output, or the file of `-O summaryFile`.
-#[derive(Debug, Clone)]
-struct Page {
-    file: Option<Arc<fs::File>>,
-    /// Tables are wanted: not a results document.
-    is_shown: bool,
-    format: Format,
-}
-
-impl Page {
-    fn open(call: &Call, line: &CommandLine) -> Result<Self, VerbError> {
-        let to = &line.destinations;
-        let file = match &to.summary_file {
-            Some(path) => {
-                let file = fs::File::create(path)
-                    .map_err(|error| VerbError::failed(format!("summaryFile={path}: {error}")))?;
-                Some(Arc::new(file))
-            }
-            None => None,
-        };
-        Ok(Self { is_shown: file.is_some() || !call.is_json, file, format: to.format })
-    }
-
-    /// Shows a text of the tables. Nobody may read any more; the test goes on.
-    fn text(&mut self, text: &str) {
-        let is_head = text.starts_with("IOR-");
-        if !self.is_shown || is_head && self.format != Format::Text {
-            return;
-        }
-        self.write(text).ok();
-    }
-
-    fn write(&mut self, text: &str) -> std::io::Result<()> {
-        match &self.file {
-            Some(file) => (&**file).write_all(text.as_bytes()),
-            None => {
-                let mut out = out::stdout();
-                out.write_all(text.as_bytes())?;
-                out.flush()
-            }
-        }
-    }
-}
-
 /// The end of the output: summaries, distributions, clocks; or all of IOR's JSON.
 fn show_end(
-    page: &mut Page,
+    page: &Page,
     line: &CommandLine,
     (head, members): (&Head, &[Member]),
     outcomes: &[TestOutcome],
 ) -> Result<(), VerbError> {
-    if !page.is_shown {
-        return Ok(());
-    }
     let hosts: Vec<String> = members.iter().map(|member| member.host.clone()).collect();
     let place = Placement::of(&hosts);
     let finished = date(clock::wall_s() as i64);
@@ -240,9 +201,4 @@ fn platform(machine: &str) -> String {
     let name = node.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let name = if name.is_empty() { node } else { name };
     format!("{name}({system})")
-}
-
-fn warn(line: &str) {
-    // Nowhere left to complain to when stderr is closed.
-    writeln!(out::stderr(), "WARNING: {line}").ok();
 }

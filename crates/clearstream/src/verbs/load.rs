@@ -4,7 +4,9 @@
 //! Cut off before clap sees it: the options are read the way IOR and mdtest read them.
 
 pub(crate) mod call;
+pub(crate) mod document;
 mod launch;
+pub(crate) mod page;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -15,7 +17,7 @@ use file_load::{Limits, LoadError};
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
-use crate::verbs::io;
+use crate::verbs::{io, meta};
 use call::Call;
 
 /// The exit code of a job that lost a rank.
@@ -26,6 +28,8 @@ const LOST_CODE: u8 = 1;
 pub(crate) enum Kind {
     /// IOR's.
     Io,
+    /// mdtest's.
+    Meta,
 }
 
 impl Kind {
@@ -33,6 +37,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Io => "io",
+            Self::Meta => "meta",
         }
     }
 }
@@ -49,7 +54,7 @@ pub(crate) struct LoadArgs {
 /// Takes over when the first argument is one of the verbs.
 pub(crate) fn intercept(arguments: &[OsString]) -> Option<ExitCode> {
     let (verb, words) = arguments.get(1..)?.split_first()?;
-    let kind = [Kind::Io].into_iter().find(|kind| verb == kind.name())?;
+    let kind = [Kind::Io, Kind::Meta].into_iter().find(|kind| verb == kind.name())?;
     Some(exit::code(start(kind, words, false)))
 }
 
@@ -60,7 +65,7 @@ pub(crate) fn run(kind: Kind, args: &LoadArgs, json: bool) -> VerbResult {
 
 fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut call = Call::parse(kind, &words).map_err(VerbError::usage)?;
+    let mut call = Call::parse(&words).map_err(VerbError::usage)?;
     call.is_json |= json;
     if call.is_help {
         return call::help(kind);
@@ -72,10 +77,9 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
         MpiError::NoLibrary { .. } => VerbError::missing(error),
         _ => VerbError::from_error(&error),
     })?;
-    let Some(job) = job else {
+    let Some(mut job) = job else {
         return dispatch(kind, &call, Ranks::Own);
     };
-    let mut job = job;
     let leads = job.me() == 0;
     let result = dispatch(kind, &call, Ranks::Job(&mut job));
     // Rank 0 says what there is to say; all must have been said before the job is left.
@@ -90,6 +94,7 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
 fn dispatch(kind: Kind, call: &Call, ranks: Ranks<'_>) -> VerbResult {
     match kind {
         Kind::Io => io::run(call, ranks),
+        Kind::Meta => meta::run(call, ranks),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::posix::AlignedBuffer;
 use crate::team::Team;
 
 pub use files::capacity;
+pub(crate) use files::{append, replace, status};
 
 /// What became of one test.
 #[derive(Debug, Clone, Default)]

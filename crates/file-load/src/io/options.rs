@@ -427,7 +427,7 @@ fn api(name: &str) -> Result<(), String> {
 }
 
 /// Why an option of IOR is not taken, if the word is one: those of other back ends and of GPUs.
-fn refusal(word: &str) -> Option<String> {
+pub(crate) fn refusal(word: &str) -> Option<String> {
     const LIBRARIES: [&str; 16] = [
         "mpiio", "hdf5", "ncmpi", "rados", "cephfs", "dfs", "daos", "hdfs", "S3", "s3", "libnfs",
         "gfarm", "chfs", "finchfs", "ime", "pmdk",

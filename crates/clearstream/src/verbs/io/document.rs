@@ -1,80 +1,32 @@
-//! What `io` found as a results document.
+//! What `io` measured as points of a results document.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 
-use file_load::LoadError;
-use file_load::io::options::{CommandLine, IoOptions};
+use file_load::io::options::IoOptions;
 use file_load::io::summary::{Access, Measured};
 use file_load::team::Member;
-use results::{
-    Figure, FileIoWork, Finding, Host, LatencySummary, Point, PointOutcome, Results, Role, RunKind,
-    TestOutcome, Work, Worker,
-};
+use results::{Figure, FileIoWork, LatencySummary, Point, PointOutcome, TestOutcome, Work};
 
-use crate::exit::VerbError;
-use crate::out;
-use crate::runner;
-use crate::store;
 use crate::verbs::load::call::Call;
+use crate::verbs::load::document::workers;
 
-/// A run, and its rows as far as it came.
-#[derive(Debug)]
-pub(super) struct Run<'a> {
-    pub(super) call: &'a Call,
-    pub(super) line: &'a CommandLine,
-    pub(super) started_unix_ms: u64,
-    pub(super) rows: &'a [(usize, Measured)],
-}
-
-impl Run<'_> {
-    /// Prints and stores the document where that was asked for; one that says why it is not whole after
-    /// an error.
-    pub(super) fn finish(
-        &self,
-        members: &[Member],
-        error: Option<&LoadError>,
-    ) -> Result<(), VerbError> {
-        if !self.call.is_json && self.call.output.is_none() {
-            return Ok(());
-        }
-        let results = self.document(members, error);
-        if let Some(path) = &self.call.output {
-            store::save(path, &results)?;
-        }
-        if self.call.is_json {
-            let text = serde_json::to_string_pretty(&results)
-                .map_err(|error| VerbError::from_error(&error))?;
-            writeln!(out::stdout(), "{text}")?;
-        }
-        Ok(())
-    }
-
-    fn document(&self, members: &[Member], error: Option<&LoadError>) -> Results {
-        let mut results = Results::begun(RunKind::Io, self.started_unix_ms);
-        results.command = std::env::args().collect();
-        results.finished_unix_ms = Some(runner::now_unix_ms());
-        results.partial = error.map(ToString::to_string);
-        results.hosts = hosts(members);
-        results.findings = clock_findings(members);
-        let points = self.rows.iter().map(|(test, one)| self.point(*test, one, members));
-        results.points = points.collect();
-        results.summaries = sweep::summarise(&results.points);
-        results
-    }
-
-    fn point(&self, test: usize, one: &Measured, members: &[Member]) -> Point {
-        let options = &self.line.tests[test];
-        Point {
-            experiment: format!("{}-{test}", one.access.name()),
-            varied: BTreeMap::new(),
-            repeat: one.repetition,
-            started_unix_ms: self.started_unix_ms,
-            command: format!("clearstream io {}", self.call.words.join(" ")),
-            work: Work::FileIo(work(options, one)),
-            by: workers(members, one.access.name()),
-            outcome: PointOutcome::Measured(Box::new(outcome(one))),
-        }
+/// One row of a test as a point.
+pub(super) fn point(
+    call: &Call,
+    started_unix_ms: u64,
+    (number, options): (usize, &IoOptions),
+    one: &Measured,
+    members: &[Member],
+) -> Point {
+    Point {
+        experiment: format!("{}-{number}", one.access.name()),
+        varied: BTreeMap::new(),
+        repeat: one.repetition,
+        started_unix_ms,
+        command: format!("clearstream io {}", call.words.join(" ")),
+        work: Work::FileIo(work(options, one)),
+        by: workers(members, one.access.name()),
+        outcome: PointOutcome::Measured(Box::new(outcome(one))),
     }
 }
 
@@ -115,36 +67,4 @@ fn outcome(one: &Measured) -> TestOutcome {
         round_trips: LatencySummary::of(&one.latencies, "file call"),
         ..TestOutcome::default()
     }
-}
-
-/// The hosts of a job; rank 0's is the one that asks.
-pub(crate) fn hosts(members: &[Member]) -> Vec<Host> {
-    let mut hosts = vec![Host::near(topology::host_facts(None))];
-    let lead = members.first().map(|member| member.host.clone());
-    for member in members {
-        let is_new = Some(&member.host) != lead.as_ref()
-            && !hosts.iter().any(|host| host.name == member.host);
-        if is_new {
-            let facts = results::HostFacts { name: member.host.clone(), ..Default::default() };
-            hosts.push(Host { name: member.host.clone(), role: Role::Client, facts });
-        }
-    }
-    hosts
-}
-
-/// Who did a part: each host.
-pub(crate) fn workers(members: &[Member], part: &str) -> Vec<Worker> {
-    let worker = |host: Host| Worker { host: host.name, part: part.to_owned(), cores: Vec::new() };
-    hosts(members).into_iter().map(worker).collect()
-}
-
-/// How far the hosts' clocks were apart.
-pub(crate) fn clock_findings(members: &[Member]) -> Vec<Finding> {
-    let text = file_load::io::text::clock_lines(members);
-    let line = |line: &str| Finding {
-        end: None,
-        code: "clock-offset".to_owned(),
-        text: line.split_once(": ").map_or(line, |(_, rest)| rest).to_owned(),
-    };
-    text.lines().map(line).collect()
 }

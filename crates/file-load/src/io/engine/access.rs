@@ -11,7 +11,6 @@ use sys::file_lock::{ByteRange, LockKind, lock_range};
 use super::{Run, files};
 use crate::clock;
 use crate::error::LoadError;
-use crate::io::engine::files::append;
 use crate::io::layout::{check_task, file_name, read_task};
 use crate::io::offsets::{Offsets, Share};
 use crate::io::options::Format;
@@ -438,7 +437,7 @@ impl Run<'_> {
             Format::Json => {}
         }
         if let Some(path) = &self.to.ranks_file {
-            append(path, &text::rank_rows(&one))?;
+            files::append(path, &text::rank_rows(&one))?;
         }
         (self.say)(Said::Measured(self.number, &one));
         self.outcome.results.push(one);

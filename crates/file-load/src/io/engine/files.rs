@@ -9,12 +9,12 @@ use crate::io::text::Capacity;
 use crate::posix;
 
 /// Writes a small file that is not under test.
-pub(super) fn replace(path: &str, text: &str) -> Result<(), LoadError> {
+pub(crate) fn replace(path: &str, text: &str) -> Result<(), LoadError> {
     fs::write(path, text).map_err(|source| LoadError::File { path: path.to_owned(), source })
 }
 
 /// Adds to a file that is not under test.
-pub(super) fn append(path: &str, text: &str) -> Result<(), LoadError> {
+pub(crate) fn append(path: &str, text: &str) -> Result<(), LoadError> {
     use std::io::Write as _;
     let file = fs::OpenOptions::new().append(true).create(true).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
@@ -44,7 +44,7 @@ pub(super) fn memory_bytes() -> u64 {
 }
 
 /// The number in a stonewall status file.
-pub(super) fn status(path: &str) -> Option<u64> {
+pub(crate) fn status(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 

@@ -3,7 +3,7 @@
 use super::{
     CommandLine, DUAL_MOUNT, Format, IoOptions, api, integer, kind, memory, seed, set_flag,
 };
-use crate::io::options::refusal;
+use super::refusal;
 use crate::size::parse_size;
 
 /// Names that set what a flag sets, in lower case.
