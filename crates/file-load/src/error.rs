@@ -46,7 +46,7 @@ pub enum LoadError {
     },
     /// A call has not returned for too long.
     #[error(
-        "rank {rank} on {host}: {what} has not returned for {seconds} s: the file system hangs \
+        "rank {rank} on {host}: {what} has not returned for {seconds:.1} s: the file system hangs \
          (--stall-limit sets how long is waited)"
     )]
     Stalled {
@@ -57,7 +57,7 @@ pub enum LoadError {
         /// The call and the file.
         what: String,
         /// How long it has been waited for, seconds.
-        seconds: u64,
+        seconds: f64,
     },
     /// Another rank failed.
     #[error("{0}")]

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod error;
 pub mod io;
 pub mod latency;
+pub mod locks;
 pub mod meta;
 pub mod output;
 pub mod pattern;

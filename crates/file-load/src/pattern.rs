@@ -215,4 +215,25 @@ mod tests {
         assert_eq!(buffer[8..16], (3_u64 << 32 | 8).to_ne_bytes());
         assert_eq!(buffer[16..], [16, 17, 18, 19]);
     }
+
+    /// Two transfers of 4112 bytes that task 1 of IOR 4.1.0+dev wrote with `-G 7`.
+    #[test]
+    fn the_data_is_that_of_the_reference() {
+        let files: [(PatternKind, &[u8]); 4] = [
+            (PatternKind::Timestamp, include_bytes!("../tests/data/ior-t.bin")),
+            (PatternKind::Offset, include_bytes!("../tests/data/ior-o.bin")),
+            (PatternKind::Incompressible, include_bytes!("../tests/data/ior-i.bin")),
+            (PatternKind::Random, include_bytes!("../tests/data/ior-r.bin")),
+        ];
+        for (kind, file) in files {
+            let pattern = Pattern { kind, seed: 7, writer: 1 };
+            let mut buffer = vec![0; 4112];
+            pattern.fill(&mut buffer);
+            for (transfer, offset) in file.chunks_exact(4112).zip([0, 4112]) {
+                pattern.renew(&mut buffer, offset);
+                assert!(buffer == transfer, "{kind:?} at {offset}");
+                assert!(pattern.is_in(transfer, offset), "{kind:?} at {offset}");
+            }
+        }
+    }
 }

@@ -36,7 +36,7 @@ impl Activity {
 
     /// The call under way and for how long, seconds, where it is longer than `limit_s`.
     #[must_use]
-    pub fn stalled(&self, limit_s: f64, now_ns: u64) -> Option<(String, u64)> {
+    pub fn stalled(&self, limit_s: f64, now_ns: u64) -> Option<(String, f64)> {
         let since_ns = self.since_ns.load(Ordering::Acquire);
         let waited_s = now_ns.saturating_sub(since_ns) as f64 * 1e-9;
         if since_ns == 0 || waited_s <= limit_s {
@@ -45,7 +45,7 @@ impl Activity {
         let place = self.place.load(Ordering::Relaxed);
         let what = self.what.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let place = if place == u64::MAX { String::new() } else { format!(" at {place}") };
-        Some((format!("{} {}{place}", what.0, what.1), waited_s as u64))
+        Some((format!("{} {}{place}", what.0, what.1), waited_s))
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
         activity.begin(4096, 1_000_000_000);
         assert_eq!(activity.stalled(10.0, 9_000_000_000), None);
         let (what, seconds) = activity.stalled(5.0, 9_000_000_000).expect("it takes 8 s");
-        assert_eq!((what.as_str(), seconds), ("write /pfs/f at 4096", 8));
+        assert_eq!((what.as_str(), seconds), ("write /pfs/f at 4096", 8.0));
         activity.end();
         assert_eq!(activity.stalled(5.0, 9_000_000_000), None);
     }

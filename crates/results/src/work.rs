@@ -29,6 +29,8 @@ pub enum Work {
     FileIo(FileIoWork),
     /// Files and directories made, looked at and removed.
     FileMetadata(FileMetadataWork),
+    /// Locks of a file taken by two clients of a file system.
+    FileLocks(FileLocksWork),
     /// A kind of a later version, as it stands in the document.
     #[serde(untagged)]
     Other(Map<String, Value>),
@@ -98,6 +100,19 @@ pub struct FileMetadataWork {
     pub file_bytes: u64,
 }
 
+/// A kind of lock tried out by rank 0 and another rank, on two clients of a file system.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileLocksWork {
+    /// `flock` or `byte ranges`.
+    pub lock: String,
+    /// Directory; at the ranks in turn, with `@` between them.
+    pub path: String,
+    /// `works`, `refused`, `local only` (granted to both clients at once) or `broken`.
+    pub verdict: String,
+    /// The verdict in words, with the system's reason.
+    pub what: String,
+}
+
 /// Who did a part of a point's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
@@ -126,6 +141,7 @@ impl<'de> Deserialize<'de> for Work {
             Some("frames") => known(fields).map(Self::Frames),
             Some("search") => known(fields).map(Self::Search),
             Some("file_io") => known(fields).map(Self::FileIo),
+            Some("file_locks") => known(fields).map(Self::FileLocks),
             Some("file_metadata") => known(fields).map(Self::FileMetadata),
             Some(_later) => Ok(Self::Other(fields)),
         }
@@ -152,6 +168,7 @@ impl Work {
             | Self::Search(_)
             | Self::FileIo(_)
             | Self::FileMetadata(_)
+            | Self::FileLocks(_)
             | Self::Other(_) => None,
         }
     }
@@ -164,6 +181,7 @@ impl Work {
             | Self::Search(_)
             | Self::FileIo(_)
             | Self::FileMetadata(_)
+            | Self::FileLocks(_)
             | Self::Other(_) => None,
         }
     }

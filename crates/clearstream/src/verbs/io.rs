@@ -1,6 +1,7 @@
 //! `clearstream io`: IOR's command line, tables and JSON.
 
 mod document;
+mod locks;
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +34,9 @@ type Rows = Arc<Mutex<Vec<(usize, Measured)>>>;
 /// Runs the verb as the ranks of a job or alone.
 pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    if let Some(directories) = &call.locks {
+        return locks::run(call, directories, ranks);
+    }
     let (line, warnings) = command_line(call).map_err(VerbError::usage)?;
     let line = Arc::new(line);
     let leads = ranks.leads();
@@ -135,7 +139,7 @@ fn show_end(
     let hosts: Vec<String> = members.iter().map(|member| member.host.clone()).collect();
     let place = Placement::of(&hosts);
     let finished = date(clock::wall_s() as i64);
-    let text = match page.format {
+    let text = match line.destinations.format {
         Format::Csv => return Ok(()),
         Format::Json => {
             let platform = platform(&head.machine);

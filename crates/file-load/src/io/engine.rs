@@ -63,7 +63,7 @@ pub fn run(
     if team.leads()
         && let Some(path) = &to.ranks_file
     {
-        files::replace(path, text::RANKS_HEAD)?;
+        replace(path, text::RANKS_HEAD)?;
     }
     let mut outcomes = Vec::new();
     for (number, options) in line.tests.iter().enumerate() {
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
             && self.options.writes
         {
             let count = last.stonewall.map_or(0, |stonewall| stonewall.transfers_max);
-            files::replace(path, &count.to_string())?;
+            replace(path, &count.to_string())?;
         }
         Ok(())
     }

@@ -331,7 +331,14 @@ impl<'a> Run<'a> {
 
     fn call(&self, operation: &'static str, path: &str, source: io::Error) -> LoadError {
         let (rank, host) = (self.team.me(), self.team.host().to_owned());
-        LoadError::Call { rank, host, operation, path: path.to_owned(), place: String::new(), source }
+        LoadError::Call {
+            rank,
+            host,
+            operation,
+            path: path.to_owned(),
+            place: String::new(),
+            source,
+        }
     }
 }
 

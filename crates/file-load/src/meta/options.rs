@@ -231,7 +231,8 @@ impl MetaOptions {
             match &given.value {
                 Some(value) if !options.set(&given, value)? => {
                     let number = parse_size(value);
-                    let is_set = number.ok_or_else(|| format!("{} {value}: no number", given.option))?;
+                    let is_set =
+                        number.ok_or_else(|| format!("{} {value}: no number", given.option))?;
                     options.set_flag(&given.option, Some(is_set))?;
                 }
                 Some(_) => {}
@@ -253,7 +254,11 @@ impl MetaOptions {
         let small = || u32::try_from(size()?).map_err(|_large| at("this number is too large"));
         match option {
             "-a" if value.eq_ignore_ascii_case("posix") => {}
-            "-a" => return Err(at("only the POSIX back end is taken; others need libraries of their own")),
+            "-a" => {
+                return Err(at(
+                    "only the POSIX back end is taken; others need libraries of their own",
+                ));
+            }
             "-b" => self.branches = size()?,
             "-B" => self.has_no_barriers = size()? > 0,
             "-d" => value.clone_into(&mut self.directory),
@@ -319,9 +324,11 @@ impl MetaOptions {
                 return Ok(());
             }
             "-g" => {
-                return Err("-g is not taken: it needs the client library of lustre; set the layout of \
+                return Err(
+                    "-g is not taken: it needs the client library of lustre; set the layout of \
                             the directory with lfs"
-                    .to_owned());
+                        .to_owned(),
+                );
             }
             _ => return Err(format!("there is no option {option}")),
         };
@@ -362,8 +369,14 @@ impl MetaOptions {
                 "-W needs one directory: -z 0 (ranks stop at the same number of files, not at the same \
                  directory)",
             ),
-            (self.stonewall_s > 0 && has_both, "-W with both -n and -I is not taken: give -n alone"),
-            (self.stonewall_s > 0 && self.has_no_barriers, "-W needs barriers between phases: no -B"),
+            (
+                self.stonewall_s > 0 && has_both,
+                "-W with both -n and -I is not taken: give -n alone",
+            ),
+            (
+                self.stonewall_s > 0 && self.has_no_barriers,
+                "-W needs barriers between phases: no -B",
+            ),
             (
                 self.has_no_barriers && self.stride > 0,
                 "-B with -N: files would be looked at before they are created",
@@ -383,7 +396,10 @@ impl MetaOptions {
                 has_both && !self.items.is_multiple_of(self.items_per_directory.max(1)),
                 "-n must be a multiple of the items per directory (-I)",
             ),
-            (self.items == 0 && self.items_per_directory == 0 && self.status_file.is_none(), "-n: how many items?"),
+            (
+                self.items == 0 && self.items_per_directory == 0 && self.status_file.is_none(),
+                "-n: how many items?",
+            ),
             (self.write_bytes > 0 && self.makes_nodes, "-k is not compatible with -w"),
             (self.verifies_reads && !self.reads, "-X needs the read phase: -E"),
             (self.verifies_reads && self.read_bytes == 0, "-X needs bytes to read: -e"),
@@ -471,7 +487,8 @@ mod tests {
 
     #[test]
     fn lines_of_io500_are_taken_unchanged() {
-        let easy = "-n 1000000 -u -L -F -P -G 271 -N 1 -d /d/mdtest-easy -x /d/s -C -Y -W 300 -a POSIX";
+        let easy =
+            "-n 1000000 -u -L -F -P -G 271 -N 1 -d /d/mdtest-easy -x /d/s -C -Y -W 300 -a POSIX";
         let easy = parse(easy).expect("a test");
         assert!(easy.creates && !easy.stats && easy.files_only && !easy.directories_only);
         let hard = "-t -w 3901 -e 3901 -P -G=27 -N 1 -F -C -Y -W 300 -x /d/s -n 1000000 -d /d \

@@ -43,7 +43,8 @@ impl Shape {
         let with_items = if options.leaves_only { leaves } else { directories };
         let (given, per_directory) = (options.items, options.items_per_directory);
         let has_both = given > 0 && per_directory > 0;
-        let items_per_directory = if per_directory > 0 { per_directory } else { given / with_items };
+        let items_per_directory =
+            if per_directory > 0 { per_directory } else { given / with_items };
         Some(Self {
             directories,
             items: items_per_directory.checked_mul(with_items)?,
@@ -202,8 +203,13 @@ mod tests {
         ];
         for (line, expected) in table {
             let shape = Shape::of(&options(line)).expect("a shape");
-            let Shape { directories, items, items_per_directory, loops, first_directory, .. } = shape;
-            assert_eq!((directories, items, items_per_directory, loops, first_directory), expected, "{line}");
+            let Shape { directories, items, items_per_directory, loops, first_directory, .. } =
+                shape;
+            assert_eq!(
+                (directories, items, items_per_directory, loops, first_directory),
+                expected,
+                "{line}"
+            );
         }
         assert_eq!(Shape::of(&options("-n 1 -b 1000000 -z 40")), None);
     }

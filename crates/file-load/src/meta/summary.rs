@@ -140,7 +140,11 @@ impl Iteration {
     #[must_use]
     pub fn items(&self, phase: Phase) -> u64 {
         let of = |rank: &[RankPhase; 11]| rank[phase.place()].items;
-        if phase.is_of_tree() { self.ranks.first().map_or(0, of) } else { self.ranks.iter().map(of).sum() }
+        if phase.is_of_tree() {
+            self.ranks.first().map_or(0, of)
+        } else {
+            self.ranks.iter().map(of).sum()
+        }
     }
 
     /// The longest time of a rank, seconds.
@@ -228,7 +232,10 @@ mod tests {
     fn deviations_over_iterations_are_those_of_a_sample() {
         let both = [iteration(&[(1.0, 0.5), (1.0, 1.0)]), iteration(&[(2.0, 2.0), (2.0, 2.0)])];
         let rates = summarise(&both, Phase::FileStat, false);
-        assert_eq!((rates.iterations.max, rates.iterations.min, rates.iterations.mean), (20.0, 10.0, 15.0));
+        assert_eq!(
+            (rates.iterations.max, rates.iterations.min, rates.iterations.mean),
+            (20.0, 10.0, 15.0)
+        );
         assert!((rates.iterations.deviation - 50.0_f64.sqrt()).abs() < 1e-12);
         assert_eq!((rates.ranks.max, rates.ranks.min), (20.0, 5.0));
         let times = summarise(&both, Phase::FileStat, true);

@@ -211,7 +211,8 @@ mod tests {
     /// Ends of the words of a line: numbers stand at the right of their columns.
     fn ends(line: &str) -> Vec<usize> {
         let bytes = line.as_bytes();
-        let is_end = |&at: &usize| bytes[at] != b' ' && bytes.get(at + 1).is_none_or(|&next| next == b' ');
+        let is_end =
+            |&at: &usize| bytes[at] != b' ' && bytes.get(at + 1).is_none_or(|&next| next == b' ');
         (0..bytes.len()).filter(is_end).collect()
     }
 
@@ -228,7 +229,11 @@ mod tests {
             assert_eq!(ours[..22], reference[..22]);
             assert_eq!(ends(ours), ends(reference), "\n{ours}\n{reference}");
         }
-        assert!(ours[3].starts_with("   Directory creation          40000.000      20000.000      30000.000"));
+        assert!(
+            ours[3].starts_with(
+                "   Directory creation          40000.000      20000.000      30000.000"
+            )
+        );
     }
 
     #[test]
@@ -249,7 +254,9 @@ mod tests {
         let lines = |line: &str| summaries(&options(line), &[iteration(0.001)]).lines().count();
         assert_eq!((lines("-n 1"), lines("-n 1 -F"), lines("-n 1 -D")), (14, 10, 10));
         assert_eq!(lines("-n 1 -F -P"), 20);
-        assert!(summaries(&options("-n 1 -Z"), &[iteration(0.001)]).contains("SUMMARY time (in ms/op)"));
+        assert!(
+            summaries(&options("-n 1 -Z"), &[iteration(0.001)]).contains("SUMMARY time (in ms/op)")
+        );
         let all = summaries(&options("-n 1 -F --print-all-procs"), &[iteration(0.5)]);
         assert!(all.contains("Test File stat 4.000000e+01,4.000000e+01\n"), "{all}");
     }

@@ -144,6 +144,7 @@ fn asked(point: &Point) -> String {
                 io.access, io.ranks_count, io.transfer_bytes
             )
         }
+        Work::FileLocks(locks) => format!("{}: {}", locks.lock, locks.what),
         Work::FileMetadata(meta) => {
             format!("{} by {} ranks, {} items", meta.phase, meta.ranks_count, meta.items_count)
         }

@@ -29,6 +29,8 @@ pub(crate) struct Call {
     pub(crate) launch: Option<Launch>,
     /// A call that has not returned for so long hangs.
     pub(crate) stall: Duration,
+    /// Try out the locks of this directory: its paths at the ranks, with `@` between them.
+    pub(crate) locks: Option<String>,
     /// The other words.
     pub(crate) words: Vec<String>,
 }
@@ -54,6 +56,7 @@ impl Call {
             threads: 1,
             launch: None,
             stall: STALL,
+            locks: None,
             words: Vec::new(),
         };
         let mut launch = Launch { ranks: 0, hosts: Vec::new(), mpirun: "mpirun".into() };
@@ -73,6 +76,7 @@ impl Call {
                 "-h" | "--help" => call.is_help = true,
                 "--output" => call.output = Some(value()?.into()),
                 "--threads" => call.threads = count(name, &value()?)?,
+                "--locks" => call.locks = Some(value()?),
                 "--ranks" => launch.ranks = count(name, &value()?)?,
                 "--hosts" => launch.hosts = value()?.split(',').map(str::to_owned).collect(),
                 "--mpirun" => launch.mpirun = value()?.into(),
@@ -121,6 +125,9 @@ Write and read files by many ranks at once, with IOR's command line
 Usage: mpirun -n N clearstream io IOR-OPTIONS
        clearstream io --ranks N [--hosts A,B] -- IOR-OPTIONS
        clearstream io --threads N -- IOR-OPTIONS
+       clearstream io --ranks 2 --hosts A,B --locks DIR
+                      do locks exclude other clients: works, refused, local only
+                      (DIR at the ranks in turn, where it differs: DIR1@DIR2)
 
 IOR's options (sizes: 8, 4k, 2m, 1g, 1t):
   -w -r -W -R    write; read; verify after writing; verify when reading (without any: -w -r)

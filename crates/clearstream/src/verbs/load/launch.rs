@@ -49,6 +49,9 @@ fn own_words(call: &Call) -> Vec<String> {
     if call.is_json {
         words.push("--json".to_owned());
     }
+    if let Some(directories) = &call.locks {
+        words.push(format!("--locks={directories}"));
+    }
     if let Some(output) = &call.output {
         words.push(format!("--output={}", output.display()));
     }

@@ -1,9 +1,9 @@
 //! Settings by name: `-O name=value,name=value`, and the lines of a script.
 
+use super::refusal;
 use super::{
     CommandLine, DUAL_MOUNT, Format, IoOptions, api, integer, kind, memory, seed, set_flag,
 };
-use super::refusal;
 use crate::size::parse_size;
 
 /// Names that set what a flag sets, in lower case.

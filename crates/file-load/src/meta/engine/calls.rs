@@ -87,15 +87,19 @@ impl Run<'_> {
         self.team.activity.begin(number, begin_ns);
         let done = match items.operation {
             Operation::MakeDirectory => {
-                rustix::fs::mkdir(items.path.as_str(), Mode::from_raw_mode(0o777)).map_err(Into::into)
+                rustix::fs::mkdir(items.path.as_str(), Mode::from_raw_mode(0o777))
+                    .map_err(Into::into)
             }
-            Operation::RemoveDirectory => rustix::fs::rmdir(items.path.as_str()).map_err(Into::into),
+            Operation::RemoveDirectory => {
+                rustix::fs::rmdir(items.path.as_str()).map_err(Into::into)
+            }
             Operation::RemoveFile => rustix::fs::unlink(items.path.as_str()).map_err(Into::into),
             Operation::Stat => {
                 rustix::fs::stat(items.path.as_str()).map(drop).map_err(io::Error::from)
             }
             Operation::CreateFile => {
-                self.create(items, number).map_err(|(what, error)| self.call(what, &items.path, error))?;
+                self.create(items, number)
+                    .map_err(|(what, error)| self.call(what, &items.path, error))?;
                 Ok(())
             }
             Operation::CreateEmpty => {
@@ -120,7 +124,8 @@ impl Run<'_> {
             let done = rustix::fs::mknodat(rustix::fs::CWD, items.path.as_str(), kind, mode, 0);
             return done.map_err(|error| ("mknod", error.into()));
         }
-        let fd = posix::create(&items.path, options.is_direct).map_err(|error| ("create", error))?;
+        let fd =
+            posix::create(&items.path, options.is_direct).map_err(|error| ("create", error))?;
         if options.write_bytes > 0 {
             let pattern = self.pattern(items.owner);
             pattern.renew(self.write_buffer.get_mut(), number);

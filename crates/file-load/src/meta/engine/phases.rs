@@ -113,7 +113,8 @@ impl Run<'_> {
         match Command::new("/bin/sh").args(["-c", command]).status() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => {
-                let line = format!("the command before or after a phase failed ({status}): {command}");
+                let line =
+                    format!("the command before or after a phase failed ({status}): {command}");
                 Err(LoadError::Usage(line))
             }
             Err(source) => Err(LoadError::File { path: "/bin/sh".to_owned(), source }),
@@ -229,7 +230,10 @@ impl Run<'_> {
         for number in 0..self.shape.loops {
             let directory = self.loop_directory(number);
             let path = |run: &Self, number: u64| {
-                format!("{}{number}", run.prefix(&directory, &names, run.shape.directory_of(number)))
+                format!(
+                    "{}{number}",
+                    run.prefix(&directory, &names, run.shape.directory_of(number))
+                )
             };
             let Some((&first, rest)) = order.split_first() else { continue };
             let Some((_, between)) = rest.split_last() else { continue };
