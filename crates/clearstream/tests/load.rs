@@ -109,7 +109,8 @@ fn rates(text: &str) -> Vec<(String, f64)> {
 #[test]
 fn one_parser_reads_the_tables_of_both_programs() {
     let folder = Folder::new("tables");
-    let line = format!("io --threads 2 -a POSIX -F -i 2 -b 4m -t 1m -C -g -e -o {}", folder.at("f"));
+    let line =
+        format!("io --threads 2 -a POSIX -F -i 2 -b 4m -t 1m -C -g -e -o {}", folder.at("f"));
     let (code, ours, err) = run(&line);
     assert_eq!(code, Some(0), "{err}");
     let recorded = include_str!("../../file-load/tests/data/ior.txt");
@@ -125,7 +126,10 @@ fn one_parser_reads_the_tables_of_both_programs() {
             };
             assert!((block, transfer) == (4096.0, 1024.0) && latency > 0.0 && iops > 0.0);
             assert!(open >= 0.0 && close >= 0.0 && moved > 0.0, "{columns:?}");
-            assert!((bandwidth * total / 8.0 - 1.0).abs() < 0.05, "8 MiB in the total time: {columns:?}");
+            assert!(
+                (bandwidth * total / 8.0 - 1.0).abs() < 0.05,
+                "8 MiB in the total time: {columns:?}"
+            );
         }
     }
     assert!(ours.contains("Latency of write iter 1: 8 transfers, min "), "{ours}");
@@ -149,6 +153,32 @@ fn data_that_differs_is_counted_and_ends_with_code_3() {
     assert_eq!(code, Some(3), "{out}{err}");
     assert!(err.contains("Incorrect data on read (1 errors found)"), "{err}");
     assert!(err.contains("2 transfers held other data than was written"), "{err}");
+}
+
+#[test]
+fn many_transfers_under_way_move_the_same_data() {
+    let folder = Folder::new("uring");
+    let options = format!("-C -F -b 512k -t 16k -s 2 -G 7 -l o -k -o {}", folder.at("f"));
+    let (code, out, err) = run(&format!("io --threads 2 --uring 8 -w -W {options}"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    // What the ring wrote is read one after the other, and the other way round.
+    let (code, _, err) = run(&format!("io --threads 2 -r -R {options}"));
+    assert_eq!(code, Some(0), "{err}");
+    let (code, out, err) = run(&format!("io --threads 2 --uring 3 --json -r -R {options}"));
+    assert_eq!(code, Some(0), "{err}");
+    let results = results::read_results(out.as_bytes()).expect("a results document");
+    let point = &results.points[0];
+    assert!(matches!(&point.work, results::Work::FileIo(io) if io.by == "io_uring, 3 under way"));
+    assert_eq!(point.measured().and_then(|done| Some(done.round_trips.as_ref()?.count)), Some(128));
+    let wall = "-O stoneWallingWearOut=1 -D 1";
+    let (code, out, err) = run(&format!(
+        "io --threads 2 --uring 4 -w -F -b 8 -t 8 -s 100000000 {wall} -o {}",
+        folder.at("w")
+    ));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(out.contains("stonewalling pairs accessed min: "), "{out}");
+    let (code, _, err) = run("io --uring 4 -Y");
+    assert!(code == Some(2) && err.contains("--uring"), "{err}");
 }
 
 #[test]
@@ -288,7 +318,11 @@ fn ranks_of(word: &str) -> Vec<u32> {
         line.starts_with(PROGRAM) && line.contains(word)
     };
     let entries = fs::read_dir("/proc").expect("processes");
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_one).collect()
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(is_one)
+        .collect()
 }
 
 #[test]
@@ -337,10 +371,14 @@ fn every_phase_of_mdtest_runs_and_leaves_nothing() {
         let (code, out, err) = run(&line);
         assert_eq!(code, Some(0), "{options}: {out}{err}");
         let rates = rates(&out);
-        assert!(rates.len() >= 6 && rates.iter().all(|(_, rate)| *rate > 0.0 || options.contains("-C")), "{out}");
+        assert!(
+            rates.len() >= 6 && rates.iter().all(|(_, rate)| *rate > 0.0 || options.contains("-C")),
+            "{out}"
+        );
         assert_eq!(folder.names(), [""; 0], "{options}");
     }
-    let (code, out, err) = run(&format!("meta --threads 2 --json -n 20 -i 2 -d {}", folder.at("d")));
+    let (code, out, err) =
+        run(&format!("meta --threads 2 --json -n 20 -i 2 -d {}", folder.at("d")));
     assert_eq!(code, Some(0), "{err}");
     let results = results::read_results(out.as_bytes()).expect("a results document");
     // Two iterations of 4 phases of directories, 4 of files, and the tree made and removed.
@@ -351,16 +389,19 @@ fn every_phase_of_mdtest_runs_and_leaves_nothing() {
 fn phases_of_mdtest_go_on_in_another_run() {
     let folder = Folder::new("split");
     let status = folder.at("status");
-    let common = format!("--threads 2 -n 1000000 -u -L -F -P -G 271 -N 1 -d {} -x {status}", folder.at("d"));
+    let common =
+        format!("--threads 2 -n 1000000 -u -L -F -P -G 271 -N 1 -d {} -x {status}", folder.at("d"));
     let (code, out, err) = run(&format!("meta {common} -C -Y -W 1"));
     assert_eq!(code, Some(0), "{out}{err}");
     let count: u64 = fs::read_to_string(&status).expect("a status").parse().expect("a number");
     assert!(count > 100 && count < 1_000_000, "{count}");
-    let (code, out, err) = run(&format!("meta --output {} {common} -T -r", folder.at("results.json")));
+    let (code, out, err) =
+        run(&format!("meta --output {} {common} -T -r", folder.at("results.json")));
     assert_eq!(code, Some(0), "{out}{err}");
     let text = fs::read(folder.at("results.json")).expect("written");
     let results = results::read_results(&text).expect("a document");
-    let stat = results.points.iter().find(|point| point.experiment == "file-stat").expect("a phase");
+    let stat =
+        results.points.iter().find(|point| point.experiment == "file-stat").expect("a phase");
     let done = |work: &results::Work| match work {
         results::Work::FileMetadata(meta) => meta.items_count,
         _ => 0,
@@ -390,8 +431,13 @@ fn what_mdtest_created_is_read_and_removed_and_the_other_way_round() {
     let folder = Folder::new("mdtest");
     let shapes = ["", "-u -N 1", "-b 2 -z 2 -L", "-I 5", "-F -w 100 -e 100 -X"];
     for shape in shapes {
-        let create = format!("-n 20 -G 5 -d {} {} -C", folder.at("d"), shape.replace("-X", "").replace("-e 100", ""));
-        let rest = format!("-n 20 -G 5 -d {} {} -T -E -r", folder.at("d"), shape.replace("-w 100", ""));
+        let create = format!(
+            "-n 20 -G 5 -d {} {} -C",
+            folder.at("d"),
+            shape.replace("-X", "").replace("-e 100", "")
+        );
+        let rest =
+            format!("-n 20 -G 5 -d {} {} -T -E -r", folder.at("d"), shape.replace("-w 100", ""));
         let (ours, ours_rest) = (format!("meta {create}"), format!("meta {rest}"));
         let both = [(&*mdtest, &create, PROGRAM, &ours_rest), (PROGRAM, &ours, &*mdtest, &rest)];
         for (maker, made, reader, read) in both {
@@ -461,7 +507,10 @@ fn what_is_not_taken_is_refused_before_anything_is_written() {
     for (line, reason) in lines {
         let (code, out, err) = run(line);
         assert_eq!(code, Some(2), "{line}: {out}{err}");
-        assert!(err.contains(reason) && err.lines().count() == 1 && out.is_empty(), "{line}: {err}");
+        assert!(
+            err.contains(reason) && err.lines().count() == 1 && out.is_empty(),
+            "{line}: {err}"
+        );
     }
     for verb in ["io", "meta"] {
         let (code, out, _) = run(&format!("{verb} --help"));

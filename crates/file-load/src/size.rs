@@ -29,7 +29,7 @@ pub fn binary_size(bytes: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20)] {
         let one = 1_u64 << shift;
         if bytes >= one {
-            return if bytes % one == 0 {
+            return if bytes.is_multiple_of(one) {
                 format!("{} {unit}", bytes / one)
             } else {
                 format!("{:.2} {unit}", bytes as f64 / one as f64)

@@ -75,7 +75,8 @@ impl FileRing {
     /// The kernel has no `io_uring` (before 5.4, or switched off), or not for this user; no memory is left;
     /// `depth` is 0 or more than [`DEPTH_MAX`].
     pub fn new(depth: u32, buffer_bytes: usize) -> Result<Self, SyscallError> {
-        let invalid = |why: &str| SyscallError::new("io_uring_setup", why, io::ErrorKind::Unsupported);
+        let invalid =
+            |why: &str| SyscallError::new("io_uring_setup", why, io::ErrorKind::Unsupported);
         if depth == 0 || depth > DEPTH_MAX {
             return Err(invalid("a depth from 1 to 4096 is needed"));
         }
@@ -155,7 +156,13 @@ impl FileRing {
     ///
     /// # Panics
     /// While a call on the slot is under way, or there is no such slot.
-    pub fn begin(&mut self, slot: usize, call: Call, file: impl AsFd, offset: u64) -> io::Result<()> {
+    pub fn begin(
+        &mut self,
+        slot: usize,
+        call: Call,
+        file: impl AsFd,
+        offset: u64,
+    ) -> io::Result<()> {
         assert!(!self.is_busy[slot], "a call on slot {slot} is under way");
         let buffer = &mut self.buffers[slot];
         let (address, length) = (buffer.as_mut_ptr().addr() as u64, buffer.len());
@@ -285,7 +292,8 @@ mod tests {
         for round in 0..4_u64 {
             for slot in 0..5 {
                 ring.buffer(slot).fill(slot as u8 + 1);
-                ring.begin(slot, Call::Write, &file, (round * 5 + slot as u64) * 4096).expect("begun");
+                ring.begin(slot, Call::Write, &file, (round * 5 + slot as u64) * 4096)
+                    .expect("begun");
             }
             assert!(ring.free_slot().is_none());
             while ring.busy_count() > 0 {

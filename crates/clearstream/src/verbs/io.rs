@@ -115,6 +115,7 @@ fn command_line(
         let text = fs::read_to_string(&path).map_err(|error| format!("-f {path}: {error}"))?;
         line.read_script(&text).map_err(|error| format!("-f {path}: {error}"))?;
     }
+    line.tests.iter_mut().for_each(|test| test.ring_depth = call.ring_depth);
     let warnings = line.settle()?;
     Ok((line, warnings))
 }

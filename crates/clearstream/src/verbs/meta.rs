@@ -32,8 +32,8 @@ type Done = Arc<Mutex<Vec<(u64, u32, Iteration)>>>;
 /// Runs the verb as the ranks of a job or alone.
 pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    if call.locks.is_some() {
-        return Err(VerbError::usage("--locks is an option of io"));
+    if call.locks.is_some() || call.ring_depth > 0 {
+        return Err(VerbError::usage("--locks and --uring are options of io"));
     }
     let options = Arc::new(MetaOptions::parse(&call.words).map_err(VerbError::usage)?);
     let leads = ranks.leads();

@@ -2,6 +2,7 @@
 
 mod access;
 mod files;
+mod ring;
 
 use std::thread;
 use std::time::Duration;
@@ -176,7 +177,8 @@ impl<'a> Run<'a> {
             self.read(repetition)?;
         }
         self.team.barrier()?;
-        if !options.keeps_file && !(self.has_errors && options.keeps_file_with_errors) {
+        let is_kept = options.keeps_file || self.has_errors && options.keeps_file_with_errors;
+        if !is_kept {
             let start_s = self.team.now_s();
             self.remove(repetition)?;
             self.team.barrier()?;

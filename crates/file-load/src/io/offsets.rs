@@ -92,7 +92,7 @@ impl Offsets {
         }
     }
 
-    /// Whether all transfers have been handed out; [`Self::next`] begins again then.
+    /// Whether all transfers have been handed out; [`Self::draw`] begins again then.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.at.0 == self.segments || self.in_segment() == 0
@@ -112,7 +112,7 @@ impl Offsets {
     }
 
     /// The offset of the next transfer, bytes. After the last one it is the first again.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.rewind();
         let (segment, number) = self.at;
         let offset = match &mut self.order {
@@ -183,7 +183,7 @@ mod tests {
         let mut offsets = Offsets::new(&options(words), &share);
         let mut all = Vec::new();
         while !offsets.is_at_end() {
-            all.push(offsets.next());
+            all.push(offsets.draw());
         }
         all
     }
@@ -225,7 +225,7 @@ mod tests {
             assert!(block.windows(2).all(|pair| pair[1] == pair[0] + 8), "{block:?}");
         }
         let share = Share { task: 0, tasks: 3, seed: 5, file_bytes: 1 << 16, is_writing: true };
-        let first = Offsets::new(&options("-z -z -b 64 -t 8"), &share).next();
+        let first = Offsets::new(&options("-z -z -b 64 -t 8"), &share).draw();
         assert_eq!(first, (1 << 16) - 64, "the file gets its whole length");
     }
 
@@ -233,7 +233,7 @@ mod tests {
     fn after_the_last_transfer_the_first_comes_again() {
         let share = Share { task: 0, tasks: 1, seed: 5, file_bytes: 0, is_writing: true };
         let mut offsets = Offsets::new(&options("-b 16 -t 8"), &share);
-        let drawn: Vec<u64> = (0..5).map(|_| offsets.next()).collect();
+        let drawn: Vec<u64> = (0..5).map(|_| offsets.draw()).collect();
         assert_eq!(drawn, [0, 8, 0, 8, 0]);
     }
 }

@@ -116,6 +116,8 @@ pub struct IoOptions {
     pub platform: Option<String>,
     /// `-O debug`.
     pub debug: Option<String>,
+    /// Our own `--uring`: transfers under way at once; 0: one after the other, without `io_uring`.
+    pub ring_depth: u32,
 }
 
 /// Memory to be occupied on a host.
@@ -207,6 +209,7 @@ impl Default for IoOptions {
             summary_always: false,
             platform: None,
             debug: None,
+            ring_depth: 0,
         }
     }
 }
@@ -384,6 +387,16 @@ fn set_flag(test: &mut IoOptions, option: &str, number: Option<i64>) -> Result<(
         number.map_or(before + 1, |number| u32::try_from(number.max(0)).unwrap_or(u32::MAX))
     };
     let is_set = level(0) > 0;
+    let counted = match option {
+        "-v" => Some(&mut test.verbosity),
+        "-z" => Some(&mut test.random_offset),
+        "-Z" => Some(&mut test.random_reorder),
+        _ => None,
+    };
+    if let Some(counted) = counted {
+        *counted = level(*counted);
+        return Ok(());
+    }
     let flag = match option {
         "-c" => &mut test.is_collective,
         "-C" => &mut test.reorders_tasks,
@@ -405,9 +418,6 @@ fn set_flag(test: &mut IoOptions, option: &str, number: Option<i64>) -> Result<(
         "--dryRun" => &mut test.is_dry,
         "--posix.odirect" => &mut test.is_direct,
         "--posix.rangelocks" => &mut test.locks_ranges,
-        "-v" => return Ok(test.verbosity = level(test.verbosity)),
-        "-z" => return Ok(test.random_offset = level(test.random_offset)),
-        "-Z" => return Ok(test.random_reorder = level(test.random_reorder)),
         "-y" => return if is_set { Err(DUAL_MOUNT.to_owned()) } else { Ok(()) },
         _ => return Err(format!("there is no option {option}")),
     };

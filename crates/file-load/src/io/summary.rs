@@ -177,7 +177,7 @@ impl Measured {
     /// the deviation.
     #[must_use]
     pub fn outliers(&self, limit_s: f64) -> Vec<(&'static str, usize, f64, f64, f64)> {
-        let kinds: [(&str, fn(&RankTimes) -> f64); 5] = [
+        let kinds: [(&str, TimeOf); 5] = [
             ("start time", |rank| rank.open.0),
             ("elapsed create time", |rank| rank.open.1 - rank.open.0),
             ("elapsed transfer time", RankTimes::transfer_s),
@@ -197,6 +197,9 @@ impl Measured {
         found
     }
 }
+
+/// One of a rank's times, seconds.
+type TimeOf = fn(&RankTimes) -> f64;
 
 /// Highest, lowest, mean and deviation of repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

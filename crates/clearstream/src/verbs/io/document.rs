@@ -31,7 +31,11 @@ pub(super) fn point(
 }
 
 fn work(options: &IoOptions, one: &Measured) -> FileIoWork {
-    let by = if one.access == Access::Write { "pwrite" } else { "pread" };
+    let by = match (options.ring_depth, one.access) {
+        (0, Access::Write) => "pwrite".to_owned(),
+        (0, Access::Read) => "pread".to_owned(),
+        (depth, _) => format!("io_uring, {depth} under way"),
+    };
     FileIoWork {
         access: one.access.name().to_owned(),
         path: options.test_file.clone(),
@@ -40,7 +44,7 @@ fn work(options: &IoOptions, one: &Measured) -> FileIoWork {
         block_bytes: options.block_bytes,
         transfer_bytes: options.transfer_bytes,
         segments_count: options.segment_count,
-        by: if options.is_direct { format!("{by}, O_DIRECT") } else { by.to_owned() },
+        by: if options.is_direct { by + ", O_DIRECT" } else { by },
     }
 }
 

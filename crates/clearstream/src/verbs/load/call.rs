@@ -31,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) stall: Duration,
     /// Try out the locks of this directory: its paths at the ranks, with `@` between them.
     pub(crate) locks: Option<String>,
+    /// Transfers under way at once, by `io_uring`; 0: one after the other.
+    pub(crate) ring_depth: u32,
     /// The other words.
     pub(crate) words: Vec<String>,
 }
@@ -57,6 +59,7 @@ impl Call {
             launch: None,
             stall: STALL,
             locks: None,
+            ring_depth: 0,
             words: Vec::new(),
         };
         let mut launch = Launch { ranks: 0, hosts: Vec::new(), mpirun: "mpirun".into() };
@@ -77,6 +80,7 @@ impl Call {
                 "--output" => call.output = Some(value()?.into()),
                 "--threads" => call.threads = count(name, &value()?)?,
                 "--locks" => call.locks = Some(value()?),
+                "--uring" => call.ring_depth = depth(&value()?)?,
                 "--ranks" => launch.ranks = count(name, &value()?)?,
                 "--hosts" => launch.hosts = value()?.split(',').map(str::to_owned).collect(),
                 "--mpirun" => launch.mpirun = value()?.into(),
@@ -107,6 +111,13 @@ fn count(name: &str, value: &str) -> Result<usize, String> {
     let wrong = || format!("{name} {value}: expected a number from 1 to 65536");
     let number: usize = value.parse().map_err(|_no_number| wrong())?;
     (1..=65_536).contains(&number).then_some(number).ok_or_else(wrong)
+}
+
+fn depth(value: &str) -> Result<u32, String> {
+    let wrong =
+        || format!("--uring {value}: expected a number from 1 to {}", sys::file_ring::DEPTH_MAX);
+    let number: u32 = value.parse().map_err(|_no_number| wrong())?;
+    (1..=sys::file_ring::DEPTH_MAX).contains(&number).then_some(number).ok_or_else(wrong)
 }
 
 /// Prints what the options are.
@@ -185,6 +196,7 @@ Options of ClearStream:
   --threads N         N ranks as threads of this process, without MPI
   --json              a results document on standard output instead of tables
   --output FILE       a results document in a file, for `clearstream report`
+  --uring DEPTH       io only: transfers by io_uring, so many under way at once at each rank
   --stall-limit TIME  a call that has not returned for so long hangs, and ends the test (300s)
 
 Exit codes: 0 ok, 1 failed or not whole, 2 usage, 3 data differed from what was written\n(or, with meta, calls failed),

@@ -49,6 +49,9 @@ fn own_words(call: &Call) -> Vec<String> {
     if call.is_json {
         words.push("--json".to_owned());
     }
+    if call.ring_depth > 0 {
+        words.push(format!("--uring={}", call.ring_depth));
+    }
     if let Some(directories) = &call.locks {
         words.push(format!("--locks={directories}"));
     }

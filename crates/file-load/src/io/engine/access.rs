@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use stats::LatencyHistogram;
 use sys::file_lock::{ByteRange, LockKind, lock_range};
 
+use super::ring::{Transfers, Until};
 use super::{Run, files};
 use crate::clock;
 use crate::error::LoadError;
@@ -24,7 +25,7 @@ use crate::watch::NOWHERE;
 
 /// What is done with each transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Write,
     Read,
     /// Read and compared with what was written.
@@ -33,10 +34,10 @@ enum Kind {
 
 /// The transfers of one access at this rank.
 #[derive(Debug)]
-struct Moved {
+pub(super) struct Moved {
     bytes: u64,
-    transfers: u64,
-    bad_transfers: u64,
+    pub(super) transfers: u64,
+    pub(super) bad_transfers: u64,
     stonewall: Option<Stonewall>,
     latencies: LatencyHistogram,
     /// Start, duration, of each transfer, seconds, where they are to be stored.
@@ -46,11 +47,24 @@ struct Moved {
 
 /// Whose data is moved, in which file.
 #[derive(Debug)]
-struct Target {
-    kind: Kind,
-    task: u64,
-    path: String,
-    fd: Option<OwnedFd>,
+pub(super) struct Target {
+    pub(super) kind: Kind,
+    pub(super) task: u64,
+    pub(super) path: String,
+    pub(super) fd: Option<OwnedFd>,
+}
+
+impl Moved {
+    /// Counts a transfer between two moments of the monotonic clock, ns.
+    pub(super) fn note(&mut self, begin_ns: u64, end_ns: u64, bytes: u64) {
+        let taken_ns = end_ns - begin_ns;
+        self.latencies.record_ns(taken_ns);
+        if let Some(log) = &mut self.log {
+            log.push(((begin_ns - self.started_ns) as f64 * 1e-9, taken_ns as f64 * 1e-9));
+        }
+        self.bytes += bytes;
+        self.transfers += 1;
+    }
 }
 
 impl Run<'_> {
@@ -76,8 +90,8 @@ impl Run<'_> {
         let task = check_task(self.options, &self.place, self.rank());
         let path = file_name(self.options, task, repetition);
         let fd = self.open(&path, false)?;
-        let mut target = Target { kind: Kind::Check, task, path, fd };
-        let moved = self.transfers(&mut target)?;
+        let target = Target { kind: Kind::Check, task, path, fd };
+        let moved = self.transfers(&target)?;
         self.count_errors("write", moved.bad_transfers)?;
         self.close(target)
     }
@@ -119,7 +133,7 @@ impl Run<'_> {
             self.team.barrier()?;
         }
         times.transfer.0 = self.team.now_s();
-        let moved = self.transfers(&mut target)?;
+        let moved = self.transfers(&target)?;
         if target.kind == Kind::Check {
             self.count_errors("read", moved.bad_transfers)?;
         }
@@ -180,7 +194,7 @@ impl Run<'_> {
     }
 
     /// All transfers of this rank, up to the stonewall and, with wear-out, to where the fastest rank was.
-    fn transfers(&mut self, target: &mut Target) -> Result<Moved, LoadError> {
+    fn transfers(&mut self, target: &Target) -> Result<Moved, LoadError> {
         let mut offsets = self.offsets(target)?;
         if target.kind == Kind::Write && self.options.prefill_bytes > 0 {
             self.prefill(target)?;
@@ -196,13 +210,45 @@ impl Run<'_> {
             log: self.to.transfers_file.as_ref().map(|_| Vec::new()),
             started_ns: clock::now_ns(),
         };
+        let mut ring = self.ring(target.task)?;
+        match &mut ring {
+            None => self.one_by_one(target, &mut offsets, &mut moved)?,
+            Some(ring) => {
+                let ns = |seconds: u64| {
+                    moved.started_ns.saturating_add(seconds.saturating_mul(1_000_000_000))
+                };
+                let until = Until {
+                    deadline_ns: match self.options.stonewall_s {
+                        0 => u64::MAX,
+                        seconds => ns(seconds),
+                    },
+                    count: self.wear_out_count,
+                    at_least_ns: ns(self.options.time_min_s),
+                };
+                self.transfers_by_ring(ring, (target, &mut offsets), until, &mut moved)?;
+            }
+        }
+        if self.options.wears_out {
+            self.wear_out(target, (&mut offsets, ring.as_mut()), &mut moved)?;
+        }
+        self.team.activity.end();
+        Ok(moved)
+    }
+
+    /// Transfers one after the other, until the last offset or the stonewall.
+    fn one_by_one(
+        &mut self,
+        target: &Target,
+        offsets: &mut Offsets,
+        moved: &mut Moved,
+    ) -> Result<(), LoadError> {
         let deadline_ns = self.options.stonewall_s.saturating_mul(1_000_000_000);
         let shortest_ns = self.options.time_min_s.saturating_mul(1_000_000_000);
         let mut is_hit = false;
         let mut now_ns = moved.started_ns;
         loop {
             while !offsets.is_at_end() && !is_hit {
-                now_ns = self.transfer(target, offsets.next(), now_ns, &mut moved)?;
+                now_ns = self.transfer(target, offsets.draw(), now_ns, moved)?;
                 is_hit = deadline_ns > 0 && now_ns - moved.started_ns > deadline_ns
                     || self.wear_out_count > 0 && moved.transfers == self.wear_out_count;
                 if self.options.is_collective && deadline_ns > 0 {
@@ -215,11 +261,7 @@ impl Run<'_> {
             }
             offsets.rewind();
         }
-        if self.options.wears_out {
-            self.wear_out(target, &mut offsets, &mut moved)?;
-        }
-        self.team.activity.end();
-        Ok(moved)
+        Ok(())
     }
 
     fn offsets(&mut self, target: &Target) -> Result<Offsets, LoadError> {
@@ -238,8 +280,8 @@ impl Run<'_> {
     /// Goes on to the transfer at which the fastest rank was when the stonewall was hit.
     fn wear_out(
         &mut self,
-        target: &mut Target,
-        offsets: &mut Offsets,
+        target: &Target,
+        (offsets, ring): (&mut Offsets, Option<&mut Transfers>),
         moved: &mut Moved,
     ) -> Result<(), LoadError> {
         let mine = [moved.transfers as f64, moved.bytes as f64];
@@ -257,8 +299,13 @@ impl Run<'_> {
         if self.to.format == Format::Text {
             self.text(&text::stonewall_line(&stonewall));
         }
+        if let Some(ring) = ring {
+            let (deadline_ns, at_least_ns) = (u64::MAX, u64::MAX);
+            let until = Until { deadline_ns, count: stonewall.transfers_max, at_least_ns };
+            self.transfers_by_ring(ring, (target, offsets), until, moved)?;
+        }
         while moved.transfers < stonewall.transfers_max && offsets.in_segment() > 0 {
-            now_ns = self.transfer(target, offsets.next(), now_ns, moved)?;
+            now_ns = self.transfer(target, offsets.draw(), now_ns, moved)?;
         }
         // As in IOR: the number that all ranks reached.
         moved.transfers = stonewall.transfers_max;
@@ -285,13 +332,7 @@ impl Run<'_> {
         }
         let bytes = self.call_transfer(target, offset, begin_ns)?;
         let end_ns = clock::now_ns();
-        let taken_ns = end_ns - begin_ns;
-        moved.latencies.record_ns(taken_ns);
-        if let Some(log) = &mut moved.log {
-            log.push(((begin_ns - moved.started_ns) as f64 * 1e-9, taken_ns as f64 * 1e-9));
-        }
-        moved.bytes += bytes;
-        moved.transfers += 1;
+        moved.note(begin_ns, end_ns, bytes);
         if target.kind == Kind::Write && options.fsyncs_each_write {
             self.fsync(target)?;
             self.team.activity.name("write", &target.path);
@@ -360,7 +401,7 @@ impl Run<'_> {
         let mut offsets = Offsets::new(&sequential, &share);
         self.team.activity.name("prefill", &target.path);
         while !offsets.is_at_end() {
-            let offset = offsets.next();
+            let offset = offsets.draw();
             self.team.activity.begin(offset, clock::now_ns());
             posix::write_at(fd, &filled, offset, false)
                 .map_err(|source| self.call("prefill", &target.path, String::new(), source))?;

@@ -67,7 +67,7 @@ impl Run<'_> {
             let is_more = !is_hit && !offsets.is_at_end();
             match transfers.ring.free_slot() {
                 Some(slot) if is_more => {
-                    self.begin_transfer(transfers, slot, target, offsets.next())?;
+                    self.begin_transfer(transfers, slot, target, offsets.draw())?;
                     begun += 1;
                 }
                 _ if transfers.ring.busy_count() > 0 => {
@@ -114,9 +114,8 @@ impl Run<'_> {
     ) -> Result<(), LoadError> {
         let call = if target.kind == Kind::Write { Call::Write } else { Call::Read };
         let done = transfers.ring.wait();
-        let done = done.map_err(|source| {
-            self.call("io_uring_enter", &target.path, String::new(), source)
-        })?;
+        let done = done
+            .map_err(|source| self.call("io_uring_enter", &target.path, String::new(), source))?;
         let end_ns = clock::now_ns();
         let (offset, begin_ns) = transfers.under_way[done.slot];
         let failed = |source| self.call(name(call), &target.path, at(offset), source);

@@ -91,6 +91,16 @@ impl IoOptions {
                 self.directory_per_task && self.test_file.contains('@'),
                 "-u takes one file name, -o has several",
             ),
+            (
+                self.ring_depth > 0
+                    && (self.fsyncs_each_write
+                        || self.is_collective
+                        || self.locks_ranges
+                        || self.single_attempt
+                        || self.transfer_delay_us > 0),
+                "--uring has many transfers under way: -Y, -c, -x, --posix.rangelocks and interIODelay \
+                 are for one at a time",
+            ),
             (self.segment_count == 0, "-s 0: a test needs a segment"),
             (self.file_bytes().is_none(), "-b, -s: a task would write more than 1 EiB"),
             (self.test_file.is_empty(), "-o needs a file name"),

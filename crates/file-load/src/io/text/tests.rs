@@ -62,7 +62,10 @@ fn rows_have_the_columns_of_the_reference() {
     };
     assert_eq!(columns(row.trim_end()), columns(reference));
     assert!(row.starts_with("write     344.84     720.20"), "{row}");
-    assert!(row.contains("4096       1024.00    0.006820   0.011108   0.005255   0.023199"), "{row}");
+    assert!(
+        row.contains("4096       1024.00    0.006820   0.011108   0.005255   0.023199"),
+        "{row}"
+    );
 }
 
 #[test]

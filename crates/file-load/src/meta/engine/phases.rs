@@ -127,10 +127,9 @@ impl Run<'_> {
 
     /// Whether this rank does nothing in a phase, because rank 0 does it for all.
     fn is_idle(&self, operation: Operation) -> bool {
-        let is_removal = matches!(operation, Operation::RemoveFile | Operation::RemoveDirectory);
-        let is_for_all = self.options.is_collective
-            && matches!(operation, Operation::MakeDirectory | Operation::RemoveDirectory)
-            || self.options.is_collective && operation == Operation::RemoveFile
+        use Operation::{MakeDirectory, RemoveDirectory, RemoveFile};
+        let is_removal = matches!(operation, RemoveFile | RemoveDirectory);
+        let is_for_all = self.options.is_collective && (is_removal || operation == MakeDirectory)
             || self.options.is_shared && is_removal;
         is_for_all && !self.team.leads()
     }
