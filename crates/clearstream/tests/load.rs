@@ -183,6 +183,11 @@ fn many_transfers_under_way_move_the_same_data() {
 
 #[test]
 fn a_file_that_ior_wrote_is_verified() {
+    verify_recorded();
+}
+
+/// What IOR 4.1.0+dev left: two transfers of task 1, in each kind of data.
+fn verify_recorded() {
     let folder = Folder::new("recorded");
     for kind in ["t", "o", "i", "r"] {
         let recorded = format!("crates/file-load/tests/data/ior-{kind}.bin");
@@ -200,7 +205,7 @@ fn a_file_that_ior_wrote_is_verified() {
 
 #[test]
 fn each_program_verifies_what_the_other_wrote() {
-    let Some(ior) = reference("ior") else { return };
+    let Some(ior) = reference("ior") else { return verify_recorded() };
     let folder = Folder::new("interop");
     let shapes = ["-F", "-F -C", "-s 3", "-z --random-offset-seed 5"];
     for (shape, kind) in shapes.into_iter().zip(["t", "o", "i", "r"]) {
@@ -427,7 +432,12 @@ fn calls_that_fail_are_counted_and_end_with_code_3() {
 
 #[test]
 fn what_mdtest_created_is_read_and_removed_and_the_other_way_round() {
-    let Some(mdtest) = reference("mdtest") else { return };
+    let Some(mdtest) = reference("mdtest") else {
+        // What mdtest 4.1.0+dev printed is read as ours is.
+        let recorded = rates(include_str!("../../file-load/tests/data/mdtest.txt"));
+        assert!(recorded.len() == 10 && recorded.iter().all(|(_, rate)| *rate > 0.0), "{recorded:?}");
+        return;
+    };
     let folder = Folder::new("mdtest");
     let shapes = ["", "-u -N 1", "-b 2 -z 2 -L", "-I 5", "-F -w 100 -e 100 -X"];
     for shape in shapes {

@@ -25,9 +25,40 @@ impl IoOptions {
             self.repetitions = 1;
             warnings.push(Warning("-i 0: too few repetitions, 1 is made".to_owned()));
         }
-        self.contradiction().map_or(Ok(warnings), |line| Err(line.to_owned()))
+        match self.wrong_size().or_else(|| self.contradiction()) {
+            Some(line) => Err(line.to_owned()),
+            None => Ok(warnings),
+        }
     }
 
+    /// The first rule about sizes that is broken.
+    fn wrong_size(&self) -> Option<&'static str> {
+        let (block, transfer) = (self.block_bytes, self.transfer_bytes);
+        let rules = [
+            (transfer == 0, "-t 0: a transfer needs at least 8 bytes"),
+            (
+                !transfer.is_multiple_of(ACCESS_BYTES),
+                "-t: the transfer size must be a multiple of 8 bytes",
+            ),
+            (
+                !block.is_multiple_of(ACCESS_BYTES),
+                "-b: the block size must be a multiple of 8 bytes",
+            ),
+            (
+                block < transfer || transfer != 0 && !block.is_multiple_of(transfer),
+                "-b: the block size must be a multiple of the transfer size (-t)",
+            ),
+            (
+                self.prefill_bytes > 0 && !block.is_multiple_of(self.prefill_bytes),
+                "--randomPrefill must divide the block size (-b)",
+            ),
+            (self.segment_count == 0, "-s 0: a test needs a segment"),
+            (self.file_bytes().is_none(), "-b, -s: a task would write more than 1 EiB"),
+        ];
+        rules.into_iter().find(|(is_broken, _)| *is_broken).map(|(_, line)| line)
+    }
+
+    /// The first rule about options that do not go together that is broken.
     fn contradiction(&self) -> Option<&'static str> {
         let (block, transfer) = (self.block_bytes, self.transfer_bytes);
         let is_random = self.random_offset > 0;
@@ -47,29 +78,12 @@ impl IoOptions {
                 self.seed.is_none() && !self.writes && self.checks_read,
                 "-R without -w needs the seed that the file was written with: -G",
             ),
-            (transfer == 0, "-t 0: a transfer needs at least 8 bytes"),
-            (
-                !transfer.is_multiple_of(ACCESS_BYTES),
-                "-t: the transfer size must be a multiple of 8 bytes",
-            ),
-            (
-                !block.is_multiple_of(ACCESS_BYTES),
-                "-b: the block size must be a multiple of 8 bytes",
-            ),
-            (
-                block < transfer || transfer != 0 && !block.is_multiple_of(transfer),
-                "-b: the block size must be a multiple of the transfer size (-t)",
-            ),
             (
                 self.random_offset == 1 && block == transfer,
                 "-z shuffles the transfers of a block: the block size (-b) must be larger than the \
                  transfer size (-t)",
             ),
             (!is_random && self.prefill_bytes > 0, "--randomPrefill needs random offsets: -z"),
-            (
-                self.prefill_bytes > 0 && !block.is_multiple_of(self.prefill_bytes),
-                "--randomPrefill must divide the block size (-b)",
-            ),
             (
                 self.prefill_bytes > 0 && self.stonewall_s > 0,
                 "--randomPrefill with -D is not taken: ranks that stop at different segments would \
@@ -101,8 +115,6 @@ impl IoOptions {
                 "--uring has many transfers under way: -Y, -c, -x, --posix.rangelocks and interIODelay \
                  are for one at a time",
             ),
-            (self.segment_count == 0, "-s 0: a test needs a segment"),
-            (self.file_bytes().is_none(), "-b, -s: a task would write more than 1 EiB"),
             (self.test_file.is_empty(), "-o needs a file name"),
         ];
         rules.into_iter().find(|(is_broken, _)| *is_broken).map(|(_, line)| line)
