@@ -282,7 +282,7 @@ fn a_stonewall_wears_out_and_its_status_is_read_back() {
 fn a_full_disk_ends_the_test_with_the_reason_and_no_summary() {
     let folder = Folder::new("full");
     let output = folder.at("results.json");
-    let line = format!("io --threads 2 -w -k -b 1m -t 256k -o /dev/full --output {output}");
+    let line = format!("io --threads 2 -w -k -E -b 1m -t 256k -o /dev/full --output {output}");
     let (code, out, err) = run(&line);
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(err.contains("the test is not whole: rank "), "{err}");
@@ -293,6 +293,19 @@ fn a_full_disk_ends_the_test_with_the_reason_and_no_summary() {
     let results = results::read_results(&fs::read(output).expect("written")).expect("a document");
     assert!(results.partial.is_some_and(|why| why.contains("No space left")));
     assert!(results.points.is_empty());
+}
+
+#[test]
+fn what_is_no_file_is_never_removed() {
+    let folder = Folder::new("device");
+    let fifo = folder.at("fifo");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).expect("a FIFO");
+    let (code, out, err) = run(&format!("io -w -o {fifo}"));
+    assert_eq!(code, Some(2), "{out}{err}");
+    assert!(err.contains("is neither a file nor a link to one"), "{err}");
+    let found = fs::symlink_metadata(&fifo).expect("it is there");
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type()));
 }
 
 #[test]
@@ -435,7 +448,10 @@ fn what_mdtest_created_is_read_and_removed_and_the_other_way_round() {
     let Some(mdtest) = reference("mdtest") else {
         // What mdtest 4.1.0+dev printed is read as ours is.
         let recorded = rates(include_str!("../../file-load/tests/data/mdtest.txt"));
-        assert!(recorded.len() == 10 && recorded.iter().all(|(_, rate)| *rate > 0.0), "{recorded:?}");
+        assert!(
+            recorded.len() == 10 && recorded.iter().all(|(_, rate)| *rate > 0.0),
+            "{recorded:?}"
+        );
         return;
     };
     let folder = Folder::new("mdtest");

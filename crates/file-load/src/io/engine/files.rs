@@ -70,9 +70,15 @@ impl Run<'_> {
             return Ok(());
         }
         let path = file_name(options, self.rank(), repetition);
-        if posix::exists(&path)
-            && let Err(source) = fs::remove_file(&path)
-        {
+        let Ok(found) = fs::symlink_metadata(&path) else { return Ok(()) };
+        if !(found.is_file() || found.is_symlink()) {
+            let line = format!(
+                "{path} is neither a file nor a link to one, and is not removed: -E writes into it, -k \
+                 leaves it"
+            );
+            return Err(LoadError::Usage(line));
+        }
+        if let Err(source) = fs::remove_file(&path) {
             self.warn(&format!("cannot remove {path}: {source}"))?;
         }
         Ok(())
