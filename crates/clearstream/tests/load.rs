@@ -99,7 +99,7 @@ fn rows(text: &str) -> Vec<(String, Vec<f64>)> {
 fn rates(text: &str) -> Vec<(String, f64)> {
     let after = text.split("SUMMARY rate").nth(1).unwrap_or_default();
     let row = |line: &str| {
-        let name = line.get(3..21)?.trim();
+        let name = line.strip_prefix("   ")?.get(..18)?.trim();
         let max = line.get(21..)?.split_whitespace().next()?.parse().ok()?;
         Some((name.to_owned(), max))
     };
