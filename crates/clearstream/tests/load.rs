@@ -431,6 +431,22 @@ fn phases_of_mdtest_go_on_in_another_run() {
 }
 
 #[test]
+fn each_calls_time_is_stored_on_demand() {
+    let folder = Folder::new("calls");
+    let (meta, io) = (folder.at("meta"), folder.at("io"));
+    let line = format!("meta --threads 2 -n 7 -F -d {} --savePerOpDataCSV {meta}", folder.at("d"));
+    assert_eq!(run(&line).0, Some(0));
+    let line =
+        format!("io --threads 2 -b 64k -t 16k -o {} -O savePerOpDataCSV={io}", folder.at("f"));
+    assert_eq!(run(&line).0, Some(0));
+    for (name, calls) in [("meta-File stat-00001.csv", 7), ("io-0-00001.csv", 4)] {
+        let text = fs::read_to_string(folder.at(name)).expect(name);
+        assert_eq!(text.lines().next(), Some("time,runtime,tp"));
+        assert_eq!(text.lines().count(), calls + 1, "{name}: {text}");
+    }
+}
+
+#[test]
 fn calls_that_fail_are_counted_and_end_with_code_3() {
     let folder = Folder::new("failed");
     let common = format!("--threads 2 -n 10 -F -d {}", folder.at("d"));

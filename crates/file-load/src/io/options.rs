@@ -329,7 +329,7 @@ impl CommandLine {
         Ok(())
     }
 
-    /// Tests as they run: what IOR decides after reading ([`IoOptions::settle`]).
+    /// Tests as they run: what IOR decides after reading.
     ///
     /// # Errors
     /// The first combination that makes no test.

@@ -109,6 +109,10 @@ struct Run<'a> {
     first_failure: Option<String>,
     stonewall: Option<Stonewall>,
     bad_files: u64,
+    /// Start and duration of each call of the phase under way, seconds, where they are to be stored.
+    log: Option<Vec<(f64, f64)>>,
+    /// When the phase under way began, ns of the monotonic clock.
+    phase_began_ns: u64,
     /// The iteration under way.
     number: u32,
 }
@@ -156,6 +160,8 @@ impl<'a> Run<'a> {
             first_failure: None,
             stonewall: None,
             bad_files: 0,
+            log: None,
+            phase_began_ns: 0,
             number: 0,
             team,
         };

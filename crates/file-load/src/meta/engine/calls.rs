@@ -111,6 +111,10 @@ impl Run<'_> {
         };
         let end_ns = clock::now_ns();
         self.latencies[items.phase.place()].record_ns(end_ns - begin_ns);
+        if let Some(log) = &mut self.log {
+            let start_ns = begin_ns.saturating_sub(self.phase_began_ns);
+            log.push((start_ns as f64 * 1e-9, (end_ns - begin_ns) as f64 * 1e-9));
+        }
         if let Err(error) = done {
             self.note_failure(items.phase, items.operation.name(), &items.path, &error);
         }

@@ -89,6 +89,9 @@ impl Run<'_> {
                 start_s = self.team.now_s();
             }
         }
+        let has_log = options.calls_file.is_some() && phase >= Phase::FileCreation;
+        self.log = has_log.then(Vec::new);
+        self.phase_began_ns = clock::now_ns();
         let items = work(self)?;
         let own_time_s = self.team.now_s() - start_s;
         if options.syncs_phases {
@@ -105,7 +108,21 @@ impl Run<'_> {
         }
         let time_s = self.team.now_s() - start_s;
         self.phases[phase.place()] = RankPhase { items, time_s, own_time_s };
-        Ok(())
+        self.store_calls(phase)
+    }
+
+    /// Stores each call's time (`--savePerOpDataCSV`), a file a rank and phase of files.
+    fn store_calls(&mut self, phase: Phase) -> Result<(), LoadError> {
+        let (Some(log), Some(prefix)) = (self.log.take(), &self.options.calls_file) else {
+            return Ok(());
+        };
+        let bytes = match phase {
+            Phase::FileCreation | Phase::FileRemoval => self.options.write_bytes,
+            Phase::FileRead => self.options.read_bytes,
+            _ => 1,
+        };
+        let path = format!("{prefix}-{}-{:05}.csv", phase.name(), self.team.me());
+        crate::io::engine::replace(&path, &crate::io::text::transfers(&log, bytes.max(1)))
     }
 
     fn shell(&self, command: &str) -> Result<(), LoadError> {
