@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
+
+use sys::process::{Ending, Owned};
 
 /// How long a daemon may take to come back to what it was after an attack.
 const RECOVERY: Duration = Duration::from_secs(5);
@@ -15,10 +17,12 @@ const RESIDENT_MORE_MAX: u64 = 64 << 20;
 /// Held for reading while a program is started.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Starts a program. Between `fork` and `execve` the child has copies of every descriptor here.
-pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
+/// Starts a program that ends with the calling thread. Between `fork` and `execve` the child has copies of
+/// every descriptor here.
+pub(crate) fn start(command: &mut Command) -> std::io::Result<Owned> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
-    command.spawn()
+    // Whatever state it is in, it gets no say in its end.
+    Owned::start(command, Ending::KILL)
 }
 
 /// While this is held nobody starts a program: for who has a descriptor whose closing does not come back. A child
@@ -30,7 +34,7 @@ pub(crate) fn no_starts() -> RwLockWriteGuard<'static, ()> {
 /// A daemon of the program.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    child: Child,
+    child: Owned,
     log: PathBuf,
     base: Option<Size>,
     /// What is known to stand in the log without harm.
@@ -46,13 +50,13 @@ pub(crate) struct Size {
 }
 
 impl Daemon {
-    /// Starts `program` with `arguments`; what it says goes to `log`.
+    /// Starts `program` with `arguments`, until the calling thread ends; what it says goes to `log`.
     pub(crate) fn start(program: &Path, arguments: &[&str], log: PathBuf) -> Result<Self, String> {
         let file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let child =
-            spawn(&mut command).map_err(|error| format!("{}: {error}", program.display()))?;
+            start(&mut command).map_err(|error| format!("{}: {error}", program.display()))?;
         Ok(Self { child, log, base: None, read_to: 0 })
     }
 
@@ -120,14 +124,6 @@ impl Daemon {
         }
         let panicked = text.lines().find(|line| line.contains("panicked at"));
         panicked.map_or(Ok(()), |line| Err(format!("the log has a panic: {line}")))
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Whatever state it is in; it may have ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 

@@ -3,15 +3,22 @@
 //! `main` parses, runs one verb and turns its answer into an exit code; each verb is a module of
 //! [`verbs`] that is thin over a library crate.
 
+mod bed;
+mod ending;
 mod exit;
 mod far;
 mod log;
 mod out;
+mod placement;
+mod profiles;
 mod progress;
 mod runner;
 mod signals;
 mod store;
+mod tester;
+mod tuners;
 mod verbs;
+mod verdict_text;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod gateway;
 mod io;
 pub(crate) mod iperf3;
 mod lab;
@@ -21,7 +22,8 @@ mod reproduce;
 mod run;
 mod serve;
 mod switch;
-pub(crate) mod test;
+mod test;
+mod tester;
 mod topo;
 mod tune;
 
@@ -62,6 +64,8 @@ pub(crate) enum Verb {
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
     Reproduce(reproduce::ReproduceArgs),
+    /// Route over many gateways by one plan: plan it, explain a flow.
+    Gateway(gateway::GatewayArgs),
     /// Check a DVE model: deadlocks, assertions, LTL.
     Check(check::CheckArgs),
     /// Write and read files by many ranks at once, with IOR's command line.
@@ -77,6 +81,9 @@ pub(crate) enum Verb {
     /// Write man pages and shell completions.
     #[command(hide = true)]
     Manual(manual::ManualArgs),
+    /// Make tests that another process of this program asks for.
+    #[command(hide = true)]
+    Tester(tester::TesterArgs),
 }
 
 /// Runs a verb.
@@ -97,6 +104,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Netmap(args) => netmap::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
+        Verb::Gateway(args) => gateway::run(args, json),
         Verb::Check(args) => check::run(args, json),
         Verb::Io(args) => load::run(load::Kind::Io, args, json),
         Verb::Meta(args) => load::run(load::Kind::Meta, args, json),
@@ -104,5 +112,6 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),
         Verb::Manual(args) => manual::run(args, json),
+        Verb::Tester(args) => tester::run(args, json),
     }
 }

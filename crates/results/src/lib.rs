@@ -51,7 +51,7 @@ pub use placement::{
     PLACEMENT_VERSION, PlacedEnd, PlacedPair, Placement, PlacementError, PlacementFindings,
     RelationFigure, read_placement,
 };
-pub use point::{Estimate, Point, PointOutcome, Summary};
+pub use point::{CONFIRMATION, Estimate, Point, PointOutcome, Summary};
 pub use reproduction::{LawCheck, PaperFigure, Reproduction};
 pub use setting::SettingChange;
 pub use spec::{
