@@ -3,14 +3,12 @@
 mod check;
 mod explain;
 mod gateway;
-mod io;
 pub(crate) mod iperf3;
 mod lab;
 mod link;
 mod live;
 pub(crate) mod load;
 mod manual;
-mod meta;
 mod netmap;
 pub(crate) mod options;
 mod path;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use crate::PROGRAM;
 
 /// Open MPI with what it needs on a machine of few cores.
 const MPIRUN: [&str; 6] =

@@ -5,7 +5,9 @@
 
 pub(crate) mod call;
 pub(crate) mod document;
+mod io;
 mod launch;
+mod meta;
 pub(crate) mod page;
 
 use std::ffi::OsString;
@@ -17,7 +19,6 @@ use file_load::{Limits, LoadError};
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
-use crate::verbs::{io, meta};
 use call::Call;
 
 /// The exit code of a job that lost a rank.

@@ -1,7 +1,6 @@
 //! Starting this program again as a job.
 
 use std::env;
-use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use crew::{LaunchError, Launcher};
@@ -28,10 +27,10 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
     command.arg(kind.name()).args(own_words(call)).arg("--").args(&call.words);
     let name = launch.mpirun.display();
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    command.stdin(Stdio::null()).process_group(0);
+    command.stdin(Stdio::null());
     let failed = |error: std::io::Error| VerbError::failed(format!("{name}: {error}"));
-    let launched = command.spawn().map_err(failed)?;
-    let status = crew::wait_or_end(launched, || signals::caught().is_some()).map_err(failed)?;
+    let is_cut = || signals::caught().is_some();
+    let status = crew::run_launcher(&mut command, is_cut).map_err(failed)?;
     match (status.code(), signals::caught()) {
         (_, Some(number)) => Ok(Exit::Signal(number)),
         (Some(0), None) => Ok(Exit::Ok),
