@@ -52,9 +52,12 @@ struct CommandLine {
 fn main() -> ExitCode {
     // Where it cannot be had, the limit ends the process as it does others.
     sys::signal::survive_file_size_limit().ok();
-    // iperf3's own flags are not clap's business: `clearstream iperf3 …` is cut off before.
+    // The flags of iperf3, IOR and mdtest are not clap's business: their verbs are cut off before.
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if let Some(code) = verbs::iperf3::intercept(&arguments) {
+        return code;
+    }
+    if let Some(code) = verbs::load::intercept(&arguments) {
         return code;
     }
     let line = match CommandLine::try_parse_from(&arguments) {

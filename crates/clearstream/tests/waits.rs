@@ -8,6 +8,7 @@ mod gateway;
 mod iperf3_interop;
 mod lab;
 mod live;
+mod load;
 mod path_loopback;
 mod peer_text;
 #[path = "support/philosophers.rs"]

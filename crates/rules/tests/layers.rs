@@ -27,6 +27,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("bpf-cc", Layer::Parts),
     ("crew", Layer::Parts),
     ("checker", Layer::World),
+    ("file-load", Layer::World),
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),
     ("iperf3", Layer::World),
