@@ -66,6 +66,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("clearstream", "rules"),
     // Planted limits are a benchmark too.
     ("peers", "testkit"),
+    // The attack suite is a test with a program of its own.
+    ("attack", "testkit"),
 ];
 
 /// Where `unsafe` may stand.
