@@ -2,7 +2,8 @@
 
 use std::process::{Command, Output};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use crate::PROGRAM;
+
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../route-plan/tests/data");
 
 fn gateway(arguments: &[&str]) -> Output {

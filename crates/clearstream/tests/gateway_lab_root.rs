@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Instant;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use crate::PROGRAM;
+
 /// Packets of each pair.
 const PINGS_COUNT: u64 = 20;
 

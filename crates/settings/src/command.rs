@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::change::Change;
 use crate::key::{InterfaceKey, Key};
+use crate::value::RootQdisc;
 
 /// The command a person would type as root to give `key` the value `to`. Every part that comes from a
 /// host stands as one word of the shell.
@@ -51,7 +52,7 @@ fn of_interface(name: &str, what: &InterfaceKey, to: &str) -> String {
     match what {
         I::Mtu => format!("ip link set dev {name} mtu {}", word(to)),
         I::TxQueueLength => format!("ip link set dev {name} txqueuelen {}", word(to)),
-        I::Qdisc if to.ends_with(" (default)") => format!("tc qdisc del dev {name} root"),
+        I::Qdisc if RootQdisc::of(to).is_default => format!("tc qdisc del dev {name} root"),
         I::Qdisc => format!("tc qdisc replace dev {name} root {}", word(to)),
         I::Feature(feature) => format!("ethtool -K {name} {feature} {}", word(to)),
         I::RssTable => format!("ethtool -X {name} …"),

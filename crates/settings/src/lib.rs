@@ -28,4 +28,4 @@ pub use command::{command, commands};
 pub use key::{
     FILES, InterfaceKey, Key, KeyError, PARAMETERS, Parameter, PersistedFile, RouteName,
 };
-pub use value::{VALUE_BYTES_MAX, cores_of, list_of, mask_of};
+pub use value::{RootQdisc, VALUE_BYTES_MAX, cores_of, list_of, mask_of};

@@ -14,7 +14,7 @@ use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
 use crate::runner;
-use crate::verbs::tune::default_state;
+use crate::tuners::default_state;
 
 /// Which hosts.
 #[derive(Debug, Clone, clap::Args)]
