@@ -37,7 +37,7 @@ impl Bench {
 
     fn drifts(&self) -> Vec<DriftKind> {
         let role = self.plan.find("s1").expect("there");
-        let drifts = check(&self.plan, role).expect("it can be read");
+        let drifts = check(&self.plan, role, &[]).expect("it can be read");
         drifts.into_iter().map(|drift| drift.kind).collect()
     }
 }
