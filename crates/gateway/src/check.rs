@@ -56,8 +56,12 @@ pub enum DriftKind {
     Diverted,
     /// The buckets of a resilient group are not shared by the weights.
     Buckets,
-    /// A gateway does not answer on the link.
+    /// A gateway does not answer on the link, or is elsewhere than a host takes it to be.
     Neighbour,
+    /// The two ends of a pair of hosts use different gateways.
+    Asymmetric,
+    /// A host and a gateway on its link take packets of different sizes.
+    Mtu,
 }
 
 impl DriftKind {
@@ -74,6 +78,8 @@ impl DriftKind {
             Self::Diverted => "diverted",
             Self::Buckets => "buckets",
             Self::Neighbour => "neighbour",
+            Self::Asymmetric => "asymmetric",
+            Self::Mtu => "mtu",
         }
     }
 }
@@ -154,13 +160,13 @@ fn links(
 }
 
 /// Asks the kernel what it would do.
-struct Asker<'a> {
-    plan: &'a Plan,
-    host: &'a route_plan::Host,
-    interfaces: &'a Interfaces,
-    socket: NetlinkSocket,
+pub(crate) struct Asker<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) host: &'a route_plan::Host,
+    pub(crate) interfaces: &'a Interfaces,
+    pub(crate) socket: NetlinkSocket,
     /// For each gateway of the plan, whether it is in use.
-    up: Vec<bool>,
+    pub(crate) up: Vec<bool>,
 }
 
 impl Asker<'_> {
@@ -203,7 +209,8 @@ impl Asker<'_> {
         }
     }
 
-    fn gateway_to(&mut self, address: std::net::IpAddr) -> Result<usize, String> {
+    /// By which gateway the kernel would send a packet to an address, or why by none.
+    pub(crate) fn gateway_to(&mut self, address: std::net::IpAddr) -> Result<usize, String> {
         let question =
             RouteQuestion { source: Some(self.host.port.address), ..RouteQuestion::to(address) };
         let route = self

@@ -1,6 +1,7 @@
 //! `clearstream gateway`: native routing over many gateways, by one plan.
 
 mod apply;
+mod check;
 mod drain;
 mod emit;
 mod explain;
@@ -40,7 +41,7 @@ enum Action {
     /// Make this host, or all hosts of a lab, what the plan wants; journalled.
     Apply(apply::ApplyArgs),
     /// Find what has drifted from the plan (exit 3).
-    Check(apply::CheckArgs),
+    Check(check::CheckArgs),
     /// Put back exactly what was there before.
     Revert(apply::RevertArgs),
     /// Move all flows off a gateway, and show that it forwards none any more.
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
     match &args.action {
         Action::Plan(args) => plan::run(args, json),
         Action::Apply(args) => apply::run(args, json),
-        Action::Check(args) => apply::check(args, json),
+        Action::Check(args) => check::run(args, json),
         Action::Revert(args) => apply::revert(args, json),
         Action::Drain(args) => drain::run(args, json),
         Action::Undrain(args) => drain::undo(args, json),

@@ -1,4 +1,4 @@
-//! `clearstream gateway apply`, `check` and `revert`: on this host, on all hosts of a lab, or on all by ssh.
+//! `clearstream gateway apply` and `revert`: on this host, on all hosts of a lab, or on all by ssh.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -57,21 +57,6 @@ pub(crate) struct ApplyArgs {
     /// Routes of others that stand where the plan's own go are replaced, and come back with `revert`.
     #[arg(long)]
     replace: bool,
-}
-
-/// Options of `gateway check`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    clearstream gateway check cumulus.toml --host wolf01\n  \
-    clearstream gateway check cumulus --lab cumulus\n\n\
-    Settings, nexthops, groups, routes and rules are compared with the plan, and the kernel is asked by\n\
-    which gateway it would send packets to every other host. Exit 3: something has drifted.")]
-pub(crate) struct CheckArgs {
-    /// The plan, a TOML file.
-    #[arg(value_name = "PLAN")]
-    plan: PathBuf,
-    #[command(flatten)]
-    place: WhereOptions,
 }
 
 /// Options of `gateway revert`.
@@ -164,45 +149,6 @@ fn report(name: &str, made: &Made, json: bool) -> VerbResult {
         count => writeln!(out, "{name}  {count} changes made")?,
     }
     Ok(Exit::Ok)
-}
-
-/// Runs `gateway check`.
-pub(super) fn check(args: &CheckArgs, json: bool) -> VerbResult {
-    let plan = read_plan(&args.plan)?;
-    if let Some(many) = args.place.many() {
-        let work = Work { verb: "check", plan: Some((&args.plan, &plan)), more: &[] };
-        return hosts::on_all(many, work, json);
-    }
-    let (name, role) = args.place.role(&plan)?;
-    let up = gateway::undrained(&plan, &args.place.state())
-        .map_err(|error| VerbError::from_error(&error))?;
-    let drifts = gateway::check(&plan, role, &up).map_err(|error| VerbError::from_error(&error))?;
-    let drained: Vec<&str> = match role {
-        Role::Host(_) => {
-            let gateways = plan.gateways.iter().zip(up).filter(|(_, is_up)| !is_up);
-            gateways.map(|(gateway, _)| gateway.name.as_str()).collect()
-        }
-        Role::Gateway(..) => Vec::new(),
-    };
-    if json {
-        let list: Vec<_> = drifts
-            .iter()
-            .map(|drift| json!({ "kind": drift.kind.name(), "what": drift.what }))
-            .collect();
-        print_json(&json!({ "host": name, "drifts": list, "drained": drained }))?;
-    } else {
-        let mut out = crate::out::stdout();
-        for drift in &drifts {
-            writeln!(out, "{name}  {:<10} {}", drift.kind.name(), drift.what)?;
-        }
-        for gateway in &drained {
-            writeln!(out, "{name}  drained    {gateway}, until `clearstream gateway undrain`")?;
-        }
-        if drifts.is_empty() {
-            writeln!(out, "{name}  is as the plan wants it")?;
-        }
-    }
-    Ok(if drifts.is_empty() { Exit::Ok } else { Exit::GateFailed })
 }
 
 /// Runs `gateway revert`.

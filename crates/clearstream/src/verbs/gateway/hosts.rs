@@ -138,6 +138,21 @@ impl Answers {
         Ok(())
     }
 
+    /// What the hosts said, in the order of their names; without `json` nothing.
+    pub(super) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The same, to be changed.
+    pub(super) fn values_mut(&mut self) -> &mut [Value] {
+        &mut self.values
+    }
+
+    /// Something between the hosts is not as it should be.
+    pub(super) fn has_drifted(&mut self) {
+        self.worst = self.worst.max(1);
+    }
+
     /// Whether a host could not do it.
     pub(super) fn has_failed(&self) -> bool {
         self.worst > 0
