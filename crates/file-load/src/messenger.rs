@@ -290,8 +290,7 @@ impl<'j, E: Exchange> Messenger<'j, E> {
 
     /// Who is there: hosts and clocks of all ranks.
     fn meet(&mut self) -> Result<Vec<Member>, LoadError> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mine = format!("{}\n{}", self.host, boot.trim()).into_bytes();
+        let mine = format!("{}\n{}", self.host, clock::identity()).into_bytes();
         let size = self.world;
         let request =
             move |operation, mine| Request { operation, root: 0, mine, size, is_whole: true };
@@ -313,9 +312,8 @@ impl<'j, E: Exchange> Messenger<'j, E> {
         }
         let mut members = Vec::new();
         for rank in 0..self.world {
-            let (host, boot) = hosts[rank];
-            // Ranks of one running system share its clock.
-            let is_known = |other: &usize| !boot.is_empty() && hosts[*other].1 == boot;
+            let (host, clock) = hosts[rank];
+            let is_known = |other: &usize| !clock.is_empty() && hosts[*other].1 == clock;
             let clock = match (0..rank).find(is_known) {
                 Some(0) => ClockOffset::default(),
                 Some(other) => members.get(other).map_or_else(ClockOffset::default, clock_of),
