@@ -394,3 +394,14 @@ fn lines_of_io500_mean_the_same_in_any_order_and_spelling() {
         assert_eq!(settled(&words), Ok(expected), "{words:?}");
     });
 }
+
+#[test]
+fn a_counted_flag_stops_at_its_limit_and_a_line_that_makes_nothing_is_refused() {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let line = CommandLine::parse(&words("-v=9999999999 -v")).expect("a line");
+    assert_eq!(line.tests[0].verbosity, u32::MAX);
+    let line = MetaOptions::parse(&words("-n 1 -v=9999999999 -v")).expect("a line");
+    assert_eq!(line.verbosity, u32::MAX);
+    let error = MetaOptions::parse(&words("-n 1 -D -S")).expect_err("nothing is made");
+    assert!(error.contains("-D is not compatible with -S"), "{error}");
+}
