@@ -17,6 +17,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("explain", Layer::Pure),
     ("sweep", Layer::Pure),
     ("switch", Layer::Pure),
+    ("liveness", Layer::Pure),
     ("dve", Layer::Pure),
     ("statespace", Layer::Pure),
     ("report", Layer::Pure),
