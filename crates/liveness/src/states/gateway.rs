@@ -111,25 +111,27 @@ impl Gateway {
         }
     }
 
-    /// Notes that a round begins; says whether a full-size probe goes with it.
-    pub(super) fn begin(&mut self, round: u64, index: usize, config: &WatchConfig) -> bool {
+    /// Notes that a round begins; says how many full-size probes go with it: two once one is unanswered, or
+    /// random loss would soon be taken for a hole.
+    pub(super) fn begin(&mut self, round: u64, index: usize, config: &WatchConfig) -> u8 {
         self.answered_bits <<= 1;
         self.counters.rounds_count += 1;
         if config.full_every == 0 {
-            return false;
+            return 0;
         }
         let is_due = (round + index as u64).is_multiple_of(u64::from(config.full_every));
         let is_open = self.full_sent.back().is_some_and(|last| *last > self.full_answered);
         let is_failed = matches!(self.health, Health::Failed(_) | Health::Damped);
         if !(is_due || is_open || is_failed) {
-            return false;
+            return 0;
         }
         if self.full_sent.len() == FULL_COUNT_MAX {
             self.full_sent.pop_front();
         }
         self.full_sent.push_back(round);
-        self.counters.full_count += 1;
-        true
+        let count = if is_open && !is_failed { 2 } else { 1 };
+        self.counters.full_count += u64::from(count);
+        count
     }
 
     pub(super) fn is_open(&self, round: u64) -> bool {

@@ -11,8 +11,8 @@ use crate::bfd;
 use crate::probe::{Answer, SizeClass, Unreachable, UnreachableKind};
 use crate::steady::SteadyClock;
 
-/// Small probes of a round through a gateway that is suspect: at 1 % of loss these make a false alarm
-/// ten thousand times rarer, and detection takes no longer.
+/// Small probes of a round through a gateway that is suspect: at 1 % of random loss the last of three rounds
+/// is then missed ten thousand times more rarely, and detection takes no longer.
 const SUSPECT_PROBES_COUNT: u8 = 3;
 
 /// A probe to send.
@@ -324,13 +324,13 @@ impl Watcher {
             if !gateway.is_probed {
                 continue;
             }
-            let is_full_due = gateway.begin(round, index, &self.config);
+            let fulls_count = gateway.begin(round, index, &self.config);
             let is_suspect = gateway.state() == GatewayState::Suspect;
             let ask = |size| Output::Ask(Ask { gateway: index as u16, size, round });
             for _ in 0..if is_suspect { SUSPECT_PROBES_COUNT } else { 1 } {
                 self.outputs.push_back(ask(SizeClass::Small));
             }
-            if is_full_due {
+            for _ in 0..fulls_count {
                 self.outputs.push_back(ask(SizeClass::Full));
             }
         }

@@ -77,7 +77,7 @@ fn answers_nobody_asked_for_do_no_harm() {
             let kind = UnreachableKind::TooBig(gateway.into());
             let heard = Unreachable { gateway, round, size, kind };
             if is_error {
-                world.watcher.handle_unreachable(rtt_ns, &heard);
+                world.watcher.handle_unreachable(rtt_ns >> 14, &heard);
                 world.clock_skew_ns = 0;
             } else {
                 world.watcher.handle_answer(&Answer { gateway, round, size, rtt_ns });

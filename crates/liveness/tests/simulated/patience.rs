@@ -73,6 +73,7 @@ fn an_overslept_watcher_blames_nobody() {
             world.run(before_ns);
             let (sleep_ns, is_lossy) = (world.random.below(2000 * MS), world.random.chance(0.5));
             world.sleep(sleep_ns, is_lossy);
+            world.run(sleep_ns);
         }
         world.run(S);
         assert_eq!(world.alarms(), [] as [&(u64, EventKind); 0], "seed {seed}");
