@@ -26,6 +26,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("port-xdp", Layer::Parts),
     ("bpf-cc", Layer::Parts),
     ("crew", Layer::Parts),
+    ("watch", Layer::Parts),
     ("checker", Layer::World),
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),

@@ -108,6 +108,12 @@ impl Prober {
         self.counters
     }
 
+    /// The addresses it asks from and to.
+    #[must_use]
+    pub fn ends(&self) -> Ends {
+        self.config.ends
+    }
+
     /// MAC address of a gateway; `None` while it is unknown.
     #[must_use]
     pub fn mac(&self, gateway: u16) -> Option<MacAddress> {
