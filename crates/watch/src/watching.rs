@@ -329,7 +329,7 @@ impl Watch {
             let index = index as u16;
             let is_failed =
                 matches!(self.watcher.state(index), Some(GatewayState::Down | GatewayState::Held));
-            if is_failed || self.asking.mac(index).is_none() {
+            if gateway.is_probed && (is_failed || self.asking.mac(index).is_none()) {
                 neighbours::look_for(&mut self.netlink, self.interface_index, gateway.address);
             }
         }

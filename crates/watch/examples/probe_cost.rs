@@ -1,0 +1,157 @@
+//! What a probe with its answer costs: a watcher, a gateway and a reflector in three network namespaces on this
+//! machine, joined by veth pairs. Needs root and iproute2.
+//!
+//! `probe_cost GATEWAYS INTERVAL_US SECONDS`: through so many gateways (addresses of one namespace). The cost is
+//! the watcher's thread's own processor time, which includes the kernel's forwarding that runs in its name.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use liveness::bfd::{Role, SessionConfig};
+use liveness::probe::Ports;
+use liveness::siphash::Key;
+use liveness::states::WatchConfig;
+use rustix::event::EventfdFlags;
+use watch::{
+    GatewayOptions, Promptness, Recorder, ReflectOptions, Reflecting, Steering, Watch, WatchOptions,
+};
+
+struct Nowhere;
+
+impl Steering for Nowhere {
+    fn steer(&mut self, _gateways: &[u16]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _gateways: &[u16]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Runs in a thread of its own in the namespace.
+fn inside<T: Send>(namespace: &OwnedFd, body: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let run = || {
+            sys::namespace::enter_network(namespace.as_fd()).expect("root");
+            body()
+        };
+        scope.spawn(run).join().expect("no panic")
+    })
+}
+
+fn ip(namespace: &OwnedFd, arguments: &str) {
+    let run = || Command::new("ip").args(arguments.split(' ')).status();
+    let status = inside(namespace, run).expect("iproute2");
+    assert!(status.success(), "ip {arguments}");
+}
+
+fn join(near: &OwnedFd, far: &OwnedFd, names: [&str; 2], addresses: [&str; 2]) {
+    let other = format!("/proc/{}/fd/{}", std::process::id(), far.as_raw_fd());
+    ip(near, &format!("link add {} type veth peer name {} netns {other}", names[0], names[1]));
+    for (namespace, name, address) in
+        [(near, names[0], addresses[0]), (far, names[1], addresses[1])]
+    {
+        ip(namespace, &format!("addr add {address} dev {name}"));
+        ip(namespace, &format!("link set {name} up"));
+    }
+}
+
+fn main() {
+    let argument = |at: usize, default: u64| {
+        std::env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let (gateways, interval_us, seconds) = (argument(1, 32), argument(2, 1000), argument(3, 5));
+    let make = || sys::namespace::unshare_network().expect("root");
+    let [host, gateway, far] = [0; 3].map(|_| std::thread::spawn(make).join().expect("root"));
+    join(&host, &gateway, ["h", "g"], ["10.1.0.1/16", "10.1.1.1/16"]);
+    join(&gateway, &far, ["f", "s"], ["10.2.0.2/24", "10.2.0.1/24"]);
+    for index in 1..gateways {
+        ip(&gateway, &format!("addr add 10.1.1.{}/16 dev g", 1 + index));
+    }
+    let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+    inside(&gateway, forward).expect("a writable /proc/sys");
+
+    let key = Key::new([1; 16]);
+    let near_address = "10.1.0.1".parse().expect("an address");
+    let far_address = "10.2.0.1".parse().expect("an address");
+    let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+    let reflect = || {
+        let mut reflecting = Reflecting::open(&ReflectOptions {
+            plan_id: 1,
+            key,
+            ports: Ports::default(),
+            interface: "s".to_owned(),
+            address: far_address,
+            sources: vec![near_address],
+            rate_per_s: 1_000_000,
+            burst_count: 10_000,
+        })
+        .expect("a reflector");
+        reflecting.run(stop.as_fd()).expect("poll");
+        let cost = sys::thread::thread_cpu_time().as_secs_f64();
+        (reflecting.counters().accepted_count, cost)
+    };
+    let watch = || {
+        let granted = Promptness::ask();
+        println!("real time: {}, memory: {}", granted.priority.is_ok(), granted.memory.is_ok());
+        let gateway = |index| GatewayOptions {
+            name: format!("g{index}"),
+            address: format!("10.1.1.{}", 1 + index).parse().expect("an address"),
+            is_probed: true,
+            bfd: None,
+        };
+        let mut watch = Watch::open(WatchOptions {
+            plan: "cost".to_owned(),
+            plan_id: 1,
+            key,
+            ports: Ports::default(),
+            interface: "h".to_owned(),
+            near: near_address,
+            far: vec![far_address],
+            gateways: (0..gateways).map(gateway).collect(),
+            timing: WatchConfig::with_interval(interval_us * 1000),
+            bfd: SessionConfig {
+                role: Role::Active,
+                desired_min_tx_us: 50_000,
+                required_min_rx_us: 50_000,
+                detect_multiplier: 3,
+            },
+            were_down: Vec::new(),
+        })
+        .expect("a watcher");
+        let mut recorder =
+            Recorder::start("cost", Box::new(std::io::sink()), None).expect("a thread");
+        let start = Instant::now();
+        let before = sys::thread::thread_cpu_time();
+        watch.run(stop.as_fd(), &mut Nowhere, &mut recorder).expect("poll");
+        let cost = (sys::thread::thread_cpu_time() - before).as_secs_f64();
+        let elapsed = start.elapsed().as_secs_f64();
+        let all = (0..gateways).filter_map(|index| watch.counters(index as u16));
+        let sums = all.fold((0, 0, 0), |(asked, answered, failed), one| {
+            (
+                asked + one.rounds_count + one.full_count,
+                answered + one.answered_count + one.full_answered_count,
+                failed + one.failures_count,
+            )
+        });
+        (sums, cost, elapsed)
+    };
+    let ((asked, answered, failed), cost, elapsed, reflected) = std::thread::scope(|scope| {
+        let far = scope.spawn(|| inside(&far, reflect));
+        let near = scope.spawn(|| inside(&host, watch));
+        std::thread::sleep(Duration::from_secs(seconds));
+        rustix::io::write(&stop, &1_u64.to_ne_bytes()).expect("an eventfd");
+        let (sums, cost, elapsed) = near.join().expect("a watcher");
+        (sums, cost, elapsed, far.join().expect("a reflector"))
+    });
+    println!(
+        "{gateways} gateways every {interval_us} us: {asked} probes in {elapsed:.1} s, {answered} answered, {failed} failures"
+    );
+    println!(
+        "watcher {:.2} us a probe with its answer, {:.2} % of a core; reflector {:.2} us a probe",
+        cost * 1e6 / asked as f64,
+        100.0 * cost / elapsed,
+        reflected.1 * 1e6 / reflected.0.max(1) as f64
+    );
+}

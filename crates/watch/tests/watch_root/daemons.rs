@@ -1,0 +1,195 @@
+//! BFD with stock daemons: BIRD and FRR's bfdd, over one hop and over several.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use liveness::bfd::Hops;
+use serde_json::json;
+
+use crate::rig::{Daemon, Failure, Place, Rig};
+use crate::watched::{Watched, options};
+
+/// A folder of this test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("clearstream-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn is_missing(program: &str, package: &str) -> bool {
+    let is_missing = !Path::new(program).exists();
+    if is_missing {
+        eprintln!("skipped: needs {package}");
+    }
+    is_missing
+}
+
+/// The host speaks BFD with gateway 0 over one hop and, if so, with the far host over several.
+fn watch_with_bfd(rig: &Rig, hops: Hops) -> Watched {
+    let mut options = options(false);
+    for gateway in &mut options.gateways {
+        gateway.is_probed = false;
+    }
+    options.gateways[0].bfd = Some(hops);
+    if hops != Hops::One {
+        // Here the far host's router stands for the gateway: the path to it leads through gateway 0.
+        options.gateways[0].address = "10.10.0.21".parse().unwrap();
+        rig.ip(Place::Host, "route add 10.10.0.0/24 via 10.100.0.91");
+        rig.ip(Place::Far, "route add 10.100.0.0/16 via 10.10.0.11");
+    }
+    Watched::start(rig, options)
+}
+
+/// Down when the gateway hangs, up again when it is back.
+fn fails_and_comes_back(rig: &Rig, watched: &Watched) {
+    let longest = Duration::from_secs(8);
+    // Nothing is said of a session that comes up for the first time: the gateway was up before.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(watched.events.events(), [] as [serde_json::Value; 0], "no flapping");
+    rig.fail(0, Failure::Hang);
+    let wanted = [("name", json!("g0")), ("to", json!("down")), ("cause", json!("bfd"))];
+    let took = watched.events.wait(longest, &wanted);
+    println!("down after {took:?}");
+    rig.repair(0, Failure::Hang);
+    watched.events.wait(longest, &[("name", json!("g0")), ("to", json!("up"))]);
+    watched.events.clear();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(watched.events.events(), [] as [serde_json::Value; 0], "no flapping");
+}
+
+fn bird(rig: &Rig, folder: &Folder, place: Place, id: &str, neighbour: &str) -> Daemon {
+    let timers = "min rx interval 50 ms; min tx interval 50 ms; multiplier 3;";
+    let text = format!(
+        "router id {id};\nprotocol device {{ scan time 1; }}\nprotocol bfd b {{\n\
+         interface \"*\" {{ {timers} }};\nmultihop {{ {timers} }};\nneighbor {neighbour};\n}}\n"
+    );
+    let config = folder.file("bird.conf", &text);
+    let socket = folder.name("bird.ctl");
+    rig.daemon(place, "/usr/sbin/bird", &["-f", "-c", &config, "-s", &socket])
+}
+
+#[test]
+fn root_bird_comes_up_over_one_hop_goes_down_and_comes_up_again() {
+    let Some(rig) = Rig::up() else { return };
+    if is_missing("/usr/sbin/bird", "bird2") {
+        return;
+    }
+    let folder = Folder::new("bird-1");
+    let neighbour = "10.100.0.1 dev \"hsn0\" local 10.100.0.91";
+    let _bird = bird(&rig, &folder, Place::Gateway(0), "10.100.0.91", neighbour);
+    let watched = watch_with_bfd(&rig, Hops::One);
+    fails_and_comes_back(&rig, &watched);
+}
+
+#[test]
+fn root_bird_comes_up_over_several_hops_goes_down_and_comes_up_again() {
+    let Some(rig) = Rig::up() else { return };
+    if is_missing("/usr/sbin/bird", "bird2") {
+        return;
+    }
+    let folder = Folder::new("bird-2");
+    let neighbour = "10.100.0.1 local 10.10.0.21 multihop";
+    let _bird = bird(&rig, &folder, Place::Far, "10.10.0.21", neighbour);
+    let watched = watch_with_bfd(&rig, Hops::Several { ttl_min: 254 });
+    fails_and_comes_back(&rig, &watched);
+}
+
+/// bfdd learns interfaces from zebra.
+fn frr(rig: &Rig, folder: &Folder, place: Place, peer: &str) -> [Daemon; 2] {
+    let text = format!(
+        "bfd\n peer {peer}\n  receive-interval 50\n  transmit-interval 50\n  detect-multiplier 3\n  \
+         no shutdown\n exit\nexit\n"
+    );
+    let config = folder.file("bfdd.conf", &text);
+    let empty = folder.file("zebra.conf", "");
+    let (api, vty) = (folder.name("zserv.api"), folder.0.display().to_string());
+    let (control, pid) = (folder.name("bfdd.sock"), folder.name("bfdd.pid"));
+    let zebra_pid = folder.name("zebra.pid");
+    let zebra = [
+        "-f",
+        &empty,
+        "-z",
+        &api,
+        "-i",
+        &zebra_pid,
+        "--vty_socket",
+        &vty,
+        "-u",
+        "root",
+        "-g",
+        "root",
+        "-P",
+        "0",
+    ];
+    let zebra = rig.daemon(place, "/usr/lib/frr/zebra", &zebra);
+    let start = std::time::Instant::now();
+    while !Path::new(&api).exists() && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let bfdd = [
+        "-f",
+        &config,
+        "-z",
+        &api,
+        "-i",
+        &pid,
+        "--vty_socket",
+        &vty,
+        "-u",
+        "root",
+        "-g",
+        "root",
+        "-P",
+        "0",
+        "--bfdctl",
+        &control,
+    ];
+    [zebra, rig.daemon(place, "/usr/lib/frr/bfdd", &bfdd)]
+}
+
+#[test]
+fn root_bfdd_comes_up_over_one_hop_goes_down_and_comes_up_again() {
+    let Some(rig) = Rig::up() else { return };
+    if is_missing("/usr/lib/frr/bfdd", "frr") {
+        return;
+    }
+    let folder = Folder::new("frr-1");
+    let peer = "10.100.0.1 local-address 10.100.0.91 interface hsn0";
+    let _frr = frr(&rig, &folder, Place::Gateway(0), peer);
+    let watched = watch_with_bfd(&rig, Hops::One);
+    fails_and_comes_back(&rig, &watched);
+}
+
+#[test]
+fn root_bfdd_comes_up_over_several_hops_goes_down_and_comes_up_again() {
+    let Some(rig) = Rig::up() else { return };
+    if is_missing("/usr/lib/frr/bfdd", "frr") {
+        return;
+    }
+    let folder = Folder::new("frr-2");
+    let peer = "10.100.0.1 multihop local-address 10.10.0.21";
+    let _frr = frr(&rig, &folder, Place::Far, peer);
+    let watched = watch_with_bfd(&rig, Hops::Several { ttl_min: 254 });
+    fails_and_comes_back(&rig, &watched);
+}
