@@ -36,7 +36,8 @@ pub enum Hops {
     One,
     /// Behind routers (RFC 5883).
     Several {
-        /// Smallest TTL accepted: 255 less the number of routers between. 0 or 1 accepts any.
+        /// Smallest TTL accepted: 255 less the number of routers between. 0 or 1 accepts any, which some peers
+        /// need: BIRD 2.0 sends over several hops with the system's TTL of 64.
         ttl_min: u8,
     },
 }

@@ -118,6 +118,8 @@ fn main() {
                 detect_multiplier: 3,
             },
             were_down: Vec::new(),
+            sentinels: None,
+            announce: None,
         })
         .expect("a watcher");
         let mut recorder =

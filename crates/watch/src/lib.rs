@@ -12,15 +12,17 @@ mod bfd_sockets;
 mod filter;
 mod icmp;
 mod link;
+mod metrics;
 mod neighbours;
 mod options;
 mod recorder;
 mod reflecting;
+mod sentinels;
 mod state_file;
 mod watching;
 
 pub use link::{WatchError, monotonic_ns};
-pub use options::{GatewayOptions, ReflectOptions, WatchOptions};
+pub use options::{AnnounceOptions, GatewayOptions, ReflectOptions, SentinelOptions, WatchOptions};
 pub use recorder::Recorder;
 pub use reflecting::Reflecting;
 pub use state_file::{GatewayRecord, StateFile};

@@ -1,4 +1,4 @@
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use liveness::bfd::{Hops, SessionConfig};
 use liveness::probe::Ports;
@@ -44,6 +44,32 @@ pub struct WatchOptions {
     /// Names of gateways that were down when the watcher ended last
     /// ([`StateFile`](crate::StateFile)).
     pub were_down: Vec<String>,
+    /// Sentinels that are listened to.
+    pub sentinels: Option<SentinelOptions>,
+    /// This host is a sentinel.
+    pub announce: Option<AnnounceOptions>,
+}
+
+/// Which sentinels a host listens to.
+#[derive(Debug, Clone)]
+pub struct SentinelOptions {
+    /// UDP port that their summaries come to.
+    pub port: u16,
+    /// Their numbers.
+    pub numbers: Vec<u32>,
+    /// Interval of this host's own probes while sentinels are heard, nanoseconds.
+    pub relaxed_ns: u64,
+}
+
+/// What a sentinel sends.
+#[derive(Debug, Clone)]
+pub struct AnnounceOptions {
+    /// Its number.
+    pub number: u32,
+    /// Interval between summaries, milliseconds, 10 to 10000; a changed state is sent at once.
+    pub interval_ms: u32,
+    /// Who is told.
+    pub hosts: Vec<SocketAddr>,
 }
 
 /// What a reflector is opened with.

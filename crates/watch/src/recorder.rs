@@ -72,6 +72,7 @@ impl Recorder {
         let gateway = match &event.kind {
             EventKind::State { gateway, .. }
             | EventKind::HoldDownCutShort { gateway }
+            | EventKind::Bfd { gateway, .. }
             | EventKind::PathMtu { gateway, .. } => names.get(usize::from(*gateway)),
             _other => None,
         };

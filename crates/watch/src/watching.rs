@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use liveness::sentinel::Belief;
 use liveness::states::{
     BfdInput, DrainError, EventKind, GatewayCounters, GatewayState, Inputs, Output, Watcher,
 };
@@ -16,11 +17,15 @@ use crate::asking::Asking;
 use crate::bfd_sockets::BfdSockets;
 use crate::icmp::IcmpListener;
 use crate::link::{self, WatchError, monotonic_ns, unix_us};
+use crate::metrics::{self, GatewayFigures};
 use crate::neighbours;
-use crate::options::WatchOptions;
+use crate::options::{GatewayOptions, WatchOptions};
 use crate::recorder::Recorder;
+use crate::sentinels::{Announcing, Listening};
 use crate::state_file::{GatewayRecord, StateFile, state_word};
 
+/// How long a watcher looks for its gateways before it begins, less than a second.
+const FIND_NS: u64 = 500_000_000;
 /// How often gateways without an answer are looked for on the link.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 /// So long after the kernel's last announcement routes are put back: changes come in groups.
@@ -80,6 +85,8 @@ pub struct Watch {
     asking: Asking,
     icmp: IcmpListener,
     bfd: BfdSockets,
+    sentinels: Option<Listening>,
+    announcing: Option<Announcing>,
     announcements: NetlinkSocket,
     netlink: NetlinkSocket,
     next_look_ns: u64,
@@ -120,6 +127,8 @@ impl Watch {
             asking: Asking::open(&options, &link)?,
             icmp: IcmpListener::open(options.near)?,
             bfd: BfdSockets::open(&options, link.index)?,
+            sentinels: Listening::open(&options)?,
+            announcing: Announcing::open(&options)?,
             announcements,
             netlink,
             next_look_ns: 0,
@@ -129,7 +138,30 @@ impl Watch {
         };
         watch.watcher.handle_carrier(monotonic_ns(), link.has_carrier());
         watch.learn_neighbours()?;
+        watch.find_gateways()?;
         Ok(watch)
+    }
+
+    /// Waits a moment for the gateways' Ethernet addresses, so that the first rounds are not missed for want
+    /// of them.
+    fn find_gateways(&mut self) -> Result<(), SyscallError> {
+        let until_ns = monotonic_ns() + FIND_NS;
+        self.look_for_gateways();
+        loop {
+            let is_unknown = |(index, one): (usize, &GatewayOptions)| {
+                one.is_probed && self.asking.mac(index as u16).is_none()
+            };
+            let left_ns = until_ns.saturating_sub(monotonic_ns());
+            if left_ns == 0 || !self.options.gateways.iter().enumerate().any(is_unknown) {
+                return Ok(());
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: left_ns.cast_signed() };
+            let mut set = [PollFd::from_borrowed_fd(self.announcements.as_fd(), PollFlags::IN)];
+            match rustix::event::poll(&mut set, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => self.hear_announcements(),
+                Err(error) => return Err(SyscallError::new("poll", "watcher", error)),
+            }
+        }
     }
 
     /// State of a gateway.
@@ -142,6 +174,20 @@ impl Watch {
     #[must_use]
     pub fn counters(&self, gateway: u16) -> Option<GatewayCounters> {
         self.watcher.counters(gateway)
+    }
+
+    /// State, round trips, probes and failures of each gateway as OpenMetrics text.
+    #[must_use]
+    pub fn open_metrics(&self) -> String {
+        let used: Vec<u16> = self.watcher.used().collect();
+        let figures = |(index, name)| {
+            let index = index as u16;
+            let (state, counters) = (self.watcher.state(index)?, self.watcher.counters(index)?);
+            let name: &String = name;
+            Some(GatewayFigures { name, state, is_used: used.contains(&index), counters })
+        };
+        let all: Vec<_> = self.names.iter().enumerate().filter_map(figures).collect();
+        metrics::open_metrics(&self.plan, &all)
     }
 
     /// Packets accepted and refused from each far host.
@@ -197,6 +243,15 @@ impl Watch {
         self.bfd.turn(|gateway, input: BfdInput| {
             watcher.handle_bfd(monotonic_ns(), gateway, input);
         });
+        if let Some(sentinels) = &mut self.sentinels {
+            let relaxed_ns = self.options.sentinels.as_ref().map(|options| options.relaxed_ns);
+            sentinels.turn(|belief| match belief {
+                Belief::Relax(is_relaxed) => watcher.relax(relaxed_ns.filter(|_| is_relaxed)),
+                Belief::Reported { gateway, is_failed } => {
+                    watcher.handle_reported(monotonic_ns(), gateway, is_failed);
+                }
+            });
+        }
         self.hear_announcements();
         self.look_for_gateways();
         let mut is_other = false;
@@ -217,6 +272,9 @@ impl Watch {
         if is_other {
             self.record_state(recorder);
         }
+        if let Some(announcing) = &mut self.announcing {
+            announcing.turn(&self.watcher, is_other);
+        }
         self.restore(steering);
     }
 
@@ -224,7 +282,10 @@ impl Watch {
     fn sleep(&self, stop: BorrowedFd<'_>) -> Result<bool, SyscallError> {
         let now_ns = monotonic_ns();
         let settles_ns = self.unsettled.map(|(_, until_ns)| until_ns);
-        let wakes_ns = [self.bfd.wakes_at(), settles_ns, Some(self.next_look_ns)];
+        let silent_ns = self.sentinels.as_ref().and_then(Listening::wakes_at);
+        let tells_ns = self.announcing.as_ref().map(Announcing::wakes_at);
+        let looks_ns = Some(self.next_look_ns);
+        let wakes_ns = [self.bfd.wakes_at(), settles_ns, silent_ns, tells_ns, looks_ns];
         let wakes_ns = wakes_ns.into_iter().flatten().min().unwrap_or(u64::MAX);
         let longest_ns = wakes_ns.min(self.watcher.wakes_at()).saturating_sub(now_ns);
         let timeout = Timespec {
@@ -237,6 +298,8 @@ impl Watch {
             PollFd::from_borrowed_fd(self.icmp.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.announcements.as_fd(), PollFlags::IN),
         ];
+        let sentinels = self.sentinels.iter().map(AsFd::as_fd);
+        set.extend(sentinels.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         set.extend(self.bfd.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match rustix::event::poll(&mut set, Some(&timeout)) {
             Ok(_) => Ok(!set[0].revents().is_empty()),

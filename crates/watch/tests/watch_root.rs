@@ -12,3 +12,5 @@ mod daemons;
 mod failures;
 #[path = "watch_root/routes.rs"]
 mod routes;
+#[path = "watch_root/sentinel.rs"]
+mod sentinel;

@@ -1,5 +1,7 @@
 use serde::Serialize;
 
+use crate::bfd;
+
 /// State of a gateway; see [the module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,6 +36,30 @@ pub enum Cause {
     Reported,
     /// It was down when the watcher began.
     Before,
+}
+
+/// What BFD says about a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BfdInput {
+    /// The session is up.
+    Up,
+    /// The session is down.
+    Down,
+    /// The peer has taken its session down by hand: it wants to be out of use.
+    Leaving,
+}
+
+impl BfdInput {
+    /// What a session in this state, with a peer that last said to be in that one, says.
+    #[must_use]
+    pub fn of(state: bfd::State, remote_state: bfd::State) -> Self {
+        match (state, remote_state) {
+            (bfd::State::Up, _) => Self::Up,
+            (_, bfd::State::AdminDown) => Self::Leaving,
+            _down => Self::Down,
+        }
+    }
 }
 
 /// Something has happened.
@@ -98,6 +124,13 @@ pub enum EventKind {
     Carrier {
         /// It is up.
         is_up: bool,
+    },
+    /// A gateway's BFD session says something else than before.
+    Bfd {
+        /// Index of the gateway.
+        gateway: u16,
+        /// What.
+        says: BfdInput,
     },
     /// A router says that full-size packets do not fit, as it must: the path works with smaller ones.
     PathMtu {

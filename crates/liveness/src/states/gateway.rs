@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::config::{Inputs, WatchConfig};
-use super::event::{Cause, GatewayState};
+use super::event::{BfdInput, Cause, GatewayState};
 use super::rounds::Rounds;
 
 /// Full-size probes that are remembered.
@@ -56,6 +56,8 @@ pub(super) struct Gateway {
     /// The gateway itself says that it is going.
     pub(super) is_leaving: bool,
     pub(super) bfd: BfdEvidence,
+    /// What BFD said last.
+    pub(super) bfd_said: Option<BfdInput>,
     pub(super) is_reported: bool,
     pub(super) counters: GatewayCounters,
     /// What was said of it last.
@@ -89,6 +91,7 @@ impl Gateway {
             is_drained: false,
             is_leaving: false,
             bfd: BfdEvidence::Silent,
+            bfd_said: None,
             is_reported: false,
             counters: GatewayCounters::default(),
             shown: if inputs.was_down { GatewayState::Down } else { GatewayState::Up },
@@ -134,8 +137,10 @@ impl Gateway {
         count
     }
 
+    /// A probe of a round has not been answered.
     pub(super) fn is_open(&self, round: u64) -> bool {
-        self.is_probed && self.answered < round
+        let is_full_open = self.full_sent.back() == Some(&round) && self.full_answered < round;
+        self.is_probed && (self.answered < round || is_full_open)
     }
 
     pub(super) fn answer_small(&mut self, round: u64, newest: u64, rtt_ns: u64) {

@@ -3,11 +3,10 @@ use std::collections::VecDeque;
 use thiserror::Error;
 
 use super::config::{Inputs, WatchConfig, WatchConfigError};
-use super::event::{Event, EventKind, GatewayState};
+use super::event::{BfdInput, Event, EventKind, GatewayState};
 use super::gateway::{BfdEvidence, Gateway, GatewayCounters};
 use super::rounds::Rounds;
 use super::selection::{self, Tier};
-use crate::bfd;
 use crate::probe::{Answer, SizeClass, Unreachable, UnreachableKind};
 use crate::steady::SteadyClock;
 
@@ -33,29 +32,6 @@ pub enum Output {
     Ask(Ask),
     /// Say what has happened; on [`EventKind::Use`] move the routes.
     Event(Event),
-}
-
-/// What BFD says about a gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BfdInput {
-    /// The session is up.
-    Up,
-    /// The session is down.
-    Down,
-    /// The peer has taken its session down by hand: it wants to be out of use.
-    Leaving,
-}
-
-impl BfdInput {
-    /// What a session in this state, with a peer that last said to be in that one, says.
-    #[must_use]
-    pub fn of(state: bfd::State, remote_state: bfd::State) -> Self {
-        match (state, remote_state) {
-            (bfd::State::Up, _) => Self::Up,
-            (_, bfd::State::AdminDown) => Self::Leaving,
-            _down => Self::Down,
-        }
-    }
 }
 
 /// Why a gateway cannot be drained.
@@ -183,7 +159,9 @@ impl Watcher {
     /// BFD says something about a gateway. A session that has never been up says nothing.
     pub fn handle_bfd(&mut self, now_ns: u64, gateway: u16, input: BfdInput) {
         self.advance(now_ns);
-        let Some(gateway) = self.gateways.get_mut(usize::from(gateway)) else { return };
+        let index = gateway;
+        let Some(gateway) = self.gateways.get_mut(usize::from(index)) else { return };
+        let is_news = gateway.bfd_said.replace(input) != Some(input);
         gateway.is_leaving = input == BfdInput::Leaving;
         gateway.bfd = match (input, gateway.bfd) {
             (BfdInput::Up, _) => BfdEvidence::Up,
@@ -193,6 +171,9 @@ impl Watcher {
             (BfdInput::Leaving, _) => BfdEvidence::Silent,
         };
         self.is_changed = true;
+        if is_news {
+            self.say(now_ns, EventKind::Bfd { gateway: index, says: input });
+        }
     }
 
     /// Sentinels say that a gateway has failed or works. This host's own probes go out at once.

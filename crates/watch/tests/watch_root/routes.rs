@@ -106,6 +106,7 @@ fn root_a_watcher_that_starts_again_does_not_use_what_was_down() {
     options.were_down = vec!["g1".to_owned()];
     let watched = Watched::start(&rig, options);
     settle(&watched);
+    assert!(watched.told.try_recv().is_err());
     rig.repair(1, Failure::Hang);
     watched.steered(&[0, 1, 2]);
 }

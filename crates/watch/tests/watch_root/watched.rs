@@ -118,6 +118,8 @@ pub(crate) fn options(is_v6: bool) -> WatchOptions {
             detect_multiplier: 3,
         },
         were_down: Vec::new(),
+        sentinels: None,
+        announce: None,
     }
 }
 
@@ -218,9 +220,22 @@ pub(crate) fn start(
     })
 }
 
-/// Waits until every gateway answers, which takes a while after a start: addresses must be learned.
+/// Waits until the watcher is at rest.
 pub(crate) fn settle(watched: &Watched) {
-    std::thread::sleep(Duration::from_millis(700));
+    let count = |kind: &str| {
+        let events = watched.events.events();
+        events.iter().filter(|event| event["event"] == kind).count()
+    };
+    let start = Instant::now();
+    loop {
+        let events = watched.events.events().len();
+        std::thread::sleep(Duration::from_millis(300));
+        let is_at_rest = watched.events.events().len() == events;
+        if is_at_rest && count("all_failed") == count("all_failed_ended") {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{:#?}", watched.events.events());
+    }
     while watched.told.try_recv().is_ok() {}
     watched.events.clear();
 }
