@@ -214,8 +214,10 @@ fn a_gateway_that_comes_back_with_an_mtu_hole_stays_out() {
     world.run(S);
     world.gateways[0].is_dead = false;
     world.gateways[0].has_mtu_hole = true;
+    let from_ns = world.now_ns;
     world.run(10 * S);
     assert_eq!((world.state(0), world.used()), (GatewayState::MtuHole, &[1][..]));
+    assert_eq!(world.entered(0, GatewayState::Up, from_ns), None, "not even for a while");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! No false alarm.
 
+use liveness::probe::SizeClass;
 use liveness::states::{EventKind, GatewayState, WatchConfig};
 
 use crate::world::{MS, S, World};
@@ -38,6 +39,19 @@ fn random_loss_of_two_percent_causes_no_alarm() {
         assert!(world.count(suspect) > 5, "there was something to be wrong about");
         assert_eq!(world.alarms(), [] as [&(u64, EventKind); 0], "seed {seed}");
     }
+}
+
+#[test]
+fn a_full_size_probe_lost_with_the_small_one_of_its_round_proves_nothing() {
+    let config = WatchConfig { full_every: 1, ..WatchConfig::default() };
+    let mut world = World::new(config, 3, 1);
+    world.is_lost = |ask| match ask.round % 4 {
+        1 | 2 => true,
+        3 => ask.size == SizeClass::Full,
+        _whole => false,
+    };
+    world.run(60 * S);
+    assert_eq!(world.alarms(), [] as [&(u64, EventKind); 0]);
 }
 
 #[test]
