@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) const GATEWAYS: usize = 3;
 
@@ -25,8 +24,6 @@ pub(crate) struct Rig {
     namespaces: Vec<OwnedFd>,
 }
 
-static RIGS: AtomicU32 = AtomicU32::new(0);
-
 impl Rig {
     /// `None` without root.
     pub(crate) fn up() -> Option<Self> {
@@ -34,7 +31,6 @@ impl Rig {
             eprintln!("skipped: needs root");
             return None;
         }
-        RIGS.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let made = std::thread::spawn(|| sys::namespace::unshare_network().unwrap());
             made.join().unwrap()
@@ -43,6 +39,8 @@ impl Rig {
         let everywhere = (0..GATEWAYS).map(Place::Gateway);
         for place in [Place::Bridges, Place::Host, Place::Far].into_iter().chain(everywhere) {
             rig.ip(place, "link set lo up");
+            // IPv6 would look for another station with its link-local address for a second or two.
+            rig.sysctl(place, "ipv6/conf/default/dad_transmits", "0");
         }
         for bridge in ["c", "s"] {
             rig.ip(

@@ -114,6 +114,7 @@ fn root_a_watcher_that_starts_again_does_not_use_what_was_down() {
 #[test]
 fn root_a_second_watcher_and_a_wrong_interface_are_refused() {
     let Some(rig) = Rig::up() else { return };
+    let _reflecting = reflect(&rig, false);
     let watched = Watched::start(&rig, options(false));
     settle(&watched);
     let refused = rig.inside(Place::Host, || Watch::open(options(false)).unwrap_err().to_string());
