@@ -57,6 +57,84 @@ fn join(near: &OwnedFd, far: &OwnedFd, names: [&str; 2], addresses: [&str; 2]) {
     }
 }
 
+/// What one end did, and its processor time in seconds.
+struct Account {
+    asked: u64,
+    answered: u64,
+    failed: u64,
+    cost_s: f64,
+    elapsed_s: f64,
+}
+
+fn key() -> Key {
+    Key::new([1; 16])
+}
+
+/// Reflects until stopped; probes accepted and processor time in seconds.
+fn reflect(stop: &OwnedFd) -> (u64, f64) {
+    let mut reflecting = Reflecting::open(&ReflectOptions {
+        plan_id: 1,
+        key: key(),
+        ports: Ports::default(),
+        interface: "s".to_owned(),
+        address: [10, 2, 0, 1].into(),
+        sources: vec![[10, 1, 0, 1].into()],
+        rate_per_s: 1_000_000,
+        burst_count: 10_000,
+    })
+    .expect("a reflector");
+    reflecting.run(stop.as_fd()).expect("poll");
+    (reflecting.counters().accepted_count, sys::thread::thread_cpu_time().as_secs_f64())
+}
+
+fn options(gateways: u64, interval_us: u64) -> WatchOptions {
+    let gateway = |index| GatewayOptions {
+        name: format!("g{index}"),
+        address: format!("10.1.1.{}", 1 + index).parse().expect("an address"),
+        is_probed: true,
+        bfd: None,
+    };
+    WatchOptions {
+        plan: "cost".to_owned(),
+        plan_id: 1,
+        key: key(),
+        ports: Ports::default(),
+        interface: "h".to_owned(),
+        near: [10, 1, 0, 1].into(),
+        far: vec![[10, 2, 0, 1].into()],
+        gateways: (0..gateways).map(gateway).collect(),
+        timing: WatchConfig::with_interval(interval_us * 1000),
+        bfd: SessionConfig {
+            role: Role::Active,
+            desired_min_tx_us: 50_000,
+            required_min_rx_us: 50_000,
+            detect_multiplier: 3,
+        },
+        were_down: Vec::new(),
+        sentinels: None,
+        announce: None,
+    }
+}
+
+fn watch(options: WatchOptions, stop: &OwnedFd) -> Account {
+    let granted = Promptness::ask();
+    println!("real time: {}, memory: {}", granted.priority.is_ok(), granted.memory.is_ok());
+    let gateways = options.gateways.len() as u16;
+    let mut watch = Watch::open(options).expect("a watcher");
+    let mut recorder = Recorder::start("cost", Box::new(std::io::sink()), None).expect("a thread");
+    let (start, before) = (Instant::now(), sys::thread::thread_cpu_time());
+    watch.run(stop.as_fd(), &mut Nowhere, &mut recorder).expect("poll");
+    let cost_s = (sys::thread::thread_cpu_time() - before).as_secs_f64();
+    let elapsed_s = start.elapsed().as_secs_f64();
+    let mut account = Account { asked: 0, answered: 0, failed: 0, cost_s, elapsed_s };
+    for one in (0..gateways).filter_map(|index| watch.counters(index)) {
+        account.asked += one.rounds_count + one.full_count;
+        account.answered += one.answered_count + one.full_answered_count;
+        account.failed += one.failures_count;
+    }
+    account
+}
+
 fn main() {
     let argument = |at: usize, default: u64| {
         std::env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -71,89 +149,24 @@ fn main() {
     }
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     inside(&gateway, forward).expect("a writable /proc/sys");
-
-    let key = Key::new([1; 16]);
-    let near_address = "10.1.0.1".parse().expect("an address");
-    let far_address = "10.2.0.1".parse().expect("an address");
     let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
-    let reflect = || {
-        let mut reflecting = Reflecting::open(&ReflectOptions {
-            plan_id: 1,
-            key,
-            ports: Ports::default(),
-            interface: "s".to_owned(),
-            address: far_address,
-            sources: vec![near_address],
-            rate_per_s: 1_000_000,
-            burst_count: 10_000,
-        })
-        .expect("a reflector");
-        reflecting.run(stop.as_fd()).expect("poll");
-        let cost = sys::thread::thread_cpu_time().as_secs_f64();
-        (reflecting.counters().accepted_count, cost)
-    };
-    let watch = || {
-        let granted = Promptness::ask();
-        println!("real time: {}, memory: {}", granted.priority.is_ok(), granted.memory.is_ok());
-        let gateway = |index| GatewayOptions {
-            name: format!("g{index}"),
-            address: format!("10.1.1.{}", 1 + index).parse().expect("an address"),
-            is_probed: true,
-            bfd: None,
-        };
-        let mut watch = Watch::open(WatchOptions {
-            plan: "cost".to_owned(),
-            plan_id: 1,
-            key,
-            ports: Ports::default(),
-            interface: "h".to_owned(),
-            near: near_address,
-            far: vec![far_address],
-            gateways: (0..gateways).map(gateway).collect(),
-            timing: WatchConfig::with_interval(interval_us * 1000),
-            bfd: SessionConfig {
-                role: Role::Active,
-                desired_min_tx_us: 50_000,
-                required_min_rx_us: 50_000,
-                detect_multiplier: 3,
-            },
-            were_down: Vec::new(),
-            sentinels: None,
-            announce: None,
-        })
-        .expect("a watcher");
-        let mut recorder =
-            Recorder::start("cost", Box::new(std::io::sink()), None).expect("a thread");
-        let start = Instant::now();
-        let before = sys::thread::thread_cpu_time();
-        watch.run(stop.as_fd(), &mut Nowhere, &mut recorder).expect("poll");
-        let cost = (sys::thread::thread_cpu_time() - before).as_secs_f64();
-        let elapsed = start.elapsed().as_secs_f64();
-        let all = (0..gateways).filter_map(|index| watch.counters(index as u16));
-        let sums = all.fold((0, 0, 0), |(asked, answered, failed), one| {
-            (
-                asked + one.rounds_count + one.full_count,
-                answered + one.answered_count + one.full_answered_count,
-                failed + one.failures_count,
-            )
-        });
-        (sums, cost, elapsed)
-    };
-    let ((asked, answered, failed), cost, elapsed, reflected) = std::thread::scope(|scope| {
-        let far = scope.spawn(|| inside(&far, reflect));
-        let near = scope.spawn(|| inside(&host, watch));
+    let (account, (reflected, reflector_s)) = std::thread::scope(|scope| {
+        let far = scope.spawn(|| inside(&far, || reflect(&stop)));
+        let options = options(gateways, interval_us);
+        let near = scope.spawn(|| inside(&host, || watch(options, &stop)));
         std::thread::sleep(Duration::from_secs(seconds));
         rustix::io::write(&stop, &1_u64.to_ne_bytes()).expect("an eventfd");
-        let (sums, cost, elapsed) = near.join().expect("a watcher");
-        (sums, cost, elapsed, far.join().expect("a reflector"))
+        (near.join().expect("a watcher"), far.join().expect("a reflector"))
     });
+    let Account { asked, answered, failed, cost_s, elapsed_s } = account;
     println!(
-        "{gateways} gateways every {interval_us} us: {asked} probes in {elapsed:.1} s, {answered} answered, {failed} failures"
+        "{gateways} gateways every {interval_us} us: {asked} probes in {elapsed_s:.1} s, {answered} \
+         answered, {failed} failures"
     );
     println!(
         "watcher {:.2} us a probe with its answer, {:.2} % of a core; reflector {:.2} us a probe",
-        cost * 1e6 / asked as f64,
-        100.0 * cost / elapsed,
-        reflected.1 * 1e6 / reflected.0.max(1) as f64
+        cost_s * 1e6 / asked.max(1) as f64,
+        100.0 * cost_s / elapsed_s,
+        reflector_s * 1e6 / reflected.max(1) as f64
     );
 }

@@ -1,3 +1,5 @@
+//! Probes' sockets on the asking end.
+
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -1,7 +1,7 @@
 //! Many sessions, and which of them a packet is for (RFC 5880 section 6.3, RFC 5881 section 3).
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use stats::Random;
 use thiserror::Error;

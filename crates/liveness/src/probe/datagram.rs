@@ -1,7 +1,7 @@
 //! IPv4 and IPv6 packets with one UDP datagram: written and read without the kernel's stack, since a
 //! probe is sent to a MAC address that no route leads to.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use super::RefusedProbeError;

@@ -18,7 +18,7 @@
 //! Numbers are big-endian. IPv4 addresses enter the tag as IPv4-mapped IPv6 addresses. The kind is under
 //! the tag, so a question never passes for an answer; the addresses are in the order prober, reflector in both.
 
-use std::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 
 use super::RefusedProbeError;
 use crate::siphash::{Key, TAG_BYTES};

@@ -1,4 +1,6 @@
-use std::net::IpAddr;
+//! The asking end: questions through each gateway, their answers, and ICMP errors about them.
+
+use core::net::IpAddr;
 
 use super::datagram::{self, Datagram, header_bytes};
 use super::payload::{self, Ends, Kind, PAYLOAD_BYTES, Payload, SizeClass};

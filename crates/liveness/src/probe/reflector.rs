@@ -1,5 +1,7 @@
+//! The answering end.
+
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::datagram::{self, Datagram};
 use super::payload::{self, Ends, Kind, PAYLOAD_BYTES, Payload};

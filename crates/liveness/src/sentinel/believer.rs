@@ -1,3 +1,5 @@
+//! What a host believes of what sentinels say.
+
 use std::collections::{BTreeMap, VecDeque};
 
 use thiserror::Error;

@@ -1,3 +1,5 @@
+//! The watcher: rounds of probes out, evidence in, decisions out.
+
 use std::collections::VecDeque;
 
 use thiserror::Error;

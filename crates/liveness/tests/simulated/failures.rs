@@ -207,7 +207,7 @@ fn a_gateway_comes_back_after_five_answered_rounds_and_its_hold_down() {
 
 #[test]
 fn a_gateway_that_comes_back_with_an_mtu_hole_stays_out() {
-    let config = WatchConfig { hold_down_ns: 0, ..WatchConfig::default() };
+    let config = WatchConfig { hold_down_ns: 0, up_after: 1, ..WatchConfig::default() };
     let mut world = World::new(config, 2, 1);
     world.run(S);
     world.gateways[0].is_dead = true;

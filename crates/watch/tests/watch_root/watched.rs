@@ -212,12 +212,16 @@ pub(crate) fn start(
     events: Text,
     mut steering: impl Steering + Send + 'static,
 ) -> Running<()> {
-    Running::start(rig.door(Place::Host), move |stop| {
+    let (started, is_started) = channel();
+    let running = Running::start(rig.door(Place::Host), move |stop| {
         let mut watch = Watch::open(options).unwrap();
+        started.send(()).unwrap();
         let mut recorder = Recorder::start("rig", Box::new(events), None).unwrap();
         watch.run(stop.as_fd(), &mut steering, &mut recorder).unwrap();
         assert_eq!(watch.take_complaints(), [] as [String; 0]);
-    })
+    });
+    is_started.recv().expect("a watcher that opens");
+    running
 }
 
 /// Waits until the watcher is at rest.
