@@ -76,7 +76,7 @@ fn reflect(stop: &OwnedFd) -> (u64, f64) {
         plan_id: 1,
         key: key(),
         ports: Ports::default(),
-        interface: "s".to_owned(),
+        interface: "far0".to_owned(),
         address: [10, 2, 0, 1].into(),
         sources: vec![[10, 1, 0, 1].into()],
         rate_per_s: 1_000_000,
@@ -99,7 +99,7 @@ fn options(gateways: u64, interval_us: u64) -> WatchOptions {
         plan_id: 1,
         key: key(),
         ports: Ports::default(),
-        interface: "h".to_owned(),
+        interface: "host0".to_owned(),
         near: [10, 1, 0, 1].into(),
         far: vec![[10, 2, 0, 1].into()],
         gateways: (0..gateways).map(gateway).collect(),
@@ -142,10 +142,10 @@ fn main() {
     let (gateways, interval_us, seconds) = (argument(1, 32), argument(2, 1000), argument(3, 5));
     let make = || sys::namespace::unshare_network().expect("root");
     let [host, gateway, far] = [0; 3].map(|_| std::thread::spawn(make).join().expect("root"));
-    join(&host, &gateway, ["h", "g"], ["10.1.0.1/16", "10.1.1.1/16"]);
-    join(&gateway, &far, ["f", "s"], ["10.2.0.2/24", "10.2.0.1/24"]);
+    join(&host, &gateway, ["host0", "gate0"], ["10.1.0.1/16", "10.1.1.1/16"]);
+    join(&gateway, &far, ["gate1", "far0"], ["10.2.0.2/24", "10.2.0.1/24"]);
     for index in 1..gateways {
-        ip(&gateway, &format!("addr add 10.1.1.{}/16 dev g", 1 + index));
+        ip(&gateway, &format!("addr add 10.1.1.{}/16 dev gate0", 1 + index));
     }
     let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
     inside(&gateway, forward).expect("a writable /proc/sys");
