@@ -206,24 +206,39 @@ impl SendPackets {
         }
     }
 
-    /// Sends the batch, which is empty afterwards; says how many went. What the device has no room for, or
-    /// cannot carry, is dropped, as on a wire.
+    /// Sends the batch, which is empty afterwards; says how many went. A packet that the device has no room
+    /// for, or cannot carry, is dropped, as on a wire, and those behind it are sent.
     ///
     /// # Errors
-    /// Not even the first one went (`sendmmsg(2)`): no link, for one.
+    /// The interface is down or gone (`sendmmsg(2)`).
     pub fn send(&mut self, fd: impl AsFd) -> io::Result<usize> {
         let count = std::mem::take(&mut self.count);
-        if count == 0 {
-            return Ok(0);
+        let fd = fd.as_fd().as_raw_fd();
+        let (mut at, mut sent_count) = (0, 0);
+        while at < count {
+            let headers = &mut self.batch.headers[at..count];
+            let (pointer, length) = (headers.as_mut_ptr(), headers.len() as libc::c_uint);
+            // SAFETY: `headers` are `length` valid message headers; each leads to one address and one vector of
+            // the batch, and that to at most `packet_bytes` of `storage`, none of which moves or is freed
+            // while `self` is borrowed. The kernel writes `msg_len` only.
+            let sent = unsafe { libc::sendmmsg(fd, pointer, length, libc::MSG_DONTWAIT) };
+            // The kernel stops at a packet that it refuses, and says why when that is the first.
+            match usize::try_from(sent) {
+                Ok(sent) => {
+                    at += sent;
+                    sent_count += sent;
+                }
+                Err(_negative) => {
+                    let error = io::Error::last_os_error();
+                    let gone = [libc::ENETDOWN, libc::ENODEV, libc::ENXIO];
+                    if error.raw_os_error().is_some_and(|number| gone.contains(&number)) {
+                        return Err(error);
+                    }
+                    at += 1;
+                }
+            }
         }
-        let headers = &mut self.batch.headers[..count];
-        let flags = libc::MSG_DONTWAIT;
-        let (fd, pointer) = (fd.as_fd().as_raw_fd(), headers.as_mut_ptr());
-        // SAFETY: `headers` are `count` valid message headers; each leads to one address and one vector of the
-        // batch, and that to at most `packet_bytes` of `storage`, none of which moves or is freed while
-        // `self` is borrowed. The kernel writes `msg_len` only.
-        let sent = unsafe { libc::sendmmsg(fd, pointer, count as libc::c_uint, flags) };
-        usize::try_from(sent).map_err(|_negative| io::Error::last_os_error())
+        Ok(sent_count)
     }
 }
 

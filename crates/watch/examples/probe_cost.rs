@@ -17,10 +17,12 @@ use watch::{
     GatewayOptions, Promptness, Recorder, ReflectOptions, Reflecting, Steering, Watch, WatchOptions,
 };
 
-struct Nowhere;
+/// Counts how often it was asked.
+struct Nowhere(u64);
 
 impl Steering for Nowhere {
     fn steer(&mut self, _gateways: &[u16]) -> Result<(), String> {
+        self.0 += 1;
         Ok(())
     }
 
@@ -62,6 +64,7 @@ struct Account {
     asked: u64,
     answered: u64,
     failed: u64,
+    steered: u64,
     cost_s: f64,
     elapsed_s: f64,
 }
@@ -72,6 +75,7 @@ fn key() -> Key {
 
 /// Reflects until stopped; probes accepted and processor time in seconds.
 fn reflect(stop: &OwnedFd) -> (u64, f64) {
+    let _granted = Promptness::ask();
     let mut reflecting = Reflecting::open(&ReflectOptions {
         plan_id: 1,
         key: key(),
@@ -123,10 +127,12 @@ fn watch(options: WatchOptions, stop: &OwnedFd) -> Account {
     let mut watch = Watch::open(options).expect("a watcher");
     let mut recorder = Recorder::start("cost", Box::new(std::io::sink()), None).expect("a thread");
     let (start, before) = (Instant::now(), sys::thread::thread_cpu_time());
-    watch.run(stop.as_fd(), &mut Nowhere, &mut recorder).expect("poll");
+    let mut nowhere = Nowhere(0);
+    watch.run(stop.as_fd(), &mut nowhere, &mut recorder).expect("poll");
     let cost_s = (sys::thread::thread_cpu_time() - before).as_secs_f64();
     let elapsed_s = start.elapsed().as_secs_f64();
-    let mut account = Account { asked: 0, answered: 0, failed: 0, cost_s, elapsed_s };
+    let mut account =
+        Account { asked: 0, answered: 0, failed: 0, steered: nowhere.0, cost_s, elapsed_s };
     for one in (0..gateways).filter_map(|index| watch.counters(index)) {
         account.asked += one.rounds_count + one.full_count;
         account.answered += one.answered_count + one.full_answered_count;
@@ -158,10 +164,10 @@ fn main() {
         rustix::io::write(&stop, &1_u64.to_ne_bytes()).expect("an eventfd");
         (near.join().expect("a watcher"), far.join().expect("a reflector"))
     });
-    let Account { asked, answered, failed, cost_s, elapsed_s } = account;
+    let Account { asked, answered, failed, steered, cost_s, elapsed_s } = account;
     println!(
         "{gateways} gateways every {interval_us} us: {asked} probes in {elapsed_s:.1} s, {answered} \
-         answered, {failed} failures"
+         answered, {failed} failures, routes moved {steered} times"
     );
     println!(
         "watcher {:.2} us a probe with its answer, {:.2} % of a core; reflector {:.2} us a probe",

@@ -29,6 +29,7 @@ pub(crate) struct Asking {
     probers: Vec<Prober>,
     send: SendPackets,
     receive: ReceivePackets,
+    mtu_max_bytes: u16,
     _port: UdpSocket,
 }
 
@@ -62,6 +63,7 @@ impl Asking {
             send: SendPackets::new(BATCH_COUNT, packet_bytes, link.index, family),
             receive: ReceivePackets::new(BATCH_COUNT, packet_bytes),
             probers,
+            mtu_max_bytes: link::mtu(link),
             _port: link::hold_port(options.near, options.ports.prober)?,
         })
     }
@@ -72,6 +74,12 @@ impl Asking {
 
     pub(crate) fn set_mac(&mut self, gateway: u16, mac: Option<MacAddress>) {
         self.probers.iter_mut().for_each(|prober| prober.set_mac(gateway, mac));
+    }
+
+    /// The interface has another MTU now. Probes grow no longer than they were at the start.
+    pub(crate) fn set_mtu(&mut self, link: &Link) {
+        let mtu_bytes = link::mtu(link).min(self.mtu_max_bytes);
+        self.probers.iter_mut().for_each(|prober| prober.set_mtu(mtu_bytes));
     }
 
     /// Asks every far host through a gateway; sent with [`flush`](Self::flush) at the latest. A gateway whose

@@ -92,6 +92,18 @@ impl Recorder {
         }
     }
 
+    /// Writes that something could not be done.
+    pub(crate) fn complaint(&mut self, text: &str) {
+        let unix_s = (unix_us() / 1000) as f64 / 1000.0;
+        let plan = &self.plan;
+        let line = serde_json::json!({
+            "unix_s": unix_s, "plan": plan, "event": "complaint", "text": text
+        });
+        if !self.hand_over(Work::Line(format!("{line}\n"))) {
+            self.lost_count += 1;
+        }
+    }
+
     pub(crate) fn state(&self, state: StateFile) {
         // A state that is lost here is followed by another with the next event.
         self.hand_over(Work::State(state));

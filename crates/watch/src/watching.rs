@@ -32,6 +32,8 @@ const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 const SETTLE_NS: u64 = 20_000_000;
 /// Announcements are not waited for any longer, however many come.
 const SETTLE_NS_MAX: u64 = 200_000_000;
+/// After which routes that could not be put back are tried again.
+const RETRY_NS: u64 = 1_000_000_000;
 /// Real-time priority: low, above all ordinary threads.
 const PRIORITY: u8 = 10;
 
@@ -40,14 +42,15 @@ pub trait Steering {
     /// Has routes lead over these gateways (indices in the plan's order, never none) and no others.
     ///
     /// # Errors
-    /// One line: what failed and why. The watcher says it and goes on; it tries again with the next change.
+    /// One line: what failed and why. The watcher says it in its events and has [`restore`](Self::restore) try
+    /// again.
     fn steer(&mut self, gateways: &[u16]) -> Result<(), String>;
 
     /// Links, routes or nexthop objects have changed: puts back what is missing of the plan with these
     /// gateways. Called after this program's own changes as well, and must then change nothing.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
+    /// As [`steer`](Self::steer); tried again after a second.
     fn restore(&mut self, gateways: &[u16]) -> Result<(), String>;
 }
 
@@ -62,7 +65,8 @@ pub struct Promptness {
 
 impl Promptness {
     /// Asks for real-time priority (`SCHED_FIFO`) for the calling thread and for the process's memory to stay
-    /// where it is. Without either, intervals below 50 ms cause false alarms on a busy host.
+    /// where it is. To be called by the threads of watchers and of reflectors: a reflector that is not run for
+    /// three intervals looks as if all gateways had failed at once.
     #[must_use]
     pub fn ask() -> Self {
         let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
@@ -92,7 +96,7 @@ pub struct Watch {
     next_look_ns: u64,
     /// Since when routes may be missing, and until when to wait for more announcements.
     unsettled: Option<(u64, u64)>,
-    complaints: Vec<String>,
+    is_interface_gone: bool,
 }
 
 impl Watch {
@@ -133,7 +137,7 @@ impl Watch {
             netlink,
             next_look_ns: 0,
             unsettled: None,
-            complaints: Vec::new(),
+            is_interface_gone: false,
             options,
         };
         watch.watcher.handle_carrier(monotonic_ns(), link.has_carrier());
@@ -205,15 +209,10 @@ impl Watch {
         self.watcher.set_draining(monotonic_ns(), gateway, is_drained)
     }
 
-    /// Complaints since the last call, one line each: what could not be steered.
-    pub fn take_complaints(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.complaints)
-    }
-
     /// Watches until `stop` is readable. Routes are left as they are.
     ///
     /// # Errors
-    /// `poll(2)` failed.
+    /// The interface is gone, also if another has its name by now: open another watcher. `poll(2)` failed.
     pub fn run(
         &mut self,
         stop: BorrowedFd<'_>,
@@ -223,6 +222,10 @@ impl Watch {
         self.record_state(recorder);
         loop {
             self.turn(steering, recorder);
+            if self.is_interface_gone {
+                let gone = std::io::ErrorKind::NotFound;
+                return Err(SyscallError::new("interface", &self.options.interface, gone));
+            }
             if self.sleep(stop)? {
                 self.bfd.leave();
                 return Ok(());
@@ -259,9 +262,11 @@ impl Watch {
             match output {
                 Output::Ask(ask) => self.asking.ask(&ask),
                 Output::Event(event) => {
-                    if let EventKind::Use { gateways } = &event.kind {
-                        let outcome = steering.steer(gateways);
-                        self.complaints.extend(outcome.err());
+                    if let EventKind::Use { gateways } = &event.kind
+                        && let Err(why) = steering.steer(gateways)
+                    {
+                        recorder.complaint(&why);
+                        self.unsettle();
                     }
                     is_other |= matches!(event.kind, EventKind::State { .. });
                     recorder.event(&event, &self.names);
@@ -275,7 +280,7 @@ impl Watch {
         if let Some(announcing) = &mut self.announcing {
             announcing.turn(&self.watcher, is_other);
         }
-        self.restore(steering);
+        self.restore(steering, recorder);
     }
 
     /// Waits for something to do; whether it is to stop.
@@ -325,7 +330,9 @@ impl Watch {
                 match notification.object {
                     Notified::Link(link) if link.index == self.interface_index => {
                         let has_carrier = !notification.is_gone && link.has_carrier();
+                        self.is_interface_gone |= notification.is_gone;
                         self.watcher.handle_carrier(monotonic_ns(), has_carrier);
+                        self.asking.set_mtu(&link);
                         self.unsettle();
                     }
                     Notified::Route(_) | Notified::Nexthop(_) => self.unsettle(),
@@ -348,12 +355,15 @@ impl Watch {
         self.unsettled = Some((since_ns, until_ns));
     }
 
-    fn restore(&mut self, steering: &mut dyn Steering) {
+    fn restore(&mut self, steering: &mut dyn Steering, recorder: &mut Recorder) {
         if self.unsettled.is_some_and(|(_, until_ns)| until_ns <= monotonic_ns()) {
             self.unsettled = None;
             let used: Vec<u16> = self.watcher.used().collect();
-            let outcome = steering.restore(&used);
-            self.complaints.extend(outcome.err());
+            if let Err(why) = steering.restore(&used) {
+                recorder.complaint(&why);
+                let now_ns = monotonic_ns();
+                self.unsettled = Some((now_ns, now_ns + RETRY_NS));
+            }
         }
     }
 

@@ -129,6 +129,11 @@ impl Prober {
         }
     }
 
+    /// The interface has another MTU now, bytes.
+    pub fn set_mtu(&mut self, mtu_bytes: u16) {
+        self.config.mtu_bytes = mtu_bytes;
+    }
+
     /// Bytes of a question as an IP packet.
     #[must_use]
     pub fn packet_bytes(&self, size: SizeClass) -> usize {

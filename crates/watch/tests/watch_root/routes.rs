@@ -1,14 +1,16 @@
 //! Routes that carrier loss, `ip` or another daemon takes away are put back; the state file is kept.
 
 use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use netlink::{Mode, Path, Prefix, Route, RouteFilter, Target};
+use serde_json::json;
 use sys::netlink_socket::NetlinkSocket;
 use watch::{Recorder, StateFile, Steering, Watch};
 
 use crate::rig::{Failure, Place, Rig};
-use crate::watched::{Running, Text, Watched, options, reflect, settle};
+use crate::watched::{Running, Text, Told, Watched, options, reflect, settle, start};
 
 /// One multipath route, as a plan would have beneath everything else.
 struct OneRoute {
@@ -95,6 +97,67 @@ fn root_routes_that_were_taken_away_are_put_back_and_stay_when_the_watcher_ends(
     assert_eq!(left.matches("via").count(), 2, "{left}");
     assert!(StateFile::read(&state_file, "other").is_err());
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Refuses twice.
+struct Reluctant(u32);
+
+impl Reluctant {
+    fn answer(&mut self) -> Result<(), String> {
+        self.0 += 1;
+        if self.0 > 2 { Ok(()) } else { Err(format!("not yet: {}", self.0)) }
+    }
+}
+
+impl Steering for Reluctant {
+    fn steer(&mut self, _gateways: &[u16]) -> Result<(), String> {
+        self.answer()
+    }
+
+    fn restore(&mut self, gateways: &[u16]) -> Result<(), String> {
+        assert_eq!(gateways, [0, 2]);
+        self.answer()
+    }
+}
+
+#[test]
+fn root_routes_that_could_not_be_moved_are_said_and_tried_again() {
+    let Some(rig) = Rig::up() else { return };
+    let _reflecting = reflect(&rig, false);
+    let events = Text::default();
+    let running = start(&rig, options(false), events.clone(), Reluctant(0));
+    std::thread::sleep(Duration::from_millis(300));
+    rig.fail(1, Failure::Hang);
+    for text in ["not yet: 1", "not yet: 2"] {
+        let wanted = [("event", json!("complaint")), ("text", json!(text))];
+        events.wait(Duration::from_secs(3), &wanted);
+    }
+    std::thread::sleep(Duration::from_millis(1200));
+    running.end();
+    assert!(!events.events().iter().any(|event| event["text"] == "not yet: 3"));
+}
+
+#[test]
+fn root_a_lower_mtu_is_no_hole_and_a_watcher_ends_with_its_interface() {
+    let Some(rig) = Rig::up() else { return };
+    let _reflecting = reflect(&rig, false);
+    let mut options = options(false);
+    options.timing.full_every = 1;
+    let events = Text::default();
+    let its_events = events.clone();
+    let running = Running::start(rig.door(Place::Host), move |stop| {
+        let mut watch = Watch::open(options).unwrap();
+        let mut recorder = Recorder::start("rig", Box::new(its_events), None).unwrap();
+        watch
+            .run(stop.as_fd(), &mut Told(channel().0), &mut recorder)
+            .map_err(|error| error.to_string())
+    });
+    std::thread::sleep(Duration::from_millis(400));
+    rig.ip(Place::Host, "link set hsn0 mtu 2000");
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(events.events(), [] as [serde_json::Value; 0]);
+    rig.ip(Place::Host, "link del hsn0");
+    assert_eq!(running.end(), Err("interface hsn0".to_owned()));
 }
 
 #[test]

@@ -218,7 +218,6 @@ pub(crate) fn start(
         started.send(()).unwrap();
         let mut recorder = Recorder::start("rig", Box::new(events), None).unwrap();
         watch.run(stop.as_fd(), &mut steering, &mut recorder).unwrap();
-        assert_eq!(watch.take_complaints(), [] as [String; 0]);
     });
     is_started.recv().expect("a watcher that opens");
     running
