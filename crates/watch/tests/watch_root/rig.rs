@@ -121,10 +121,16 @@ impl Rig {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Starts a daemon there; it ends with what is returned.
+    /// Starts a daemon there, in real time as the watcher runs: it must send every 50 ms on a busy machine. It
+    /// ends with what is returned.
     pub(crate) fn daemon(&self, place: Place, program: &str, arguments: &[&str]) -> Daemon {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = Command::new("chrt");
+        command
+            .args(["-f", "10", program])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Daemon(self.inside(place, || command.spawn().unwrap()))
     }
 

@@ -99,7 +99,7 @@ fn root_routes_that_were_taken_away_are_put_back_and_stay_when_the_watcher_ends(
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Refuses twice.
+/// Refuses to be steered, and to restore once.
 struct Reluctant(u32);
 
 impl Reluctant {
@@ -115,6 +115,10 @@ impl Steering for Reluctant {
     }
 
     fn restore(&mut self, gateways: &[u16]) -> Result<(), String> {
+        // Links and routes of the rig are announced at the start.
+        if self.0 == 0 {
+            return Ok(());
+        }
         assert_eq!(gateways, [0, 2]);
         self.answer()
     }

@@ -232,7 +232,7 @@ pub(crate) fn settle(watched: &Watched) {
     let start = Instant::now();
     loop {
         let events = watched.events.events().len();
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(300));
         let is_at_rest = watched.events.events().len() == events;
         if is_at_rest && count("all_failed") == count("all_failed_ended") {
             break;
