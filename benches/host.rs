@@ -1,11 +1,10 @@
 //! Two hosts on one machine, and programs run on them.
 //!
-//! A host is a network namespace held by a child of this process. Every child dies with its parent
-//! (`PR_SET_PDEATHSIG`, through setpriv), and with the last process its namespace and veth go.
+//! A host is a network namespace held by a child of this process. Every child ends with its value and with
+//! this process ([`Owned`]), and with the last process its namespace and veth go.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,14 +12,22 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use serde_json::Value;
+use sys::process::{Ended, Ending, Owned};
 use thiserror::Error;
+use topology::HostFiles;
 
 use crate::comparison::Medium;
 
 /// The lab with the lightpath of the paper, and its hosts.
 const LAB: &str = "glif2010";
 const LAB_HOSTS: [&str; 2] = ["amsterdam", "geneva"];
+/// Longest wait for a host or a server to be there.
+const START_MAX: Duration = Duration::from_secs(5);
+/// Longest run of a command that does no measurement.
+const SAID_MAX: Duration = Duration::from_secs(120);
+/// Most that is kept of what a child writes, bytes: more than any peer's account of a run.
+const SAID_BYTES_MAX: usize = 64 << 20;
 /// Cores of the sending and the receiving program.
 const CORES: [&str; 2] = ["0", "1"];
 
@@ -48,9 +55,9 @@ pub(crate) enum Wire {
     /// Two hosts and a veth pair.
     Veth {
         /// Of the sending program.
-        near: Host,
+        near: Box<Host>,
         /// Of the receiving one.
-        far: Host,
+        far: Box<Host>,
     },
     /// A lab.
     Lab(Lab),
@@ -80,9 +87,14 @@ impl Wire {
                         checked(host.enter("ethtool").args(off))?;
                     }
                 }
-                Ok(Self::Veth { near, far })
+                Ok(Self::veth(near, far))
             }
         }
+    }
+
+    /// Two hosts that a wire joins.
+    pub(crate) fn veth(near: Host, far: Host) -> Self {
+        Self::Veth { near: Box::new(near), far: Box::new(far) }
     }
 
     /// The address or name by which near reaches far.
@@ -94,26 +106,21 @@ impl Wire {
         }
     }
 
-    /// A command that runs `program` on one side, on that side's core, and dies with us.
+    /// A command that runs `program` on one side, on that side's core.
     pub(crate) fn command(&self, side: Side, program: &str) -> Command {
-        let mut line = ["setpriv", "--pdeathsig", "KILL"].map(str::to_owned).to_vec();
-        match self {
-            Self::Nothing => {}
+        let mut command = match self {
+            Self::Nothing => Command::new(program),
             Self::Veth { near, far } => {
                 let host = if side == Side::Near { near } else { far };
-                line.extend(["nsenter".to_owned(), host.namespace()]);
-                line.extend(["taskset", "-c", CORES[side as usize]].map(str::to_owned));
+                host.enter_on(CORES[side as usize], program)
             }
             Self::Lab(lab) => {
-                let (name, host) = (lab.name, lab.hosts[side as usize]);
-                line.extend(
-                    [crate::ours::program(), "lab", "exec", name, host, "--"].map(str::to_owned),
-                );
+                let mut command = Command::new(crate::ours::program());
+                command.args(["lab", "exec", lab.name, lab.hosts[side as usize], "--", program]);
+                command
             }
-        }
-        let mut command = Command::new(&line[0]);
-        command.args(&line[1..]).arg(program);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        };
+        speak_to_us(&mut command);
         command
     }
 
@@ -124,9 +131,9 @@ impl Wire {
         } else {
             ["/proc/net/tcp", "/proc/net/tcp6"]
         };
-        let Ok(output) = self.command(Side::Far, "cat").args(tables).output() else { return false };
+        let Ok(told) = said(self.command(Side::Far, "cat").args(tables)) else { return false };
         let suffix = format!(":{port:04X}");
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = String::from_utf8_lossy(&told.stdout);
         text.lines().any(|line| {
             line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&suffix))
         })
@@ -135,27 +142,26 @@ impl Wire {
 
 /// A network namespace.
 pub(crate) struct Host {
-    holder: Child,
+    holder: Owned,
     address: &'static str,
 }
 
 impl Host {
     pub(crate) fn new(address: &'static str) -> Result<Self, BenchError> {
-        let mut holder = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let entered = wait_until(Duration::from_secs(5), || {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--net", "sleep", "infinity"]);
+        let mut holder = start(speak_to_us(&mut unshare))?;
+        let entered = wait_until(START_MAX, || {
             let name =
                 fs::read_to_string(format!("/proc/{}/comm", holder.id())).unwrap_or_default();
             name.trim() == "sleep" || matches!(holder.try_wait(), Ok(Some(_)))
         });
         if !entered || holder.try_wait()?.is_some() {
-            holder.kill().ok(); // it may be gone already
-            let said = holder.wait_with_output()?.stderr;
-            return Err(BenchError::Privilege(String::from_utf8_lossy(&said).trim().to_owned()));
+            let why = match holder.ended_within(Duration::ZERO) {
+                Ok(ended) => ended.last_line(),
+                Err(error) => error.to_string(),
+            };
+            return Err(BenchError::Privilege(why));
         }
         Ok(Self { holder, address })
     }
@@ -171,12 +177,18 @@ impl Host {
         command
     }
 
-    /// The same on these cores, and dying with us.
+    /// The same on these cores.
     pub(crate) fn enter_on(&self, cores: &str, program: &str) -> Command {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "nsenter", &self.namespace(), "taskset", "-c", cores]);
-        command.arg(program);
+        let mut command = self.enter("taskset");
+        command.args(["-c", cores, program]);
         command
+    }
+
+    /// The files that tell about the namespace.
+    pub(crate) fn files(&self) -> HostFiles {
+        let mut files = HostFiles::default();
+        files.proc = format!("/proc/{}", self.holder.id()).into();
+        files
     }
 
     /// A veth pair with one end here and the other there, both up, without addresses.
@@ -193,13 +205,6 @@ impl Host {
     }
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        self.holder.kill().ok(); // it may be gone already
-        self.holder.wait().ok(); // reaped or not ours: nothing to do either way
-    }
-}
-
 fn join(near: &Host, far: &Host) -> Result<(), BenchError> {
     let far_pid = far.holder.id().to_string();
     near.ip(&["link", "add", "veth0", "type", "veth", "peer", "name", "veth0", "netns", &far_pid])?;
@@ -212,7 +217,9 @@ fn join(near: &Host, far: &Host) -> Result<(), BenchError> {
 }
 
 /// The lab. A guard outside our process group takes it down when its standard input ends: at the
-/// end of this value, or of this process, whatever ended it.
+/// end of this value, or of this process, whatever ended it. The guard outlives this process, which no
+/// [`Owned`] child does; and a lab is brought up by the program under test, of whatever version, not by
+/// the `lab` of this one.
 pub(crate) struct Lab {
     guard: Child,
     name: &'static str,
@@ -227,8 +234,10 @@ impl Lab {
         hosts: [&'static str; 2],
     ) -> Result<Self, BenchError> {
         let program = crate::ours::program();
-        let said = checked(Command::new(program).args(["lab", "up", file, "--json"]))?;
-        if said.contains("\"already_up\":true") {
+        let told = checked(Command::new(program).args(["lab", "up", file, "--json"]))?;
+        let told: Value = serde_json::from_str(&told)
+            .map_err(|error| BenchError::Failed(format!("lab up --json: {error}")))?;
+        if told["already_up"] == true {
             return Err(BenchError::Failed(format!(
                 "the lab {name} is in use; take it down first"
             )));
@@ -254,16 +263,31 @@ impl Drop for Lab {
 
 /// Runs a command that must succeed; what it printed.
 fn checked(command: &mut Command) -> Result<String, BenchError> {
-    let output = command.stdin(Stdio::null()).output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    let program = command.get_program().to_owned();
+    let ended = said(speak_to_us(command))?;
+    if ended.status.success() {
+        return Ok(String::from_utf8_lossy(&ended.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(BenchError::Failed(format!("{:?}: {said}", command.get_program())))
+    Err(BenchError::Failed(format!("{}: {}", program.display(), ended.last_line())))
+}
+
+/// Has a command's child read nothing and write into pipes.
+pub(crate) fn speak_to_us(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
+}
+
+/// Starts a child that ends with the value and with this thread. What it writes into pipes is kept.
+pub(crate) fn start(command: &mut Command) -> Result<Owned, BenchError> {
+    Ok(Owned::start(command, Ending::KILL)?.capture(SAID_BYTES_MAX)?)
+}
+
+/// Runs a command that ends by itself; how it ended and what it wrote into pipes.
+pub(crate) fn said(command: &mut Command) -> Result<Ended, BenchError> {
+    Ok(start(command)?.ended_within(SAID_MAX)?)
 }
 
 /// A server, ended with its value.
-pub(crate) struct Server(Child);
+pub(crate) struct Server(Owned);
 
 impl Server {
     /// Starts it and waits until somebody listens on `port` there.
@@ -273,20 +297,14 @@ impl Server {
         port: u16,
         udp: bool,
     ) -> Result<Self, BenchError> {
-        let child = command.stdout(Stdio::null()).spawn()?;
-        let mut server = Self(child);
-        let ready = wait_until(Duration::from_secs(5), || {
-            wire.listens(port, udp) || matches!(server.0.try_wait(), Ok(Some(_)))
+        let mut child = start(command.stdout(Stdio::null()))?;
+        let ready = wait_until(START_MAX, || {
+            wire.listens(port, udp) || matches!(child.try_wait(), Ok(Some(_)))
         });
-        if let Some(status) = server.0.try_wait()? {
-            let mut said = String::new();
-            if let Some(stderr) = server.0.stderr.as_mut() {
-                stderr.read_to_string(&mut said)?;
-            }
-            return Err(BenchError::Failed(format!(
-                "server ended ({status}): {}",
-                last_line(&said)
-            )));
+        if child.try_wait()?.is_some() {
+            let ended = child.ended_within(Duration::ZERO)?;
+            let (status, why) = (ended.status, ended.last_line());
+            return Err(BenchError::Failed(format!("server ended ({status}): {why}")));
         }
         if !ready {
             return Err(BenchError::Failed(format!(
@@ -294,19 +312,12 @@ impl Server {
                 wire.target()
             )));
         }
-        Ok(server)
+        Ok(Self(child))
     }
 
     /// Processor time it has had, user and system, seconds.
     pub(crate) fn cpu_s(&self) -> f64 {
         cpu_s(self.0.id())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.0.kill().ok(); // it may be gone already
-        self.0.wait().ok(); // reaped or not ours: nothing to do either way
     }
 }
 
@@ -320,51 +331,17 @@ pub(crate) struct Finished {
 
 /// Runs a client to its end, at most `limit`.
 pub(crate) fn finish(mut command: Command, limit: Duration) -> Result<Finished, BenchError> {
-    let mut child = command.spawn()?;
-    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
-    let reading = |stream: Option<Box<dyn Read + Send>>| {
-        thread::spawn(move || {
-            let mut text = Vec::new();
-            let read = stream.map(|mut stream| stream.read_to_end(&mut text));
-            read.transpose().map(|_| String::from_utf8_lossy(&text).into_owned())
-        })
-    };
-    let stdout = reading(out.take().map(|one| Box::new(one) as Box<dyn Read + Send>));
-    let stderr = reading(err.take().map(|one| Box::new(one) as Box<dyn Read + Send>));
-    let ended = ends_within(&child, limit)?;
-    let cpu_s = cpu_s(child.id());
-    if !ended {
-        child.kill()?;
-    }
-    let status = child.wait()?;
-    let text = |thread: thread::JoinHandle<std::io::Result<String>>| {
-        thread.join().unwrap_or(Ok(String::new()))
-    };
-    let (stdout, stderr) = (text(stdout)?, text(stderr)?);
-    if !ended {
+    let child = start(&mut command)?;
+    if !child.has_ended_within(limit)? {
         return Err(BenchError::Failed(format!("it had not ended after {} s", limit.as_secs())));
     }
-    if !status.success() {
-        let said = if stderr.trim().is_empty() { &stdout } else { &stderr };
-        return Err(BenchError::Failed(format!("{status}: {}", last_line(said))));
+    // Until it is waited for, `/proc` tells its times.
+    let cpu_s = cpu_s(child.id());
+    let ended = child.ended_within(Duration::ZERO)?;
+    if !ended.status.success() {
+        return Err(BenchError::Failed(format!("{}: {}", ended.status, ended.last_line())));
     }
-    Ok(Finished { stdout, cpu_s })
-}
-
-/// Waits for the end without reaping, so that `/proc` still tells the times.
-fn ends_within(child: &Child, limit: Duration) -> Result<bool, BenchError> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| BenchError::Failed("no such process".to_owned()))?;
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    let mut failure = None;
-    let ended = wait_until(limit, || match waitid(WaitId::Pid(pid), options) {
-        Ok(status) => status.is_some(),
-        Err(error) => {
-            failure = Some(error);
-            true
-        }
-    });
-    failure.map_or(Ok(ended), |error| Err(BenchError::Io(error.into())))
+    Ok(Finished { stdout: String::from_utf8_lossy(&ended.stdout).into_owned(), cpu_s })
 }
 
 /// User and system time of a process and of its reaped children, seconds (`proc_pid_stat(5)`).
@@ -408,10 +385,6 @@ fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         }
         thread::sleep(Duration::from_millis(2));
     }
-}
-
-fn last_line(text: &str) -> &str {
-    text.trim().lines().next_back().unwrap_or("it said nothing")
 }
 
 /// This machine in a few words: what every figure depends on.

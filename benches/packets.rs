@@ -10,16 +10,17 @@ mod growth;
 mod lines;
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sys::process::Owned;
 
 use crate::comparison::{
     Better, Comparison, Contender, Effort, Figures, Gate, Medium, RowPlan, Run, Whose,
 };
-use crate::host::BenchError;
+use crate::host::{BenchError, said, start};
 use crate::ours::program;
 use crate::queues::{self, Middle};
 use crate::scratch;
@@ -321,8 +322,11 @@ fn row(name: &str, figure: Figure, contender: &str) -> RowPlan {
 /// A switch of this run, with the pipes it needs; all of it ends with the value.
 pub(crate) struct Bed {
     socket: PathBuf,
-    daemon: Child,
+    daemon: Owned,
 }
+
+/// Longest wait for what `pkt sink` and `pkt ping` tell.
+const TELL_MAX: Duration = Duration::from_secs(120);
 
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
@@ -333,7 +337,7 @@ impl Bed {
         let mut command = Command::new(program());
         command.args(["switch", "run", "--cores", "0", "--socket"]).arg(&socket);
         command.stderr(Stdio::null());
-        let bed = Self { socket, daemon: command.spawn()? };
+        let bed = Self { socket, daemon: start(&mut command)? };
         let until = Instant::now() + Duration::from_secs(5);
         while !bed.socket.exists() {
             if Instant::now() > until {
@@ -342,7 +346,7 @@ impl Bed {
             std::thread::sleep(Duration::from_millis(5));
         }
         for group in groups {
-            let added = bed.command(&["port", "add", group, "--pipes", "1"]).status()?;
+            let added = said(&mut bed.command(&["port", "add", group, "--pipes", "1"]))?.status;
             if !added.success() {
                 return Err(BenchError::Failed(format!("port add {group}: {added}")));
             }
@@ -383,14 +387,14 @@ impl Bed {
                 generate.push("--slots-only");
             }
         }
-        let sink = Ending(self.command(&sink).spawn()?);
+        let sink = start(&mut self.command(&sink))?;
         // It must be there, and the switch know where, before the first frame.
         std::thread::sleep(Duration::from_millis(100));
-        let sent = self.command(&generate).output()?;
+        let sent = said(&mut self.command(&generate))?;
         if !sent.status.success() {
             return Err(BenchError::Failed(format!("pkt gen: {}", sent.status)));
         }
-        let value = sink.output()?;
+        let value = told(sink)?;
         let figure = |name: &str| {
             let missing = || BenchError::Failed(format!("no {name} in pkt sink --json"));
             value[name].as_f64().ok_or_else(missing)
@@ -403,10 +407,10 @@ impl Bed {
     fn ping(&self, ends: [&str; 2], far: &str, linger: &str) -> Result<Figures, BenchError> {
         let [near, end] = ends;
         let echo = ["pkt", "echo", end, "--core", far, "--linger", linger];
-        let echo = Ending(self.command(&echo).spawn()?);
+        let echo = start(&mut self.command(&echo))?;
         std::thread::sleep(Duration::from_millis(100));
         let ping = ["pkt", "ping", near, "--core", "0", "--linger", linger, "--count", "50000"];
-        let value = Ending(self.command(&ping).spawn()?).output()?;
+        let value = told(start(&mut self.command(&ping))?)?;
         drop(echo);
         let median = value["p50_s"].as_f64();
         let median = median.ok_or_else(|| BenchError::Failed("no p50_s in pkt ping".to_owned()))?;
@@ -416,32 +420,16 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // It may have ended already.
-        self.daemon.kill().ok();
-        self.daemon.wait().ok();
+        // The switch has it open, and goes after it.
         std::fs::remove_file(&self.socket).ok();
     }
 }
 
-/// A child that does not outlive the value.
-pub(crate) struct Ending(pub(crate) Child);
-
-impl Ending {
-    /// What it prints until it ends by itself.
-    fn output(mut self) -> Result<Value, BenchError> {
-        let mut text = String::new();
-        if let Some(stdout) = &mut self.0.stdout {
-            std::io::Read::read_to_string(stdout, &mut text)?;
-        }
-        serde_json::from_str(&text)
-            .map_err(|error| BenchError::Failed(format!("pkt --json: {error}: {text}")))
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        // It may have ended already.
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
+/// The object that a child prints before it ends by itself.
+fn told(child: Owned) -> Result<Value, BenchError> {
+    let text = child.ended_within(TELL_MAX)?.stdout;
+    serde_json::from_slice(&text).map_err(|error| {
+        let text = String::from_utf8_lossy(&text);
+        BenchError::Failed(format!("pkt --json: {error}: {text}"))
+    })
 }

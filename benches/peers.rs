@@ -20,6 +20,7 @@
 //! ```
 
 mod comparison;
+mod datagrams;
 mod host;
 mod iperf;
 mod judgement;
@@ -114,7 +115,8 @@ impl Options {
 fn main() -> ExitCode {
     // The bare loops are this program again, inside the namespaces.
     let arguments: Vec<String> = std::env::args().collect();
-    let intercepts = [pingpong::intercept, queues::intercept, packets::floor::intercept];
+    let intercepts =
+        [pingpong::intercept, datagrams::intercept, queues::intercept, packets::floor::intercept];
     if let Some(code) = intercepts.iter().find_map(|intercept| intercept(&arguments)) {
         return code;
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use crate::comparison::{Better, Comparison, Contender, Effort, Gate, Medium, RowPlan, Run, Whose};
 use crate::host::installed;
 use crate::verdicts::Verdicts;
-use crate::{iperf, ours, pingpong};
+use crate::{datagrams, iperf, ours, pingpong};
 
 /// Every comparison, in the order they run.
 pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison> {
     let mut all = vec![start_time(effort), size(effort), tcp_one_stream(effort)];
     all.extend([
-        udp(effort, ["udp-64-byte", "udp-64-byte-without-gso"], "64"),
+        udp(effort, ["udp-64-byte", "udp-64-byte-without-gso", "udp-64-byte-bare"], "64"),
         udp_never_split(effort, "udp-64-byte-gso-never-split", "64"),
-        udp(effort, ["udp-1400-byte", "udp-1400-byte-without-gso"], "1400"),
+        udp(effort, ["udp-1400-byte", "udp-1400-byte-without-gso", "udp-1400-byte-bare"], "1400"),
         udp_never_split(effort, "udp-1400-byte-gso-never-split", "1400"),
     ]);
     all.extend([round_trips("tcp-rr", "tcp", effort), round_trips("udp-rr", "udp", effort)]);
@@ -101,7 +101,13 @@ fn iperf3_gso(name: &str, length: &'static str) -> Contender {
     Contender { whose: Whose::Peer, name: name.to_owned(), run }
 }
 
-fn udp(effort: Effort, [name, without_gso]: [&'static str; 2], length: &'static str) -> Comparison {
+fn udp(
+    effort: Effort,
+    [name, without_gso, beside_bare]: [&'static str; 3],
+    length: &'static str,
+) -> Comparison {
+    const BARE: &str = "bare datagram loop, split before the device";
+    let bare: Run = Box::new(move |wire, time| datagrams::run(wire, time, length));
     let figure = Figure { name: "datagrams_per_s", unit: "kpkt/s", scale: 1e3 };
     Comparison {
         name,
@@ -115,6 +121,7 @@ fn udp(effort: Effort, [name, without_gso]: [&'static str; 2], length: &'static 
             ours(APART, &["--udp", "--length", length, "--no-gso", "--no-gro"]),
             iperf3("iperf3", &["-u", "-b", "0", "-l", length]),
             iperf3_gso(PEER_SPLIT, length),
+            Contender { whose: Whose::Ours, name: BARE.to_owned(), run: bare },
         ],
         rows: vec![
             RowPlan {
@@ -123,6 +130,7 @@ fn udp(effort: Effort, [name, without_gso]: [&'static str; 2], length: &'static 
                 ..row(name, figure, &[SPLIT, APART], &["iperf3", PEER_SPLIT])
             },
             row(without_gso, figure, &[APART], &["iperf3"]),
+            row(beside_bare, figure, &[SPLIT], &[BARE]),
         ],
     }
 }

@@ -5,14 +5,15 @@
 //! socket to another, or the switch with two AF_XDP ports. Both copy each frame once from one device's
 //! memory to the other's; the switch copies it twice more.
 
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use port_xdp::Port;
+use ports::xdp::Port;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use sys::process::Owned;
 
 use crate::comparison::Figures;
-use crate::host::{BenchError, Host, Lab, Wire};
+use crate::host::{BenchError, Host, Lab, Wire, said, speak_to_us, start};
 use crate::ours::program;
 use crate::scratch;
 
@@ -46,7 +47,7 @@ pub(crate) fn intercept(arguments: &[String]) -> Option<ExitCode> {
 type Ended = Result<(), Box<dyn std::error::Error>>;
 
 fn open(device: &str) -> Result<Port, Box<dyn std::error::Error>> {
-    Ok(port_xdp::open(device, 0)?.try_into()?)
+    Ok(ports::xdp::open(device, 0)?.try_into()?)
 }
 
 fn send(device: &str, bytes: &str, seconds: &str) -> Ended {
@@ -112,7 +113,7 @@ pub(crate) fn run(middle: Middle, bytes: &str, length: Duration) -> Result<Figur
     let _forwarding = match middle {
         Middle::Loop => {
             let mut command = second.enter_on("1", ours);
-            vec![Running::start(command.args([WORD, "forward", "n1", "n2"]))?]
+            vec![start_quiet(command.args([WORD, "forward", "n1", "n2"]))?]
         }
         Middle::Switch => switch("1", "xdp", [(&second, "n1"), (&second, "n2")])?,
     };
@@ -120,23 +121,22 @@ pub(crate) fn run(middle: Middle, bytes: &str, length: Duration) -> Result<Figur
     let before = arrived(&third)?;
     let seconds = length.as_secs_f64().to_string();
     let mut sender = first.enter_on("0", ours);
-    let output = sender.args([WORD, "send", "f1", bytes, &seconds]).output()?;
-    let took = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>();
-    let took = took.map_err(|_none| {
-        BenchError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-    })?;
+    sender.args([WORD, "send", "f1", bytes, &seconds]);
+    let ended = said(speak_to_us(&mut sender))?;
+    let took = String::from_utf8_lossy(&ended.stdout).trim().parse::<f64>();
+    let took = took.map_err(|_none| BenchError::Failed(ended.last_line()))?;
     let frames = arrived(&third)?.saturating_sub(before) as f64;
     Ok(Figures::from([("frames_per_s", frames / took)]))
 }
 
 /// A switch on these cores with ports of type `kind`: each host's device.
-fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Running>, BenchError> {
+fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Owned>, BenchError> {
     let socket = scratch::path("bench-ports.sock")?;
     // One that a killed run left, or none.
     std::fs::remove_file(&socket).ok();
     let mut daemon = ports[0].0.enter_on("0-1", program());
     daemon.args(["switch", "run", "--cores", cores, "--socket"]).arg(&socket);
-    let running = Running::start(&mut daemon)?;
+    let running = start_quiet(&mut daemon)?;
     let until = Instant::now() + Duration::from_secs(5);
     while !socket.exists() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
@@ -145,10 +145,9 @@ fn switch(cores: &str, kind: &str, ports: [(&Host, &str); 2]) -> Result<Vec<Runn
         let mut add = host.enter_on("0-1", program());
         let port = format!("vale0:{device}");
         add.args(["port", "add", &port, "--type", kind, "--device", device, "--socket"]);
-        let output = add.arg(&socket).output()?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(BenchError::Failed(said));
+        let ended = said(speak_to_us(add.arg(&socket)))?;
+        if !ended.status.success() {
+            return Err(BenchError::Failed(ended.last_line()));
         }
     }
     Ok(vec![running])
@@ -162,7 +161,7 @@ pub(crate) fn taps_on_a_switch(length: Duration) -> Result<Figures, BenchError> 
     {
         host.ip(&["address", "add", address, "dev", device])?;
     }
-    crate::ours::test(&Wire::Veth { near, far }, length, &["--omit", "1"])
+    crate::ours::test(&Wire::veth(near, far), length, &["--omit", "1"])
 }
 
 /// The same over a link of a lab that neither delays nor limits.
@@ -181,26 +180,13 @@ pub(crate) fn taps_on_a_delay_line(length: Duration) -> Result<Figures, BenchErr
 
 /// Frames that the last host's interface has received.
 fn arrived(host: &Host) -> Result<u64, BenchError> {
-    let output = host.enter_on("0-1", "cat").arg("/proc/net/dev").output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("f2:"));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-        .ok_or_else(|| BenchError::Failed("no counters of f2".to_owned()))
+    let links = topology::InterfaceCounters::read_from(&host.files());
+    let link = links.into_iter().find(|link| link.interface == "f2");
+    let link = link.ok_or_else(|| BenchError::Failed("no counters of f2".to_owned()))?;
+    Ok(link.rx_pkts)
 }
 
-/// A child that does not outlive the value.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Result<Self, BenchError> {
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self(quiet.spawn()?))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.kill().ok(); // it may be gone already
-        self.0.wait().ok(); // reaped or not ours: nothing to do either way
-    }
+/// Starts a child that nobody hears.
+fn start_quiet(command: &mut Command) -> Result<Owned, BenchError> {
+    start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
 }

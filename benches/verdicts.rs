@@ -1,20 +1,10 @@
 //! The share of right verdicts: planted limits as the tests have them, recorded and live.
 
-#[path = "../crates/clearstream/tests/planted_root/bed.rs"]
-mod bed;
-#[path = "../crates/clearstream/tests/planted_root/cases.rs"]
-mod cases;
-#[path = "../crates/clearstream/tests/planted_root/modelled.rs"]
-mod modelled;
-#[path = "../crates/clearstream/tests/planted_root/recorded.rs"]
-mod recorded;
-#[path = "../crates/clearstream/tests/planted_root/trim.rs"]
-mod trim;
-
 use std::path::PathBuf;
 
-use bed::PlantedLab;
-use cases::Case;
+use testkit::planted::bed::PlantedLab;
+use testkit::planted::cases::{self, Case};
+use testkit::planted::{modelled, recorded, trim};
 
 use crate::comparison::Figures;
 use crate::host::BenchError;
@@ -71,7 +61,7 @@ impl Verdicts {
     }
 
     fn judge(&self, case: &Case) -> Result<bool, BenchError> {
-        let lab = PlantedLab::up(case).map_err(BenchError::Failed)?;
+        let lab = PlantedLab::up(case, program()).map_err(BenchError::Failed)?;
         let results = lab.path(case).map_err(BenchError::Failed)?;
         if let Some(folder) = &self.record {
             trim::record(case, &results, folder)?;

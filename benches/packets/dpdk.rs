@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::comparison::{Contender, Figures, Run, Whose};
-use crate::host::{BenchError, finish, installed};
-use crate::packets::Ending;
+use crate::host::{BenchError, finish, installed, speak_to_us, start};
 use crate::scratch;
 
 const SOURCE: &str = include_str!("dpdk.c");
@@ -60,13 +59,13 @@ fn through_testpmd(bytes: u16, length: Duration) -> Result<Figures, BenchError> 
             format!("--vdev=net_memif{port},role={role},id={port},socket={socket},rsize=10")
         })
     };
-    let mut forwarder = Command::new("setpriv");
-    forwarder.args(["--pdeathsig", "KILL", "dpdk-testpmd", "--lcores", "0@1,1@1"]);
+    let mut forwarder = Command::new("dpdk-testpmd");
+    forwarder.args(["--lcores", "0@1,1@1"]);
     forwarder.args(ENVIRONMENT).arg(prefix("forwarder")).args(ports("server"));
     forwarder.args(["--", "--forward-mode=io", "--auto-start", "--nb-cores=1"]);
     forwarder.args(["--burst=32", "--total-num-mbufs=16384"]);
     forwarder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _forwarder = Ending(forwarder.spawn()?);
+    let _forwarder = start(&mut forwarder)?;
     let sockets = [0, 1].map(|port| PathBuf::from(format!("{}.{port}", name.display())));
     let until = Instant::now() + Duration::from_secs(10);
     while !sockets.iter().all(|socket| socket.exists()) {
@@ -131,10 +130,9 @@ impl Peer {
     }
 
     fn command(&self, role: &str, lcores: &str) -> Command {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(&self.0).args(["--lcores", lcores]);
-        command.args(ENVIRONMENT).arg(prefix(role));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = Command::new(&self.0);
+        command.args(["--lcores", lcores]).args(ENVIRONMENT).arg(prefix(role));
+        speak_to_us(&mut command);
         command
     }
 }

@@ -7,10 +7,10 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
+use sys::process::Owned;
 
 use crate::comparison::Figures;
-use crate::host::BenchError;
-use crate::packets::Ending;
+use crate::host::{BenchError, start};
 
 /// First argument that turns this program into a far end: then its core, and `echo` or `relay`. Its
 /// standard streams are the bells: it hears the first and rings the others in turn.
@@ -46,10 +46,13 @@ pub(crate) fn run(far: u32, relayed: bool, length: Duration) -> Result<Figures, 
     let rung_first = if relayed { &relay_bell } else { &far_bell };
     let _echo = {
         let rings = if relayed { &relay_bell } else { &near_bell };
-        start(far, "echo", &far_bell, rings, &near_bell)?
+        start_end(far, "echo", &far_bell, rings, &near_bell)?
     };
-    let _relay =
-        if relayed { Some(start(0, "relay", &relay_bell, &far_bell, &near_bell)?) } else { None };
+    let _relay = if relayed {
+        Some(start_end(0, "relay", &relay_bell, &far_bell, &near_bell)?)
+    } else {
+        None
+    };
     let pinging = || -> Result<f64, BenchError> {
         sys::thread::pin_current(&[0])
             .map_err(|error| BenchError::Failed(format!("core 0: {error}")))?;
@@ -68,17 +71,16 @@ pub(crate) fn run(far: u32, relayed: bool, length: Duration) -> Result<Figures, 
     Ok(Figures::from([("p50_s", median)]))
 }
 
-fn start(
+fn start_end(
     core: u32,
     role: &str,
     hears: &OwnedFd,
     rings: &OwnedFd,
     also_rings: &OwnedFd,
-) -> Result<Ending, BenchError> {
+) -> Result<Owned, BenchError> {
     let bell = |fd: &OwnedFd| -> std::io::Result<Stdio> { Ok(fd.try_clone()?.into()) };
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL"]).arg(std::env::current_exe()?);
+    let mut command = Command::new(std::env::current_exe()?);
     command.args([WORD, &core.to_string(), role]);
     command.stdin(bell(hears)?).stdout(bell(rings)?).stderr(bell(also_rings)?);
-    Ok(Ending(command.spawn()?))
+    start(&mut command)
 }

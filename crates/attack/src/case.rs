@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use stats::Random;
 
 /// What an attack is given.
@@ -114,3 +115,14 @@ impl Case {
 
 /// How long one round of a generated attack goes on.
 pub(crate) const ROUND: Duration = Duration::from_millis(300);
+
+/// Every place in a document where a value could be another, as JSON pointers.
+pub(crate) fn places(of: &Value, path: &str, out: &mut Vec<String>) {
+    if let Value::Object(fields) = of {
+        for (name, value) in fields {
+            let path = format!("{path}/{name}");
+            places(value, &path, out);
+            out.push(path);
+        }
+    }
+}

@@ -52,13 +52,18 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let host = stage.beside(1_000)?;
     let aside = host.play_aside(&verbs, options, began);
     let mut rows = stage.play_all(&doors, options, began)?;
-    for thread in aside {
-        rows.extend(thread.join().map_err(|_panic| "the suite panicked")??);
-    }
+    rows.extend(joined(aside)?);
     println!("{}", table::show(&rows));
     let (line, is_well) = table::sum(&rows, options.seed, began.elapsed().as_secs_f64());
     println!("{line}");
     Ok(is_well)
+}
+
+/// Cases that are played in a thread.
+type Lane = JoinHandle<Result<Vec<Row>, String>>;
+
+fn joined(lane: Lane) -> Result<Vec<Row>, String> {
+    lane.join().map_err(|_panic| "the suite panicked")?
 }
 
 /// Crowds are a part of it; without, they are smaller.
@@ -113,20 +118,26 @@ impl Stage {
         Self { arena: None, served: None, port, folder, program, is_root, servers: 0 }
     }
 
-    /// Begins the cases of verbs: those that wait in threads of their own, the others in one.
-    fn play_aside(
-        &self,
-        cases: &[Case],
-        options: &Options,
-        began: Instant,
-    ) -> Vec<JoinHandle<Result<Vec<Row>, String>>> {
+    /// Begins the cases of verbs: those that wait in threads of their own, the others in one. Generated ones take
+    /// all the processor time there is, which would be counted as patience: they come when nobody waits any more.
+    fn play_aside(&self, cases: &[Case], options: &Options, began: Instant) -> Lane {
         let (patient, others): (Vec<Case>, Vec<Case>) = cases.iter().partition(|case| case.waits);
-        let lanes = patient.into_iter().map(|case| vec![case]).chain([others]);
-        let begin = |lane: Vec<Case>| {
+        let (generated, written): (Vec<Case>, Vec<Case>) =
+            others.into_iter().partition(|case| case.is_generated);
+        let begin = |case: Case| {
             let (mut stage, options) = (self.visitor(self.port), options.clone());
-            std::thread::spawn(move || stage.play_all(&lane, &options, began))
+            std::thread::spawn(move || stage.play_all(&[case], &options, began))
         };
-        lanes.map(begin).collect()
+        let waiting: Vec<Lane> = patient.into_iter().map(begin).collect();
+        let (mut stage, options) = (self.visitor(self.port), options.clone());
+        std::thread::spawn(move || {
+            let mut rows = stage.play_all(&written, &options, began)?;
+            for lane in waiting {
+                rows.extend(joined(lane)?);
+            }
+            rows.extend(stage.play_all(&generated, &options, began)?);
+            Ok(rows)
+        })
     }
 
     /// Those written by hand once; the generated ones in turn, each at least once, for the time left.
@@ -169,12 +180,13 @@ impl Stage {
             }
         };
         std::thread::scope(|scope| {
-            let stages = more.iter_mut().chain([&mut *self]);
-            let lanes: Vec<_> = stages.map(|stage| scope.spawn(|| play(stage))).collect();
+            let lanes: Vec<_> = more.iter_mut().map(|stage| scope.spawn(|| play(stage))).collect();
+            // A server that this stage begins anew ends with the thread that began it: it is needed later.
+            let own = play(&mut *self);
             let ended = |lane: std::thread::ScopedJoinHandle<'_, Result<(), String>>| {
                 lane.join().map_err(|_panic| "the suite panicked")?
             };
-            lanes.into_iter().try_for_each(ended)
+            lanes.into_iter().map(ended).fold(own, Result::and)
         })?;
         let mut rows = std::mem::take(&mut *lock(&rows));
         rows.sort_by_key(|(number, _)| *number);

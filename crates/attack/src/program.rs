@@ -3,22 +3,26 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use sys::process::{Ending, Owned};
+
 /// How long a daemon may take to come back to what it was after an attack.
 const RECOVERY: Duration = Duration::from_secs(5);
-/// Resident memory beyond what it had at first, bytes: what an allocator keeps.
-const RESIDENT_MORE_MAX: u64 = 64 << 20;
+/// Memory of its own beyond what it had at first, bytes: what an allocator keeps.
+const OWN_MORE_MAX: u64 = 64 << 20;
 
 /// Held for reading while a program is started.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Starts a program. Between `fork` and `execve` the child has copies of every descriptor here.
-pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
+/// Starts a program that ends with the calling thread. Between `fork` and `execve` the child has copies of
+/// every descriptor here.
+pub(crate) fn start(command: &mut Command) -> std::io::Result<Owned> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
-    command.spawn()
+    // Whatever state it is in, it gets no say in its end.
+    Owned::start(command, Ending::KILL)
 }
 
 /// While this is held nobody starts a program: for who has a descriptor whose closing does not come back. A child
@@ -30,7 +34,7 @@ pub(crate) fn no_starts() -> RwLockWriteGuard<'static, ()> {
 /// A daemon of the program.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    child: Child,
+    child: Owned,
     log: PathBuf,
     base: Option<Size>,
     /// What is known to stand in the log without harm.
@@ -43,16 +47,21 @@ pub(crate) struct Size {
     pub(crate) threads: u64,
     pub(crate) descriptors: u64,
     pub(crate) resident_bytes: u64,
+    /// Resident memory that no file or region is behind: heap and stacks, bytes.
+    pub(crate) own_bytes: u64,
+    /// Address space of shared memory, touched or not, bytes. How much of a port's region is resident depends on
+    /// how far its buffers have circulated, so that says nothing of what an attack left behind.
+    pub(crate) shared_bytes: u64,
 }
 
 impl Daemon {
-    /// Starts `program` with `arguments`; what it says goes to `log`.
+    /// Starts `program` with `arguments`, until the calling thread ends; what it says goes to `log`.
     pub(crate) fn start(program: &Path, arguments: &[&str], log: PathBuf) -> Result<Self, String> {
         let file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let child =
-            spawn(&mut command).map_err(|error| format!("{}: {error}", program.display()))?;
+            start(&mut command).map_err(|error| format!("{}: {error}", program.display()))?;
         Ok(Self { child, log, base: None, read_to: 0 })
     }
 
@@ -90,10 +99,11 @@ impl Daemon {
                 ("threads", size.threads, base.threads),
                 ("descriptors", size.descriptors, base.descriptors),
                 (
-                    "resident MiB",
-                    size.resident_bytes >> 20,
-                    (base.resident_bytes + RESIDENT_MORE_MAX) >> 20,
+                    "MiB of heap and stacks",
+                    size.own_bytes >> 20,
+                    (base.own_bytes + OWN_MORE_MAX) >> 20,
                 ),
+                ("KiB of shared memory", size.shared_bytes >> 10, base.shared_bytes >> 10),
             ];
             match grown.into_iter().find(|(_, now, most)| now > most) {
                 None => return Ok(()),
@@ -123,31 +133,53 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Whatever state it is in; it may have ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
 /// Size of a process, as `/proc` has it.
 pub(crate) fn size_of(pid: u32) -> Result<Size, String> {
+    let of_process = |what: &str, error: std::io::Error| format!("/proc/{pid}/{what}: {error}");
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
-        .map_err(|error| format!("/proc/{pid}/status: {error}"))?;
+        .map_err(|error| of_process("status", error))?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
     };
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    let descriptors =
+        fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| of_process("fd", error))?.count();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))
+        .map_err(|error| of_process("maps", error))?;
     Ok(Size {
         threads: field("Threads").unwrap_or(0),
         descriptors: descriptors as u64,
         resident_bytes: field("VmRSS").unwrap_or(0) << 10,
+        own_bytes: field("RssAnon").unwrap_or(0) << 10,
+        shared_bytes: maps.lines().filter_map(shared_bytes_of).sum(),
     })
+}
+
+/// Length of the mapping that a line of `/proc/PID/maps` describes, if it is shared, bytes.
+fn shared_bytes_of(line: &str) -> Option<u64> {
+    let mut fields = line.split_whitespace();
+    let (from, to) = fields.next()?.split_once('-')?;
+    fields.next()?.ends_with('s').then_some(())?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    address(to)?.checked_sub(address(from)?)
 }
 
 fn last_line(text: &str) -> String {
     let line = text.lines().rev().find(|line| !line.contains("attached") && !line.is_empty());
     line.unwrap_or("it said nothing").chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_shared_mappings_count_and_by_length() {
+        let region =
+            "7f0000000000-7f0000200000 rw-s 00000000 00:01 1061 /memfd:clearstream-port (deleted)";
+        let heap = "55d0a0000000-55d0a0021000 rw-p 00000000 00:00 0 [heap]";
+        assert_eq!(shared_bytes_of(region), Some(2 << 20));
+        assert_eq!(shared_bytes_of(heap), None);
+        assert_eq!(shared_bytes_of(""), None);
+    }
 }

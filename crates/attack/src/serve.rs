@@ -4,7 +4,7 @@ pub(crate) mod control;
 pub(crate) mod iperf3;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,10 +56,7 @@ struct Guest {
 
 impl Served {
     pub(crate) fn open(program: &Path, folder: &Path, number: u32) -> Result<Self, String> {
-        let free =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
-        let port = free.local_addr().map_err(|error| error.to_string())?.port();
-        drop(free);
+        let port = testkit::port::free_port();
         let text = port.to_string();
         let log = folder.join(format!("serve-{number}.log"));
         // All of 127.0.0.0/8 is this host.

@@ -18,6 +18,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Resident memory that no verb needs for what it is given here, bytes.
 const RESIDENT_MAX: u64 = 1 << 30;
+/// How often its size is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
 
@@ -51,10 +53,11 @@ pub(crate) fn run(
         std::os::unix::process::CommandExt::gid(&mut command, user);
     }
     let mut child =
-        crate::program::spawn(&mut command).map_err(|error| format!("{}: {error}", what()))?;
+        crate::program::start(&mut command).map_err(|error| format!("{}: {error}", what()))?;
     let since = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+        let ended = child.wait_within(LOOK_EVERY).map_err(|error| error.to_string())?;
+        if let Some(status) = ended {
             break status;
         }
         let resident_bytes =
@@ -65,11 +68,8 @@ pub(crate) fn run(
             (since.elapsed() > within).then(|| format!("still runs after {within:?}"))
         };
         if let Some(why) = why {
-            child.kill().ok();
-            child.wait().ok();
             return Err(format!("{}: {why}", what()));
         }
-        std::thread::sleep(Duration::from_millis(10));
     };
     let text = read(log);
     let object = if status.code().is_none() || status.code() == Some(PANICKED) {

@@ -12,12 +12,7 @@ use ring::places;
 
 #[path = "c_programs/exports.rs"]
 mod exports;
-#[path = "../../packet-switch/tests/support/socket.rs"]
-mod socket;
-#[path = "../../packet-switch/tests/support/serving.rs"]
-mod support;
-
-use support::Serving;
+use testkit::serving::Serving;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)

@@ -1,12 +1,13 @@
 //! Searches put down in a file and taken up again.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dve::Model;
 use statespace::Reach;
+use sys::durable::{self, DurableError};
 use sys::private;
 
 use crate::observer::Observer;
@@ -80,44 +81,29 @@ impl Keep {
         let Some(path) = &self.write else { return Ok(()) };
         let taken = search.system().taken();
         write_whole(path, |out| search.save(self.fingerprint, taken, out))
-            .map_err(|source| CheckError::Checkpoint { path: path.clone(), source })?;
+            .map_err(CheckError::Checkpoint)?;
         self.written = Some(Instant::now());
         observer.checkpoint_written(path, None);
         Ok(())
     }
 }
 
-/// Another file's name, which begins with this one's.
-pub(crate) fn part_name(path: &Path, end: &str) -> PathBuf {
-    let mut part = path.to_owned().into_os_string();
-    part.push(end);
-    PathBuf::from(part)
-}
-
 /// Writes a file that is there whole or not at all, whatever happens meanwhile.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let part = part_name(path, ".part");
-    let file = private::create_new(&part)?;
-    let whole = || {
+) -> Result<(), DurableError> {
+    let write = |file: &mut File| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         write(&mut out)?;
-        out.flush()?;
-        out.get_ref().sync_all()?;
-        fs::rename(&part, path)?;
-        sync_folder(path)
+        out.flush()
     };
-    whole().inspect_err(|_| {
-        fs::remove_file(&part).ok();
-    })
+    durable::replace_with(path, write).map(drop)
 }
 
-/// Makes the names in a file's folder last.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+/// Which file could not be written, at which step, and why.
+pub(crate) fn why(error: &DurableError) -> String {
+    format!("{error}: {}", error.source)
 }
 
 /// FNV-1a: the same on every machine.

@@ -1,12 +1,14 @@
 //! Why a model could not be checked.
 
-use std::io;
 use std::path::PathBuf;
 
 use crew::ExchangeError;
 use statespace::Gone;
 use statespace::partition::RankError;
+use sys::durable::DurableError;
 use thiserror::Error;
+
+use crate::checkpoint::why;
 
 /// Why a model could not be checked. The messages name the options of `clearstream check`.
 #[derive(Debug, Error)]
@@ -34,13 +36,8 @@ pub enum CheckError {
         why: String,
     },
     /// The checkpoint cannot be written.
-    #[error("--checkpoint {}: {source}", path.display())]
-    Checkpoint {
-        /// Its file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    #[error("--checkpoint {}", why(.0))]
+    Checkpoint(DurableError),
     /// Some rank cannot write its part of the checkpoint.
     #[error("--checkpoint {0}")]
     CheckpointPart(String),

@@ -35,17 +35,9 @@ pub(crate) fn cycles(
             break Verdict::Undecided(reason);
         }
     };
-    Ok(Report {
-        what: self::what(what, fairness),
-        verdict,
-        progress: search.progress(),
-        state_bytes: model.state_bytes(),
-        elapsed: watch.elapsed(),
-        over_time: watch.over_time(&search.progress()),
-        unreachable: None,
-        failing: failing(model, search.system().taken()),
-        ranks: None,
-    })
+    let failing = failing(model, search.system().taken());
+    let what = self::what(what, fairness);
+    Ok(Report { failing, ..watch.report(model, what, verdict, search.progress()) })
 }
 
 fn word(fairness: Fairness) -> &'static str {

@@ -44,17 +44,8 @@ pub(crate) fn states(
             search.progress().states_count,
         )),
     };
-    Ok(Report {
-        what: bounds.what(&promises(allow_deadlock)),
-        verdict,
-        progress: search.progress(),
-        state_bytes: model.state_bytes(),
-        elapsed: watch.elapsed(),
-        over_time: watch.over_time(&search.progress()),
-        unreachable: None,
-        failing: Vec::new(),
-        ranks: None,
-    })
+    let what = bounds.what(&promises(allow_deadlock));
+    Ok(watch.report(model, what, verdict, search.progress()))
 }
 
 fn option(kept: Kept) -> &'static str {

@@ -8,7 +8,7 @@ mod together;
 
 use std::time::{Duration, Instant};
 
-use crew::{Exchange, Job, MpiError};
+use crew::{Exchange, Job, MpiError, Transport};
 use dve::Model;
 use judge::Judge;
 use keep::Keeping;
@@ -140,17 +140,27 @@ impl Many {
         task: &Task<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Report, CheckError> {
-        let is_patient = matches!(self, Self::Threads(_));
-        let mut lead = LeadWatch::new(model, task, self.ranks_count(), is_patient, observer);
-        let look = |rank: &mut ModelRank<'_>| lead.look(rank);
-        let outcome = match self {
+        match self {
             Self::Threads(Threads { count, cores, .. }) => {
-                threads::search(model, task, *count, cores, look)
+                let mut lead = LeadWatch::new(model, task, *count, true, observer);
+                let outcome = threads::search(model, task, *count, cores, |rank| lead.look(rank));
+                lead.report(model, task, outcome)
             }
-            Self::Job(job) => job::search(job, model, task, look),
-        };
-        lead.report(model, task, outcome)
+            Self::Job(job) => search_job(job, model, task, observer),
+        }
     }
+}
+
+/// Searches by the processes of a job; for rank 0.
+fn search_job<T: Transport>(
+    job: &mut Job<T>,
+    model: &Model,
+    task: &Task<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Report, CheckError> {
+    let mut lead = LeadWatch::new(model, task, job.ranks_count(), false, observer);
+    let outcome = job::search(job, model, task, |rank| lead.look(rank));
+    lead.report(model, task, outcome)
 }
 
 /// What is asked of a model.

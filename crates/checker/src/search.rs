@@ -64,17 +64,8 @@ pub(crate) fn states(
         (None, Some(reason)) => Verdict::Undecided(reason),
         (None, None) => Verdict::Holds,
     };
-    Ok(Report {
-        what: bounds.what(&promises(allow_deadlock)),
-        verdict,
-        progress,
-        state_bytes: model.state_bytes(),
-        elapsed,
-        over_time: watch.over_time(&progress),
-        unreachable,
-        failing: Vec::new(),
-        ranks: None,
-    })
+    let what = bounds.what(&promises(allow_deadlock));
+    Ok(Report { elapsed, unreachable, ..watch.report(model, what, verdict, progress) })
 }
 
 /// What is promised of every state, in words.
@@ -110,17 +101,9 @@ pub(crate) fn cycles(
             break Verdict::Undecided(reason);
         }
     };
-    Ok(Report {
-        what: bounds.what(what),
-        verdict,
-        progress: search.progress(),
-        state_bytes: model.state_bytes(),
-        elapsed: watch.elapsed(),
-        over_time: watch.over_time(&search.progress()),
-        unreachable: None,
-        failing: failing(model, search.system().taken()),
-        ranks: None,
-    })
+    let failing = failing(model, search.system().taken());
+    let what = bounds.what(what);
+    Ok(Report { failing, ..watch.report(model, what, verdict, search.progress()) })
 }
 
 pub(crate) fn broken_promise(

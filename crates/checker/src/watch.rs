@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use dve::Model;
 use results::CheckProgress;
 use statespace::Progress;
 
 use crate::observer::Observer;
 use crate::options::Bounds;
+use crate::report::{Report, Verdict};
 
 /// How far a search is, is noted so often at first, and never more than so many times.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -72,6 +74,27 @@ impl<'o> Watch<'o> {
         let mut samples = self.samples.clone();
         samples.push(sample(self.elapsed(), end, sent_bytes));
         samples
+    }
+
+    /// The report of a search that has just ended; what only some searches know is left out.
+    pub(crate) fn report(
+        &self,
+        model: &Model,
+        what: String,
+        verdict: Verdict,
+        progress: Progress,
+    ) -> Report {
+        Report {
+            what,
+            verdict,
+            progress,
+            state_bytes: model.state_bytes(),
+            elapsed: self.elapsed(),
+            over_time: self.over_time(&progress),
+            unreachable: None,
+            failing: Vec::new(),
+            ranks: None,
+        }
     }
 
     /// Whether a second has gone by since this last said so.

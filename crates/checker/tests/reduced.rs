@@ -2,17 +2,14 @@
 //!
 //! `CLEARSTREAM_RANDOM_MODELS=5000` tries that many; else a few thousand.
 
-#[path = "naive/all.rs"]
-mod naive;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::naive::graph::Graph;
+use crate::naive::random::{Taste, model};
+use crate::naive::tree::Tree;
 use checker::{ModelSystem, RankedModel};
 use dve::Model;
 use dve::ltl::{Formula, with_property};
-use naive::graph::Graph;
-use naive::random::{Taste, model};
-use naive::tree::Tree;
 use statespace::partition::{Aim, Ending, Figures, Outcome, Rank};
 use statespace::{CycleSearch, Found, Reach};
 use stats::Random;

@@ -2,17 +2,15 @@
 //!
 //! `CLEARSTREAM_RANDOM_MODELS=5000` tries that many; else a few thousand.
 
-#[path = "naive/all.rs"]
-mod naive;
-
+use crate::naive;
 use std::collections::HashSet;
 use std::thread;
 
+use crate::naive::graph::{Fair, Graph};
+use crate::naive::random::{Taste, model};
+use crate::naive::tree::{Expr, Place, Process, Transition, Tree, Variable};
 use checker::{ModelSystem, RankedModel};
 use dve::Model;
-use naive::graph::{Fair, Graph};
-use naive::random::{Taste, model};
-use naive::tree::{Expr, Place, Process, Transition, Tree, Variable};
 use statespace::partition::{Aim, Ending, Rank};
 use statespace::{Acting, CycleSearch, FairFound, FairLasso, FairSearch, Fairness, Found, Reach};
 use stats::Random;

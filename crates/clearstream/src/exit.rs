@@ -71,6 +71,27 @@ impl VerbError {
         self.kind == Kind::BrokenPipe
     }
 
+    /// The exit code it stands for.
+    pub(crate) fn code(&self) -> u8 {
+        match self.kind {
+            Kind::BrokenPipe => 0,
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+            Kind::Missing => 4,
+            Kind::Partial => 5,
+        }
+    }
+
+    /// What another process of this program said before it would have ended with this code.
+    pub(crate) fn of_code(code: u8, message: impl fmt::Display) -> Self {
+        match code {
+            2 => Self::usage(message),
+            4 => Self::missing(message),
+            5 => Self::partial(message),
+            _ => Self::failed(message),
+        }
+    }
+
     /// The work failed because of `error`, whose causes join the line.
     pub(crate) fn from_error(error: &dyn Error) -> Self {
         Self::failed(chain(error))
@@ -139,15 +160,10 @@ pub(crate) fn settle(result: crate::VerbResult) -> u8 {
         Ok(Exit::Program(code)) => code,
         Ok(Exit::Signal(number)) => u8::try_from(128 + number).unwrap_or(255),
         Err(error) => {
-            let code = match error.kind {
-                Kind::BrokenPipe => return 0,
-                Kind::Failed => 1,
-                Kind::Usage => 2,
-                Kind::Missing => 4,
-                Kind::Partial => 5,
-            };
-            complain(&error.message);
-            code
+            if !error.is_broken_pipe() {
+                complain(&error.message);
+            }
+            error.code()
         }
     }
 }

@@ -8,10 +8,12 @@ use results::{Absent, Host, PathFacts, Results, RunKind, TestOutcome, TestSpec};
 use traffic::client::{
     self, CONNECT_TIMEOUT, ClientError, FarProtocol, IntervalPair, Peer, Target,
 };
+use traffic::engine::IntervalReport;
 
 use crate::exit::{VerbError, chain};
 use crate::progress::Progress;
 use crate::runner;
+use crate::signals;
 
 /// Idle round trips measured for a path, and how far apart: half a second in all.
 const IDLE_COUNT: u32 = 50;
@@ -28,6 +30,55 @@ const START_MAX: Duration = Duration::from_millis(500);
 
 /// The protocols of servers other than our own that a far end may speak.
 pub(crate) const PROTOCOLS: &[&dyn FarProtocol] = &[&Iperf3];
+
+/// Where tests are asked for: from this host, or from another.
+pub(crate) trait Tests: Send {
+    /// The far end.
+    fn target(&self) -> &Target;
+
+    /// A document with both hosts and the idle path between them, ready for points.
+    ///
+    /// # Errors
+    /// The host that asks cannot be spoken with.
+    fn document(&mut self, kind: RunKind, progress: &mut Progress) -> Result<Results, VerbError>;
+
+    /// Runs one test, until a signal asks this program to end; `on_rate` is told each interval's payload
+    /// rate, bit/s.
+    ///
+    /// # Errors
+    /// Why it failed.
+    fn run_test(
+        &mut self,
+        spec: &TestSpec,
+        on_rate: &mut dyn FnMut(f64),
+    ) -> Result<TestOutcome, VerbError>;
+}
+
+impl Tests for FarEnd {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn document(&mut self, kind: RunKind, progress: &mut Progress) -> Result<Results, VerbError> {
+        Ok(self.describe(kind, progress))
+    }
+
+    fn run_test(
+        &mut self,
+        spec: &TestSpec,
+        on_rate: &mut dyn FnMut(f64),
+    ) -> Result<TestOutcome, VerbError> {
+        let mut on_interval = |pair: &IntervalPair| on_rate(bits_per_s(&pair.near));
+        let ended = self.watch_test(spec, &mut on_interval, &|| signals::caught().is_some());
+        ended.map_err(|error| explain(&error))
+    }
+}
+
+/// Payload rate over the streams of one interval, bit/s.
+fn bits_per_s(interval: &IntervalReport) -> f64 {
+    let bytes: u64 = interval.streams.iter().map(|(_, _, sample)| sample.bytes).sum();
+    bytes as f64 * 8.0 / (interval.end_s - interval.start_s).max(f64::MIN_POSITIVE)
+}
 
 /// What runs at the far end and the connection to it.
 pub(crate) struct FarEnd {
@@ -76,7 +127,7 @@ impl FarEnd {
     }
 
     /// A document with both hosts and the idle path between them, ready for points.
-    pub(crate) fn document(&mut self, kind: RunKind, progress: &mut Progress) -> Results {
+    pub(crate) fn describe(&mut self, kind: RunKind, progress: &mut Progress) -> Results {
         let mut results = blank(kind, &self.target);
         let Some(peer) = &mut self.peer else { return results };
         let address = peer.address();
@@ -115,7 +166,7 @@ impl FarEnd {
     ///
     /// # Errors
     /// What the client says.
-    pub(crate) fn run_test(
+    pub(crate) fn watch_test(
         &mut self,
         spec: &TestSpec,
         on_interval: &mut dyn FnMut(&IntervalPair),

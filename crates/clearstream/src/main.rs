@@ -3,15 +3,22 @@
 //! `main` parses, runs one verb and turns its answer into an exit code; each verb is a module of
 //! [`verbs`] that is thin over a library crate.
 
+mod bed;
+mod ending;
 mod exit;
 mod far;
 mod log;
 mod out;
+mod placement;
+mod profiles;
 mod progress;
 mod runner;
 mod signals;
 mod store;
+mod tester;
+mod tuners;
 mod verbs;
+mod verdict_text;
 
 use std::process::ExitCode;
 
@@ -45,9 +52,12 @@ struct CommandLine {
 fn main() -> ExitCode {
     // Where it cannot be had, the limit ends the process as it does others.
     sys::signal::survive_file_size_limit().ok();
-    // iperf3's own flags are not clap's business: `clearstream iperf3 …` is cut off before.
+    // The flags of iperf3, IOR and mdtest are not clap's business: their verbs are cut off before.
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if let Some(code) = verbs::iperf3::intercept(&arguments) {
+        return code;
+    }
+    if let Some(code) = verbs::load::intercept(&arguments) {
         return code;
     }
     let line = match CommandLine::try_parse_from(&arguments) {

@@ -43,7 +43,10 @@ impl Progress {
             let left = left.map_or_else(String::new, |left| {
                 format!(", about {} left", show_seconds(left.as_secs_f64().round()))
             });
-            let line = format!("[{}/{}{left}] {what}", self.done_count, self.total_count);
+            let line = match self.total_count {
+                0 | 1 => what.to_owned(),
+                total => format!("[{}/{total}{left}] {what}", self.done_count),
+            };
             let cut: String = line.chars().take(room_columns()).collect();
             // Progress is a courtesy; a closed stderr takes nothing from the result.
             crate::out::rewrite(&cut).ok();

@@ -7,12 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use results::{Point, PointOutcome, Results, TestOutcome};
 use sweep::{Experiment, Plan, PlannedPoint};
-use traffic::client::IntervalPair;
-use traffic::engine::IntervalReport;
 use units::{Timestamp, show_bit_rate};
 
 use crate::exit::VerbError;
-use crate::far::{self, FarEnd};
+use crate::far::Tests;
 use crate::progress::Progress;
 use crate::signals;
 use crate::store::PointLog;
@@ -28,6 +26,15 @@ pub(crate) enum Ended {
 
 /// What does an experiment's work: a far end, a lab, a switch, a job of ranks.
 pub(crate) trait Driver {
+    /// Brings the hosts into the state that the next round asks for.
+    ///
+    /// # Errors
+    /// It cannot be done, so the run cannot go on.
+    fn prepare(&mut self, so_far: &Results) -> Result<(), VerbError> {
+        let _ = so_far;
+        Ok(())
+    }
+
     /// Does one planned piece of work; `what` names it for the progress line.
     ///
     /// # Errors
@@ -43,6 +50,9 @@ pub(crate) trait Driver {
 /// What a driver made of one planned piece of work.
 pub(crate) struct Done {
     pub(crate) point: Point,
+    /// Points of the same piece of work that other parts of it gave; they are stored before `point`, so
+    /// that the work counts as done only when all are on disk.
+    pub(crate) beside: Vec<Point>,
     /// Why the work failed, if it did; the run ends with it when the next ones fail too.
     pub(crate) error: Option<VerbError>,
 }
@@ -55,13 +65,18 @@ impl Done {
         outcome: TestOutcome,
     ) -> Self {
         let outcome = PointOutcome::Measured(Box::new(outcome.with_figures()));
-        Self { point: planned.point(started_unix_ms, String::new(), outcome), error: None }
+        Self::of(planned.point(started_unix_ms, String::new(), outcome), None)
     }
 
     /// Work that failed.
     pub(crate) fn failed(planned: &PlannedPoint, started_unix_ms: u64, error: VerbError) -> Self {
         let outcome = PointOutcome::Failed(error.to_string());
-        Self { point: planned.point(started_unix_ms, String::new(), outcome), error: Some(error) }
+        Self::of(planned.point(started_unix_ms, String::new(), outcome), Some(error))
+    }
+
+    /// One point, and why the work failed, if it did.
+    pub(crate) fn of(point: Point, error: Option<VerbError>) -> Self {
+        Self { point, beside: Vec::new(), error }
     }
 }
 
@@ -75,25 +90,54 @@ pub(crate) struct Conducted {
     pub(crate) log: Option<PointLog>,
 }
 
-/// Where an experiment's points are kept while it runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Keeping<'a> {
-    /// The results file; the journal lies beside it.
-    pub(crate) output: &'a Path,
-    /// Whether points that an earlier run of it left in the journal count.
-    pub(crate) resumes: bool,
+impl Conducted {
+    /// Of a document that needs no measurement.
+    pub(crate) const AT_ONCE: Self = Self { ended: Ok(Ended::Complete), log: None };
 }
 
-/// Runs every round of an experiment and has it conclude, all into `results`.
+/// What is kept of an experiment while it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keeping<'a> {
+    /// The results file; the journal lies beside it. Without one nothing is journalled.
+    pub(crate) output: Option<&'a Path>,
+    /// Whether points that an earlier run of it left in the journal count.
+    pub(crate) resumes: bool,
+    /// Whether with them the hosts count as that run found them: where the run changes the hosts.
+    pub(crate) restores_hosts: bool,
+    /// Whether work that a signal cut short is part of the document (and never of the journal).
+    pub(crate) keeps_cut_short: bool,
+    /// Failures in a row after which the run gives up.
+    pub(crate) failures_in_a_row_max: u32,
+}
+
+impl<'a> Keeping<'a> {
+    /// Beside this results file.
+    pub(crate) fn beside(output: &'a Path) -> Self {
+        Self { output: Some(output), ..Self::NOTHING }
+    }
+
+    /// No journal.
+    pub(crate) const NOTHING: Self = Self {
+        output: None,
+        resumes: true,
+        restores_hosts: false,
+        keeps_cut_short: false,
+        failures_in_a_row_max: FAILURES_IN_A_ROW_MAX,
+    };
+}
+
+/// Runs every round of an experiment and has it conclude, all into `results`. Points that are there
+/// already stay.
 pub(crate) fn conduct(
     experiment: &(impl Experiment + ?Sized),
     driver: &mut dyn Driver,
     keeping: Keeping<'_>,
     results: &mut Results,
-    progress: &mut Progress,
+    progress: Progress,
 ) -> Conducted {
-    let mut log = None;
-    let ended = rounds(experiment, driver, keeping, results, &mut log, progress);
+    let mut running = Loop { driver, keeping, log: None, progress, failures_in_a_row: 0 };
+    let ended = running.rounds(experiment, results);
+    let Loop { log, .. } = running;
     experiment.conclude(results, matches!(ended, Ok(Ended::Complete)));
     results.finished_unix_ms = Some(now_unix_ms());
     results.partial = match &ended {
@@ -104,34 +148,81 @@ pub(crate) fn conduct(
     Conducted { ended, log }
 }
 
-fn rounds(
-    experiment: &(impl Experiment + ?Sized),
-    driver: &mut dyn Driver,
-    keeping: Keeping<'_>,
-    results: &mut Results,
-    log: &mut Option<PointLog>,
-    progress: &mut Progress,
-) -> Result<Ended, VerbError> {
-    let Some(identity) = experiment.identity(results) else { return Ok(Ended::Complete) };
-    let Keeping { output, resumes } = keeping;
-    let (opened, earlier) = PointLog::open(output, &identity, resumes, &mut results.path)?;
-    say_resumed(&opened, &earlier);
-    results.points = earlier;
-    let log = log.insert(opened);
-    let mut number = 0;
-    while let Some(plan) = experiment.round(number, results) {
-        progress.extend(plan.remaining(&results.points).len());
-        let ended = run(&plan, driver, &mut results.points, log, progress)?;
-        if let Ended::Interrupted(_) = ended {
-            return Ok(ended);
+/// A run under way.
+struct Loop<'a> {
+    driver: &'a mut dyn Driver,
+    keeping: Keeping<'a>,
+    log: Option<PointLog>,
+    progress: Progress,
+    failures_in_a_row: u32,
+}
+
+impl Loop<'_> {
+    fn rounds(
+        &mut self,
+        experiment: &(impl Experiment + ?Sized),
+        results: &mut Results,
+    ) -> Result<Ended, VerbError> {
+        let Some(identity) = experiment.identity(results) else { return Ok(Ended::Complete) };
+        if let Some(output) = self.keeping.output {
+            let (log, earlier) = PointLog::open(output, &identity, self.keeping, results)?;
+            let earlier = experiment.taken_up(earlier);
+            say_resumed(&log, &earlier);
+            results.points.extend(earlier);
+            self.log = Some(log);
         }
-        number += 1;
+        let mut number = 0;
+        while let Some(plan) = experiment.round(number, results) {
+            self.driver.prepare(results)?;
+            self.progress.extend(plan.remaining(&results.points).len());
+            let ended = self.run(&plan, &mut results.points)?;
+            if let Ended::Interrupted(_) = ended {
+                return Ok(ended);
+            }
+            number += 1;
+        }
+        Ok(Ended::Complete)
     }
-    Ok(Ended::Complete)
+
+    /// Runs every point of `plan` that is not in `points` yet and adds them there.
+    ///
+    /// A point that fails is recorded with its reason and the run goes on; several failures in a row
+    /// mean that the peer is gone, and that ends it.
+    fn run(&mut self, plan: &Plan, points: &mut Vec<Point>) -> Result<Ended, VerbError> {
+        for planned in plan.remaining(points) {
+            if let Some(number) = signals::caught() {
+                return Ok(Ended::Interrupted(number));
+            }
+            let what = describe(&planned);
+            self.progress.begin(&what);
+            let done = self.driver.run(&planned, &what, &mut self.progress);
+            if let Some(number) = signals::caught() {
+                // Cut short: not a measurement. The next run takes it up again.
+                if let (true, Ok(done)) = (self.keeping.keeps_cut_short, done) {
+                    points.extend(done.beside);
+                    points.push(done.point);
+                }
+                return Ok(Ended::Interrupted(number));
+            }
+            let Done { point, beside, error } = done?;
+            for point in beside.into_iter().chain([point]) {
+                self.log.iter_mut().try_for_each(|log| log.append(&point))?;
+                points.push(point);
+            }
+            self.failures_in_a_row = if error.is_some() { self.failures_in_a_row + 1 } else { 0 };
+            match error {
+                Some(error) if self.failures_in_a_row >= self.keeping.failures_in_a_row_max => {
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(Ended::Complete)
+    }
 }
 
 /// Says that an earlier run's points count.
-pub(crate) fn say_resumed(log: &PointLog, earlier: &[Point]) {
+fn say_resumed(log: &PointLog, earlier: &[Point]) {
     if !earlier.is_empty() {
         let (count, path) = (earlier.len(), log.path().display());
         // Only talk: a closed stderr takes nothing from the run.
@@ -140,55 +231,8 @@ pub(crate) fn say_resumed(log: &PointLog, earlier: &[Point]) {
     }
 }
 
-/// Says how a run that was cut short goes on.
-pub(crate) fn say_cut_short(log: &PointLog) {
-    let path = log.path().display();
-    let how = "the same command takes it up again";
-    writeln!(crate::out::stderr(), "clearstream: cut short; {how} from {path}").ok();
-}
-
 /// Points tried in a row without an answer before the run gives up on the peer.
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
-
-/// Runs every point of `plan` that is not in `points` yet and adds them there.
-///
-/// A point that fails is recorded with its reason and the run goes on; three failures in a row
-/// mean that the peer is gone, and that ends it.
-///
-/// # Errors
-/// The peer is gone, or the journal cannot be written.
-pub(crate) fn run(
-    plan: &Plan,
-    driver: &mut dyn Driver,
-    points: &mut Vec<Point>,
-    log: &mut PointLog,
-    progress: &mut Progress,
-) -> Result<Ended, VerbError> {
-    let mut failures_in_a_row = 0;
-    for planned in plan.remaining(points) {
-        if let Some(number) = signals::caught() {
-            return Ok(Ended::Interrupted(number));
-        }
-        let what = describe(&planned);
-        progress.begin(&what);
-        let done = driver.run(&planned, &what, progress);
-        if let Some(number) = signals::caught() {
-            // Cut short: not a measurement. The next run takes it up again.
-            return Ok(Ended::Interrupted(number));
-        }
-        let Done { point, error } = done?;
-        log.append(&point)?;
-        points.push(point);
-        failures_in_a_row = if error.is_some() { failures_in_a_row + 1 } else { 0 };
-        match error {
-            Some(error) if failures_in_a_row == FAILURES_IN_A_ROW_MAX => {
-                return Err(error);
-            }
-            _ => {}
-        }
-    }
-    Ok(Ended::Complete)
-}
 
 /// Now, for a results file.
 pub(crate) fn now_unix_ms() -> u64 {
@@ -196,41 +240,50 @@ pub(crate) fn now_unix_ms() -> u64 {
     Timestamp::from_unix(since_epoch).unix_ms
 }
 
-impl Driver for FarEnd {
+/// Tests between two hosts, as a driver.
+pub(crate) struct Tested<'a>(pub(crate) &'a mut dyn Tests);
+
+impl Driver for Tested<'_> {
     fn run(
         &mut self,
         planned: &PlannedPoint,
         what: &str,
         progress: &mut Progress,
     ) -> Result<Done, VerbError> {
-        Ok(measure(planned, what, self, progress))
+        Ok(test(planned, self.0, &mut |bits_per_s| {
+            progress.show(&format!("{what}  {}", show_bit_rate(bits_per_s)));
+        }))
     }
 }
 
-fn measure(planned: &PlannedPoint, what: &str, far: &mut FarEnd, progress: &mut Progress) -> Done {
+/// Runs one planned test; `on_rate` is told each interval's payload rate, bit/s.
+pub(crate) fn test(
+    planned: &PlannedPoint,
+    tests: &mut dyn Tests,
+    on_rate: &mut dyn FnMut(f64),
+) -> Done {
     let started_unix_ms = now_unix_ms();
-    let mut on_interval = |pair: &IntervalPair| {
-        progress.show(&format!("{what}  {}", show_bit_rate(bits_per_s(&pair.near))));
-    };
     let Some(spec) = planned.spec() else {
         let error = VerbError::failed("this work is no test between two hosts");
         return Done::failed(planned, started_unix_ms, error);
     };
-    let run = far.run_test(spec, &mut on_interval, &|| signals::caught().is_some());
-    let (outcome, error) = match run {
-        Ok(outcome) => (PointOutcome::Measured(Box::new(outcome)), None),
-        Err(error) => {
-            (PointOutcome::Failed(crate::exit::chain(&error)), Some(far::explain(&error)))
-        }
-    };
-    let command = crate::verbs::options::command_line(far.target(), spec);
-    Done { point: planned.point(started_unix_ms, command, outcome), error }
+    let run = tests.run_test(spec, on_rate);
+    let command = crate::verbs::options::command_line(tests.target(), spec);
+    tested(planned, started_unix_ms, command, run)
 }
 
-/// Payload rate over the streams of one interval, bit/s.
-fn bits_per_s(interval: &IntervalReport) -> f64 {
-    let bytes: u64 = interval.streams.iter().map(|(_, _, sample)| sample.bytes).sum();
-    bytes as f64 * 8.0 / (interval.end_s - interval.start_s).max(f64::MIN_POSITIVE)
+/// What became of a planned test.
+pub(crate) fn tested(
+    planned: &PlannedPoint,
+    started_unix_ms: u64,
+    command: String,
+    run: Result<TestOutcome, VerbError>,
+) -> Done {
+    let (outcome, error) = match run {
+        Ok(outcome) => (PointOutcome::Measured(Box::new(outcome)), None),
+        Err(error) => (PointOutcome::Failed(error.to_string()), Some(error)),
+    };
+    Done::of(planned.point(started_unix_ms, command, outcome), error)
 }
 
 fn describe(planned: &PlannedPoint) -> String {
@@ -296,9 +349,8 @@ mod tests {
             ..PathFacts::default()
         };
         let mut results = Results { path, ..Results::begun(RunKind::Path, 0) };
-        let keeping = Keeping { output, resumes: true };
-        let (mut driver, mut progress) = (Until(most), Progress::new(0));
-        let conducted = conduct(&OfThePath, &mut driver, keeping, &mut results, &mut progress);
+        let (keeping, mut driver) = (Keeping::beside(output), Until(most));
+        let conducted = conduct(&OfThePath, &mut driver, keeping, &mut results, Progress::new(0));
         (conducted, results)
     }
 

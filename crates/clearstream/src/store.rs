@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use results::{PathFacts, Point, Results, read_results};
+use results::{Host, PathFacts, Point, Results, read_results};
 use sweep::{Earlier, Journal, JournalError, Plan};
 use sys::{durable, private};
 
 use crate::exit::VerbError;
+use crate::runner::Keeping;
 
 /// Longest results file that is read, bytes: one more than the reader accepts, so that it can say so.
 const FILE_BYTES_MAX: u64 = (256 << 20) + 1;
@@ -73,21 +74,23 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VerbError> {
 pub(crate) struct PointLog {
     path: PathBuf,
     file: File,
+    is_empty: bool,
 }
 
 impl PointLog {
     /// Opens the journal that belongs to the results file `results_path`; returns the points an
     /// earlier, interrupted run of the same plan to the same target left there (or none, with the
-    /// journal started afresh, when `resume` is off or the plan is another). With them comes the path's
-    /// idle state as that run found it, from which its later rounds follow.
+    /// journal started afresh, when nothing is resumed or the plan is another). With them comes the path's
+    /// idle state as that run found it, from which its later rounds follow, and the hosts where the run
+    /// changes them.
     ///
     /// # Errors
     /// The journal cannot be read or written, or is of a version whose points this one does not read.
     pub(crate) fn open(
         results_path: &Path,
         plan: &Plan,
-        resume: bool,
-        path_facts: &mut PathFacts,
+        keeping: Keeping<'_>,
+        document: &mut Results,
     ) -> Result<(Self, Vec<Point>), VerbError> {
         let path = with_suffix(results_path, ".journal");
         let mut file = private::append_to(&path).map_err(|error| at(&path, &error))?;
@@ -95,16 +98,17 @@ impl PointLog {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| at(&path, &error))?;
         let kept = match Journal::decode(plan, &bytes) {
-            Ok(earlier) if resume => earlier,
-            Err(error @ JournalError::Version { .. }) if resume => {
+            Ok(earlier) if keeping.resumes => earlier,
+            Err(error @ JournalError::Version { .. }) if keeping.resumes => {
                 let way_out = "finish that run with the version that began it, or remove the file";
                 return Err(VerbError::failed(format!("{}: {error}; {way_out}", path.display())));
             }
             _ => Earlier::default(),
         };
-        let kept = of_same_path(kept, path_facts);
-        let log = Self { path, file };
-        log.restart(plan, path_facts, &kept, &bytes)?;
+        let kept = of_same_path(kept, keeping.restores_hosts, document);
+        let hosts = if keeping.restores_hosts { document.hosts.as_slice() } else { &[] };
+        let log = Self { path, file, is_empty: kept.is_empty() };
+        log.restart(&Journal::encode_header(plan, &document.path, hosts), &kept, &bytes)?;
         // Points on disk are of no use while the journal's name is not.
         durable::sync_name(&log.path, &log.file).map_err(|error| VerbError::from_error(&error))?;
         Ok((log, kept))
@@ -112,6 +116,7 @@ impl PointLog {
 
     /// Adds a finished point; returns when it is on disk.
     pub(crate) fn append(&mut self, point: &Point) -> Result<(), VerbError> {
+        self.is_empty = false;
         self.file
             .write_all(&Journal::encode_point(point))
             .and_then(|()| self.file.sync_data())
@@ -123,20 +128,19 @@ impl PointLog {
         fs::remove_file(&self.path).map_err(|error| at(&self.path, &error))
     }
 
+    /// The journal; one without a point is removed, since nothing can be taken up from it.
+    pub(crate) fn unless_empty(self) -> Result<Option<Self>, VerbError> {
+        if self.is_empty { self.discard().map(|()| None) } else { Ok(Some(self)) }
+    }
+
     /// Where it lies, for the line that tells the user how to resume.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Leaves the header and `points` in the file, which now holds `found`: a torn last line goes.
-    fn restart(
-        &self,
-        plan: &Plan,
-        path_facts: &PathFacts,
-        points: &[Point],
-        found: &[u8],
-    ) -> Result<(), VerbError> {
-        let mut bytes = Journal::encode_header(plan, path_facts);
+    fn restart(&self, header: &[u8], points: &[Point], found: &[u8]) -> Result<(), VerbError> {
+        let mut bytes = header.to_vec();
         points.iter().for_each(|point| bytes.extend(Journal::encode_point(point)));
         let rewrite = || -> io::Result<()> {
             // What is on disk already stays there: a crash or a full disk now would take it.
@@ -152,18 +156,26 @@ impl PointLog {
     }
 }
 
-/// An earlier run's points, where they are of this path; its idle state then counts, not today's.
-fn of_same_path(earlier: Earlier, path_facts: &mut PathFacts) -> Vec<Point> {
-    let Earlier { path, points } = earlier;
-    match path {
-        Some(then) if then.target != path_facts.target => Vec::new(),
-        Some(then) if !points.is_empty() => {
-            path_facts.idle_rtt = then.idle_rtt;
-            path_facts.path_mtu_bytes = then.path_mtu_bytes;
-            points
-        }
-        _ => points,
+/// An earlier run's points, where they are of this path; its idle state then counts, not today's, and
+/// its hosts where they are asked for.
+fn of_same_path(earlier: Earlier, restores_hosts: bool, document: &mut Results) -> Vec<Point> {
+    let Earlier { path, hosts, points } = earlier;
+    let names = |hosts: &[Host]| -> Vec<String> {
+        hosts.iter().map(|host| host.facts.name.clone()).collect()
+    };
+    let is_of_other_hosts = restores_hosts && names(&hosts) != names(&document.hosts);
+    let Some(then) = path else { return points };
+    if then.target != document.path.target || is_of_other_hosts {
+        return Vec::new();
     }
+    if !points.is_empty() {
+        let PathFacts { idle_rtt, path_mtu_bytes, .. } = then;
+        document.path = PathFacts { idle_rtt, path_mtu_bytes, ..document.path.clone() };
+        if restores_hosts {
+            document.hosts = hosts;
+        }
+    }
+    points
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), VerbError> {

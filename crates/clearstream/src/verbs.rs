@@ -2,10 +2,12 @@
 
 mod check;
 mod explain;
+mod gateway;
 pub(crate) mod iperf3;
 mod lab;
 mod link;
 mod live;
+pub(crate) mod load;
 mod manual;
 mod netmap;
 pub(crate) mod options;
@@ -18,7 +20,8 @@ mod reproduce;
 mod run;
 mod serve;
 mod switch;
-pub(crate) mod test;
+mod test;
+mod tester;
 mod topo;
 mod tune;
 
@@ -59,8 +62,14 @@ pub(crate) enum Verb {
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
     Reproduce(reproduce::ReproduceArgs),
+    /// Route over many gateways by one plan: plan it, explain a flow.
+    Gateway(gateway::GatewayArgs),
     /// Check a DVE model: deadlocks, assertions, LTL.
     Check(check::CheckArgs),
+    /// Write and read files by many ranks at once, with IOR's command line.
+    Io(load::LoadArgs),
+    /// Create, look at and remove files by many ranks at once, with mdtest's command line.
+    Meta(load::LoadArgs),
     /// Make one offline HTML page from a results file.
     Report(report::ReportArgs),
     /// Change what binds on this host, and take it back.
@@ -70,6 +79,9 @@ pub(crate) enum Verb {
     /// Write man pages and shell completions.
     #[command(hide = true)]
     Manual(manual::ManualArgs),
+    /// Make tests that another process of this program asks for.
+    #[command(hide = true)]
+    Tester(tester::TesterArgs),
 }
 
 /// Runs a verb.
@@ -90,10 +102,14 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Netmap(args) => netmap::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
+        Verb::Gateway(args) => gateway::run(args, json),
         Verb::Check(args) => check::run(args, json),
+        Verb::Io(args) => load::run(load::Kind::Io, args, json),
+        Verb::Meta(args) => load::run(load::Kind::Meta, args, json),
         Verb::Report(args) => report::run(args, json),
         Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),
         Verb::Manual(args) => manual::run(args, json),
+        Verb::Tester(args) => tester::run(args, json),
     }
 }

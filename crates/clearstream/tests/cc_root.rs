@@ -3,20 +3,16 @@
 //! All of it needs root; a registered congestion control belongs to the whole host, so the tests of
 //! this file take turns.
 
-#[path = "lab/bed.rs"]
-#[expect(dead_code, reason = "tests of labs use more of it")]
-mod bed;
-#[path = "support/effort.rs"]
-mod effort;
-
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard};
+use testkit::effort;
 
-use bed::{Bed, PROGRAM, clearstream, code, complaint, eventually, run, stdout};
+use crate::PROGRAM;
 use bpf_cc::law;
 use results::{Results, StreamEnd, TcpSample};
 use serde_json::Value;
 use stats::Judgement;
+use testkit::lab_bed::{LabBed, clearstream, code, complaint, eventually, run, stdout};
 
 /// The lightpath's distance at a rate that fills within a second; the queue holds half as much as
 /// the path, so that a loss keeps two thirds of the window.
@@ -66,7 +62,7 @@ fn is_available(name: &str) -> bool {
 }
 
 /// A server on the far host, for as long as the lab is up.
-fn serve(bed: &Bed) {
+fn serve(bed: &LabBed) {
     let mut command = clearstream(&["lab", "exec", "--detach", &bed.name, "far", "--"]);
     assert!(command.args([PROGRAM, "serve"]).output().expect("it starts").status.success());
 }
@@ -78,7 +74,7 @@ fn root_htcp_is_registered_used_and_taken_back() {
     assert!(is_available(name));
     let again = json(&run(&["--json", "tune", "cc", "htcp"]));
     assert_eq!(again["already_registered"], true, "once is enough: {again}");
-    let Some(bed) = Bed::up("ccuse", PATH) else { return };
+    let Some(bed) = LabBed::up("ccuse", PATH) else { return };
     serve(&bed);
     let mut busy = bed.spawn("near", &[PROGRAM, "test", "far", "-C", name, "-t", "2"]);
     let row = || {
@@ -120,7 +116,7 @@ const EPOCHS_MIN: usize = 20;
 #[test]
 fn root_the_window_follows_the_law() {
     let Some(registration) = Registration::new() else { return };
-    let Some(bed) = Bed::up("cclaw", PATH) else { return };
+    let Some(bed) = LabBed::up("cclaw", PATH) else { return };
     serve(&bed);
     let (tests, seconds) = if effort::is_all() { (TESTS, "10") } else { (1, "5") };
     let epochs_of = |_| epochs(&measured(&bed, &registration.name, seconds));
@@ -142,7 +138,7 @@ fn root_the_window_follows_the_law() {
 }
 
 /// A test with this congestion control, which opens the window.
-fn measured(bed: &Bed, name: &str, seconds: &str) -> Results {
+fn measured(bed: &LabBed, name: &str, seconds: &str) -> Results {
     let file = std::env::temp_dir().join(format!("{}.json", bed.name));
     let path = file.to_str().expect("a plain path");
     let options = ["-C", name, "-t", seconds, "-i", "50ms", "-o", path];
@@ -259,7 +255,7 @@ fn epochs(results: &Results) -> Vec<Epoch> {
 #[test]
 fn root_compare_measures_alone_and_in_pairs() {
     let Some(registration) = Registration::new() else { return };
-    let Some(bed) = Bed::up("ccab", PATH) else { return };
+    let Some(bed) = LabBed::up("ccab", PATH) else { return };
     serve(&bed);
     let file = std::env::temp_dir().join(format!("{}.json", bed.name));
     let path = file.to_str().expect("a plain path");
@@ -296,6 +292,52 @@ fn root_compare_measures_alone_and_in_pairs() {
     let unknown = bed.exec("near", &[PROGRAM, "tune", "cc", "compare", "vegan", "far"]);
     assert_eq!(code(&unknown), 4);
     assert!(complaint(&unknown).contains("no congestion control is called vegan here"));
+}
+
+/// A comparison in the lab of this program, ended by a signal: the lab is gone, the points are kept, and the
+/// same command makes those that are left.
+#[test]
+fn root_a_comparison_ended_by_a_signal_takes_its_lab_down_and_goes_on() {
+    const LAB: &str = "shared";
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let file = std::env::temp_dir().join(format!("cc-signal-{}.json", std::process::id()));
+    let journal = file.with_extension("json.journal");
+    let path = file.to_str().expect("a plain path");
+    let arguments = ["tune", "cc", "compare", "reno,cubic", "--duration", "500ms"];
+    let arguments = [&arguments[..], &["--repeats", "1", "-o", path]].concat();
+    let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    let mut command = clearstream(&arguments);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut run_of = command.spawn().expect("it starts");
+    // The header and a point; a lab that cannot be had ends the run before.
+    eventually("a point is on disk", || lines() > 1 || run_of.try_wait().expect("ours").is_some());
+    let is_lab = lines() > 1;
+    if is_lab {
+        let pid = run_of.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-HUP", &pid]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+    let ended = run_of.wait_with_output().expect("it ended");
+    if code(&ended) == 4 {
+        println!("skipped: {}", complaint(&ended));
+        return;
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(code(&ended), 129, "{said}");
+    assert!(said.contains("the same command takes it up again"), "{said}");
+    assert!(!run(&["lab", "status", LAB]).status.success(), "the lab is down");
+    let kept = lines() - 1;
+    let results = results::read_results(&std::fs::read(&file).expect("written")).expect("results");
+    assert_eq!(results.points.len(), kept);
+
+    let again = run(&arguments);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(code(&again), 0, "{said}");
+    assert!(said.contains(&format!("resuming after {kept} tests")), "{said}");
+    let results = results::read_results(&std::fs::read(&file).expect("written")).expect("results");
+    assert_eq!(results.points.len(), 2 + 3 * 2, "two alone, three pairs of two flows");
+    assert!(!journal.exists() && !run(&["lab", "status", LAB]).status.success());
+    std::fs::remove_file(&file).expect("ours");
 }
 
 #[test]

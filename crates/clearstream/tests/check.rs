@@ -1,12 +1,11 @@
 //! `clearstream check` on models of two processes that exclude each other.
 
+use crate::PROGRAM;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// Peterson's algorithm; `turn` is what a process gives away before it waits.
 fn peterson(turn: [u8; 2]) -> String {

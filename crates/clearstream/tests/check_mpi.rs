@@ -1,14 +1,11 @@
 //! `clearstream check` as an MPI job, one binary under Open MPI and MPICH.
 
-#[path = "support/philosophers.rs"]
-mod philosophers;
-
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use philosophers::{Folder, ModelFile, PROGRAM, assert_run, counts, philosophers};
+use crate::philosophers::{Folder, ModelFile, PROGRAM, assert_run, counts, philosophers};
 use serde_json::Value;
 
 /// Launchers of Debian's packages, with what they need on a machine of few cores.

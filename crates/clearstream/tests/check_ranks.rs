@@ -1,11 +1,8 @@
 //! `clearstream check` by many ranks against the same by one.
 
-#[path = "support/philosophers.rs"]
-mod philosophers;
-
 use std::fs;
 
-use philosophers::{Folder, ModelFile, assert_run, counts, philosophers};
+use crate::philosophers::{Folder, ModelFile, assert_run, counts, philosophers};
 use serde_json::Value;
 
 #[test]

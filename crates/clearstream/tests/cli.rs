@@ -1,12 +1,10 @@
 //! The command line as a user meets it: help, spelling mistakes, exit codes, start time.
 
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::PROGRAM;
 use std::process::{Command, Output};
 use std::time::Duration;
+use testkit::effort;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 const VERBS: &[&str] = &[
     "path",
     "explain",
@@ -21,6 +19,7 @@ const VERBS: &[&str] = &[
     "port",
     "link",
     "pkt",
+    "gateway",
     "reproduce",
     "report",
     "iperf3",

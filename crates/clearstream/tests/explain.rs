@@ -1,20 +1,17 @@
 //! `clearstream explain` on stored files: an hour within a second, standard input, bad files.
 
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::PROGRAM;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+use testkit::effort;
 
 use results::{
     Direction, DirectionOutcome, EndReport, Host, HostAccount, HostFacts, InterfaceFacts,
     IntervalSample, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample, TcpSummary,
     TestLimit, TestOutcome, TestSpec,
 };
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// A file of our own, gone with the value.
 struct Scratch(PathBuf);

@@ -3,12 +3,8 @@
 //! Tests with `root` in their name need root or user namespaces; where neither is to be had they
 //! print why they were skipped.
 
-#[path = "lab/bed.rs"]
-mod bed;
 #[path = "lab/chroot.rs"]
 mod chroot;
-#[path = "support/effort.rs"]
-mod effort;
 #[path = "lab/library.rs"]
 mod library;
 #[path = "lab/shared.rs"]
@@ -21,13 +17,15 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use bed::{Bed, Traces, clearstream, code, complaint, eventually, run, stdout};
+use testkit::lab_bed::{
+    self, LabBed, Traces, clearstream, code, complaint, eventually, run, stdout,
+};
 
 const PLAIN: &str = "delay = \"1ms\"\nrate = \"10Gbit\"";
 
 #[test]
 fn a_typo_gets_one_line_and_nothing_happens() {
-    let bed = Bed::file("typo", "dealy = \"1ms\"");
+    let bed = LabBed::file("typo", "dealy = \"1ms\"");
     let refused = run(&["lab", "up", bed.path()]);
     assert_eq!(code(&refused), 2);
     let line = complaint(&refused);
@@ -37,7 +35,7 @@ fn a_typo_gets_one_line_and_nothing_happens() {
 
 #[test]
 fn a_core_that_is_not_there_gets_one_line_and_nothing_happens() {
-    let bed = Bed::file("core", "cores = [0, 1023]");
+    let bed = LabBed::file("core", "cores = [0, 1023]");
     let refused = run(&["lab", "up", bed.path()]);
     let line = complaint(&refused);
     assert_eq!(code(&refused), 2, "{line}");
@@ -76,7 +74,7 @@ fn built_in_files_can_be_printed() {
 
 #[test]
 fn root_up_exec_down_leaves_nothing() {
-    let Some(bed) = Bed::up("cycle", PLAIN) else { return };
+    let Some(bed) = LabBed::up("cycle", PLAIN) else { return };
     let hosts = bed.exec("near", &["cat", "/etc/hosts"]);
     assert!(stdout(&hosts).contains("10.77.0.2 far\nfd77::2 far\n"), "{}", stdout(&hosts));
     let interfaces = bed.exec("near", &["ls", "/sys/class/net"]);
@@ -101,11 +99,11 @@ fn root_up_exec_down_leaves_nothing() {
 
 #[test]
 fn root_up_twice_is_the_same_lab_and_another_plan_is_refused() {
-    let Some(bed) = Bed::up("twice", PLAIN) else { return };
+    let Some(bed) = LabBed::up("twice", PLAIN) else { return };
     let again = bed.run_up();
     assert_eq!(code(&again), 0);
     assert!(stdout(&again).contains("is up already"), "{}", stdout(&again));
-    let other = Bed::file_named(&bed.name, "delay = \"2ms\"");
+    let other = LabBed::file_named(&bed.name, "delay = \"2ms\"");
     let refused = other.run_up();
     assert_eq!(code(&refused), 1);
     assert!(complaint(&refused).contains("is up with another plan"), "{}", complaint(&refused));
@@ -114,9 +112,9 @@ fn root_up_twice_is_the_same_lab_and_another_plan_is_refused() {
 
 #[test]
 fn root_two_ups_at_once_make_one_lab() {
-    let Some(probe) = Bed::up("race-probe", PLAIN) else { return };
+    let Some(probe) = LabBed::up("race-probe", PLAIN) else { return };
     drop(probe);
-    let bed = Bed::file("race", PLAIN);
+    let bed = LabBed::file("race", PLAIN);
     let ups: Vec<_> = (0..4)
         .map(|_| {
             clearstream(&["--json", "lab", "up", bed.path()])
@@ -140,7 +138,7 @@ fn root_two_ups_at_once_make_one_lab() {
 
 #[test]
 fn root_a_lab_goes_with_its_owner() {
-    let bed = Bed::file("owned", PLAIN);
+    let bed = LabBed::file("owned", PLAIN);
     let mut owner = Command::new("sleep").arg("600").spawn().expect("sleep runs");
     let owner_pid = owner.id().to_string();
     let up = run(&["lab", "up", bed.path(), "--while", &owner_pid]);
@@ -165,7 +163,7 @@ fn root_a_lab_goes_with_its_owner() {
 
 #[test]
 fn root_hosts_between_two_others_forward() {
-    let bed = Bed::file("chain", PLAIN);
+    let bed = LabBed::file("chain", PLAIN);
     let text = format!(
         "name = \"{}\"\n[host.near]\n[host.one]\n[host.two]\n[host.far]\n\
          [[link]]\nbetween = [\"near\", \"one\"]\ndelay = \"1ms\"\n\
@@ -182,14 +180,14 @@ fn root_hosts_between_two_others_forward() {
     assert_eq!(code(&up), 0, "{}", complaint(&up));
     // The far host itself answers that nobody listens there.
     for family in ["-4", "-6"] {
-        let refused = bed.exec("near", &[bed::PROGRAM, "test", "far", family]);
+        let refused = bed.exec("near", &[crate::PROGRAM, "test", "far", family]);
         assert!(complaint(&refused).contains("nothing listens on far"), "{}", complaint(&refused));
     }
 }
 
 #[test]
 fn root_sigkill_of_the_lab_leaves_nothing() {
-    let Some(bed) = Bed::up("killed", PLAIN) else { return };
+    let Some(bed) = LabBed::up("killed", PLAIN) else { return };
     let mut inside = bed.spawn("near", &["sh", "-c", "sleep 600 & setsid sleep 600"]);
     run(&["lab", "exec", "--detach", &bed.name, "far", "--", "sleep", "600"]);
     bed.kill_anchor();
@@ -204,7 +202,7 @@ fn root_sigkill_of_the_lab_leaves_nothing() {
 
 #[test]
 fn root_sigkill_of_exec_takes_all_it_started() {
-    let Some(bed) = Bed::up("execkill", PLAIN) else { return };
+    let Some(bed) = LabBed::up("execkill", PLAIN) else { return };
     let alone = bed.traces().processes.len();
     let mut exec = bed.spawn("near", &["sh", "-c", "sleep 600 & setsid sleep 600 & sleep 600"]);
     eventually("the program runs", || bed.traces().processes.len() >= alone + 5);
@@ -216,7 +214,7 @@ fn root_sigkill_of_exec_takes_all_it_started() {
 
 #[test]
 fn root_exec_passes_codes_signals_and_orphans() {
-    let Some(bed) = Bed::up("exec", PLAIN) else { return };
+    let Some(bed) = LabBed::up("exec", PLAIN) else { return };
     assert_eq!(code(&bed.exec("near", &["sh", "-c", "exit 7"])), 7);
     assert_eq!(code(&bed.exec("near", &["sh", "-c", "kill -TERM $$"])), 143);
     let missing = bed.exec("near", &["no-such-program"]);
@@ -241,15 +239,15 @@ fn root_exec_passes_codes_signals_and_orphans() {
 
 #[test]
 fn root_limits_on_namespaces_are_exit_code_4() {
-    let Some(_bed) = Bed::up("allowed", PLAIN) else { return };
-    let bed = Bed::file("forbidden", PLAIN);
+    let Some(_bed) = LabBed::up("allowed", PLAIN) else { return };
+    let bed = LabBed::file("forbidden", PLAIN);
     for script in [
         "echo 0 > /proc/sys/user/max_net_namespaces; exec \"$@\"",
         "echo 0 > /proc/sys/user/max_user_namespaces; \
          exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"",
     ] {
         let refused = Command::new("unshare")
-            .args(["--user", "--map-root-user", "sh", "-c", script, "sh", bed::PROGRAM])
+            .args(["--user", "--map-root-user", "sh", "-c", script, "sh", crate::PROGRAM])
             .args(["lab", "up", bed.path()])
             .output()
             .expect("unshare is part of util-linux");
@@ -264,5 +262,5 @@ fn root_an_unprivileged_user_has_labs_too() {
         println!("skipped: only root can become another user");
         return;
     }
-    bed::as_nobody();
+    lab_bed::as_nobody();
 }

@@ -1,5 +1,6 @@
 //! `clearstream live` against the kernel's own counters, and as a well-behaved part of a pipe.
 
+use crate::PROGRAM;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -17,8 +18,6 @@ use rustix::termios::{LocalModes, Winsize, tcsetwinsize};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 use traffic::server::ServerConfig;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// A network namespace that goes away with the value.
 struct Namespace {

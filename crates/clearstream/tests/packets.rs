@@ -1,5 +1,6 @@
 //! `switch`, `port` and `pkt` as a user runs them: a process each.
 
+use crate::PROGRAM;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use packet_switch::client::{Attached, ClientError, Connection};
 use ring::Patience;
 use serde_json::Value;
-use socket::socket_path;
+use testkit::socket::socket_path;
 
 #[path = "packets/abuse.rs"]
 mod abuse;
@@ -16,10 +17,6 @@ mod abuse;
 mod reproduce;
 #[path = "packets/restart.rs"]
 mod restart;
-#[path = "../../packet-switch/tests/support/socket.rs"]
-mod socket;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// A running `clearstream switch run`.
 struct Switch {

@@ -1,11 +1,7 @@
 //! `serve` and `path` as processes over loopback: the whole job, cut short and taken up again,
 //! and every way to get it wrong answered in one line.
 
-#[path = "support/port.rs"]
-mod port;
-#[path = "support/server.rs"]
-mod server;
-
+use crate::PROGRAM;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,12 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use port::free_port;
 use results::{Limit, RunKind, read_results};
+use testkit::port::free_port;
 
-use server::Server;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use testkit::server::Server;
 
 #[test]
 fn path_writes_results_report_and_verdict() {
@@ -140,6 +134,47 @@ fn interrupted_runs_keep_what_they_have() {
     let results = read_results(&fs::read(place.file("r.json")).expect("written")).expect("whole");
     assert_eq!(results.partial.as_deref(), Some("ended by signal 2"));
     assert!(journal.exists());
+}
+
+/// Repeats of `test` to a file: each of the three signals keeps what there is, and the same command makes
+/// the repeats that are left.
+#[test]
+fn repeats_of_a_test_that_were_cut_short_are_made_up() {
+    let server = Server::start(&["--bind", "127.0.0.1"]);
+    let place = Place::new("repeats");
+    let (file, journal) = (place.file("t.json"), place.file("t.json.journal"));
+    let path = file.to_str().expect("plain").to_owned();
+    let command = || {
+        let mut command = Command::new(PROGRAM);
+        command.args(["test", "127.0.0.1", "-p", &server.port.to_string(), "-t", "200ms"]);
+        command.args(["--repeat", "6", "--output", &path]).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let points = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count().max(1) - 1);
+    for (count, (signal, code)) in (1..).zip([("-INT", 130), ("-TERM", 143), ("-HUP", 129)]) {
+        let run = command().spawn().expect("starts");
+        wait_until("one more point is on disk", || points() >= count);
+        let pid = run.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
+        let ended = run.wait_with_output().expect("ends");
+        let said = complaint(&ended);
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        assert!(said.contains("the same command takes it up again"), "{said}");
+        let told = String::from_utf8_lossy(&ended.stdout);
+        assert!(told.contains("received") && told.contains("Written  "), "{told}");
+        let results = read_results(&fs::read(&file).expect("written")).expect("whole");
+        assert!(results.partial.is_some_and(|why| why.contains("ended by signal")));
+    }
+    let kept = points();
+    let last = command().output().expect("runs");
+    assert_eq!(last.status.code(), Some(0), "{}", complaint(&last));
+    assert!(complaint(&last).contains(&format!("resuming after {kept} tests")));
+    let results = read_results(&fs::read(&file).expect("written")).expect("whole");
+    let mut repeats: Vec<u32> = results.points.iter().map(|point| point.repeat).collect();
+    repeats.sort_unstable();
+    assert_eq!(repeats, [0, 1, 2, 3, 4, 5]);
+    assert!(!journal.exists());
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Whatever a peer or a file says, a terminal finds nothing in it to obey: what the program prints
 //! is looked at byte by byte after everybody it talks to has lied.
 
-#[path = "support/port.rs"]
-mod port;
-
+use crate::PROGRAM;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
@@ -11,11 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use port::free_port;
 use serde_json::{Value, json};
+use testkit::port::free_port;
 use traffic::control::{CLIENT_FRAME_BYTES_MAX, ClientMessage, FrameBuffer, Purpose, encode};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// A title, a cleared screen, a bell, a line painted over, C1's own introducer, text turned round,
 /// a hidden tag; and a word by which it is found again.

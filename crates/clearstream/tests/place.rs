@@ -2,29 +2,21 @@
 //!
 //! One at a time: every sweep wants the cores for itself.
 
-#[path = "support/effort.rs"]
-mod effort;
-#[path = "support/kernel_threads.rs"]
-mod kernel_threads;
-#[path = "support/port.rs"]
-mod port;
-#[path = "support/server.rs"]
-mod server;
-
+use crate::PROGRAM;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use testkit::effort;
+use testkit::kernel_threads;
 
-use port::free_port;
 use results::{End, Placement, PlacementFindings, Results, RunKind, read_placement, read_results};
+use testkit::port::free_port;
 
-use server::Server;
 use stats::Judgement;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use testkit::server::Server;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 

@@ -1,15 +1,8 @@
 //! Recorded results of planted limits, and modelled ones of machines we do not have, judged again:
 //! the share of right verdicts is printed and at least 95%. `make bench BENCH='--only verdicts --record testdata/planted'` records them anew.
 
-#[path = "planted_root/cases.rs"]
-#[expect(dead_code, reason = "the labs of the table are for those who bring them up")]
-mod cases;
-#[path = "planted_root/modelled.rs"]
-mod modelled;
-#[path = "planted_root/recorded.rs"]
-mod recorded;
-
-use recorded::Recorded;
+use testkit::planted::modelled;
+use testkit::planted::recorded::{self, Recorded};
 
 /// Least share of right verdicts.
 const RIGHT_MIN: f64 = 0.95;

@@ -1,5 +1,5 @@
 //! Planted limits: a lab with one known bottleneck, `clearstream path` run in it, and the verdict
-//! must name that bottleneck and the right end. The table is [cases.toml](planted_root/cases.toml);
+//! must name that bottleneck and the right end. The table is `cases.toml` in `crates/testkit`;
 //! SPECIFICATION.md counts the cases, and `planted_recorded.rs` judges many more from recordings.
 //!
 //! Every case needs root (or user namespaces) for the lab; one at a time, since each wants the
@@ -8,26 +8,14 @@
 //! once each and judges all answers together, once; `make test-all` asks every case five times and
 //! judges each by all of its answers. Both print how often they fail by chance.
 
-#[path = "planted_root/bed.rs"]
-mod bed;
-#[path = "planted_root/cases.rs"]
-mod cases;
-#[path = "support/effort.rs"]
-mod effort;
-#[path = "planted_root/recorded.rs"]
-mod recorded;
-
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use bed::PlantedLab;
-use cases::Case;
 use stats::Judgement;
-
-/// The program under test.
-fn program() -> &'static str {
-    env!("CARGO_BIN_EXE_clearstream")
-}
+use testkit::effort;
+use testkit::planted::bed::PlantedLab;
+use testkit::planted::cases::{self, Case};
+use testkit::planted::recorded;
 
 /// Share of the answers that are wrong by chance: of 100 first answers 2 to 3 were, on two cores that other
 /// machines share (`make bench BENCH='--only verdicts-live'` tells today's).
@@ -36,24 +24,10 @@ const WRONG_BY_CHANCE: f64 = 0.03;
 /// Answers of each case in `make test-all`.
 const REPEATS: u32 = 5;
 
-/// The cases that `make test` asks live: one of each mechanism, and those without a recording.
-const IN_MAKE_TEST: &[&str] = &[
-    "rwnd-far",
-    "sndbuf-reverse",
-    "loss-low",
-    "reordering",
-    "ecn",
-    "cwnd",
-    "pacing",
-    "tbf-near",
-    "shaper-300m",
-    "policer",
-    "link-500m",
-    "quota-near",
-    "reader",
-    "writer",
-    "clean",
-];
+/// The cases that `make test` asks live: a window, what a network does to packets, rates, a host's core, an
+/// application, nothing; those without a recording among them.
+const IN_MAKE_TEST: &[&str] =
+    &["rwnd-far", "loss-low", "reordering", "tbf-near", "policer", "quota-near", "writer", "clean"];
 
 /// Every live case by its name, one test each.
 macro_rules! planted {
@@ -128,7 +102,8 @@ fn root_live_verdicts_name_what_was_planted() {
     let count = u32::try_from(cases.len()).expect("some dozens");
     let judgement = Judgement::strictest(count, WRONG_BY_CHANCE, effort::CHANCE_MAX);
     let is_wrong = |case: &&Case| {
-        let lab = PlantedLab::up(case).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+        let lab = PlantedLab::up(case, crate::PROGRAM)
+            .unwrap_or_else(|why| panic!("{}: {why}", case.name));
         !is_named(&lab, case)
     };
     let wrong: Vec<&str> = cases.iter().filter(is_wrong).map(|case| case.name.as_str()).collect();
@@ -160,7 +135,7 @@ fn expect(name: &str) {
     }
     let _alone = alone();
     let judgement = Judgement::majority(REPEATS, WRONG_BY_CHANCE);
-    let lab = PlantedLab::up(&case).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let lab = PlantedLab::up(&case, crate::PROGRAM).unwrap_or_else(|why| panic!("{name}: {why}"));
     let wrong = (0..REPEATS).filter(|_| !is_named(&lab, &case)).count();
     drop(lab);
     let told = format!("{name} ({}): {wrong} wrong; {judgement}", case.plants);

@@ -1,9 +1,6 @@
 //! Devices as ports of the switch, with stock programs on either side. Needs root: each host is a
 //! network namespace of its own.
 
-#[path = "support/bed.rs"]
-mod bed;
-
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -11,11 +8,12 @@ use std::time::Duration;
 use packet_switch::client::Connection;
 use ring::Patience;
 
-use bed::{Bed, PROGRAM, complaint, eventually};
+use crate::PROGRAM;
+use testkit::switch_bed::{SwitchBed, complaint, eventually};
 
 #[test]
 fn root_taps_carry_tcp_through_the_switch() {
-    let bed = Bed::new("taps", 2);
+    let bed = SwitchBed::new("taps", 2);
     bed.tap(0, "vale0:a", "a0", "10.9.0.1");
     bed.tap(1, "vale0:b", "b0", "10.9.0.2");
     bed.must(0, "ping -c 2 -i 0.02 -W 5 10.9.0.2");
@@ -40,7 +38,7 @@ fn root_taps_carry_tcp_through_the_switch() {
 }
 
 /// Pings, seen on their way by a capture that a stock tcpdump reads.
-fn capture(bed: &Bed) {
+fn capture(bed: &SwitchBed) {
     let file = bed.socket.with_extension("pcap");
     let words = format!("{PROGRAM} port capture vale0:b --count 4 -o {}", file.display());
     let mut capture = bed.on(0, &words).spawn().unwrap();
@@ -60,14 +58,14 @@ fn capture(bed: &Bed) {
 /// A tagged frame that the host sends reaches a process as it is, and the other way.
 #[test]
 fn root_vlan_tags_pass_untouched() {
-    let bed = Bed::new("vlan", 1);
+    let bed = SwitchBed::new("vlan", 1);
     bed.clearstream(0, "port add vale0:a type=tap dev=a0");
     let mut connection = Connection::open(&bed.socket).unwrap();
     let mut port = connection.attach_port(&"vale0:process".parse().unwrap()).unwrap();
     let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[0].id())).unwrap();
     let wire = std::thread::spawn(move || {
         sys::namespace::enter_network(namespace.as_fd()).unwrap();
-        port_tap::Port::packet("a0").unwrap()
+        ports::tap::Port::packet("a0").unwrap()
     });
     let wire = wire.join().unwrap();
     let mut frame = [7; 80];
@@ -146,7 +144,7 @@ impl InTurn {
 fn root_flows_of_a_tap_with_many_queues_stay_in_order() {
     const FLOWS: u16 = 32;
     const EACH: u32 = 20;
-    let bed = Bed::new("queues", 1);
+    let bed = SwitchBed::new("queues", 1);
     for (words, why) in [
         ("queues=65", "65 queues; a TAP port has 1 to 64"),
         ("queue=1", "a queue goes with --type xdp; of a TAP device --queues"),
@@ -167,7 +165,7 @@ fn root_flows_of_a_tap_with_many_queues_stay_in_order() {
     let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[0].id())).unwrap();
     let host = std::thread::spawn(move || {
         sys::namespace::enter_network(namespace.as_fd()).unwrap();
-        let wire = port_tap::Port::packet("a0").unwrap();
+        let wire = ports::tap::Port::packet("a0").unwrap();
         let sockets: Vec<_> =
             (0..FLOWS).map(|_| std::net::UdpSocket::bind("10.9.4.1:0").unwrap()).collect();
         for number in 0..EACH {
@@ -215,7 +213,7 @@ fn root_flows_of_a_tap_with_many_queues_stay_in_order() {
 
 #[test]
 fn root_a_link_delays_and_loses_as_it_says() {
-    let bed = Bed::new("link", 2);
+    let bed = SwitchBed::new("link", 2);
     bed.tap(0, "vale0:a", "a0", "10.9.2.1");
     bed.tap(1, "vale1:b", "b0", "10.9.2.2");
     bed.clearstream(0, "link add vale0:up vale1:down --delay 20ms --rate 200M --loss 20% --seed 7");

@@ -1,6 +1,6 @@
 //! The published results schema is the one the program writes, and the sample files obey it.
 //!
-//! `CLEARSTREAM_WRITE_SCHEMA=1 cargo test -p clearstream --test schema` writes the published file.
+//! `CLEARSTREAM_WRITE_SCHEMA=1 cargo test -p clearstream --test waits schema` writes the published file.
 
 #[path = "support/fields.rs"]
 mod fields;

@@ -3,10 +3,6 @@
 
 #[path = "support/far_client.rs"]
 mod far_client;
-#[path = "support/port.rs"]
-mod port;
-#[path = "support/server.rs"]
-mod server;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,10 +10,11 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::port;
 
 use far_client::{Answer, FarClient, connect_from};
 use results::{Direction, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
-use server::Server;
+use testkit::server::Server;
 use traffic::control::RefusalCode;
 
 const MEMORY: u64 = 256 << 20;

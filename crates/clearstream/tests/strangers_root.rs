@@ -4,13 +4,13 @@
 //!
 //! Root is needed to become two users: one that is attacked, and one that attacks.
 
+use crate::PROGRAM;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 /// Nobody else's numbers.
 const VICTIM: u32 = 65_531;
 const STRANGER: u32 = 65_532;

@@ -1,20 +1,14 @@
 //! `clearstream topo`: drawings of machines we do not have, its speed, and what it says of itself.
 
-#[path = "support/effort.rs"]
-mod effort;
-#[path = "support/kernel_threads.rs"]
-mod kernel_threads;
-#[path = "../../topology/tests/support/machines.rs"]
-mod machines;
-
+use crate::PROGRAM;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::time::Duration;
+use testkit::effort;
 
-use machines::Shape;
 use serde_json::Value;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+use testkit::kernel_threads;
+use testkit::machines::{self, Shape};
 
 fn run(arguments: &[&str]) -> Output {
     let output = Command::new(PROGRAM).args(arguments).output().expect("the program starts");

@@ -5,9 +5,7 @@
 //! Each test is a thread in a network namespace of its own; every program it starts runs there, in a
 //! mount namespace where `/etc` is a folder of the test.
 
-#[path = "support/port.rs"]
-mod port;
-
+use crate::PROGRAM;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,11 +14,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use port::free_port;
 use serde_json::{Value, json};
+use testkit::port::free_port;
 use traffic::client::{CONNECT_TIMEOUT, Peer, Session, Target, connect};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 /// The owner's settings, one of each way to persist.
 const OWNERS: [(&str, &str); 2] =

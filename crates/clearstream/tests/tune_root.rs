@@ -1,20 +1,17 @@
 //! Tuning as a user meets it: a lab with a planted clamp is planned, changed, measured and reverted;
 //! and what goes wrong is said in a line with nothing half-applied.
 
-#[path = "support/effort.rs"]
-mod effort;
-
+use crate::PROGRAM;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::effort;
 
 use results::{AppliedChange, End, Results};
 use serde_json::Value;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
 
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -251,6 +248,73 @@ fn root_the_verdict_of_a_file_is_carried_out_and_taken_back() {
     bed.must("near", &["tune", "revert", "--far", "far"]);
     bed.must("near", &["tune", "revert"]);
     assert_eq!(dumps(&bed), before, "every setting is what it was");
+}
+
+/// One run of trials, killed while its change is in force, ended by a signal when it is taken up, and
+/// taken up once more: the far host has the clamp after the signal, and every turn is measured once.
+#[test]
+fn root_trials_that_were_killed_and_interrupted_are_taken_up() {
+    if !is_root() {
+        return;
+    }
+    let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
+    let mut bed = Bed::up("again", LINK, "", clamp);
+    bed.serve(&["--allow-tuning", "--allow", "10.77.0.0/16", "--allow", "fd77::/16"]);
+    let before = bed.must("far", &["tune", "dump"]);
+    let file = bed.path("tune.json");
+    let journal = format!("{file}.journal");
+    let mut arguments = vec!["tune", "apply", "far", "--measure", "--only", "net.ipv4.tcp_rmem"];
+    arguments.extend(["--turns", "3", "--duration", "200ms", "-o", &file]);
+    let start = || {
+        let mut command = bed.command("near", &arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    let turns_with = || {
+        let text = fs::read_to_string(&journal).unwrap_or_default();
+        text.lines().filter(|line| line.contains("\"tune-with\"")).count()
+    };
+    let wait_for_turns = |count: usize| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while turns_with() < count {
+            assert!(Instant::now() < deadline, "{count} turns with the change are journalled");
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+
+    let mut killed = start();
+    wait_for_turns(1);
+    killed.kill().expect("SIGKILL");
+    killed.wait().expect("it ended");
+    assert!(bed.must("far", &["tune", "status"]).contains("net.ipv4.tcp_rmem"));
+
+    let ended = start();
+    wait_for_turns(2);
+    let pid = ended.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
+    let ended = ended.wait_with_output().expect("it ended");
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(143), "{said}");
+    assert!(said.contains("resuming after") && said.contains("takes it up again"), "{said}");
+    assert_eq!(read_results(&file).partial.as_deref(), Some("ended by signal 15"));
+    assert_eq!(bed.must("far", &["tune", "dump"]), before, "what was on trial is taken back");
+
+    let told = bed.must("near", &arguments);
+    let results = read_results(&file);
+    let [change] = &results.changes[..] else { panic!("{told}") };
+    assert_eq!(
+        (change.from.as_str(), change.is_kept),
+        ("4096 131072 262144", Some(true)),
+        "the clamp is known, although a run that was killed had lifted it: {told}"
+    );
+    for name in ["tune-with", "tune-without"] {
+        let of = results.points.iter().filter(|point| point.experiment == name);
+        let repeats: Vec<u32> = of.map(|point| point.repeat).collect();
+        assert_eq!(repeats, [0, 1, 2], "{name}");
+    }
+    assert!(told.contains("Undo     clearstream tune revert --far far"), "{told}");
+    assert!(!Path::new(&journal).exists());
+    bed.must("near", &["tune", "revert", "--far", "far"]);
+    assert_eq!(bed.must("far", &["tune", "dump"]), before);
 }
 
 /// What is changed in a file, the exit code that follows, and words of the line.

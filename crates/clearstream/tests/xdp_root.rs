@@ -1,20 +1,18 @@
 //! Queues of network devices as ports of the switch. Needs root: each host is a network namespace of its
 //! own, the devices are ends of veth pairs.
 
-#[path = "support/bed.rs"]
-mod bed;
-
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use packet_switch::client::Connection;
-use port_xdp::Port;
+use ports::xdp::Port;
 use ring::Patience;
 
-use bed::{Bed, PROGRAM, complaint, eventually};
+use crate::PROGRAM;
+use testkit::switch_bed::{SwitchBed, complaint, eventually};
 
 /// A veth pair: `near` on the switch's host (0), `far` on another.
-fn cable(bed: &Bed, near: &str, far: &str, host: usize) {
+fn cable(bed: &SwitchBed, near: &str, far: &str, host: usize) {
     let pid = bed.hosts[host].id();
     bed.must(0, &format!("ip link add {near} type veth peer name {far} netns {pid}"));
     bed.must(0, &format!("ip link set {near} up"));
@@ -22,11 +20,11 @@ fn cable(bed: &Bed, near: &str, far: &str, host: usize) {
 }
 
 /// The far end of a cable, without the kernel's stack behind it.
-fn wire(bed: &Bed, host: usize, device: &'static str) -> Port {
+fn wire(bed: &SwitchBed, host: usize, device: &'static str) -> Port {
     let namespace = std::fs::File::open(format!("/proc/{}/ns/net", bed.hosts[host].id())).unwrap();
     let opened = std::thread::spawn(move || {
         sys::namespace::enter_network(namespace.as_fd()).unwrap();
-        port_xdp::open(device, 0).unwrap()
+        ports::xdp::open(device, 0).unwrap()
     });
     opened.join().unwrap().try_into().unwrap()
 }
@@ -51,7 +49,7 @@ fn has(wire: &mut Port, frame: &[u8]) -> bool {
     seen
 }
 
-fn program_on(bed: &Bed, device: &str) -> bool {
+fn program_on(bed: &SwitchBed, device: &str) -> bool {
     bed.must(0, &format!("ip link show dev {device}")).contains("xdp")
 }
 
@@ -66,18 +64,18 @@ fn tagged(source: u8, length_bytes: usize) -> Vec<u8> {
 
 #[test]
 fn root_frames_cross_a_queue_to_the_last_byte() {
-    frames_cross(&Bed::new("xdp-bytes", 2), true);
+    frames_cross(&SwitchBed::new("xdp-bytes", 2), true);
 }
 
 /// On one core the switch's own thread drives the queues.
 #[test]
 fn root_frames_cross_a_queue_on_one_core() {
-    let bed = Bed::with("xdp-one-core", 2, &["--cores", "0"]);
+    let bed = SwitchBed::with("xdp-one-core", 2, &["--cores", "0"]);
     frames_cross(&bed, false);
 }
 
 /// The names of the daemon's threads.
-fn thread_names(bed: &Bed) -> Vec<String> {
+fn thread_names(bed: &SwitchBed) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", bed.daemon.id())).unwrap();
     // A thread may end meanwhile.
     let name = |task: std::io::Result<std::fs::DirEntry>| {
@@ -86,7 +84,7 @@ fn thread_names(bed: &Bed) -> Vec<String> {
     tasks.filter_map(name).collect()
 }
 
-fn frames_cross(bed: &Bed, has_own_thread: bool) {
+fn frames_cross(bed: &SwitchBed, has_own_thread: bool) {
     cable(bed, "near", "far", 1);
     bed.clearstream(0, "port add vale0:q --type xdp --device near");
     let list = bed.clearstream(0, "port list");
@@ -127,15 +125,15 @@ fn frames_cross(bed: &Bed, has_own_thread: bool) {
 
 #[test]
 fn root_stock_programs_talk_over_queues_and_devices_may_go() {
-    stock_programs_talk(Bed::new("xdp-hosts", 3));
+    stock_programs_talk(SwitchBed::new("xdp-hosts", 3));
 }
 
 #[test]
 fn root_the_same_on_one_core() {
-    stock_programs_talk(Bed::with("xdp-hosts-one-core", 3, &["--cores", "0"]));
+    stock_programs_talk(SwitchBed::with("xdp-hosts-one-core", 3, &["--cores", "0"]));
 }
 
-fn stock_programs_talk(mut bed: Bed) {
+fn stock_programs_talk(mut bed: SwitchBed) {
     for (near, far, host) in [("n1", "f1", 1), ("n2", "f2", 2)] {
         cable(&bed, near, far, host);
         bed.must(host, &format!("ip addr add 10.9.3.{host}/24 dev {far}"));

@@ -2,18 +2,25 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use mpi::Flavour;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use sys::process::{Ending, Owned};
 use thiserror::Error;
 
-/// How often the launcher is looked at, and how long it may take to end a job it was told to end.
+use crate::vendor;
+
+/// How often it is looked whether the job is to be cut short.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-const END_MAX: Duration = Duration::from_secs(15);
+
+/// How the launcher is told to end a job, and how long it may take. Its group is not told: the launcher
+/// tells the ranks.
+const ENDING: Ending =
+    Ending { signal: Signal::TERM, grace: Duration::from_secs(15), group: false };
 
 /// Why there is no launcher.
 #[derive(Debug, Error)]
@@ -50,7 +57,7 @@ impl Launcher {
         let not_run = |source| LaunchError::NotRun { program: program.to_owned(), source };
         let done = Command::new(program).arg("--version").output().map_err(not_run)?;
         let text = [done.stdout, done.stderr].concat();
-        let flavour = flavour(&String::from_utf8_lossy(&text))
+        let flavour = vendor::flavour(&String::from_utf8_lossy(&text))
             .ok_or_else(|| LaunchError::Unknown { program: program.to_owned() })?;
         Ok(Self { program: program.to_owned(), flavour })
     }
@@ -76,17 +83,6 @@ impl Launcher {
     }
 }
 
-/// Whose launcher describes itself so.
-fn flavour(version: &str) -> Option<Flavour> {
-    if version.contains("Open MPI") || version.contains("OpenRTE") {
-        Some(Flavour::OpenMpi)
-    } else if version.contains("HYDRA") || version.contains("MPICH") {
-        Some(Flavour::Mpich)
-    } else {
-        None
-    }
-}
-
 fn options(flavour: Flavour, hosts: &[String], ranks_count: usize) -> Vec<String> {
     let slots = ranks_count.div_ceil(hosts.len().max(1));
     let list: Vec<String> = hosts.iter().map(|host| format!("{host}:{slots}")).collect();
@@ -101,32 +97,20 @@ fn options(flavour: Flavour, hosts: &[String], ranks_count: usize) -> Vec<String
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// Waits for a launcher, which should be in a process group of its own so that a terminal's Ctrl-C does
-/// not reach it too. Once `is_cut`, it is sent SIGTERM, and SIGKILL after 15 s more.
+/// Runs a launcher to its end, in a process group of its own so that a terminal's Ctrl-C does not reach
+/// it too. Once `is_cut`, it is sent SIGTERM, and SIGKILL after 15 s more. It ends with this process,
+/// however that ends.
 ///
 /// # Errors
-/// The system cannot wait for it or end it.
-pub fn wait_or_end(mut launcher: Child, is_cut: impl Fn() -> bool) -> io::Result<ExitStatus> {
-    let mut told: Option<Instant> = None;
+/// It cannot be started; the system cannot wait for it or end it.
+pub fn run_launcher(command: &mut Command, is_cut: impl Fn() -> bool) -> io::Result<ExitStatus> {
+    let mut launcher = Owned::start(command.process_group(0), ENDING)?;
     loop {
-        if let Some(status) = launcher.try_wait()? {
+        if let Some(status) = launcher.wait_within(LOOK_EVERY)? {
             return Ok(status);
         }
-        match told {
-            None if is_cut() => {
-                told = Some(Instant::now());
-                if let Ok(number) = i32::try_from(launcher.id())
-                    && let Some(pid) = Pid::from_raw(number)
-                {
-                    // Gone already: the next look finds out.
-                    kill_process(pid, Signal::TERM).ok();
-                }
-            }
-            Some(since) if since.elapsed() > END_MAX => {
-                launcher.kill()?;
-                return launcher.wait();
-            }
-            _ => thread::sleep(LOOK_EVERY),
+        if is_cut() {
+            return launcher.end();
         }
     }
 }
@@ -144,10 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_is_told_by_its_version() {
-        assert_eq!(flavour("mpirun (Open MPI) 4.1.4"), Some(Flavour::OpenMpi));
-        assert_eq!(flavour("HYDRA build details:\n    Version: 4.0.2"), Some(Flavour::Mpich));
-        assert_eq!(flavour("GNU coreutils"), None);
+    fn what_is_no_launcher_is_refused() {
         let missing = Launcher::detect(Path::new("no-such-launcher"));
         assert!(matches!(missing, Err(LaunchError::NotRun { .. })), "{missing:?}");
         let other = Launcher::detect(Path::new("true"));
@@ -156,8 +137,7 @@ mod tests {
 
     #[test]
     fn a_launcher_is_ended_once_cut() {
-        let launcher = Command::new("sleep").arg("60").spawn().expect("a child");
-        let status = wait_or_end(launcher, || true).expect("it ends");
+        let status = run_launcher(Command::new("sleep").arg("60"), || true).expect("it ends");
         assert!(!status.success());
     }
 }

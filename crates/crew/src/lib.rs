@@ -16,12 +16,13 @@ mod manual;
 mod memory;
 mod orphan;
 mod threads;
+mod vendor;
 
 pub use bind::{bind_process, bind_thread, cores};
 pub use collective::{Collective, CollectiveError, Combine, Operation, Output};
 pub use exchange::{Exchange, ExchangeError, Transport};
 pub use job::{Job, Timing};
-pub use launch::{LaunchError, Launcher, wait_or_end};
+pub use launch::{LaunchError, Launcher, run_launcher};
 pub use manual::{ManualJob, ManualJobError, manual_launcher};
 pub use memory::MemoryTransport;
 pub use mpi::{Flavour, MpiError};

@@ -4,23 +4,26 @@
 //! each host's part and waits until the parts call back.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
+use mpi::Flavour;
+use sys::process::{Ending, Owned};
 use thiserror::Error;
 
-/// Names of MPICH's launcher, Debian's first.
-const LAUNCHERS: [&str; 3] = ["mpiexec.mpich", "mpiexec.hydra", "mpiexec"];
+use crate::Launcher;
+use crate::vendor::{self, ManualLine};
 
 /// The name of MPICH's launcher on this machine, if it is installed.
 #[must_use]
 pub fn manual_launcher() -> Option<&'static str> {
-    let is_hydra = |name: &&&str| {
-        let output = Command::new(name).arg("--version").stdin(Stdio::null()).output();
-        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("HYDRA"))
+    let is_mpich = |name: &&&str| {
+        let launcher = Launcher::detect(Path::new(name));
+        launcher.is_ok_and(|launcher| launcher.flavour() == Flavour::Mpich)
     };
-    LAUNCHERS.iter().find(is_hydra).copied()
+    vendor::MPICH_NAMES.iter().find(is_mpich).copied()
 }
 
 /// Why a job came to nothing.
@@ -37,7 +40,8 @@ pub enum ManualJobError {
 /// A job under way. Its processes are killed when it is dropped.
 #[derive(Debug)]
 pub struct ManualJob {
-    children: Vec<Child>,
+    launcher: Owned,
+    parts: Vec<Owned>,
     lines: Receiver<String>,
     hosts: std::vec::IntoIter<String>,
     said: String,
@@ -59,10 +63,11 @@ impl ManualJob {
     /// It cannot be started.
     pub fn begin(mut launcher: Command, hosts: &[&str]) -> io::Result<Self> {
         launcher.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = launcher.spawn()?;
-        let lines = lines_of(child.stdout.take());
+        let mut launcher = Owned::start(&mut launcher, Ending::KILL)?;
+        let lines = lines_of(launcher.take_stdout());
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
-        Ok(Self { children: vec![child], lines, hosts: hosts.into_iter(), said: String::new() })
+        let (parts, hosts) = (Vec::new(), hosts.into_iter());
+        Ok(Self { launcher, parts, lines, hosts, said: String::new() })
     }
 
     /// Starts parts that the launcher asks for, and looks whether the job has ended. `part` makes the
@@ -80,13 +85,13 @@ impl ManualJob {
             {
                 let mut command = part(&host, &mut words.split_whitespace());
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                self.children.push(command.spawn()?);
+                self.parts.push(Owned::start(&mut command, Ending::KILL)?);
             }
         }
-        if let Some(status) = self.children[0].try_wait()? {
+        if let Some(status) = self.launcher.try_wait()? {
             return Ok(Some(status));
         }
-        for part in &mut self.children[1..] {
+        for part in &mut self.parts {
             if part.try_wait()?.is_some_and(|status| !status.success()) {
                 return Err(ManualJobError::Part);
             }
@@ -100,28 +105,17 @@ impl ManualJob {
         while let Ok(line) = self.lines.recv() {
             self.take_in(&line);
         }
-        std::mem::take(&mut self.said)
+        self.said
     }
 
     /// The command that starts a host's part, where the line says it.
     fn take_in<'a>(&mut self, line: &'a str) -> Option<&'a str> {
-        if let Some(words) = line.strip_prefix("HYDRA_LAUNCH: ") {
-            return Some(words);
-        }
-        if !line.starts_with("HYDRA_LAUNCH_END") {
-            self.said.push_str(line);
+        match ManualLine::of(line) {
+            ManualLine::Start(words) => return Some(words),
+            ManualLine::End => {}
+            ManualLine::Output(text) => self.said.push_str(text),
         }
         None
-    }
-}
-
-impl Drop for ManualJob {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // Whatever has ended already needs no signal.
-            child.kill().ok();
-            child.wait().ok();
-        }
     }
 }
 

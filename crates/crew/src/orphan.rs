@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 
 use mpi::Flavour;
 
-/// Names of Open MPI's launcher and of its daemon on other hosts, as the kernel shows them.
-const NAMES: [&str; 5] = ["mpirun", "mpirun.openmpi", "orterun", "prterun", "orted"];
+use crate::vendor::is_open_mpi;
 
 /// How long it may take to end by itself, seconds.
 const PATIENCE_S: u32 = 5;
@@ -28,7 +27,7 @@ pub(crate) fn end_launcher_soon(flavour: Flavour) {
     }
     let launcher = parent_id();
     let Some((name, began)) = process(launcher) else { return };
-    if !NAMES.contains(&name.as_str()) {
+    if !is_open_mpi(&name) {
         return;
     }
     let mut watch = Command::new("/bin/sh");

@@ -1,6 +1,6 @@
 //! Experiments that try to prove a verdict wrong.
 
-use results::{End, Limit, TestSpec};
+use results::{CONFIRMATION, End, Limit, TestSpec};
 use units::show_bit_rate;
 
 use crate::change::Change;
@@ -132,7 +132,7 @@ impl Experiment {
 /// Name of the experiment that confirms a limit.
 #[must_use]
 pub fn point_name(limit: Limit) -> String {
-    format!("confirm:{}", limit.name())
+    format!("{CONFIRMATION}{}", limit.name())
 }
 
 impl Prediction {

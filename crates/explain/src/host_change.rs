@@ -5,6 +5,7 @@ use units::show_bit_rate;
 
 use crate::numbers::{percent, ratio};
 use crate::observed::Observed;
+use crate::verdict::bound_by;
 
 /// Least gain that is not noise.
 const NOISE_MIN: f64 = 0.04;
@@ -40,8 +41,9 @@ pub fn confirm_host_change(before: &Results, verdict: Verdict, after: &Results) 
         outcome: outcome.clone(),
     };
     let word = if confirmed { "confirmed" } else { "refuted" };
-    let first = verdict.summary.split("; not confirmed").next().unwrap_or_default();
-    let summary = format!("{first}; {word} by the change to the host: {outcome}");
+    let strongest = verdict.evidence.first().map(|evidence| evidence.text.as_str());
+    let bound_by = bound_by(verdict.limit, verdict.end, strongest);
+    let summary = format!("{bound_by}; {word} by the change to the host: {outcome}");
     let mut ruled_out = verdict.ruled_out;
     if !confirmed {
         let text = format!("refuted by the change to the host: {outcome}");

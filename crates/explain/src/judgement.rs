@@ -96,7 +96,7 @@ fn judged_points<'a>(results: &'a Results, diagnosis: &Diagnosis) -> Vec<&'a Poi
     let judged = results.points.iter().filter(|point| {
         diagnosis.spec.is_some()
             && point.spec() == diagnosis.spec.as_ref()
-            && !point.experiment.starts_with("confirm:")
+            && !point.is_confirmation()
     });
     let judged: Vec<&Point> = judged.collect();
     repeats_of(&judged).into_iter().map(|(point, _)| point).collect()

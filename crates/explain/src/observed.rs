@@ -284,8 +284,7 @@ impl<'a> Observed<'a> {
 
 /// The repeats of the judged test: `single-stream`, else the first TCP bulk test there is.
 fn judged_points(results: &Results) -> Vec<&Point> {
-    let usable =
-        |point: &&Point| !point.experiment.starts_with("confirm:") && Run::of(point).is_some();
+    let usable = |point: &&Point| !point.is_confirmation() && Run::of(point).is_some();
     let named = || results.points.iter().filter(usable).filter(|point| point.experiment == JUDGED);
     let first = named().next().or_else(|| results.points.iter().find(usable));
     let Some(first) = first else { return Vec::new() };

@@ -42,7 +42,7 @@ pub(crate) fn confirmed(
     candidate: &Candidate,
     confirmation: Confirmation,
 ) -> Verdict {
-    let summary = format!("{}; confirmed: {}", bound_by(candidate), confirmation.outcome);
+    let summary = format!("{}; confirmed: {}", headline(candidate), confirmation.outcome);
     let told = of_candidate(diagnosis, candidate, Some(confirmation));
     Verdict { summary, confirmed: true, host_change: None, ..told }
 }
@@ -61,7 +61,7 @@ pub(crate) fn unconfirmed(diagnosis: &Diagnosis) -> Verdict {
                 Some(undecided) => format!("not confirmed: {}", undecided.why),
                 None => "not confirmed by an experiment".to_owned(),
             };
-            let summary = format!("{}; {why}", bound_by(candidate));
+            let summary = format!("{}; {why}", headline(candidate));
             let confirmation = undecided.and_then(|undecided| undecided.confirmation.clone());
             Verdict { summary, ..of_candidate(diagnosis, candidate, confirmation) }
         }
@@ -127,15 +127,19 @@ fn none_found(diagnosis: &Diagnosis) -> Verdict {
     }
 }
 
-/// `bound by the receive window at the far end: receive-window-limited 97% …`.
-fn bound_by(candidate: &Candidate) -> String {
-    let title = mechanism::of(candidate.limit)
-        .map_or(candidate.limit.name(), |mechanism| mechanism.page().title);
-    let place = match candidate.end {
+fn headline(candidate: &Candidate) -> String {
+    bound_by(candidate.limit, candidate.end, candidate.evidence.first().map(String::as_str))
+}
+
+/// `bound by the receive window at the far end: receive-window-limited 97% …`, with the strongest line of
+/// evidence.
+pub(crate) fn bound_by(limit: Limit, end: Option<End>, evidence: Option<&str>) -> String {
+    let title = mechanism::of(limit).map_or(limit.name(), |mechanism| mechanism.page().title);
+    let place = match end {
         Some(End::Near) => " at the near end",
         Some(End::Far) => " at the far end",
         None => "",
     };
-    let first = candidate.evidence.first().map(|line| format!(": {line}")).unwrap_or_default();
-    format!("bound by {title}{place}{first}")
+    let evidence = evidence.map(|line| format!(": {line}")).unwrap_or_default();
+    format!("bound by {title}{place}{evidence}")
 }

@@ -5,7 +5,7 @@ use super::account::{
 };
 use super::options::Options;
 use super::ordered::Json;
-use super::sink::{Agreement, Buffers, Output, Sink, host_of};
+use super::sink::{Agreement, Buffers, Ending, Output, Sink, host_of};
 use super::text::{congestion, interval_sum, percent, sum};
 use super::wire::{ServerOutput, Transport};
 
@@ -341,11 +341,9 @@ impl Sink for JsonReport {
         }
     }
 
-    fn ended(&mut self, error: Option<&str>) {
+    fn ended(&mut self, how: Ending<'_>) {
         let mut tail = Vec::new();
-        if let Some(error) = error {
-            // In a document iperf3 leaves its "error - " out.
-            let text = error.strip_prefix("error - ").unwrap_or(error);
+        if let Ending::Cut(text) | Ending::Failed(text) = how {
             tail.push(("error".to_owned(), Json::from(text)));
         }
         let asked = self.setup.as_ref().map(|setup| &setup.asked);
@@ -376,12 +374,7 @@ impl Sink for JsonReport {
     }
 
     fn warning(&mut self, text: &str) {
-        // Warnings go to standard error, whatever becomes of it.
-        std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("warning: {}\n", units::printable(text)),
-        )
-        .ok();
+        self.output.warn(text);
     }
 
     fn output(&self) -> Option<ServerOutput> {

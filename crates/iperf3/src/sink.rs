@@ -39,6 +39,17 @@ pub struct Buffers {
     pub receive_bytes: u64,
 }
 
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending<'a> {
+    /// Well.
+    Well,
+    /// By a signal or by the other end, which this text says.
+    Cut(&'a str),
+    /// By a failure: iperf3 puts "error - " before the text, and leaves that out in a document.
+    Failed(&'a str),
+}
+
 /// What happens in a run, in this order. Every method does nothing by default.
 pub trait Sink {
     /// A server begins to wait; `test_number` counts from 1.
@@ -59,8 +70,8 @@ pub trait Sink {
     fn interval(&mut self, _interval: &Interval) {}
     /// The test is over.
     fn finished(&mut self, _summary: &Summary) {}
-    /// Everything is over, well (`None`) or not.
-    fn ended(&mut self, _error: Option<&str>) {}
+    /// Everything is over.
+    fn ended(&mut self, _how: Ending<'_>) {}
     /// A line for the user beside the output.
     fn warning(&mut self, _text: &str) {}
     /// What a server has printed about this test, for a client that wants it.
@@ -157,6 +168,11 @@ impl Output {
             let text = printable_lines(text);
             writeln!(io::stderr(), "{time}iperf3: {text}").ok();
         }
+    }
+
+    /// A warning on standard error, whatever becomes of it and wherever the output goes.
+    pub fn warn(&mut self, text: &str) {
+        writeln!(io::stderr(), "warning: {}", units::printable(text)).ok();
     }
 
     /// At the end of an interval: flushes where that was asked for.

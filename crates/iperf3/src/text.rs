@@ -5,7 +5,7 @@ use super::account::{
 };
 use super::figures::{amount, general};
 use super::options::Options;
-use super::sink::{Agreement, Output, Sink, host_of};
+use super::sink::{Agreement, Ending, Output, Sink, host_of};
 use super::wire::{CpuPercent, ServerOutput, Transport};
 
 const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -";
@@ -354,26 +354,22 @@ impl Sink for TextReport {
         }
     }
 
-    fn ended(&mut self, error: Option<&str>) {
-        match error {
-            Some(error) => self.output.complain(error),
-            None if self.side == Side::Client => {
+    fn ended(&mut self, how: Ending<'_>) {
+        match how {
+            Ending::Failed(text) => self.output.complain(&format!("error - {text}")),
+            Ending::Cut(text) => self.output.complain(text),
+            Ending::Well if self.side == Side::Client => {
                 self.output.line("");
                 self.output.line("iperf Done.");
             }
-            None => {}
+            Ending::Well => {}
         }
         self.output.take_kept();
         self.output.flush();
     }
 
     fn warning(&mut self, text: &str) {
-        // Warnings go to standard error, whatever becomes of it.
-        std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("warning: {}\n", units::printable(text)),
-        )
-        .ok();
+        self.output.warn(text);
     }
 
     fn output(&self) -> Option<ServerOutput> {

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use packet_switch::line::SharedReport;
+use ports::tap::Queues;
 use rustix::thread::CapabilitySet;
 use sys::namespace;
 
@@ -159,9 +160,8 @@ struct Carried {
 /// Starts both directions of a link.
 fn carry(ports: Ports, few_cores: bool) -> Result<Carried, LabError> {
     let ([first, second], cores) = (ports.ends, &ports.plan.cores);
-    let ends =
-        [(&first, &second), (&second, &first)].map(|(from, to)| (Arc::clone(from), Arc::clone(to)));
-    let [there, back] = ends;
+    let [there, back] = [(&first, &second), (&second, &first)]
+        .map(|(from, to)| (Queues::new(vec![Arc::clone(from)]), Queues::new(vec![Arc::clone(to)])));
     let name = |way: &str| format!("{way}{}", ports.link_index);
     let reports = [
         lines::start(name("forward"), there, &ports.plan.forward, cores, few_cores)?,

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use packet_switch::line::{Line, SharedReport, Sink, Source};
+use packet_switch::line::{Line, SharedReport};
+use ports::{Sink, Source};
 use switch::lightpath::Lightpath;
 
 use crate::LabError;

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use port_tap::Port;
+use ports::tap::Port;
 use sys::interface::{LinkSettings, RouteSocket};
 use sys::namespace;
 

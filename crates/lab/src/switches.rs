@@ -13,8 +13,9 @@ use packet_switch::PortName;
 use packet_switch::attachment::{Ask, DeviceKind, HEADER_BYTES, Shape};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::{Config, Daemon, DaemonError};
-use packet_switch::line::{FromRing, SharedReport, ToRing};
-use port_tap::Port;
+use packet_switch::line::SharedReport;
+use ports::tap::{Port, Queues};
+use ports::{FromRing, ToRing};
 
 use crate::LabError;
 use crate::anchor::log;
@@ -127,8 +128,8 @@ fn start_line(
     connection.ask(Ask::SetHeader { port, header_bytes: HEADER_BYTES })?;
     let back = DirectionPlan { seed: there.seed.wrapping_add(1), ..there.clone() };
     let tap = Arc::new(tap);
-    let into = (Arc::clone(&tap), ToRing::new(attached.sender));
-    let out = (FromRing::new(attached.receiver), tap);
+    let into = (Queues::new(vec![Arc::clone(&tap)]), ToRing::new(attached.sender));
+    let out = (FromRing::new(attached.receiver), Queues::new(vec![tap]));
     // Never in batches: a ring holds less than a line's memory.
     let reports = [
         lines::start(format!("to-{host}"), into, there, &plan.cores, false)?,

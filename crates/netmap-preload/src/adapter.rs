@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use packet_switch::PortName;
 use packet_switch::client::{Attached, Connection};
-use port_tap::Port;
+use ports::tap::Port;
 use rustix::io::Errno;
 
 use crate::host;

@@ -9,19 +9,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use packet_switch::daemon::{Config, Daemon};
-use socket::socket_path;
+use testkit::socket::socket_path;
 
 #[path = "preloaded/features.rs"]
 mod features;
 #[path = "preloaded/refusals.rs"]
 mod refusals;
-#[path = "../../packet-switch/tests/support/refuser.rs"]
-mod refuser;
 #[path = "preloaded/restart.rs"]
 mod restart;
-#[path = "../../packet-switch/tests/support/socket.rs"]
-mod socket;
-
 /// What a build leaves beside the tests.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");

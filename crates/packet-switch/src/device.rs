@@ -10,14 +10,13 @@ mod link;
 mod tap;
 mod xdp;
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ring::{Receiver, Sender, Violation};
+use ports::{EndError, FromRing, ToRing};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use shm::Bell;
@@ -40,25 +39,26 @@ pub(crate) use adopted::{Adopted, Keep};
 pub(crate) enum DeviceError {
     #[error(transparent)]
     Syscall(#[from] SyscallError),
-    #[error("the device is gone: {0}")]
-    Gone(io::Error),
+    #[error(transparent)]
+    End(#[from] EndError),
     #[error("tap needs a descriptor a queue, 1 to {TAP_QUEUES_MAX}; {given} came")]
     Queues { given: usize },
     #[error(transparent)]
-    Xdp(#[from] port_xdp::PortError),
-    #[error(transparent)]
-    Ring(#[from] Violation),
+    Xdp(#[from] ports::xdp::PortError),
     #[error(transparent)]
     Link(#[from] LightpathConfigError),
     #[error("{0}")]
     Fault(String),
 }
 
+/// Packets between two looks at the other direction.
+const TURN: u32 = 64;
+
 /// A client's seats at both rings of a port, within the daemon.
 #[derive(Debug)]
 pub(crate) struct Plug {
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
+    pub(crate) to: ToRing,
+    pub(crate) from: FromRing,
 }
 
 /// What the thread counts that the switch does not see.
@@ -127,7 +127,7 @@ const THREAD_BYTES: u64 = 512 << 10;
 pub(crate) fn device_bytes(kind: &DeviceKind) -> u64 {
     match kind {
         DeviceKind::Tap => THREAD_BYTES,
-        DeviceKind::Xdp(_) => THREAD_BYTES + port_xdp::MEMORY_BYTES,
+        DeviceKind::Xdp(_) => THREAD_BYTES + ports::xdp::MEMORY_BYTES,
     }
 }
 
@@ -200,7 +200,7 @@ impl Device {
     }
 
     fn tap(
-        queues: Vec<port_tap::Port>,
+        queues: Vec<ports::tap::Port>,
         plug: Plug,
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
@@ -209,13 +209,13 @@ impl Device {
         let state =
             DeviceState { queues: (count > 1).then_some(count), ..DeviceState::new("tap", name) };
         let mut device = Self::new(state)?;
-        device.work(threads, move |stop, counters| tap::run(&queues, plug, stop, counters))?;
+        device.work(threads, move |stop, counters| tap::run(queues, plug, stop, counters))?;
         Ok(device)
     }
 
     fn xdp(
         facts: &XdpFacts,
-        port: port_xdp::Port,
+        port: ports::xdp::Port,
         plug: Plug,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
@@ -226,7 +226,7 @@ impl Device {
         };
         let state =
             DeviceState { mode: Some(mode.to_owned()), ..DeviceState::new("xdp", &facts.name()) };
-        let socket = port.share().map_err(DeviceError::Gone)?;
+        let socket = port.share().map_err(EndError::from)?;
         let (mut device, mut resident): Opened = (Self::new(state)?, None);
         device.socket = Some(socket);
         if threads.have_one_core() {
@@ -266,7 +266,7 @@ impl Device {
         let state = DeviceState { link: Some(*wishes), ..DeviceState::new("link", &name) };
         let mut device = Self::new(state)?;
         for (line, report) in link::lines(wishes, memory_bytes_max, plugs, &device.stop)? {
-            device.work(threads, move |_, _| line.run().map_err(DeviceError::Gone))?;
+            device.work(threads, move |_, _| Ok(line.run()?))?;
             device.lines.push(report);
         }
         Ok(device)
@@ -295,25 +295,14 @@ impl Device {
     }
 }
 
-impl Plug {
-    /// Slots of the packet that begins at the `offset`th of `arrived`.
-    fn packet_slots(&self, offset: u32, arrived: u32) -> u32 {
-        let mut slots = 1;
-        while offset + slots < arrived && self.receiver.goes_on(offset + slots - 1) {
-            slots += 1;
-        }
-        slots
-    }
-}
-
 /// Sleeps until one of the descriptors is ready, or the thread is asked to end.
 fn sleep(
     stop: &Stop,
-    others: &[(BorrowedFd<'_>, PollFlags)],
+    others: &[BorrowedFd<'_>],
     timeout: Option<Duration>,
 ) -> Result<(), SyscallError> {
     let mut set = vec![PollFd::from_borrowed_fd(stop.bell.as_fd(), PollFlags::IN)];
-    set.extend(others.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
+    set.extend(others.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
     let timeout = timeout.map(|time| Timespec {
         tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),
@@ -325,7 +314,7 @@ fn sleep(
 }
 
 impl DeviceCounters {
-    fn refuse(&self, frames: u64) {
-        add(&self.refused, frames);
+    fn refuse(&self, frames: u32) {
+        add(&self.refused, frames.into());
     }
 }

@@ -2,14 +2,6 @@
 
 #[path = "attach/refusals.rs"]
 mod refusals;
-#[path = "support/refuser.rs"]
-mod refuser;
-#[path = "support/socket.rs"]
-mod socket;
-
-#[path = "support/serving.rs"]
-mod support;
-
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -17,7 +9,7 @@ use packet_switch::attachment::{Ask, DeviceKind, Kind, LinkWishes, PipeEnd, Shap
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::Notice;
 use ring::Patience;
-use support::{RawAttachment, SOON, Serving, frame, wait_until};
+use testkit::serving::{RawAttachment, SOON, Serving, frame, wait_until};
 
 fn refusal(outcome: Result<impl std::fmt::Debug, ClientError>) -> String {
     match outcome {

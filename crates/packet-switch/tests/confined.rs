@@ -6,12 +6,6 @@
 #[path = "support/confined.rs"]
 mod confined;
 
-#[path = "support/socket.rs"]
-mod socket;
-
-#[path = "support/serving.rs"]
-mod support;
-
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +16,7 @@ use confined::{Confined, Innocents};
 use packet_switch::attachment::{Ask, DeviceKind, RefusalCode, Request, Shape, XdpFacts};
 use packet_switch::client::{Attached, ClientError, Connection};
 use rustix::net::sockopt;
-use support::{SOON, frame, wait_until};
+use testkit::serving::{SOON, frame, wait_until};
 
 /// What the other process does; nothing without a role.
 #[test]
@@ -293,7 +287,7 @@ fn root_a_device_of_any_name_is_taken() {
         sys::namespace::unshare_network().unwrap();
         let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.unwrap().success());
-        port_xdp::open("lo", 0).unwrap()
+        ports::xdp::open("lo", 0).unwrap()
     });
     let queue = queue.join().unwrap();
     let device = DeviceKind::Xdp(XdpFacts {

@@ -5,12 +5,6 @@
 //! `CLEARSTREAM_STRESS_FRAMES` have been sent and `CLEARSTREAM_STRESS_KILLS` clients killed, 20 unless
 //! given. `tools/campaign` sets large ones.
 
-#[path = "support/socket.rs"]
-mod socket;
-
-#[path = "support/serving.rs"]
-mod support;
-
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -23,7 +17,7 @@ use packet_switch::daemon::Notice;
 use ring::{Patience, Receiver, Sender};
 use rustix::process::{Pid, Signal, kill_process};
 use stats::Random;
-use support::{Serving, wait_until};
+use testkit::serving::{Serving, wait_until};
 
 fn stress(name: &str, default: u64) -> u64 {
     let text = std::env::var(format!("CLEARSTREAM_STRESS_{name}"));
@@ -94,7 +88,7 @@ impl Checked {
     fn new(from: u8, number: u64) -> Self {
         let length = 60 + (number.wrapping_mul(37) % 1400) as usize;
         let mut bytes = [(number >> 3) as u8; 1460];
-        bytes[..60].copy_from_slice(&support::frame(from, 2, number as u8));
+        bytes[..60].copy_from_slice(&testkit::serving::frame(from, 2, number as u8));
         bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
         bytes[14..22].copy_from_slice(&number.to_le_bytes());
         Self { bytes, length }
@@ -203,8 +197,8 @@ fn dropped(connection: &mut Connection, port: &str) -> u64 {
 
 /// Lets the switch know where station 2 is.
 fn introduce(sender: &mut Sender) {
-    assert!(sender.wait(support::SOON).unwrap() > 0);
-    assert!(sender.put(0, &support::frame(2, 2, 0)));
+    assert!(sender.wait(testkit::serving::SOON).unwrap() > 0);
+    assert!(sender.put(0, &testkit::serving::frame(2, 2, 0)));
     sender.publish(1).unwrap();
     let all = sender.end().slots() - 1;
     wait_until("it is taken", || sender.reserve(all).unwrap() == all);

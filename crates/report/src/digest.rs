@@ -21,6 +21,9 @@ const NAME_CHARACTERS_MAX: usize = 40;
 /// Kinds of test a page can show; more are left to the tables.
 const GROUPS_MAX: usize = 24;
 
+/// Tests with a change to a host and without it: the section on changes tells the two apart.
+const TRIALS: [&str; 2] = ["tune-with", "tune-without"];
+
 /// A document and what was worked out from it once.
 #[derive(Debug)]
 pub(crate) struct Digest<'a> {
@@ -53,11 +56,13 @@ impl<'a> Digest<'a> {
         let far_raw =
             if far_raw.trim().is_empty() { results.path.target.as_str() } else { far_raw };
         let far_name = title_name(far_raw, "far host");
-        let sweeps = sweep::sweeps(&results.points);
+        let mut sweeps = sweep::sweeps(&results.points);
+        sweeps.retain(|sweep| !TRIALS.contains(&sweep.experiment));
         let swept: Vec<&str> = sweeps.iter().map(|sweep| sweep.experiment).collect();
         let mut digest = Self { results, near_name, far_name, groups: Vec::new(), sweeps };
         digest.groups = digest.grouped(|point| {
-            !point.experiment.starts_with("confirm")
+            !point.is_confirmation()
+                && !TRIALS.contains(&point.experiment.as_str())
                 && !swept.contains(&point.experiment.as_str())
                 && is_shown_apart(results, point)
         });

@@ -119,6 +119,8 @@ fn kind(results: &Results) -> &'static str {
         RunKind::Place => "placement",
         RunKind::Tune => "tuning",
         RunKind::Check => "model check",
+        RunKind::Io => "file input and output",
+        RunKind::Meta => "file metadata",
         RunKind::Reproduce => "reproduction",
         _ => "results",
     }

@@ -120,6 +120,10 @@ pub enum RunKind {
     Tune,
     /// `clearstream check`.
     Check,
+    /// `clearstream io`.
+    Io,
+    /// `clearstream meta`.
+    Meta,
 }
 
 /// The program.

@@ -64,6 +64,8 @@ pub enum Unit {
     Watts,
     /// Bytes.
     Bytes,
+    /// Bytes a second.
+    BytesPerS,
     /// A number of things.
     Count,
     /// A part of a whole, 0 to 1.
@@ -91,9 +93,10 @@ impl Unit {
     #[must_use]
     pub fn of_name(name: &str) -> Self {
         /// Endings, a longer one before what it ends in.
-        const ENDINGS: [(&str, Unit); 10] = [
+        const ENDINGS: [(&str, Unit); 11] = [
             ("_bits_per_s", Unit::BitsPerS),
             ("_pkts_per_s", Unit::PktsPerS),
+            ("_bytes_per_s", Unit::BytesPerS),
             ("_per_s", Unit::PerS),
             ("joules_per_gbit", Unit::JoulesPerGbit),
             ("_s_per_gbit", Unit::SPerGbit),

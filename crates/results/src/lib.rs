@@ -51,7 +51,7 @@ pub use placement::{
     PLACEMENT_VERSION, PlacedEnd, PlacedPair, Placement, PlacementError, PlacementFindings,
     RelationFigure, read_placement,
 };
-pub use point::{Estimate, Point, PointOutcome, Summary};
+pub use point::{CONFIRMATION, Estimate, Point, PointOutcome, Summary};
 pub use reproduction::{LawCheck, PaperFigure, Reproduction};
 pub use setting::SettingChange;
 pub use spec::{
@@ -60,4 +60,4 @@ pub use spec::{
 };
 pub use stream::{IntervalSample, StreamEnd, TcpSample, TcpSummary, UdpStreamEnd, ZeroCopyShare};
 pub use verdict::{Confirmation, Evidence, HostChange, Limit, NextCeiling, Verdict};
-pub use work::{FramesWork, SearchWork, Work, Worker};
+pub use work::{FileIoWork, FileLocksWork, FileMetadataWork, FramesWork, SearchWork, Work, Worker};

@@ -44,7 +44,16 @@ pub enum PointOutcome {
     Failed(String),
 }
 
+/// What the names of experiments begin with that put a verdict to the test; the limit's name follows.
+pub const CONFIRMATION: &str = "confirm:";
+
 impl Point {
+    /// Whether it belongs to an experiment that put a verdict to the test.
+    #[must_use]
+    pub fn is_confirmation(&self) -> bool {
+        self.experiment.starts_with(CONFIRMATION)
+    }
+
     /// What was measured, when the work was done.
     #[must_use]
     pub fn measured(&self) -> Option<&TestOutcome> {

@@ -9,7 +9,7 @@ use crate::hosts::{FAR, NEAR};
 use crate::spec::{Direction, Protocol, TestSpec};
 
 /// What was asked of the hosts in one point. `kind` tells the kinds apart; later versions add kinds
-/// (messages, file input and output, metadata, failover), and a reader keeps those that it does not
+/// (messages, failover), and a reader keeps those that it does not
 /// know as [`Work::Other`].
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -25,6 +25,12 @@ pub enum Work {
     Frames(FramesWork),
     /// The search of a model's states.
     Search(SearchWork),
+    /// Bytes written to or read from files.
+    FileIo(FileIoWork),
+    /// Files and directories made, looked at and removed.
+    FileMetadata(FileMetadataWork),
+    /// Locks of a file taken by two clients of a file system.
+    FileLocks(FileLocksWork),
     /// A kind of a later version, as it stands in the document.
     #[serde(untagged)]
     Other(Map<String, Value>),
@@ -58,6 +64,55 @@ pub struct SearchWork {
     pub threads_count: Option<u64>,
 }
 
+/// Bytes written to or read from files by many ranks at once, as IOR does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileIoWork {
+    /// `write` or `read`.
+    pub access: String,
+    /// The file, or the beginning of the files' names.
+    pub path: String,
+    /// Each rank has a file of its own.
+    pub has_file_per_rank: bool,
+    /// Ranks.
+    pub ranks_count: u64,
+    /// Contiguous bytes of one rank in one segment.
+    pub block_bytes: u64,
+    /// Bytes of one transfer.
+    pub transfer_bytes: u64,
+    /// Segments.
+    pub segments_count: u64,
+    /// How the bytes were moved: `pwrite`, `pread`, `io_uring`, with `, O_DIRECT` where it was.
+    pub by: String,
+}
+
+/// Files and directories made, looked at and removed by many ranks at once, as mdtest does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileMetadataWork {
+    /// What was done with each: `File creation`, `Directory stat`, as mdtest names it.
+    pub phase: String,
+    /// Directory in which it was done.
+    pub path: String,
+    /// Ranks.
+    pub ranks_count: u64,
+    /// Files or directories of all ranks.
+    pub items_count: u64,
+    /// Bytes written to or read from each file.
+    pub file_bytes: u64,
+}
+
+/// A kind of lock tried out by rank 0 and another rank, on two clients of a file system.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileLocksWork {
+    /// `flock` or `byte ranges`.
+    pub lock: String,
+    /// Directory; at the ranks in turn, with `@` between them.
+    pub path: String,
+    /// `works`, `refused`, `local only` (granted to both clients at once) or `broken`.
+    pub verdict: String,
+    /// The verdict in words, with the system's reason.
+    pub what: String,
+}
+
 /// Who did a part of a point's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
@@ -85,6 +140,9 @@ impl<'de> Deserialize<'de> for Work {
             Some("datagrams") => known(fields).map(Self::Datagrams),
             Some("frames") => known(fields).map(Self::Frames),
             Some("search") => known(fields).map(Self::Search),
+            Some("file_io") => known(fields).map(Self::FileIo),
+            Some("file_locks") => known(fields).map(Self::FileLocks),
+            Some("file_metadata") => known(fields).map(Self::FileMetadata),
             Some(_later) => Ok(Self::Other(fields)),
         }
     }
@@ -106,7 +164,12 @@ impl Work {
     pub fn test(&self) -> Option<&TestSpec> {
         match self {
             Self::Bulk(spec) | Self::RoundTrips(spec) | Self::Datagrams(spec) => Some(spec),
-            Self::Frames(_) | Self::Search(_) | Self::Other(_) => None,
+            Self::Frames(_)
+            | Self::Search(_)
+            | Self::FileIo(_)
+            | Self::FileMetadata(_)
+            | Self::FileLocks(_)
+            | Self::Other(_) => None,
         }
     }
 
@@ -114,7 +177,12 @@ impl Work {
     pub fn test_mut(&mut self) -> Option<&mut TestSpec> {
         match self {
             Self::Bulk(spec) | Self::RoundTrips(spec) | Self::Datagrams(spec) => Some(spec),
-            Self::Frames(_) | Self::Search(_) | Self::Other(_) => None,
+            Self::Frames(_)
+            | Self::Search(_)
+            | Self::FileIo(_)
+            | Self::FileMetadata(_)
+            | Self::FileLocks(_)
+            | Self::Other(_) => None,
         }
     }
 

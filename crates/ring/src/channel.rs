@@ -311,8 +311,16 @@ impl Channel<Receives> {
     #[inline]
     #[must_use]
     pub fn frame(&self, offset: u32) -> Option<(Buffer<'_>, usize)> {
+        self.fragment(offset).map(|(buffer, length, _)| (buffer, length))
+    }
+
+    /// The same, and whether the frame goes on in the next slot; the slot is read once.
+    #[inline]
+    #[must_use]
+    pub fn fragment(&self, offset: u32) -> Option<(Buffer<'_>, usize, bool)> {
         let (_, slot, buffer) = self.find(offset)?;
-        Some((buffer, usize::from(slot.length_bytes).min(buffer.length_bytes())))
+        let length = usize::from(slot.length_bytes).min(buffer.length_bytes());
+        Some((buffer, length, slot.flags.more_fragments()))
     }
 
     /// Whether the frame of the `offset`th slot goes on in the next one.

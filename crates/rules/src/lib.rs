@@ -1,5 +1,7 @@
 //! The source tree, for the checks that read it (`tests/`): sizes, names, layers, documents.
 
+pub mod promises;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

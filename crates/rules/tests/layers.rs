@@ -18,21 +18,24 @@ const LAYERS: &[(&str, Layer)] = &[
     ("sweep", Layer::Pure),
     ("switch", Layer::Pure),
     ("liveness", Layer::Pure),
+    ("messaging", Layer::Pure),
     ("dve", Layer::Pure),
     ("statespace", Layer::Pure),
     ("report", Layer::Pure),
+    ("route-plan", Layer::Pure),
     ("topology", Layer::Parts),
-    ("port-tap", Layer::Parts),
-    ("port-xdp", Layer::Parts),
+    ("ports", Layer::Parts),
     ("bpf-cc", Layer::Parts),
     ("crew", Layer::Parts),
     ("watch", Layer::Parts),
     ("checker", Layer::World),
+    ("file-load", Layer::World),
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),
     ("iperf3", Layer::World),
     ("lab", Layer::World),
     ("tuning", Layer::World),
+    ("gateway", Layer::World),
     ("clearstream", Layer::Program),
     // Libraries beside the program, for other people's programs; the program depends on neither.
     ("c-api", Layer::Program),
@@ -41,6 +44,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("peers", Layer::Program),
     // Attacks on the program; no part of it.
     ("attack", Layer::Program),
+    // What tests share; see `only_tests_use_the_testkit`.
+    ("testkit", Layer::Program),
     // These checks.
     ("rules", Layer::Program),
 ];
@@ -61,6 +66,10 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("iperf3", "traffic"),
     // The program's tests read documents through it.
     ("clearstream", "rules"),
+    // Planted limits are a benchmark too.
+    ("peers", "testkit"),
+    // The attack suite is a test with a program of its own.
+    ("attack", "testkit"),
 ];
 
 /// Where `unsafe` may stand.
@@ -115,7 +124,25 @@ fn edges() -> BTreeMap<String, Vec<String>> {
         manifests.iter().map(|text| (name(text), dependencies(text))).collect();
     let names: Vec<String> = edges.keys().cloned().collect();
     edges.values_mut().for_each(|tos| tos.retain(|to| names.contains(to)));
+    // Any room's tests may use it, see below.
+    let may = |from: &str| INNER_EDGES.contains(&(from, TESTKIT));
+    edges.iter_mut().for_each(|(from, tos)| tos.retain(|to| to != TESTKIT || may(from)));
     edges
+}
+
+/// What any room may depend on for its tests, and no room otherwise.
+const TESTKIT: &str = "testkit";
+
+#[test]
+fn only_tests_use_the_testkit() {
+    for manifest in rules::files("", "/Cargo.toml") {
+        let text = rules::text(&manifest);
+        let own = name(&text);
+        let shipped = text.split("\n[dev-dependencies]").next().unwrap_or_default();
+        let uses = dependencies(shipped).iter().any(|to| to == TESTKIT);
+        let may = INNER_EDGES.contains(&(own.as_str(), TESTKIT));
+        assert!(!uses || may, "{manifest}: {TESTKIT} is for [dev-dependencies]");
+    }
 }
 
 /// What a value between quotes is given to this key, on a line of its own or in braces.
@@ -199,7 +226,7 @@ fn the_rule_itself_objects() {
     assert_eq!(objection("lab", "traffic"), Some("sideways"));
     assert_eq!(objection("traffic", "iperf3"), Some("sideways"));
     assert_eq!(objection("report", "sys"), Some("a pure crate never sees system calls"));
-    assert_eq!(objection("lab", "port-tap"), None);
+    assert_eq!(objection("lab", "ports"), None);
 }
 
 #[test]
@@ -247,4 +274,34 @@ fn unsafe_stays_behind_the_fence() {
             "{name} must take the workspace's lints"
         );
     }
+}
+
+/// Modules below `verbs` that hold what several verbs share: their options.
+const SHARED_BY_VERBS: [&str; 1] = ["options"];
+
+/// The verb that a line of another one names.
+fn named_verb<'a>(own: &str, line: &'a str) -> Option<&'a str> {
+    let (_, after) = line.split_once("verbs::")?;
+    let named = after.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()?;
+    let is_other = !named.is_empty() && named != own && !SHARED_BY_VERBS.contains(&named);
+    is_other.then_some(named)
+}
+
+/// What two verbs need lies beside them, where neither has to be read for the other.
+#[test]
+fn no_verb_uses_another() {
+    const FOLDER: &str = "crates/clearstream/src/verbs/";
+    assert_eq!(named_verb("path", "use crate::verbs::explain::wrapped;"), Some("explain"));
+    assert_eq!(named_verb("path", "use crate::verbs::path::battery;"), None);
+    assert_eq!(named_verb("path", "use crate::verbs::options::duration;"), None);
+    let mut named = Vec::new();
+    for path in rules::files(FOLDER.trim_end_matches('/'), ".rs") {
+        let own = path.strip_prefix(FOLDER).unwrap_or_default();
+        let own = own.split(['/', '.']).next().unwrap_or_default();
+        for (number, line) in rules::text(&path).lines().enumerate() {
+            named
+                .extend(named_verb(own, line).map(|verb| format!("{path}:{}: {verb}", number + 1)));
+        }
+    }
+    assert!(named.is_empty(), "{named:#?}");
 }

@@ -2,4 +2,5 @@
 
 mod docs;
 mod layers;
+mod promises;
 mod tidy;

@@ -117,7 +117,14 @@ fn nothing_is_left_behind() {
 #[test]
 fn all_output_of_the_program_goes_through_one_place() {
     let direct = ["stdout()", "stderr()", "print!(", "println!(", "eprint!(", "dbg!("];
-    let allowed = ["crate::out::", "out::std", "is_terminal()", "tcgetwinsize(", "use_stderr()"];
+    let allowed = [
+        "crate::out::",
+        "out::std",
+        "is_terminal()",
+        "tcgetwinsize(",
+        "use_stderr()",
+        "take_stdout()",
+    ];
     let mut found = Vec::new();
     for path in rules::files("crates/clearstream/src", ".rs") {
         if path.ends_with("/src/out.rs") {
@@ -164,4 +171,58 @@ fn skips_are_reasons() {
     unique.sort_unstable();
     unique.dedup();
     assert_eq!(unique.len(), reasons.len(), "a reason stands twice in tests/allowed-skips.txt");
+}
+
+/// Where the files of `tests` are modules of few programs, one that no program names would never run.
+#[test]
+fn every_test_file_is_part_of_a_test_program() {
+    let mut left_out = Vec::new();
+    for manifest in rules::files("crates", "/Cargo.toml") {
+        let text = rules::text(&manifest);
+        if !text.contains("autotests = false") {
+            continue;
+        }
+        let folder = manifest.replace("Cargo.toml", "tests/");
+        let roots: Vec<String> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("path = \"tests/")?.strip_suffix('"'))
+            .map(|root| format!("{folder}{root}"))
+            .collect();
+        let modules: String = roots.iter().map(|root| rules::text(root)).collect();
+        left_out.extend(rules::files(&folder, ".rs").into_iter().filter(|path| {
+            let name = path.trim_start_matches(&folder).trim_end_matches(".rs");
+            let is_below = name.contains('/');
+            !is_below && !roots.contains(path) && !modules.contains(&format!("\nmod {name};\n"))
+        }));
+    }
+    assert!(left_out.is_empty(), "no test program names these: {left_out:?}");
+}
+
+/// `tools/test` runs test programs by name: what is called `waits` or `waits_…` beside others, what is called `quiet`
+/// or `quiet_…` alone, and every other by the pattern `[!qw]*`.
+#[test]
+fn test_programs_are_named_for_their_lane() {
+    let script = rules::text("tools/test");
+    assert!(script.contains("--test waits") && script.contains("--test quiet"));
+    assert!(script.contains("--test '[!qw]*'"));
+    let mut wrong = Vec::new();
+    for manifest in rules::files("", "/Cargo.toml") {
+        let text = rules::text(&manifest);
+        let declared = text.split("[[test]]").skip(1).filter_map(|target| {
+            target.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+        });
+        let mut programs: Vec<String> = declared.map(str::to_owned).collect();
+        if !text.contains("autotests = false") {
+            let folder = manifest.replace("Cargo.toml", "tests/");
+            let files = rules::files(&folder, ".rs").into_iter();
+            let names = files.map(|path| path[folder.len()..].trim_end_matches(".rs").to_owned());
+            programs.extend(names.filter(|name| !name.contains('/') || name.ends_with("/main")));
+        }
+        let misnamed = |name: &String| {
+            let lane = name.split('_').next().unwrap_or_default();
+            name.starts_with(['q', 'w']) && !["quiet", "waits"].contains(&lane)
+        };
+        wrong.extend(programs.into_iter().filter(misnamed).map(|name| (manifest.clone(), name)));
+    }
+    assert!(wrong.is_empty(), "no lane of tools/test runs these: {wrong:?}");
 }

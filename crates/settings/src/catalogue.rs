@@ -51,12 +51,27 @@ pub const SYSCTLS: &[Sysctl] = &[
     global("net.core.rps_sock_flow_entries", Kind::Number),
     global("net.core.wmem_default", Kind::Number),
     global("net.core.wmem_max", Kind::Number),
+    own("net.ipv4.conf.all.accept_redirects", Kind::Number),
+    own("net.ipv4.conf.all.arp_announce", Kind::Number),
+    own("net.ipv4.conf.all.arp_ignore", Kind::Number),
+    own("net.ipv4.conf.all.forwarding", Kind::Number),
+    own("net.ipv4.conf.all.ignore_routes_with_linkdown", Kind::Number),
+    own("net.ipv4.conf.all.rp_filter", Kind::Number),
+    own("net.ipv4.conf.all.send_redirects", Kind::Number),
+    own("net.ipv4.conf.all.src_valid_mark", Kind::Number),
+    own("net.ipv4.conf.default.forwarding", Kind::Number),
+    own("net.ipv4.fib_multipath_hash_policy", Kind::Number),
+    own("net.ipv4.fib_multipath_hash_seed", Kind::Number),
+    own("net.ipv4.fib_multipath_use_neigh", Kind::Number),
+    own("net.ipv4.fwmark_reflect", Kind::Number),
+    own("net.ipv4.ip_forward", Kind::Number),
     global("net.ipv4.tcp_allowed_congestion_control", Kind::Words),
     own("net.ipv4.tcp_adv_win_scale", Kind::Number),
     own("net.ipv4.tcp_autocorking", Kind::Number),
     own("net.ipv4.tcp_congestion_control", Kind::Word),
     own("net.ipv4.tcp_ecn", Kind::Number),
     own("net.ipv4.tcp_fin_timeout", Kind::Number),
+    own("net.ipv4.tcp_fwmark_accept", Kind::Number),
     own("net.ipv4.tcp_limit_output_bytes", Kind::Number),
     global("net.ipv4.tcp_mem", Kind::Triple),
     own("net.ipv4.tcp_moderate_rcvbuf", Kind::Number),
@@ -73,8 +88,30 @@ pub const SYSCTLS: &[Sysctl] = &[
     own("net.ipv4.tcp_wmem", Kind::Triple),
     global("net.ipv4.udp_mem", Kind::Triple),
     own("net.ipv4.udp_rmem_min", Kind::Number),
+    own("net.ipv6.conf.all.accept_redirects", Kind::Number),
+    own("net.ipv6.conf.all.forwarding", Kind::Number),
+    own("net.ipv6.conf.all.ignore_routes_with_linkdown", Kind::Number),
+    own("net.ipv6.conf.default.forwarding", Kind::Number),
+    own("net.ipv6.fib_multipath_hash_policy", Kind::Number),
+    own("net.ipv6.fwmark_reflect", Kind::Number),
     own("net.mptcp.enabled", Kind::Number),
 ];
+
+/// What IPv4 keeps for each interface below `net.ipv4.conf`; each takes one number.
+pub const IPV4_OF_INTERFACE: &[&str] = &[
+    "accept_redirects",
+    "arp_announce",
+    "arp_ignore",
+    "forwarding",
+    "ignore_routes_with_linkdown",
+    "rp_filter",
+    "send_redirects",
+    "src_valid_mark",
+];
+
+/// What IPv6 keeps for each interface below `net.ipv6.conf`; each takes one number.
+pub const IPV6_OF_INTERFACE: &[&str] =
+    &["accept_ra", "accept_redirects", "forwarding", "ignore_routes_with_linkdown"];
 
 /// The setting of this name, if this program may change it.
 #[must_use]

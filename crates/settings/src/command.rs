@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::change::Change;
 use crate::key::{InterfaceKey, Key};
+use crate::value::RootQdisc;
 
 /// The command a person would type as root to give `key` the value `to`. Every part that comes from a
 /// host stands as one word of the shell.
@@ -42,7 +43,7 @@ fn of_interface(name: &str, what: &InterfaceKey, to: &str) -> String {
     match what {
         I::Mtu => format!("ip link set dev {name} mtu {}", word(to)),
         I::TxQueueLength => format!("ip link set dev {name} txqueuelen {}", word(to)),
-        I::Qdisc if to.ends_with(" (default)") => format!("tc qdisc del dev {name} root"),
+        I::Qdisc if RootQdisc::of(to).is_default => format!("tc qdisc del dev {name} root"),
         I::Qdisc => format!("tc qdisc replace dev {name} root {}", word(to)),
         I::Feature(feature) => format!("ethtool -K {name} {feature} {}", word(to)),
         I::RssTable => format!("ethtool -X {name} …"),
@@ -50,6 +51,9 @@ fn of_interface(name: &str, what: &InterfaceKey, to: &str) -> String {
         I::RfsEntries(queue) => file(format!("queues/rx-{queue}/rps_flow_cnt")),
         I::XpsCores(queue) => file(format!("queues/tx-{queue}/xps_cpus")),
         I::ThreadedNapi => file("threaded".to_owned()),
+        // Slashes, because the name of an interface may have dots.
+        I::Ipv4(what) => format!("sysctl -w net/ipv4/conf/{name}/{what}={}", word(to)),
+        I::Ipv6(what) => format!("sysctl -w net/ipv6/conf/{name}/{what}={}", word(to)),
         I::Parameter(_) => {
             let words = what.to_string();
             let (flag, option) = match words.split_once('-') {
@@ -107,6 +111,7 @@ mod tests {
             ("eth0/qdisc", "fq", "tc qdisc replace dev eth0 root fq"),
             ("eth0/qdisc", "noqueue (default)", "tc qdisc del dev eth0 root"),
             ("eth0/rx-1/rps_cpus", "ff", "echo ff > /sys/class/net/eth0/queues/rx-1/rps_cpus"),
+            ("eth0.7/ipv4/rp_filter", "2", "sysctl -w net/ipv4/conf/eth0.7/rp_filter=2"),
             ("irq:27/affinity", "0-3", "echo 0-3 > /proc/irq/27/smp_affinity_list"),
             ("thread:napi/eth0-8193/affinity", "1", "taskset -pc 1 $(pgrep -x napi/eth0-8193)"),
             (

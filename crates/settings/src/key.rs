@@ -69,6 +69,10 @@ pub enum InterfaceKey {
     XpsCores(u32),
     /// Packet processing in kernel threads.
     ThreadedNapi,
+    /// `net.ipv4.conf.INTERFACE.NAME`, one of [`catalogue::IPV4_OF_INTERFACE`].
+    Ipv4(&'static str),
+    /// `net.ipv6.conf.INTERFACE.NAME`, one of [`catalogue::IPV6_OF_INTERFACE`].
+    Ipv6(&'static str),
 }
 
 /// One number of a device that `ethtool` sets.
@@ -218,6 +222,13 @@ impl InterfaceKey {
                     return is_feature_name(name).then(|| Self::Feature(name.to_owned()));
                 }
                 let (queue, what) = other.split_once('/')?;
+                let one_of =
+                    |known: &[&'static str]| known.iter().copied().find(|one| *one == what);
+                match queue {
+                    "ipv4" => return one_of(catalogue::IPV4_OF_INTERFACE).map(Self::Ipv4),
+                    "ipv6" => return one_of(catalogue::IPV6_OF_INTERFACE).map(Self::Ipv6),
+                    _queue => {}
+                }
                 match (queue.split_at_checked(3)?, what) {
                     (("rx-", number), "rps_cpus") => Self::RpsCores(plain_number(number)?),
                     (("rx-", number), "rps_flow_cnt") => Self::RfsEntries(plain_number(number)?),
@@ -259,6 +270,8 @@ impl fmt::Display for InterfaceKey {
             Self::RfsEntries(queue) => write!(out, "rx-{queue}/rps_flow_cnt"),
             Self::XpsCores(queue) => write!(out, "tx-{queue}/xps_cpus"),
             Self::ThreadedNapi => out.write_str("threaded"),
+            Self::Ipv4(name) => write!(out, "ipv4/{name}"),
+            Self::Ipv6(name) => write!(out, "ipv6/{name}"),
         }
     }
 }
@@ -302,6 +315,19 @@ impl Key {
             Self::InterruptAffinity(irq) => Some(format!("irq {irq}")),
             Self::ThreadAffinity(name) => Some(name.clone()),
             _ => None,
+        }
+    }
+
+    /// Whether it decides where packets go, and so what a host forwards and accepts for others.
+    #[must_use]
+    pub fn is_routing(&self) -> bool {
+        const PARTS: [&str; 4] = [".conf.", "fib_multipath", "ip_forward", "fwmark"];
+        match self {
+            Self::Sysctl(name) => PARTS.iter().any(|part| name.contains(part)),
+            Self::Interface { what, .. } => {
+                matches!(what, InterfaceKey::Ipv4(_) | InterfaceKey::Ipv6(_))
+            }
+            _ => false,
         }
     }
 

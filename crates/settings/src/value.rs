@@ -1,5 +1,7 @@
 //! The values that settings take, each in one form.
 
+use std::fmt;
+
 use crate::catalogue;
 use crate::key::{InterfaceKey, Key, KeyError, plain_number};
 use crate::text::shorten;
@@ -48,6 +50,9 @@ impl InterfaceKey {
             Self::Mtu | Self::TxQueueLength | Self::Parameter(_) | Self::RfsEntries(_) => {
                 let number = plain_number(value.trim()).ok_or_else(|| wrong("a whole number"))?;
                 Ok(number.to_string())
+            }
+            Self::Ipv4(_) | Self::Ipv6(_) => {
+                catalogue::Kind::Number.check(value).ok_or_else(|| wrong("a whole number"))
             }
             Self::Qdisc => qdisc(value).ok_or_else(|| wrong("a qdisc, or KIND (default)")),
             Self::Feature(_) => match value.trim() {
@@ -178,10 +183,37 @@ fn quota(text: &str) -> Option<String> {
     (is_allowed && plain_number(period).is_some()).then(|| format!("{allowed} {period}"))
 }
 
+/// The queueing discipline at an interface's root, as the value of [`InterfaceKey::Qdisc`] says it:
+/// `fq`, or `noqueue (default)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RootQdisc<'a> {
+    /// `fq`.
+    pub kind: &'a str,
+    /// The kernel put it there: it comes back when what was configured in its place is deleted.
+    pub is_default: bool,
+}
+
+/// Marks what the kernel itself put at a root.
+const DEFAULT: &str = " (default)";
+
+impl<'a> RootQdisc<'a> {
+    /// What a value says.
+    #[must_use]
+    pub fn of(value: &'a str) -> Self {
+        let default = value.strip_suffix(DEFAULT);
+        Self { kind: default.unwrap_or(value), is_default: default.is_some() }
+    }
+}
+
+impl fmt::Display for RootQdisc<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}{}", self.kind, if self.is_default { DEFAULT } else { "" })
+    }
+}
+
 fn qdisc(text: &str) -> Option<String> {
     let text = text.trim();
-    let kind = text.strip_suffix(" (default)").unwrap_or(text);
-    word(kind).map(|_| text.to_owned())
+    word(RootQdisc::of(text).kind).map(|_| text.to_owned())
 }
 
 pub(crate) fn word(text: &str) -> Option<String> {

@@ -70,7 +70,8 @@ impl Buffers {
         let offset = index as usize * self.buffer_bytes;
         // SAFETY: `index < count`, and `count` buffers were checked to lie inside the mapping.
         let start = unsafe { self.start.add(offset) };
-        Some(Buffer { start, length: self.buffer_bytes, keeper: PhantomData })
+        let length = self.buffer_bytes;
+        Some(Buffer { bytes: Bytes { start, length, keeper: PhantomData } })
     }
 }
 
@@ -83,18 +84,47 @@ impl fmt::Debug for Buffers {
     }
 }
 
-/// One buffer; its bytes may change at any time.
+/// Bytes to copy from, in a buffer or of this process's own; they may change at any time.
 #[derive(Debug, Clone, Copy)]
-pub struct Buffer<'a> {
+pub struct Bytes<'a> {
     start: NonNull<u8>,
     length: usize,
-    keeper: PhantomData<&'a Buffers>,
+    keeper: PhantomData<&'a [u8]>,
+}
+
+/// One buffer: bytes to copy from and to.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffer<'a> {
+    bytes: Bytes<'a>,
 }
 
 /// Up to this length a copy is a few loads and stores; beyond, a call.
 const SMALL_BYTES: usize = 64;
 
-impl Buffer<'_> {
+impl<'a> From<&'a [u8]> for Bytes<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { start: NonNull::from(bytes).cast(), length: bytes.len(), keeper: PhantomData }
+    }
+}
+
+/// Memory of this process that is lent as if it were a region's.
+impl<'a> From<&'a mut [u8]> for Buffer<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        let length = bytes.len();
+        Self { bytes: Bytes { start: NonNull::from(bytes).cast(), length, keeper: PhantomData } }
+    }
+}
+
+impl<'a> std::ops::Deref for Buffer<'a> {
+    type Target = Bytes<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Bytes<'a> {
+        &self.bytes
+    }
+}
+
+impl Bytes<'_> {
     /// Its length.
     #[inline]
     #[must_use]
@@ -123,6 +153,40 @@ impl Buffer<'_> {
         true
     }
 
+    /// `length` bytes of it from `offset` on; `None` when they do not lie inside.
+    #[inline]
+    #[must_use]
+    pub fn cut(&self, offset: usize, length: usize) -> Option<Self> {
+        let start = self.part(offset, length)?;
+        Some(Self { start, length, keeper: PhantomData })
+    }
+
+    /// For a system call.
+    pub(crate) fn as_part(&self) -> sys::vectored::Part {
+        sys::vectored::Part::new(self.start.as_ptr(), self.length)
+    }
+
+    /// Tells the processor that the first bytes will be read soon.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch reads nothing that the program can see, wherever it points.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                self.start.as_ptr().cast(),
+            );
+        }
+    }
+
+    #[inline]
+    fn part(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(length)?;
+        // SAFETY: `offset <= end <= self.length`.
+        (end <= self.length).then(|| unsafe { self.start.add(offset) })
+    }
+}
+
+impl<'a> Buffer<'a> {
     /// Copies `bytes` to `offset`; false when they do not fit.
     #[inline]
     #[must_use]
@@ -151,15 +215,21 @@ impl Buffer<'_> {
     #[inline]
     #[must_use]
     pub fn cut(&self, offset: usize, length: usize) -> Option<Self> {
-        let start = self.part(offset, length)?;
-        Some(Self { start, length, keeper: PhantomData })
+        Some(Self { bytes: self.bytes.cut(offset, length)? })
+    }
+
+    /// Its first `length` bytes, to read; all of them where it is shorter.
+    #[inline]
+    #[must_use]
+    pub fn first(&self, length: usize) -> Bytes<'a> {
+        Bytes { length: length.min(self.length), ..self.bytes }
     }
 
     /// Copies the first `length` bytes of `from`, not a byte more; false when one of the two is
     /// shorter.
     #[inline]
     #[must_use]
-    pub fn copy_from(&self, from: &Buffer<'_>, length: usize) -> bool {
+    pub fn copy_from(&self, from: &Bytes<'_>, length: usize) -> bool {
         if length > self.length || length > from.length {
             return false;
         }
@@ -176,7 +246,7 @@ impl Buffer<'_> {
     /// 32 to 64 bytes as two overlapping halves: most frames are that short, and a call costs as
     /// much as their copy.
     #[inline]
-    fn copy_small(&self, from: &Buffer<'_>, length: usize) {
+    fn copy_small(&self, from: &Bytes<'_>, length: usize) {
         type Half = [u8; SMALL_BYTES / 2];
         let last = length - size_of::<Half>();
         // SAFETY: the caller checked 32 <= length <= both lengths.
@@ -193,23 +263,6 @@ impl Buffer<'_> {
         unsafe { to_last.cast::<Half>().write_unaligned(last_half) };
     }
 
-    /// Its first bytes, at most all of them, for a system call.
-    pub(crate) fn as_part(&self, length_bytes: usize) -> sys::vectored::Part {
-        sys::vectored::Part::new(self.start.as_ptr(), length_bytes.min(self.length))
-    }
-
-    /// Tells the processor that the first bytes will be read soon.
-    #[inline]
-    pub fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a prefetch reads nothing that the program can see, wherever it points.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                self.start.as_ptr().cast(),
-            );
-        }
-    }
-
     /// Tells the processor that the first bytes will be written soon: another core's copy is given up before
     /// the write has to wait for that.
     #[inline]
@@ -224,13 +277,6 @@ impl Buffer<'_> {
                 options(nostack, preserves_flags, readonly)
             );
         }
-    }
-
-    #[inline]
-    fn part(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
-        let end = offset.checked_add(length)?;
-        // SAFETY: `offset <= end <= self.length`.
-        (end <= self.length).then(|| unsafe { self.start.add(offset) })
     }
 }
 
@@ -272,6 +318,17 @@ mod tests {
         assert!(to.copy_from(&to, 100), "a buffer in two slots is copied onto itself");
         to.prefetch();
         to.prefetch_to_write();
+    }
+
+    #[test]
+    fn memory_of_this_process_is_copied_like_a_regions() {
+        let (mut own, from) = (vec![0; 70], (0..70).collect::<Vec<u8>>());
+        let buffer = Buffer::from(&mut own[3..]);
+        assert!(buffer.copy_from(&Bytes::from(&from[..]), 67) && !buffer.write(67, &[1]));
+        let mut back = [0; 67];
+        assert!(buffer.first(67).read(0, &mut back) && !buffer.first(66).read(0, &mut back));
+        assert_eq!(buffer.first(68).length_bytes(), 67);
+        assert_eq!((&back[..], &own[..3], &own[3..]), (&from[..67], &[0; 3][..], &from[..67]));
     }
 
     #[test]

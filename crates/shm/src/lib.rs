@@ -19,7 +19,7 @@ pub mod transfer;
 mod view;
 
 pub use bell::Bell;
-pub use buffers::{Buffer, Buffers};
+pub use buffers::{Buffer, Buffers, Bytes};
 pub use region::{REGION_BYTES_MAX, REGION_BYTES_MULTIPLE, Region, RegionError};
 pub use socket::{FDS_MAX, Listener, MESSAGE_BYTES_MAX, Message, Socket, Waiting};
 pub use view::{Atomic, OutsideRegion, View};

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use sys::vectored::{self, Part};
 
-use crate::Buffer;
+use crate::{Buffer, Bytes};
 
 /// Most buffers of one message, as a packet has slots.
 pub const BUFFERS_MAX: usize = 64;
@@ -22,7 +22,7 @@ pub fn read_into<'a>(
     let mut parts = [Part::new(std::ptr::null_mut(), 0); BUFFERS_MAX];
     let mut count = 0;
     for (part, buffer) in parts.iter_mut().zip(buffers) {
-        *part = buffer.as_part(buffer.length_bytes());
+        *part = buffer.as_part();
         count += 1;
     }
     // SAFETY: each part is a whole buffer, which its region keeps mapped and writable as long as the
@@ -30,22 +30,18 @@ pub fn read_into<'a>(
     settle(|fd| unsafe { vectored::read(fd, &parts[..count]) }, fd.as_fd())
 }
 
-/// Writes the first bytes of some buffers as one message; false when there is no room for it now.
-/// A length beyond its buffer's is cut to it.
+/// Writes these parts as one message; false when there is no room for it now.
 ///
 /// # Errors
 /// As `writev(2)`.
-pub fn write_from<'a>(
-    fd: impl AsFd,
-    buffers: impl Iterator<Item = (Buffer<'a>, usize)>,
-) -> io::Result<bool> {
+pub fn write_from<'a>(fd: impl AsFd, bytes: impl Iterator<Item = Bytes<'a>>) -> io::Result<bool> {
     let mut parts = [Part::new(std::ptr::null_mut(), 0); BUFFERS_MAX];
     let mut count = 0;
-    for (part, (buffer, length_bytes)) in parts.iter_mut().zip(buffers) {
-        *part = buffer.as_part(length_bytes);
+    for (part, bytes) in parts.iter_mut().zip(bytes) {
+        *part = bytes.as_part();
         count += 1;
     }
-    // SAFETY: as above.
+    // SAFETY: each part may be read as long as the borrow lasts: a buffer's as above, or a slice's.
     let wrote = settle(|fd| unsafe { vectored::write(fd, &parts[..count]) }, fd.as_fd())?;
     Ok(wrote.is_some())
 }
@@ -79,12 +75,15 @@ mod tests {
         let message: Vec<u8> = (0..150).collect();
         rustix::io::write(&writer, &message).unwrap();
         assert_eq!(read_into(&reader, some()).unwrap(), Some(150));
-        assert!(write_from(&writer, some().zip([64, 64, 22])).unwrap());
+        assert!(
+            write_from(&writer, some().zip([64, 64, 22]).map(|(one, length)| one.first(length)))
+                .unwrap()
+        );
         let mut back = [0; 200];
         assert_eq!(rustix::io::read(&reader, &mut back).unwrap(), 150);
         assert_eq!(back[..150], message);
         // No more than there is, whatever length is asked for.
-        assert!(write_from(&writer, some().zip([usize::MAX; 3])).unwrap());
+        assert!(write_from(&writer, some().map(|one| one.first(usize::MAX))).unwrap());
         assert_eq!(rustix::io::read(&reader, &mut back).unwrap(), 192);
         drop(writer);
         assert_eq!(read_into(&reader, some()).unwrap(), Some(0));

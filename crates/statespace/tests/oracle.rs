@@ -1,11 +1,8 @@
 //! Searches against plain ones, on random graphs and on random rows of bytes.
 
-#[path = "support/graph.rs"]
-mod graph;
-
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use graph::Graph;
+use crate::graph::Graph;
 use statespace::{
     Accepting, Batch, CycleSearch, Found, Kept, LossySearch, Reach, Store, System, Unpacked,
 };

@@ -1,13 +1,8 @@
 //! Ranks that search together, every message late or early by chance, against plain searches.
 
-#[path = "support/graph.rs"]
-mod graph;
-#[path = "support/promised.rs"]
-mod promised;
-
 use std::collections::VecDeque;
 
-use promised::Promised;
+use crate::promised::Promised;
 use statespace::partition::{Aim, Ending, Errand, Figures, Outcome, Rank};
 use statespace::{Accepting, Kept, SnapshotError, System};
 use stats::Random;

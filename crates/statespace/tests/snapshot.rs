@@ -1,10 +1,6 @@
 //! Searches put down anywhere and taken up again.
 
-#[path = "support/graph.rs"]
-#[expect(dead_code, reason = "shared with other tests, each uses a part")]
-mod graph;
-
-use graph::Graph;
+use crate::graph::Graph;
 use statespace::{Reach, SnapshotError, System};
 use stats::Random;
 

@@ -1,16 +1,10 @@
 //! Threads that search one set of states, against plain searches. Who runs when is chance: some states
 //! take long to look at.
 
-#[allow(dead_code, reason = "accepting cycles are for others")]
-#[path = "support/graph.rs"]
-mod graph;
-#[path = "support/promised.rs"]
-mod promised;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use promised::Promised;
+use crate::promised::Promised;
 use statespace::partition::Subject;
 use statespace::{Accepting, Ended, Gone, Progress, Reach, System, Together};
 use stats::Random;

@@ -72,6 +72,11 @@ impl LatencyHistogram {
         self.when_any(|histogram| seconds(histogram.value_at_percentile(percentile)))
     }
 
+    /// The counted times, ns, each with how many there were, from the lowest on; as exact as the histogram is.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.inner.iter_recorded().map(|one| (one.value_iterated_to(), one.count_at_value()))
+    }
+
     fn when_any<T>(&self, read: impl FnOnce(&Histogram<u64>) -> T) -> Option<T> {
         (!self.inner.is_empty()).then(|| read(&self.inner))
     }

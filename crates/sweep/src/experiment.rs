@@ -1,6 +1,6 @@
 //! What an experiment is to the one loop that runs it.
 
-use results::Results;
+use results::{Point, Results};
 
 use crate::plan::Plan;
 use crate::summary::summarise;
@@ -20,6 +20,11 @@ pub trait Experiment {
     /// The plan that names the journal: a run with another one begins anew.
     fn identity(&self, so_far: &Results) -> Option<Plan> {
         self.round(0, so_far)
+    }
+
+    /// Those of an earlier run's points that count: all, unless some belong to others that are missing.
+    fn taken_up(&self, earlier: Vec<Point>) -> Vec<Point> {
+        earlier
     }
 
     /// Writes what the points say together into the document. `is_complete`: every round was run.

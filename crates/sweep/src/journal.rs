@@ -1,6 +1,6 @@
 //! Finished points as bytes, so that a run that was cut short can go on.
 
-use results::{PathFacts, Point, SCHEMA_VERSION};
+use results::{Host, PathFacts, Point, SCHEMA_VERSION};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -66,6 +66,9 @@ struct Header {
     /// Later rounds may follow from the path's idle round trips and MTU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     path: Option<PathFacts>,
+    /// Of a run that changes the hosts: as it found them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    hosts: Vec<Host>,
 }
 
 /// What a run that was cut short left in its journal.
@@ -73,18 +76,21 @@ struct Header {
 pub struct Earlier {
     /// The path as it was when the run began.
     pub path: Option<PathFacts>,
+    /// The hosts as they were, where the run changes them; else none.
+    pub hosts: Vec<Host>,
     /// The points, in the order they were finished.
     pub points: Vec<Point>,
 }
 
 impl Journal {
-    /// The first line.
+    /// The first line. `hosts` are those that the run will change; none where it changes none.
     #[must_use]
-    pub fn encode_header(plan: &Plan, path: &PathFacts) -> Vec<u8> {
+    pub fn encode_header(plan: &Plan, path: &PathFacts, hosts: &[Host]) -> Vec<u8> {
         line(&Header {
             schema_version: SCHEMA_VERSION.to_owned(),
             plan_digest: digest_text(plan),
             path: Some(path.clone()),
+            hosts: hosts.to_vec(),
         })
     }
 
@@ -104,7 +110,7 @@ impl Journal {
         }
         let mut lines = complete_lines(bytes);
         let header = lines.next().ok_or(JournalError::Empty)?;
-        let path = read_header(plan, header)?.path;
+        let Header { path, hosts, .. } = read_header(plan, header)?;
         let mut points = Vec::new();
         let mut lines = lines.enumerate().peekable();
         while let Some((index, text)) = lines.next() {
@@ -117,7 +123,7 @@ impl Journal {
                 }
             }
         }
-        Ok(Earlier { path, points })
+        Ok(Earlier { path, hosts, points })
     }
 }
 
@@ -181,7 +187,7 @@ mod tests {
 
     fn journal(repeats: u32) -> Vec<u8> {
         let points = (0..repeats).flat_map(|repeat| Journal::encode_point(&point(repeat)));
-        Journal::encode_header(&plan(), &path()).into_iter().chain(points).collect()
+        Journal::encode_header(&plan(), &path(), &[]).into_iter().chain(points).collect()
     }
 
     #[test]
@@ -223,8 +229,8 @@ mod tests {
         assert!(matches!(error, JournalError::OtherPlan { .. }), "{error}");
         let error = Journal::decode(&plan(), b"{\"hello\":1}\n").expect_err("no header");
         assert!(matches!(error, JournalError::NotAJournal(_)), "{error}");
-        let header =
-            String::from_utf8(Journal::encode_header(&plan(), &path())).expect("JSON is UTF-8");
+        let header = String::from_utf8(Journal::encode_header(&plan(), &path(), &[]))
+            .expect("JSON is UTF-8");
         let newer = header.replace("\"2.", "\"3.");
         let error = Journal::decode(&plan(), newer.as_bytes()).expect_err("another version");
         assert!(matches!(error, JournalError::Version { .. }), "{error}");
@@ -232,7 +238,7 @@ mod tests {
 
     #[test]
     fn hostile_bytes_never_panic() {
-        let header = Journal::encode_header(&plan(), &path());
+        let header = Journal::encode_header(&plan(), &path(), &[]);
         bolero::check!().for_each(move |bytes: &[u8]| {
             Journal::decode(&plan(), bytes).ok();
             let after_header: Vec<u8> = header.iter().chain(bytes).copied().collect();

@@ -11,7 +11,16 @@ use stats::Random;
 pub struct Plan {
     settings: Vec<Setting>,
     repeats: u32,
-    seed: u64,
+    order: Order,
+}
+
+/// The order within the rounds of a plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Order {
+    /// Each shuffled anew, from this seed.
+    Shuffled(u64),
+    /// As given, and every other round backwards: what a round ends with the next one begins with.
+    Turned,
 }
 
 /// One setting of one experiment.
@@ -71,7 +80,14 @@ impl Plan {
     /// from `seed`.
     #[must_use]
     pub fn new(settings: Vec<Setting>, repeats: u32, seed: u64) -> Self {
-        Self { settings, repeats, seed }
+        Self { settings, repeats, order: Order::Shuffled(seed) }
+    }
+
+    /// Every setting `repeats` times in turns: as given, then backwards, and so on. For settings between
+    /// which it costs something to change.
+    #[must_use]
+    pub fn in_turns(settings: Vec<Setting>, repeats: u32) -> Self {
+        Self { settings, repeats, order: Order::Turned }
     }
 
     /// The settings, as given.
@@ -88,7 +104,10 @@ impl Plan {
     pub fn points(&self) -> Vec<PlannedPoint> {
         let rounds =
             self.settings.iter().map(|setting| self.repeats_of(setting)).max().unwrap_or(0);
-        let mut random = Random::from_seed(self.seed);
+        let mut random = match self.order {
+            Order::Shuffled(seed) => Some(Random::from_seed(seed)),
+            Order::Turned => None,
+        };
         let mut points = Vec::new();
         for round in 0..rounds {
             let first = points.len();
@@ -103,7 +122,11 @@ impl Plan {
                     });
                 }
             }
-            random.shuffle(&mut points[first..]);
+            match &mut random {
+                Some(random) => random.shuffle(&mut points[first..]),
+                None if round % 2 == 1 => points[first..].reverse(),
+                None => {}
+            }
         }
         points
     }
@@ -130,9 +153,13 @@ impl Plan {
         /// What the digest is taken of; the order of fields is part of the journal format.
         #[derive(Serialize)]
         struct Fingerprint<'a> {
-            seed: u64,
+            seed: Option<u64>,
             settings: Vec<(&'a str, &'a BTreeMap<String, f64>, &'a Work, u32)>,
         }
+        let seed = match self.order {
+            Order::Shuffled(seed) => Some(seed),
+            Order::Turned => None,
+        };
         let settings = self
             .settings
             .iter()
@@ -141,7 +168,7 @@ impl Plan {
                 (experiment.as_str(), varied, work, self.repeats_of(setting))
             })
             .collect();
-        let bytes = serde_json::to_vec(&Fingerprint { seed: self.seed, settings })
+        let bytes = serde_json::to_vec(&Fingerprint { seed, settings })
             .expect("string keys and plain numbers always have a JSON form");
         fnv1a(&bytes)
     }
@@ -286,6 +313,16 @@ mod tests {
         }
         let failed = [done(&all[0], PointOutcome::Failed("refused".into()))];
         assert_eq!(plan.remaining(&failed), all, "a failure is tried again");
+    }
+
+    #[test]
+    fn turns_go_to_and_fro() {
+        let settings = ["off", "on"].map(|name| Setting::new(name, TestSpec::tcp()));
+        let turns = Plan::in_turns(settings.to_vec(), 3).points();
+        let names: Vec<&str> = turns.iter().map(|point| point.experiment.as_str()).collect();
+        assert_eq!(names, ["off", "on", "on", "off", "off", "on"]);
+        let repeats: Vec<u32> = turns.iter().map(|point| point.repeat).collect();
+        assert_eq!(repeats, [0, 0, 1, 1, 2, 2]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Programs and maps of the kernel's BPF (`bpf(2)`), as far as a struct_ops map needs them.
 //!
-//! Called by `bpf-cc` ([`xdp`]: by `port-xdp`). A struct_ops map holds one value: a kernel structure whose function
+//! Called by `bpf-cc` ([`xdp`]: by `ports`). A struct_ops map holds one value: a kernel structure whose function
 //! pointers are loaded programs. Writing the value registers the structure with its subsystem,
 //! deleting it takes it back; while it is registered the kernel itself keeps the map, so it
 //! outlives the process without being pinned anywhere (kernel `kernel/bpf/bpf_struct_ops.c`).

@@ -4,6 +4,7 @@
 //! long as the longest answer the kernel can write for that command. Callers (`topology`) treat a
 //! refused request as "the device does not say".
 
+mod place;
 mod settings;
 
 use std::ffi::CStr;
@@ -13,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::SyscallError;
 
+pub(crate) use place::Place;
 pub use settings::{Channels, Coalescing, Feature, Rings};
 
 const GDRVINFO: u32 = 0x03;

@@ -16,6 +16,8 @@ pub mod durable;
 pub mod ethtool;
 pub mod ethtool_set;
 pub mod eventfd;
+pub mod file_lock;
+pub mod file_ring;
 pub mod guard;
 pub mod hop_limit;
 pub mod interface;

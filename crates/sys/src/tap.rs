@@ -2,7 +2,7 @@
 //! `Documentation/networking/tuntap.rst`, `include/uapi/linux/if_tun.h`), and a packet socket on one
 //! end of a veth pair (`packet(7)`), for users who may not open `/dev/net/tun`.
 //!
-//! Called by `port-tap`. Both speak the same: a virtio-net header, then the frame.
+//! Called by `ports`. Both speak the same: a virtio-net header, then the frame.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

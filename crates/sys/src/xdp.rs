@@ -1,7 +1,7 @@
 //! Sockets that take a device queue's frames past the kernel's network stack (`AF_XDP`, kernel
 //! `Documentation/networking/af_xdp.rst`, `include/uapi/linux/if_xdp.h`).
 //!
-//! Called by `port-xdp`. Frames lie in memory that the socket's opener registers, in chunks of one size;
+//! Called by `ports`. Frames lie in memory that the socket's opener registers, in chunks of one size;
 //! four rings say which chunk is whose. The socket's descriptor and the memory's may be handed to another
 //! process, which needs no privilege to carry frames.
 

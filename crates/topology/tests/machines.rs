@@ -1,13 +1,10 @@
 //! Machines we do not have, read from trees of their files; this host beside `lscpu` and hwloc.
 
-#[path = "support/machines.rs"]
-mod machines;
-
 use std::fs;
 use std::process::Command;
 
-use machines::{Shape, Tree};
 use results::{Machine, Proximity};
+use testkit::machines::{self, Shape, Tree};
 use topology::{HostFiles, forwarding_cores, machine, machine_from};
 
 fn read(name: &str, shape: &Shape) -> (Tree, Machine) {

@@ -1,15 +1,12 @@
 //! Clients that break the rules: each is sent away, and the next honest one is served.
 
-#[path = "support/control.rs"]
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::control::{Running, brief, eventually};
 use results::{TestLimit, TestSpec};
-use support::{Running, brief, eventually};
 use traffic::client::{self, CONNECT_TIMEOUT, ClientError, Peer};
 use traffic::control::{
     ClientMessage, FrameBuffer, Limits, Link, LinkError, Purpose, RefusalCode,

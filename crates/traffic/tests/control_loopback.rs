@@ -1,13 +1,10 @@
 //! Whole tests over loopback: our client against our server.
 
-#[path = "support/control.rs"]
-mod support;
-
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use crate::control::{Running, brief, eventually};
 use results::{Direction, EndReport, Protocol, TestLimit, TestSpec};
-use support::{Running, brief, eventually};
 use traffic::client::{self, CONNECT_TIMEOUT, Family, Peer, Target};
 use traffic::control::Limits;
 

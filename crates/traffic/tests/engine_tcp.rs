@@ -1,11 +1,9 @@
 //! The engine over TCP on loopback: every way in and out of the socket.
 
-#[path = "../../clearstream/tests/support/effort.rs"]
-mod effort;
-
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+use testkit::effort;
 
 use results::{Direction, End, ReceivePath, SendPath, TestLimit, TestSpec};
 use traffic::engine::{EndOutcome, EndPlan, Event, RunningEnd, StreamRole, StreamSocket};

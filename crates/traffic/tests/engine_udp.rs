@@ -1,11 +1,9 @@
 //! The engine over UDP and in transactions, on loopback.
 
-#[path = "../../clearstream/tests/support/effort.rs"]
-mod effort;
-
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+use testkit::effort;
 
 use results::{End, Protocol, TestLimit, TestSpec, UdpSpec};
 use traffic::engine::{

@@ -15,10 +15,7 @@ use traffic::control::{GREETING_BYTES, RefusalCode};
 use traffic::engine::{IntervalReport, Need};
 use traffic::server::{ForeignClient, Notice, Personality};
 
-use control::{Running, brief, eventually};
-
-#[path = "support/control.rs"]
-mod control;
+use crate::control::{Running, brief, eventually};
 
 /// A protocol whose server says what its data connections say.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ mod undo;
 
 use serde::{Deserialize, Serialize};
 use settings::text::{one_line, plain_line};
-use settings::{Change, InterfaceKey, Key};
+use settings::{Change, InterfaceKey, Key, RootQdisc};
 use thiserror::Error;
 
 use crate::journal::{Intent, Journal, Owner, Record, State};
@@ -217,7 +217,7 @@ impl Engine<'_> {
             .journal
             .open()
             .any(|entry| entry.intent.key == *key && entry.state == State::Done(from.to_owned()));
-        (!from.ends_with(" (default)") && !ours).then(|| {
+        (!RootQdisc::of(from).is_default && !ours).then(|| {
             format!(
                 "{key}: somebody configured {from} there; with its options it could not be put back"
             )

@@ -122,6 +122,10 @@ impl World for Host {
             Key::Sysctl(name) if name == "net.ipv4.tcp_congestion_control" => {
                 vec![Key::Sysctl("net.ipv4.tcp_allowed_congestion_control".to_owned())]
             }
+            // `inet_forward_change` (kernel net/ipv4/devinet.c), `addrconf_fixup_forwarding`
+            // (net/ipv6/addrconf.c): every interface and the default follow.
+            Key::Sysctl(name) if name == "net.ipv4.ip_forward" => self.forwarding("ipv4"),
+            Key::Sysctl(name) if name == "net.ipv6.conf.all.forwarding" => self.forwarding("ipv6"),
             // Drivers spread an unconfigured table anew over another number of queues.
             Key::Interface { name, what: InterfaceKey::Parameter(parameter) }
                 if is_channels(*parameter) =>
@@ -168,6 +172,21 @@ impl World for Host {
 }
 
 impl Host {
+    /// What turning forwarding on or off for a host sets as well.
+    fn forwarding(&self, family: &str) -> Vec<Key> {
+        let folder = self.proc.join("sys/net").join(family).join("conf");
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let each = names.filter(|name| name != "all" && name != "default");
+        let mut texts: Vec<String> =
+            each.map(|name| format!("{name}/{family}/forwarding")).collect();
+        texts.push(format!("net.{family}.conf.default.forwarding"));
+        if family == "ipv4" {
+            texts.push("net.ipv4.conf.all.accept_redirects".to_owned());
+        }
+        texts.iter().filter_map(|text| text.parse().ok()).collect()
+    }
+
     fn read_sysctl(&self, key: &Key, name: &str) -> Result<String, WorldError> {
         let is_global = catalogue::sysctl(name).is_some_and(|known| known.is_global);
         read_text(&self.sysctl_path(name)).map_err(|error| match error.kind() {

@@ -133,7 +133,7 @@ impl Bed {
         let mut command = Command::new("unshare");
         command
             .args(["--mount", "--propagation", "private", "sh", "-c"])
-            .arg("mount -t sysfs sysfs /sys && exec \"$0\" --exact child --nocapture")
+            .arg("mount -t sysfs sysfs /sys && exec \"$0\" --exact killed_root::child --nocapture")
             .arg(program)
             .env(ACTION, action)
             .env(FOLDER, &self.folder)

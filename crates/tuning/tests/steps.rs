@@ -2,13 +2,10 @@
 //! the next revert restores everything. What is in memory here is the host; the machine, the records
 //! and their reading are the real ones.
 
-#[path = "support/memory.rs"]
-mod memory;
-
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use memory::{Disk, Memory};
+use crate::memory::{Disk, Memory};
 use proptest::prelude::*;
 use tuning::journal::decode;
 use tuning::{

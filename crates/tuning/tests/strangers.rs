@@ -1,15 +1,12 @@
 //! Remote clients: whatever they ask, in any order among what this host's people do, the host's keys
 //! and files stay as they are, and everything can be undone.
 
-#[path = "support/memory.rs"]
-mod memory;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use memory::{Disk, Memory};
+use crate::memory::{Disk, Memory};
 use proptest::prelude::*;
 use tuning::journal::{Entry, Record, State};
 use tuning::remote::{Answer, Request, handle};

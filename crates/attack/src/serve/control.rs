@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use traffic::control::{ClientMessage, Purpose, ServerMessage, Token, encode};
 
 use super::{Peer, connect_from};
-use crate::case::{Case, Door, Scene};
+use crate::case::{Case, Door, Scene, places};
 
 pub(crate) const CASES: &[Case] = &[
     // The longest first: they are played side by side.
@@ -137,16 +137,6 @@ fn extremes() -> Vec<Value> {
     let texts = ["", "\0", "../../etc/passwd", "\u{1b}]0;x\u{7}", "%n%s", "cubic\0", &long];
     let numbers = numbers.iter().filter_map(|text| serde_json::from_str(text).ok());
     numbers.chain(texts.iter().map(|&text| Value::from(text))).collect()
-}
-
-fn places(of: &Value, path: &str, out: &mut Vec<String>) {
-    if let Value::Object(fields) = of {
-        for (name, value) in fields {
-            let path = format!("{path}/{name}");
-            places(value, &path, out);
-            out.push(path);
-        }
-    }
 }
 
 fn every_field(scene: &mut Scene) -> Result<(), String> {

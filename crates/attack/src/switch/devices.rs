@@ -32,7 +32,7 @@ fn odd_names(scene: &mut Scene) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let names = ["x\0y", "\0", "", "\n\u{1b}[2J", "a\u{202e}b", &"\0".repeat(200), &"é".repeat(40)];
     for (number, name) in (0..).zip(names) {
-        let opened = port_xdp::open("attack0", 0).map_err(|error| error.to_string())?;
+        let opened = ports::xdp::open("attack0", 0).map_err(|error| error.to_string())?;
         let memory = opened.memory.fd().ok_or("no memory")?;
         let facts = XdpFacts {
             device: name.to_owned(),

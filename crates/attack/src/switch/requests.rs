@@ -6,7 +6,7 @@ use packet_switch::attachment::{Answer, Ask, PipeEnd, Shape};
 use serde_json::{Value, json};
 
 use super::{Heard, Hostile, Raw, SMALL};
-use crate::case::{Case, Door, Need, Scene};
+use crate::case::{Case, Door, Need, Scene, places};
 
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "every field of every request at its extremes", every_field),
@@ -98,17 +98,6 @@ fn extremes() -> Vec<Value> {
     ];
     all.extend(texts.iter().map(|&text| Value::from(text)));
     all
-}
-
-/// Every place in a document where a value could be another.
-fn places(of: &Value, path: &str, out: &mut Vec<String>) {
-    if let Value::Object(fields) = of {
-        for (name, value) in fields {
-            let path = format!("{path}/{name}");
-            places(value, &path, out);
-            out.push(path);
-        }
-    }
 }
 
 fn changed(template: &Value, place: &str, value: &Value) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //! Rank 0 alone reads files, talks and judges. It hands each model to the others, who search their part
 //! of it, until the job is over.
 
-use crew::Job;
+use crew::{Job, Transport};
 use dve::Model;
 use statespace::Kept;
 use statespace::partition::{Aim, Outcome};
@@ -14,8 +14,8 @@ use crate::options::Bounds;
 use crate::{CheckError, DriveError};
 
 /// Hands a model to all ranks and searches it with them; for rank 0.
-pub(super) fn search(
-    job: &mut Job,
+pub(super) fn search<T: Transport>(
+    job: &mut Job<T>,
     model: &Model,
     task: &Task<'_>,
     look: impl FnMut(&mut ModelRank<'_>) -> Result<(), DriveError>,
@@ -23,30 +23,27 @@ pub(super) fn search(
     try_search(job, model, task, look).inspect_err(|_| job.give_up())
 }
 
-fn try_search(
-    job: &mut Job,
+fn try_search<T: Transport>(
+    job: &mut Job<T>,
     model: &Model,
     task: &Task<'_>,
     look: impl FnMut(&mut ModelRank<'_>) -> Result<(), DriveError>,
 ) -> Result<Outcome, DriveError> {
-    let flags = [task.allow_deadlock, task.bounds.is_reduced].map(u8::from);
-    let kept = kept_code(task.kept).to_le_bytes();
-    let (aim, files) = ([aim_code(task.aim)], task.files.encode());
-    job.order(&[&aim[..], &flags, &kept, &files, model.source().as_bytes()].concat())?;
+    job.order(&encode(model, task))?;
     let mut rank = keep::begin(model, task, (0, job.ranks_count()), job)?;
     drive(&mut rank, job, (task.files, 0), look)?;
     rank.outcome().ok_or(DriveError::NoOutcome)
 }
 
 /// Searches what rank 0 hands out until nothing more comes; for all other ranks.
-pub(super) fn serve(job: &mut Job) -> Result<(), CheckError> {
+pub(super) fn serve<T: Transport>(job: &mut Job<T>) -> Result<(), CheckError> {
     try_serve(job).map_err(|error| {
         job.give_up();
         CheckError::Served { me: job.me(), error }
     })
 }
 
-fn try_serve(job: &mut Job) -> Result<(), DriveError> {
+fn try_serve<T: Transport>(job: &mut Job<T>) -> Result<(), DriveError> {
     while let Some(order) = job.next_order()? {
         let (model, order) = decode(&order).ok_or(DriveError::UnknownOrder)?;
         let (task, us) = (order.task(), (job.me(), job.ranks_count()));
@@ -54,6 +51,14 @@ fn try_serve(job: &mut Job) -> Result<(), DriveError> {
         drive(&mut rank, job, (task.files, us.0), |_| Ok(()))?;
     }
     Ok(())
+}
+
+/// What is asked of a model, as an order to the other ranks.
+fn encode(model: &Model, task: &Task<'_>) -> Vec<u8> {
+    let flags = [task.allow_deadlock, task.bounds.is_reduced].map(u8::from);
+    let kept = kept_code(task.kept).to_le_bytes();
+    let (aim, files) = ([aim_code(task.aim)], task.files.encode());
+    [&aim[..], &flags, &kept, &files, model.source().as_bytes()].concat()
 }
 
 /// What an order asks for; none where it is malformed.
@@ -129,5 +134,125 @@ fn kept_of(code: u64) -> Option<Kept> {
         0 => None,
         1 => Some(Kept::Hash),
         bytes => Some(Kept::Bits { table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use crew::{MemoryTransport, Timing};
+
+    use super::*;
+    use crate::ranks::{LOST_CODE, search_job};
+    use crate::report::{Report, Verdict};
+    use crate::{Options, Ranks, check};
+
+    fn model(counters: usize) -> Model {
+        let mut text = String::new();
+        for me in 0..counters {
+            text += &format!(
+                "process P{me} {{ byte n; state s; init s; trans s -> s {{ effect n = (n + 1) % 9; }}; }}\n"
+            );
+        }
+        Model::parse(&(text + "system async;\n")).expect("a model")
+    }
+
+    /// Searches by ranks that are the processes of a job in memory; `other` is what ranks 1 and up do.
+    fn search_in_memory(
+        model: &Model,
+        count: usize,
+        timing: Timing,
+        other: impl Fn(&mut Job<MemoryTransport>, &AtomicBool) + Sync,
+    ) -> Report {
+        let files = Files::default();
+        let task = Task {
+            aim: Aim::Broken { is_full: true },
+            allow_deadlock: false,
+            what: "",
+            bounds: Bounds::default(),
+            kept: None,
+            files: &files,
+            fairness: None,
+        };
+        let is_reported = AtomicBool::new(false);
+        let run = |end: MemoryTransport| {
+            let mut job = Job::over(end, timing, LOST_CODE);
+            if job.me() == 0 {
+                let report = search_job(&mut job, model, &task, &mut ());
+                is_reported.store(true, Ordering::Release);
+                job.leave(0, || false);
+                return Some(report.expect("a report"));
+            }
+            other(&mut job, &is_reported);
+            job.leave(0, || false);
+            None
+        };
+        thread::scope(|scope| {
+            let ends = MemoryTransport::job(count).into_iter();
+            let run = &run;
+            let ranks: Vec<_> = ends.map(|end| scope.spawn(move || run(end))).collect();
+            let mut reports = ranks.into_iter().map(|rank| rank.join().expect("a rank"));
+            reports.next().flatten().expect("rank 0 reports")
+        })
+    }
+
+    #[test]
+    fn a_job_counts_what_one_rank_counts() {
+        let model = model(4);
+        let options = Options { is_full: true, ..Options::default() };
+        let alone = check(&model, None, &options, &mut Ranks::One, &mut ()).expect("a report");
+        for count in 2..=4 {
+            let report = search_in_memory(&model, count, Timing::default(), |job, _| {
+                serve(job).expect("the job goes on");
+            });
+            assert!(matches!(report.verdict, Verdict::Holds), "{report:?}");
+            let counts =
+                |report: &Report| (report.progress.states_count, report.progress.transitions_count);
+            assert_eq!(counts(&report), counts(&alone[0]));
+            assert_eq!(report.ranks.map(|traffic| traffic.ranks_count), Some(count));
+        }
+    }
+
+    #[test]
+    fn a_search_that_loses_a_rank_is_undecided() {
+        let timing =
+            Timing { beat_every: Duration::from_millis(10), lost_after: Duration::from_secs(1) };
+        let report = search_in_memory(&model(4), 2, timing, |job, is_reported| {
+            // Says nothing from its order on.
+            job.next_order().expect("an order");
+            let start = Instant::now();
+            while !is_reported.load(Ordering::Acquire) && start.elapsed() < Duration::from_secs(20)
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+            job.give_up();
+        });
+        let Verdict::Undecided(why) = &report.verdict else { panic!("{report:?}") };
+        assert_eq!(why, "rank 1 was not heard of for 1 s: it is lost");
+    }
+
+    #[test]
+    fn orders_come_back() {
+        let model = model(1);
+        let files = Files::default();
+        for aim in [Aim::Broken { is_full: true }, Aim::Cycle, Aim::Judged] {
+            for kept in [None, Some(Kept::Hash), Some(Kept::Bits { table_bytes: 4096 })] {
+                let bounds = Bounds { is_reduced: true, ..Bounds::default() };
+                let (what, fairness) = ("", None);
+                let task =
+                    Task { aim, allow_deadlock: true, what, bounds, kept, files: &files, fairness };
+                let order = encode(&model, &task);
+                let (same, back) = decode(&order).expect("an order");
+                assert_eq!(same.source(), model.source());
+                assert_eq!((back.aim, back.kept, &back.files), (aim, kept, &files));
+                assert!(back.allow_deadlock && back.is_reduced);
+                for length in 0..order.len() - model.source().len() {
+                    assert!(decode(&order[..length]).is_none(), "cut to {length}");
+                }
+            }
+        }
     }
 }

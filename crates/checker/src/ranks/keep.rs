@@ -5,7 +5,7 @@
 //! the checkpoint before are there until the new one is whole.
 
 use std::fs;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use statespace::partition::{Errand, Manifest, Rank, Written};
 use sys::private;
 
 use super::Task;
-use crate::checkpoint::{INTERVAL, Keep, part_name, sync_folder, write_whole};
+use crate::checkpoint::{INTERVAL, Keep, why, write_whole};
 use crate::observer::Observer;
 use crate::{CheckError, DriveError, RankedModel};
 
@@ -119,7 +119,9 @@ pub(crate) fn read_manifest(path: &Path) -> Result<Option<Manifest>, SnapshotErr
 /// A rank's part beside the file.
 fn part(path: &Path, is_second: bool, rank: usize) -> PathBuf {
     let turn = if is_second { 'b' } else { 'a' };
-    part_name(path, &format!(".{turn}{rank}"))
+    let mut name = path.to_owned().into_os_string();
+    name.push(format!(".{turn}{rank}"));
+    PathBuf::from(name)
 }
 
 /// A rank of a search that begins, or of the one in the files. While it reads, `exchange` is kept alive.
@@ -203,15 +205,13 @@ pub(super) fn run(
 }
 
 fn write_part(rank: &Rank<RankedModel<'_>>, fingerprint: u64, serial: u64, path: &Path) -> Written {
-    let write = || -> io::Result<u64> {
-        let mut out = BufWriter::with_capacity(1 << 20, private::create_new(path)?);
-        let sum = rank.save(fingerprint, serial, &mut out)?;
-        out.flush()?;
-        out.get_ref().sync_all()?;
-        sync_folder(path)?;
-        Ok(sum)
+    let mut sum = 0;
+    let write = |out: &mut dyn Write| {
+        sum = rank.save(fingerprint, serial, out)?;
+        Ok(())
     };
-    write().map_err(|error| format!("{}: {error}", path.display()))
+    write_whole(path, write).map_err(|error| why(&error))?;
+    Ok(sum)
 }
 
 /// Rank 0's part: when to write, and what makes a whole.
@@ -276,7 +276,7 @@ impl Keeping {
             let manifest =
                 Manifest { fingerprint: self.files.fingerprint, serial, is_second, sums };
             let write = |out: &mut dyn Write| manifest.write(out);
-            write_whole(path, write).map_err(|error| format!("{}: {error}", path.display()))
+            write_whole(path, write).map_err(|error| why(&error))
         });
         rank.settle(written.is_ok(), is_second);
         match written {

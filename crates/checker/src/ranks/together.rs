@@ -60,17 +60,9 @@ pub(super) fn search(
     };
     let is_whole =
         search.ended() != Ended::Stopped && progress.queued_count == 0 && !task.bounds.is_reduced;
-    Ok(Report {
-        what: task.bounds.what(task.what),
-        verdict,
-        progress,
-        state_bytes: model.state_bytes(),
-        elapsed,
-        over_time: watch.over_time(&progress),
-        unreachable: is_whole.then(|| Unreachable::of(model, &all_taken(model, &notes))),
-        failing: Vec::new(),
-        ranks: Some(traffic),
-    })
+    let unreachable = is_whole.then(|| Unreachable::of(model, &all_taken(model, &notes)));
+    let report = watch.report(model, task.bounds.what(task.what), verdict, progress);
+    Ok(Report { elapsed, unreachable, ranks: Some(traffic), ..report })
 }
 
 /// What all noted, and why they were stopped if they were.

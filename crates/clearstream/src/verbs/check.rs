@@ -13,11 +13,15 @@ use std::time::Duration;
 use checker::{Bounds, CheckError, Formulas, Options, Ranks, Report, Verdict};
 use crew::MpiError;
 use dve::Model;
+use results::{NEAR, Point, Worker};
 use statespace::Kept;
+use sweep::{Plan, PlannedPoint, Setting};
 
 use crate::VerbResult;
+use crate::ending::{self, Outputs, Said};
 use crate::exit::{self, Exit, VerbError};
-use crate::runner;
+use crate::progress::Progress;
+use crate::runner::{self, Conducted, Done, Driver, Ended, Keeping};
 use crate::signals;
 use crate::verbs::options;
 use show::Terminal;
@@ -115,7 +119,7 @@ enum Fairness {
 
 /// Runs the verb.
 pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
-    let ranks_count = args.ranks.map_or(args.hosts.len().max(1), usize::from);
+    let ranks_count = ranks_count(args);
     if !args.hosts.is_empty() {
         return launch::run(&args.mpirun, &args.hosts, ranks_count);
     }
@@ -154,25 +158,87 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
         return simulate::run(&model);
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let started_unix_ms = runner::now_unix_ms();
+    let mut results = document::begun();
     let options = asked(args);
     options.validate(&model, args.ltl.is_some())?;
     let formulas = args.ltl.as_deref().map(formulas).transpose()?;
-    let reports = checker::check(&model, formulas.as_ref(), &options, ranks, &mut Terminal)?;
-    match show::reports(&args.model, &reports, json) {
-        // Who stops reading after the first line is told the verdict all the same, by the exit code.
-        Err(error) if error.is_broken_pipe() => {}
-        shown => shown?,
+    let work = document::work(&args.model, None, ranks_count(args));
+    let plan = Plan::new(vec![Setting::new(EXPERIMENT, work)], 1, 0);
+    let mut search = Search { args, model: &model, formulas, options, ranks, reports: Vec::new() };
+    // A search has checkpoints of its own; what a signal leaves of it is an undecided verdict.
+    let keeping = Keeping { keeps_cut_short: true, ..Keeping::NOTHING };
+    let progress = Progress::new(0);
+    let conducted = runner::conduct(&plan, &mut search, keeping, &mut results, progress);
+    let reports = search.reports;
+    if reports.is_empty() {
+        return ending::nothing(conducted, "nothing was checked");
     }
-    if let Some(path) = &args.output {
-        document::write(path, &args.model, started_unix_ms, &reports)?;
+    let conducted = Conducted { ended: conducted.ended.map(|_any| Ended::Complete), log: None };
+    results.check = Some(document::found(&args.model, &reports));
+    let drawn = draw(args, &reports);
+    let told = show::json(&args.model, &reports);
+    let exit = worst(&reports);
+    let said = Said { text: show::reports(&args.model, &reports), json: Some(&told), exit };
+    let results_file = args.output.as_deref();
+    let outputs = Outputs { results: results_file, report: None, also: None, json };
+    let ended = ending::end(outputs, &results, conducted, &said)?;
+    drawn.map(|()| ended)
+}
+
+/// What the points of a check are called.
+const EXPERIMENT: &str = "check";
+
+fn ranks_count(args: &CheckArgs) -> usize {
+    args.ranks.map_or(args.hosts.len().max(1), usize::from)
+}
+
+/// One search by all ranks, of which a report comes for each of what is checked.
+struct Search<'a> {
+    args: &'a CheckArgs,
+    model: &'a Model,
+    formulas: Option<Formulas>,
+    options: Options,
+    ranks: &'a mut Ranks,
+    reports: Vec<Report>,
+}
+
+impl Driver for Search<'_> {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        _what: &str,
+        progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        let started_unix_ms = runner::now_unix_ms();
+        let Self { args, model, formulas, options, ranks, .. } = self;
+        let mut terminal = Terminal(progress);
+        self.reports = checker::check(model, formulas.as_ref(), options, ranks, &mut terminal)?;
+        let point = |report: &Report| {
+            let ranks_count = report.ranks.map_or(1, |traffic| traffic.ranks_count);
+            let planned = PlannedPoint {
+                experiment: format!("{EXPERIMENT}: {}", report.what),
+                work: document::work(&args.model, Some(&report.what), ranks_count),
+                ..planned.clone()
+            };
+            let outcome = document::outcome(report);
+            let mut point = Done::measured(&planned, started_unix_ms, outcome).point;
+            let (host, part) = (NEAR.to_owned(), "search".to_owned());
+            point.by = vec![Worker { host, part, cores: Vec::new() }];
+            point
+        };
+        let mut points: Vec<Point> = self.reports.iter().map(point).collect();
+        let none = || VerbError::failed("the search reports nothing");
+        let last = points.pop().ok_or_else(none)?;
+        Ok(Done { beside: points, ..Done::of(last, None) })
     }
-    if let (Some(path), Some(drawing)) = (&args.svg, show::drawing(&reports)) {
-        sys::private::create(path)
-            .and_then(|mut file| file.write_all(drawing.as_bytes()))
-            .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))?;
-    }
-    Ok(worst(&reports))
+}
+
+/// Draws the first violation's run, where that is asked for.
+fn draw(args: &CheckArgs, reports: &[Report]) -> Result<(), VerbError> {
+    let (Some(path), Some(drawing)) = (&args.svg, show::drawing(reports)) else { return Ok(()) };
+    sys::private::create(path)
+        .and_then(|mut file| file.write_all(drawing.as_bytes()))
+        .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))
 }
 
 /// The options as the checker takes them.

@@ -1,7 +1,5 @@
 //! `clearstream explain`: which link of the chain binds, from a stored result, anywhere.
 
-mod screen;
-
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,8 +9,7 @@ use serde::Serialize;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::store;
-
-pub(crate) use screen::{Detail, verdict_lines, wrapped};
+use crate::verdict_text::{self, Detail};
 
 /// Options of `explain`.
 #[derive(Debug, clap::Args)]
@@ -75,7 +72,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
         writeln!(out)?;
     } else {
         let detail = if args.all { Detail::All } else { Detail::Full };
-        write!(out, "{}", screen::show(&results, measured, &verdict, stored, detail))?;
+        write!(out, "{}", verdict_text::show(&results, measured, &verdict, stored, detail))?;
     }
     Ok(Exit::Ok)
 }

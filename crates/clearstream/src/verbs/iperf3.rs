@@ -18,7 +18,7 @@ use iperf3::json::JsonReport;
 use iperf3::options::{self, Options, OptionsError, Request, Role};
 use iperf3::server::listener::{AdmittedClient, Listener};
 use iperf3::server::{ServeLimits, serve_control};
-use iperf3::sink::{Output, Sink};
+use iperf3::sink::{Ending, Output, Sink};
 use iperf3::text::TextReport;
 use iperf3::{system_line, version_line};
 
@@ -119,15 +119,15 @@ fn report(options: &Options, side: Side) -> Result<Box<dyn Sink>, Iperf3Error> {
 fn run_client(options: &Options, report: &mut dyn Sink) -> u8 {
     match client::run(options, report, &signals::caught) {
         Ok(()) => {
-            report.ended(None);
+            report.ended(Ending::Well);
             0
         }
         Err(Iperf3Error::Interrupted(number)) => {
-            report.ended(Some(&interruption("client", number)));
+            report.ended(Ending::Cut(&interruption("client", number)));
             0
         }
         Err(error) => {
-            report.ended(Some(&format!("error - {error}")));
+            report.ended(Ending::Failed(&error.to_string()));
             1
         }
     }
@@ -137,7 +137,7 @@ fn run_server(options: &Options, report: &mut dyn Sink) -> u8 {
     let mut listener = match Listener::bind(options) {
         Ok(listener) => listener,
         Err(error) => {
-            report.ended(Some(&format!("error - {error}")));
+            report.ended(Ending::Failed(&error.to_string()));
             return 1;
         }
     };
@@ -147,7 +147,7 @@ fn run_server(options: &Options, report: &mut dyn Sink) -> u8 {
     loop {
         let client = listener.next_client(idle, &signals::caught);
         if let Some(number) = signals::caught() {
-            report.ended(Some(&interruption("server", number)));
+            report.ended(Ending::Cut(&interruption("server", number)));
             return 0;
         }
         match client {
@@ -179,16 +179,16 @@ fn serve(
     let mut data = listener.connections(&client);
     let AdmittedClient { control, cookie } = client;
     match serve_control(control, cookie, &mut data, &limits, report, &signals::caught) {
-        Ok(()) => report.ended(None),
+        Ok(()) => report.ended(Ending::Well),
         Err(Iperf3Error::Interrupted(number)) => {
-            report.ended(Some(&interruption("server", number)));
+            report.ended(Ending::Cut(&interruption("server", number)));
             return Some(0);
         }
-        Err(error @ Iperf3Error::ClientTerminated) => report.ended(Some(&error.to_string())),
+        Err(error @ Iperf3Error::ClientTerminated) => report.ended(Ending::Cut(&error.to_string())),
         Err(Iperf3Error::ControlClosed) => {
-            report.ended(Some("the client has unexpectedly closed the connection"));
+            report.ended(Ending::Cut("the client has unexpectedly closed the connection"));
         }
-        Err(error) => report.ended(Some(&format!("error - {error}"))),
+        Err(error) => report.ended(Ending::Failed(&error.to_string())),
     }
     None
 }

@@ -4,19 +4,18 @@ mod battery;
 mod confirm;
 mod screen;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use results::{Direction, Results, RunKind};
+use results::{Direction, RunKind};
 
 use crate::VerbResult;
+use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
 use crate::progress::Progress;
-use crate::runner::{self, Conducted, Ended, Keeping};
+use crate::runner::{self, Keeping, Tested};
 use crate::signals;
-use crate::store::{self, PointLog};
 use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 
 /// Options of `path`.
@@ -71,15 +70,21 @@ pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut far = FarEnd::connect(&args.target.target())?;
     let mut progress = Progress::new(1);
-    let mut results = far.document(RunKind::Path, &mut progress);
-    let keeping = Keeping { output: &args.output, resumes: !args.fresh };
-    let battery = args.battery();
-    let conducted = runner::conduct(&battery, &mut far, keeping, &mut results, &mut progress);
-    drop(progress);
-    conclude(args, json, &results, conducted)
+    let mut results = far.describe(RunKind::Path, &mut progress);
+    let keeping = Keeping { resumes: !args.fresh, ..Keeping::beside(&args.output) };
+    let (battery, mut driver) = (args.battery(), Tested(&mut far));
+    let conducted = runner::conduct(&battery, &mut driver, keeping, &mut results, progress);
+    let text = format!("{}\n", screen::show(&results));
+    let said = Said { text, json: None, exit: Exit::Ok };
+    ending::end(args.outputs(json), &results, conducted, &said)
 }
 
 impl PathArgs {
+    fn outputs(&self, json: bool) -> Outputs<'_> {
+        let report = (!self.no_report).then_some(self.report.as_path());
+        Outputs { results: Some(&self.output), report, also: None, json }
+    }
+
     fn battery(&self) -> battery::Battery {
         let effort = self.effort();
         // The judgement weighs the spread of an experiment's repeats.
@@ -99,41 +104,5 @@ impl PathArgs {
             way: if self.reverse { Direction::Reverse } else { Direction::Forward },
             one_way: self.one_way,
         }
-    }
-}
-
-/// Writes the files and the screen; decides the exit.
-fn conclude(args: &PathArgs, json: bool, results: &Results, conducted: Conducted) -> VerbResult {
-    let Conducted { ended, log } = conducted;
-    if results.points.is_empty() && results.partial.is_some() {
-        return ended.map(|_| Exit::Ok).and(Err(VerbError::failed("ended before the first test")));
-    }
-    store::save(&args.output, results)?;
-    if !args.no_report {
-        store::replace(
-            &args.report,
-            report::render(results, &report::RenderOptions::default()).as_bytes(),
-        )?;
-    }
-    let mut out = crate::out::stdout();
-    if json {
-        serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        write!(out, "{}", screen::show(results))?;
-        writeln!(out, "\nWritten  {}{}", args.output.display(), args.report_note())?;
-    }
-    match ended? {
-        Ended::Complete => log.map_or(Ok(()), PointLog::discard).map(|()| Exit::Ok),
-        Ended::Interrupted(number) => {
-            log.iter().for_each(runner::say_cut_short);
-            Ok(Exit::Signal(number))
-        }
-    }
-}
-
-impl PathArgs {
-    fn report_note(&self) -> String {
-        if self.no_report { String::new() } else { format!(", {}", self.report.display()) }
     }
 }

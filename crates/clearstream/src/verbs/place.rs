@@ -4,7 +4,6 @@ mod advice;
 mod heat;
 mod screen;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,12 +12,14 @@ use sweep::placement::{Effort, EndView, ROUNDS_COUNT, Survey, conclude};
 use sweep::{Experiment, Plan, Setting};
 
 use crate::VerbResult;
+use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
+use crate::placement::{cores_text, shares_machine};
 use crate::progress::Progress;
-use crate::runner::{self, Conducted, Ended, Keeping};
+use crate::runner::{self, Conducted, Keeping, Tested};
 use crate::signals;
-use crate::store::{self, PointLog};
+use crate::store;
 use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 
 /// Source port of the flow when none is given: the same one every time, below those the kernel
@@ -102,12 +103,12 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
         )));
     }
     let mut progress = Progress::new(1);
-    let mut results = far.document(RunKind::Place, &mut progress);
+    let mut results = far.describe(RunKind::Place, &mut progress);
     let cores = Candidates::of(&results, &wanted)?;
     let placements = Placements { args, cores, spec };
-    let keeping = Keeping { output: &args.output, resumes: !args.fresh };
-    let conducted = runner::conduct(&placements, &mut far, keeping, &mut results, &mut progress);
-    drop(progress);
+    let keeping = Keeping { resumes: !args.fresh, ..Keeping::beside(&args.output) };
+    let mut driver = Tested(&mut far);
+    let conducted = runner::conduct(&placements, &mut driver, keeping, &mut results, progress);
     conclude_run(args, json, results, conducted, &far)
 }
 
@@ -157,38 +158,21 @@ fn conclude_run(
     conducted: Conducted,
     far: &FarEnd,
 ) -> VerbResult {
-    let Conducted { ended, log } = conducted;
     let Some(found) = &results.placement else {
-        return match ended? {
-            Ended::Interrupted(number) => Ok(Exit::Signal(number)),
-            Ended::Complete => Err(VerbError::failed(nothing_measured(&results))),
-        };
+        return ending::nothing(conducted, &nothing_measured(&results));
     };
     let placement = advice::placement(&results, found);
     let lines = advice::lines(&results, found, far.target(), &args.save);
     results.placement.iter_mut().for_each(|found| found.advice.clone_from(&lines));
-    store::save(&args.output, &results)?;
     store::replace(&args.save, placement.to_text().as_bytes())?;
-    let mut written = format!("{}, {}", args.output.display(), args.save.display());
-    if let Some(page) = &args.report {
-        let options = report::RenderOptions::default();
-        store::replace(page, report::render(&results, &options).as_bytes())?;
-        written.push_str(&format!(", {}", page.display()));
-    }
-    let mut out = crate::out::stdout();
-    if json {
-        serde_json::to_writer(&mut out, &results).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        write!(out, "{}\nWritten  {written}\n", screen::show(&results))?;
-    }
-    match ended? {
-        Ended::Complete => log.map_or(Ok(()), PointLog::discard).map(|()| Exit::Ok),
-        Ended::Interrupted(number) => {
-            log.iter().for_each(runner::say_cut_short);
-            Ok(Exit::Signal(number))
-        }
-    }
+    let outputs = Outputs {
+        results: Some(&args.output),
+        also: Some(&args.save),
+        report: args.report.as_deref(),
+        json,
+    };
+    let text = format!("{}\n", screen::show(&results));
+    ending::end(outputs, &results, conducted, &Said { text, json: None, exit: Exit::Ok })
 }
 
 /// Why there is no figure: the last reason a test gave.
@@ -308,26 +292,4 @@ enum EndsOption {
     Far,
     /// Both.
     Both,
-}
-
-/// Both ends run on this machine's cores: in a lab, or over loopback.
-pub(crate) fn shares_machine(results: &Results) -> bool {
-    let address = results.path.address.as_deref().and_then(|text| text.parse().ok());
-    results.path.lab.is_some() || address.is_some_and(|ip: std::net::IpAddr| ip.is_loopback())
-}
-
-/// `0-3,8`.
-pub(crate) fn cores_text(cores: &[u32]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for core in cores {
-        match parts.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(*core) => *last = *core,
-            _ => parts.push((*core, *core)),
-        }
-    }
-    let one = |(first, last): &(u32, u32)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
-    parts.iter().map(one).collect::<Vec<_>>().join(",")
 }

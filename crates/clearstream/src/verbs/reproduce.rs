@@ -4,25 +4,26 @@ mod catalogue;
 mod divine;
 mod energy;
 mod idle;
-pub(in crate::verbs) mod in_lab;
 mod local;
 mod packets;
 mod recipes;
 mod single;
 
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use results::{LawCheck, PaperFigure, Reproduction, Results, RunKind};
 
 use crate::VerbResult;
+use crate::bed::TestBed;
+use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
-use crate::far::FarEnd;
+use crate::far::{FarEnd, Tests};
 use crate::progress::Progress;
-use crate::runner::{self, Driver, Ended, Keeping};
+use crate::runner::{self, Conducted, Driver, Keeping, Tested};
 use crate::signals;
-use crate::store::{self, PointLog};
 use crate::verbs::options::{ServerOptions, duration};
 use catalogue::{ENTRIES, Entry};
 use recipes::Recipe;
@@ -82,10 +83,11 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         let missing = entry.missing.unwrap_or("its recipe");
         return Err(VerbError::missing(format!("{} cannot run yet: it needs {missing}", entry.id)));
     };
-    match &args.host {
-        None => in_lab::run(recipe, args, json),
-        Some(host) => between_hosts(entry, recipe, host, args, json),
-    }
+    let ground = match &args.host {
+        None => Ground::lab(recipe.lab)?,
+        Some(host) => Ground::host(args, host)?,
+    };
+    between_hosts(entry, recipe, ground, args, json)
 }
 
 fn list(json: bool) -> VerbResult {
@@ -109,49 +111,75 @@ fn list(json: bool) -> VerbResult {
 fn between_hosts(
     entry: &'static Entry,
     recipe: &Recipe,
-    host: &str,
+    mut ground: Ground,
     args: &ReproduceArgs,
     json: bool,
 ) -> VerbResult {
-    signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let mut far = FarEnd::connect(&args.server.at(host))?;
     let mut progress = Progress::new(1);
-    let results = far.document(RunKind::Reproduce, &mut progress);
+    let results = ground.document(&mut progress)?;
     let experiment = recipes::RecipeRun::new(recipe, args);
-    let conducted = conduct(entry, &experiment, &mut far, results, progress, args)?;
+    let mut driver = Tested(&mut *ground.tests);
+    let conducted = conduct(entry, &experiment, &mut driver, results, progress, args);
+    drop(ground);
     publish(entry, conducted, |results| (recipe.judge)(results), args, json)
 }
 
-/// An experiment that was run, and its document.
-struct Conducted {
-    results: Results,
-    ended: Ended,
-    log: Option<PointLog>,
+/// Where tests are made: from this host, or between two hosts of a lab.
+struct Ground {
+    // Ends before the lab does.
+    tests: Box<dyn Tests>,
+    bed: Option<TestBed>,
 }
 
-impl Conducted {
+impl Ground {
+    /// From this host to a server elsewhere. From here on a signal that asks this program to end is only
+    /// noted.
+    fn host(args: &ReproduceArgs, host: &str) -> Result<Self, VerbError> {
+        signals::watch().map_err(|error| VerbError::from_error(&error))?;
+        let far = FarEnd::connect(&args.server.at(host))?;
+        Ok(Self { tests: Box::new(far), bed: None })
+    }
+
+    /// Between the first two hosts of a lab, which is brought up unless it is, and goes with the value.
+    fn lab(name: &str) -> Result<Self, VerbError> {
+        let bed = TestBed::up(name)?;
+        bed.serve()?;
+        Ok(Self { tests: Box::new(bed.tester()?), bed: Some(bed) })
+    }
+
+    fn document(&mut self, progress: &mut Progress) -> Result<Results, VerbError> {
+        self.tests.document(RunKind::Reproduce, progress)
+    }
+}
+
+/// An experiment that was run, and its document.
+struct Reproduced {
+    results: Results,
+    conducted: Conducted,
+}
+
+impl Reproduced {
     /// A document to which nothing was to be measured.
     fn at_once(results: Results) -> Self {
         let finished_unix_ms = Some(runner::now_unix_ms());
         let results = Results { finished_unix_ms, ..results };
-        Self { results, ended: Ended::Complete, log: None }
+        Self { results, conducted: Conducted::AT_ONCE }
     }
 }
 
-/// Runs an experiment; its points go to `results`. The journal stays when it cannot go on.
+/// Runs an experiment; its points go to `results`.
 fn conduct(
     entry: &Entry,
     experiment: &(impl Experiment + ?Sized),
     driver: &mut dyn Driver,
     mut results: Results,
-    mut progress: Progress,
+    progress: Progress,
     args: &ReproduceArgs,
-) -> Result<Conducted, VerbError> {
+) -> Reproduced {
     let output = args.output_of(entry);
-    let keeping = Keeping { output: &output, resumes: true };
-    let runner::Conducted { ended, log } =
-        runner::conduct(experiment, driver, keeping, &mut results, &mut progress);
-    Ok(Conducted { results, ended: ended?, log })
+    let keeping = Keeping::beside(&output);
+    let conducted = runner::conduct(experiment, driver, keeping, &mut results, progress);
+    Reproduced { results, conducted }
 }
 
 impl ReproduceArgs {
@@ -164,64 +192,49 @@ impl ReproduceArgs {
 /// judged.
 fn publish(
     entry: &'static Entry,
-    conducted: Conducted,
+    Reproduced { mut results, conducted }: Reproduced,
     judge: impl FnOnce(&Results) -> (Vec<PaperFigure>, LawCheck),
     args: &ReproduceArgs,
     json: bool,
 ) -> VerbResult {
-    let Conducted { mut results, ended, log } = conducted;
     let (figures, mut law) = judge(&results);
     if let Some(why) = &results.partial {
         law = recipes::undecided(&law.law, &format!("{why} before all was measured"));
     }
+    let exit = match law.holds {
+        Some(true) => Exit::Ok,
+        Some(false) => Exit::GateFailed,
+        None => Exit::Partial,
+    };
     let (id, title, source) =
         (entry.id.to_owned(), entry.title.to_owned(), entry.source.to_owned());
-    results.reproduction = Some(Reproduction { id, title, source, figures, law });
+    let reproduction = Reproduction { id, title, source, figures, law };
+    let said = Said { text: shown(&reproduction), json: None, exit };
+    results.reproduction = Some(reproduction);
     let output = args.output_of(entry);
-    store::save(&output, &results)?;
-    if let Some(page) = &args.report {
-        let html = report::render(&results, &report::RenderOptions::default());
-        store::replace(page, html.as_bytes())?;
-    }
-    print(&results, &output, json)?;
-    match (ended, log) {
-        (Ended::Complete, log) => log.map_or(Ok(()), PointLog::discard)?,
-        (Ended::Interrupted(number), log) => {
-            log.iter().for_each(runner::say_cut_short);
-            return Ok(Exit::Signal(number));
-        }
-    }
-    match results.reproduction.as_ref().and_then(|reproduction| reproduction.law.holds) {
-        Some(true) => Ok(Exit::Ok),
-        Some(false) => Ok(Exit::GateFailed),
-        None => Ok(Exit::Partial),
-    }
+    let report = args.report.as_deref();
+    let outputs = Outputs { results: Some(&output), report, also: None, json };
+    ending::end(outputs, &results, conducted, &said)
 }
 
-fn print(results: &Results, output: &std::path::Path, json: bool) -> Result<(), VerbError> {
-    let mut out = crate::out::stdout();
-    if json {
-        serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
-        writeln!(out)?;
-        return Ok(());
-    }
-    let Some(reproduction) = &results.reproduction else { return Ok(()) };
-    writeln!(out, "{}  {} ({})\n", reproduction.id, reproduction.title, reproduction.source)?;
-    writeln!(out, "{:<46} {:<28} here", "", "paper")?;
-    for figure in &reproduction.figures {
+fn shown(reproduction: &Reproduction) -> String {
+    let mut text = String::new();
+    let mut line = |line: std::fmt::Arguments<'_>| {
+        // Writing to a String does not fail.
+        writeln!(text, "{line}").ok();
+    };
+    let Reproduction { id, title, source, figures, law } = reproduction;
+    line(format_args!("{id}  {title} ({source})\n"));
+    line(format_args!("{:<46} {:<28} here", "", "paper"));
+    for figure in figures {
         let here = figure.here.as_deref().unwrap_or("not measured");
-        writeln!(out, "{:<46} {:<28} {here}", figure.name, figure.paper)?;
+        line(format_args!("{:<46} {:<28} {here}", figure.name, figure.paper));
     }
-    let answer = match reproduction.law.holds {
+    let answer = match law.holds {
         Some(true) => "holds",
         Some(false) => "does not hold here",
         None => "undecided",
     };
-    writeln!(
-        out,
-        "\nLaw      {}\n         {answer}: {}",
-        reproduction.law.law, reproduction.law.judged
-    )?;
-    writeln!(out, "Written  {}", output.display())?;
-    Ok(())
+    line(format_args!("\nLaw      {}\n         {answer}: {}", law.law, law.judged));
+    text
 }

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use results::{End, PlacedEnd, Placement, read_placement};
+use results::End;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
-use crate::verbs::place::cores_text;
+use crate::placement::{check, load};
 
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
@@ -67,42 +67,4 @@ pub(crate) fn run(args: &RunArgs, _json: bool) -> VerbResult {
     let name = program.display();
     writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
     Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
-}
-
-/// Longest placement file that is read, bytes: one more than its reader accepts.
-const FILE_BYTES_MAX: u64 = (64 << 10) + 1;
-
-/// Reads a placement file.
-///
-/// # Errors
-/// One line: the file and what is wrong with it.
-pub(crate) fn load(path: &Path) -> Result<Placement, VerbError> {
-    use std::io::Read;
-    let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
-    let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
-        .map_err(|error| at(&error))?;
-    read_placement(&text).map_err(|error| at(&error))
-}
-
-/// Refuses cores that this end does not have.
-///
-/// # Errors
-/// One line: the file, the end, the core and what there is.
-pub(crate) fn check(
-    path: &Path,
-    end: End,
-    placed: &PlacedEnd,
-    usable: &[u32],
-) -> Result<(), VerbError> {
-    let name = if end == End::Near { "near" } else { "far" };
-    match placed.cores.iter().find(|core| !usable.contains(core)) {
-        None => Ok(()),
-        Some(core) => Err(VerbError::usage(format!(
-            "{}: the {name} end has no core {core} to use; it has {}",
-            path.display(),
-            cores_text(usable)
-        ))),
-    }
 }

@@ -16,7 +16,7 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::log::Log;
 use crate::signals;
-use crate::verbs::tune;
+use crate::tuners;
 
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
@@ -155,7 +155,7 @@ impl ServeArgs {
             memory_bytes_max: self.memory.unwrap_or_else(default_memory_bytes),
             networks: self.allow.clone(),
             idle_timeout: self.idle_timeout,
-            tuning: self.allow_tuning.then(|| tune::far_side(self.tuning_state.as_deref())),
+            tuning: self.allow_tuning.then(|| tuners::far_side(self.tuning_state.as_deref())),
             personalities: vec![Arc::new(Iperf3)],
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::bed::{self, Bed};
+use testkit::lab_bed::{self, LabBed};
 
 /// `$0` a folder that is no mount point, with all of `/` below it; the rest is run in it.
 const SCRIPT: &str = "
@@ -19,7 +19,7 @@ fn root_in_a_chroot_the_reason_is_named() {
         println!("skipped: only root can become another user");
         return;
     }
-    let bed = Bed::file("chroot", "delay = \"1ms\"");
+    let bed = LabBed::file("chroot", "delay = \"1ms\"");
     let root = std::env::temp_dir().join(format!("chroot-{}", std::process::id()));
     std::fs::create_dir(&root).expect("a folder of our own");
     let inside = |options: &[&str], arguments: &[&str]| {
@@ -27,19 +27,19 @@ fn root_in_a_chroot_the_reason_is_named() {
         Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, root])
             .args(options)
-            .args([root, bed::PROGRAM, "lab"])
+            .args([root, crate::PROGRAM, "lab"])
             .args(arguments)
             .output()
             .expect("unshare is part of util-linux")
     };
     // Root's lab comes up, and no program can be given a view of its own.
     let up = inside(&[], &["up", bed.path()]);
-    assert_eq!(bed::code(&up), 0, "{}", bed::complaint(&up));
+    assert_eq!(lab_bed::code(&up), 0, "{}", lab_bed::complaint(&up));
     let exec = inside(&[], &["exec", &bed.name, "near", "--", "true"]);
     let detached = inside(&[], &["exec", "--detach", &bed.name, "near", "--", "true"]);
     inside(&[], &["down", &bed.name]);
     for refused in [exec, detached] {
-        let line = bed::complaint(&refused);
+        let line = lab_bed::complaint(&refused);
         assert!(!refused.status.success() && line.contains("this runs in a chroot"), "{line}");
         assert!(line.contains("pivot_root"), "{line}");
     }

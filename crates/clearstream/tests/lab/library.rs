@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lab::{Bed, Lab, LabError};
 use sys::process::{Ending, Owned};
 
-use crate::bed::PROGRAM;
+use crate::PROGRAM;
 
 const LINK: &str =
     "[host.near]\n[host.far]\n[[link]]\nbetween = [\"near\", \"far\"]\ndelay = \"1ms\"\n";
@@ -97,7 +97,11 @@ fn root_a_bed_goes_when_its_process_is_killed() {
         return;
     }
     let mut command = Command::new(std::env::current_exe().expect("a test"));
-    command.args(["--exact", "library::root_a_bed_goes_when_its_process_is_killed", "--nocapture"]);
+    command.args([
+        "--exact",
+        "lab::library::root_a_bed_goes_when_its_process_is_killed",
+        "--nocapture",
+    ]);
     command.env(KILLED, "1").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut process = Owned::start(&mut command, Ending::KILL).expect("it starts");
     let said = BufReader::new(process.take_stdout().expect("piped")).lines();

@@ -1,11 +1,12 @@
 //! Hosts that share a switch.
 
-use crate::bed::{Bed, PROGRAM, Traces, code, complaint, eventually, run, stdout};
+use crate::PROGRAM;
+use testkit::lab_bed::{LabBed, Traces, code, complaint, eventually, run, stdout};
 
 const THREE: &str = "[host.a]\n[host.b]\n[host.c]\n\
                      [[switch]]\nname = \"lan\"\nhosts = [\"a\", \"b\", \"c\"]\nmtu = 9000\n";
 
-fn ping(bed: &Bed, from: &str, to: &str) {
+fn ping(bed: &LabBed, from: &str, to: &str) {
     let ping = bed.exec(from, &["ping", "-c", "2", "-i", "0.02", "-W", "10", to]);
     assert!(ping.status.success(), "{from} to {to}: {}", stdout(&ping));
 }
@@ -13,7 +14,7 @@ fn ping(bed: &Bed, from: &str, to: &str) {
 #[test]
 fn root_a_line_to_each_host_takes_its_time() {
     let sections = format!("{THREE}delay = \"5ms\"\nrate = \"1Gbit\"\n");
-    let Some(bed) = Bed::up_with("slow-lan", &sections) else { return };
+    let Some(bed) = LabBed::up_with("slow-lan", &sections) else { return };
     // Learns the addresses, which takes a round trip more.
     ping(&bed, "a", "b");
     let pinged = bed.exec("a", &["ping", "-c", "5", "-i", "0.02", "-W", "10", "b"]);
@@ -30,7 +31,7 @@ fn root_a_line_to_each_host_takes_its_time() {
 
 /// The threads of a lab's switch have given up the system calls they have no need of, the anchor's other
 /// threads have not: programs on hosts are begun by them.
-fn assert_confined(bed: &Bed) {
+fn assert_confined(bed: &LabBed) {
     let anchor = bed.status()["pid"].as_i64().expect("a pid");
     let mut confined = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{anchor}/task")).expect("it runs").flatten() {
@@ -55,7 +56,7 @@ fn assert_confined(bed: &Bed) {
 
 #[test]
 fn root_three_hosts_share_a_switch_and_nothing_is_left() {
-    let Some(bed) = Bed::up_with("lan", THREE) else { return };
+    let Some(bed) = LabBed::up_with("lan", THREE) else { return };
     assert_confined(&bed);
     for (from, to) in [("a", "b"), ("b", "c"), ("c", "a")] {
         ping(&bed, from, to);

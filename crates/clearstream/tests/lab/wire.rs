@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, PROGRAM, complaint, eventually};
-use crate::effort;
+use crate::PROGRAM;
+use testkit::effort;
+use testkit::lab_bed::{LabBed, complaint, eventually};
 
 /// A socket on a host of the lab. Only for root: it enters the host's network namespace without
 /// its user namespace.
-fn socket(bed: &Bed, host: usize) -> Option<UdpSocket> {
+fn socket(bed: &LabBed, host: usize) -> Option<UdpSocket> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can open sockets in a lab from outside");
         return None;
@@ -40,7 +41,7 @@ fn socket(bed: &Bed, host: usize) -> Option<UdpSocket> {
     Some(socket)
 }
 
-fn ends(bed: &Bed) -> Option<(UdpSocket, UdpSocket)> {
+fn ends(bed: &LabBed) -> Option<(UdpSocket, UdpSocket)> {
     let (near, far) = (socket(bed, 0)?, socket(bed, 1)?);
     near.connect("10.77.0.2:7000").expect("a route");
     far.connect("10.77.0.1:7000").expect("a route");
@@ -57,7 +58,7 @@ fn ends(bed: &Bed) -> Option<(UdpSocket, UdpSocket)> {
 #[test]
 fn root_round_trips_take_17_ms_and_their_jitter() {
     let link = "delay = \"8.5ms\"\njitter = \"0.1ms\"\nrate = \"40Gbit\"\nmtu = 9000";
-    let Some(bed) = Bed::up("rtt", link) else { return };
+    let Some(bed) = LabBed::up("rtt", link) else { return };
     let Some((near, far)) = ends(&bed) else { return };
     thread::spawn(move || {
         let mut packet = [0; 64];
@@ -95,7 +96,7 @@ fn root_round_trips_take_17_ms_and_their_jitter() {
 
 #[test]
 fn root_loss_has_its_share() {
-    let Some(bed) = Bed::up("loss", "delay = \"1ms\"\nloss = \"5%\"\nseed = 3") else { return };
+    let Some(bed) = LabBed::up("loss", "delay = \"1ms\"\nloss = \"5%\"\nseed = 3") else { return };
     let Some((near, far)) = ends(&bed) else { return };
     // A receiver that waits for its core must not lose any itself.
     sys::socket::set_receive_buffer(&far, 64 << 20).expect("root may");
@@ -123,7 +124,9 @@ fn root_loss_has_its_share() {
 
 #[test]
 fn root_udp_streams_are_set_up_over_a_path_that_loses_packets() {
-    let Some(bed) = Bed::up("udploss", "delay = \"1ms\"\nloss = \"12%\"\nseed = 5") else { return };
+    let Some(bed) = LabBed::up("udploss", "delay = \"1ms\"\nloss = \"12%\"\nseed = 5") else {
+        return;
+    };
     let server = bed.spawn("far", &[PROGRAM, "serve"]);
     // 0x1451 is port 5201.
     let listens = ["grep", "-q", ":1451 ", "/proc/net/tcp", "/proc/net/tcp6"];
@@ -146,7 +149,7 @@ fn root_udp_streams_are_set_up_over_a_path_that_loses_packets() {
 
 #[test]
 fn root_the_rate_is_the_rate() {
-    let Some(bed) = Bed::up("rate", "rate = \"100Mbit\"\nqueue = \"100K\"") else { return };
+    let Some(bed) = LabBed::up("rate", "rate = \"100Mbit\"\nqueue = \"100K\"") else { return };
     let Some((near, far)) = ends(&bed) else { return };
     let receiver = thread::spawn(move || {
         let (mut packet, mut arrivals) = ([0; 2000], vec![(Instant::now(), 0)]);
@@ -192,7 +195,7 @@ fn root_a_stock_iperf3_runs_over_it() {
     }
     let link =
         "delay = \"2ms\"\nrate = \"10Gbit\"\nqueue = \"16MiB\"\nmtu = 9000\nloss = \"0.001%\"";
-    let Some(bed) = Bed::up("iperf3", link) else { return };
+    let Some(bed) = LabBed::up("iperf3", link) else { return };
     let mut server = bed.spawn("far", &["iperf3", "-s", "-1"]);
     thread::sleep(Duration::from_millis(300));
     let client = bed.exec("near", &["iperf3", "-c", "far", "-t", "2", "-C", "cubic", "-J"]);

@@ -8,8 +8,8 @@ use packet_switch::attachment::{Ask, LinkWishes, Shape};
 use packet_switch::client::{Attached, Connection};
 use ring::Patience;
 
-use super::socket::socket_path;
 use super::{PROGRAM, Switch};
+use testkit::socket::socket_path;
 
 fn attach(connection: &mut Connection, port: &str, shape: Shape) -> Attached {
     connection.attach_port_as(&port.parse().unwrap(), shape).unwrap()

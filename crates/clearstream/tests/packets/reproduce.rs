@@ -65,13 +65,18 @@ impl Drop for Folder {
     }
 }
 
-/// Folders in `/proc` of the programs that a process has started, once there are two.
+/// Folders in `/proc` of the programs that a process has started.
+fn children_of(id: u32) -> Vec<String> {
+    let path = format!("/proc/{id}/task/{id}/children");
+    let ids = fs::read_to_string(path).expect("the process runs");
+    ids.split_whitespace().map(|id| format!("/proc/{id}")).collect()
+}
+
+/// The same, once there are two.
 fn running_children(id: u32) -> Vec<String> {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
-        let path = format!("/proc/{id}/task/{id}/children");
-        let ids = fs::read_to_string(path).expect("the process runs");
-        let found: Vec<String> = ids.split_whitespace().map(|id| format!("/proc/{id}")).collect();
+        let found = children_of(id);
         if found.len() > 1 {
             return found;
         }
@@ -152,7 +157,8 @@ fn a_reproduction_ended_by_a_signal_keeps_its_points_and_judges_nothing() {
         let run = folder.start();
         folder.wait_for_points(1);
         let pid = run.id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+        // Twice at once, as `timeout` signals its child and then the group.
+        let sent = Command::new("kill").args([signal, &pid, &pid]).status().expect("kill runs");
         assert!(sent.success());
         let ended = run.wait_with_output().expect("it ended");
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -164,5 +170,36 @@ fn a_reproduction_ended_by_a_signal_keeps_its_points_and_judges_nothing() {
         assert_eq!(law.holds, None, "{law:?}");
         assert!(results.partial.is_some_and(|why| why.contains("ended by signal")));
         assert!(folder.journal().exists());
+    }
+}
+
+/// In a lab of its own: the run is ended by each signal, the lab, its server and the process that makes
+/// the tests are gone, and the points stay.
+#[test]
+fn root_a_reproduction_in_a_lab_ended_by_a_signal_leaves_nothing_running() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can create network namespaces");
+        return;
+    }
+    let folder = Folder::new("lab");
+    for (points, (signal, code)) in (1..).zip([("-INT", 130), ("-HUP", 129)]) {
+        let run = folder.start_of("C-fig5", "200ms");
+        folder.wait_for_points(points);
+        let children = children_of(run.id());
+        assert!(children.len() > 1, "a server and what makes the tests: {children:?}");
+        let pid = run.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+        assert!(sent.success());
+        let ended = run.wait_with_output().expect("it ended");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{signal}: {said}");
+        assert!(said.contains("cut short; the same command takes it up again"), "{said}");
+        assert!(children.iter().all(|child| !is_running(child)), "{children:?}");
+        let results = folder.read();
+        let law = results.reproduction.as_ref().expect("a reproduction").law.clone();
+        assert_eq!(law.holds, None, "{law:?}");
+        let lab = results.path.lab.expect("it was a lab");
+        let status = Command::new(PROGRAM).args(["lab", "status", &lab]).output().expect("runs");
+        assert!(!status.status.success(), "lab {lab} is down");
     }
 }

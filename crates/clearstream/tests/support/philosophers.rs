@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
+pub(crate) use crate::PROGRAM;
 
 /// Philosophers with forks to their left and right; `greedy`: all take the left one first, and may
 /// wait for each other for ever.

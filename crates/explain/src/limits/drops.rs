@@ -1,6 +1,7 @@
 //! Queues of the two hosts that overflow: each with a counter of its own.
 
 use results::{Limit, QdiscCounters};
+use settings::RootQdisc;
 use units::{show_byte_size, show_count};
 
 use super::causes::explains_losses;
@@ -137,7 +138,7 @@ fn longer_queue(qdisc: &QdiscCounters) -> Option<Method> {
     let key = format!("{}/qdisc", qdisc.interface);
     match qdisc_setting(qdisc).as_deref() {
         None | Some("pfifo_fast") => {
-            let from = format!("{} (default)", qdisc.kind);
+            let from = RootQdisc { kind: &qdisc.kind, is_default: true }.to_string();
             change(&key, Some(&from), "fq").map(|change| Method::Settings(vec![change]))
         }
         Some(setting) => Some(Method::ByHand {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use packet_switch::attachment::Record;
-use port_tap::Port;
+use ports::tap::Port;
 use ring::{Receiver, Slot, SlotFlags};
 use switch::frame::VNET_HEADER_BYTES;
 

@@ -7,7 +7,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use port_tap::Port;
+use ports::tap::Port;
 use ring::{Slot, SlotFlags};
 use switch::frame::VNET_HEADER_BYTES;
 

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use packet_switch::attachment::{Answer, Ask, RefusalCode};
 use rustix::io::Errno;
 
-use super::refuser::{Refuser, WORDS};
 use super::{compiled, library, text};
+use testkit::refuser::{Refuser, WORDS};
 
 /// Error numbers of opening a port and of making one, for each code.
 const EXPECTED: [(&str, Errno, Errno); 12] = [

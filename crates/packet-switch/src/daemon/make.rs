@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ports::{FromRing, ToRing};
 use ring::{Bells, Geometry, Layout, LayoutError, Receiver, Seat, Sender};
 use shm::{Region, RegionError};
 use switch::vale::PortId;
@@ -141,7 +142,7 @@ pub(crate) fn inner_port(role: Role, shape: Shape) -> Result<(PortEnds, Plug), M
         Sender::join(layout.end(&region, 0, Seat::User, seed)?, layout.buffers(&region)?, tx);
     let receiver =
         Receiver::join(layout.end(&region, 1, Seat::User, seed)?, layout.buffers(&region)?, rx);
-    Ok((ends, Plug { sender, receiver }))
+    Ok((ends, Plug { to: ToRing::new(sender), from: FromRing::new(receiver) }))
 }
 
 /// Pipes in one region: for each, a ring from master to slave and one back.

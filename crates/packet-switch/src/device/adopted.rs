@@ -10,12 +10,12 @@ use crate::attachment::{DeviceKind, TAP_QUEUES_MAX, XdpFacts};
 #[derive(Debug)]
 pub(crate) enum Adopted {
     /// A TAP device's queues.
-    Tap(Vec<port_tap::Port>),
+    Tap(Vec<ports::tap::Port>),
     /// A queue of a network device.
     Xdp {
         /// What its opener says of it.
         facts: XdpFacts,
-        port: Box<port_xdp::Port>,
+        port: Box<ports::xdp::Port>,
     },
 }
 
@@ -32,12 +32,12 @@ impl Adopted {
                 if given == 0 || given > TAP_QUEUES_MAX as usize {
                     return (Err(DeviceError::Queues { given }), fds);
                 }
-                let queues = fds.into_iter().map(port_tap::Port::from_fd);
+                let queues = fds.into_iter().map(ports::tap::Port::from_fd);
                 (queues.collect::<Result<_, _>>().map(Self::Tap).map_err(Into::into), Vec::new())
             }
             DeviceKind::Xdp(facts) => {
                 let rest = fds.split_off(fds.len().min(2));
-                let port = port_xdp::Port::from_fds(fds, facts.takes_parts);
+                let port = ports::xdp::Port::from_fds(fds, facts.takes_parts);
                 let adopt = |port| Self::Xdp { facts: facts.clone(), port: Box::new(port) };
                 (port.map(adopt).map_err(Into::into), rest)
             }

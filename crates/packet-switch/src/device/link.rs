@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use ports::{FromRing, ToRing};
 use switch::lightpath::{Lightpath, LightpathConfig};
 
 use super::{DeviceError, Plug, Stop, THREAD_BYTES};
 use crate::attachment::LinkWishes;
-use crate::line::{FromRing, Line, SharedReport, ToRing};
+use crate::line::{Line, SharedReport};
 
 /// Most that is in flight one way, bytes ...
 const FLIGHT_BYTES_MAX: u64 = 512 << 20;
@@ -63,11 +64,11 @@ pub(super) fn lines(
     let limit_bytes = flight_bytes(wishes, memory_bytes_max) as usize;
     let line = |from, to, path| {
         let (report, stop) = (SharedReport::default(), Arc::clone(stop));
-        let ends = (FromRing::until(from, stop), ToRing::new(to));
-        (Line::new(ends.0, ends.1, path, limit_bytes, Arc::clone(&report)), report)
+        let line = Line::new(from, to, path, limit_bytes, Arc::clone(&report));
+        (line.until(stop), report)
     };
     let [one, other] = plugs;
-    Ok([line(one.receiver, other.sender, path(0)?), line(other.receiver, one.sender, path(1)?)])
+    Ok([line(one.from, other.to, path(0)?), line(other.from, one.to, path(1)?)])
 }
 
 #[cfg(test)]

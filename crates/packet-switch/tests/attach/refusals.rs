@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use packet_switch::attachment::{Answer, Ask, DeviceKind, PipeEnd, RefusalCode, Shape, XdpFacts};
 use packet_switch::client::{ClientError, Connection};
 
-use crate::refuser::{Refuser, WORDS};
-use crate::support::Serving;
+use testkit::refuser::{Refuser, WORDS};
+use testkit::serving::Serving;
 
 fn code(outcome: Result<impl std::fmt::Debug, ClientError>) -> RefusalCode {
     match outcome {

@@ -14,8 +14,8 @@ use packet_switch::daemon::{Config, Daemon};
 use ring::Patience;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::socket::socket_path;
-use crate::support::{SOON, frame, wait_until};
+use testkit::serving::{SOON, frame, wait_until};
+use testkit::socket::socket_path;
 
 /// The longest that an innocent client may have to wait, for a frame or an answer.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(50);

@@ -60,9 +60,8 @@ impl Sweep<'_> {
 pub(crate) fn sweeps(points: &[Point]) -> Vec<Sweep<'_>> {
     let mut experiments: Vec<(&str, Vec<&Point>)> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    let is_other = |point: &&Point| {
-        point.experiment.starts_with("confirm") || super::placement::is_of_placement(point)
-    };
+    let is_other =
+        |point: &&Point| point.is_confirmation() || super::placement::is_of_placement(point);
     for point in points.iter().filter(|point| !is_other(point)) {
         let place = *places.entry(&point.experiment).or_insert(experiments.len());
         match experiments.get_mut(place) {

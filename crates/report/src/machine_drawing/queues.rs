@@ -1,6 +1,7 @@
 //! An interface's queues and who serves them, with rows that follow one rule folded into one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use results::{Interrupt, NapiThread, Nic};
 
@@ -24,10 +25,32 @@ pub(super) struct Row {
     pub(super) steering: String,
 }
 
+/// Which queues are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    receive: bool,
+    transmit: bool,
+}
+
+impl Kind {
+    const BOTH: Self = Self { receive: true, transmit: true };
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match (self.receive, self.transmit) {
+            (true, true) => "rx+tx",
+            (true, false) => "rx",
+            (false, true) => "tx",
+            (false, false) => "other",
+        })
+    }
+}
+
 /// What serves one queue.
 #[derive(Debug)]
 struct Served {
-    kind: &'static str,
+    kind: Kind,
     queue: Option<u32>,
     number: u32,
     word: &'static str,
@@ -54,12 +77,7 @@ pub(super) fn rows(nic: &Nic) -> Vec<Row> {
 }
 
 fn of_interrupt(interrupt: &Interrupt) -> Served {
-    let kind = match (interrupt.serves_receive, interrupt.serves_transmit) {
-        (true, true) => "rx+tx",
-        (true, false) => "rx",
-        (false, true) => "tx",
-        (false, false) => "other",
-    };
+    let kind = Kind { receive: interrupt.serves_receive, transmit: interrupt.serves_transmit };
     let mut ran = interrupt.ran.clone();
     // The busiest first, and only those that matter: a hundredth of it.
     ran.sort_by_key(|&(core, count)| (std::cmp::Reverse(count), core));
@@ -79,7 +97,7 @@ fn of_interrupt(interrupt: &Interrupt) -> Served {
 
 fn of_thread(thread: &NapiThread) -> Served {
     Served {
-        kind: "rx+tx",
+        kind: Kind::BOTH,
         queue: thread.queue,
         number: thread.pid,
         word: "thread",
@@ -155,10 +173,10 @@ fn one_row(one: &Served, nic: &Nic) -> Row {
 }
 
 /// What software does with the packets of these queues.
-fn steering(nic: &Nic, queues: &[u32], kind: &str) -> String {
+fn steering(nic: &Nic, queues: &[u32], kind: Kind) -> String {
     let mut parts = Vec::new();
     let has = |queue: u32| queues.contains(&queue);
-    if kind.contains("rx") {
+    if kind.receive {
         let rps = nic.receive_queues.iter().filter(|at| has(at.queue));
         let cores: Vec<u32> = rps.clone().flat_map(|at| at.rps_cores.iter().copied()).collect();
         if !cores.is_empty() {
@@ -168,7 +186,7 @@ fn steering(nic: &Nic, queues: &[u32], kind: &str) -> String {
             parts.push(format!("RFS {most}"));
         }
     }
-    if kind.contains("tx") {
+    if kind.transmit {
         let xps = nic.transmit_queues.iter().filter(|at| has(at.queue));
         let cores: Vec<u32> = xps.flat_map(|at| at.xps_cores.iter().copied()).collect();
         if !cores.is_empty() {
@@ -190,7 +208,7 @@ fn without_server(nic: &Nic) -> Vec<Row> {
             server: "softirq of the sender's core".to_owned(),
             allowed: String::new(),
             ran: String::new(),
-            steering: steering(nic, &queues, "rx+tx"),
+            steering: steering(nic, &queues, Kind::BOTH),
         })
         .collect()
 }

@@ -137,6 +137,17 @@ fn asked(point: &Point) -> String {
             format!("{size}-byte frames, {bytes}, through a {through}")
         }
         Work::Search(search) => format!("search of {}, {} ranks", search.model, search.ranks_count),
+        Work::FileIo(io) => {
+            let files = if io.has_file_per_rank { "a file each" } else { "one file" };
+            format!(
+                "{} by {} ranks, {files}, {} bytes a transfer",
+                io.access, io.ranks_count, io.transfer_bytes
+            )
+        }
+        Work::FileLocks(locks) => format!("{}: {}", locks.lock, locks.what),
+        Work::FileMetadata(meta) => {
+            format!("{} by {} ranks, {} items", meta.phase, meta.ranks_count, meta.items_count)
+        }
         _ => DASH.to_owned(),
     }
 }

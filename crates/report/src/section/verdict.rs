@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use results::{Confirmation, End, Evidence, Limit, Reproduction, Verdict};
+use results::{AppliedChange, Confirmation, End, Evidence, Limit, Reproduction, Verdict};
 
 use super::{command, prose};
 use crate::chart::bars;
@@ -111,13 +111,21 @@ fn heading(digest: &Digest<'_>, verdict: &Verdict) -> Element {
     let badge = match (verdict.confirmed, &verdict.confirmation) {
         (true, _) => Some(badge("badge yes", "✓", "confirmed by experiment")),
         (false, Some(_)) => Some(badge("badge no", "✗", "the experiment did not confirm it")),
-        (false, None) => {
-            found.then(|| badge("badge open", "?", "not confirmed: no experiment was run"))
-        }
+        (false, None) => found.then(|| badge("badge open", "?", unconfirmed(digest))),
     };
     let name = show::sentence(&show::limit(verdict.limit));
     let heading = title(name).text(" ").child(el("span").class("where").text(place));
     el("div").class("verdict-head").child(heading).maybe(badge)
+}
+
+/// Why a verdict is neither confirmed nor refuted.
+fn unconfirmed(digest: &Digest<'_>) -> &'static str {
+    let is_measured = |change: &AppliedChange| change.before.is_some() && change.after.is_some();
+    if digest.results.changes.iter().any(is_measured) {
+        "each change to the hosts was measured with and without it: see Before and after"
+    } else {
+        "not confirmed: no experiment was run"
+    }
 }
 
 /// A sentence with its first letter in upper case, unless a host's name begins it.

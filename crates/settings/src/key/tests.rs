@@ -17,6 +17,8 @@ fn keys_are_read_as_they_are_written() {
         "eth0/rx-3/rps_flow_cnt",
         "eth0/tx-12/xps_cpus",
         "eth0/threaded",
+        "eth0/ipv4/rp_filter",
+        "eth0/ipv6/accept_ra",
         "irq:27/affinity",
         "thread:napi/eth0-8193/affinity",
         "thread:napi/enp65s0f0n/affinity",

@@ -1,13 +1,12 @@
 //! What can be set on a device, as it stands: channels, rings, coalescing, receive hashing, features.
 
-use super::{Device, FEATURES_COUNT_MAX};
+use ::settings::Parameter;
+
+use super::{Device, FEATURES_COUNT_MAX, Place};
 use crate::SyscallError;
 
-const GCOALESCE: u32 = 0x0e;
-const GRINGPARAM: u32 = 0x10;
 const GRXFHINDIR: u32 = 0x38;
 const GFEATURES: u32 = 0x3a;
-const GCHANNELS: u32 = 0x3c;
 
 /// Entries of an indirection table that are read; the largest known device has 4096.
 const INDIRECTION_ENTRIES_MAX: usize = 1 << 16;
@@ -76,17 +75,16 @@ impl Device {
     /// # Errors
     /// No such device, or its driver does not say.
     pub fn channels(&self) -> Result<Channels, SyscallError> {
-        // struct ethtool_channels: cmd; max rx, tx, other, combined; rx, tx, other, combined.
-        let mut words = [0; 9];
-        words[0] = GCHANNELS;
-        self.ask("ETHTOOL_GCHANNELS", &mut words)?;
+        use Parameter::{ChannelsCombined, ChannelsReceive, ChannelsTransmit};
+        let words = self.structure(&Place::of(ChannelsReceive))?;
+        let (now, max) = readers(&words);
         Ok(Channels {
-            receive_count: words[5],
-            transmit_count: words[6],
-            combined_count: words[8],
-            receive_max_count: words[1],
-            transmit_max_count: words[2],
-            combined_max_count: words[4],
+            receive_count: now(ChannelsReceive),
+            transmit_count: now(ChannelsTransmit),
+            combined_count: now(ChannelsCombined),
+            receive_max_count: max(ChannelsReceive),
+            transmit_max_count: max(ChannelsTransmit),
+            combined_max_count: max(ChannelsCombined),
         })
     }
 
@@ -95,15 +93,14 @@ impl Device {
     /// # Errors
     /// No such device, or its driver does not say.
     pub fn rings(&self) -> Result<Rings, SyscallError> {
-        // struct ethtool_ringparam: cmd; max rx, mini, jumbo, tx; rx, mini, jumbo, tx.
-        let mut words = [0; 9];
-        words[0] = GRINGPARAM;
-        self.ask("ETHTOOL_GRINGPARAM", &mut words)?;
+        use Parameter::{RingReceive, RingTransmit};
+        let words = self.structure(&Place::of(RingReceive))?;
+        let (now, max) = readers(&words);
         Ok(Rings {
-            receive_count: words[5],
-            transmit_count: words[8],
-            receive_max_count: words[1],
-            transmit_max_count: words[4],
+            receive_count: now(RingReceive),
+            transmit_count: now(RingTransmit),
+            receive_max_count: max(RingReceive),
+            transmit_max_count: max(RingTransmit),
         })
     }
 
@@ -112,19 +109,24 @@ impl Device {
     /// # Errors
     /// No such device, or its driver does not coalesce.
     pub fn coalescing(&self) -> Result<Coalescing, SyscallError> {
-        // struct ethtool_coalesce: cmd; rx usecs, frames, and both in interrupts; the same of tx;
-        // statistics; adaptive rx, tx; then thresholds that are not read here.
-        let mut words = [0; 23];
-        words[0] = GCOALESCE;
-        self.ask("ETHTOOL_GCOALESCE", &mut words)?;
+        let words = self.structure(&Place::of(Parameter::CoalesceReceiveUsecs))?;
+        let (now, _) = readers(&words);
         Ok(Coalescing {
-            is_receive_adaptive: words[10] != 0,
-            is_transmit_adaptive: words[11] != 0,
-            receive_usecs: words[1],
-            receive_frames_count: words[2],
-            transmit_usecs: words[5],
-            transmit_frames_count: words[6],
+            is_receive_adaptive: now(Parameter::CoalesceReceiveAdaptive) != 0,
+            is_transmit_adaptive: now(Parameter::CoalesceTransmitAdaptive) != 0,
+            receive_usecs: now(Parameter::CoalesceReceiveUsecs),
+            receive_frames_count: now(Parameter::CoalesceReceiveFrames),
+            transmit_usecs: now(Parameter::CoalesceTransmitUsecs),
+            transmit_frames_count: now(Parameter::CoalesceTransmitFrames),
         })
+    }
+
+    /// The structure in which a parameter stands, as the kernel fills it.
+    pub(crate) fn structure(&self, place: &Place) -> Result<Vec<u32>, SyscallError> {
+        let mut words = vec![0; place.words];
+        words[0] = place.get;
+        self.ask("ETHTOOL_G", &mut words)?;
+        Ok(words)
     }
 
     /// The receive queue of each entry of the RSS indirection table (`ethtool -x`).
@@ -169,6 +171,14 @@ impl Device {
         let named = names.into_iter().enumerate().filter(|(_bit, name)| !name.is_empty());
         Ok(named.map(feature).collect())
     }
+}
+
+/// What tells a parameter of a structure, and the most it may be (0 where the structure does not say).
+fn readers(words: &[u32]) -> (impl Fn(Parameter) -> u32, impl Fn(Parameter) -> u32) {
+    (
+        |parameter| Place::of(parameter).value(words),
+        |parameter| Place::of(parameter).max(words).unwrap_or(0),
+    )
 }
 
 #[cfg(test)]

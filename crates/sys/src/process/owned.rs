@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -169,6 +170,25 @@ impl Owned {
         Ok(self.status)
     }
 
+    /// Whether it has ended, or does so within `limit`. It is not waited for by this: until it is,
+    /// `/proc` tells its times.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn has_ended_within(&self, limit: Duration) -> io::Result<bool> {
+        let until = Instant::now().checked_add(limit);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, left.as_ref()) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Sends it a signal, and not its group; one that has ended gets none.
     ///
     /// # Errors
@@ -223,20 +243,6 @@ impl Owned {
         Ok(Ended { status, stdout: text(self.stdout.take()), stderr: text(self.stderr.take()) })
     }
 
-    fn has_ended_within(&self, limit: Duration) -> io::Result<bool> {
-        let until = Instant::now().checked_add(limit);
-        loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            match rustix::event::poll(&mut fds, left.as_ref()) {
-                Ok(count) => return Ok(count > 0),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
     /// Waits for one that has ended. Until then its group cannot be another's.
     fn bury(&mut self) -> io::Result<()> {
         if self.ending.group {
@@ -269,9 +275,10 @@ fn pid_of(child: &Child) -> Result<Pid, Errno> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
-/// A pipe that a thread reads.
+/// A pipe that a thread reads. Locked so that an owner may be seen by several threads; only its last holder
+/// takes what was read.
 #[derive(Debug)]
-struct Captured(Receiver<Vec<u8>>);
+struct Captured(Mutex<Receiver<Vec<u8>>>);
 
 impl Captured {
     fn of(mut pipe: impl Read + Send + 'static, bytes_max: usize) -> io::Result<Self> {
@@ -294,14 +301,15 @@ impl Captured {
             }
         };
         thread::Builder::new().name("captured".to_owned()).spawn(read)?;
-        Ok(Self(hear))
+        Ok(Self(Mutex::new(hear)))
     }
 
     /// All of it, or what has come until then.
     fn text(self, until: Instant) -> Vec<u8> {
+        let hear = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut text = Vec::new();
         loop {
-            match self.0.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match hear.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => text.extend(chunk),
                 Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return text,
             }

@@ -19,6 +19,9 @@ impl Engine<'_> {
             Key::CpuQuota(_) => {
                 return Some(format!("{key}: a remote client cannot change processor quotas"));
             }
+            key if key.is_routing() => {
+                return Some(format!("{key}: a remote client cannot change how a host routes"));
+            }
             _ => {}
         }
         let mut touched = self.world.side_effects(key);

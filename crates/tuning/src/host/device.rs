@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use settings::{InterfaceKey, Key, Parameter};
+use settings::{InterfaceKey, Key, RootQdisc};
 use sys::SyscallError;
 use sys::ethtool::Device;
 use sys::ethtool_set;
@@ -10,9 +10,6 @@ use sys::interface::RouteSocket;
 
 use super::{Host, read_at, read_text, write_at};
 use crate::world::WorldError;
-
-/// Marks what the kernel itself put at a root.
-const DEFAULT: &str = " (default)";
 
 impl Host {
     pub(super) fn read_interface(
@@ -29,13 +26,12 @@ impl Host {
             }
             InterfaceKey::Qdisc => {
                 let root = link(key)?.root_qdisc(name).map_err(refused)?;
-                let mark = if root.is_configured { "" } else { DEFAULT };
-                Ok(format!("{}{mark}", root.kind))
+                let root = RootQdisc { kind: &root.kind, is_default: !root.is_configured };
+                Ok(root.to_string())
             }
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
-                let known =
-                    ethtool_set::parameter(&device, of_ethtool(*parameter)).map_err(refused)?;
+                let known = ethtool_set::parameter(&device, *parameter).map_err(refused)?;
                 Ok(known.value.to_string())
             }
             InterfaceKey::Feature(feature) => {
@@ -45,13 +41,15 @@ impl Host {
             }
             InterfaceKey::RssTable => {
                 let device = Device::open(name).map_err(refused)?;
-                let table = ethtool_set::rss_table(&device).map_err(refused)?;
+                let table = device.indirection().map_err(refused)?;
                 Ok(table.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
             }
             InterfaceKey::RpsCores(_)
             | InterfaceKey::RfsEntries(_)
             | InterfaceKey::XpsCores(_)
             | InterfaceKey::ThreadedNapi => read_at(key, &self.device_file(key, name, what)?),
+            InterfaceKey::Ipv4(setting) => read_at(key, &self.conf_file("ipv4", name, setting)),
+            InterfaceKey::Ipv6(setting) => read_at(key, &self.conf_file("ipv6", name, setting)),
             _ => Err(super::unknown(key)),
         }
     }
@@ -74,8 +72,7 @@ impl Host {
             InterfaceKey::Qdisc => self.write_qdisc(key, name, value),
             InterfaceKey::Parameter(parameter) => {
                 let device = Device::open(name).map_err(refused)?;
-                ethtool_set::set_parameter(&device, of_ethtool(*parameter), number()?)
-                    .map_err(refused)
+                ethtool_set::set_parameter(&device, *parameter, number()?).map_err(refused)
             }
             InterfaceKey::Feature(feature) => {
                 let device = Device::open(name).map_err(refused)?;
@@ -93,15 +90,26 @@ impl Host {
             | InterfaceKey::ThreadedNapi => {
                 write_at(key, &self.device_file(key, name, what)?, value)
             }
+            InterfaceKey::Ipv4(setting) => {
+                write_at(key, &self.conf_file("ipv4", name, setting), value)
+            }
+            InterfaceKey::Ipv6(setting) => {
+                write_at(key, &self.conf_file("ipv6", name, setting), value)
+            }
             _ => Err(super::unknown(key)),
         }
+    }
+
+    /// The folder of this network namespace, which has every interface by its name.
+    fn conf_file(&self, family: &str, name: &str, setting: &str) -> PathBuf {
+        self.proc.join("sys/net").join(family).join("conf").join(name).join(setting)
     }
 
     /// A default comes back by deleting what was configured in its place.
     fn write_qdisc(&self, key: &Key, name: &str, value: &str) -> Result<(), WorldError> {
         let refused = |error: SyscallError| of_syscall(key, &error);
         let mut socket = link(key)?;
-        if !value.ends_with(DEFAULT) {
+        if !RootQdisc::of(value).is_default {
             return socket.replace_root_qdisc(name, value).map_err(refused);
         }
         if socket.root_qdisc(name).map_err(refused)?.is_configured {
@@ -137,24 +145,6 @@ impl Host {
             InterfaceKey::XpsCores(queue) => folder.join(format!("queues/tx-{queue}/xps_cpus")),
             _ => return Err(WorldError::absent(key, "no file")),
         })
-    }
-}
-
-/// The parameter by the name of the room that speaks to the kernel.
-fn of_ethtool(parameter: Parameter) -> ethtool_set::Parameter {
-    use ethtool_set::Parameter as To;
-    match parameter {
-        Parameter::RingReceive => To::RingReceive,
-        Parameter::RingTransmit => To::RingTransmit,
-        Parameter::ChannelsReceive => To::ChannelsReceive,
-        Parameter::ChannelsTransmit => To::ChannelsTransmit,
-        Parameter::ChannelsCombined => To::ChannelsCombined,
-        Parameter::CoalesceReceiveUsecs => To::CoalesceReceiveUsecs,
-        Parameter::CoalesceReceiveFrames => To::CoalesceReceiveFrames,
-        Parameter::CoalesceTransmitUsecs => To::CoalesceTransmitUsecs,
-        Parameter::CoalesceTransmitFrames => To::CoalesceTransmitFrames,
-        Parameter::CoalesceReceiveAdaptive => To::CoalesceReceiveAdaptive,
-        Parameter::CoalesceTransmitAdaptive => To::CoalesceTransmitAdaptive,
     }
 }
 

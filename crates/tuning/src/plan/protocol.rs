@@ -92,11 +92,7 @@ fn congestion_control(seen: &Seen<'_>, plan: &mut Plan) {
         ));
         return;
     }
-    // The experiment that confirmed the loss may have been exactly this change.
-    let confirmation =
-        seen.results.verdict.as_ref().and_then(|verdict| verdict.confirmation.as_ref());
-    let tried = confirmation.filter(|tried| tried.change.contains("-> bbr"));
-    let predicted = tried.map(|tried| tried.after_bits_per_s);
+    let predicted = seen.reached_with("bbr");
     let effect = match predicted {
         Some(after) => format!(
             "throughput {} -> about {} (it was tried)",

@@ -121,6 +121,17 @@ impl<'a> Seen<'a> {
         self.suspects.first().is_some_and(|(first, _, _)| *first == limit)
     }
 
+    /// What the experiment that confirmed the verdict reached, bit/s, where it was run with this
+    /// congestion control.
+    pub(super) fn reached_with(&self, congestion_control: &str) -> Option<f64> {
+        let verdict = self.results.verdict.as_ref()?;
+        let name = explain::point_name(verdict.limit);
+        let last = self.results.points.iter().rfind(|point| point.experiment == name)?;
+        let asked = last.spec()?.congestion_control.as_deref();
+        let confirmation = verdict.confirmation.as_ref();
+        confirmation.filter(|_| asked == Some(congestion_control)).map(|it| it.after_bits_per_s)
+    }
+
     pub(super) fn bdp_bytes(&self) -> Option<u64> {
         Some(units::bandwidth_delay_product_bytes(self.target, self.rtt_s?))
     }

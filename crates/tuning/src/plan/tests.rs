@@ -205,6 +205,29 @@ fn a_full_core_gets_its_clock_and_an_idle_one_is_left() {
 }
 
 #[test]
+fn bbr_is_predicted_what_the_experiment_with_it_reached() {
+    let predicted = |tried_with: &str| {
+        let results = document(5e7, |value| {
+            let mut trial = value["points"][0].clone();
+            trial["experiment"] = json!("confirm:loss");
+            trial["spec"]["congestion_control"] = json!(tried_with);
+            value["points"].as_array_mut().expect("points").push(trial);
+            value["verdict"] = json!({ "limit": "loss", "summary": "s", "advice": [],
+                "evidence": [{ "limit": "loss", "text": "1% lost", "weight": 1.0 }],
+                "confirmed": true, "confirmation": { "change": "in words that say nothing",
+                    "predicted_bits_per_s": 4e8, "before_bits_per_s": 5e7,
+                    "after_bits_per_s": 3e8, "outcome": "o" } });
+        });
+        let plan = plan(&results);
+        let change = find(&plan, End::Near, "net.ipv4.tcp_congestion_control").expect("planned");
+        assert_eq!(change.to, "bbr");
+        change.predicted_bits_per_s
+    };
+    assert_eq!(predicted("bbr"), Some(3e8));
+    assert_eq!(predicted("cubic"), None, "the experiment changed something else");
+}
+
+#[test]
 fn a_host_that_told_nothing_gets_no_changes() {
     let results = document(5e7, |value| {
         value.as_object_mut().expect("an object").remove("far");

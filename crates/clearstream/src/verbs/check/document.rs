@@ -4,31 +4,55 @@ use std::path::Path;
 
 use checker::{Line, Report, Verdict};
 use results::{
-    Check, CheckRun, CheckVerdict, Host, RankTraffic, Results, RunKind, RunLine, UnreachableCode,
+    Check, CheckRun, CheckVerdict, Figure, Host, RankTraffic, Results, RunKind, RunLine,
+    SearchWork, TestOutcome, UnreachableCode, Work, figure,
 };
 
-use crate::exit::VerbError;
 use crate::runner;
-use crate::store;
 
-/// Writes the document; it is there whole or not at all.
-pub(super) fn write(
-    path: &Path,
-    model: &Path,
-    started_unix_ms: u64,
-    reports: &[Report],
-) -> Result<(), VerbError> {
-    let results = Results {
+/// A document without a check yet.
+pub(super) fn begun() -> Results {
+    Results {
         command: std::env::args().collect(),
         hosts: vec![Host::near(topology::host_facts(None))],
-        finished_unix_ms: Some(runner::now_unix_ms()),
-        check: Some(CheckRun {
-            model: model.display().to_string(),
-            checks: reports.iter().map(check).collect(),
-        }),
-        ..Results::begun(RunKind::Check, started_unix_ms)
-    };
-    store::save(path, &results)
+        ..Results::begun(RunKind::Check, runner::now_unix_ms())
+    }
+}
+
+/// What was found, with every counterexample.
+pub(super) fn found(model: &Path, reports: &[Report]) -> CheckRun {
+    let checks = reports.iter().map(check).collect();
+    CheckRun { model: model.display().to_string(), checks }
+}
+
+/// The work of a check: of all that is asked, or of one of them.
+pub(super) fn work(model: &Path, checked: Option<&str>, ranks_count: usize) -> Work {
+    Work::Search(SearchWork {
+        model: model.display().to_string(),
+        checked: checked.map(str::to_owned),
+        ranks_count: ranks_count as u64,
+        threads_count: None,
+    })
+}
+
+/// The figures of one search.
+pub(super) fn outcome(report: &Report) -> TestOutcome {
+    let Report { progress, elapsed, .. } = report;
+    let duration_s = elapsed.as_secs_f64();
+    let states_count = progress.states_count as f64;
+    let mut figures = vec![
+        Figure::new("states_count", states_count),
+        Figure::new("transitions_count", progress.transitions_count as f64),
+        Figure::new("memory_bytes", progress.memory_bytes as f64),
+    ];
+    if duration_s > 0.0 {
+        figures.push(Figure::new(figure::STATES_PER_S, states_count / duration_s));
+    }
+    if let Some(traffic) = report.ranks.as_ref().filter(|traffic| traffic.has_messages) {
+        figures.push(Figure::new("messages_count", traffic.batches_count as f64));
+        figures.push(Figure::new("sent_bytes", traffic.sent_bytes as f64));
+    }
+    TestOutcome { duration_s, figures, ..TestOutcome::default() }
 }
 
 fn check(report: &Report) -> Check {

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -33,10 +32,10 @@ pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbRe
     command.args(without_ours(env::args_os().skip(1))).arg("--bind");
     let name = mpirun.display();
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    command.stdin(Stdio::null()).process_group(0);
+    command.stdin(Stdio::null());
     let failed = |error: std::io::Error| VerbError::failed(format!("{name}: {error}"));
-    let launched = command.spawn().map_err(failed)?;
-    let status = crew::wait_or_end(launched, || signals::caught().is_some()).map_err(failed)?;
+    let is_cut = || signals::caught().is_some();
+    let status = crew::run_launcher(&mut command, is_cut).map_err(failed)?;
     let signal = signals::caught();
     match (status.code(), signal) {
         (Some(0), None) => Ok(Exit::Ok),

@@ -1,6 +1,7 @@
 //! What a check found, for people and for programs.
 
-use std::io::{self, IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use report::{Sequence, SequenceStep, sequence_svg};
 use serde_json::{Value, json};
 use statespace::Progress;
 
-use crate::exit::VerbError;
+use crate::progress;
 use crate::signals;
 
 /// A line on stderr. That nobody hears it takes nothing from the verdict.
@@ -19,24 +20,20 @@ pub(super) fn talk(line: &str) {
 
 /// Shows a search on stderr, and stops it on Ctrl-C and SIGTERM.
 #[derive(Debug)]
-pub(super) struct Terminal;
+pub(super) struct Terminal<'a>(pub(super) &'a progress::Progress);
 
-impl Observer for Terminal {
+impl Observer for Terminal<'_> {
     fn warn(&mut self, text: &str) {
         talk(text);
     }
 
     /// A line that rewrites itself, where stderr is a terminal.
     fn progress(&mut self, progress: &Progress, ranks: Option<&Traffic>, elapsed: Duration) {
-        if !io::stderr().is_terminal() {
-            return;
-        }
         let mut line = format!("{}, {} queued", figures(progress, elapsed), progress.queued_count);
         if let Some(traffic) = ranks {
             line = format!("{line}, {}", between(traffic, elapsed));
         }
-        // A courtesy: a closed stderr takes nothing from the result.
-        crate::out::rewrite(&line).ok();
+        self.0.show(&line);
     }
 
     fn checkpoint_written(&mut self, path: &Path, ranks_count: Option<usize>) {
@@ -76,27 +73,26 @@ fn figures(progress: &Progress, elapsed: Duration) -> String {
     )
 }
 
-/// Prints all reports.
-pub(super) fn reports(model: &Path, reports: &[Report], json: bool) -> Result<(), VerbError> {
-    if io::stderr().is_terminal() {
-        crate::out::rewrite("").ok();
-    }
-    let mut out = crate::out::stdout();
-    if json {
-        let document = json!({
-            "model": model.display().to_string(),
-            "checks": reports.iter().map(to_json).collect::<Vec<_>>(),
-        });
-        writeln!(out, "{document:#}")?;
-        return Ok(());
-    }
+/// All reports, as people read them.
+pub(super) fn reports(model: &Path, reports: &[Report]) -> String {
+    let mut out = String::new();
     for report in reports {
-        text(&mut out, model, report)?;
+        // Writing to a String does not fail.
+        text(&mut out, model, report).ok();
     }
-    Ok(())
+    out
 }
 
-fn text(out: &mut impl Write, model: &Path, report: &Report) -> Result<(), VerbError> {
+/// All reports, as programs read them.
+pub(super) fn json(model: &Path, reports: &[Report]) -> String {
+    let document = json!({
+        "model": model.display().to_string(),
+        "checks": reports.iter().map(to_json).collect::<Vec<_>>(),
+    });
+    format!("{document:#}")
+}
+
+fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
     let Report { what, verdict, progress, elapsed, .. } = report;
     writeln!(out, "{}: {what}", model.display())?;
     match verdict {

@@ -5,7 +5,7 @@ use results::{Point, Results, Verdict};
 use sweep::{Plan, Setting};
 
 /// What the points of an experiment are called.
-pub(super) const EXPERIMENTS: &str = "confirm:";
+pub(super) const EXPERIMENTS: &str = results::CONFIRMATION;
 
 /// Where the search for the binding limit stands.
 pub(super) struct Standing {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use results::{Estimate, HostFacts, PointOutcome, Results};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
-use crate::verbs::explain::{Detail, verdict_lines, wrapped};
+use crate::verdict_text::{Detail, verdict_lines, wrapped};
 
 /// Rows of the figures: experiment, label, and the figure's name in the summaries.
 const FIGURES: [(&str, &str, &str); 12] = [

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use results::{Direction, End, Estimate, PlacementFindings, Results};
 use units::{show_bit_rate, show_seconds};
 
-use super::{advice, heat, shares_machine};
+use super::{advice, heat};
+use crate::placement::shares_machine;
 
 /// The whole screen.
 pub(super) fn show(results: &Results) -> String {

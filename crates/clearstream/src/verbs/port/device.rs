@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use packet_switch::attachment::{Ask, DeviceKind, Shape, TAP_QUEUES_MAX, XdpFacts};
 use packet_switch::client::Connection;
 use packet_switch::{Name, PortName};
-use port_xdp::OpenError;
+use ports::xdp::OpenError;
 use sys::interface::{LinkSettings, RouteSocket};
 
 use super::explain;
@@ -120,8 +120,8 @@ pub(super) fn add(
             let dev = dev.clone().unwrap_or_else(|| default_device(&port.port));
             check_name(&dev)?;
             let taps = match queues {
-                1 => port_tap::Port::tap(&dev).map(|tap| vec![tap]),
-                count => port_tap::Port::tap_queues(&dev, *count),
+                1 => ports::tap::Port::tap(&dev).map(|tap| vec![tap]),
+                count => ports::tap::Port::tap_queues(&dev, *count),
             };
             let taps = taps.map_err(|error| refused(&dev, &error))?;
             let fds: Vec<_> = taps.iter().map(AsFd::as_fd).collect();
@@ -142,7 +142,7 @@ fn add_queue(
     (dev, queue): (&str, u32),
     shape: Shape,
 ) -> Result<(), VerbError> {
-    let opened = port_xdp::open(dev, queue).map_err(|error| match &error {
+    let opened = ports::xdp::open(dev, queue).map_err(|error| match &error {
         OpenError::Privilege(_) | OpenError::Kernel(_) | OpenError::Memory(_) => {
             VerbError::missing(crate::exit::chain(&error))
         }

@@ -8,27 +8,24 @@ mod latency;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use results::{
-    Estimate, FAR, Figure, LawCheck, NEAR, PaperFigure, Results, SearchWork, Summary, TestOutcome,
-    Work, Worker, figure,
+    Estimate, FAR, Figure, LawCheck, NEAR, PaperFigure, Results, SearchWork, Summary, TestLimit,
+    TestOutcome, TestSpec, Work, Worker, figure,
 };
 use sweep::{Plan, PlannedPoint, Setting};
 use sys::private::Scratch;
-use sys::process::{Ending, Owned};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
-use super::in_lab::TestBed;
-use super::single::wait_unless_told;
+use super::recipes::undecided;
 use super::{ReproduceArgs, conduct, local, publish};
 use crate::VerbResult;
+use crate::bed::TestBed;
 use crate::exit::VerbError;
 use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
-use crate::store;
-use crate::{signals, verbs::reproduce::recipes::undecided};
+use crate::signals;
 use job::Search;
 use latency::{Beside, Probe};
 
@@ -75,7 +72,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     let duration_s = args.duration.as_secs_f64();
     let mut ranks = Ranks { launcher, model: &model.0, is_mix, duration_s, bed: None };
     let document = local::document();
-    let conducted = conduct(entry, &plans[..], &mut ranks, document, Progress::new(0), args)?;
+    let conducted = conduct(entry, &plans[..], &mut ranks, document, Progress::new(0), args);
     drop(ranks);
     let judge = if is_mix { judge_mix } else { judge_alone };
     publish(entry, conducted, |results| judge(entry, results), args, json)
@@ -183,21 +180,20 @@ impl Ranks<'_> {
     fn beside_bulk(&self, measured: &mut Measured) -> Result<Search, VerbError> {
         let search = self.alone(measured)?;
         let bed = self.bed()?;
-        let scratch = Scratch::new("mix").map_err(|error| VerbError::from_error(&error))?;
-        let file = scratch.path().join("bulk.json");
+        let mut flow = bed.tester()?;
         latency::keep(measured, Beside::Nothing, &Probe::begin(bed, PROBE_S)?.end()?);
         self.watched(measured, search.seconds)?;
-        let rate = bulk_end(bulk_begin(bed, self.duration_s, &file)?, &file)?;
-        measured.push((BULK, rate));
-        latency::keep(measured, Beside::Bulk, &latency::of_file(&file)?);
+        flow.begin(&bulk(self.duration_s))?;
+        let outcome = flow.outcome(&mut |_| {})?;
+        measured.push((BULK, received_bits_per_s(&outcome)?));
+        latency::keep(measured, Beside::Bulk, &latency::under_load(outcome)?);
         // The flow lasts longer than the search beside it is expected to; the round trips of its probe
         // are those of all that time.
-        let flow = bulk_begin(bed, (3.0 * search.seconds).max(self.duration_s), &file)?;
+        flow.begin(&bulk((3.0 * search.seconds).max(self.duration_s)))?;
         let mut probe = Probe::while_searching(bed, search.seconds);
         let beside = self.search(&mut || probe.go());
-        let rate = bulk_end(flow, &file);
         measured.push((STATES_BESIDE, beside?.states_per_s()));
-        measured.push((BULK_BESIDE, rate?));
+        measured.push((BULK_BESIDE, received_bits_per_s(&flow.outcome(&mut |_| {})?)?));
         if let Some(found) = probe.end()? {
             latency::keep(measured, Beside::Both, &found);
         }
@@ -215,26 +211,16 @@ impl Ranks<'_> {
     }
 }
 
-/// Starts one TCP flow from the near host to the far one.
-fn bulk_begin(bed: &TestBed, seconds: f64, file: &Path) -> Result<Owned, VerbError> {
-    let mut test = bed.program(bed.near(), false);
-    test.args(["test", bed.far(), "--latency", "--duration", &seconds.to_string()]);
-    test.arg("--output").arg(file);
-    test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Owned::start(&mut test, Ending::KILL)?)
+/// One TCP flow from the near host to the far one, and round trips beside it.
+fn bulk(seconds: f64) -> TestSpec {
+    let limit = TestLimit::DurationS(seconds);
+    TestSpec { limit, latency_under_load: true, ..TestSpec::tcp() }
 }
 
-/// What the far host received of it, bit/s.
-fn bulk_end(mut flow: Owned, file: &Path) -> Result<f64, VerbError> {
-    let status = wait_unless_told(&mut flow, &mut || {})?;
-    if !status.success() {
-        return Err(VerbError::failed(format!("the bulk flow ended with {status}")));
-    }
-    let results: Results = store::load(file)?;
-    let summaries = sweep::summarise(&results.points);
-    let rate = summaries.iter().find(|one| one.figure == "forward_received_bits_per_s");
-    rate.map(|one| one.estimate.median)
-        .ok_or_else(|| VerbError::failed("the bulk flow tells no rate"))
+/// What the far host received of it.
+fn received_bits_per_s(outcome: &TestOutcome) -> Result<f64, VerbError> {
+    let rate = outcome.directions.first().map(|direction| direction.received_bits_per_s);
+    rate.ok_or_else(|| VerbError::failed("the bulk flow tells no rate"))
 }
 
 /// A figure of one lab over its repeats.

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use results::{
-    Estimate, Figure, LawCheck, PaperFigure, PointOutcome, Results, Summary, TestSpec, figure,
+    Estimate, Figure, LawCheck, PaperFigure, PointOutcome, Results, Summary, TestLimit, TestSpec,
+    figure,
 };
 use sweep::{Plan, PlannedPoint, Setting};
 use topology::{EnergyMeter, HostFiles};
 
 use super::catalogue::Entry;
-use super::single::{Ground, Runs};
-use super::{ReproduceArgs, conduct, local, publish};
+use super::{Ground, ReproduceArgs, conduct, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::progress::Progress;
-use crate::runner::{Done, Driver};
+use crate::runner::{self, Done, Driver};
 use crate::signals;
 
 const EXPERIMENT: &str = "C-energy";
@@ -36,19 +36,18 @@ const SAME: f64 = 1.10;
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     let mut meter = EnergyMeter::find(HostFiles::default())
         .map_err(|error| VerbError::missing(format!("C-energy: {error}")))?;
-    signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;
     let ground = match &args.host {
-        Some(host) => Ground::Host(host.clone()),
+        Some(host) => Ground::host(args, host)?,
         None => Ground::lab(LAB)?,
     };
     let source = meter.source().to_owned();
-    let mut metered =
-        Metered { runs: Runs::new(ground), meter: &mut meter, duration: args.duration };
+    let mut metered = Metered { ground, meter: &mut meter, duration: args.duration };
+    let mut progress = Progress::new(1);
+    let document = metered.ground.document(&mut progress)?;
     let plan = plan(&usable, args);
-    let document = local::document();
-    let mut conducted = conduct(entry, &plan, &mut metered, document, Progress::new(0), args)?;
-    metered.runs.describe(&mut conducted.results);
+    let mut conducted = conduct(entry, &plan, &mut metered, document, progress, args);
+    drop(metered);
     conducted.results.findings.push(results::Finding {
         end: None,
         code: "energy-meter".to_owned(),
@@ -59,7 +58,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
 
 /// Single tests between two looks at the host's energy meter.
 struct Metered<'a> {
-    runs: Runs,
+    ground: Ground,
     meter: &'a mut EnergyMeter,
     duration: Duration,
 }
@@ -74,8 +73,10 @@ impl Driver for Metered<'_> {
         let meter = &mut *self.meter;
         let idle_watts = idle_watts(meter, self.duration);
         let (before, began) = (meter.joules(), Instant::now());
-        let options = options(planned, self.duration);
-        let mut done = self.runs.test(planned, &options, &mut || meter.sample(began.elapsed()))?;
+        let mut sample = |_rate| meter.sample(began.elapsed());
+        sample(0.0);
+        let mut done = runner::test(planned, &mut *self.ground.tests, &mut sample);
+        sample(0.0);
         let (joules, seconds) = (meter.joules() - before, began.elapsed().as_secs_f64());
         if let PointOutcome::Measured(outcome) = &mut done.point.outcome {
             let bytes = outcome.directions.first().map_or(0, |one| one.received_bytes);
@@ -97,24 +98,21 @@ fn plan(usable: &[u32], args: &ReproduceArgs) -> Plan {
     cores.extend(usable.get(usable.len() / 2));
     cores.extend(usable.last());
     cores.dedup();
+    let is_lab = args.host.is_none();
     let settings = cores.into_iter().map(|core| {
-        let setting = Setting::new(EXPERIMENT, TestSpec::tcp());
-        if args.host.is_some() {
-            return setting.varying(NEAR, f64::from(core));
-        }
-        setting.varying(NEAR, f64::from(first)).varying(FAR, f64::from(core))
+        let near = if is_lab { first } else { core };
+        let spec = TestSpec {
+            limit: TestLimit::DurationS(args.duration.as_secs_f64()),
+            // So often the meter is looked at.
+            interval_s: SAMPLE_INTERVAL.as_secs_f64(),
+            near_cores: vec![near],
+            far_cores: if is_lab { vec![core] } else { Vec::new() },
+            ..TestSpec::tcp()
+        };
+        let setting = Setting::new(EXPERIMENT, spec).varying(NEAR, f64::from(near));
+        if is_lab { setting.varying(FAR, f64::from(core)) } else { setting }
     });
     Plan::new(settings.collect(), args.repeats, SEED)
-}
-
-fn options(planned: &PlannedPoint, duration: Duration) -> Vec<String> {
-    let mut options = vec!["--duration".to_owned(), duration.as_secs_f64().to_string()];
-    for (option, name) in [("--cores", NEAR), ("--far-cores", FAR)] {
-        if let Some(core) = planned.varied.get(name) {
-            options.extend([option.to_owned(), core.to_string()]);
-        }
-    }
-    options
 }
 
 /// `near core 0, far core 1`.

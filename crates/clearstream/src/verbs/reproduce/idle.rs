@@ -10,18 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-use results::{Direction, Estimate, LawCheck, PaperFigure, Protocol, Results, TestSpec};
+use results::{Estimate, LawCheck, PaperFigure, Protocol, Results, TestLimit, TestSpec};
 use sweep::{Plan, PlannedPoint, Setting};
 
 use super::catalogue::Entry;
-use super::in_lab::TestBed;
-use super::single::{Ground, Runs};
-use super::{ReproduceArgs, conduct, local, publish};
+use super::{Ground, ReproduceArgs, conduct, publish};
 use crate::VerbResult;
+use crate::bed::TestBed;
 use crate::exit::VerbError;
 use crate::progress::Progress;
-use crate::runner::{Done, Driver};
-use crate::signals;
+use crate::runner::{Done, Driver, Tested};
 
 const LAB: &str = "local40g";
 const LATENCY: &str = "M-idle";
@@ -51,65 +49,58 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     let [process, other, ..] = usable[..] else {
         return Err(VerbError::missing("M-idle needs two cores, and this program may use one"));
     };
-    signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let mut idle = Idle {
-        runs: Runs::new(Ground::lab(LAB)?),
-        cores: Cores { process, other },
-        duration_s: args.duration.as_secs_f64(),
-    };
-    let document = local::document();
-    let mut conducted = conduct(entry, &plan(args), &mut idle, document, Progress::new(0), args)?;
-    idle.runs.describe(&mut conducted.results);
+    let mut idle = Idle { ground: Ground::lab(LAB)?, cores: Cores { process, other } };
+    let mut progress = Progress::new(1);
+    let document = idle.ground.document(&mut progress)?;
+    let plan = plan(args, idle.cores);
+    let conducted = conduct(entry, &plan, &mut idle, document, progress, args);
+    drop(idle);
     publish(entry, conducted, judge, args, json)
 }
 
 /// Single tests with the packets taken in on a core, which is kept awake or not.
 struct Idle {
-    runs: Runs,
+    ground: Ground,
     cores: Cores,
-    duration_s: f64,
 }
 
 impl Driver for Idle {
     fn run(
         &mut self,
         planned: &PlannedPoint,
-        _what: &str,
-        _progress: &mut Progress,
+        what: &str,
+        progress: &mut Progress,
     ) -> Result<Done, VerbError> {
         let is = |name: &str| planned.varied.get(name) == Some(&1.0);
-        if let Ground::Lab(bed) = &self.runs.ground {
+        if let Some(bed) = &self.ground.bed {
             let core = if is(AWAY) { self.cores.other } else { self.cores.process };
             take_packets_on(bed, core)?;
         }
         let spinner = is(AWAKE).then(|| Spinner::start(self.cores.other)).transpose()?;
-        let done =
-            self.runs.test(planned, &options(planned, self.cores, self.duration_s), &mut || {});
+        let done = Tested(&mut *self.ground.tests).run(planned, what, progress);
         drop(spinner);
         done
     }
 }
 
-fn plan(args: &ReproduceArgs) -> Plan {
+fn plan(args: &ReproduceArgs, cores: Cores) -> Plan {
+    let test = |base: TestSpec| TestSpec {
+        limit: TestLimit::DurationS(args.duration.as_secs_f64()),
+        near_cores: vec![cores.process],
+        far_cores: vec![cores.process],
+        ..base
+    };
+    // A request that waits for the answer to the last one would measure Nagle's timer.
+    let request = TestSpec::request_response(Protocol::Tcp, 1, 1);
+    let latency = test(TestSpec { nodelay: true, ..request });
+    let bulk = test(TestSpec::tcp());
     let settings = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)];
     let settings = settings.into_iter().flat_map(|(away, awake)| {
-        let latency = TestSpec::request_response(Protocol::Tcp, 1, 1);
-        let bulk = TestSpec { direction: Direction::Forward, ..TestSpec::tcp() };
-        [(LATENCY, latency), (BULK, bulk)]
-            .map(|(name, spec)| Setting::new(name, spec).varying(AWAY, away).varying(AWAKE, awake))
+        [(LATENCY, &latency), (BULK, &bulk)].map(|(name, spec)| {
+            Setting::new(name, spec.clone()).varying(AWAY, away).varying(AWAKE, awake)
+        })
     });
     Plan::new(settings.collect(), args.repeats, SEED)
-}
-
-fn options(planned: &PlannedPoint, cores: Cores, duration_s: f64) -> Vec<String> {
-    let core = cores.process.to_string();
-    let mut options: Vec<String> =
-        ["--cores", &core, "--far-cores", &core, "--duration"].map(str::to_owned).to_vec();
-    options.push(duration_s.to_string());
-    if planned.experiment == LATENCY {
-        options.push("--rr=1".to_owned());
-    }
-    options
 }
 
 /// Has the packets of both hosts taken in on this core (RPS, kernel

@@ -8,11 +8,11 @@ use tuning::profile::{Advice, judge};
 use units::show_bit_rate;
 
 use super::catalogue::Entry;
-use super::{Conducted, ReproduceArgs, publish};
+use super::{ReproduceArgs, Reproduced, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
+use crate::profiles::{running_values, word};
 use crate::runner;
-use crate::verbs::tune::profile::{running_values, word};
 
 /// Runs C-ceiling, C-fig10 or G-tune.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
@@ -28,7 +28,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         "G-tune" => settings,
         _ => distances,
     };
-    publish(entry, Conducted::at_once(results), |results| judge(results.near()), args, json)
+    publish(entry, Reproduced::at_once(results), |results| judge(results.near()), args, json)
 }
 
 pub(super) fn document() -> Results {

@@ -99,7 +99,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     });
     let plan = Plan::new(settings.to_vec(), args.repeats, SEED);
     let document = local::document();
-    let conducted = conduct(entry, &plan, &mut Frames, document, Progress::new(0), args)?;
+    let conducted = conduct(entry, &plan, &mut Frames, document, Progress::new(0), args);
     publish(entry, conducted, |results| judged(entry, is_vale, results), args, json)
 }
 
@@ -207,7 +207,7 @@ impl Bed {
         let sink = start(&sink)?;
         thread::sleep(SETTLE);
         let mut sender = start(&generate)?;
-        wait_unless_told(&mut sender, &mut || {})?;
+        wait_unless_told(&mut sender)?;
         let sent = sender.ended_within(Duration::ZERO)?;
         if !sent.status.success() {
             return Err(VerbError::failed(format!("sending frames: {}", sent.last_line())));

@@ -3,18 +3,21 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use results::{End, Results};
+use results::{End, Results, RunKind};
 use serde_json::json;
 use tuning::plan::{Plan, PlannedChange, Risk};
 use tuning::{Change, ChangeResult, Key, Outcome, Policy, Undo};
 
 use super::ends::Ends;
-use super::evidence::EvidenceOptions;
+use super::evidence::{self, Evidence, EvidenceOptions};
+use super::trials::{Source, Trials};
 use super::{StateOptions, measure, show, verdict};
 use crate::VerbResult;
+use crate::ending;
 use crate::exit::{Exit, VerbError};
-use crate::far::FarEnd;
-use crate::runner::Ended;
+use crate::progress::Progress;
+use crate::runner::{Conducted, Ended};
+use crate::store;
 
 /// Most bytes of a plan file.
 const PLAN_BYTES_MAX: u64 = 16 << 20;
@@ -61,6 +64,9 @@ pub(crate) struct ApplyArgs {
     /// Report page of --measure.
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
+    /// Begin --measure anew even if the same trials were cut short.
+    #[arg(long)]
+    pub(super) fresh: bool,
     /// Make the changes that can be made when one fails.
     #[arg(long)]
     keep_going: bool,
@@ -86,25 +92,65 @@ pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
     if let Some(file) = &args.from {
         return verdict::run(args, file, json);
     }
-    let mut far = if args.near_only && !args.measure { None } else { args.evidence.far()? };
-    let (plan, evidence) = match args.plan_and_evidence(far.as_mut())? {
-        Some(found) => found,
-        None => return Ok(Exit::Signal(2)),
+    if args.measure {
+        return measured(args, json);
+    }
+    let mut far = if args.near_only { None } else { args.evidence.far()? };
+    let plan = match &args.plan {
+        Some(file) => read_plan(file)?,
+        None => {
+            let gathered = args.evidence.gather(far.as_mut(), &args.output)?;
+            let Conducted { ended: Ok(Ended::Complete), log } = gathered.conducted else {
+                return ending::unused(gathered.conducted);
+            };
+            log.map_or(Ok(()), store::PointLog::discard)?;
+            if args.evidence.results.is_some() {
+                check_host(&gathered.results)?;
+            }
+            tuning::plan::plan(&gathered.results)
+        }
     };
     let chosen = args.chosen(&plan)?;
     if chosen.is_empty() {
         return say_nothing_to_do(&plan, json);
     }
     let ends = Ends { tuner: args.state.tuner(), far: far.as_mut(), persist: args.persist };
-    if args.measure {
-        let Some(results) = evidence else {
-            return Err(VerbError::usage(
-                "--measure takes its evidence from HOST, not from --plan",
-            ));
-        };
-        return measure::run(args, &args.spec(), &chosen, results, ends, json);
-    }
     all(args, &chosen, ends, json)
+}
+
+/// Tries each change with and without.
+fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
+    if args.plan.is_some() {
+        return Err(VerbError::usage("--measure takes its evidence from HOST, not from --plan"));
+    }
+    let spec = args.spec();
+    let of_file = args.evidence.results.as_ref().map(|file| store::load(file)).transpose()?;
+    let mut far = args.evidence.far()?;
+    if far.is_none() {
+        return Err(VerbError::usage("--measure tests now: name the far HOST"));
+    }
+    let mut progress = Progress::new(1);
+    let choose = |plan: &Plan| args.chosen(plan).unwrap_or_default();
+    let (source, results) = match of_file {
+        Some(results) => {
+            check_host(&results)?;
+            let plan = tuning::plan::plan(&results);
+            let chosen = args.chosen(&plan)?;
+            if chosen.is_empty() {
+                return say_nothing_to_do(&plan, json);
+            }
+            (Source::Given(chosen), Results { kind: RunKind::Tune, ..results })
+        }
+        None => {
+            let results = evidence::named(far.as_mut())?.describe(RunKind::Tune, &mut progress);
+            (Source::Tests(Box::new(Evidence { single: spec.clone() }), &choose), results)
+        }
+    };
+    let mut ends = Ends { tuner: args.state.tuner(), far: far.as_mut(), persist: args.persist };
+    let far_refusal = ends.far_status().err().map(|error| error.to_string());
+    let asked = format!("{:?} {}", args.only, args.near_only);
+    let trials = Trials { source, spec, turns: args.turns, asked, far_refusal };
+    measure::run(args, &trials, results, ends, progress, json)
 }
 
 impl ApplyArgs {
@@ -117,22 +163,17 @@ impl ApplyArgs {
         self.evidence.spec()
     }
 
-    /// `None` when the user interrupted the tests.
-    fn plan_and_evidence(
+    /// The plan of trials of which nothing was chosen.
+    ///
+    /// # Errors
+    /// It has no change that was asked for by name.
+    pub(super) fn chosen_of(
         &self,
-        far: Option<&mut FarEnd>,
-    ) -> Result<Option<(Plan, Option<Results>)>, VerbError> {
-        if let Some(file) = &self.plan {
-            return read_plan(file).map(|plan| Some((plan, None)));
-        }
-        let gathered = self.evidence.gather(far, &self.output)?;
-        if gathered.ended != Ended::Complete {
-            return Ok(None);
-        }
-        if self.evidence.results.is_some() {
-            check_host(&gathered.results)?;
-        }
-        Ok(Some((tuning::plan::plan(&gathered.results), Some(gathered.results))))
+        trials: &Trials<'_>,
+        results: &Results,
+    ) -> Result<Plan, VerbError> {
+        let plan = trials.plan(results);
+        self.chosen(&plan).map(|_none| plan)
     }
 
     pub(super) fn chosen(&self, plan: &Plan) -> Result<Vec<PlannedChange>, VerbError> {

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use results::{Direction, Point, Protocol, Results, RunKind, TestLimit, TestSpec};
-use sweep::{Plan, Setting};
+use sweep::{Experiment, Plan, Setting};
 
 use crate::exit::VerbError;
 use crate::far::FarEnd;
 use crate::progress::Progress;
-use crate::runner::{self, Ended};
+use crate::runner::{self, Conducted, Keeping, Tested};
 use crate::signals;
-use crate::store::{self, PointLog};
+use crate::store;
 use crate::verbs::options::{ApplicationOptions, ServerOptions};
 
 /// Every order of the tests is a shuffle from this seed; any fixed number serves.
@@ -62,64 +62,78 @@ impl EvidenceOptions {
         output: &Path,
     ) -> Result<Gathered, VerbError> {
         if let Some(file) = &self.results {
-            return Ok(Gathered { results: store::load(file)?, ended: Ended::Complete });
+            return Ok(Gathered { results: store::load(file)?, conducted: Conducted::AT_ONCE });
         }
-        let Some(far) = far else {
-            return Err(VerbError::usage(
-                "name the far HOST to measure now, or a results file with --results",
-            ));
-        };
+        let far = named(far)?;
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
         let mut progress = Progress::new(1);
-        let mut results = far.document(RunKind::Tune, &mut progress);
-        let plan = battery(&self.spec());
-        let (mut log, mut points) = PointLog::open(output, &plan, false, &mut results.path)?;
-        progress.extend(plan.remaining(&points).len());
-        let mut ended = runner::run(&plan, far, &mut points, &mut log, &mut progress)?;
-        results.points = points;
-        conclude(&mut results);
-        // A window that binds hides what would bind without it, so that is tried beforehand.
-        while ended == Ended::Complete
-            && let Some(bytes) = tuning::plan::next_window_bytes(&results)
-        {
-            let plan = one_more(&self.spec(), bytes, &results.points);
-            progress.extend(1);
-            let before = results.points.len();
-            ended = runner::run(&plan, far, &mut results.points, &mut log, &mut progress)?;
-            if !results.points[before..].iter().any(|point| point.measured().is_some()) {
-                break;
-            }
-        }
-        results.summaries = sweep::summarise(&results.points);
-        log.discard()?;
-        Ok(Gathered { results, ended })
+        let mut results = far.describe(RunKind::Tune, &mut progress);
+        let (evidence, mut driver) = (Evidence { single: self.spec() }, Tested(far));
+        let keeping = Keeping::beside(output);
+        let conducted = runner::conduct(&evidence, &mut driver, keeping, &mut results, progress);
+        Ok(Gathered { results, conducted })
     }
 }
 
-/// Evidence, and whether it was cut short.
+/// The far end, which only a file of evidence makes unnecessary.
+pub(super) fn named(far: Option<&mut FarEnd>) -> Result<&mut FarEnd, VerbError> {
+    let missing = "name the far HOST to measure now, or a results file with --results";
+    far.ok_or_else(|| VerbError::usage(missing))
+}
+
+/// Evidence, and how its tests ended.
 pub(super) struct Gathered {
     pub(super) results: Results,
-    pub(super) ended: Ended,
+    pub(super) conducted: Conducted,
 }
 
-/// Summaries and the verdict as it stands without an experiment: the change itself is one.
-pub(super) fn conclude(results: &mut Results) {
-    results.summaries = sweep::summarise(&results.points);
-    let rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
-    let rates = results.summaries.iter().filter(|one| one.figure == "forward_received_bits_per_s");
-    let best = rates.map(|one| one.estimate.median).max_by(f64::total_cmp);
-    results.path.bandwidth_delay_product_bytes =
-        rtt_s.zip(best).map(|(rtt_s, best)| units::bandwidth_delay_product_bytes(best, rtt_s));
-    if results.verdict.is_none() {
-        results.verdict = Some(explain::diagnose(results).verdict());
+/// A few tests that tell what binds: the experiment a plan rests on.
+pub(super) struct Evidence {
+    /// The test whose throughput counts.
+    pub(super) single: TestSpec,
+}
+
+impl Experiment for Evidence {
+    fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
+        if number == 0 {
+            return Some(battery(&self.single));
+        }
+        // A window that binds hides what would bind without it, so that is tried beforehand.
+        let mut windows = so_far.points.iter().filter(|point| point.experiment == WIDE_WINDOW);
+        if windows.next_back().is_some_and(|last| last.measured().is_none()) {
+            return None;
+        }
+        let bytes = tuning::plan::next_window_bytes(so_far)?;
+        Some(one_more(&self.single, bytes, &so_far.points))
+    }
+
+    /// The path's BDP and the verdict as it stands without an experiment: the change itself is one.
+    fn conclude(&self, results: &mut Results, _is_complete: bool) {
+        let mut first = results.clone();
+        first.points.retain(|point| point.experiment != WIDE_WINDOW);
+        first.summaries = sweep::summarise(&first.points);
+        let rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
+        let rates =
+            first.summaries.iter().filter(|one| one.figure == "forward_received_bits_per_s");
+        let best = rates.map(|one| one.estimate.median).max_by(f64::total_cmp);
+        first.path.bandwidth_delay_product_bytes =
+            rtt_s.zip(best).map(|(rtt_s, best)| units::bandwidth_delay_product_bytes(best, rtt_s));
+        if results.verdict.is_none() {
+            results.verdict = Some(explain::diagnose(&first).verdict());
+        }
+        results.path = first.path;
+        results.summaries = sweep::summarise(&results.points);
     }
 }
+
+/// What the tests of a window of their own are called.
+const WIDE_WINDOW: &str = "wide-window";
 
 /// The judged stream with a window of its own, once more than it was run already.
 fn one_more(single: &TestSpec, bytes: u64, done: &[Point]) -> Plan {
     let spec = TestSpec { window_bytes: Some(bytes), ..single.clone() };
     let done = done.iter().filter(|point| point.spec() == Some(&spec)).count();
-    let setting = Setting::new("wide-window", spec).varying("window_bytes", bytes as f64);
+    let setting = Setting::new(WIDE_WINDOW, spec).varying("window_bytes", bytes as f64);
     Plan::new(vec![setting], u32::try_from(done).unwrap_or(u32::MAX).saturating_add(1), SEED)
 }
 

@@ -1,74 +1,70 @@
 //! `clearstream tune apply --measure`: each change with and without, in turns; what does not help
 //! beyond the noise goes back.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
-use results::{AppliedChange, End, Estimate, Results, RunKind, TestSpec};
+use results::{End, Results};
 use serde_json::json;
-use sweep::{Plan, Setting};
+use sweep::PlannedPoint;
 use tuning::plan::PlannedChange;
-use tuning::{Change, ChangeResult, Policy, Undo};
-use units::show_bit_rate;
+use tuning::{Change, ChangeResult, Policy, Standing as InForce, StatusLine, Undo};
 
-use super::apply::ApplyArgs;
+use super::apply::{ApplyArgs, say_nothing_to_do};
 use super::ends::Ends;
 use super::show;
+use super::trials::{CHANGE, Standing, Trials, WITH, is_of_trial};
 use crate::VerbResult;
+use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::progress::Progress;
-use crate::runner::{self, Ended};
+use crate::runner::{self, Done, Driver, Ended, Keeping, Tested};
 use crate::signals;
-use crate::store::{self, PointLog};
 
-/// A gain below this is no gain, whatever the spread: the rule of the verdict's experiments.
-const GAIN_MIN: f64 = 1.04;
-
-/// Rounds through the changes: one that does nothing alone may help once another is there.
-const ROUNDS_MAX: usize = 2;
-
-/// Runs the trials, each with the test of `spec`.
+/// Runs the trials, and before them the tests that their changes follow from.
 pub(super) fn run(
     args: &ApplyArgs,
-    spec: &TestSpec,
-    chosen: &[PlannedChange],
-    results: Results,
+    trials: &Trials<'_>,
+    mut results: Results,
     mut ends: Ends<'_>,
+    progress: Progress,
     json: bool,
 ) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let mut results = Results { kind: RunKind::Tune, ..results };
-    let header = Plan::new(Vec::new(), 1, 0);
-    let (log, _) = PointLog::open(&args.output, &header, false, &mut results.path)?;
+    let keeping =
+        Keeping { resumes: !args.fresh, restores_hosts: true, ..Keeping::beside(&args.output) };
     let persist = std::mem::take(&mut ends.persist);
-    let progress = Progress::new(0);
-    let mut trials = Trials { args, spec, ends, log, progress, results: &mut results };
-    let ended = trials.all(chosen);
-    let Trials { log, progress, mut ends, .. } = trials;
-    drop(progress);
+    let mut switched = Switched { trials, ends, chosen: Vec::new(), on: Vec::new(), looked: false };
+    let mut conducted = runner::conduct(trials, &mut switched, keeping, &mut results, progress);
+    if let Err(error) = switched.settle_at_the_end(&results) {
+        match conducted.ended {
+            Ok(Ended::Complete) => conducted.ended = Err(error),
+            _ => talk(&error),
+        }
+    }
+    let Switched { mut ends, chosen, .. } = switched;
+    if matches!(conducted.ended, Ok(Ended::Complete)) && trials.chosen(&results).is_empty() {
+        conducted.log.map_or(Ok(()), crate::store::PointLog::discard)?;
+        return say_nothing_to_do(&args.chosen_of(trials, &results)?, json);
+    }
     if persist {
         // The settings have their values already: what this writes are the files.
         ends.persist = true;
-        let kept = kept_here(chosen, &results);
-        ends.apply(End::Near, &kept, args.policy())?;
+        ends.apply(End::Near, &kept_here(&chosen, &results), args.policy())?;
     }
-    results.summaries = sweep::summarise(&results.points);
-    results.finished_unix_ms = Some(runner::now_unix_ms());
-    results.partial = match &ended {
-        Ok(Ended::Complete) => None,
-        Ok(Ended::Interrupted(number)) => Some(format!("ended by signal {number}")),
-        Err(error) => Some(error.to_string()),
-    };
-    store::save(&args.output, &results)?;
-    log.discard()?;
-    if let Some(page) = &args.report {
-        let html = report::render(&results, &report::RenderOptions::default());
-        store::replace(page, html.as_bytes())?;
-    }
-    print(args, &results, json)?;
-    match ended? {
-        Ended::Complete => Ok(Exit::Ok),
-        Ended::Interrupted(number) => Ok(Exit::Signal(number)),
-    }
+    let told = json!({ "changes": results.changes, "output": args.output }).to_string();
+    // What was neither made nor measured was said.
+    let is_whole = results.changes.iter().all(|change| change.after.is_some());
+    let exit = if is_whole { Exit::Ok } else { Exit::Partial };
+    let said = Said { text: shown(&results), json: Some(&told), exit };
+    let report = args.report.as_deref();
+    let outputs = Outputs { results: Some(&args.output), report, also: None, json };
+    ending::end(outputs, &results, conducted, &said)
+}
+
+/// A line on stderr. That nobody hears it takes nothing from the run.
+fn talk(line: &VerbError) {
+    writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }
 
 fn kept_here(chosen: &[PlannedChange], results: &Results) -> Vec<Change> {
@@ -80,233 +76,136 @@ fn kept_here(chosen: &[PlannedChange], results: &Results) -> Vec<Change> {
     chosen.iter().filter(is_kept).map(PlannedChange::change).collect()
 }
 
-struct Trials<'a, 'r> {
-    args: &'a ApplyArgs,
-    spec: &'a TestSpec,
+/// Tests with changes made and undone between them.
+struct Switched<'a> {
+    trials: &'a Trials<'a>,
     ends: Ends<'a>,
-    log: PointLog,
-    progress: Progress,
-    results: &'r mut Results,
+    /// The changes that are tried.
+    chosen: Vec<PlannedChange>,
+    /// The numbers of those that this run has in force.
+    on: Vec<usize>,
+    /// Whether it was looked what an earlier run, cut short, has left in force.
+    looked: bool,
 }
 
-impl Trials<'_, '_> {
-    fn all(&mut self, chosen: &[PlannedChange]) -> Result<Ended, VerbError> {
-        let mut open: Vec<(usize, &PlannedChange)> = chosen.iter().enumerate().collect();
-        for round in 0..ROUNDS_MAX {
-            let mut kept = 0;
-            let mut left = Vec::new();
-            for (number, change) in std::mem::take(&mut open) {
-                if change.end == End::Far
-                    && round == 0
-                    && let Err(error) = self.ends.far_status()
-                {
-                    self.say_by_hand(change, &error);
-                    continue;
-                }
-                let mut is_on = false;
-                let trial = self.trial(number, round, change, &mut is_on);
-                if is_on && !matches!(trial, Ok(Trial::Judged(_))) {
-                    // Whatever went wrong or was interrupted: the host is as it was before.
-                    self.ends
-                        .revert(change.end, std::slice::from_ref(&change.key), Undo::Last)
-                        .ok();
-                }
-                match trial? {
-                    Trial::Judged(true) => kept += 1,
-                    Trial::Judged(false) => left.push((number, change)),
-                    Trial::Refused => {}
-                    Trial::Interrupted(number) => return Ok(Ended::Interrupted(number)),
-                }
-            }
-            open = left;
-            if kept == 0 || open.is_empty() {
-                break;
-            }
+impl Driver for Switched<'_> {
+    /// Of the changes those are in force that helped, and the one on trial as it is.
+    fn prepare(&mut self, so_far: &Results) -> Result<(), VerbError> {
+        self.chosen = self.trials.chosen(so_far);
+        if !std::mem::replace(&mut self.looked, true) && so_far.points.iter().any(is_of_trial) {
+            self.on = self.left_in_force()?;
         }
-        Ok(Ended::Complete)
+        let standing = self.trials.standing(&self.chosen, &so_far.points);
+        self.settle(&standing)
     }
 
-    /// One change, off and on in turns, the order of the two turned around each time.
-    fn trial(
+    fn run(
         &mut self,
-        number: usize,
-        round: usize,
-        change: &PlannedChange,
-        is_on: &mut bool,
-    ) -> Result<Trial, VerbError> {
-        let (mut off, mut on) = (Vec::new(), Vec::new());
-        for turn in 0..self.args.turns {
-            let order = if turn % 2 == 0 { [false, true] } else { [true, false] };
-            for wanted in order {
-                if wanted != *is_on {
-                    if let Some(reason) = self.switch(change, wanted)? {
-                        self.record(change, None, None, false, &reason);
-                        return Ok(Trial::Refused);
-                    }
-                    *is_on = wanted;
-                }
-                match self.measure(number, round, turn, wanted)? {
-                    Measured::Rate(rate) if wanted => on.push(rate),
-                    Measured::Rate(rate) => off.push(rate),
-                    Measured::Nothing => {}
-                    Measured::Interrupted(signal) => return Ok(Trial::Interrupted(signal)),
-                }
+        planned: &PlannedPoint,
+        what: &str,
+        progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        if let Some(number) = planned.varied.get(CHANGE) {
+            let is_wanted = planned.experiment == WITH;
+            if let Some(why) = self.switch(*number as usize, is_wanted)? {
+                let failed = Done::failed(planned, runner::now_unix_ms(), VerbError::failed(why));
+                // Not the peer's fault.
+                return Ok(Done { error: None, ..failed });
             }
         }
-        let (before, after) = (Estimate::of(&off), Estimate::of(&on));
-        let (helped, text) = judge(before.as_ref(), after.as_ref(), change.predicted_bits_per_s);
-        if helped != *is_on
-            && let Some(reason) = self.switch(change, helped)?
-        {
-            return Err(VerbError::failed(reason));
-        }
-        self.record(change, before, after, helped, &text);
-        Ok(Trial::Judged(helped))
-    }
-
-    /// Makes or undoes the change; the text says why it could not be made.
-    fn switch(&mut self, change: &PlannedChange, on: bool) -> Result<Option<String>, VerbError> {
-        if !on {
-            let keys = std::slice::from_ref(&change.key);
-            let undone = self.ends.revert(change.end, keys, Undo::Last)?;
-            let stuck = undone.iter().find(|one| !one.result.is_settled());
-            return match stuck {
-                Some(stuck) => Err(VerbError::failed(show::reverted(stuck))),
-                None => Ok(None),
-            };
-        }
-        let made = self.ends.apply(change.end, &[change.change()], Policy::AllOrNothing)?;
-        Ok(made.into_iter().find_map(|one| match one.result {
-            ChangeResult::Failed { reason, .. } => Some(reason),
-            _ => None,
-        }))
-    }
-
-    fn measure(
-        &mut self,
-        number: usize,
-        round: usize,
-        turn: u32,
-        on: bool,
-    ) -> Result<Measured, VerbError> {
         let Some(far) = self.ends.far.as_deref_mut() else {
             return Err(VerbError::usage("--measure needs the far HOST"));
         };
-        let name = if on { "tune-with" } else { "tune-without" };
-        let setting = Setting::new(name, self.spec.clone())
-            .varying("change", number as f64)
-            .varying("round", round as f64)
-            .varying("turn", f64::from(turn));
-        let plan = Plan::new(vec![setting], 1, 0);
-        self.progress.extend(1);
-        let mut points = Vec::new();
-        let ended = runner::run(&plan, far, &mut points, &mut self.log, &mut self.progress)?;
-        let rate = points.first().and_then(|point| point.measured()).and_then(|outcome| {
-            outcome.directions.first().map(|direction| direction.received_bits_per_s)
-        });
-        for mut point in points {
-            // The turns of one change are repeats of one setting.
-            point.varied.remove("turn");
-            point.repeat = turn;
-            self.results.points.push(point);
+        Tested(far).run(planned, what, progress)
+    }
+}
+
+impl Switched<'_> {
+    /// The numbers of the chosen changes that are in force by this program.
+    fn left_in_force(&mut self) -> Result<Vec<usize>, VerbError> {
+        let near = self.ends.tuner.status().map_err(|error| super::explain(&error))?;
+        let needs_far = self.chosen.iter().any(|change| change.end == End::Far);
+        let asks_far = needs_far && self.trials.far_refusal.is_none();
+        let far = if asks_far { self.ends.far_status()? } else { Vec::new() };
+        let is_on = |change: &PlannedChange| {
+            let lines = if change.end == End::Near { &near } else { &far };
+            let is_of = |line: &&StatusLine| line.key == change.key && line.to == change.to;
+            let line = lines.iter().rev().find(is_of);
+            line.is_some_and(|line| matches!(line.standing, InForce::InForce | InForce::Unfinished))
+        };
+        Ok((0..self.chosen.len()).filter(|number| is_on(&self.chosen[*number])).collect())
+    }
+
+    fn settle(&mut self, standing: &Standing) -> Result<(), VerbError> {
+        let on_trial = standing.next.map(|next| next.change);
+        for number in (0..self.chosen.len()).filter(|number| Some(*number) != on_trial) {
+            if let Some(why) = self.switch(number, standing.kept.contains(&number))? {
+                return Err(VerbError::failed(why));
+            }
         }
-        Ok(match (ended, rate) {
-            (Ended::Interrupted(signal), _) => Measured::Interrupted(signal),
-            (_, Some(rate)) => Measured::Rate(rate),
-            (_, None) => Measured::Nothing,
+        Ok(())
+    }
+
+    /// Whatever ended the run: what helped is in force, and nothing else.
+    fn settle_at_the_end(&mut self, results: &Results) -> Result<(), VerbError> {
+        let standing = self.trials.standing(&self.chosen, &results.points);
+        let settled = self.settle(&Standing { next: None, ..standing });
+        settled.map_err(|error| {
+            let undo = "`clearstream tune revert`, here and with --far, takes every change back";
+            VerbError::failed(format!("a change may still be in force: {error}; {undo}"))
         })
     }
 
-    fn say_by_hand(&mut self, change: &PlannedChange, error: &VerbError) {
-        let text = format!("{error}; by hand on the far host: {}", change.command());
-        self.record(change, None, None, false, &text);
-    }
-
-    fn record(
-        &mut self,
-        change: &PlannedChange,
-        before: Option<Estimate>,
-        after: Option<Estimate>,
-        is_kept: bool,
-        outcome: &str,
-    ) {
-        let record = AppliedChange {
-            end: change.end,
-            key: change.key.to_string(),
-            from: change.from.clone().unwrap_or_default(),
-            to: change.to.clone(),
-            why: Some(change.why.clone()),
-            source: Some(change.source.clone()),
-            predicted_bits_per_s: change.predicted_bits_per_s,
-            before,
-            after,
-            is_kept: Some(is_kept),
-            outcome: Some(outcome.to_owned()),
-        };
-        let changes = &mut self.results.changes;
-        changes.retain(|known| !(known.end == record.end && known.key == record.key));
-        changes.push(record);
+    /// Makes or undoes a change unless that is so already; the text says why it could not be made.
+    fn switch(&mut self, number: usize, on: bool) -> Result<Option<String>, VerbError> {
+        let Some(change) = self.chosen.get(number) else { return Ok(None) };
+        if self.on.contains(&number) == on {
+            return Ok(None);
+        }
+        if !on {
+            let keys = std::slice::from_ref(&change.key);
+            let undone = self.ends.revert(change.end, keys, Undo::Last)?;
+            if let Some(stuck) = undone.iter().find(|one| !one.result.is_settled()) {
+                return Err(VerbError::failed(show::reverted(stuck)));
+            }
+            self.on.retain(|known| *known != number);
+            return Ok(None);
+        }
+        let made = self.ends.apply(change.end, &[change.change()], Policy::AllOrNothing)?;
+        let refused = made.into_iter().find_map(|one| match one.result {
+            ChangeResult::Failed { reason, .. } => Some(reason),
+            _ => None,
+        });
+        if refused.is_none() {
+            self.on.push(number);
+        }
+        Ok(refused)
     }
 }
 
-enum Trial {
-    /// Whether it helped and stays.
-    Judged(bool),
-    /// It could not be made.
-    Refused,
-    Interrupted(i32),
-}
-
-enum Measured {
-    Rate(f64),
-    Nothing,
-    Interrupted(i32),
-}
-
-/// Whether it helped beyond the noise: the ranges do not touch and the medians are apart.
-fn judge(
-    before: Option<&Estimate>,
-    after: Option<&Estimate>,
-    predicted: Option<f64>,
-) -> (bool, String) {
-    let (Some(before), Some(after)) = (before, after) else {
-        return (false, "it could not be measured; taken back".to_owned());
-    };
-    let gain = after.median / before.median.max(f64::MIN_POSITIVE);
-    let helped = after.low > before.high && gain >= GAIN_MIN;
-    let figures = format!(
-        "{} -> {} ({:+.0}%)",
-        show_bit_rate(before.median),
-        show_bit_rate(after.median),
-        (gain - 1.0) * 100.0
-    );
-    if !helped {
-        return (false, format!("{figures}: not beyond the noise; taken back"));
-    }
-    let beside = predicted.map_or_else(String::new, |predicted| {
-        let off = (after.median / predicted - 1.0) * 100.0;
-        format!("; predicted {} ({off:+.0}%)", show_bit_rate(predicted))
-    });
-    (true, format!("{figures}{beside}; kept"))
-}
-
-fn print(args: &ApplyArgs, results: &Results, json: bool) -> Result<(), VerbError> {
-    let mut out = crate::out::stdout();
-    if json {
-        let line = json!({ "changes": results.changes, "output": args.output });
-        writeln!(out, "{line}")?;
-        return Ok(());
-    }
+fn shown(results: &Results) -> String {
+    let mut text = String::new();
     for change in &results.changes {
         let end = show::end_name(change.end);
-        writeln!(out, "{end}  {}: {} -> {}", change.key, change.from, change.to)?;
-        let mut text = String::new();
+        // Writing to a String does not fail.
+        writeln!(text, "{end}  {}: {} -> {}", change.key, change.from, change.to).ok();
         show::wrapped(&mut text, "      ", change.outcome.as_deref().unwrap_or("")).ok();
-        write!(out, "{text}")?;
     }
-    writeln!(out, "\nWritten  {}", args.output.display())?;
-    if results.changes.iter().any(|change| change.is_kept == Some(true)) {
-        writeln!(out, "Undo     clearstream tune revert (on each host)")?;
+    if results.changes.is_empty() {
+        text.push_str("No change was measured to the end; what was on trial is taken back.\n");
     }
-    Ok(())
+    text.push('\n');
+    let is_kept = |end: End| {
+        results.changes.iter().any(|change| change.end == end && change.is_kept == Some(true))
+    };
+    if is_kept(End::Near) {
+        text.push_str("Undo     clearstream tune revert\n");
+    }
+    if is_kept(End::Far) {
+        let port = results.path.port.filter(|port| *port != traffic::server::DEFAULT_PORT);
+        let port = port.map_or_else(String::new, |port| format!(" -p {port}"));
+        let target = &results.path.target;
+        writeln!(text, "Undo     clearstream tune revert --far {target}{port}").ok();
+    }
+    text
 }

@@ -8,8 +8,9 @@ use sys::private::Scratch;
 use super::evidence::EvidenceOptions;
 use super::show;
 use crate::VerbResult;
+use crate::ending;
 use crate::exit::{Exit, VerbError};
-use crate::runner::Ended;
+use crate::runner::{Conducted, Ended};
 use crate::store;
 
 /// Options of `tune plan`.
@@ -38,12 +39,13 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     let place = scratch.as_ref().map(|scratch| scratch.path().join("results.json"));
     let beside = args.output.clone().or(place).unwrap_or_default();
     let gathered = args.evidence.gather(far.as_mut(), &beside)?;
-    if let Ended::Interrupted(number) = gathered.ended {
-        return Ok(Exit::Signal(number));
-    }
+    let Conducted { ended: Ok(Ended::Complete), log } = gathered.conducted else {
+        return ending::unused(gathered.conducted);
+    };
     if let Some(file) = &args.output {
         store::save(file, &gathered.results)?;
     }
+    log.map_or(Ok(()), store::PointLog::discard)?;
     let plan = tuning::plan::plan(&gathered.results);
     let mut out = crate::out::stdout();
     if json {

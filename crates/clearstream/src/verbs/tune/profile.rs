@@ -1,15 +1,15 @@
 //! `clearstream tune profile`: what papers and institutions published, against the running kernel.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use serde_json::json;
-use tuning::profile::{Advice, Profile, judge, names, own, read};
+use tuning::profile::{Profile, judge, names, own, read};
 
 use super::show;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::profiles::{running_values, word};
 
 /// Options of `tune profile`.
 #[derive(Debug, clap::Args)]
@@ -75,31 +75,6 @@ pub(super) fn run(args: &ProfileArgs, json: bool) -> VerbResult {
         Action::Compare { profile } => compare(&mut out, &find(profile)?, json)?,
     }
     Ok(Exit::Ok)
-}
-
-/// What the running kernel has for a profile's keys; without those it does not know.
-pub(crate) fn running_values(profile: &Profile) -> BTreeMap<String, String> {
-    let mut running = BTreeMap::new();
-    for (key, _) in &profile.settings {
-        let path = format!("/proc/sys/{}", key.replace('.', "/"));
-        // A key of a profile is no path: only plain names get here.
-        if let (false, Ok(text)) = (key.contains(".."), std::fs::read_to_string(path)) {
-            let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
-            running.insert(key.clone(), text);
-        }
-    }
-    running
-}
-
-/// A published value beside the running one, in a word.
-pub(crate) fn word(advice: Advice, published: &str, running: Option<&str>) -> &'static str {
-    match (advice, running) {
-        (_, None) => "not here",
-        (_, Some(here)) if here == published => "same",
-        (Advice::Harmful, _) => "harmful",
-        (Advice::Idle, _) => "no effect",
-        _ => "differs",
-    }
 }
 
 fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), VerbError> {

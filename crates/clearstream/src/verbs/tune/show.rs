@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use results::{End, Results};
 use tuning::plan::{Plan, PlannedChange, Risk};
-use tuning::{ChangeResult, Outcome, Owner, RevertOutcome, Reverted, Standing, StatusLine};
+use tuning::{ChangeResult, Key, Outcome, Owner, RevertOutcome, Reverted, Standing, StatusLine};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
 /// Columns a line may take.
@@ -95,7 +95,7 @@ pub(super) fn end_name(end: End) -> &'static str {
 pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
     let Outcome { key, from, to, result } = outcome;
     let from = from.as_deref().unwrap_or("?");
-    let (end, key) = (end_name(end), short_file(&key.to_string(), from, to));
+    let (end, key) = (end_name(end), short_file(key, from, to));
     match result {
         ChangeResult::Applied { now } if now == to => format!("{end}  {key}  done"),
         ChangeResult::Applied { now } => format!("{end}  {key}  done; the kernel made it {now}"),
@@ -107,18 +107,22 @@ pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
 }
 
 /// `KEY: FROM -> TO`; of files only what happens to them.
-fn short_file(key: &str, from: &str, to: &str) -> String {
-    if !key.starts_with("file:") {
+fn short_file(key: &Key, from: &str, to: &str) -> String {
+    if !is_file(key) {
         return format!("{key}: {from} -> {to}");
     }
     let what = if from == "-" { "written" } else { "replaced" };
     format!("{key} ({what})")
 }
 
+fn is_file(key: &Key) -> bool {
+    matches!(key, Key::File(_))
+}
+
 /// One line for a change that was undone.
 pub(super) fn reverted(outcome: &RevertOutcome) -> String {
     let RevertOutcome { key, from, result } = outcome;
-    let is_file = key.to_string().starts_with("file:");
+    let is_file = is_file(key);
     let from = if is_file { "as it was" } else { from.as_str() };
     match result {
         Reverted::Restored { .. } if is_file => format!("{key}: {from}"),
@@ -140,9 +144,9 @@ pub(super) fn reverted(outcome: &RevertOutcome) -> String {
 pub(super) fn standing(line: &StatusLine) -> String {
     let StatusLine { key, from, to, now, standing, owner, .. } = line;
     let now = now.as_deref().unwrap_or("?");
-    let text = short_file(&key.to_string(), from, to);
+    let text = short_file(key, from, to);
     let how = match standing {
-        Standing::InForce if now == to || text.starts_with("file:") => format!("{text}  in force"),
+        Standing::InForce if now == to || is_file(key) => format!("{text}  in force"),
         Standing::InForce => format!("{text}  in force (the kernel made it {now})"),
         Standing::Back => format!("{text}  back at its former value"),
         Standing::Foreign => format!("{text}  somebody else has set it to {now}"),

@@ -4,16 +4,18 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use results::{End, Results, TestSpec};
+use results::{End, Results, RunKind, TestSpec};
 use traffic::client::Target;
 use tuning::plan::{Plan, PlannedChange};
 
 use super::apply::{ApplyArgs, check_host, finish, say_nothing_to_do};
 use super::ends::Ends;
+use super::trials::{Source, Trials};
 use super::{measure, show};
 use crate::VerbResult;
-use crate::exit::VerbError;
+use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
+use crate::progress::Progress;
 use crate::store;
 
 /// Runs the verb.
@@ -38,8 +40,15 @@ pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
         return finish(&[], &by_hand, json);
     }
     let spec = judged_test(args, &results);
-    let ended = measure::run(args, &spec, &chosen, results, ends, json)?;
-    if by_hand.is_empty() || json { Ok(ended) } else { finish(&[], &by_hand, json) }
+    let results = Results { kind: RunKind::Tune, ..results };
+    let source = Source::Given(chosen);
+    let asked = String::new();
+    let trials = Trials { source, spec, turns: args.turns, asked, far_refusal: None };
+    let ended = measure::run(args, &trials, results, ends, Progress::new(0), json)?;
+    if by_hand.is_empty() || json || ended != Exit::Ok {
+        return Ok(ended);
+    }
+    finish(&[], &by_hand, json)
 }
 
 /// The far host of the file, unless another name for it is given.

@@ -53,6 +53,15 @@ fn a_dropped_child_is_gone_and_no_zombie_stays() {
 }
 
 #[test]
+fn a_child_that_has_ended_keeps_its_entry_in_proc_until_it_is_waited_for() {
+    let mut child = start("exit 3", Ending::KILL);
+    assert!(child.has_ended_within(Duration::from_secs(10)).unwrap());
+    assert_eq!(state(child.id()), Some('Z'));
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert_eq!(state(child.id()), None);
+}
+
+#[test]
 fn a_child_is_asked_first_and_killed_after_its_grace() {
     let ending = Ending { grace: Duration::from_secs(10), ..Ending::TERM };
     let mut child = Owned::start(

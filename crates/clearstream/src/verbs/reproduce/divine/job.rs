@@ -9,12 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crew::{ManualJob, ManualJobError};
+use results::DeviceCounters;
 use serde_json::Value;
-use topology::InterfaceCounters;
+use sys::process::{Ending, Owned};
 
+use crate::bed::TestBed;
 use crate::exit::VerbError;
 use crate::signals;
-use crate::verbs::reproduce::in_lab::TestBed;
 
 /// What goes before a program so that MPICH (UCX) takes the lab's link and not shared memory.
 const ENVIRONMENT: [&str; 3] = ["env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0"];
@@ -27,6 +28,9 @@ const JOB_MAX: Duration = Duration::from_secs(120);
 
 /// A link that is not up by then will not be: the kernel waits a second after a change.
 const LINK_MAX: Duration = Duration::from_secs(5);
+
+/// More than the word for a link's state has, bytes.
+const STATE_BYTES_MAX: usize = 64;
 
 /// Starts that fail are tried again: launchers race with their own processes now and then.
 const ATTEMPTS: u32 = 3;
@@ -88,9 +92,13 @@ pub(super) fn search(
 fn wait_for_link(bed: &TestBed, host: &str) -> Result<(), VerbError> {
     let start = Instant::now();
     loop {
-        let mut command = bed.command(host);
-        command.args(["cat", "/sys/class/net/eth0/operstate"]).stdin(Stdio::null());
-        let state = String::from_utf8_lossy(&command.output()?.stdout).trim().to_owned();
+        // What /proc tells from outside says nothing of it.
+        let mut look = bed.command(host);
+        look.args(["cat", "/sys/class/net/eth0/operstate"]);
+        look.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let looked = Owned::start(&mut look, Ending::KILL)?.capture(STATE_BYTES_MAX)?;
+        let state = looked.ended_within(LINK_MAX)?.stdout;
+        let state = String::from_utf8_lossy(&state).trim().to_owned();
         if matches!(state.as_str(), "up" | "unknown") {
             return Ok(());
         }
@@ -165,13 +173,11 @@ fn told(report: &str) -> Option<(f64, f64)> {
 
 /// Bytes that a host has sent on its links so far.
 fn sent_bytes(bed: &TestBed, host: &str) -> Result<f64, VerbError> {
-    let output = bed.command(host).args(["cat", "/proc/net/dev"]).stdin(Stdio::null()).output()?;
-    Ok(parse_sent_bytes(&String::from_utf8_lossy(&output.stdout)))
+    Ok(of_links(&bed.devices(host)?))
 }
 
 /// The sum over all interfaces but `lo`.
-fn parse_sent_bytes(text: &str) -> f64 {
-    let devices = InterfaceCounters::parse(text);
+fn of_links(devices: &[DeviceCounters]) -> f64 {
     let links = devices.iter().filter(|device| device.interface != "lo");
     links.map(|device| device.tx_bytes as f64).sum()
 }
@@ -181,12 +187,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sent_bytes_are_the_ninth_figure_of_each_link() {
-        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets|bytes packets\n\
-                    \x20   lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n\
-                    \x20 eth0: 1000 2 0 0 0 0 0 0 70 3 0 0 0 0 0 0\n\
-                    \x20 eth1:5 2 0 0 0 0 0 0 7 3 0 0 0 0 0 0\n";
-        assert_eq!(parse_sent_bytes(text), 77.0);
-        assert_eq!(parse_sent_bytes("eth0: no numbers"), 0.0);
+    fn what_a_host_sends_to_itself_is_not_counted() {
+        let device = |name: &str, tx_bytes| DeviceCounters {
+            interface: name.to_owned(),
+            tx_bytes,
+            ..DeviceCounters::default()
+        };
+        assert_eq!(of_links(&[device("lo", 9), device("eth0", 70), device("eth1", 7)]), 77.0);
+        assert_eq!(of_links(&[]), 0.0);
     }
 }

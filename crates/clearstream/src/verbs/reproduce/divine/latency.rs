@@ -3,21 +3,15 @@
 //! A connection of its own goes to and fro (netperf's TCP_RR) beside a stream that offers next to
 //! nothing, so that it loads neither the path nor the cores it watches.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-
-use results::{LatencySummary, PaperFigure, Results};
-use sys::private::Scratch;
-use sys::process::{Ending, Owned};
+use results::{LatencySummary, PaperFigure, Results, TestLimit, TestOutcome, TestSpec};
 
 use super::{Measured, estimate};
+use crate::bed::TestBed;
 use crate::exit::VerbError;
-use crate::store;
-use crate::verbs::reproduce::in_lab::TestBed;
-use crate::verbs::reproduce::single::wait_unless_told;
+use crate::tester::Tester;
 
 /// What the watching stream offers: a packet now and then.
-const OFFERED: &str = "100k";
+const OFFERED_BITS_PER_S: f64 = 100e3;
 
 /// When round trips are measured, and the names of their percentiles.
 const WHEN: [(&str, [&str; 3]); 4] = [
@@ -41,24 +35,21 @@ pub(super) enum Beside {
 
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// A measurement under way; its file goes with it.
+/// A measurement under way.
 #[derive(Debug)]
-pub(super) struct Probe {
-    child: Owned,
-    file: PathBuf,
-    _scratch: Scratch,
-}
+pub(super) struct Probe(Tester);
 
 impl Probe {
     /// Begins to measure from the near host to the far one, for so long.
     pub(super) fn begin(bed: &TestBed, seconds: f64) -> Result<Self, VerbError> {
-        let scratch = Scratch::new("mix-rtt").map_err(|error| VerbError::from_error(&error))?;
-        let file = scratch.path().join("rtt.json");
-        let mut test = bed.program(bed.near(), false);
-        test.args(["test", bed.far(), "--latency", "-b", OFFERED]);
-        test.args(["--duration", &seconds.to_string(), "--output"]).arg(&file);
-        test.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: Owned::start(&mut test, Ending::KILL)?, file, _scratch: scratch })
+        let mut tester = bed.tester()?;
+        tester.begin(&TestSpec {
+            limit: TestLimit::DurationS(seconds),
+            offered_bits_per_s: Some(OFFERED_BITS_PER_S),
+            latency_under_load: true,
+            ..TestSpec::tcp()
+        })?;
+        Ok(Self(tester))
     }
 
     /// One that waits for a search that will take about so long.
@@ -72,11 +63,7 @@ impl Probe {
 
     /// What came of it.
     pub(super) fn end(mut self) -> Result<LatencySummary, VerbError> {
-        let status = wait_unless_told(&mut self.child, &mut || {})?;
-        if !status.success() {
-            return Err(VerbError::failed(format!("the latency probe ended with {status}")));
-        }
-        of_file(&self.file)
+        under_load(self.0.outcome(&mut |_| {})?)
     }
 }
 
@@ -103,13 +90,10 @@ impl Waiting<'_> {
     }
 }
 
-/// Round trips under load of the first test in a results file.
-pub(super) fn of_file(file: &Path) -> Result<LatencySummary, VerbError> {
-    let results: Results = store::load(file)?;
-    let tests = results.points.into_iter().filter_map(|point| {
-        point.measured().and_then(|outcome| outcome.latency_under_load.clone())
-    });
-    tests.into_iter().next().ok_or_else(|| VerbError::failed("the latency probe tells nothing"))
+/// Round trips that were made while a test ran.
+pub(super) fn under_load(outcome: TestOutcome) -> Result<LatencySummary, VerbError> {
+    let missing = || VerbError::failed("the latency probe tells nothing");
+    outcome.latency_under_load.ok_or_else(missing)
 }
 
 /// Notes a distribution's percentiles.

@@ -10,7 +10,7 @@ use sweep::placement::{
 use units::show_bit_rate;
 
 use super::{Context, Recipe, undecided};
-use crate::verbs::place::shares_machine;
+use crate::placement::shares_machine;
 
 const NAME: &str = "C-fig14";
 const LAW: &str = "the receiver's place against its interrupt decides";

@@ -1,25 +1,25 @@
 //! `clearstream tune cc compare`: the same path with one congestion control after the other, then
 //! two flows beside each other, in an order drawn anew each round.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use results::{Point, PointOutcome, Results, RunKind, TestLimit, TestSpec};
-use sweep::{Plan, PlannedPoint, Setting};
-use traffic::client::Target;
+use results::{Point, Results, RunKind, TestLimit, TestSpec};
+use sweep::{Experiment, Plan, PlannedPoint, Setting};
 
 use super::figures::{self, Comparison};
 use super::{AVAILABLE, pairs, setting};
 use crate::VerbResult;
+use crate::bed::TestBed;
+use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
-use crate::far::FarEnd;
+use crate::far::{FarEnd, Tests};
 use crate::progress::Progress;
-use crate::runner::{self, Ended};
+use crate::runner::{self, Done, Driver, Keeping};
 use crate::signals;
-use crate::store::{self, PointLog};
 use crate::verbs::options::{ServerOptions, duration};
-use crate::verbs::reproduce::in_lab::{TestBed, path_option};
 
 /// Where the comparison runs when no host is named.
 const LAB: &str = "shared";
@@ -64,10 +64,16 @@ pub(super) struct CompareArgs {
 /// Runs the verb.
 pub(super) fn run(args: &CompareArgs, json: bool) -> VerbResult {
     let names = names(args)?;
-    match &args.host {
-        Some(host) => measure(&args.server.at(host), &names, args, json),
-        None => in_lab(&names, args, json),
-    }
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let Some(host) = &args.host else {
+        let bed = TestBed::up(LAB)?;
+        bed.serve()?;
+        let second = if args.no_pairs { None } else { Some(bed.tester()?) };
+        return measure(&mut Flows::between(bed.tester()?, second), names, args, json);
+    };
+    let target = args.server.at(host);
+    let second = if args.no_pairs { None } else { Some(FarEnd::connect(&target)?) };
+    measure(&mut Flows::between(FarEnd::connect(&target)?, second), names, args, json)
 }
 
 /// The asked-for congestion controls, each of which this host has.
@@ -98,64 +104,73 @@ fn names(args: &CompareArgs) -> Result<Vec<String>, VerbError> {
     Ok(names)
 }
 
-fn in_lab(names: &[String], args: &CompareArgs, json: bool) -> VerbResult {
-    let bed = TestBed::up(LAB)?;
-    bed.serve()?;
-    let mut inner = bed.program(bed.near(), json);
-    inner.args(["tune", "cc", "compare", &names.join(","), bed.far()]);
-    inner.args(["--duration", &args.duration.as_secs_f64().to_string()]);
-    inner.args(["--repeats", &args.repeats.to_string()]);
-    inner.args(args.no_pairs.then_some("--no-pairs"));
-    inner.arg("--output").arg(&args.output);
-    inner.args(path_option("--report", args.report.as_ref()));
-    bed.end_with(&mut inner)
+fn measure(flows: &mut Flows, names: Vec<String>, args: &CompareArgs, json: bool) -> VerbResult {
+    let mut progress = Progress::new(1);
+    let mut results = flows.first.document(RunKind::Tune, &mut progress)?;
+    let compared = Compared { plan: plan(&names, args), names };
+    let keeping = Keeping::beside(&args.output);
+    let conducted = runner::conduct(&compared, flows, keeping, &mut results, progress);
+    let comparison = Comparison::of(&results, &compared.names);
+    for note in &comparison.notes {
+        writeln!(crate::out::stderr(), "clearstream: {note}").ok();
+    }
+    let failed = figures::failures(&results.points);
+    let exit = if failed == 0 { Exit::Ok } else { Exit::Partial };
+    let report = args.report.as_deref();
+    let outputs = Outputs { results: Some(&args.output), report, also: None, json };
+    let said = Said { text: shown(&comparison), json: None, exit };
+    ending::end(outputs, &results, conducted, &said)
 }
 
-fn measure(target: &Target, names: &[String], args: &CompareArgs, json: bool) -> VerbResult {
-    signals::watch().map_err(|error| VerbError::from_error(&error))?;
-    let mut far = FarEnd::connect(target)?;
-    let mut beside = if args.no_pairs { None } else { Some(FarEnd::connect(target)?) };
-    let mut progress = Progress::new(1);
-    let mut results = far.document(RunKind::Tune, &mut progress);
-    let plan = plan(names, args);
-    let (mut log, earlier) = PointLog::open(&args.output, &plan, true, &mut results.path)?;
-    results.points = figures::whole(earlier);
-    let remaining = plan.remaining(&results.points);
-    progress.extend(remaining.len());
-    let mut ended = Ended::Complete;
-    for planned in &remaining {
-        let Some(spec) = planned.spec() else { continue };
-        let points = match (pairs::of(&planned.experiment), &mut beside) {
-            (Some((_, other)), Some(beside)) => {
-                pairs::measure(planned, spec, &other, [&mut far, beside], &mut progress)
+/// One congestion control after the other, and in pairs: the experiment that `compare` is.
+struct Compared {
+    plan: Plan,
+    names: Vec<String>,
+}
+
+impl Experiment for Compared {
+    fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
+        self.plan.round(number, so_far)
+    }
+
+    fn taken_up(&self, earlier: Vec<Point>) -> Vec<Point> {
+        figures::whole(earlier)
+    }
+
+    fn conclude(&self, results: &mut Results, _is_complete: bool) {
+        results.summaries = sweep::summarise(&results.points);
+        let own = Comparison::of(results, &self.names).summaries();
+        results.summaries.extend(own);
+    }
+}
+
+/// A flow, and a second one for the tests in pairs.
+struct Flows {
+    first: Box<dyn Tests>,
+    second: Option<Box<dyn Tests>>,
+}
+
+impl Flows {
+    fn between<T: Tests + 'static>(first: T, second: Option<T>) -> Self {
+        let boxed = |tests: T| Box::new(tests) as Box<dyn Tests>;
+        Self { first: boxed(first), second: second.map(boxed) }
+    }
+}
+
+impl Driver for Flows {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        _what: &str,
+        _progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        let first = &mut *self.first;
+        Ok(match (pairs::of(&planned.experiment), &mut self.second) {
+            (Some((_, other)), Some(second)) => {
+                pairs::measure(planned, &other, [first, &mut **second])
             }
-            _ => vec![alone(planned, spec, &mut far, &mut progress)],
-        };
-        if let Some(number) = signals::caught() {
-            ended = Ended::Interrupted(number);
-            break;
-        }
-        for point in points {
-            log.append(&point)?;
-            results.points.push(point);
-        }
-    }
-    drop(progress);
-    results.finished_unix_ms = Some(runner::now_unix_ms());
-    if let Ended::Interrupted(number) = ended {
-        results.partial = Some(format!("ended by signal {number}"));
-    }
-    results.summaries = sweep::summarise(&results.points);
-    let comparison = Comparison::of(&results, names);
-    results.summaries.extend(comparison.summaries());
-    finish(&results, &comparison, args, json)?;
-    match ended {
-        Ended::Interrupted(number) => Ok(Exit::Signal(number)),
-        Ended::Complete => {
-            log.discard()?;
-            let failed = figures::failures(&results.points);
-            Ok(if failed == 0 { Exit::Ok } else { Exit::Partial })
-        }
+            _ => figures::checked(runner::test(planned, first, &mut |_| {})),
+        })
     }
 }
 
@@ -183,80 +198,24 @@ fn plan(names: &[String], args: &CompareArgs) -> Plan {
     Plan::new(settings, args.repeats, SEED)
 }
 
-/// One flow that has the path for itself.
-fn alone(
-    planned: &PlannedPoint,
-    spec: &TestSpec,
-    far: &mut FarEnd,
-    progress: &mut Progress,
-) -> Point {
-    progress.begin(&format!("{} (repeat {})", planned.experiment, planned.repeat + 1));
-    let started_unix_ms = runner::now_unix_ms();
-    let run = far.run_test(spec, &mut |_| {}, &|| signals::caught().is_some());
-    let outcome = figures::checked(spec, run);
-    point(planned, &planned.experiment, spec, started_unix_ms, far, outcome)
-}
-
-/// A point as it is stored.
-pub(super) fn point(
-    planned: &PlannedPoint,
-    experiment: &str,
-    spec: &TestSpec,
-    started_unix_ms: u64,
-    far: &FarEnd,
-    outcome: PointOutcome,
-) -> Point {
-    let planned = PlannedPoint {
-        experiment: experiment.to_owned(),
-        work: spec.clone().into(),
-        ..planned.clone()
+fn shown(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    let mut line = |line: &dyn std::fmt::Display| {
+        // Writing to a String does not fail.
+        writeln!(text, "{line}").ok();
     };
-    let command = crate::verbs::options::command_line(far.target(), spec);
-    planned.point(started_unix_ms, command, outcome)
-}
-
-fn finish(
-    results: &Results,
-    comparison: &Comparison,
-    args: &CompareArgs,
-    json: bool,
-) -> Result<(), VerbError> {
-    store::save(&args.output, results)?;
-    if let Some(page) = &args.report {
-        let html = report::render(results, &report::RenderOptions::default());
-        store::replace(page, html.as_bytes())?;
-    }
-    let mut out = crate::out::stdout();
-    if json {
-        serde_json::to_writer(&mut out, results).map_err(io::Error::from)?;
-        writeln!(out)?;
-        return Ok(());
-    }
-    print(&mut out, comparison, &args.output)
-}
-
-fn print(out: &mut impl Write, comparison: &Comparison, output: &Path) -> Result<(), VerbError> {
-    writeln!(
-        out,
+    line(&format_args!(
         "{:<12} {:<40} {:>11} {:>11}   round trip",
         "one flow", "throughput", "retransmits", "ramp to 90%"
-    )?;
-    for row in &comparison.alone {
-        writeln!(out, "{row}")?;
-    }
+    ));
+    comparison.alone.iter().for_each(|row| line(row));
     if !comparison.pairs.is_empty() {
-        writeln!(
-            out,
+        line(&format_args!(
             "\n{:<16} {:<15} {:<26} together",
             "two flows", "share of each", "Jain's index"
-        )?;
+        ));
     }
-    for row in &comparison.pairs {
-        writeln!(out, "{row}")?;
-    }
-    for note in &comparison.notes {
-        writeln!(crate::out::stderr(), "clearstream: {note}")?;
-    }
-    writeln!(out, "\nWritten  {}", output.display())?;
-    Ok(())
+    comparison.pairs.iter().for_each(|row| line(row));
+    line(&"");
+    text
 }

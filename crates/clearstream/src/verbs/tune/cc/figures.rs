@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use results::{Estimate, Point, PointOutcome, Results, StreamEnd, Summary, TestOutcome, TestSpec};
-use traffic::client::ClientError;
+use results::{Estimate, Point, PointOutcome, Results, StreamEnd, Summary, TestOutcome};
 
 use super::pairs;
+use crate::runner::Done;
 
 const ALONE: &str = "cc:";
 const RATE: &str = "forward_received_bits_per_s";
@@ -52,27 +52,26 @@ pub(super) fn alone(name: &str) -> String {
     format!("{ALONE}{name}")
 }
 
-/// The outcome of a test, failed where the kernel did not use the congestion control asked for.
-pub(super) fn checked(spec: &TestSpec, run: Result<TestOutcome, ClientError>) -> PointOutcome {
-    let outcome = match run {
-        Ok(outcome) => outcome,
-        Err(error) => return PointOutcome::Failed(crate::exit::chain(&error)),
-    };
+/// The test, failed where the kernel did not use the congestion control asked for: no fault of the peer's.
+pub(super) fn checked(mut done: Done) -> Done {
+    let Some((spec, outcome)) = done.point.tested() else { return done };
     let used = outcome.near().streams.iter().find_map(|stream| stream.tcp.as_ref());
     let used = used.map(|tcp| tcp.congestion_control.as_str());
     if used == spec.congestion_control.as_deref() {
-        return PointOutcome::Measured(Box::new(outcome));
+        return done;
     }
     let refusal =
         outcome.near().findings.iter().find(|finding| finding.code == "congestion-control-refused");
     let why = refusal.map_or("the kernel used another", |finding| finding.text.as_str());
-    PointOutcome::Failed(format!("{}: {why}", spec.congestion_control.as_deref().unwrap_or("-")))
+    let why = format!("{}: {why}", spec.congestion_control.as_deref().unwrap_or("-"));
+    done.point.outcome = PointOutcome::Failed(why);
+    done
 }
 
-/// The points of an interrupted run without second flows whose first flow is missing.
+/// The points of an interrupted run without second flows whose first flow did not come right after them.
 pub(super) fn whole(points: Vec<Point>) -> Vec<Point> {
-    let has_first = |second: &Point| {
-        points.iter().any(|first| {
+    let has_first = |at: usize, second: &Point| {
+        points.get(at + 1).is_some_and(|first| {
             first.repeat == second.repeat
                 && pairs::second(&first.experiment) == second.experiment
                 && first.experiment != second.experiment
@@ -81,8 +80,8 @@ pub(super) fn whole(points: Vec<Point>) -> Vec<Point> {
     let is_second = |point: &Point| {
         !point.experiment.starts_with(ALONE) && pairs::of(&point.experiment).is_none()
     };
-    let keep: Vec<bool> =
-        points.iter().map(|point| !is_second(point) || has_first(point)).collect();
+    let is_kept = |(at, point): (usize, &Point)| !is_second(point) || has_first(at, point);
+    let keep: Vec<bool> = points.iter().enumerate().map(is_kept).collect();
     points.into_iter().zip(keep).filter_map(|(point, keep)| keep.then_some(point)).collect()
 }
 
@@ -280,6 +279,8 @@ fn loaded_rtt_s(outcome: &TestOutcome) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use results::TestSpec;
+
     use super::*;
 
     #[test]
@@ -309,5 +310,8 @@ mod tests {
         let points =
             vec![point("cc:htcp", 0), point(&second, 0), point(&name, 0), point(&second, 1)];
         assert_eq!(whole(points.clone()), points[..3]);
+        // Taken up again, the second flow of the cut pair is there twice.
+        let again = [&points[..], &[point(&second, 1), point(&name, 1)]].concat();
+        assert_eq!(whole(again).len(), 5);
     }
 }

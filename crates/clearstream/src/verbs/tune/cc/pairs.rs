@@ -2,14 +2,12 @@
 
 use std::thread;
 
-use results::{Point, TestSpec};
 use sweep::PlannedPoint;
 
-use super::{compare, figures};
-use crate::far::FarEnd;
-use crate::progress::Progress;
-use crate::runner;
-use crate::signals;
+use super::figures;
+use crate::exit::VerbError;
+use crate::far::Tests;
+use crate::runner::{self, Done};
 
 const FIRST: &str = "cc-pair:";
 const SECOND: &str = "cc-beside:";
@@ -30,32 +28,25 @@ pub(super) fn of(experiment: &str) -> Option<(String, String)> {
     Some((name.to_owned(), other.to_owned()))
 }
 
-/// Runs both flows at once. The second one's point comes first, so that the pair counts as done
-/// only when both are on disk.
+/// Runs both flows at once. The second one's point is stored first, so that the pair counts as done only
+/// when both are on disk.
 pub(super) fn measure(
     planned: &PlannedPoint,
-    spec: &TestSpec,
     other: &str,
-    ends: [&mut FarEnd; 2],
-    progress: &mut Progress,
-) -> Vec<Point> {
-    progress.begin(&format!("{} (repeat {})", planned.experiment, planned.repeat + 1));
-    let started_unix_ms = runner::now_unix_ms();
-    let theirs = TestSpec { congestion_control: Some(other.to_owned()), ..spec.clone() };
-    let [near, beside] = ends;
-    let run = |far: &mut FarEnd, spec: &TestSpec| {
-        let outcome = far.run_test(spec, &mut |_| {}, &|| signals::caught().is_some());
-        figures::checked(spec, outcome)
-    };
-    let (ours, second_outcome) = thread::scope(|scope| {
-        let second = scope.spawn(|| run(beside, &theirs));
-        let first = run(near, spec);
-        let ended = "the second flow's thread ended early";
-        (first, second.join().unwrap_or_else(|_| results::PointOutcome::Failed(ended.to_owned())))
+    [near, beside]: [&mut dyn Tests; 2],
+) -> Done {
+    let mut theirs = PlannedPoint { experiment: second(&planned.experiment), ..planned.clone() };
+    if let Some(spec) = theirs.work.test_mut() {
+        spec.congestion_control = Some(other.to_owned());
+    }
+    let theirs = &theirs;
+    let (mut ours, second) = thread::scope(|scope| {
+        let second = scope.spawn(|| figures::checked(runner::test(theirs, beside, &mut |_| {})));
+        let first = figures::checked(runner::test(planned, near, &mut |_| {}));
+        let ended = || VerbError::failed("the second flow's thread ended early");
+        let lost = |_panic| Done::failed(theirs, runner::now_unix_ms(), ended());
+        (first, second.join().unwrap_or_else(lost))
     });
-    let name = second(&planned.experiment);
-    vec![
-        compare::point(planned, &name, &theirs, started_unix_ms, beside, second_outcome),
-        compare::point(planned, &planned.experiment, spec, started_unix_ms, near, ours),
-    ]
+    ours.beside.push(second.point);
+    ours
 }

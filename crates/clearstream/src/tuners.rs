@@ -1,0 +1,75 @@
+//! This host's tuner: for `tune` here, and for clients whom `serve` lets tune.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use traffic::server::Tuning;
+use tuning::{Host, Tuner, remote};
+
+use crate::runner;
+
+/// The far end's part, for `serve --allow-tuning`.
+pub(crate) fn far_side(state: Option<&Path>) -> Arc<dyn Tuning> {
+    Arc::new(FarSide { state: state.map(Path::to_owned), ended: Mutex::new(None) })
+}
+
+/// Between two requests the journal is free this long, so that clients who ask and ask do not keep
+/// this host's own `tune` out.
+const PAUSE_BETWEEN_REQUESTS: Duration = Duration::from_millis(50);
+
+/// Requests of clients, one after the other.
+#[derive(Debug)]
+struct FarSide {
+    state: Option<PathBuf>,
+    /// When the last one ended.
+    ended: Mutex<Option<Instant>>,
+}
+
+impl Tuning for FarSide {
+    fn handle(&self, client: IpAddr, request: &serde_json::Value) -> serde_json::Value {
+        let answer = match serde_json::from_value(request.clone()) {
+            Ok(request) => {
+                let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+                let since = ended.map_or(PAUSE_BETWEEN_REQUESTS, |ended| ended.elapsed());
+                thread::sleep(PAUSE_BETWEEN_REQUESTS.saturating_sub(since));
+                let answer = remote::handle(&tuner(self.state.as_deref(), None), client, &request);
+                *ended = Some(Instant::now());
+                answer
+            }
+            Err(error) => remote::Answer::Failed { reason: format!("not understood: {error}") },
+        };
+        serde_json::to_value(answer).unwrap_or_default()
+    }
+}
+
+/// The tuner of this host, its journal in `state` and what --persist writes below `root`, where they are
+/// named.
+pub(crate) fn tuner(state: Option<&Path>, root: Option<&Path>) -> Tuner {
+    let host = root.map_or_else(Host::default, Host::with_root);
+    let state = state.map_or_else(default_state, Path::to_owned);
+    Tuner::new(host, &state, runner::now_unix_ms())
+}
+
+/// The system's place for root, the user's for others. A lab's hosts share the file system and end
+/// with the lab, so each has its own in the lab's directory, which goes with it.
+fn default_state() -> PathBuf {
+    if let Some(lab) = std::env::var_os("CLEARSTREAM_LAB_DIR") {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy().into_owned();
+        return PathBuf::from(lab).join("tune").join(host);
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/clearstream/tune");
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
+    // A place that nobody else can have prepared, or one that cannot be: the journal says what to undo.
+    let runtime = || sys::private::runtime_folder().map(|folder| folder.path().to_owned());
+    base.map(|base| base.join("clearstream"))
+        .or_else(|| runtime().ok())
+        .unwrap_or_else(|| PathBuf::from("/var/lib/clearstream"))
+        .join("tune")
+}

@@ -1,0 +1,74 @@
+//! `clearstream gateway`: native routing over many gateways, by one plan.
+
+mod explain;
+mod plan;
+mod show;
+mod simulate;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use route_plan::{PLAN_BYTES_MAX, Plan, parse_plan};
+
+use crate::VerbResult;
+use crate::exit::VerbError;
+
+/// Options of `gateway`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream gateway plan cumulus.toml                     who is in it, and how flows spread\n  \
+    clearstream gateway plan cumulus.toml --host nid0001      what that host needs, as commands\n  \
+    clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n\n\
+    A plan names networks, the gateways that join them, and the hosts on them. Both ends of every flow\n\
+    derive their routes from it, so that a look-up tells which gateway carries what.")]
+pub(crate) struct GatewayArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Check a plan; show what each host needs, how flows spread, and what would change.
+    Plan(plan::PlanArgs),
+    /// Say which gateway carries a flow.
+    Explain(explain::ExplainArgs),
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
+    match &args.action {
+        Action::Plan(args) => plan::run(args, json),
+        Action::Explain(args) => explain::run(args, json),
+    }
+}
+
+/// Reads and checks a plan. Of several mistakes each gets its line on standard error.
+fn read_plan(path: &Path) -> Result<Plan, VerbError> {
+    let text = read_text(path, PLAN_BYTES_MAX)?;
+    parse_plan(&path.display().to_string(), &text).map_err(|error| {
+        let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+        if lines.len() < 2 {
+            return VerbError::usage(&error);
+        }
+        let mut out = crate::out::stderr();
+        for line in &lines {
+            // The error itself is on its way.
+            writeln!(out, "{line}").ok();
+        }
+        VerbError::usage(format!("{}: {} mistakes, see above", error.file, lines.len()))
+    })
+}
+
+/// A text file of at most so many bytes.
+fn read_text(path: &Path, bytes_max: usize) -> Result<String, VerbError> {
+    let failed = |error: std::io::Error| VerbError::usage(format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(bytes_max as u64 + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() > bytes_max {
+        let path = path.display();
+        return Err(VerbError::usage(format!("{path}: longer than {bytes_max} bytes")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,142 @@
+//! `clearstream gateway explain`: which gateway carries a flow.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use route_plan::{By, Flow, Mode, Plan, Prediction, Role, TCP, predict};
+use serde_json::json;
+
+use super::plan::print_json;
+use super::read_plan;
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// `IPPROTO_UDP`.
+const UDP: u8 = 17;
+
+/// Options of `gateway explain`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n  \
+    clearstream gateway explain 10.100.1.7:40000 10.10.0.23:1191 --plan cumulus.toml\n\n\
+    In the mode pairs the plan alone decides; else the kernel's hash is computed from the plan's seed\n\
+    and policy. All gateways are taken to be up.")]
+pub(crate) struct ExplainArgs {
+    /// Where the flow comes from: a host of the plan or an address, and a port.
+    #[arg(value_name = "SOURCE:PORT")]
+    source: String,
+    /// Where it goes.
+    #[arg(value_name = "DESTINATION:PORT")]
+    destination: String,
+    /// The plan.
+    #[arg(long, value_name = "PLAN")]
+    plan: PathBuf,
+    /// A UDP flow; the default is TCP.
+    #[arg(short, long)]
+    udp: bool,
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
+    let plan = read_plan(&args.plan)?;
+    let source = end(&plan, &args.source)?;
+    let destination = end(&plan, &args.destination)?;
+    if source.is_ipv4() != destination.is_ipv4() {
+        return Err(VerbError::usage(format!(
+            "{source} and {destination} are of different families"
+        )));
+    }
+    let flow = Flow {
+        protocol: if args.udp { UDP } else { TCP },
+        ..Flow::tcp((source.ip(), source.port()), (destination.ip(), destination.port()))
+    };
+    let prediction = predict(&plan, &flow).map_err(|error| VerbError::failed(&error))?;
+    if json {
+        return print_json(&to_json(&plan, &prediction));
+    }
+    show(&plan, &flow, &prediction)
+}
+
+/// `HOST:PORT`, `ADDRESS:PORT`, `[IPV6]:PORT`; without a port it is 0.
+fn end(plan: &Plan, text: &str) -> Result<SocketAddr, VerbError> {
+    let wrong = || {
+        VerbError::usage(format!(
+            "'{text}' is neither ADDRESS:PORT nor HOST:PORT with a host of the plan '{}'",
+            plan.name
+        ))
+    };
+    if let Ok(end) = text.parse::<SocketAddr>() {
+        return Ok(end);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, 0));
+    }
+    let (name, port) = text.rsplit_once(':').unwrap_or((text, "0"));
+    let port = port.parse::<u16>().map_err(|_unreadable| wrong())?;
+    match plan.find(name) {
+        Some(Role::Host(host)) => Ok(SocketAddr::new(host.port.address, port)),
+        Some(Role::Gateway(..)) => {
+            Err(VerbError::usage(format!("'{name}' is a gateway; name the hosts at the ends")))
+        }
+        None => Err(wrong()),
+    }
+}
+
+fn how(plan: &Plan, by: &By) -> String {
+    let routing = &plan.routing;
+    let seed = routing.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
+    match by {
+        By::Pair { backup } if plan.gateways.len() > 1 => {
+            format!("by the pair of hosts; backup {}", plan.gateways[*backup].name)
+        }
+        By::Pair { .. } => "by the pair of hosts; there is no other gateway".to_owned(),
+        By::Hash(hash) => {
+            let what = if routing.mode == Mode::Pairs {
+                "by the multipath route for hosts that the plan does not have"
+            } else {
+                "by hash"
+            };
+            format!("{what} (policy {}{seed}, hash {hash:#010x})", routing.policy.number())
+        }
+        By::Bucket(bucket) => format!(
+            "by bucket {bucket} of a resilient group (policy {}{seed}), as long as no member has changed",
+            routing.policy.number()
+        ),
+    }
+}
+
+fn show(plan: &Plan, flow: &Flow, prediction: &Prediction) -> VerbResult {
+    let gateway = &plan.gateways[prediction.gateway];
+    let (near, far) = (&gateway.ports[prediction.from], &gateway.ports[prediction.to]);
+    let mut out = crate::out::stdout();
+    writeln!(out, "Gateway   {}, {}", gateway.name, how(plan, &prediction.by))?;
+    writeln!(
+        out,
+        "There     {} -> next hop {} on '{}' -> {}",
+        flow.source, near.address, plan.networks[prediction.from].name, flow.destination
+    )?;
+    writeln!(
+        out,
+        "Back      {} -> next hop {} on '{}' -> {}",
+        flow.destination, far.address, plan.networks[prediction.to].name, flow.source
+    )?;
+    Ok(Exit::Ok)
+}
+
+fn to_json(plan: &Plan, prediction: &Prediction) -> serde_json::Value {
+    let gateway = &plan.gateways[prediction.gateway];
+    let (by, backup, hash) = match &prediction.by {
+        By::Pair { backup } => ("pair", Some(plan.gateways[*backup].name.as_str()), None),
+        By::Hash(hash) => ("hash", None, Some(*hash)),
+        By::Bucket(bucket) => ("bucket", None, Some(u32::from(*bucket))),
+    };
+    json!({
+        "gateway": gateway.name,
+        "by": by,
+        "backup": backup,
+        "value": hash,
+        "next_hop_there": gateway.ports[prediction.from].address,
+        "next_hop_back": gateway.ports[prediction.to].address,
+    })
+}

@@ -1,0 +1,232 @@
+//! Our own options of `io` and `meta`; all have long names, so that they cannot be mistaken for IOR's or
+//! mdtest's.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Kind;
+use crate::VerbResult;
+use crate::exit::Exit;
+use crate::out;
+use crate::verbs::options::duration;
+
+/// A call that has not returned for so long hangs, unless the user says otherwise.
+const STALL: Duration = Duration::from_secs(300);
+
+/// What was asked for beside IOR's and mdtest's options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Print a results document instead of tables.
+    pub(crate) is_json: bool,
+    /// Print help.
+    pub(crate) is_help: bool,
+    /// Write a results document here.
+    pub(crate) output: Option<PathBuf>,
+    /// Ranks that are threads of this process.
+    pub(crate) threads: usize,
+    /// Start a job.
+    pub(crate) launch: Option<Launch>,
+    /// A call that has not returned for so long hangs.
+    pub(crate) stall: Duration,
+    /// Try out the locks of this directory: its paths at the ranks, with `@` between them.
+    pub(crate) locks: Option<String>,
+    /// Transfers under way at once, by `io_uring`; 0: one after the other.
+    pub(crate) ring_depth: u32,
+    /// The other words.
+    pub(crate) words: Vec<String>,
+}
+
+/// A job to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// Ranks; 0: one on each host.
+    pub(crate) ranks: usize,
+    /// Hosts; empty: this one.
+    pub(crate) hosts: Vec<String>,
+    /// The launcher.
+    pub(crate) mpirun: PathBuf,
+}
+
+impl Call {
+    /// Takes our own options out of a command line. What follows `--` is IOR's or mdtest's.
+    pub(super) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut call = Self {
+            is_json: false,
+            is_help: false,
+            output: None,
+            threads: 1,
+            launch: None,
+            stall: STALL,
+            locks: None,
+            ring_depth: 0,
+            words: Vec::new(),
+        };
+        let mut launch = Launch { ranks: 0, hosts: Vec::new(), mpirun: "mpirun".into() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, joined) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            let mut value = || {
+                let missing = || format!("{name} needs a value");
+                joined.clone().or_else(|| words.next().cloned()).ok_or_else(missing)
+            };
+            match name {
+                "--" => break,
+                "--json" => call.is_json = true,
+                "-h" | "--help" => call.is_help = true,
+                "--output" => call.output = Some(value()?.into()),
+                "--threads" => call.threads = count(name, &value()?)?,
+                "--locks" => call.locks = Some(value()?),
+                "--uring" => call.ring_depth = depth(&value()?)?,
+                "--ranks" => launch.ranks = count(name, &value()?)?,
+                "--hosts" => launch.hosts = value()?.split(',').map(str::to_owned).collect(),
+                "--mpirun" => launch.mpirun = value()?.into(),
+                "--stall-limit" => {
+                    let given = value()?;
+                    let limit =
+                        duration(&given).map_err(|error| format!("{name} {given}: {error}"))?;
+                    call.stall = limit;
+                }
+                _ => call.words.push(word.clone()),
+            }
+        }
+        call.words.extend(words.cloned());
+        if launch.ranks > 0 || !launch.hosts.is_empty() {
+            if call.threads > 1 {
+                return Err("--threads makes ranks of this process, --ranks a job: give one".into());
+            }
+            if launch.ranks == 0 {
+                launch.ranks = launch.hosts.len();
+            }
+            call.launch = Some(launch);
+        }
+        Ok(call)
+    }
+}
+
+fn count(name: &str, value: &str) -> Result<usize, String> {
+    let wrong = || format!("{name} {value}: expected a number from 1 to 65536");
+    let number: usize = value.parse().map_err(|_no_number| wrong())?;
+    (1..=65_536).contains(&number).then_some(number).ok_or_else(wrong)
+}
+
+fn depth(value: &str) -> Result<u32, String> {
+    let wrong =
+        || format!("--uring {value}: expected a number from 1 to {}", sys::file_ring::DEPTH_MAX);
+    let number: u32 = value.parse().map_err(|_no_number| wrong())?;
+    (1..=sys::file_ring::DEPTH_MAX).contains(&number).then_some(number).ok_or_else(wrong)
+}
+
+/// Prints what the options are.
+pub(super) fn help(kind: Kind) -> VerbResult {
+    let text = match kind {
+        Kind::Io => IO_HELP,
+        Kind::Meta => META_HELP,
+    };
+    write!(out::stdout(), "{text}{OWN_HELP}")?;
+    Ok(Exit::Ok)
+}
+
+const IO_HELP: &str = "\
+Write and read files by many ranks at once, with IOR's command line
+
+Usage: mpirun -n N clearstream io IOR-OPTIONS
+       clearstream io --ranks N [--hosts A,B] -- IOR-OPTIONS
+       clearstream io --threads N -- IOR-OPTIONS
+       clearstream io --ranks 2 --hosts A,B --locks DIR
+                      do locks exclude other clients: works, refused, local only
+                      (DIR at the ranks in turn, where it differs: DIR1@DIR2)
+
+IOR's options (sizes: 8, 4k, 2m, 1g, 1t):
+  -w -r -W -R    write; read; verify after writing; verify when reading (without any: -w -r)
+  -o FILE        test file; several with @ between them
+  -F -u          a file for each task; in a directory of its own
+  -b -t -s       block size, transfer size, segments
+  -C -Q N        read what the task N hosts further wrote
+  -Z -X SEED     read what a random task wrote; -Z -Z: a permutation
+  -z             shuffled offsets; -z -z: random ones (--random-offset-seed, --randomPrefill)
+  -e -Y          fsync before closing; after each write
+  -g             barriers between opening, transfers and closing
+  -D SECONDS     stonewall (-O stoneWallingWearOut=1, -O stoneWallingStatusFile=FILE); -c: rank 0 decides
+  -G SEED -l T   seed and type of the data: t(imestamp), o(ffset), i(ncompressible), r(andom)
+  -i -d -T -m    repetitions, delay, minutes at most, a file for each repetition
+  -k -K -E       keep files; keep files with errors; write into the file that is there
+  -j -v -A       name outliers, say more, reference number
+  -M -N -x       memory to occupy on each host, tasks that take part, one call a transfer
+  -f FILE        script (IOR START ... RUN ... IOR STOP)
+  -O NAME=VALUE  every setting by name: summaryFormat=default|JSON|CSV, summaryFile,
+                 saveRankPerformanceDetailsCSV, savePerOpDataCSV, minTimeDuration, interIODelay, ...
+  --posix.odirect --posix.rangelocks --dryRun --warningAsErrors
+";
+
+const META_HELP: &str = "\
+Create, look at, read, rename and remove files and directories by many ranks, with mdtest's command line
+
+Usage: mpirun -n N clearstream meta MDTEST-OPTIONS
+       clearstream meta --ranks N [--hosts A,B] -- MDTEST-OPTIONS
+       clearstream meta --threads N -- MDTEST-OPTIONS
+
+mdtest's options:
+  -n N -I N      items of each task; items in each directory of the tree
+  -d DIR         directory; several with @ between them (with -u)
+  -C -T -E -r -U create, stat, read, remove, rename directories (without any: all)
+  -F -D          files only, directories only
+  -b -z -L       branching factor, depth; items only in the directories without subdirectories
+  -u -t          a tree for each task; its time counts
+  -w -e          bytes written to and read from each file
+  -X --verify-write -G SEED --dataPacketType T   data verified; its seed and type
+  -N STRIDE      stat, read and remove what the task STRIDE further created
+  -R --random-seed N   in random order
+  -W SECONDS -x FILE   stonewall for creating files, and the file that keeps its number of files
+  -i -f -l -s    iterations; first and last number of tasks, step
+  -c -S -k       rank 0 creates for all; the same names for all; mknod
+  -y -Y          fsync each file; sync after each phase
+  -B 1 -p S      no barriers; delay before each iteration
+  -P -Z -v -V N  rates and times; times; say more
+  --print-all-procs --showRankStatistics --saveRankPerformanceDetails FILE --savePerOpDataCSV FILE
+  --run-cmd-before-phase CMD --run-cmd-after-phase CMD --warningAsErrors --posix.odirect
+";
+
+const OWN_HELP: &str = "
+Options of ClearStream:
+  --ranks N           start a job of N ranks with mpirun; --hosts A,B: there; --mpirun PROGRAM
+  --threads N         N ranks as threads of this process, without MPI
+  --json              a results document on standard output instead of tables
+  --output FILE       a results document in a file, for `clearstream report`
+  --uring DEPTH       io only: transfers by io_uring, so many under way at once at each rank
+  --stall-limit TIME  a call that has not returned for so long hangs, and ends the test (300s)
+
+Exit codes: 0 ok, 1 failed or not whole, 2 usage, 3 data differed from what was written\n(or, with meta, calls failed),
+4 a privilege, a library or a launcher is missing, 128+n signal n.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Call, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Call::parse(&words)
+    }
+
+    #[test]
+    fn our_options_are_taken_out_and_all_else_is_left() {
+        let call = parse("--json -b 4m --stall-limit=5s --threads 2 -o /f").expect("a call");
+        assert!(call.is_json && call.launch.is_none());
+        assert_eq!((call.stall, call.threads), (Duration::from_secs(5), 2));
+        assert_eq!(call.words, ["-b", "4m", "-o", "/f"]);
+        let call = parse("--ranks 4 --hosts a,b -- -o --json").expect("a call");
+        assert_eq!(call.words, ["-o", "--json"], "what follows -- is not ours");
+        let launch = call.launch.expect("a job");
+        assert_eq!((launch.ranks, launch.hosts.len()), (4, 2));
+        assert_eq!(parse("--hosts a,b").expect("a call").launch.map(|one| one.ranks), Some(2));
+        for line in
+            ["--ranks 0", "--ranks x", "--ranks", "--ranks 2 --threads 2", "--stall-limit q"]
+        {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `clearstream io`: IOR's command line, tables and JSON.
+
+mod document;
+mod locks;
+
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use file_load::io::engine::{self, TestOutcome};
+use file_load::io::json::{self, TestJson};
+use file_load::io::layout::{Placement, file_name};
+use file_load::io::options::{CommandLine, Format};
+use file_load::io::summary::Measured;
+use file_load::io::text::{self, Head};
+use file_load::output::{Listener, Said, date};
+use file_load::team::{Member, Team};
+use file_load::{LoadError, clock};
+use results::RunKind;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::runner;
+use crate::signals;
+use crate::verbs::load::call::Call;
+use crate::verbs::load::page::{Page, warn};
+use crate::verbs::load::{Ranks, document as documents, failure};
+
+/// IOR's version whose output this is.
+const VERSION: &str = "4.1.0+dev";
+
+/// Rows of tests that are done, also where the run then fails.
+type Rows = Arc<Mutex<Vec<(usize, Measured)>>>;
+
+/// Runs the verb as the ranks of a job or alone.
+pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    if let Some(directories) = &call.locks {
+        return locks::run(call, directories, ranks);
+    }
+    let (line, warnings) = command_line(call).map_err(VerbError::usage)?;
+    let line = Arc::new(line);
+    let leads = ranks.leads();
+    let started_unix_ms = runner::now_unix_ms();
+    let head = head(call);
+    let to = &line.destinations;
+    let summary_file = to.summary_file.as_deref().filter(|_| leads);
+    let page = Page::open(summary_file, call.is_json)?;
+    if leads {
+        warnings.iter().for_each(|warning| warn(&warning.0));
+        if to.format == Format::Text {
+            page.text(&text::head(&head, VERSION));
+        }
+    }
+    let rows = Rows::default();
+    let done = ranks.run(call, |_rank| work(&line, leads, &page, &rows));
+    if !leads {
+        return done.map(|_done| Exit::Ok).or_else(|error| failure(&error));
+    }
+    let rows = std::mem::take(&mut *rows.lock().unwrap_or_else(PoisonError::into_inner));
+    let members = done.as_ref().map_or(&[][..], |(members, _)| members);
+    let point = |(number, one): &(usize, Measured)| {
+        document::point(call, started_unix_ms, (*number, &line.tests[*number]), one, members)
+    };
+    let points = rows.iter().map(point).collect();
+    let run = (RunKind::Io, started_unix_ms);
+    documents::finish(call, run, members, points, done.as_ref().err())?;
+    let (members, outcomes) = match done {
+        Ok(done) => done,
+        Err(error) => return failure(&error),
+    };
+    if page.is_shown() {
+        show_end(&page, &line, (&head, &members), &outcomes)?;
+    }
+    let errors: u64 = outcomes.iter().map(|one| one.errors_count).sum();
+    if errors > 0 {
+        warn(&format!("{errors} transfers held other data than was written"));
+        return Ok(Exit::GateFailed);
+    }
+    Ok(Exit::Ok)
+}
+
+type Done = (Vec<Member>, Vec<TestOutcome>);
+
+/// The work of one rank.
+fn work(
+    line: &Arc<CommandLine>,
+    leads: bool,
+    page: &Page,
+    rows: &Rows,
+) -> impl file_load::Work<Done> + use<> {
+    let (line, page, rows) = (line.clone(), page.clone(), rows.clone());
+    move |team: &mut Team| -> Result<Done, LoadError> {
+        let is_lead = leads && team.leads();
+        let mut say: Listener = Box::new(move |said| match said {
+            _ if !is_lead => {}
+            Said::Text(text) => page.text(text),
+            Said::Warning(line) => warn(line),
+            Said::Iterated(..) => {}
+            Said::Measured(test, one) => {
+                let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                rows.push((test, one.clone()));
+            }
+        });
+        let outcomes = engine::run(team, &line, &mut say)?;
+        Ok((team.members().to_vec(), outcomes))
+    }
+}
+
+/// IOR's options, its script read.
+fn command_line(
+    call: &Call,
+) -> Result<(CommandLine, Vec<file_load::io::options::Warning>), String> {
+    let mut line = CommandLine::parse(&call.words)?;
+    if let Some(path) = line.script.clone() {
+        let text = fs::read_to_string(&path).map_err(|error| format!("-f {path}: {error}"))?;
+        line.read_script(&text).map_err(|error| format!("-f {path}: {error}"))?;
+    }
+    line.tests.iter_mut().for_each(|test| test.ring_depth = call.ring_depth);
+    let warnings = line.settle()?;
+    Ok((line, warnings))
+}
+
+fn head(call: &Call) -> Head {
+    let system = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    Head {
+        began: date(clock::wall_s() as i64),
+        command: format!("clearstream io {}", call.words.join(" ")),
+        machine: format!("{} {}", text(system.sysname()), text(system.nodename())),
+    }
+}
+
+/// The end of the output: summaries, distributions, clocks; or all of IOR's JSON.
+fn show_end(
+    page: &Page,
+    line: &CommandLine,
+    (head, members): (&Head, &[Member]),
+    outcomes: &[TestOutcome],
+) -> Result<(), VerbError> {
+    let hosts: Vec<String> = members.iter().map(|member| member.host.clone()).collect();
+    let place = Placement::of(&hosts);
+    let finished = date(clock::wall_s() as i64);
+    let text = match line.destinations.format {
+        Format::Csv => return Ok(()),
+        Format::Json => {
+            let platform = platform(&head.machine);
+            let document = ior_json(line, (head, &platform), &place, outcomes, &finished);
+            let text = serde_json::to_string_pretty(&document);
+            text.map_err(|error| VerbError::from_error(&error))? + "\n"
+        }
+        Format::Text => {
+            let mut text = format!("\nSummary of all tests:{}", text::summary_head());
+            for (number, (options, outcome)) in line.tests.iter().zip(outcomes).enumerate() {
+                let place = place.with(options);
+                for (name, summary) in outcome.summaries(options) {
+                    text += &text::summary_row(name, (number, options, &place), &summary);
+                }
+            }
+            text.push('\n');
+            for outcome in outcomes {
+                text.extend(outcome.results.iter().map(text::latency_line));
+            }
+            text += &text::clock_lines(members);
+            text + &text::line("Finished", finished)
+        }
+    };
+    Ok(page.write(&text)?)
+}
+
+fn ior_json(
+    line: &CommandLine,
+    (head, platform): (&Head, &str),
+    place: &Placement,
+    outcomes: &[TestOutcome],
+    finished: &str,
+) -> serde_json::Value {
+    let mut parts = Vec::new();
+    for (options, outcome) in line.tests.iter().zip(outcomes) {
+        let path = file_name(options, 0, 0);
+        let capacity = engine::capacity(&path);
+        let (started, summaries) = (date(outcome.started_s), outcome.summaries(options));
+        parts.push((place.with(options), path, capacity, started, summaries));
+    }
+    let mut tests = Vec::new();
+    for (number, (place, path, capacity, started, summaries)) in parts.iter().enumerate() {
+        let (options, results) = (&line.tests[number], &outcomes[number].results);
+        let capacity = *capacity;
+        tests.push(TestJson {
+            number,
+            started,
+            options,
+            place,
+            path,
+            capacity,
+            platform,
+            results,
+            summaries,
+        });
+    }
+    json::document(head, VERSION, &tests, finished)
+}
+
+/// `node(Linux)`: the host's name without its number.
+fn platform(machine: &str) -> String {
+    let (system, node) = machine.split_once(' ').unwrap_or((machine, ""));
+    let name = node.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let name = if name.is_empty() { node } else { name };
+    format!("{name}({system})")
+}

@@ -1,0 +1,124 @@
+//! `clearstream meta`: mdtest's command line and tables.
+
+mod document;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use file_load::io::layout::Placement;
+use file_load::io::text::clock_lines;
+use file_load::meta::engine::{self, MetaOutcome};
+use file_load::meta::options::MetaOptions;
+use file_load::meta::summary::{Iteration, PHASES};
+use file_load::meta::text;
+use file_load::output::{Listener, Said, stamp};
+use file_load::team::{Member, Team};
+use file_load::{LoadError, clock};
+use results::RunKind;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::runner;
+use crate::signals;
+use crate::verbs::load::call::Call;
+use crate::verbs::load::page::{Page, warn};
+use crate::verbs::load::{Ranks, document as documents, failure};
+
+/// mdtest's version whose output this is.
+const VERSION: &str = "4.1.0+dev";
+
+/// Iterations that are done, with their tasks and number, also where the run then fails.
+type Done = Arc<Mutex<Vec<(u64, u32, Iteration)>>>;
+
+/// Runs the verb as the ranks of a job or alone.
+pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    if call.locks.is_some() || call.ring_depth > 0 {
+        return Err(VerbError::usage("--locks and --uring are options of io"));
+    }
+    let options = Arc::new(MetaOptions::parse(&call.words).map_err(VerbError::usage)?);
+    let leads = ranks.leads();
+    let started_unix_ms = runner::now_unix_ms();
+    let page = Page::open(None, call.is_json)?;
+    if leads {
+        if options.reads && options.read_bytes == 0 {
+            warn("Read bytes is 0, thus, a read test will actually just open/close");
+        }
+        if let Some(path) = &options.ranks_file {
+            std::fs::write(path, text::ranks_head())
+                .map_err(|error| VerbError::failed(format!("{path}: {error}")))?;
+        }
+    }
+    let iterations = Done::default();
+    let done = ranks.run(call, |_rank| work(call, &options, leads, &page, &iterations));
+    if !leads {
+        return done.map(|_done| Exit::Ok).or_else(|error| failure(&error));
+    }
+    let iterations =
+        std::mem::take(&mut *iterations.lock().unwrap_or_else(PoisonError::into_inner));
+    let members = done.as_ref().map_or(&[][..], |(members, _)| members);
+    let points = iterations.iter().flat_map(|(_tasks, number, one)| {
+        document::points(call, started_unix_ms, &options, (*number, one), members)
+    });
+    let run = (RunKind::Meta, started_unix_ms);
+    documents::finish(call, run, members, points.collect(), done.as_ref().err())?;
+    let (members, outcome) = match done {
+        Ok(done) => done,
+        Err(error) => return failure(&error),
+    };
+    let mut end = text::end(&stamp(clock::wall_s() as i64));
+    let of_run = |run: &engine::TaskRun| {
+        PHASES.into_iter().filter_map(|phase| text::latency_line(phase, &run.iterations)).collect()
+    };
+    end.extend(outcome.runs.iter().map(of_run).collect::<Vec<String>>());
+    page.write(&(end + &clock_lines(&members)))?;
+    verdict(&outcome)
+}
+
+fn verdict(outcome: &MetaOutcome) -> VerbResult {
+    let (bad, failed) = (outcome.bad_files_count, outcome.failed_calls_count);
+    if bad > 0 {
+        warn(&format!("{bad} files held other data than was written"));
+    }
+    if failed > 0 {
+        warn(&format!("{failed} calls failed: the rates count them as done"));
+    }
+    Ok(if bad > 0 || failed > 0 { Exit::GateFailed } else { Exit::Ok })
+}
+
+/// The work of one rank.
+fn work(
+    call: &Call,
+    options: &Arc<MetaOptions>,
+    leads: bool,
+    page: &Page,
+    iterations: &Done,
+) -> impl file_load::Work<(Vec<Member>, MetaOutcome)> + use<> {
+    let (options, page, iterations) = (options.clone(), page.clone(), iterations.clone());
+    let command = text::quoted("mdtest", &call.words);
+    move |team: &mut Team| -> Result<(Vec<Member>, MetaOutcome), LoadError> {
+        let is_lead = leads && team.leads();
+        if is_lead {
+            page.text(&head(&command, team.members()));
+        }
+        let mut say: Listener = Box::new(move |said| match said {
+            _ if !is_lead => {}
+            Said::Text(text) => page.text(text),
+            Said::Warning(line) => warn(line),
+            Said::Measured(..) => {}
+            Said::Iterated(tasks, number, one) => {
+                let mut all = iterations.lock().unwrap_or_else(PoisonError::into_inner);
+                all.push((tasks, number, one.clone()));
+            }
+        });
+        let outcome = engine::run(team, &options, &mut say)?;
+        Ok((team.members().to_vec(), outcome))
+    }
+}
+
+fn head(command: &str, members: &[Member]) -> String {
+    let hosts: Vec<String> = members.iter().map(|member| member.host.clone()).collect();
+    let place = Placement::of(&hosts);
+    let map: Vec<bool> = hosts.iter().map(|host| *host == hosts[0]).collect();
+    let started = stamp(clock::wall_s() as i64);
+    text::head((&started, VERSION, command), (place.tasks, place.nodes), &map)
+}

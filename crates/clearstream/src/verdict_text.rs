@@ -1,0 +1,143 @@
+//! A verdict on the terminal, for the verbs that show one.
+
+use std::fmt::Write;
+
+use results::{End, Estimate, Results, Verdict};
+use units::show_bit_rate;
+
+/// Columns a line may take; longer sentences are wrapped.
+const COLUMNS: usize = 96;
+
+/// How much of a verdict is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// The strongest lines: beside the figures of `path`.
+    Brief,
+    /// All evidence, and the likeliest of what was ruled out.
+    Full,
+    /// Everything.
+    All,
+}
+
+/// The whole screen.
+pub(crate) fn show(
+    results: &Results,
+    measured: Option<Estimate>,
+    verdict: &Verdict,
+    stored: Option<&Verdict>,
+    detail: Detail,
+) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    head(&mut out, results, measured).ok();
+    verdict_lines(&mut out, verdict, detail).ok();
+    ruled_out(&mut out, verdict, detail).ok();
+    if let Some(stored) = stored {
+        let line = format!("the file was written with the verdict {}", stored.limit.name());
+        wrapped(&mut out, "Note     ", &line).ok();
+    }
+    for absent in &results.absent {
+        wrapped(&mut out, "Unseen   ", &format!("{}: {}", absent.what, absent.why)).ok();
+    }
+    out
+}
+
+fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std::fmt::Result {
+    let target = results.path.target.as_str();
+    let far = results.far().map_or(target, |far| far.name.as_str());
+    let named = |name: &'_ str| {
+        if name.is_empty() { "an unnamed host".to_owned() } else { name.to_owned() }
+    };
+    write!(out, "Path     {} -> {}", named(&results.near().name), named(far))?;
+    match measured {
+        Some(estimate) => writeln!(
+            out,
+            ": {} ({} .. {}, n {})",
+            show_bit_rate(estimate.median),
+            show_bit_rate(estimate.low),
+            show_bit_rate(estimate.high),
+            estimate.count
+        ),
+        None => writeln!(out),
+    }
+}
+
+/// The verdict: its evidence, the experiment, what comes next and what to do.
+pub(crate) fn verdict_lines(
+    out: &mut String,
+    verdict: &Verdict,
+    detail: Detail,
+) -> std::fmt::Result {
+    let end = match verdict.end {
+        Some(End::Near) => " at the near end",
+        Some(End::Far) => " at the far end",
+        None => "",
+    };
+    let is_brief = detail == Detail::Brief;
+    let sure = if verdict.confirmed { "confirmed by experiment" } else { "not confirmed" };
+    writeln!(out, "\nVerdict  {}{end}, {sure}", verdict.limit.name())?;
+    wrapped(out, "         ", &verdict.summary)?;
+    // The summary ends in the first line of evidence; beside figures a few more are enough.
+    let (skipped, most) = if is_brief { (0, 4) } else { (1, usize::MAX) };
+    for evidence in verdict.evidence.iter().skip(skipped).take(most) {
+        wrapped(out, "       - ", &evidence.text)?;
+    }
+    if let Some(confirmation) = &verdict.confirmation {
+        let line = format!("experiment: {}: {}", confirmation.change, confirmation.outcome);
+        wrapped(out, "       - ", &line)?;
+    }
+    if let (Some(change), false) = (&verdict.host_change, verdict.confirmed) {
+        let end = if change.end == End::Near { "near" } else { "far" };
+        wrapped(out, "To prove ", &format!("at the {end} end, as root: {}", change.command))?;
+        let predicted = show_bit_rate(change.predicted_bits_per_s);
+        wrapped(out, "         ", &format!("{}; up to {predicted} is predicted", change.text))?;
+        if let Some(undo) = &change.undo {
+            wrapped(out, "         ", &format!("to take it back: {undo}"))?;
+        }
+    }
+    if let Some(next) = &verdict.next {
+        let gives = show_bit_rate(next.bits_per_s);
+        let line = format!("{} at {gives}: {}", next.limit.name(), next.text);
+        wrapped(out, "Next     ", &line)?;
+    }
+    let most = if is_brief { 3 } else { usize::MAX };
+    for (number, advice) in verdict.advice.iter().take(most).enumerate() {
+        wrapped(out, if number == 0 { "Advice   " } else { "         " }, advice)?;
+    }
+    Ok(())
+}
+
+fn ruled_out(out: &mut String, verdict: &Verdict, detail: Detail) -> std::fmt::Result {
+    /// Enough to see that the neighbours were looked at.
+    const SHOWN_COUNT: usize = 6;
+    if verdict.ruled_out.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nNot it")?;
+    let most = if detail == Detail::All { usize::MAX } else { SHOWN_COUNT };
+    for line in verdict.ruled_out.iter().take(most) {
+        let label = format!("  {:<22} ", line.limit.name());
+        wrapped(out, &label, &line.text)?;
+    }
+    match verdict.ruled_out.len().saturating_sub(most) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more: --all"),
+    }
+}
+
+/// Words of `text` in lines of at most [`COLUMNS`], the first after `label`, the rest under it.
+pub(crate) fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
+    let indent = " ".repeat(label.chars().count());
+    let mut line = label.to_owned();
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        if !is_empty && line.chars().count() + word.chars().count() > COLUMNS {
+            writeln!(out, "{}", line.trim_end())?;
+            line.clone_from(&indent);
+        }
+        line += word;
+        line.push(' ');
+        is_empty = false;
+    }
+    writeln!(out, "{}", line.trim_end())
+}

@@ -1,0 +1,79 @@
+//! `clearstream gateway plan` and `explain` as a user meets them: the paper's own system and its listings.
+
+use std::process::{Command, Output};
+
+use crate::PROGRAM;
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../route-plan/tests/data");
+
+fn gateway(arguments: &[&str]) -> Output {
+    let plan = format!("{DATA}/cumulus.toml");
+    let expanded =
+        arguments.iter().map(|argument| argument.replace("PLAN", &plan).replace("DATA", DATA));
+    Command::new(PROGRAM).arg("gateway").args(expanded).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn a_plan_shows_its_gateways_and_how_flows_spread() {
+    let output = gateway(&["plan", "PLAN"]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    assert!(text.contains("Plan      cumulus: 6 gateways, 122 hosts, mode pairs"), "{text}");
+    assert!(text.contains("1120 flows, one a pair of hosts"), "{text}");
+    assert_eq!(text.matches("weight 1 ").count(), 6, "{text}");
+}
+
+#[test]
+fn a_host_s_commands_are_iproute2_s() {
+    let output = gateway(&["plan", "PLAN", "--host", "wolf01"]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    assert!(text.contains("  ip nexthop add id 7700 via 10.10.0.11 dev ib1 protocol 77"), "{text}");
+    assert!(text.contains("  ip route add 10.100.1.112 proto 77 nhid"), "{text}");
+    let output = gateway(&["plan", "PLAN", "--host", "wolf99"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn the_paper_s_listing_is_contradicted_with_exit_3() {
+    let review = ["plan", "PLAN", "--host", "wolf01", "--review", "DATA/cumulus-storage.listing"];
+    let output = gateway(&review);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stdout(&output).contains("line 5: 'from 10.10.0.12 table 2'"), "{}", stdout(&output));
+    assert_eq!(stdout(&output).lines().count(), 5);
+}
+
+#[test]
+fn a_flow_is_explained_by_host_names_and_by_addresses() {
+    let by_name = gateway(&["explain", "nid0001:40000", "wolf03:1191", "--plan", "PLAN"]);
+    let by_address = gateway(&["explain", "10.100.1.1:40000", "10.10.0.23:1191", "--plan", "PLAN"]);
+    assert!(by_name.status.success());
+    assert_eq!(stdout(&by_name), stdout(&by_address));
+    assert!(stdout(&by_name).starts_with("Gateway   sn3, by the pair of hosts; backup sn"));
+    let back = gateway(&["explain", "wolf03:1191", "nid0001:40000", "--plan", "PLAN"]);
+    assert!(stdout(&back).starts_with("Gateway   sn3, "));
+    let near = gateway(&["explain", "nid0001:1", "nid0002:1", "--plan", "PLAN"]);
+    assert_eq!(near.status.code(), Some(1));
+}
+
+#[test]
+fn ten_thousand_clients_are_simulated_in_seconds() {
+    let arguments = ["plan", "PLAN", "--simulate", "--clients", "10000", "--gateways", "100"];
+    let began = std::time::Instant::now();
+    let output = gateway(&arguments);
+    assert!(output.status.success());
+    assert!(began.elapsed().as_secs() < 30);
+    assert!(stdout(&output).contains("10000 clients x 10 servers"), "{}", stdout(&output));
+}
+
+#[test]
+fn mistakes_are_told_with_their_lines_and_exit_2() {
+    let output = gateway(&["plan", "DATA/cumulus-storage.listing"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("cumulus-storage.listing:3: "), "{text}");
+}

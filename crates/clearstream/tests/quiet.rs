@@ -1,0 +1,14 @@
+//! Tests of the program that judge time, or want the cores for themselves: `make test` runs them one at a time,
+//! with nothing beside them.
+
+mod cc_root;
+mod cli;
+mod explain;
+mod packets;
+mod planted_recorded;
+mod planted_root;
+mod serve_limits;
+mod topo;
+
+/// What is tested.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");

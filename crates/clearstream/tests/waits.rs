@@ -1,0 +1,25 @@
+//! Tests of the program that wait more than they work, side by side. What judges time is in `quiet.rs`.
+
+mod check;
+mod check_mpi;
+mod check_ranks;
+mod docs;
+mod gateway;
+mod iperf3_interop;
+mod lab;
+mod live;
+mod load;
+mod path_loopback;
+mod peer_text;
+#[path = "support/philosophers.rs"]
+mod philosophers;
+mod place;
+mod ports_root;
+mod schema;
+mod strangers_root;
+mod tune_hostile_root;
+mod tune_root;
+mod xdp_root;
+
+/// What is tested.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");

@@ -1,0 +1,6 @@
+//! All tests of the crate from outside, as one program.
+
+mod long;
+mod ltl;
+mod mdve;
+mod semantics;

@@ -1,0 +1,434 @@
+//! What is known of a peer, and the records that hang on it.
+
+use crate::congestion::Window;
+use crate::rtt::RoundTrip;
+use crate::slab::{Link, List, NONE, linked};
+use crate::tag::Key;
+use crate::types::{Address, BufferId, Channel, Failure};
+
+/// Packets ahead of the oldest unacknowledged one that may be under way.
+pub(crate) const WINDOW_PKTS: u64 = 1024;
+
+/// Where a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// None, and none is wanted.
+    Idle,
+    /// `Hello` is under way.
+    Greeting,
+    /// `Open` is under way.
+    Opening,
+    /// Both ends have the keys.
+    Open,
+    /// Given up.
+    Failed(Failure),
+}
+
+/// What is being put together from ordered packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Nothing: the next packet begins a message.
+    Nothing,
+    /// A message that a receive took.
+    Receiving(u32),
+    /// An unexpected message.
+    Unexpected(u32),
+}
+
+/// A peer. Everything that grows hangs on lists through the machine's slabs.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: Address,
+    pub(crate) instance: u64,
+    pub(crate) state: State,
+    /// Sessions that ever began: an old cookie opens no new one.
+    pub(crate) sessions_count: u64,
+    pub(crate) nonce: u64,
+    pub(crate) cookie: u64,
+    /// When the session began, as packets say it.
+    pub(crate) begun: u32,
+    pub(crate) remote_index: u32,
+    pub(crate) remote_endpoint: u16,
+    /// Most bytes of a packet between the two.
+    pub(crate) packet_bytes_max: u16,
+    pub(crate) send_key: Key,
+    pub(crate) receive_key: Key,
+    pub(crate) out: Outbound,
+    pub(crate) inn: Inbound,
+    pub(crate) pulls: Pulls,
+    pub(crate) rtt: RoundTrip,
+    pub(crate) ready: Link,
+    pub(crate) puller: Link,
+    pub(crate) due: Due,
+    pub(crate) silence: Silence,
+    pub(crate) must: Must,
+}
+linked!(Peer, 0 => ready, 1 => puller);
+
+/// What is to be sent besides messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Must {
+    pub(crate) ack: bool,
+    pub(crate) ping: bool,
+    pub(crate) close: bool,
+    pub(crate) greet: bool,
+    pub(crate) accept: bool,
+    /// Tell it that what was refused would be taken.
+    pub(crate) again: bool,
+}
+
+/// When something is due; 0 is never.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Due {
+    pub(crate) ack_ns: u64,
+    /// An acknowledgement, a fragment or a greeting is awaited.
+    pub(crate) answer_ns: u64,
+    pub(crate) pull_ns: u64,
+    /// A packet that others overtook is given up.
+    pub(crate) reorder_ns: u64,
+    pub(crate) pace_ns: u64,
+    pub(crate) keepalive_ns: u64,
+}
+
+impl Due {
+    pub(crate) fn earliest_ns(&self) -> Option<u64> {
+        let all = [
+            self.ack_ns,
+            self.answer_ns,
+            self.pull_ns,
+            self.reorder_ns,
+            self.pace_ns,
+            self.keepalive_ns,
+        ];
+        all.into_iter().filter(|at_ns| *at_ns > 0).min()
+    }
+}
+
+/// For how long a peer did not answer what was asked. Only waiting counts that this end really
+/// did: an owner that does not poll for minutes has not waited minutes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Silence {
+    /// Since it or its machine was heard.
+    pub(crate) host_ns: u64,
+    /// Since it was heard itself.
+    pub(crate) peer_ns: u64,
+    pub(crate) last_heard_ns: u64,
+    /// Its machine says that the port is closed.
+    pub(crate) is_refused: bool,
+    /// Timeouts in a row.
+    pub(crate) timeouts: u8,
+    pub(crate) pull_timeouts: u8,
+    pub(crate) is_probed: bool,
+    /// It was asked whether it is there.
+    pub(crate) is_pinged: bool,
+    pub(crate) last_waited_ns: u64,
+}
+
+/// Ordered packets to a peer.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    pub(crate) next_seq: u64,
+    /// The oldest that is not acknowledged.
+    pub(crate) oldest_seq: u64,
+    /// Packets from the oldest on, in order.
+    pub(crate) flights: List<0>,
+    pub(crate) under_way_bytes: u64,
+    pub(crate) lost_count: u32,
+    /// Counts transmissions.
+    pub(crate) order: u32,
+    pub(crate) acked_order: u32,
+    /// Losses of packets before this one shrink the window no more.
+    pub(crate) recovery_seq: u64,
+    /// Packets by which one may be overtaken.
+    pub(crate) reordering_pkts: u8,
+    pub(crate) window: Window,
+    pub(crate) paced_ns: u64,
+    /// Messages that wait to be cut into packets.
+    pub(crate) queue: List<0>,
+    /// All messages that are not done with.
+    pub(crate) sends: List<1>,
+    pub(crate) eager_bytes: u32,
+    pub(crate) credit_bytes: u32,
+    /// Fragments that the peer pulls.
+    pub(crate) jobs: List<0>,
+    pub(crate) jobs_count: u32,
+    pub(crate) last_request: u32,
+    pub(crate) requests_seen: u64,
+}
+
+/// Ordered packets from a peer.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    pub(crate) next_seq: u64,
+    pub(crate) arrived: [u64; WINDOW_PKTS as usize / 64],
+    pub(crate) early: List<0>,
+    pub(crate) early_bytes: u64,
+    pub(crate) unacked_pkts: u32,
+    pub(crate) credit_sent: u32,
+    /// Eager bytes that came, and those of them that are here no more.
+    pub(crate) eager_bytes: u32,
+    pub(crate) consumed_bytes: u32,
+    pub(crate) stamp: u32,
+    pub(crate) stamp_at_ns: u64,
+    pub(crate) target: Target,
+    pub(crate) remaining_bytes: u64,
+    /// It has more to say than there is room for.
+    pub(crate) is_refused: bool,
+}
+
+/// What this end pulls from a peer.
+#[derive(Debug)]
+pub(crate) struct Pulls {
+    pub(crate) list: List<0>,
+    /// Blocks that were asked for, in that order.
+    pub(crate) asked: List<0>,
+    /// Blocks to ask for.
+    pub(crate) to_ask: List<1>,
+    pub(crate) under_way_bytes: u64,
+    pub(crate) request: u32,
+}
+
+impl Outbound {
+    pub(crate) fn new(packet_bytes: u64, credit_bytes: u32) -> Self {
+        let window = Window::new(16 * packet_bytes, 4 * packet_bytes, WINDOW_PKTS * packet_bytes);
+        Self {
+            next_seq: 1,
+            oldest_seq: 1,
+            flights: List::EMPTY,
+            under_way_bytes: 0,
+            lost_count: 0,
+            order: 1,
+            acked_order: 0,
+            recovery_seq: 0,
+            reordering_pkts: 3,
+            window,
+            paced_ns: 0,
+            queue: List::EMPTY,
+            sends: List::EMPTY,
+            eager_bytes: 0,
+            credit_bytes,
+            jobs: List::EMPTY,
+            jobs_count: 0,
+            last_request: 0,
+            requests_seen: 0,
+        }
+    }
+}
+
+impl Inbound {
+    pub(crate) fn new(credit_bytes: u32) -> Self {
+        Self {
+            next_seq: 1,
+            arrived: [0; WINDOW_PKTS as usize / 64],
+            early: List::EMPTY,
+            early_bytes: 0,
+            unacked_pkts: 0,
+            credit_sent: credit_bytes,
+            eager_bytes: 0,
+            consumed_bytes: 0,
+            stamp: 0,
+            stamp_at_ns: 0,
+            target: Target::Nothing,
+            remaining_bytes: 0,
+            is_refused: false,
+        }
+    }
+
+    fn place(seq: u64) -> (usize, u64) {
+        let at = seq % WINDOW_PKTS;
+        ((at / 64) as usize, 1 << (at % 64))
+    }
+
+    pub(crate) fn has(&self, seq: u64) -> bool {
+        let (word, bit) = Self::place(seq);
+        self.arrived[word] & bit != 0
+    }
+
+    pub(crate) fn set(&mut self, seq: u64, is_here: bool) {
+        let (word, bit) = Self::place(seq);
+        self.arrived[word] =
+            if is_here { self.arrived[word] | bit } else { self.arrived[word] & !bit };
+    }
+}
+
+impl Pulls {
+    pub(crate) const NEW: Self = Self {
+        list: List::EMPTY,
+        asked: List::EMPTY,
+        to_ask: List::EMPTY,
+        under_way_bytes: 0,
+        request: 0,
+    };
+}
+
+impl Peer {
+    pub(crate) fn new(address: Address) -> Self {
+        Self {
+            address,
+            instance: 0,
+            state: State::Idle,
+            sessions_count: 0,
+            nonce: 0,
+            cookie: 0,
+            begun: 0,
+            remote_index: NONE,
+            remote_endpoint: 0,
+            packet_bytes_max: 0,
+            send_key: Key::NONE,
+            receive_key: Key::NONE,
+            out: Outbound::new(1500, 0),
+            inn: Inbound::new(0),
+            pulls: Pulls::NEW,
+            rtt: RoundTrip::NEW,
+            ready: Link::OUT,
+            puller: Link::OUT,
+            due: Due::default(),
+            silence: Silence::default(),
+            must: Must::default(),
+        }
+    }
+}
+
+/// Where a message's bytes are.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Copied.
+    Copy(Vec<u8>),
+    /// In a buffer of the owner, from this offset on.
+    User(BufferId, u64),
+}
+
+/// What is sent in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A message whose bytes go with it.
+    Eager,
+    /// A message that is announced.
+    Announced,
+    /// Says that a message of the peer's was pulled or matched; has its handle.
+    Done(u64),
+}
+
+/// A message that is sent, or a `Done`.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) peer: u32,
+    pub(crate) class: Class,
+    pub(crate) channel: Channel,
+    pub(crate) bits: u64,
+    pub(crate) data: Option<u64>,
+    pub(crate) length: u64,
+    pub(crate) source: Source,
+    pub(crate) is_sync: bool,
+    /// None once it has completed.
+    pub(crate) context: Option<u64>,
+    /// Bytes that were cut into packets.
+    pub(crate) cut_bytes: u64,
+    pub(crate) is_cut: bool,
+    /// Packets that are not acknowledged.
+    pub(crate) unacked_pkts: u32,
+    /// The peer has to say `Done`.
+    pub(crate) awaits_done: bool,
+    pub(crate) queue: Link,
+    pub(crate) all: Link,
+}
+linked!(Outgoing, 0 => queue, 1 => all);
+
+/// An ordered packet that is not acknowledged, or that was after one that is not.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) seq: u64,
+    pub(crate) send: u32,
+    pub(crate) offset: u64,
+    pub(crate) payload_bytes: u16,
+    pub(crate) packet_bytes: u16,
+    pub(crate) is_first: bool,
+    pub(crate) state: FlightState,
+    pub(crate) is_repeated: bool,
+    /// It is sent again to hear something, not because it is lost.
+    pub(crate) is_probe: bool,
+    pub(crate) order: u32,
+    pub(crate) sent_ns: u64,
+    pub(crate) link: Link,
+}
+linked!(Flight, 0 => link);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FlightState {
+    UnderWay,
+    Lost,
+    Acked,
+}
+
+/// An ordered packet that came before one that should have been first.
+#[derive(Debug)]
+pub(crate) struct Early {
+    pub(crate) seq: u64,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) link: Link,
+}
+linked!(Early, 0 => link);
+
+/// A message that a receive took, on its way into the buffer.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    pub(crate) peer: u32,
+    pub(crate) bits: u64,
+    pub(crate) data: Option<u64>,
+    pub(crate) length: u64,
+    /// The sender's handle: to be told `Done`.
+    pub(crate) handle: Option<u64>,
+    pub(crate) context: u64,
+    pub(crate) buffer: BufferId,
+    pub(crate) offset: u64,
+    pub(crate) room: u64,
+    pub(crate) received: u64,
+    /// The receive of many messages that it came into.
+    pub(crate) multi: Option<u32>,
+}
+
+/// An announced message that is being pulled.
+#[derive(Debug)]
+pub(crate) struct Pull {
+    pub(crate) receiving: Receiving,
+    /// Bytes that are wanted of it.
+    pub(crate) wanted: u64,
+    /// Bytes that were asked for.
+    pub(crate) asked: u64,
+    pub(crate) fragment_bytes: u64,
+    pub(crate) link: Link,
+}
+linked!(Pull, 0 => link);
+
+/// Up to 64 fragments that were asked for together.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) pull: u32,
+    pub(crate) peer: u32,
+    pub(crate) offset: u64,
+    /// Fragments that have not come.
+    pub(crate) missing: u64,
+    /// Those of them to ask for in the next request.
+    pub(crate) wanted: u64,
+    /// The number of the last request.
+    pub(crate) request: u32,
+    /// Packets of later requests that came.
+    pub(crate) overtaken: u8,
+    pub(crate) asked: Link,
+    pub(crate) to_ask: Link,
+}
+linked!(Block, 0 => asked, 1 => to_ask);
+
+/// A peer's request for fragments, being served.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) send: u64,
+    pub(crate) pull: u64,
+    pub(crate) offset: u64,
+    pub(crate) fragment_bytes: u64,
+    pub(crate) end: u64,
+    pub(crate) mask: u64,
+    pub(crate) request: u32,
+    pub(crate) link: Link,
+}
+linked!(Job, 0 => link);

@@ -1,0 +1,228 @@
+//! Packet tags: 64 bits of SipHash-2-4 (Aumasson and Bernstein, 2012) over a packet's header and
+//! what NH (Black, Halevi, Krawczyk, Krovetz and Rogaway, UMAC, 1999) makes of its payload.
+//!
+//! NH takes 16 bytes a multiplication, so that a payload is hashed about as fast as it is copied;
+//! two payloads of one length that a stranger may choose meet in one block with probability at
+//! most 2⁻⁶⁴ over the key. SipHash then hides the result. Whoever lacks the key has a chance of
+//! 2⁻⁶⁴ a packet. No secrecy is offered: payloads travel as they are.
+
+/// A SipHash key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key([u64; 2]);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Key")
+    }
+}
+
+impl Key {
+    pub(crate) const NONE: Self = Self([0; 2]);
+
+    pub(crate) fn from_bytes(bytes: &[u8; 16]) -> Self {
+        let [low, high] = [0, 8].map(|at| word(&bytes[at..]));
+        Self([low, high])
+    }
+
+    /// A key of its own for each label and context.
+    pub(crate) fn derive(&self, label: u64, context: &[u64]) -> Self {
+        Self([0, 1].map(|half| {
+            let mut sip = Sip::new(*self);
+            sip.word(label << 1 | half);
+            context.iter().for_each(|&word| sip.word(word));
+            sip.finish(context.len() as u64)
+        }))
+    }
+
+    /// A pseudo-random word for these words.
+    pub(crate) fn prf(&self, words: &[u64]) -> u64 {
+        let mut sip = Sip::new(*self);
+        words.iter().for_each(|&word| sip.word(word));
+        sip.finish(words.len() as u64)
+    }
+}
+
+/// SipHash-2-4 over 64-bit words.
+#[derive(Debug, Clone, Copy)]
+struct Sip([u64; 4]);
+
+impl Sip {
+    fn new(Key([low, high]): Key) -> Self {
+        Self([
+            low ^ 0x736f_6d65_7073_6575,
+            high ^ 0x646f_7261_6e64_6f6d,
+            low ^ 0x6c79_6765_6e65_7261,
+            high ^ 0x7465_6462_7974_6573,
+        ])
+    }
+
+    #[inline]
+    fn round(&mut self) {
+        let [mut a, mut b, mut c, mut d] = self.0;
+        a = a.wrapping_add(b);
+        c = c.wrapping_add(d);
+        b = b.rotate_left(13) ^ a;
+        d = d.rotate_left(16) ^ c;
+        a = a.rotate_left(32).wrapping_add(d);
+        c = c.wrapping_add(b);
+        d = d.rotate_left(21) ^ a;
+        b = b.rotate_left(17) ^ c;
+        self.0 = [a, b, c.rotate_left(32), d];
+    }
+
+    #[inline]
+    fn word(&mut self, word: u64) {
+        self.0[3] ^= word;
+        self.round();
+        self.round();
+        self.0[0] ^= word;
+    }
+
+    /// Ends the input with a word that only the end has: its top byte is never 0.
+    #[inline]
+    fn finish(mut self, last: u64) -> u64 {
+        self.word(last | 0xff << 56);
+        self.0[2] ^= 0xff;
+        (0..4).for_each(|_| self.round());
+        self.0.iter().fold(0, |all, word| all ^ word)
+    }
+}
+
+/// Up to eight bytes as a word, little-endian, zeros where there are no more.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(padded)
+        }
+    }
+}
+
+/// Bytes NH takes at once.
+const BLOCK_BYTES: usize = 1024;
+/// Payloads up to this long go through SipHash alone.
+const SHORT_BYTES: usize = 32;
+
+/// The key that payloads are hashed with: one for all sessions of a job.
+#[derive(Clone)]
+pub(crate) struct PayloadKey(Box<[u64; BLOCK_BYTES / 8]>);
+
+impl std::fmt::Debug for PayloadKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("PayloadKey")
+    }
+}
+
+impl PayloadKey {
+    pub(crate) fn new(job: Key) -> Self {
+        let words: Vec<u64> = (0..BLOCK_BYTES as u64 / 8).map(|at| job.prf(&[2, at])).collect();
+        Self(words.into_boxed_slice().try_into().expect("as many words as the key has"))
+    }
+
+    /// NH of at most a block.
+    #[inline]
+    fn hash(&self, block: &[u8]) -> u128 {
+        let mut sum = 0_u128;
+        let (pairs, rest) = block.as_chunks::<16>();
+        let (keys, _) = self.0.as_chunks::<2>();
+        for (pair, key) in pairs.iter().zip(keys) {
+            sum = sum.wrapping_add(product(word(&pair[..8]), word(&pair[8..]), key));
+        }
+        if !rest.is_empty() {
+            let (low, high) = rest.split_at(rest.len().min(8));
+            sum = sum.wrapping_add(product(word(low), word(high), &keys[pairs.len()]));
+        }
+        sum
+    }
+}
+
+#[inline]
+fn product(low: u64, high: u64, [low_key, high_key]: &[u64; 2]) -> u128 {
+    u128::from(low.wrapping_add(*low_key)) * u128::from(high.wrapping_add(*high_key))
+}
+
+/// A packet's tag: of its header without the tag's own place (bytes 8 to 15), of `hidden`, which
+/// both sides know and the packet does not say, of `payload` and of how long the payload is, which
+/// may be more than what is covered.
+#[inline]
+pub(crate) fn tag(
+    key: Key,
+    payload_key: &PayloadKey,
+    hidden: u64,
+    header: &[u8],
+    payload: &[u8],
+    payload_bytes: usize,
+) -> u64 {
+    let mut sip = Sip::new(key);
+    sip.word(hidden);
+    sip.word(word(header));
+    header.get(16..).unwrap_or(&[]).chunks(8).for_each(|chunk| sip.word(word(chunk)));
+    if payload.len() <= SHORT_BYTES {
+        payload.chunks(8).for_each(|chunk| sip.word(word(chunk)));
+    } else {
+        for block in payload.chunks(BLOCK_BYTES) {
+            let sum = payload_key.hash(block);
+            sip.word(sum as u64);
+            sip.word((sum >> 64) as u64);
+        }
+    }
+    sip.finish((header.len() as u64) << 32 | payload_bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function of the paper: bytes, and a last word that ends with their number.
+    fn siphash(key: Key, bytes: &[u8]) -> u64 {
+        let mut sip = Sip::new(key);
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|chunk| sip.word(u64::from_le_bytes(*chunk)));
+        sip.word(word(rest) | (bytes.len() as u64) << 56);
+        sip.0[2] ^= 0xff;
+        (0..4).for_each(|_| sip.round());
+        sip.0.iter().fold(0, |all, word| all ^ word)
+    }
+
+    #[test]
+    fn the_papers_example_comes_out() {
+        let key: [u8; 16] = std::array::from_fn(|at| at as u8);
+        let bytes: Vec<u8> = (0..15).collect();
+        assert_eq!(siphash(Key::from_bytes(&key), &bytes), 0xa129_ca61_49be_45e5);
+    }
+
+    #[test]
+    fn every_bit_of_a_packet_counts() {
+        let job = Key::from_bytes(b"a key of the job");
+        let payload_key = PayloadKey::new(job);
+        let key = job.derive(1, &[2, 3]);
+        for bytes in [0, 1, 8, 31, 32, 33, 100, 1024, 1025, 1400, 5000] {
+            let header: Vec<u8> = (0..64).collect();
+            let payload: Vec<u8> = (0..bytes).map(|at| (at * 7) as u8).collect();
+            let right = tag(key, &payload_key, 9, &header, &payload, bytes);
+            assert_ne!(right, tag(key, &payload_key, 10, &header, &payload, bytes));
+            assert_ne!(right, tag(job, &payload_key, 9, &header, &payload, bytes));
+            for bit in 0..header.len() * 8 {
+                let mut other = header.clone();
+                other[bit / 8] ^= 1 << (bit % 8);
+                let same = right == tag(key, &payload_key, 9, &other, &payload, bytes);
+                assert_eq!(same, (8..16).contains(&(bit / 8)), "bit {bit}");
+            }
+            for bit in 0..payload.len() * 8 {
+                let mut other = payload.clone();
+                other[bit / 8] ^= 1 << (bit % 8);
+                assert_ne!(right, tag(key, &payload_key, 9, &header, &other, bytes), "bit {bit}");
+            }
+            let mut longer = payload.clone();
+            longer.push(0);
+            assert_ne!(
+                right,
+                tag(key, &payload_key, 9, &header, &longer, bytes + 1),
+                "a zero more"
+            );
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The machine in a simulated network: seeded, in simulated time. A failure names its seed.
+
+mod hostile;
+mod network;
+mod oracle;
+mod random_traffic;
+mod recovery;
+mod scale;
+mod sessions;
+mod simple;

@@ -1,0 +1,81 @@
+//! The tables and keys of a plan file, with their places.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+pub(super) type Text = Spanned<String>;
+pub(super) type Number = Spanned<i64>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPlan {
+    pub(super) name: Text,
+    #[serde(default)]
+    pub(super) network: BTreeMap<Text, RawNetwork>,
+    #[serde(default)]
+    pub(super) gateway: Vec<RawGateway>,
+    #[serde(default)]
+    pub(super) hosts: BTreeMap<Text, RawHosts>,
+    #[serde(default)]
+    pub(super) routing: RawRouting,
+    #[serde(default)]
+    pub(super) watch: RawWatch,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawNetwork {
+    pub(super) prefix: Text,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGateway {
+    #[serde(alias = "names")]
+    pub(super) name: Text,
+    pub(super) addresses: Spanned<BTreeMap<Text, Text>>,
+    pub(super) interfaces: Spanned<BTreeMap<Text, Text>>,
+    pub(super) weight: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHosts {
+    pub(super) network: Text,
+    #[serde(alias = "name")]
+    pub(super) names: Text,
+    #[serde(alias = "address")]
+    pub(super) addresses: Text,
+    pub(super) interface: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRouting {
+    pub(super) mode: Option<Text>,
+    pub(super) follow: Option<Text>,
+    pub(super) policy: Option<Number>,
+    pub(super) seed: Option<Number>,
+    pub(super) gateway_seed: Option<Number>,
+    pub(super) tables: Option<Number>,
+    pub(super) rule_priority: Option<Number>,
+    pub(super) protocol: Option<Number>,
+    pub(super) nexthop_ids: Option<Number>,
+    pub(super) buckets: Option<Number>,
+    pub(super) idle_timer: Option<Text>,
+    pub(super) unbalanced_timer: Option<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawWatch {
+    pub(super) interval: Option<Text>,
+    pub(super) multiplier: Option<Number>,
+    pub(super) up_after: Option<Number>,
+    pub(super) hold_down: Option<Text>,
+    pub(super) mode: Option<Text>,
+    pub(super) bfd: Option<bool>,
+    pub(super) key_file: Option<Text>,
+}

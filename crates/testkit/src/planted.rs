@@ -1,0 +1,7 @@
+//! Planted limits: labs with one known bottleneck, recordings of them, and models of machines we do not have.
+
+pub mod bed;
+pub mod cases;
+pub mod modelled;
+pub mod recorded;
+pub mod trim;

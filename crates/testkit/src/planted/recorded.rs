@@ -1,0 +1,64 @@
+//! Recorded results of planted labs: `testdata/planted/*.json`, one file a run, judged again in
+//! milliseconds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use results::{Results, Verdict};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::cases::Accepted;
+
+/// One recorded run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    /// The mechanism, in words.
+    pub plants: String,
+    /// Verdicts that name it rightly.
+    pub accept: Vec<Accepted>,
+    /// The document `path` wrote, or a model did; of any version that the program reads.
+    #[serde(deserialize_with = "of_any_version")]
+    pub results: Results,
+}
+
+fn of_any_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Results, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    results::read_results(value.to_string().as_bytes()).map_err(D::Error::custom)
+}
+
+/// Where they lie.
+pub fn folder() -> PathBuf {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut folders = above.map(|folder| folder.join("testdata/planted"));
+    folders.find(|folder| folder.is_dir()).expect("testdata/planted is in the repository")
+}
+
+/// All of them with their names, sorted; none where nothing was recorded yet.
+pub fn recorded() -> Vec<(String, Recorded)> {
+    let entries = fs::read_dir(folder());
+    let mut files: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    let read = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = fs::read(path).expect("a readable file");
+        let recorded = serde_json::from_slice(&text);
+        (name, recorded.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    };
+    files.iter().map(read).collect()
+}
+
+impl Recorded {
+    /// The verdict on it today, and whether it is right.
+    pub fn judge(&self) -> (Verdict, bool) {
+        let verdict = explain::explain(&self.results);
+        let is_right = self.accept.iter().any(|accepted| accepted.is(&verdict));
+        (verdict, is_right)
+    }
+}

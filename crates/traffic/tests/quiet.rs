@@ -1,0 +1,4 @@
+//! The engine, whose tests judge rates and times.
+
+mod engine_tcp;
+mod engine_udp;

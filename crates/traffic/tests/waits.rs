@@ -1,0 +1,8 @@
+//! Peers that keep to the protocols and peers that do not: tests that wait more than they work.
+
+#[path = "support/control.rs"]
+mod control;
+mod control_far_end;
+mod control_hostile;
+mod control_loopback;
+mod personality;
