@@ -1,16 +1,16 @@
 //! The watcher against real kernels: hosts and gateways in network namespaces, failures planted in them, and
 //! stock BFD daemons as peers. Needs root, iproute2, bird2 and frr.
 
-#[path = "watch_root/rig.rs"]
+#[path = "waits_watch/rig.rs"]
 mod rig;
-#[path = "watch_root/watched.rs"]
+#[path = "waits_watch/watched.rs"]
 mod watched;
 
-#[path = "watch_root/daemons.rs"]
+#[path = "waits_watch/daemons.rs"]
 mod daemons;
-#[path = "watch_root/failures.rs"]
+#[path = "waits_watch/failures.rs"]
 mod failures;
-#[path = "watch_root/routes.rs"]
+#[path = "waits_watch/routes.rs"]
 mod routes;
-#[path = "watch_root/sentinel.rs"]
+#[path = "waits_watch/sentinel.rs"]
 mod sentinel;
