@@ -14,7 +14,8 @@ use liveness::siphash::Key;
 use liveness::states::WatchConfig;
 use rustix::event::EventfdFlags;
 use watch::{
-    GatewayOptions, Promptness, Recorder, ReflectOptions, Reflecting, Steering, Watch, WatchOptions,
+    GatewayOptions, Promptness, Recorder, Records, ReflectOptions, Reflecting, Steering, Watch,
+    WatchOptions,
 };
 
 /// Counts how often it was asked.
@@ -125,7 +126,8 @@ fn watch(options: WatchOptions, stop: &OwnedFd) -> Account {
     println!("real time: {}, memory: {}", granted.priority.is_ok(), granted.memory.is_ok());
     let gateways = options.gateways.len() as u16;
     let mut watch = Watch::open(options).expect("a watcher");
-    let mut recorder = Recorder::start("cost", Box::new(std::io::sink()), None).expect("a thread");
+    let mut recorder =
+        Recorder::start("cost", Records::of_events(Box::new(std::io::sink()))).expect("a thread");
     let (start, before) = (Instant::now(), sys::thread::thread_cpu_time());
     let mut nowhere = Nowhere(0);
     watch.run(stop.as_fd(), &mut nowhere, &mut recorder).expect("poll");

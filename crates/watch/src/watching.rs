@@ -34,6 +34,8 @@ const SETTLE_NS: u64 = 20_000_000;
 const SETTLE_NS_MAX: u64 = 200_000_000;
 /// After which routes that could not be put back are tried again.
 const RETRY_NS: u64 = 1_000_000_000;
+/// How often metrics are written while nothing changes.
+const METRICS_INTERVAL_NS: u64 = 5_000_000_000;
 /// Real-time priority: low, above all ordinary threads.
 const PRIORITY: u8 = 10;
 
@@ -52,6 +54,12 @@ pub trait Steering {
     /// # Errors
     /// As [`steer`](Self::steer); tried again after a second.
     fn restore(&mut self, gateways: &[u16]) -> Result<(), String>;
+
+    /// Whether a change that the kernel announces may be one of the plan's objects; others do not call for
+    /// [`restore`](Self::restore).
+    fn concerns(&self, _announced: &Notified) -> bool {
+        true
+    }
 }
 
 /// What the kernel granted against being late.
@@ -97,6 +105,9 @@ pub struct Watch {
     /// Since when routes may be missing, and until when to wait for more announcements.
     unsettled: Option<(u64, u64)>,
     is_interface_gone: bool,
+    /// What was said last of routes that could not be put back.
+    complaint: String,
+    next_metrics_ns: u64,
 }
 
 impl Watch {
@@ -138,6 +149,8 @@ impl Watch {
             next_look_ns: 0,
             unsettled: None,
             is_interface_gone: false,
+            complaint: String::new(),
+            next_metrics_ns: 0,
             options,
         };
         watch.watcher.handle_carrier(monotonic_ns(), link.has_carrier());
@@ -162,7 +175,7 @@ impl Watch {
             let timeout = Timespec { tv_sec: 0, tv_nsec: left_ns.cast_signed() };
             let mut set = [PollFd::from_borrowed_fd(self.announcements.as_fd(), PollFlags::IN)];
             match rustix::event::poll(&mut set, Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => self.hear_announcements(),
+                Ok(_) | Err(Errno::INTR) => self.hear_announcements(&|_| true),
                 Err(error) => return Err(SyscallError::new("poll", "watcher", error)),
             }
         }
@@ -220,6 +233,8 @@ impl Watch {
         recorder: &mut Recorder,
     ) -> Result<(), SyscallError> {
         self.record_state(recorder);
+        // Routes may be as another watcher left them.
+        self.unsettle();
         loop {
             self.turn(steering, recorder);
             if self.is_interface_gone {
@@ -255,7 +270,7 @@ impl Watch {
                 }
             });
         }
-        self.hear_announcements();
+        self.hear_announcements(&|announced| steering.concerns(announced));
         self.look_for_gateways();
         let mut is_other = false;
         while let Some(output) = self.watcher.poll(monotonic_ns()) {
@@ -277,6 +292,7 @@ impl Watch {
         if is_other {
             self.record_state(recorder);
         }
+        self.record_metrics(recorder, is_other);
         if let Some(announcing) = &mut self.announcing {
             announcing.turn(&self.watcher, is_other);
         }
@@ -313,7 +329,7 @@ impl Watch {
         }
     }
 
-    fn hear_announcements(&mut self) {
+    fn hear_announcements(&mut self, concerns: &dyn Fn(&Notified) -> bool) {
         loop {
             let notifications = match self.announcements.notifications() {
                 Ok(notifications) if notifications.is_empty() => return,
@@ -335,7 +351,11 @@ impl Watch {
                         self.asking.set_mtu(&link);
                         self.unsettle();
                     }
-                    Notified::Route(_) | Notified::Nexthop(_) => self.unsettle(),
+                    ref object @ (Notified::Route(_) | Notified::Nexthop(_))
+                        if concerns(object) =>
+                    {
+                        self.unsettle();
+                    }
                     Notified::Neighbour(neighbour)
                         if neighbour.interface_index == self.interface_index
                             && !notification.is_gone =>
@@ -359,8 +379,13 @@ impl Watch {
         if self.unsettled.is_some_and(|(_, until_ns)| until_ns <= monotonic_ns()) {
             self.unsettled = None;
             let used: Vec<u16> = self.watcher.used().collect();
-            if let Err(why) = steering.restore(&used) {
+            let restored = steering.restore(&used);
+            let why = restored.as_ref().err().cloned().unwrap_or_default();
+            if why != self.complaint && !why.is_empty() {
                 recorder.complaint(&why);
+            }
+            self.complaint = why;
+            if restored.is_err() {
                 let now_ns = monotonic_ns();
                 self.unsettled = Some((now_ns, now_ns + RETRY_NS));
             }
@@ -405,6 +430,15 @@ impl Watch {
             if gateway.is_probed && (is_failed || self.asking.mac(index).is_none()) {
                 neighbours::look_for(&mut self.netlink, self.interface_index, gateway.address);
             }
+        }
+    }
+
+    /// Metrics are written with what happens anyway; the watcher is not woken for them.
+    fn record_metrics(&mut self, recorder: &Recorder, has_changed: bool) {
+        let now_ns = monotonic_ns();
+        if recorder.has_metrics() && (has_changed || now_ns >= self.next_metrics_ns) {
+            self.next_metrics_ns = now_ns + METRICS_INTERVAL_NS;
+            recorder.metrics(self.open_metrics());
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use netlink::{Mode, Path, Prefix, Route, RouteFilter, Target};
 use serde_json::json;
 use sys::netlink_socket::NetlinkSocket;
-use watch::{Recorder, StateFile, Steering, Watch};
+use watch::{Recorder, Records, StateFile, Steering, Watch};
 
 use crate::rig::{Failure, Place, Rig};
 use crate::watched::{Running, Text, Told, Watched, options, reflect, settle, start};
@@ -48,7 +48,9 @@ fn steer_one_route(rig: &Rig, events: Text, state_file: std::path::PathBuf) -> R
         let mut steering = OneRoute { socket: NetlinkSocket::open().unwrap(), gateways };
         steering.steer(&[0, 1, 2]).unwrap();
         let mut watch = Watch::open(options).unwrap();
-        let mut recorder = Recorder::start("rig", Box::new(events), Some(state_file)).unwrap();
+        let state_file = Some(state_file);
+        let records = Records { state_file, ..Records::of_events(Box::new(events)) };
+        let mut recorder = Recorder::start("rig", records).unwrap();
         watch.run(stop.as_fd(), &mut steering, &mut recorder).unwrap();
     })
 }
@@ -151,7 +153,8 @@ fn root_a_lower_mtu_is_no_hole_and_a_watcher_ends_with_its_interface() {
     let its_events = events.clone();
     let running = Running::start(rig.door(Place::Host), move |stop| {
         let mut watch = Watch::open(options).unwrap();
-        let mut recorder = Recorder::start("rig", Box::new(its_events), None).unwrap();
+        let mut recorder =
+            Recorder::start("rig", Records::of_events(Box::new(its_events))).unwrap();
         watch
             .run(stop.as_fd(), &mut Told(channel().0), &mut recorder)
             .map_err(|error| error.to_string())

@@ -14,7 +14,8 @@ use liveness::siphash::Key;
 use liveness::states::WatchConfig;
 use rustix::event::EventfdFlags;
 use watch::{
-    GatewayOptions, Promptness, Recorder, ReflectOptions, Reflecting, Steering, Watch, WatchOptions,
+    GatewayOptions, Promptness, Recorder, Records, ReflectOptions, Reflecting, Steering, Watch,
+    WatchOptions,
 };
 
 use crate::rig::{GATEWAYS, Place, Rig};
@@ -216,7 +217,7 @@ pub(crate) fn start(
     let running = Running::start(rig.door(Place::Host), move |stop| {
         let mut watch = Watch::open(options).unwrap();
         started.send(()).unwrap();
-        let mut recorder = Recorder::start("rig", Box::new(events), None).unwrap();
+        let mut recorder = Recorder::start("rig", Records::of_events(Box::new(events))).unwrap();
         watch.run(stop.as_fd(), &mut steering, &mut recorder).unwrap();
     });
     is_started.recv().expect("a watcher that opens");
