@@ -325,8 +325,11 @@ impl Watcher {
             gateway.evaluate(steady_ns, &self.rounds, &self.config);
         }
         let at_once_ns = self.config.interval_ns.saturating_mul(self.config.multiplier.into());
-        let (tier, chosen) =
+        let (tier, mut chosen) =
             selection::select(&self.gateways, steady_ns.saturating_sub(at_once_ns).max(1));
+        if tier == Tier::Healthy && !self.is_worth_it(&chosen) {
+            chosen = self.gateways.iter().map(|gateway| gateway.is_used).collect();
+        }
         if tier == Tier::Damped {
             self.cut_hold_downs_short(now_ns, steady_ns, &chosen);
         }
@@ -344,6 +347,13 @@ impl Watcher {
         }
         self.say_tier(now_ns, tier);
         self.say_states(now_ns);
+    }
+
+    /// Routes do not move where all gateways that they would lead over have just missed a round as well: either
+    /// these fail at the same time, by something that is no gateway's fault, or they answer within a round.
+    fn is_worth_it(&self, chosen: &[bool]) -> bool {
+        let mut gateways = self.gateways.iter().zip(chosen);
+        gateways.any(|(one, is_chosen)| *is_chosen && !(one.is_probed && one.missed_count > 0))
     }
 
     fn cut_hold_downs_short(&mut self, now_ns: u64, steady_ns: u64, chosen: &[bool]) {

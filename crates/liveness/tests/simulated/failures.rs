@@ -112,6 +112,24 @@ fn nearly_at_once_is_held_too() {
     }
 }
 
+/// The far host dies between the probes of one round: the first gateway's was answered, the others' were not.
+#[test]
+fn a_far_host_that_dies_within_a_round_moves_nothing() {
+    for first in 0..3_u16 {
+        let mut world = World::new(WatchConfig::default(), 3, first.into());
+        world.run(S);
+        let other = (first + 1) % 3;
+        for gateway in [other, (first + 2) % 3] {
+            world.gateways[usize::from(gateway)].is_dead = true;
+        }
+        world.run(50 * MS);
+        world.far_answers = false;
+        world.run(S);
+        assert_eq!(use_changes(&world), 0, "{:#?}", world.events);
+        assert_eq!(world.used(), [0, 1, 2]);
+    }
+}
+
 #[test]
 fn the_last_gateway_stays_until_another_comes_back() {
     let mut world = World::new(WatchConfig::default(), 3, 1);

@@ -110,8 +110,8 @@ fn root_all_gateways_at_once_are_held() {
     reflecting.end();
     let longest = std::time::Duration::from_secs(5);
     watched.events.wait(longest, &[("event", json!("all_failed")), ("held", json!([0, 1, 2]))]);
-    assert!(watched.told.try_recv().is_err(), "nothing is steered");
+    assert!(watched.told.try_recv().is_err(), "nothing is steered: {:#?}", watched.events.events());
     let _reflecting = reflect(&rig, false);
     watched.events.wait(longest, &[("event", json!("all_failed_ended"))]);
-    assert!(watched.told.try_recv().is_err(), "nothing is steered");
+    assert!(watched.told.try_recv().is_err(), "nothing is steered: {:#?}", watched.events.events());
 }
