@@ -49,20 +49,21 @@ impl Tuning for FarSide {
 /// named.
 pub(crate) fn tuner(state: Option<&Path>, root: Option<&Path>) -> Tuner {
     let host = root.map_or_else(Host::default, Host::with_root);
-    let state = state.map_or_else(default_state, Path::to_owned);
+    let state = state.map_or_else(|| default_state("tune"), Path::to_owned);
     Tuner::new(host, &state, runner::now_unix_ms())
 }
 
-/// The system's place for root, the user's for others. A lab's hosts share the file system and end
-/// with the lab, so each has its own in the lab's directory, which goes with it.
-fn default_state() -> PathBuf {
+/// Where the journal of a part of the program is: the system's place for root, the user's for others. A
+/// lab's hosts share the file system and end with the lab, so each has its own in the lab's directory, which
+/// goes with it.
+pub(crate) fn default_state(part: &str) -> PathBuf {
     if let Some(lab) = std::env::var_os("CLEARSTREAM_LAB_DIR") {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
-        return PathBuf::from(lab).join("tune").join(host);
+        return PathBuf::from(lab).join(part).join(host);
     }
     if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/clearstream/tune");
+        return PathBuf::from("/var/lib/clearstream").join(part);
     }
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
@@ -71,5 +72,5 @@ fn default_state() -> PathBuf {
     base.map(|base| base.join("clearstream"))
         .or_else(|| runtime().ok())
         .unwrap_or_else(|| PathBuf::from("/var/lib/clearstream"))
-        .join("tune")
+        .join(part)
 }

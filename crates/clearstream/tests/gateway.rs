@@ -77,3 +77,15 @@ fn mistakes_are_told_with_their_lines_and_exit_2() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("cumulus-storage.listing:3: "), "{text}");
 }
+
+#[test]
+fn a_host_s_part_is_emitted_and_what_is_missing_is_told() {
+    let output = gateway(&["emit", "PLAN", "--host", "wolf01", "--to", "networkd"]);
+    assert!(output.status.success());
+    assert!(
+        stdout(&output).contains("==> /etc/systemd/network/80-clearstream-gateway-ib1.network")
+    );
+    let output = gateway(&["emit", "PLAN", "--host", "wolf01", "--to", "networkmanager"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("NetworkManager has no nexthop groups: the routes of pairs"), "{told}");
+}

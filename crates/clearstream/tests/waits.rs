@@ -5,6 +5,7 @@ mod check_mpi;
 mod check_ranks;
 mod docs;
 mod gateway;
+mod gateway_lab_root;
 mod iperf3_interop;
 mod lab;
 mod live;

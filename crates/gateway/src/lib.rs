@@ -1,10 +1,23 @@
-//! Native routing over many gateways, on the host it is for: what is there, read through netlink.
+//! Native routing over many gateways, on the host it is for.
 //!
-//! The crate `route-plan` says what a host is to have. [`read_host`] reads what it has, for the network namespace
-//! of the calling thread.
+//! The crate `route-plan` says what a host is to have. [`read_host`] reads what it has, [`apply()`] makes the changes
+//! between, [`check()`] finds what has drifted since, [`revert`] puts back exactly what was there. Everything is of the
+//! network namespace of the calling thread. The journal and the undo engine are `tuning`'s: [`Network`] is a world
+//! whose settings are also nexthops, routes and rules.
 
 #![forbid(unsafe_code)]
 
+mod apply;
+mod ask;
+mod check;
+mod hex;
+mod moves;
 mod read;
+mod world;
 
+pub use apply::{ApplyError, Made, Options, apply, revert};
+pub use ask::{AskError, ask};
+pub use check::{CheckError, Drift, DriftKind, check};
+pub use moves::{MoveError, move_flows};
 pub use read::{ReadError, read_host};
+pub use world::Network;

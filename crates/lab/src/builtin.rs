@@ -20,6 +20,7 @@ pub fn builtin_labs() -> &'static [BuiltinLab] {
         BuiltinLab { name: "shared", text: include_str!("../../../labs/shared.toml") },
         BuiltinLab { name: "onequeue", text: include_str!("../../../labs/onequeue.toml") },
         BuiltinLab { name: "lan", text: include_str!("../../../labs/lan.toml") },
+        BuiltinLab { name: "cumulus", text: include_str!("../../../labs/cumulus.toml") },
         BuiltinLab { name: "shaped", text: include_str!("../../../labs/shaped.toml") },
     ]
 }

@@ -51,7 +51,7 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         LabFileError { file: file.to_owned(), line, message }
     })?;
     let top = Section::top(file, text, parsed.get_ref());
-    top.only(&["name", "description", "sysctl", "host", "link", "switch"])?;
+    top.only(&["name", "description", "sysctl", "host", "link", "switch", "routes"])?;
     let name = top.required_text("name")?;
     check_name(&top, "name", name)?;
     let hosts = read_hosts(&top)?;
@@ -65,6 +65,7 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         hosts,
         links,
         switches: Vec::new(),
+        is_unrouted: !top.flag("routes")?.unwrap_or(true),
     };
     for section in top.sections("switch")? {
         let switch = read_switch(&section, &plan)?;

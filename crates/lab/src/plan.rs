@@ -20,6 +20,9 @@ pub struct LabPlan {
     /// In the order of the file.
     #[serde(default)]
     pub switches: Vec<SwitchPlan>,
+    /// Hosts get no routes but those of their own networks, and forward nothing: routing is what the lab is for.
+    #[serde(default)]
+    pub is_unrouted: bool,
 }
 
 /// A host: a network namespace.

@@ -20,12 +20,15 @@ pub(crate) struct Route {
 
 /// Whether a host stands between others.
 pub(crate) fn forwards(plan: &LabPlan, host: &str) -> bool {
-    plan.ends().filter(|end| end.host == host).count() > 1
+    !plan.is_unrouted && plan.ends().filter(|end| end.host == host).count() > 1
 }
 
 /// All routes of a lab.
 pub(crate) fn routes(plan: &LabPlan) -> Vec<Route> {
     let mut routes = Vec::new();
+    if plan.is_unrouted {
+        return routes;
+    }
     for (host_index, host) in plan.hosts.iter().enumerate() {
         let mut known: BTreeSet<(IpAddr, u8)> =
             ends_of(plan, &host.name).flat_map(|(own, _)| networks(own)).collect();
@@ -114,6 +117,15 @@ mod tests {
         assert_eq!(of(&plan, "r"), [""; 0]);
         let forwarding = ["a", "b", "r", "far"].map(|host| forwards(&plan, host));
         assert_eq!(forwarding, [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_lab_without_routes_has_none_and_forwards_nothing() {
+        let text = "name = \"x\"\nroutes = false\n[host.a]\n[host.r]\n[host.b]\n\
+                    [[link]]\nbetween = [\"a\", \"r\"]\n[[link]]\nbetween = [\"r\", \"b\"]\n";
+        let plan = parse_lab("x", text).expect("a lab");
+        assert_eq!(routes(&plan), []);
+        assert!(!forwards(&plan, "r"));
     }
 
     fn of(plan: &LabPlan, host: &str) -> Vec<String> {

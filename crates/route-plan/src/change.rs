@@ -68,6 +68,8 @@ pub struct Conflict {
     pub found: Object,
     /// What of the plan it is in the way of, in one line.
     pub reason: String,
+    /// The plan's own would take its place, and it could be put back as it was.
+    pub is_replaceable: bool,
 }
 
 /// What there is to do.
@@ -155,7 +157,8 @@ impl Builder<'_> {
     }
 
     fn conflict(&mut self, found: Object, reason: impl Into<String>) {
-        self.difference.conflicts.push(Conflict { found, reason: reason.into() });
+        let reason = reason.into();
+        self.difference.conflicts.push(Conflict { found, reason, is_replaceable: false });
     }
 
     fn routes(&mut self, routes: &[&Route]) {
@@ -170,7 +173,8 @@ impl Builder<'_> {
                 let (to, table) = (route.destination, route.table);
                 let reason =
                     format!("the plan's own route to {to} in table {table} would replace it");
-                self.conflict(Object::Route(there.clone()), reason);
+                let found = Object::Route(there.clone());
+                self.difference.conflicts.push(Conflict { found, reason, is_replaceable: true });
             }
             let is_lost = matches!(there.target, Target::Nexthop(id) if self.rebuilt.contains(&id));
             if is_lost {

@@ -5,7 +5,8 @@
 //! [`difference`] orders the changes from what was found so that packets find a way throughout, and
 //! [`command()`] writes them in iproute2's words. [`predict()`] says which gateway carries a flow, with the
 //! kernel's own hash computed here; [`balance()`] counts all flows before a packet is sent, [`search_seed`] finds a
-//! better seed, [`plan_of`] makes plans of any scale. [`review`] holds routing files that exist against a plan.
+//! better seed, [`plan_of`] makes plans of any scale. [`emit()`] writes the plan as the configuration of
+//! other systems, [`review`] holds routing files that exist against a plan.
 //!
 //! The crate `gateway` reads hosts and changes them.
 
@@ -15,6 +16,7 @@ mod assign;
 mod balance;
 mod change;
 mod command;
+mod emit;
 #[cfg(test)]
 mod example;
 mod file;
@@ -35,6 +37,7 @@ pub use balance::{
 };
 pub use change::{Change, Conflict, Difference, Found, Object, RouteKey, difference};
 pub use command::{command, describe};
+pub use emit::{Emission, SYSTEMS, System, emit};
 pub use file::{Mistake, PLAN_BYTES_MAX, PlanError, parse_plan};
 pub use hash::{
     Flow, HashPolicy, TCP, bucket_of, bucket_shares, member_of, new_buckets, upper_bounds,

@@ -60,6 +60,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("ring", "sys"),
     // The lab's switches are the packet switch.
     ("lab", "packet-switch"),
+    // Routes are changed with the journal and the undo engine of settings.
+    ("gateway", "tuning"),
     // Programs linked with it when it was the C interface too still find `cs_*` there.
     ("netmap-preload", "c-api"),
     // iperf3 drives the engine, and is handed to the server and the client by the program.

@@ -26,6 +26,15 @@ pub fn command(key: &Key, to: &str) -> String {
             format!("echo {} > {}", word(to), word(&format!("/sys/fs/cgroup{group}/cpu.max")))
         }
         Key::File(file) => format!("edit /{}", file.path()),
+        Key::Nexthop(id) => format!("ip nexthop {} id {id}", replace_or_delete(to)),
+        Key::Route(route) => {
+            let (address, bits) = route.destination;
+            let (table, metric) = (route.table, route.metric);
+            let verb = replace_or_delete(to);
+            format!("ip route {verb} {address}/{bits} table {table} metric {metric}")
+        }
+        Key::Rule(_) if to == "-" => "ip rule del".to_owned(),
+        Key::Rule(_) => "ip rule add".to_owned(),
         Key::Sysctl(name) => format!("sysctl -w {name}={}", word(to)),
     }
 }
@@ -72,6 +81,12 @@ fn of_interface(name: &str, what: &InterfaceKey, to: &str) -> String {
     }
 }
 
+/// Whoever makes such changes says the rest of the words (`clearstream gateway plan`): a value is a
+/// netlink body.
+fn replace_or_delete(to: &str) -> &'static str {
+    if to == "-" { "del" } else { "replace" }
+}
+
 /// The process id of a kernel thread. `pgrep` looks at the first 15 letters of a name only.
 fn process_of(name: &str) -> String {
     if name.len() <= 15 {
@@ -112,6 +127,8 @@ mod tests {
             ("eth0/qdisc", "noqueue (default)", "tc qdisc del dev eth0 root"),
             ("eth0/rx-1/rps_cpus", "ff", "echo ff > /sys/class/net/eth0/queues/rx-1/rps_cpus"),
             ("eth0.7/ipv4/rp_filter", "2", "sysctl -w net/ipv4/conf/eth0.7/rp_filter=2"),
+            ("nexthop:7", "-", "ip nexthop del id 7"),
+            ("route:254,1,0,10.0.0.0/8", "-", "ip route del 10.0.0.0/8 table 254 metric 1"),
             ("irq:27/affinity", "0-3", "echo 0-3 > /proc/irq/27/smp_affinity_list"),
             ("thread:napi/eth0-8193/affinity", "1", "taskset -pc 1 $(pgrep -x napi/eth0-8193)"),
             (

@@ -8,6 +8,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+mod route;
+
+pub use route::RouteName;
+
 use crate::catalogue;
 use crate::text::shorten;
 
@@ -43,6 +47,12 @@ pub enum Key {
     CpuQuota(String),
     /// A file that makes settings survive a reboot; the path is relative to the root.
     File(PersistedFile),
+    /// The nexthop object or group with this number.
+    Nexthop(u32),
+    /// The route that the kernel knows by this.
+    Route(RouteName),
+    /// The rule with this netlink body, as hexadecimal digits: a rule has no other name than itself.
+    Rule(String),
 }
 
 /// A setting of an interface.
@@ -190,6 +200,16 @@ impl FromStr for Key {
             let group = rest.strip_suffix("/cpu.max").filter(|group| is_group(group));
             return group.map(|group| Self::CpuQuota(group.to_owned())).ok_or_else(unknown);
         }
+        if let Some(number) = text.strip_prefix("nexthop:") {
+            return plain_number(number).map(Self::Nexthop).ok_or_else(unknown);
+        }
+        if let Some(route) = text.strip_prefix("route:") {
+            return RouteName::parse(route).map(Self::Route).ok_or_else(unknown);
+        }
+        if let Some(body) = text.strip_prefix("rule:") {
+            let is_body = is_hexadecimal(body);
+            return if is_body { Ok(Self::Rule(body.to_owned())) } else { Err(unknown()) };
+        }
         if let Some(rest) = text.strip_prefix("cpu:") {
             let number = rest.strip_suffix("/governor").and_then(plain_number);
             return number.map(Self::Governor).ok_or_else(unknown);
@@ -250,6 +270,9 @@ impl fmt::Display for Key {
             Self::Governor(core) => write!(out, "cpu:{core}/governor"),
             Self::CpuQuota(group) => write!(out, "cgroup:{group}/cpu.max"),
             Self::File(file) => write!(out, "file:{}", file.path()),
+            Self::Nexthop(id) => write!(out, "nexthop:{id}"),
+            Self::Route(route) => write!(out, "route:{route}"),
+            Self::Rule(body) => write!(out, "rule:{body}"),
         }
     }
 }
@@ -327,8 +350,16 @@ impl Key {
             Self::Interface { what, .. } => {
                 matches!(what, InterfaceKey::Ipv4(_) | InterfaceKey::Ipv6(_))
             }
+            Self::Nexthop(_) | Self::Route(_) | Self::Rule(_) => true,
             _ => false,
         }
+    }
+
+    /// Whether it is an object that is there or not, and that the kernel neither rounds nor clamps: what is
+    /// there and is not what was written is somebody else's.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        matches!(self, Self::Nexthop(_) | Self::Route(_) | Self::Rule(_))
     }
 
     /// The interface it belongs to.
@@ -364,6 +395,12 @@ fn is_group(path: &str) -> bool {
         !name.is_empty() && name != "." && name != ".." && !name.contains(char::is_control)
     };
     path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_name))
+}
+
+/// Whole bytes in lower case.
+pub(crate) fn is_hexadecimal(text: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    !text.is_empty() && text.len().is_multiple_of(2) && text.bytes().all(digit)
 }
 
 fn is_feature_name(name: &str) -> bool {

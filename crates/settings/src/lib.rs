@@ -25,5 +25,7 @@ mod value;
 
 pub use change::Change;
 pub use command::{command, commands};
-pub use key::{FILES, InterfaceKey, Key, KeyError, PARAMETERS, Parameter, PersistedFile};
+pub use key::{
+    FILES, InterfaceKey, Key, KeyError, PARAMETERS, Parameter, PersistedFile, RouteName,
+};
 pub use value::{RootQdisc, VALUE_BYTES_MAX, cores_of, list_of, mask_of};

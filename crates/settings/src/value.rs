@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::catalogue;
-use crate::key::{InterfaceKey, Key, KeyError, plain_number};
+use crate::key::{InterfaceKey, Key, KeyError, is_hexadecimal, plain_number};
 use crate::text::shorten;
 
 /// Longest value of a setting, bytes; a file of ours is the longest there is.
@@ -34,6 +34,14 @@ impl Key {
             Self::Governor(_) => word(value).ok_or_else(|| wrong("the name of a governor")),
             Self::CpuQuota(_) => {
                 quota(value).ok_or_else(|| wrong("microseconds of a period: max 100000"))
+            }
+            Self::Nexthop(_) | Self::Route(_) => {
+                let is_value = value == "-" || is_hexadecimal(value);
+                is_value.then(|| value.to_owned()).ok_or_else(|| wrong("a netlink body, or -"))
+            }
+            Self::Rule(_) => {
+                let is_value = value == "-" || value == "+";
+                is_value.then(|| value.to_owned()).ok_or_else(|| wrong("+ or -"))
             }
             Self::File(_) => file_value(value).ok_or_else(|| wrong("a file's contents")),
         }

@@ -6,6 +6,7 @@
 //! nothing to do.
 
 mod owner;
+mod together;
 mod undo;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,14 @@ pub trait Log {
     /// # Errors
     /// The disk's answer, in one line.
     fn append(&mut self, record: &Record) -> Result<(), LogError>;
+
+    /// Appends several and syncs them together.
+    ///
+    /// # Errors
+    /// The disk's answer, in one line; some of them may be there.
+    fn append_all(&mut self, records: &[Record]) -> Result<(), LogError> {
+        records.iter().try_for_each(|record| self.append(record))
+    }
 }
 
 /// A record could not be put on disk. What it announces has not been done.
@@ -184,16 +193,25 @@ impl Engine<'_> {
 
     /// The value before; why the change cannot be made, as far as looking tells.
     fn looks(&mut self, change: &Change) -> Result<String, Trouble> {
-        let to = change.key.check(&change.to).map_err(|error| Trouble::plain(&error))?;
         let from = self.world.read(&change.key).map_err(|error| Trouble::of(&error))?;
+        self.looks_at(change, from)
+    }
+
+    /// The same for a setting whose value is known.
+    fn looks_at(&mut self, change: &Change, from: String) -> Result<String, Trouble> {
+        let to = change.key.check(&change.to).map_err(|error| Trouble::plain(&error))?;
         if let Some(expected) = &change.from
             && *expected != from
             && from != to
         {
-            let reason = format!(
-                "{}: it is {from} by now, the change was planned for {expected}",
-                change.key
-            );
+            let reason = if change.key.is_object() {
+                format!("{}: it is another by now than the change was planned for", change.key)
+            } else {
+                format!(
+                    "{}: it is {from} by now, the change was planned for {expected}",
+                    change.key
+                )
+            };
             return Err(Trouble { reason, is_privilege: false });
         }
         if from != to {
@@ -289,9 +307,22 @@ impl Engine<'_> {
         to: &str,
         is_side_effect: bool,
     ) -> Result<u32, LogError> {
-        let id = self.journal.next_id();
+        let intent = self.intent(self.journal.next_id(), change, from, to, is_side_effect);
+        let id = intent.id;
+        self.record(Record::Intent(intent))?;
+        Ok(id)
+    }
+
+    fn intent(
+        &self,
+        id: u32,
+        change: &Change,
+        from: &str,
+        to: &str,
+        is_side_effect: bool,
+    ) -> Intent {
         let line = if self.owner.is_host() { one_line } else { plain_line };
-        self.record(Record::Intent(Intent {
+        Intent {
             id,
             key: change.key.clone(),
             from: from.to_owned(),
@@ -300,8 +331,7 @@ impl Engine<'_> {
             owner: self.owner,
             why: line(&change.why, WHY_CHARACTERS_MAX),
             source: line(&change.source, WHY_CHARACTERS_MAX),
-        }))?;
-        Ok(id)
+        }
     }
 
     /// On disk first, then in memory.

@@ -226,45 +226,59 @@ pub struct Writer<'a> {
 
 impl Log for Writer<'_> {
     fn append(&mut self, record: &Record) -> Result<(), LogError> {
-        self.append_line(record, &journal::encode(record))
+        self.append_all(std::slice::from_ref(record))
+    }
+
+    fn append_all(&mut self, records: &[Record]) -> Result<(), LogError> {
+        self.append_lines(records)
             .map_err(|error| LogError(format!("{}: {error}", self.path.display())))
     }
 }
 
 impl Writer<'_> {
-    fn append_line(&mut self, record: &Record, line: &[u8]) -> io::Result<()> {
+    fn append_lines(&mut self, records: &[Record]) -> io::Result<()> {
         if self.is_torn {
             return Err(io::Error::other("an earlier record could not be written"));
         }
-        match record {
-            Record::Intent(intent) => {
-                let is_host = intent.owner.is_host();
-                let most = if is_host { INTENT_BYTES_MAX } else { REMOTE_INTENT_BYTES_MAX };
-                if self.length + line.len() as u64 > most as u64 {
-                    let full = "the journal is full; revert some changes first";
-                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, full));
+        let mut lines = Vec::new();
+        let (mut announced, mut open_count) = (0, self.open_count);
+        for record in records {
+            let line = journal::encode(record);
+            match record {
+                Record::Intent(intent) => {
+                    let is_host = intent.owner.is_host();
+                    let most = if is_host { INTENT_BYTES_MAX } else { REMOTE_INTENT_BYTES_MAX };
+                    if self.length + (lines.len() + line.len()) as u64 > most as u64 {
+                        let full = "the journal is full; revert some changes first";
+                        return Err(io::Error::new(io::ErrorKind::FileTooLarge, full));
+                    }
+                    announced += line.len() as u64;
+                    open_count += 1;
                 }
-                self.set_room_aside(line.len() as u64)?;
-                self.open_count += 1;
+                Record::Undone { .. } => open_count = open_count.saturating_sub(1),
+                Record::Done { .. } => {}
             }
-            Record::Undone { .. } => self.open_count = self.open_count.saturating_sub(1),
-            Record::Done { .. } => {}
+            lines.extend(line);
         }
-        let written = self.file.write_all(line).and_then(|()| self.file.sync_data());
+        if announced > 0 {
+            self.set_room_aside(announced, open_count)?;
+        }
+        self.open_count = open_count;
+        let written = self.file.write_all(&lines).and_then(|()| self.file.sync_data());
         if written.is_err() {
             let end = self.file.set_len(self.length).is_ok()
                 && self.file.seek(SeekFrom::Start(self.length)).is_ok();
             self.is_torn = !end;
             return written;
         }
-        self.length += line.len() as u64;
+        self.length += lines.len() as u64;
         Ok(())
     }
 
-    /// Has the disk keep room behind the journal's end: for an announcement, for the value read back,
-    /// and for undoing it and all others.
-    fn set_room_aside(&self, line: u64) -> io::Result<()> {
-        let room = 3 * line + UNDONE_BYTES * (self.open_count + 1);
+    /// Has the disk keep room behind the journal's end: for announcements of so many bytes, for the values
+    /// read back, and for undoing them and all others.
+    fn set_room_aside(&self, announced: u64, open_count: u64) -> io::Result<()> {
+        let room = 3 * announced + UNDONE_BYTES * open_count;
         match rustix::fs::fallocate(&*self.file, FallocateFlags::KEEP_SIZE, self.length, room) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(error.into()),
             // Not every file system can; what it cannot promise it may still have.

@@ -166,6 +166,7 @@ impl Tuner {
             force: how == Undo::Force,
             last_only: how == Undo::Last,
             has_rebooted,
+            ..RevertRequest::default()
         };
         let mut engine = Engine {
             world: &mut host,
@@ -258,15 +259,21 @@ impl Tuner {
         journal.header.boot_id != self.host.boot_id()
     }
 
-    /// A namespace's number means something until the next boot only.
     fn check(&self, journal: &Journal) -> Result<(), TuneError> {
-        if !self.has_rebooted(journal) && journal.header.namespace != namespace() {
-            let path = self.state.join("journal").display().to_string();
-            let host = journal.header.host.clone();
-            return Err(StoreError::OtherNamespace { path, host }.into());
-        }
-        Ok(())
+        Ok(check_namespace(&self.host, journal, &self.state.join("journal"))?)
     }
+}
+
+/// Refuses the journal of another network namespace. A namespace's number means something until the next boot only.
+///
+/// # Errors
+/// [`StoreError::OtherNamespace`].
+pub fn check_namespace(host: &Host, journal: &Journal, path: &Path) -> Result<(), StoreError> {
+    if host.boot_id() == journal.header.boot_id && journal.header.namespace != namespace() {
+        let path = path.display().to_string();
+        return Err(StoreError::OtherNamespace { path, host: journal.header.host.clone() });
+    }
+    Ok(())
 }
 
 /// Settings that stay changed stay persisted, and no others.

@@ -17,6 +17,17 @@ pub trait World {
     /// [`WorldError`].
     fn write(&mut self, key: &Key, value: &str) -> Result<(), WorldError>;
 
+    /// The values of several settings at one moment, in their order.
+    fn read_all(&mut self, keys: &[Key]) -> Vec<Result<String, WorldError>> {
+        keys.iter().map(|key| self.read(key)).collect()
+    }
+
+    /// Sets several, one after the other, and says of each what became of it. One that fails does not keep
+    /// the others from being set.
+    fn write_all(&mut self, values: &[(Key, String)]) -> Vec<Result<(), WorldError>> {
+        values.iter().map(|(key, value)| self.write(key, value)).collect()
+    }
+
     /// Settings that the kernel changes by itself when this one is written; they are put back too.
     fn side_effects(&self, key: &Key) -> Vec<Key> {
         let _ = key;

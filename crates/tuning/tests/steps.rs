@@ -301,3 +301,33 @@ proptest! {
         prop_assert_eq!(world, before);
     }
 }
+
+/// A setting that was announced counts as ours whatever the kernel made of it. An object is what was written, or
+/// somebody else's.
+#[test]
+fn an_announced_object_that_is_another_by_now_is_left() {
+    let entry = |key: &str, from: &str, to: &str, state| {
+        let intent = tuning::journal::Intent {
+            id: 0,
+            key: key.parse().expect("known"),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            is_side_effect: false,
+            owner: Owner::Host,
+            why: String::new(),
+            source: String::new(),
+        };
+        tuning::journal::Entry { intent, state }
+    };
+    use tuning::journal::State;
+    let decide = |entry, now| tuning::decide(&entry, now, &RevertRequest::default());
+    let nexthop = |state| entry("nexthop:7", "-", "aa", state);
+    assert_eq!(decide(nexthop(State::Intended), "-"), tuning::Decision::Back);
+    assert_eq!(decide(nexthop(State::Intended), "aa"), tuning::Decision::Restore);
+    assert_eq!(decide(nexthop(State::Intended), "bb"), tuning::Decision::Foreign);
+    assert_eq!(decide(nexthop(State::Done("aa".to_owned())), "bb"), tuning::Decision::Foreign);
+    let replaced = entry("nexthop:7", "cc", "aa", State::Done("aa".to_owned()));
+    assert_eq!(decide(replaced, "-"), tuning::Decision::Restore);
+    let setting = entry("eth0/mtu", "1500", "9000", State::Intended);
+    assert_eq!(decide(setting, "8999"), tuning::Decision::Restore);
+}

@@ -1,6 +1,9 @@
 //! `clearstream gateway`: native routing over many gateways, by one plan.
 
+mod apply;
+mod emit;
 mod explain;
+mod hosts;
 mod plan;
 mod show;
 mod simulate;
@@ -19,6 +22,8 @@ use crate::exit::VerbError;
 #[command(after_help = "Examples:\n  \
     clearstream gateway plan cumulus.toml                     who is in it, and how flows spread\n  \
     clearstream gateway plan cumulus.toml --host nid0001      what that host needs, as commands\n  \
+    clearstream gateway apply cumulus.toml --host nid0001     make it so; `check` and `revert` follow\n  \
+    clearstream lab up cumulus && clearstream gateway apply cumulus --lab cumulus\n  \
     clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n\n\
     A plan names networks, the gateways that join them, and the hosts on them. Both ends of every flow\n\
     derive their routes from it, so that a look-up tells which gateway carries what.")]
@@ -31,6 +36,14 @@ pub(crate) struct GatewayArgs {
 enum Action {
     /// Check a plan; show what each host needs, how flows spread, and what would change.
     Plan(plan::PlanArgs),
+    /// Make this host, or all hosts of a lab, what the plan wants; journalled.
+    Apply(apply::ApplyArgs),
+    /// Find what has drifted from the plan (exit 3).
+    Check(apply::CheckArgs),
+    /// Put back exactly what was there before.
+    Revert(apply::RevertArgs),
+    /// Write a host's part of the plan as networkd's, NetworkManager's, netplan's, … configuration.
+    Emit(emit::EmitArgs),
     /// Say which gateway carries a flow.
     Explain(explain::ExplainArgs),
 }
@@ -39,13 +52,25 @@ enum Action {
 pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
     match &args.action {
         Action::Plan(args) => plan::run(args, json),
+        Action::Apply(args) => apply::run(args, json),
+        Action::Check(args) => apply::check(args, json),
+        Action::Revert(args) => apply::revert(args, json),
+        Action::Emit(args) => emit::run(args, json),
         Action::Explain(args) => explain::run(args, json),
     }
 }
 
-/// Reads and checks a plan. Of several mistakes each gets its line on standard error.
+/// Plans that come with the program, for its labs.
+const PLANS: &[(&str, &str)] =
+    &[("cumulus", include_str!("../../../../labs/gateways/cumulus.toml"))];
+
+/// Reads and checks a plan, a file or one that comes with the program. Of several mistakes each gets its line on standard error.
 fn read_plan(path: &Path) -> Result<Plan, VerbError> {
-    let text = read_text(path, PLAN_BYTES_MAX)?;
+    let builtin = PLANS.iter().find(|(name, _)| Path::new(name) == path && !path.exists());
+    let text = match builtin {
+        Some((_, text)) => (*text).to_owned(),
+        None => read_text(path, PLAN_BYTES_MAX)?,
+    };
     parse_plan(&path.display().to_string(), &text).map_err(|error| {
         let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
         if lines.len() < 2 {

@@ -1,5 +1,7 @@
 //! Undoing.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use settings::Key;
 
@@ -20,6 +22,8 @@ pub struct RevertRequest {
     pub last_only: bool,
     /// The host has booted since the journal was begun.
     pub has_rebooted: bool,
+    /// Values that are ours although the journal does not know them: this program set them since.
+    pub also_ours: BTreeMap<Key, String>,
 }
 
 impl RevertRequest {
@@ -52,11 +56,15 @@ pub fn decide(entry: &Entry, current: &str, request: &RevertRequest) -> Decision
         return Decision::Back;
     }
     let is_ours = match &entry.state {
+        // An object is what was written or it is not ours; one that went by itself stands in nobody's way.
+        State::Intended if intent.key.is_object() => current == intent.to,
+        State::Done(_) if intent.key.is_object() && current == "-" => true,
         State::Done(now) => current == now || current == intent.to,
         State::Intended => !request.has_rebooted || current == intent.to,
         State::Undone => false,
     };
-    if is_ours || request.force {
+    let is_known = request.also_ours.get(&intent.key).is_some_and(|value| value == current);
+    if is_ours || is_known || request.force {
         Decision::Restore
     } else if request.has_rebooted {
         Decision::Rebooted
@@ -159,15 +167,15 @@ impl Engine<'_> {
 
     /// The open changes that are asked for, the last one first; what the kernel changed along goes
     /// with the change it was announced for.
-    fn wanted(&self, request: &RevertRequest) -> Vec<Entry> {
+    pub(super) fn wanted(&self, request: &RevertRequest) -> Vec<Entry> {
         let mut wanted: Vec<Entry> = Vec::new();
         let mut goes_along = false;
         for entry in self.journal.entries.iter().rev() {
             let is_open = entry.state != State::Undone;
             let is_asked = self.may_undo(entry) && request.asks_for(entry);
             if !entry.intent.is_side_effect {
-                let is_known = wanted.iter().any(|known| known.intent.key == entry.intent.key);
-                goes_along = is_asked && !(request.last_only && is_known);
+                let is_known = || wanted.iter().any(|known| known.intent.key == entry.intent.key);
+                goes_along = is_asked && !(request.last_only && is_known());
             }
             let is_wanted =
                 if entry.intent.is_side_effect { goes_along || is_asked } else { goes_along };

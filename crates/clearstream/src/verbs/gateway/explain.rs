@@ -19,7 +19,8 @@ const UDP: u8 = 17;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n  \
-    clearstream gateway explain 10.100.1.7:40000 10.10.0.23:1191 --plan cumulus.toml\n\n\
+    clearstream gateway explain 10.100.1.7:40000 10.10.0.23:1191 --plan cumulus.toml\n  \
+    clearstream lab exec c1 -- clearstream gateway explain c1:1 s1:1 --plan cumulus --ask\n\n\
     In the mode pairs the plan alone decides; else the kernel's hash is computed from the plan's seed\n\
     and policy. All gateways are taken to be up.")]
 pub(crate) struct ExplainArgs {
@@ -35,6 +36,9 @@ pub(crate) struct ExplainArgs {
     /// A UDP flow; the default is TCP.
     #[arg(short, long)]
     udp: bool,
+    /// Ask this host's kernel, which is to be the source, instead of predicting.
+    #[arg(long)]
+    ask: bool,
 }
 
 /// Runs the verb.
@@ -51,11 +55,28 @@ pub(super) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
         protocol: if args.udp { UDP } else { TCP },
         ..Flow::tcp((source.ip(), source.port()), (destination.ip(), destination.port()))
     };
+    if args.ask {
+        return ask(&plan, &flow, json);
+    }
     let prediction = predict(&plan, &flow).map_err(|error| VerbError::failed(&error))?;
     if json {
         return print_json(&to_json(&plan, &prediction));
     }
     show(&plan, &flow, &prediction)
+}
+
+/// What this host's kernel would do.
+fn ask(plan: &Plan, flow: &Flow, json: bool) -> VerbResult {
+    let next_hop = gateway::ask(flow).map_err(|error| VerbError::from_error(&error))?;
+    let is_it = |one: &&route_plan::Gateway| one.ports.iter().any(|port| port.address == next_hop);
+    let found = plan.gateways.iter().find(is_it);
+    if json {
+        let name = found.map(|gateway| gateway.name.as_str());
+        return print_json(&json!({ "gateway": name, "by": "kernel", "next_hop_there": next_hop }));
+    }
+    let name = found.map_or("none of the plan", |gateway| gateway.name.as_str());
+    writeln!(crate::out::stdout(), "Gateway   {name}, by this host's kernel: next hop {next_hop}")?;
+    Ok(if found.is_some() { Exit::Ok } else { Exit::GateFailed })
 }
 
 /// `HOST:PORT`, `ADDRESS:PORT`, `[IPV6]:PORT`; without a port it is 0.

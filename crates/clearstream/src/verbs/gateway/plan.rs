@@ -65,7 +65,12 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     }
 }
 
-fn unknown(plan: &Plan, name: &str) -> VerbError {
+/// The name of this machine, or of the lab host that the program is on.
+pub(super) fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+pub(super) fn unknown(plan: &Plan, name: &str) -> VerbError {
     let names: Vec<&str> = plan.names().take(8).collect();
     VerbError::usage(format!(
         "the plan '{}' has no host '{name}'; it has {} …",
@@ -88,8 +93,7 @@ fn overview(plan: &Plan, json: bool) -> VerbResult {
 }
 
 fn host(plan: &Plan, name: &str, role: Role<'_>, here: bool, json: bool) -> VerbResult {
-    let own_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let is_here = here || own_name == name;
+    let is_here = here || own_name() == name;
     let (state, found) = if is_here {
         let interfaces = read(plan, &HostState::default())?.interfaces;
         let state =

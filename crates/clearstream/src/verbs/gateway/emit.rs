@@ -1,0 +1,112 @@
+//! `clearstream gateway emit`: a host's part of the plan as another system's configuration.
+
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+
+use clap::ValueEnum;
+use route_plan::{SYSTEMS, System};
+use serde_json::json;
+
+use super::plan::{print_json, unknown};
+use super::read_plan;
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// Options of `gateway emit`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream gateway emit cumulus.toml --host wolf01 --to networkd\n  \
+    clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n\n\
+    Without --root the files are printed. What the system cannot say is named on standard error;\n\
+    only `networkd` (pairs), `ifupdown`, `ansible` and `unit` say the whole plan.")]
+pub(crate) struct EmitArgs {
+    /// The plan, a TOML file.
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// The host or gateway of the plan.
+    #[arg(long, value_name = "NAME")]
+    host: String,
+    /// The system that configures it.
+    #[arg(long, value_name = "SYSTEM")]
+    to: To,
+    /// Write the files below this folder instead of printing them; files that are there stay.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+/// A system that configures hosts.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum To {
+    /// systemd-networkd.
+    Networkd,
+    /// NetworkManager's keyfiles.
+    Networkmanager,
+    /// netplan over networkd.
+    Netplan,
+    /// Debian's ifupdown.
+    Ifupdown,
+    /// An Ansible playbook with our own unit.
+    Ansible,
+    /// Our own systemd unit.
+    Unit,
+}
+
+impl To {
+    fn system(self) -> System {
+        match self {
+            Self::Networkd => System::Networkd,
+            Self::Networkmanager => System::NetworkManager,
+            Self::Netplan => System::Netplan,
+            Self::Ifupdown => System::Ifupdown,
+            Self::Ansible => System::Ansible,
+            Self::Unit => System::Unit,
+        }
+    }
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
+    let plan = read_plan(&args.plan)?;
+    let role = plan.find(&args.host).ok_or_else(|| unknown(&plan, &args.host))?;
+    let system = args.to.system();
+    let emission =
+        route_plan::emit(&plan, role, system).map_err(|error| VerbError::from_error(&error))?;
+    let name = SYSTEMS.iter().find(|(known, _)| *known == system).map_or("", |(_, name)| name);
+    for lack in &emission.lacks {
+        writeln!(crate::out::stderr(), "{name}: {lack}")?;
+    }
+    if json {
+        let files: Vec<_> = emission
+            .files
+            .iter()
+            .map(|(path, text)| json!({ "path": path, "text": text }))
+            .collect();
+        return print_json(&json!({ "system": name, "files": files, "lacks": emission.lacks }));
+    }
+    let mut out = crate::out::stdout();
+    for (path, text) in &emission.files {
+        match &args.root {
+            Some(root) => {
+                let place = root.join(path);
+                write_new(&place, text)?;
+                writeln!(out, "{}", place.display())?;
+            }
+            None => writeln!(out, "==> /{path}\n{text}")?,
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Writes a file that is not there yet.
+fn write_new(place: &Path, text: &str) -> Result<(), VerbError> {
+    let failed = |error: std::io::Error| VerbError::failed(format!("{}: {error}", place.display()));
+    if place.components().any(|part| part == Component::ParentDir) {
+        return Err(VerbError::usage(format!("{}: leads elsewhere", place.display())));
+    }
+    if let Some(folder) = place.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).open(place).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)
+}

@@ -1,0 +1,296 @@
+//! Making a host what the plan wants of it, and putting back what was there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use netlink::{Nexthop, Route};
+use route_plan::{
+    Change, Conflict, Difference, HostState, Object, Plan, Role, WantedError, describe, difference,
+    first_kernel_with, wanted,
+};
+use settings::Key;
+use thiserror::Error;
+use tuning::journal::{Entry, Journal};
+use tuning::{
+    Applied, Engine, LogError, Owner, Policy, RevertOutcome, RevertRequest, Step, Store,
+    StoreError, World, check_namespace,
+};
+
+use crate::hex::{self, ABSENT, PRESENT};
+use crate::read::{ReadError, read_host};
+use crate::world::Network;
+
+/// Why a plan is not applied. Nothing has been changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// What the host has cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The host has not what the plan names.
+    #[error(transparent)]
+    Wanted(#[from] WantedError),
+    /// The kernel has not a setting that the plan needs.
+    #[error("{key}: this kernel has no such setting; Linux {since} has it")]
+    NoSetting {
+        /// The setting.
+        key: String,
+        /// The first kernel that has it.
+        since: &'static str,
+    },
+    /// Something of others is in the way.
+    #[error("{}", lines(.0))]
+    Conflicts(Vec<String>),
+    /// Answers by the gateway that asked need rules that this program does not install yet.
+    #[error(
+        "follow: marking packets by their gateway (nftables) is not applied yet; take `follow` out of the plan"
+    )]
+    Follow,
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A record could not be put on disk.
+    #[error(
+        "the journal cannot be written ({0}); `clearstream gateway revert` undoes what was done"
+    )]
+    Log(#[from] LogError),
+}
+
+fn lines(conflicts: &[String]) -> String {
+    let first = conflicts.first().map_or("", String::as_str);
+    match conflicts.len() {
+        0 | 1 => first.to_owned(),
+        count => format!("{first} (and {} more conflicts)", count - 1),
+    }
+}
+
+impl ApplyError {
+    /// Whether a kernel or a privilege lacks something.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::NoSetting { .. } => true,
+            Self::Store(error) => error.is_privilege(),
+            _other => false,
+        }
+    }
+}
+
+/// How a plan is applied.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the journal is.
+    pub state: PathBuf,
+    /// Milliseconds since 1970 UTC, for the journal's first line.
+    pub now_unix_ms: u64,
+    /// Routes of others may be replaced until the plan is reverted.
+    pub replaces_foreign: bool,
+    /// Gateways that are up; those beyond the end are.
+    pub up: Vec<bool>,
+}
+
+impl Options {
+    /// With the journal in a directory, nothing of others touched, all gateways up.
+    #[must_use]
+    pub fn new(state: &Path, now_unix_ms: u64) -> Self {
+        Self { state: state.to_owned(), now_unix_ms, replaces_foreign: false, up: Vec::new() }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The changes in iproute2's words, in their order.
+    pub commands: Vec<String>,
+    /// What became of each; empty when there was nothing to do.
+    pub applied: Applied,
+}
+
+/// Makes the host that the thread is on what the plan wants of it: all or nothing, journalled.
+///
+/// # Errors
+/// [`ApplyError`].
+pub fn apply(
+    plan: &Plan,
+    role: Role<'_>,
+    options: &Options,
+    world: &mut Network,
+    witness: &mut dyn FnMut(Step<'_>),
+) -> Result<Made, ApplyError> {
+    if plan.routing.follow.is_some() {
+        return Err(ApplyError::Follow);
+    }
+    settle_after_boot(&options.state, world, witness)?;
+    let bare = read_host(plan.family, [])?;
+    let state = wanted(plan, role, &bare.interfaces, &options.up)?;
+    let found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
+    check_settings(&state, &found)?;
+    let Difference { changes, conflicts } = difference(plan, &state, &found);
+    let in_the_way = |conflict: &&Conflict| !(conflict.is_replaceable && options.replaces_foreign);
+    let told: Vec<String> = conflicts
+        .iter()
+        .filter(in_the_way)
+        .map(|conflict| {
+            let more =
+                if conflict.is_replaceable { "; --replace lets it, until revert" } else { "" };
+            let there = describe(&conflict.found, &found.interfaces);
+            format!("{there}: {}{more}", conflict.reason)
+        })
+        .collect();
+    if !told.is_empty() {
+        return Err(ApplyError::Conflicts(told));
+    }
+    let commands = changes.iter().map(|change| route_plan::command(change, &found.interfaces));
+    let commands: Vec<String> = commands.collect();
+    let changes: Vec<settings::Change> =
+        changes.iter().filter_map(|change| to_setting(change, &plan.name)).collect();
+    let applied = take(&changes, options, world, witness)?;
+    Ok(Made { commands, applied })
+}
+
+/// Makes changes that were planned.
+fn take(
+    changes: &[settings::Change],
+    options: &Options,
+    world: &mut Network,
+    witness: &mut dyn FnMut(Step<'_>),
+) -> Result<Applied, ApplyError> {
+    if changes.is_empty() {
+        return Ok(Applied::default());
+    }
+    let mut store = Store::open(&options.state)?;
+    if let Some(journal) = store.journal() {
+        check_namespace(world.host(), journal, &store.path())?;
+    }
+    let header = world.host().header(options.now_unix_ms);
+    let (mut journal, mut log) = store.begin(header)?;
+    let mut engine =
+        Engine { world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness };
+    let applied = engine.apply_together(changes, Policy::AllOrNothing)?;
+    drop(log);
+    if journal.open().next().is_none() {
+        store.remove()?;
+    }
+    Ok(applied)
+}
+
+/// Ends the journal of an earlier boot: its objects went with that boot, and settings that something sets at boot to
+/// the plan's values go back to those before, so that the new journal knows them.
+fn settle_after_boot(
+    state: &Path,
+    world: &mut Network,
+    witness: &mut dyn FnMut(Step<'_>),
+) -> Result<(), ApplyError> {
+    let boot_id = world.host().boot_id();
+    let is_old = |journal: &Journal| journal.header.boot_id != boot_id;
+    if !Store::look(state)?.as_ref().is_some_and(is_old) {
+        return Ok(());
+    }
+    let mut store = Store::open(state)?;
+    let Some(journal) = store.journal() else { return Ok(()) };
+    let header = journal.header.clone();
+    let (mut journal, mut log) = store.begin(header)?;
+    let request = RevertRequest { has_rebooted: true, ..RevertRequest::default() };
+    let mut engine =
+        Engine { world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness };
+    engine.revert_together(&request)?;
+    drop(log);
+    if journal.open().next().is_none() {
+        store.remove()?;
+        return Ok(());
+    }
+    // What could not be undone stays, for a person to revert.
+    let failed =
+        "changes of an earlier boot could not be undone; `clearstream gateway revert` says why";
+    Err(ApplyError::Log(LogError(failed.to_owned())))
+}
+
+/// Puts back everything that was changed with the journal in `state`; with `force` also what somebody else has changed
+/// since. Gone objects need no undoing.
+///
+/// # Errors
+/// The journal cannot be used.
+pub fn revert(
+    state: &Path,
+    force: bool,
+    world: &mut Network,
+    witness: &mut dyn FnMut(Step<'_>),
+) -> Result<Vec<RevertOutcome>, ApplyError> {
+    let mut store = Store::open(state)?;
+    let Some(journal) = store.journal() else { return Ok(Vec::new()) };
+    check_namespace(world.host(), journal, &store.path())?;
+    let has_rebooted = journal.header.boot_id != world.host().boot_id();
+    let header = journal.header.clone();
+    let (mut journal, mut log) = store.begin(header)?;
+    let also_ours = moved_since(&journal, world);
+    let request = RevertRequest { force, has_rebooted, also_ours, ..RevertRequest::default() };
+    let mut engine =
+        Engine { world, log: &mut log, journal: &mut journal, owner: Owner::Host, witness };
+    let outcomes = engine.revert_together(&request)?;
+    drop(log);
+    if journal.open().next().is_none() {
+        store.remove()?;
+    }
+    Ok(outcomes)
+}
+
+/// Objects that differ from the journal's and have its protocol number: this program has changed them since, because
+/// a gateway failed ([`move_flows`](crate::move_flows)).
+fn moved_since(journal: &Journal, world: &mut Network) -> BTreeMap<Key, String> {
+    let open: Vec<&Entry> = journal.open().filter(|one| one.intent.key.is_object()).collect();
+    let keys: Vec<Key> = open.iter().map(|one| one.intent.key.clone()).collect();
+    let values = world.read_all(&keys).into_iter().map(|value| value.unwrap_or_default());
+    let moved = open.into_iter().zip(values).filter(|(one, value)| {
+        let protocol = |value: &str| protocol_of(&one.intent.key, value);
+        *value != one.intent.to
+            && protocol(value).is_some_and(|now| protocol(&one.intent.to) == Some(now))
+    });
+    moved.map(|(one, value)| (one.intent.key.clone(), value)).collect()
+}
+
+fn protocol_of(key: &Key, value: &str) -> Option<u8> {
+    match key {
+        Key::Nexthop(_) => hex::parse::<Nexthop>(value).map(|one| one.protocol),
+        Key::Route(_) => hex::parse::<Route>(value).map(|one| one.protocol),
+        _other => None,
+    }
+}
+
+fn check_settings(state: &HostState, found: &route_plan::Found) -> Result<(), ApplyError> {
+    let missing = state.sysctls.iter().find(|(key, _)| !found.sysctls.contains_key(key));
+    match missing {
+        None => Ok(()),
+        Some((key, _)) => Err(ApplyError::NoSetting {
+            key: key.to_string(),
+            since: first_kernel_with(key).unwrap_or("with this protocol family"),
+        }),
+    }
+}
+
+/// A change in the words of the journal; `None` for one that fits no netlink message.
+fn to_setting(change: &Change, plan: &str) -> Option<settings::Change> {
+    let (key, from, to) = match change {
+        Change::Set { key, from, to } => (key.clone(), from.clone(), to.clone()),
+        Change::Add(object) => (key_of(object)?, Some(ABSENT.to_owned()), value_of(object)?),
+        Change::Replace { from, to } => (key_of(to)?, Some(value_of(from)?), value_of(to)?),
+        Change::Remove(object) => (key_of(object)?, Some(value_of(object)?), ABSENT.to_owned()),
+    };
+    let change = settings::Change::new(key, to).from_value(from);
+    Some(change.because(format!("plan {plan}"), ""))
+}
+
+fn key_of(object: &Object) -> Option<Key> {
+    match object {
+        Object::Nexthop(nexthop) => Some(hex::nexthop_key(nexthop)),
+        Object::Route(route) => Some(hex::route_key(route)),
+        Object::Rule(rule) => hex::rule_key(rule),
+    }
+}
+
+fn value_of(object: &Object) -> Option<String> {
+    match object {
+        Object::Nexthop(nexthop) => hex::of(nexthop),
+        Object::Route(route) => hex::of(route),
+        Object::Rule(_) => Some(PRESENT.to_owned()),
+    }
+}

@@ -1,0 +1,256 @@
+//! What has drifted from the plan: objects that are missing, changed or others', and what the kernel would really do
+//! with packets to each host of the plan.
+
+use netlink::{
+    Bucket, Link, Neighbour, NeighbourFilter, Route, RouteQuestion, Target, neighbour_state,
+};
+use route_plan::{
+    Assignment, Change, Found, HashPolicy, HostState, Interfaces, Mode, Object, Plan, Role,
+    WantedError, bucket_shares, choice, describe, difference, group_id, hop_id, wanted,
+};
+use sys::netlink_socket::{NetlinkError, NetlinkSocket};
+use thiserror::Error;
+
+use crate::read::{ReadError, read_host};
+
+/// Drifts of one kind that are told one by one.
+const TOLD_COUNT_MAX: usize = 5;
+
+/// Why a host cannot be checked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// What it has cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The kernel does not answer.
+    #[error("cannot ask the kernel about routes (rtnetlink)")]
+    Netlink(#[from] NetlinkError),
+}
+
+/// Something that is not as the plan wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drift {
+    /// In what way.
+    pub kind: DriftKind,
+    /// What, in one line.
+    pub what: String,
+}
+
+/// Kinds of drift.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DriftKind {
+    /// An interface of the plan is not there, is down or has no carrier.
+    Interface,
+    /// A kernel setting has another value.
+    Setting,
+    /// An object of the plan is not there.
+    Missing,
+    /// An object of the plan is another.
+    Changed,
+    /// An object with the plan's protocol is not the plan's.
+    Surplus,
+    /// Something of others is in the way.
+    Foreign,
+    /// The kernel sends packets to a host of the plan by another gateway than the plan's.
+    Diverted,
+    /// The buckets of a resilient group are not shared by the weights.
+    Buckets,
+    /// A gateway does not answer on the link.
+    Neighbour,
+}
+
+impl DriftKind {
+    /// As it is printed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interface => "interface",
+            Self::Setting => "setting",
+            Self::Missing => "missing",
+            Self::Changed => "changed",
+            Self::Surplus => "surplus",
+            Self::Foreign => "foreign",
+            Self::Diverted => "diverted",
+            Self::Buckets => "buckets",
+            Self::Neighbour => "neighbour",
+        }
+    }
+}
+
+/// Compares the host that the thread is on with the plan, all gateways up. Empty: nothing has drifted.
+///
+/// # Errors
+/// The host cannot be read.
+pub fn check(plan: &Plan, role: Role<'_>) -> Result<Vec<Drift>, CheckError> {
+    let bare = read_host(plan.family, [])?;
+    let mut drifts = Vec::new();
+    let state = match wanted(plan, role, &bare.interfaces, &[]) {
+        Ok(state) => state,
+        Err(WantedError::NoInterface { interface, .. }) => {
+            let what = format!("the interface '{interface}' is not there");
+            return Ok(vec![Drift { kind: DriftKind::Interface, what }]);
+        }
+    };
+    let found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
+    objects(plan, &state, &found, &mut drifts);
+    let mut socket = NetlinkSocket::open()?;
+    links(role, &mut socket, &mut drifts)?;
+    if let Role::Host(host) = role {
+        let mut asker = Asker { plan, host, interfaces: &found.interfaces, socket };
+        asker.look_ups(&mut drifts);
+        asker.buckets(&mut drifts);
+        asker.neighbours(&mut drifts)?;
+    }
+    Ok(drifts)
+}
+
+fn objects(plan: &Plan, state: &HostState, found: &Found, drifts: &mut Vec<Drift>) {
+    let difference = difference(plan, state, found);
+    let shown = |object: &Object| describe(object, &found.interfaces);
+    for change in &difference.changes {
+        drifts.push(match change {
+            Change::Set { key, from, to } => Drift {
+                kind: DriftKind::Setting,
+                what: format!("{key} is {}, not {to}", from.as_deref().unwrap_or("not there")),
+            },
+            Change::Add(object) => Drift { kind: DriftKind::Missing, what: shown(object) },
+            Change::Replace { from, to } => Drift {
+                kind: DriftKind::Changed,
+                what: format!("{} is there, not {}", shown(from), shown(to)),
+            },
+            Change::Remove(object) => Drift { kind: DriftKind::Surplus, what: shown(object) },
+        });
+    }
+    for conflict in &difference.conflicts {
+        let what = format!("{}: {}", shown(&conflict.found), conflict.reason);
+        drifts.push(Drift { kind: DriftKind::Foreign, what });
+    }
+}
+
+fn links(
+    role: Role<'_>,
+    socket: &mut NetlinkSocket,
+    drifts: &mut Vec<Drift>,
+) -> Result<(), NetlinkError> {
+    let ports = match role {
+        Role::Gateway(_, gateway) => &gateway.ports[..],
+        Role::Host(host) => std::slice::from_ref(&host.port),
+    };
+    let links = socket.list::<Link>(&Link::dump())?;
+    for port in ports {
+        let Some(link) = links.iter().find(|link| link.name == port.interface) else { continue };
+        let trouble = match (link.is_up(), link.has_carrier()) {
+            (false, _) => "is down",
+            (true, false) => "has no carrier",
+            (true, true) => continue,
+        };
+        let what = format!("the interface '{}' {trouble}", port.interface);
+        drifts.push(Drift { kind: DriftKind::Interface, what });
+    }
+    Ok(())
+}
+
+/// Asks the kernel what it would do.
+struct Asker<'a> {
+    plan: &'a Plan,
+    host: &'a route_plan::Host,
+    interfaces: &'a Interfaces,
+    socket: NetlinkSocket,
+}
+
+impl Asker<'_> {
+    /// By which gateway the kernel would send a packet to each host that is elsewhere: in the mode `pairs` the pair's,
+    /// with a known seed the one that the hash of the addresses names, else any of the plan's.
+    fn look_ups(&mut self, drifts: &mut Vec<Drift>) {
+        let plan = self.plan;
+        let assignment = Assignment::new(&plan.weights());
+        let chooser = route_plan::Chooser::new(plan, None);
+        let is_known =
+            plan.routing.policy == HashPolicy::Addresses && plan.routing.mode == Mode::Hash;
+        let mut diverted = Vec::new();
+        for other in plan.hosts.iter().filter(|other| other.network != self.host.network) {
+            let by = self.gateway_to(other.port.address);
+            let expected = match plan.routing.mode {
+                Mode::Pairs => choice(&assignment, self.host, other).map(|one| one.primary),
+                _hashed if is_known => chooser.gateway(self.host, other, [0, 0]),
+                _hashed => by.as_ref().ok().copied(),
+            };
+            let (name, address) = (&other.name, other.port.address);
+            match (by, expected) {
+                (Ok(by), Some(expected)) if by == expected => {}
+                (Ok(by), Some(expected)) => {
+                    let (by, expected) = (&plan.gateways[by].name, &plan.gateways[expected].name);
+                    diverted.push(format!("{address} ({name}) goes by {by}, not {expected}"));
+                }
+                (Err(why), _) => diverted.push(format!("{address} ({name}): {why}")),
+                (Ok(_), None) => {}
+            }
+        }
+        let count = diverted.len();
+        let kind = DriftKind::Diverted;
+        drifts.extend(diverted.into_iter().take(TOLD_COUNT_MAX).map(|what| Drift { kind, what }));
+        if count > TOLD_COUNT_MAX {
+            let what = format!("{} more hosts", count - TOLD_COUNT_MAX);
+            drifts.push(Drift { kind, what });
+        }
+    }
+
+    fn gateway_to(&mut self, address: std::net::IpAddr) -> Result<usize, String> {
+        let question =
+            RouteQuestion { source: Some(self.host.port.address), ..RouteQuestion::to(address) };
+        let route = self
+            .socket
+            .find::<Route>(&question.message())
+            .map_err(|error| format!("the kernel has no way: {error}"))?;
+        let Target::Paths(paths) = &route.target else {
+            return Err("the kernel drops packets to it".to_owned());
+        };
+        let path = paths.first().ok_or("the kernel has no way")?;
+        let is_by = |gateway: &route_plan::Gateway| {
+            path.gateway == Some(gateway.ports[self.host.network].address)
+        };
+        self.plan.gateways.iter().position(is_by).ok_or_else(|| {
+            let device = path.interface_index.and_then(|index| self.interfaces.name(index));
+            let device = device.unwrap_or("?");
+            match path.gateway {
+                Some(gateway) => {
+                    format!("goes by {gateway} (dev {device}), which is no gateway of the plan")
+                }
+                None => format!("is taken to be on the link of {device}"),
+            }
+        })
+    }
+
+    fn buckets(&mut self, drifts: &mut Vec<Drift>) {
+        let Mode::Resilient(resilient) = self.plan.routing.mode else { return };
+        let group = group_id(self.plan);
+        let Ok(buckets) = self.socket.list::<Bucket>(&Bucket::dump(group)) else { return };
+        let shares = bucket_shares(&self.plan.weights(), resilient.count);
+        for (gateway, share) in shares.into_iter().enumerate() {
+            let id = hop_id(self.plan, gateway);
+            let own = buckets.iter().filter(|one| one.group == group && one.nexthop == id).count();
+            if own != usize::from(share) {
+                let name = &self.plan.gateways[gateway].name;
+                let what = format!("{name} has {own} buckets of group {group}, not {share}");
+                drifts.push(Drift { kind: DriftKind::Buckets, what });
+            }
+        }
+    }
+
+    fn neighbours(&mut self, drifts: &mut Vec<Drift>) -> Result<(), NetlinkError> {
+        let filter = NeighbourFilter { family: self.plan.family, interface_index: None };
+        let neighbours = self.socket.list::<Neighbour>(&Neighbour::dump(filter))?;
+        for gateway in &self.plan.gateways {
+            let address = gateway.ports[self.host.network].address;
+            let has_failed = neighbours
+                .iter()
+                .any(|one| one.address == address && one.state & neighbour_state::FAILED != 0);
+            if has_failed {
+                let what = format!("{} ({address}) does not answer on the link", gateway.name);
+                drifts.push(Drift { kind: DriftKind::Neighbour, what });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! A plan as the configuration of the systems that set hosts up at boot, and what each of them cannot say.
+
+mod ifupdown;
+mod network_manager;
+mod networkd;
+
+use netlink::{Family, Path, Route, Target};
+use settings::{InterfaceKey, Key};
+
+use crate::interfaces::Interfaces;
+use crate::plan::{Mode, Plan, Port, Role};
+use crate::wanted::{HostState, WantedError, wanted};
+
+/// A system that configures hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// systemd-networkd.
+    Networkd,
+    /// NetworkManager's keyfiles.
+    NetworkManager,
+    /// netplan over networkd.
+    Netplan,
+    /// Debian's ifupdown.
+    Ifupdown,
+    /// An Ansible playbook that installs the plan and our own unit.
+    Ansible,
+    /// Our own systemd unit, which applies the plan.
+    Unit,
+}
+
+/// Every system, with its name.
+pub const SYSTEMS: [(System, &str); 6] = [
+    (System::Networkd, "networkd"),
+    (System::NetworkManager, "networkmanager"),
+    (System::Netplan, "netplan"),
+    (System::Ifupdown, "ifupdown"),
+    (System::Ansible, "ansible"),
+    (System::Unit, "unit"),
+];
+
+/// Configuration files of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Emission {
+    /// Paths below the root with their contents.
+    pub files: Vec<(String, String)>,
+    /// What the system cannot say, one line each; empty: the files are the whole plan.
+    pub lacks: Vec<String>,
+}
+
+/// The first line of every file.
+const HEAD: &str = "# Made by `clearstream gateway emit`; change the plan and emit it anew.\n";
+const SYSCTL_FILE: &str = "etc/sysctl.d/80-clearstream-gateway.conf";
+const UNIT_FILE: &str = "etc/systemd/system/clearstream-gateway@.service";
+
+/// The files that make a host of the plan what it is to be, at boot and by the system that it has.
+///
+/// # Errors
+/// Never for a plan that was read; the interfaces are taken to be there.
+pub fn emit(plan: &Plan, role: Role<'_>, system: System) -> Result<Emission, WantedError> {
+    let ports = ports_of(role);
+    let interfaces = Interfaces::invented(ports.iter().map(|port| port.interface.as_str()));
+    let state = wanted(plan, role, &interfaces, &[])?;
+    let mut emission = Emission::default();
+    emission.files.push((SYSCTL_FILE.to_owned(), sysctl_file(&state)));
+    if let Role::Host(host) = role {
+        let source = Source {
+            plan,
+            port: &host.port,
+            network: host.network,
+            state: &state,
+            interfaces: &interfaces,
+        };
+        match system {
+            System::Networkd => networkd::emit(&source, &mut emission),
+            System::Netplan => networkd::emit_netplan(&source, &mut emission),
+            System::NetworkManager => network_manager::emit(&source, &mut emission),
+            System::Ifupdown => ifupdown::emit(&source, &mut emission),
+            System::Ansible | System::Unit => {}
+        }
+        if !state.steering.is_empty() {
+            let lack = "the marks of `follow` (nftables) are in none of these files";
+            emission.lacks.push(lack.to_owned());
+        }
+    }
+    match system {
+        System::Unit => emission.files.push((UNIT_FILE.to_owned(), unit())),
+        System::Ansible => {
+            emission.files.push((UNIT_FILE.to_owned(), unit()));
+            emission.files.push(("clearstream-gateway.yml".to_owned(), playbook(plan, &state)));
+        }
+        _own_routes => {}
+    }
+    Ok(emission)
+}
+
+/// What the emitters of one host start from.
+struct Source<'a> {
+    plan: &'a Plan,
+    port: &'a Port,
+    network: usize,
+    state: &'a HostState,
+    interfaces: &'a Interfaces,
+}
+
+impl Source<'_> {
+    /// The host's address with the bits of its network.
+    fn address(&self) -> String {
+        format!("{}/{}", self.port.address, self.plan.networks[self.network].prefix.bits())
+    }
+
+    /// Routes without nexthop objects, with their paths.
+    fn plain_routes(&self) -> impl Iterator<Item = (&Route, &[Path])> {
+        self.state.routes.iter().filter_map(|route| match &route.target {
+            Target::Paths(paths) => Some((route, &paths[..])),
+            Target::None | Target::Nexthop(_) => None,
+        })
+    }
+
+    /// What a system without nexthop objects leaves out.
+    fn lack_of_nexthops(&self, name: &str) -> String {
+        let what = match self.plan.routing.mode {
+            Mode::Pairs => "the routes of pairs",
+            Mode::Hash => "the group of all gateways",
+            Mode::Resilient(_) => "the resilient group of all gateways",
+        };
+        format!(
+            "{name} has no nexthop groups: {what} are missing, and only the plain multipath route beneath is \
+             there; `clearstream gateway apply` adds the rest"
+        )
+    }
+}
+
+fn ports_of(role: Role<'_>) -> &[Port] {
+    match role {
+        Role::Gateway(_, gateway) => &gateway.ports,
+        Role::Host(host) => core::slice::from_ref(&host.port),
+    }
+}
+
+fn sysctl_file(state: &HostState) -> String {
+    let mut text = HEAD.to_owned();
+    for (key, value) in &state.sysctls {
+        // Slashes, because the name of an interface may have dots.
+        text.push_str(&format!("{} = {value}\n", sysctl_name(key)));
+    }
+    text
+}
+
+fn sysctl_name(key: &Key) -> String {
+    match key {
+        Key::Sysctl(name) => name.replace('.', "/"),
+        Key::Interface { name, what: InterfaceKey::Ipv4(setting) } => {
+            format!("net/ipv4/conf/{name}/{setting}")
+        }
+        Key::Interface { name, what: InterfaceKey::Ipv6(setting) } => {
+            format!("net/ipv6/conf/{name}/{setting}")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn unit() -> String {
+    format!(
+        "{HEAD}[Unit]\n\
+         Description=Routes over many gateways by the plan %i\n\
+         Documentation=man:clearstream-gateway(1)\n\
+         Wants=network-online.target\n\
+         After=network-online.target\n\n\
+         [Service]\n\
+         Type=oneshot\n\
+         RemainAfterExit=yes\n\
+         ExecStart=/usr/bin/clearstream gateway apply /etc/clearstream/gateway/%i.toml\n\
+         ExecReload=/usr/bin/clearstream gateway apply /etc/clearstream/gateway/%i.toml\n\
+         ExecStop=/usr/bin/clearstream gateway revert\n\
+         CapabilityBoundingSet=CAP_NET_ADMIN CAP_DAC_OVERRIDE\n\
+         StateDirectory=clearstream/gateway\n\n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    )
+}
+
+fn playbook(plan: &Plan, state: &HostState) -> String {
+    let name = &plan.name;
+    let mut text = format!(
+        "{HEAD}- name: Routes over many gateways by the plan {name}\n  hosts: all\n  become: true\n  tasks:\n"
+    );
+    for (key, value) in &state.sysctls {
+        let key = sysctl_name(key);
+        text.push_str(&format!(
+            "    - name: Set {key}\n      ansible.posix.sysctl:\n        name: {key}\n        value: \"{value}\"\n        \
+             sysctl_file: /{SYSCTL_FILE}\n"
+        ));
+    }
+    text.push_str(&format!(
+        "    - name: Install the plan\n      ansible.builtin.copy:\n        src: {name}.toml\n        \
+         dest: /etc/clearstream/gateway/{name}.toml\n        mode: \"0644\"\n\
+         \x20   - name: Install the unit\n      ansible.builtin.copy:\n        src: {UNIT_FILE}\n        \
+         dest: /{UNIT_FILE}\n        mode: \"0644\"\n\
+         \x20   - name: Apply the plan now and at boot\n      ansible.builtin.systemd_service:\n        \
+         name: clearstream-gateway@{name}.service\n        state: reloaded\n        enabled: true\n        \
+         daemon_reload: true\n"
+    ));
+    text
+}
+
+/// `ipv4` or `ipv6`, as several systems name families.
+fn family_word(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
+}
+
+#[cfg(test)]
+mod tests;

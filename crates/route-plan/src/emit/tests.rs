@@ -1,0 +1,80 @@
+use super::*;
+use crate::example::cumulus;
+
+fn emitted(mode: &str, host: &str, system: System) -> Emission {
+    let plan = cumulus(mode);
+    emit(&plan, plan.find(host).unwrap(), system).unwrap()
+}
+
+fn file<'a>(emission: &'a Emission, ending: &str) -> &'a str {
+    let found = emission.files.iter().find(|(path, _)| path.ends_with(ending));
+    &found.unwrap_or_else(|| panic!("{ending}")).1
+}
+
+#[test]
+fn settings_are_emitted_for_every_system_and_role() {
+    for (system, name) in SYSTEMS {
+        for host in ["sn1", "wolf01"] {
+            let emission = emitted("pairs", host, system);
+            let text = file(&emission, "80-clearstream-gateway.conf");
+            assert!(text.contains("net/ipv4/fib_multipath_hash_policy = 1\n"), "{name} {host}");
+            assert_eq!(text.contains("net/ipv4/ip_forward = 1"), host == "sn1", "{name}");
+        }
+    }
+}
+
+#[test]
+fn networkd_says_nexthops_groups_and_routes() {
+    let emission = emitted("pairs", "wolf01", System::Networkd);
+    let text = file(&emission, "80-clearstream-gateway-ib1.network");
+    assert!(text.contains("[NextHop]\nId=7700\nGateway=10.10.0.11\n"), "{text}");
+    assert!(text.contains("[NextHop]\nId=7957\nGroup=7700:1\n"), "{text}");
+    assert!(text.contains("Destination=10.100.1.1/32\nProtocol=77\nNextHop=7"), "{text}");
+    assert!(text.contains("Metric=4096\nMultiPathRoute=10.10.0.11@ib1 1\n"), "{text}");
+    assert_eq!(text.matches("[Route]").count(), 113);
+    assert_eq!(emission.lacks.len(), 1);
+    assert_eq!(emitted("resilient", "wolf01", System::Networkd).lacks.len(), 2);
+}
+
+#[test]
+fn systems_without_nexthops_say_what_is_missing() {
+    for (system, lacks) in [(System::NetworkManager, true), (System::Ifupdown, false)] {
+        let emission = emitted("pairs", "wolf01", system);
+        assert_eq!(emission.lacks.iter().any(|lack| lack.contains("no nexthop groups")), lacks);
+    }
+    let emission = emitted("pairs", "wolf01", System::NetworkManager);
+    let text = file(&emission, ".nmconnection");
+    assert!(
+        text.contains("route6=10.100.0.0/16,10.10.0.16,4096\nroute6_options=weight=1\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ifupdown_makes_and_unmakes_everything_in_order() {
+    let emission = emitted("resilient", "wolf01", System::Ifupdown);
+    let text = file(&emission, "clearstream-gateway");
+    let ups: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("    up ")).collect();
+    let downs: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("    down ")).collect();
+    assert_eq!(ups.len(), downs.len());
+    assert!(ups[0].starts_with("ip route replace 10.100.0.0/16 proto 77 metric 4096"), "{text}");
+    assert!(
+        ups.iter().any(|up| up.contains("type resilient buckets 128 idle_timer 120")),
+        "{text}"
+    );
+    assert_eq!(downs.last().unwrap().split(' ').nth(2), Some("del"));
+}
+
+#[test]
+fn the_unit_and_the_playbook_apply_the_plan() {
+    let emission = emitted("pairs", "wolf01", System::Ansible);
+    assert!(
+        file(&emission, "@.service").contains("gateway apply /etc/clearstream/gateway/%i.toml")
+    );
+    let playbook = file(&emission, ".yml");
+    assert!(playbook.contains("name: clearstream-gateway@cumulus.service"), "{playbook}");
+    // YAML has no tabs, and tasks are indented alike.
+    assert!(!playbook.contains('\t'));
+    let tasks = playbook.lines().filter(|line| line.starts_with("    - name: ")).count();
+    assert_eq!(tasks, 5 + 3);
+}
