@@ -1,7 +1,7 @@
 //! Native routing over many gateways, on the host it is for.
 //!
 //! The crate `route-plan` says what a host is to have. [`read_host`] reads what it has, [`apply()`] makes the changes
-//! between, [`check()`] finds what has drifted since, [`revert`] puts back exactly what was there. Everything is of the
+//! between, [`check()`] finds what has drifted since, [`revert`] puts back exactly what was there, [`Steered`] moves routes for a watcher. Everything is of the
 //! network namespace of the calling thread. The journal and the undo engine are `tuning`'s: [`Network`] is a world
 //! whose settings are also nexthops, routes and rules.
 
@@ -13,6 +13,8 @@ mod check;
 mod hex;
 mod moves;
 mod read;
+mod steering;
+mod watching;
 mod world;
 
 pub use apply::{ApplyError, Made, Options, apply, revert};
@@ -20,4 +22,6 @@ pub use ask::{AskError, ask};
 pub use check::{CheckError, Drift, DriftKind, check};
 pub use moves::{MoveError, move_flows};
 pub use read::{ReadError, read_host};
+pub use steering::{Steered, SteeringError};
+pub use watching::{Asked, OptionsError, far_hosts, plan_id, reflect_options, watch_options};
 pub use world::Network;
