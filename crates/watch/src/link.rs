@@ -1,5 +1,6 @@
 //! This host's interface and clock.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use netlink::Link;
@@ -36,7 +37,7 @@ pub enum WatchError {
         /// The address.
         address: IpAddr,
         /// Why not.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The addresses of the plan do not fit together.
     #[error("{0}")]
@@ -80,8 +81,12 @@ pub(crate) fn family(address: IpAddr) -> Family {
 
 /// A socket that keeps a port taken and receives nothing.
 pub(crate) fn hold_port(address: IpAddr, port: u16) -> Result<UdpSocket, WatchError> {
-    let taken = |source| WatchError::Port { port, address, source };
-    let socket = UdpSocket::bind((address, port)).map_err(taken)?;
+    let socket = UdpSocket::bind((address, port)).map_err(|source| match source.kind() {
+        io::ErrorKind::AddrNotAvailable => WatchError::Addresses(format!(
+            "{address} is no address of this host: check the plan, and which host of it this is"
+        )),
+        _other => WatchError::Port { port, address, source },
+    })?;
     sys::packet::attach_filter(&socket, &filter::nothing())?;
     Ok(socket)
 }
