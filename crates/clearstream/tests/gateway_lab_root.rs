@@ -11,14 +11,14 @@ use crate::PROGRAM;
 const PINGS_COUNT: u64 = 20;
 
 /// A copy of the lab under a name of the test's own; it goes with the value.
-struct Lab {
-    name: String,
-    folder: PathBuf,
+pub(crate) struct Lab {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
 }
 
 impl Lab {
-    fn up() -> Self {
-        let name = format!("gateways{}", std::process::id());
+    pub(crate) fn up(name: &str) -> Self {
+        let name = format!("{name}{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&folder).expect("a folder of our own");
         let text = include_str!("../../../labs/cumulus.toml");
@@ -32,14 +32,14 @@ impl Lab {
         lab
     }
 
-    fn gateway(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn gateway(&self, arguments: &[&str]) -> Output {
         let mut all = vec!["gateway"];
         all.extend(arguments);
         all.extend(["--lab", &self.name]);
         run(&all)
     }
 
-    fn exec(&self, host: &str, line: &str) -> String {
+    pub(crate) fn exec(&self, host: &str, line: &str) -> String {
         let mut all = vec!["lab", "exec", &self.name, host, "--"];
         all.extend(line.split(' '));
         let output = run(&all);
@@ -58,7 +58,7 @@ impl Lab {
     }
 
     /// Everything that is routed on a host.
-    fn routing(&self, host: &str) -> String {
+    pub(crate) fn routing(&self, host: &str) -> String {
         let lists = ["ip -d rule", "ip -d route show table all", "ip -d nexthop"];
         lists.map(|list| self.exec(host, list)).join("---\n")
     }
@@ -71,14 +71,14 @@ impl Drop for Lab {
     }
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")
 }
 
 #[test]
 fn both_directions_of_every_pair_take_the_planned_gateway_with_different_seeds_root() {
     let began = Instant::now();
-    let lab = Lab::up();
+    let lab = Lab::up("gateways");
     let up_s = began.elapsed().as_secs_f64();
     let before = ["c1", "g2", "s1"].map(|host| lab.routing(host));
     let unrouted = run(&["lab", "exec", &lab.name, "c1", "--", "ping", "-c1", "-W1", "10.10.0.21"]);

@@ -26,6 +26,10 @@ const HOLD_DOWN_GROWTH: u64 = 32;
 const REFLECTED_SHARE: u64 = 8;
 const RATE_MIN: u64 = 1000;
 
+/// Between full-size probes, where rounds are not longer apart. An MTU black hole is detected this much later than a
+/// dead gateway at most.
+const FULL_INTERVAL_MS: u128 = 200;
+
 /// Why a host cannot be watched from.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -50,6 +54,8 @@ pub struct Asked {
     pub far: Vec<String>,
     /// BFD is spoken with the gateways, also where the plan does not say so.
     pub bfd: bool,
+    /// A full-size probe goes with every so many rounds; `None`: five times a second.
+    pub full_every: Option<u32>,
     /// Names of gateways that were down when the last watcher ended.
     pub were_down: Vec<String>,
 }
@@ -126,7 +132,7 @@ pub fn watch_options(
         near: host.port.address,
         far: far.iter().map(|far| far.port.address).collect(),
         gateways: gateways.collect(),
-        timing: timing(plan),
+        timing: timing(plan, asked.full_every),
         bfd: SessionConfig {
             role: bfd::Role::Active,
             desired_min_tx_us: interval_us,
@@ -139,10 +145,12 @@ pub fn watch_options(
     })
 }
 
-fn timing(plan: &Plan) -> WatchConfig {
+fn timing(plan: &Plan, full_every: Option<u32>) -> WatchConfig {
     let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let hold_down_ns = ns(plan.watch.hold_down);
+    let rounds = FULL_INTERVAL_MS / plan.watch.interval.as_millis().max(1);
     WatchConfig {
+        full_every: full_every.unwrap_or(u32::try_from(rounds.max(1)).unwrap_or(1)),
         multiplier: plan.watch.multiplier.into(),
         up_after: plan.watch.up_after.into(),
         hold_down_ns,
@@ -233,6 +241,7 @@ mod tests {
         let of = |name| watch_options(&plan, host(name), Key::new([1; 16]), &Asked::default());
         let sentinel = of("c2").unwrap();
         assert_eq!(sentinel.timing.timeout_ns, 15_000_000);
+        assert_eq!(sentinel.timing.full_every, 10);
         assert_eq!(
             (sentinel.timing.multiplier, sentinel.timing.hold_down_max_ns),
             (4, 32_000_000_000)

@@ -7,6 +7,11 @@ use super::payload::{self, Ends, Kind, PAYLOAD_BYTES, Payload, SizeClass};
 use super::{MacAddress, Ports, ProbeCounters, RefusedProbeError};
 use crate::siphash::Key;
 
+/// `ICMP_PORT_UNREACH` (RFC 792).
+const PORT_UNREACHABLE_V4: u8 = 3;
+/// RFC 4443 section 3.1.
+const PORT_UNREACHABLE_V6: u8 = 4;
+
 /// Questions that are remembered, a power of two: what comes later is refused.
 const OPEN_COUNT: usize = 4096;
 
@@ -243,6 +248,10 @@ impl Prober {
         let kind = match (self.config.ends.prober.is_ipv6(), kind, code) {
             (false, 3, 4) => UnreachableKind::TooBig(u16::from_be_bytes([c, d]).into()),
             (true, 2, _) => UnreachableKind::TooBig(u32::from_be_bytes([a, b, c, d])),
+            // The far host itself says that nobody reflects there: no gateway's fault.
+            (false, 3, PORT_UNREACHABLE_V4) | (true, 1, PORT_UNREACHABLE_V6) => {
+                return Err(RefusedProbeError::Quote);
+            }
             (false, 3, code) | (true, 1, code) => UnreachableKind::Code(code),
             _no_error => return Err(RefusedProbeError::Quote),
         };

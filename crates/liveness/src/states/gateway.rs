@@ -216,7 +216,7 @@ impl Gateway {
             }
             (Health::Good | Health::Suspect, None) => {
                 let is_suspect = self.missed_count >= (config.multiplier - 1).max(1)
-                    || self.is_called_unreachable();
+                    || (self.is_called_unreachable() && self.missed_count > 0);
                 self.health = if is_suspect { Health::Suspect } else { Health::Good };
                 if now_ns.saturating_sub(self.good_ns) >= config.stable_ns {
                     self.flaps_count = 0;

@@ -68,6 +68,9 @@ pub(crate) struct WatchArgs {
     /// Speak BFD with the gateways (RFC 5881), also where the plan does not say so.
     #[arg(long)]
     bfd: bool,
+    /// Send a full-size probe with every so many rounds, 0 for never [default: five times a second].
+    #[arg(long, value_name = "N")]
+    full_every: Option<u32>,
     /// Move no routes.
     #[arg(long)]
     no_steer: bool,
