@@ -154,8 +154,12 @@ pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
     let state = args.state.clone().unwrap_or_else(|| default_state("gateway"));
     let state_file = state.join(format!("watch-{:016x}.json", plan_id(&plan)));
     let were_down = StateFile::read(&state_file, &plan.name).map(|file| file.were_down());
-    let asked =
-        Asked { far: args.far.clone(), bfd: args.bfd, were_down: were_down.unwrap_or_default() };
+    let asked = Asked {
+        far: args.far.clone(),
+        bfd: args.bfd,
+        full_every: args.full_every,
+        were_down: were_down.unwrap_or_default(),
+    };
     let options =
         watch_options(&plan, host, key, &asked).map_err(|error| VerbError::usage(chain(&error)))?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
