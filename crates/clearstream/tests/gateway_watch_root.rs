@@ -276,12 +276,12 @@ fn a_paced_flow_stalls_half_a_second_at_most_whatever_its_gateway_fails_by_root(
     let server = Watcher::start(&rig, "s1", &["--far", "c1", "--full-every", "1"]);
     let address = SocketAddr::from(([10, 10, 0, 21], 7000));
     let flow = Flow::start(client.namespace(), server.namespace(), address);
-    let (idle, busy) = if effort::is_all() { (600, 300) } else { (2, 2) };
-    for _minute in 0..idle.div_ceil(60_u64) {
+    let (idle, busy) = if effort::is_all() { (600_u64, 300_u64) } else { (2, 2) };
+    for _minute in 0..idle.div_ceil(60) {
         effort::say("watching gateways that are well");
         thread::sleep(Duration::from_secs(idle.min(60)));
     }
-    for _minute in 0..busy.div_ceil(60_u64) {
+    for _minute in 0..busy.div_ceil(60) {
         effort::say("watching gateways that are well on a busy machine");
         keep_busy(Duration::from_secs(busy.min(60)));
     }

@@ -344,6 +344,11 @@ fn icmp_errors_that_prove_nothing_are_refused() {
         "no such error"
     );
     assert_eq!(near.handle_icmp(&[3, 1]), Err(Refused::Quote));
+    assert_eq!(
+        near.handle_icmp(&icmp(3, 3, 0, &small, 548)),
+        Err(Refused::Quote),
+        "nobody reflects on the far host, which is no gateway's fault"
+    );
     let mut forged = small.clone();
     forged[51] ^= 1;
     assert_eq!(near.handle_icmp(&icmp(3, 1, 0, &forged, 548)), Err(Refused::Forged));

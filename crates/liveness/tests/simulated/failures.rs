@@ -42,7 +42,8 @@ fn a_gateway_that_says_it_cannot_forward_is_out_of_use_within_two_and_a_half_int
         let failed_ns = world.now_ns;
         world.run(S);
         let suspect_ns = world.entered(1, GatewayState::Suspect, failed_ns).unwrap() - failed_ns;
-        assert!(suspect_ns <= 52 * MS, "seed {seed}: {suspect_ns}");
+        // Once an answer is missed as well: what a router says of one far host another may refute.
+        assert!(suspect_ns <= 92 * MS, "seed {seed}: {suspect_ns}");
         let found_ns = world.entered(1, GatewayState::Down, failed_ns).unwrap() - failed_ns;
         assert!(found_ns <= 140 * MS, "seed {seed}: {found_ns}");
     }
