@@ -337,3 +337,97 @@ fn a_model_can_be_stepped_through() {
     assert_eq!(code, Some(0));
     assert!(out.contains("   1  P0.asks") && out.contains("there is no such step"), "{out}");
 }
+
+/// The words of a command line, with double quotes as a shell takes them.
+fn shell_words(line: &str) -> Vec<String> {
+    let parts = line.split('"').enumerate();
+    parts
+        .flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _quoted => vec![part.to_owned()],
+        })
+        .collect()
+}
+
+#[test]
+fn searches_that_an_example_names_end_as_it_says() {
+    let mut searches = 0;
+    for example in dve::EXAMPLES {
+        let lines = example.text.lines().map_while(|line| line.strip_prefix("//"));
+        let tries = lines.filter_map(|line| line.trim().strip_prefix("check --example "));
+        let before = searches;
+        for line in tries {
+            let (search, verdict) = line.rsplit_once(' ').expect("a verdict");
+            let words = shell_words(search);
+            assert_eq!(words[0], example.name, "{line}");
+            let done = Command::new(PROGRAM).args(["check", "--example"]).args(words).output();
+            let (code, out, err) = told(done.expect("the program runs"));
+            let wanted = match verdict {
+                "holds" => 0,
+                "violated" => 10,
+                other => panic!("{other}: {line}"),
+            };
+            assert_eq!(code, Some(wanted), "{line}\n{out}{err}");
+            searches += 1;
+        }
+        assert!(searches > before, "{} names no search", example.name);
+    }
+    assert!(searches >= 20, "{searches}");
+}
+
+#[test]
+fn examples_are_listed_printed_and_refused_by_name() {
+    let run = |options: &[&str]| {
+        told(Command::new(PROGRAM).arg("check").args(options).output().expect("the program runs"))
+    };
+    let (code, out, _) = run(&["--example"]);
+    assert_eq!(code, Some(0));
+    for example in dve::EXAMPLES {
+        assert!(out.contains(example.title()) && out.contains(example.name), "{out}");
+        let (code, text, _) = run(&["--example", example.name, "--print"]);
+        assert_eq!((code, text.as_str()), (Some(0), example.text));
+    }
+    let (code, out, err) = run(&["--example", "nobody"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.contains("nobody") && err.contains("--example"), "{err}");
+    let (code, ..) = run(&["--example", "peterson", "other.dve"]);
+    assert_eq!(code, Some(2), "an example or a file");
+}
+
+/// What the tutorial shows is what its commands print.
+#[test]
+fn tutorial_shows_what_is_printed() {
+    let text = rules::text("docs/tutorial-checking.md");
+    let model = ModelFile::new("mutex", dve::example("check-then-set").expect("it").text);
+    let mut transcripts = 0;
+    for block in text.split("```text\n").skip(1) {
+        let block = block.split("```").next().expect("an end");
+        let Some(command) = block.strip_prefix("$ clearstream check ") else { continue };
+        let (command, shown) = command.split_once('\n').expect("output");
+        let file = model.0.display().to_string();
+        let words = shell_words(&command.replace("mutex.dve", &file));
+        let done = Command::new(PROGRAM).arg("check").args(words).output();
+        let printed = told(done.expect("the program runs")).1.replace(&file, "mutex.dve");
+        for line in shown.lines() {
+            assert!(printed.contains(line), "{command}: {line}\n{printed}");
+        }
+        transcripts += 1;
+    }
+    assert!(transcripts >= 5, "{transcripts}");
+}
+
+#[test]
+fn models_in_the_documents_are_models() {
+    let mut models = 0;
+    for file in ["docs/dve.md", "docs/tutorial-checking.md"] {
+        let text = rules::text(file);
+        for block in text.split("```dve\n").skip(1) {
+            let model = block.split("```").next().expect("an end");
+            if let Err(error) = dve::Model::parse(model) {
+                panic!("{file}: {error}\n{model}");
+            }
+            models += 1;
+        }
+    }
+    assert!(models >= 3, "{models}");
+}

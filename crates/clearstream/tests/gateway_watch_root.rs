@@ -348,6 +348,8 @@ fn a_watcher_repairs_leaves_the_last_good_state_and_is_undone_exactly_root() {
     rig.lab.exec("c1", "ip route del 10.10.0.21/32 proto static");
     becomes(&rig, &planned);
 
+    drained_stays_drained(&rig, &watcher, &planned);
+
     rig.set(Failure::Forwarding, true);
     watcher.leads_over(&["g2", "g3"]);
     server.leads_over(&["g2", "g3"]);
@@ -392,6 +394,22 @@ fn second_is_refused(rig: &Rig) {
     assert_eq!(second.status.code(), Some(1));
     let line = String::from_utf8(second.stderr).expect("text");
     assert!(line.contains("is another watcher running?") && line.lines().count() == 1, "{line}");
+}
+
+/// A gateway that somebody drains is left drained by the watcher, and taken back with `undrain`.
+fn drained_stays_drained(rig: &Rig, watcher: &Watcher, planned: &str) {
+    let plan = rig.plan.to_str().expect("text");
+    let drained = rig.lab.gateway(&["drain", plan, "g2"]);
+    let said = String::from_utf8_lossy(&drained.stdout);
+    assert!(drained.status.success(), "{said}{}", String::from_utf8_lossy(&drained.stderr));
+    watcher.leads_over(&["g1", "g3"]);
+    thread::sleep(Duration::from_millis(500));
+    let routing = rig.lab.routing("c1");
+    assert!(!routing.contains("10.100.0.92 dev eth0 weight"), "{routing}");
+    assert_ne!(routing, planned);
+    assert!(rig.lab.gateway(&["undrain", plan, "g2"]).status.success());
+    watcher.leads_over(&["g1", "g2", "g3"]);
+    becomes(rig, planned);
 }
 
 /// Waits until everything is routed on `c1` as it was.

@@ -4,6 +4,7 @@ mod check;
 mod check_mpi;
 mod check_ranks;
 mod docs;
+mod filesystem_root;
 mod gateway;
 mod gateway_lab_root;
 mod gateway_watch_root;

@@ -11,6 +11,7 @@
 
 mod code;
 mod diagnostic;
+mod examples;
 mod lexer;
 pub mod ltl;
 mod mdve;
@@ -23,6 +24,7 @@ mod steps;
 mod syntax;
 
 pub use diagnostic::{At, Diagnostic};
+pub use examples::{EXAMPLES, Example, example};
 pub use mdve::expand_parameters;
 pub use model::{Fault, Model};
 pub use reduction::Reduction;

@@ -16,6 +16,7 @@ use tuning::{
     StoreError, World, check_namespace,
 };
 
+use crate::drain::{DrainError, forget, undrained};
 use crate::hex::{self, ABSENT, PRESENT};
 use crate::read::{ReadError, read_host};
 use crate::world::Network;
@@ -46,6 +47,9 @@ pub enum ApplyError {
         "follow: marking packets by their gateway (nftables) is not applied yet; take `follow` out of the plan"
     )]
     Follow,
+    /// Which gateways are drained is not known.
+    #[error(transparent)]
+    Drained(#[from] DrainError),
     /// The journal cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -85,7 +89,7 @@ pub struct Options {
     pub now_unix_ms: u64,
     /// Routes of others may be replaced until the plan is reverted.
     pub replaces_foreign: bool,
-    /// Gateways that are up; those beyond the end are.
+    /// Gateways that are up; those beyond the end are. Those that are [drained](crate::drain()) are not used either.
     pub up: Vec<bool>,
 }
 
@@ -122,7 +126,10 @@ pub fn apply(
     }
     settle_after_boot(&options.state, world, witness)?;
     let bare = read_host(plan.family, [])?;
-    let state = wanted(plan, role, &bare.interfaces, &options.up)?;
+    let is_up = |at: usize| options.up.get(at).copied().unwrap_or(true);
+    let undrained = undrained(plan, &options.state)?.into_iter().enumerate();
+    let up: Vec<bool> = undrained.map(|(at, is_undrained)| is_undrained && is_up(at)).collect();
+    let state = wanted(plan, role, &bare.interfaces, &up)?;
     let found = read_host(plan.family, state.sysctls.iter().map(|(key, _)| key))?;
     check_settings(&state, &found)?;
     let Difference { changes, conflicts } = difference(plan, &state, &found);
@@ -229,6 +236,7 @@ pub fn revert(
     let outcomes = engine.revert_together(&request)?;
     drop(log);
     if journal.open().next().is_none() {
+        forget(state).map_err(DrainError::from)?;
         store.remove()?;
     }
     Ok(outcomes)

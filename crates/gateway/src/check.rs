@@ -6,7 +6,7 @@ use netlink::{
 };
 use route_plan::{
     Assignment, Change, Found, HashPolicy, HostState, Interfaces, Mode, Object, Plan, Role,
-    WantedError, bucket_shares, choice, describe, difference, group_id, hop_id, wanted,
+    WantedError, bucket_shares, choice, describe, difference, group_id, hop_id, live, wanted,
 };
 use sys::netlink_socket::{NetlinkError, NetlinkSocket};
 use thiserror::Error;
@@ -56,8 +56,12 @@ pub enum DriftKind {
     Diverted,
     /// The buckets of a resilient group are not shared by the weights.
     Buckets,
-    /// A gateway does not answer on the link.
+    /// A gateway does not answer on the link, or is elsewhere than a host takes it to be.
     Neighbour,
+    /// The two ends of a pair of hosts use different gateways.
+    Asymmetric,
+    /// A host and a gateway on its link take packets of different sizes.
+    Mtu,
 }
 
 impl DriftKind {
@@ -74,18 +78,21 @@ impl DriftKind {
             Self::Diverted => "diverted",
             Self::Buckets => "buckets",
             Self::Neighbour => "neighbour",
+            Self::Asymmetric => "asymmetric",
+            Self::Mtu => "mtu",
         }
     }
 }
 
-/// Compares the host that the thread is on with the plan, all gateways up. Empty: nothing has drifted.
+/// Compares the host that the thread is on with the plan while those gateways that are not `up` are out of use; those
+/// beyond the end are in use. Empty: nothing has drifted.
 ///
 /// # Errors
 /// The host cannot be read.
-pub fn check(plan: &Plan, role: Role<'_>) -> Result<Vec<Drift>, CheckError> {
+pub fn check(plan: &Plan, role: Role<'_>, up: &[bool]) -> Result<Vec<Drift>, CheckError> {
     let bare = read_host(plan.family, [])?;
     let mut drifts = Vec::new();
-    let state = match wanted(plan, role, &bare.interfaces, &[]) {
+    let state = match wanted(plan, role, &bare.interfaces, up) {
         Ok(state) => state,
         Err(WantedError::NoInterface { interface, .. }) => {
             let what = format!("the interface '{interface}' is not there");
@@ -97,7 +104,8 @@ pub fn check(plan: &Plan, role: Role<'_>) -> Result<Vec<Drift>, CheckError> {
     let mut socket = NetlinkSocket::open()?;
     links(role, &mut socket, &mut drifts)?;
     if let Role::Host(host) = role {
-        let mut asker = Asker { plan, host, interfaces: &found.interfaces, socket };
+        let mut asker =
+            Asker { plan, host, interfaces: &found.interfaces, socket, up: live(plan, up) };
         asker.look_ups(&mut drifts);
         asker.buckets(&mut drifts);
         asker.neighbours(&mut drifts)?;
@@ -152,11 +160,13 @@ fn links(
 }
 
 /// Asks the kernel what it would do.
-struct Asker<'a> {
-    plan: &'a Plan,
-    host: &'a route_plan::Host,
-    interfaces: &'a Interfaces,
-    socket: NetlinkSocket,
+pub(crate) struct Asker<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) host: &'a route_plan::Host,
+    pub(crate) interfaces: &'a Interfaces,
+    pub(crate) socket: NetlinkSocket,
+    /// For each gateway of the plan, whether it is in use.
+    pub(crate) up: Vec<bool>,
 }
 
 impl Asker<'_> {
@@ -166,13 +176,16 @@ impl Asker<'_> {
         let plan = self.plan;
         let assignment = Assignment::new(&plan.weights());
         let chooser = route_plan::Chooser::new(plan, None);
-        let is_known =
-            plan.routing.policy == HashPolicy::Addresses && plan.routing.mode == Mode::Hash;
+        let is_known = plan.routing.policy == HashPolicy::Addresses
+            && plan.routing.mode == Mode::Hash
+            && !self.up.contains(&false);
         let mut diverted = Vec::new();
         for other in plan.hosts.iter().filter(|other| other.network != self.host.network) {
             let by = self.gateway_to(other.port.address);
             let expected = match plan.routing.mode {
-                Mode::Pairs => choice(&assignment, self.host, other).map(|one| one.primary),
+                Mode::Pairs => {
+                    choice(&assignment, self.host, other).map(|one| one.carrier(&self.up))
+                }
                 _hashed if is_known => chooser.gateway(self.host, other, [0, 0]),
                 _hashed => by.as_ref().ok().copied(),
             };
@@ -196,7 +209,8 @@ impl Asker<'_> {
         }
     }
 
-    fn gateway_to(&mut self, address: std::net::IpAddr) -> Result<usize, String> {
+    /// By which gateway the kernel would send a packet to an address, or why by none.
+    pub(crate) fn gateway_to(&mut self, address: std::net::IpAddr) -> Result<usize, String> {
         let question =
             RouteQuestion { source: Some(self.host.port.address), ..RouteQuestion::to(address) };
         let route = self
@@ -226,8 +240,11 @@ impl Asker<'_> {
         let Mode::Resilient(resilient) = self.plan.routing.mode else { return };
         let group = group_id(self.plan);
         let Ok(buckets) = self.socket.list::<Bucket>(&Bucket::dump(group)) else { return };
-        let shares = bucket_shares(&self.plan.weights(), resilient.count);
-        for (gateway, share) in shares.into_iter().enumerate() {
+        let live: Vec<usize> = (0..self.up.len()).filter(|&gateway| self.up[gateway]).collect();
+        let weights: Vec<u16> =
+            live.iter().map(|&gateway| self.plan.gateways[gateway].weight).collect();
+        let shares = bucket_shares(&weights, resilient.count);
+        for (gateway, share) in live.into_iter().zip(shares) {
             let id = hop_id(self.plan, gateway);
             let own = buckets.iter().filter(|one| one.group == group && one.nexthop == id).count();
             if own != usize::from(share) {

@@ -1,7 +1,8 @@
 //! Native routing over many gateways, on the host it is for.
 //!
 //! The crate `route-plan` says what a host is to have. [`read_host`] reads what it has, [`apply()`] makes the changes
-//! between, [`check()`] finds what has drifted since, [`revert`] puts back exactly what was there, [`Steered`] moves routes for a watcher. Everything is of the
+//! between, [`check()`] finds what has drifted since, [`drain()`] moves flows off a gateway and [`Passing`] sees whether it
+//! still forwards any, [`Steered`] moves flows for a watcher, [`revert`] puts back exactly what was there. Everything is of the
 //! network namespace of the calling thread. The journal and the undo engine are `tuning`'s: [`Network`] is a world
 //! whose settings are also nexthops, routes and rules.
 
@@ -10,8 +11,11 @@
 mod apply;
 mod ask;
 mod check;
+mod drain;
+mod facts;
 mod hex;
 mod moves;
+mod passing;
 mod read;
 mod steering;
 mod watching;
@@ -20,7 +24,10 @@ mod world;
 pub use apply::{ApplyError, Made, Options, apply, revert};
 pub use ask::{AskError, ask};
 pub use check::{CheckError, Drift, DriftKind, check};
+pub use drain::{DrainError, drain, undrained};
+pub use facts::{Facts, PortFacts, compare, facts};
 pub use moves::{MoveError, move_flows};
+pub use passing::{Passed, Passing, PassingError};
 pub use read::{ReadError, read_host};
 pub use steering::{Steered, SteeringError};
 pub use watching::{Asked, OptionsError, far_hosts, plan_id, reflect_options, watch_options};

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use netlink::{Message, Mode, Nexthop, NexthopFilter, Notified, Route, Target, create};
 use route_plan::{
@@ -17,8 +19,13 @@ use thiserror::Error;
 use tuning::journal::Journal;
 use tuning::{Held, Host, Store, StoreError};
 
+use crate::drain::undrained;
 use crate::hex;
 use crate::read::{ReadError, read_host};
+
+/// How long somebody else may be at work with the journal: less than an interval of probes.
+const LOCK_PATIENCE: Duration = Duration::from_millis(25);
+const LOCK_LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Why routes cannot be steered.
 #[derive(Debug, Error)]
@@ -133,7 +140,12 @@ impl Steered {
 
     /// Keeps `apply` and `revert` out; `None`: there is nothing to steer, which has been said.
     fn begin(&mut self) -> Result<Option<Held>, String> {
-        let held = Store::hold(&self.state).map_err(|error| error.to_string())?;
+        let mut held = Store::hold(&self.state).map_err(|error| error.to_string())?;
+        let until = Instant::now() + LOCK_PATIENCE;
+        while held.is_none() && self.state.join("journal").exists() && Instant::now() < until {
+            thread::sleep(LOCK_LOOK_EVERY);
+            held = Store::hold(&self.state).map_err(|error| error.to_string())?;
+        }
         let exists = self.state.join("journal").exists();
         if held.is_none() && exists {
             return Err("the journal is in use: routes are moved when that has ended".to_owned());
@@ -285,6 +297,12 @@ impl watch::Steering for Steered {
 
     fn restore(&mut self, gateways: &[u16]) -> Result<(), String> {
         self.put_back(gateways).map(|_count| ())
+    }
+
+    fn drained(&mut self) -> Option<Vec<u16>> {
+        let undrained = undrained(&self.plan, &self.state).ok()?;
+        let drained = (0..).zip(undrained).filter(|(_, is_undrained)| !is_undrained);
+        Some(drained.map(|(gateway, _)| gateway).collect())
     }
 
     fn concerns(&self, announced: &Notified) -> bool {

@@ -11,9 +11,10 @@ use std::time::Instant;
 
 use bed::{PLAN, assert_same, dump, enter, furnish, must};
 use gateway::{
-    ApplyError, DriftKind, Made, Network, Options, apply, check, move_flows, read_host, revert,
+    ApplyError, DrainError, DriftKind, Made, Network, Options, apply, check, drain, move_flows,
+    read_host, revert, undrained,
 };
-use route_plan::{Plan, parse_plan};
+use route_plan::{Plan, Role, parse_plan};
 use sys::netlink_socket::NetlinkSocket;
 use tuning::Reverted;
 
@@ -35,9 +36,16 @@ impl Bench {
             .expect("it works")
     }
 
+    /// Drains the gateway of this index, or puts it back.
+    fn drain(&self, gateway: usize, is_drained: bool) -> Result<usize, DrainError> {
+        let Some(Role::Host(host)) = self.plan.find("s1") else { panic!("s1 is a host") };
+        drain(&self.plan, host, &self.options.state, gateway, is_drained)
+    }
+
     fn drifts(&self) -> Vec<DriftKind> {
         let role = self.plan.find("s1").expect("there");
-        let drifts = check(&self.plan, role).expect("it can be read");
+        let up = undrained(&self.plan, &self.options.state).expect("a list");
+        let drifts = check(&self.plan, role, &up).expect("it can be read");
         drifts.into_iter().map(|drift| drift.kind).collect()
     }
 }
@@ -209,6 +217,60 @@ fn a_plan_applied_at_every_boot_keeps_one_journal_root() {
         assert!(lengths.iter().all(|length| length.abs_diff(lengths[0]) < 32), "{lengths:?}");
         bench.revert();
         assert_same(&dump(), &before, "after the revert");
+    });
+}
+
+#[test]
+fn a_drained_gateway_stays_drained_until_it_is_put_back_root() {
+    for kind in ["\"pairs\"", "\"hash\"", "\"resilient\""] {
+        in_namespace("drained", &PLAN.replace("\"pairs\"", kind), |bench| {
+            let before = dump();
+            assert!(matches!(bench.drain(1, true), Err(DrainError::NotApplied(_))), "{kind}");
+            bench.apply().expect("applied");
+            let applied = dump();
+            assert!(bench.drain(1, true).expect("drained") >= 2, "{kind}");
+            assert_eq!(bench.drain(1, true).expect("drained already"), 0);
+            let is_over_it = |last: u8| {
+                must(&format!("ip route get 10.100.0.{last}")).contains("via 10.10.0.12 ")
+            };
+            assert!(!(1..=40).any(is_over_it), "{kind}: {}", dump());
+            assert!(
+                bench.apply().expect("applied").commands.is_empty(),
+                "{kind}: it stays drained"
+            );
+            assert_eq!(bench.drifts(), [], "{kind}");
+            bench.drain(0, true).expect("drained");
+            assert!(matches!(bench.drain(2, true), Err(DrainError::Last { .. })), "{kind}");
+            bench.drain(0, false).expect("put back");
+            bench.drain(1, false).expect("put back");
+            // Buckets of a resilient group return as they fall idle.
+            if !kind.contains("resilient") {
+                assert_same(&dump(), &applied, kind);
+            }
+            bench.drain(2, true).expect("drained");
+            bench.revert();
+            assert_same(&dump(), &before, kind);
+            assert!(!bench.options.state.join("drained").exists());
+        });
+    }
+}
+
+/// What a watcher has found is not undone by draining another gateway.
+#[test]
+fn a_failed_gateway_gets_no_flows_back_by_draining_another_root() {
+    in_namespace("failed", PLAN, |bench| {
+        bench.apply().expect("applied");
+        let found = read_host(bench.plan.family, []).expect("read");
+        let role = bench.plan.find("s1").expect("there");
+        let mut socket = NetlinkSocket::open().expect("a socket");
+        let failed: (&[bool], &[bool]) = (&[], &[false, true, true]);
+        move_flows(&bench.plan, role, &found.interfaces, &mut socket, failed).expect("moved");
+        bench.drain(1, true).expect("drained");
+        for last in 1..=4 {
+            let way = must(&format!("ip route get 10.100.0.{last}"));
+            assert!(way.contains("via 10.10.0.13 "), "{way}");
+        }
+        assert!(matches!(bench.drain(2, true), Err(DrainError::Last { .. })));
     });
 }
 

@@ -22,7 +22,7 @@ use crate::network::{self, Ports};
 use crate::plan::LabPlan;
 use crate::state::{LabDir, LabOwner, LabState, started_ticks};
 use crate::switches::Switches;
-use crate::{LabError, Program, lines};
+use crate::{LabError, Program, lines, store};
 
 /// How often the counters are written for `lab status`, and the owner is looked for.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
@@ -51,7 +51,11 @@ pub(crate) fn run_starter(program: &Program, dir: &Path) -> Result<(), LabError>
 }
 
 /// Second step: everything the plan names, then the frames, until killed or left by the owner.
-pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabError> {
+pub(crate) fn run_init(
+    program: &Program,
+    dir: &Path,
+    own_user_namespace: bool,
+) -> Result<(), LabError> {
     let dir = LabDir::at(dir)?;
     let plan: LabPlan = serde_json::from_str(&dir.read("plan.json")?)
         .map_err(|error| LabError::NotStarted(error.to_string()))?;
@@ -59,7 +63,7 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
     sys::process::bury_children()?;
     let network = network::make(&plan)?;
     let pid = outer_pid()?;
-    let state = LabState {
+    let mut state = LabState {
         pid,
         started_ticks: started_ticks(pid)
             .ok_or_else(|| LabError::NotStarted("no /proc/PID/stat".to_owned()))?,
@@ -79,6 +83,7 @@ pub(crate) fn run_init(dir: &Path, own_user_namespace: bool) -> Result<(), LabEr
         carried.push(carry(ports, few_cores)?);
     }
     let mut switches = Switches::run(&dir, &state.plan, network.switches)?;
+    state.notes.extend(store::start(program, &dir, &state.plan, &network.namespaces));
     let text =
         serde_json::to_string(&state).map_err(|error| LabError::NotStarted(error.to_string()))?;
     dir.write("state.json", &text)?;
@@ -106,7 +111,7 @@ fn may_make_namespaces() -> bool {
 }
 
 /// This process's id where the lab was brought up: `/proc` is still that of outside.
-fn outer_pid() -> Result<i32, LabError> {
+pub(crate) fn outer_pid() -> Result<i32, LabError> {
     let link = fs::read_link("/proc/self").map_err(LabError::state("read", "/proc/self"))?;
     link.to_str()
         .and_then(|text| text.parse().ok())

@@ -4,6 +4,7 @@
 //! what is wrong, and for a word nobody knows the nearest one that is known.
 
 mod direction;
+mod filesystem;
 mod section;
 mod switch;
 mod veth;
@@ -14,6 +15,7 @@ use thiserror::Error;
 use toml::de::DeTable;
 
 use crate::file::direction::{DIRECTION_KEYS, read_direction};
+use crate::file::filesystem::read_filesystem;
 use crate::file::section::Section;
 use crate::file::switch::read_switch;
 use crate::file::veth::{VETH_KEYS, read_veth, refuse_veth_keys};
@@ -51,7 +53,7 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         LabFileError { file: file.to_owned(), line, message }
     })?;
     let top = Section::top(file, text, parsed.get_ref());
-    top.only(&["name", "description", "sysctl", "host", "link", "switch", "routes"])?;
+    top.only(&["name", "description", "sysctl", "host", "link", "switch", "routes", "filesystem"])?;
     let name = top.required_text("name")?;
     check_name(&top, "name", name)?;
     let hosts = read_hosts(&top)?;
@@ -66,10 +68,14 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         links,
         switches: Vec::new(),
         is_unrouted: !top.flag("routes")?.unwrap_or(true),
+        filesystem: None,
     };
     for section in top.sections("switch")? {
         let switch = read_switch(&section, &plan)?;
         plan.switches.push(switch);
+    }
+    if let Some(section) = top.section("filesystem")? {
+        plan.filesystem = Some(read_filesystem(&section, &plan)?);
     }
     Ok(plan)
 }

@@ -1,32 +1,25 @@
 //! The keeper of a program on a host: inside the lab, between `lab exec` and the program.
 //!
-//! It enters the host's network namespace, gives the program a view of its own (`/etc/hosts`,
-//! `/sys`, `/proc`, the host's name), starts it, passes on the signals it is told, and buries what
-//! the program leaves behind. When `lab exec` is killed, its end of the control pipe closes and the
+//! It enters the host ([`view`]), starts the program, passes on the signals it is told, and buries what the program
+//! leaves behind. When `lab exec` is killed, its end of the control pipe closes and the
 //! keeper ends the program and everything it started. When the program ends by itself, what it left
 //! running may stay, until the lab goes down.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::symlink;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::CWD;
-use rustix::io::Errno;
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
-    mount_change, move_mount, open_tree,
-};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use sys::SyscallError;
 use sys::process::{ChildStart, SignalReader, start_child_as, take_inherited};
 
 use crate::plan::LabPlan;
 use crate::state::LabDir;
+use crate::view;
 
 struct Pipes {
     control: File,
@@ -89,28 +82,7 @@ fn say(status: &mut File, line: &str) {
 /// Puts this process into the host; also whether `/proc` shows the lab's processes only.
 fn prepare(network: OwnedFd, dir: &Path, host: &str) -> Result<(SignalReader, bool), SyscallError> {
     let signals = SignalReader::open()?;
-    sys::namespace::enter_network(network.as_fd())?;
-    drop(network);
-    sys::namespace::unshare_mounts_and_host_name()?;
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(|error| match error {
-        // What follows would be seen by the whole machine.
-        Errno::INVAL if sys::namespace::is_chroot() => {
-            let why = "/: this runs in a chroot, where / is no mount point; enter that root with \
-                       pivot_root (as containers do), or run outside";
-            SyscallError::new("mount", why, error)
-        }
-        Errno::INVAL => SyscallError::new("mount", "/, which is no mount point", error),
-        _ => SyscallError::new("mount", "/", error),
-    })?;
-    if !Path::new("/etc/hosts").exists() {
-        // Without a place for the names programs need addresses.
-        make_room_in_etc().ok();
-    }
-    mount_bind(dir.join("hosts"), "/etc/hosts").ok();
-    let sees_own_processes = mount_own_views();
-    rustix::system::sethostname(host.as_bytes())
-        .map_err(|error| SyscallError::new("sethostname", host, error))?;
+    let sees_own_processes = view::enter(network, dir, host)?;
     let cores = LabDir::at(dir)
         .and_then(|dir| dir.read("plan.json"))
         .ok()
@@ -123,43 +95,6 @@ fn prepare(network: OwnedFd, dir: &Path, host: &str) -> Result<(SignalReader, bo
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| SyscallError::new("prctl(PR_SET_CHILD_SUBREAPER)", host, error))?;
     Ok((signals, sees_own_processes))
-}
-
-/// An `/etc` of our own with everything that is in the system's and an empty `hosts`.
-fn make_room_in_etc() -> io::Result<()> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let system = open_tree(CWD, "/etc", flags | OpenTreeFlags::AT_RECURSIVE)?;
-    let entries: Vec<OsString> =
-        fs::read_dir("/etc")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
-    mount("tmpfs", "/etc", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)?;
-    fs::create_dir("/etc/.system")?;
-    move_mount(&system, "", CWD, "/etc/.system", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    for name in entries {
-        symlink(Path::new(".system").join(&name), Path::new("/etc").join(&name))?;
-    }
-    File::create("/etc/hosts").map(drop)
-}
-
-/// `/sys` of the host's network namespace, with the control groups of before, and `/proc` of the
-/// lab's processes. Where the kernel does not allow them (it hides parts of them from this user),
-/// those of outside remain. Whether `/proc` is the lab's.
-fn mount_own_views() -> bool {
-    let cgroups = open_tree(
-        CWD,
-        "/sys/fs/cgroup",
-        OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_RECURSIVE,
-    );
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    if mount("sysfs", "/sys", "sysfs", flags, None).is_ok()
-        && let Ok(cgroups) = cgroups
-    {
-        let from_fd = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        // Without it only the control groups are missing.
-        move_mount(&cgroups, "", CWD, "/sys/fs/cgroup", from_fd).ok();
-    }
-    mount("proc", "/proc", "proc", flags, None).is_ok()
 }
 
 struct Keeper {

@@ -23,8 +23,10 @@ pub mod plan;
 mod program;
 mod routes;
 mod state;
+mod store;
 mod switches;
 mod veth;
+mod view;
 
 pub use bed::Bed;
 pub use builtin::{BuiltinLab, builtin, builtin_labs};

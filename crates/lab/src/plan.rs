@@ -1,7 +1,9 @@
 //! What a lab is made of: the validated form of a lab file, and what the state directory keeps.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use switch::lightpath::{BurstLoss, JitterShape, LightpathConfig, Shaper};
@@ -23,6 +25,48 @@ pub struct LabPlan {
     /// Hosts get no routes but those of their own networks, and forward nothing: routing is what the lab is for.
     #[serde(default)]
     pub is_unrouted: bool,
+    /// A parallel file system that some hosts serve and others mount.
+    #[serde(default)]
+    pub filesystem: Option<FilesystemPlan>,
+}
+
+/// A parallel file system of the lab's own: its data is in memory and goes with the lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesystemPlan {
+    /// Whose programs make it.
+    pub kind: FilesystemKind,
+    /// Below `/mnt` of the clients, it is called so.
+    pub name: String,
+    /// Hosts that keep the data; the first one also the metadata.
+    pub servers: Vec<String>,
+    /// Hosts that mount it.
+    pub clients: Vec<String>,
+    /// Memory that each server may take for data, bytes.
+    pub capacity_bytes: u64,
+}
+
+/// Parallel file systems that a lab can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FilesystemKind {
+    /// MooseFS 3.
+    MooseFs,
+}
+
+impl fmt::Display for FilesystemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MooseFs => "MooseFS",
+        })
+    }
+}
+
+impl FilesystemPlan {
+    /// Where clients have it.
+    #[must_use]
+    pub fn mount_point(&self) -> PathBuf {
+        Path::new("/mnt").join(&self.name)
+    }
 }
 
 /// A host: a network namespace.

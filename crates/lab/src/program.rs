@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::answer::Answer;
-use crate::{LabError, anchor, guest};
+use crate::{LabError, anchor, guest, store};
 
 /// The program that runs a lab's processes: this one, started again with hidden arguments.
 #[derive(Debug, Clone)]
@@ -39,8 +39,9 @@ pub fn run_role(program: &Program, arguments: &[OsString]) -> u8 {
     let role: Vec<&str> = text.iter().map(String::as_str).collect();
     let ended = match &role[..] {
         ["starter", _] => anchor::run_starter(program, Path::new(&arguments[1])),
-        ["init", _, own] => anchor::run_init(Path::new(&arguments[1]), *own == "true"),
+        ["init", _, own] => anchor::run_init(program, Path::new(&arguments[1]), *own == "true"),
         ["guest", _, _, _, _, _, "--", _, ..] => return guest::run(arguments),
+        ["store", _, _, _] => return store::run(arguments),
         _ => Err(LabError::NotStarted("this is started by the lab itself".to_owned())),
     };
     match ended {

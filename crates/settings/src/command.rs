@@ -96,7 +96,8 @@ fn process_of(name: &str) -> String {
 }
 
 /// Text as one word of the shell.
-fn word(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
         return Cow::Borrowed(text);

@@ -24,7 +24,7 @@ pub mod text;
 mod value;
 
 pub use change::Change;
-pub use command::{command, commands};
+pub use command::{command, commands, word};
 pub use key::{
     FILES, InterfaceKey, Key, KeyError, PARAMETERS, Parameter, PersistedFile, RouteName,
 };

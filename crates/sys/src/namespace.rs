@@ -68,6 +68,16 @@ pub fn enter_network(namespace: BorrowedFd<'_>) -> Result<(), SyscallError> {
         .map_err(|error| SyscallError::new("setns", "network namespace", error))
 }
 
+/// Moves the calling process into the mount namespace behind `namespace`; its working directory becomes that
+/// namespace's root. To be called while the process has one thread.
+///
+/// # Errors
+/// No such namespace, or no `CAP_SYS_ADMIN` in its owner.
+pub fn enter_mounts(namespace: BorrowedFd<'_>) -> Result<(), SyscallError> {
+    rustix::thread::move_into_link_name_space(namespace, Some(LinkNameSpaceType::Mount))
+        .map_err(|error| SyscallError::new("setns", "mount namespace", error))
+}
+
 /// Moves the calling process into the user namespace of the process behind `pidfd` and its later
 /// children into that process's process-id namespace. To be called while the process has one
 /// thread. `with_user` is off when both already share a user namespace.

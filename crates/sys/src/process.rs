@@ -20,9 +20,21 @@ pub use owned::{Ended, Ending, Owned};
 /// # Errors
 /// `sigaction` failed.
 pub fn bury_children() -> Result<(), SyscallError> {
+    on_child(libc::SIG_IGN)
+}
+
+/// Takes back [`bury_children`], which a program started by such an init has inherited: children can be waited for.
+///
+/// # Errors
+/// `sigaction` failed.
+pub fn keep_children() -> Result<(), SyscallError> {
+    on_child(libc::SIG_DFL)
+}
+
+fn on_child(disposition: libc::sighandler_t) -> Result<(), SyscallError> {
     // SAFETY: all-zero is a valid `sigaction`: empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = libc::SIG_IGN;
+    action.sa_sigaction = disposition;
     // SAFETY: `action` is initialised and lives through the call; the old action is not asked for.
     let answer = unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) };
     if answer == 0 { Ok(()) } else { Err(SyscallError::last("sigaction", "SIGCHLD")) }

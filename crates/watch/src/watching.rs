@@ -55,6 +55,12 @@ pub trait Steering {
     /// As [`steer`](Self::steer); tried again after a second.
     fn restore(&mut self, gateways: &[u16]) -> Result<(), String>;
 
+    /// Gateways that are to be out of use though they work (indices in the plan's order); `None`: as before. Asked
+    /// once a second, and before routes are put back.
+    fn drained(&mut self) -> Option<Vec<u16>> {
+        None
+    }
+
     /// Whether a change that the kernel announces may be one of the plan's objects; others do not call for
     /// [`restore`](Self::restore).
     fn concerns(&self, _announced: &Notified) -> bool {
@@ -108,6 +114,7 @@ pub struct Watch {
     /// What was said last of routes that could not be put back.
     complaint: String,
     next_metrics_ns: u64,
+    drained: Vec<u16>,
 }
 
 impl Watch {
@@ -151,6 +158,7 @@ impl Watch {
             is_interface_gone: false,
             complaint: String::new(),
             next_metrics_ns: 0,
+            drained: Vec::new(),
             options,
         };
         watch.watcher.handle_carrier(monotonic_ns(), link.has_carrier());
@@ -271,6 +279,10 @@ impl Watch {
             });
         }
         self.hear_announcements(&|announced| steering.concerns(announced));
+        let now_ns = monotonic_ns();
+        if now_ns >= self.next_look_ns || self.is_settled(now_ns) {
+            self.learn_drained(steering);
+        }
         self.look_for_gateways();
         let mut is_other = false;
         while let Some(output) = self.watcher.poll(monotonic_ns()) {
@@ -375,8 +387,28 @@ impl Watch {
         self.unsettled = Some((since_ns, until_ns));
     }
 
+    /// Whether routes may be missing and no more announcements are waited for.
+    fn is_settled(&self, now_ns: u64) -> bool {
+        self.unsettled.is_some_and(|(_, until_ns)| until_ns <= now_ns)
+    }
+
+    fn learn_drained(&mut self, steering: &mut dyn Steering) {
+        let Some(drained) = steering.drained() else { return };
+        for gateway in 0..self.names.len() {
+            let gateway = gateway as u16;
+            let is_drained = drained.contains(&gateway);
+            if is_drained != self.drained.contains(&gateway)
+                // The last healthy one stays in use; it is asked again.
+                && self.set_draining(gateway, is_drained).is_ok()
+            {
+                self.drained.retain(|other| *other != gateway);
+                self.drained.extend(Some(gateway).filter(|_| is_drained));
+            }
+        }
+    }
+
     fn restore(&mut self, steering: &mut dyn Steering, recorder: &mut Recorder) {
-        if self.unsettled.is_some_and(|(_, until_ns)| until_ns <= monotonic_ns()) {
+        if self.is_settled(monotonic_ns()) {
             self.unsettled = None;
             let used: Vec<u16> = self.watcher.used().collect();
             let restored = steering.restore(&used);

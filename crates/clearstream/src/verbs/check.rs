@@ -2,11 +2,11 @@
 
 mod document;
 mod launch;
+mod model;
 mod show;
 mod simulate;
 
-use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::progress::Progress;
 use crate::runner::{self, Conducted, Done, Driver, Ended, Keeping};
 use crate::signals;
 use crate::verbs::options;
+use model::{Given, read};
 use show::Terminal;
 
 /// Options of `check`.
@@ -33,6 +34,8 @@ use show::Terminal;
     clearstream check phils.dve --ltl 'G F {P_0.eat}'  a formula over the model's expressions\n  \
     clearstream check phils.dve --ltl phils.ltl        every #property of a file\n  \
     clearstream check ring.mdve -D N=5                 a model with parameters\n  \
+    clearstream check --example                        lists the models that come with the program\n  \
+    clearstream check --example peterson --print       one of them, its text\n  \
     clearstream check adding.3.dve --ranks 2           by two ranks, each a thread\n  \
     clearstream check adding.3.dve --hosts a,b         by two hosts, over MPI\n  \
     mpirun -n 8 clearstream check adding.3.dve         as a job of your own\n\n\
@@ -40,8 +43,15 @@ use show::Terminal;
     Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted), 2 bad model.")]
 pub(crate) struct CheckArgs {
     /// Model in the DVE language; a .mdve file is expanded first.
-    #[arg(value_name = "MODEL.dve")]
-    model: PathBuf,
+    #[arg(value_name = "MODEL.dve", required_unless_present = "example")]
+    model: Option<PathBuf>,
+    /// A model that comes with the program; without a name they are listed.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "model")]
+    #[allow(clippy::option_option, reason = "absent, without a name, with one")]
+    example: Option<Option<String>>,
+    /// Print the example's text instead of searching it.
+    #[arg(long, requires = "example")]
+    print: bool,
     /// A parameter of the .mdve file; may be given more than once.
     #[arg(short = 'D', long, value_name = "NAME=VALUE", value_parser = parameter)]
     define: Vec<(String, String)>,
@@ -149,7 +159,16 @@ fn serve(ranks: &mut Ranks) -> VerbResult {
 
 /// What rank 0 does.
 fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
-    let (text, name) = model_text(args)?;
+    if let Some(None) = args.example {
+        return model::list_examples(json);
+    }
+    let given = Given::new(args)?;
+    if args.print {
+        write!(crate::out::stdout(), "{}", given.text)?;
+        return Ok(Exit::Ok);
+    }
+    let (text, name) = given.expanded(&args.define)?;
+    let path = given.path;
     let model = Model::parse(&text).map_err(|error| VerbError::usage(format!("{name}:{error}")))?;
     for warning in model.warnings() {
         show::talk(&format!("{name}:{warning}"));
@@ -162,9 +181,10 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     let options = asked(args);
     options.validate(&model, args.ltl.is_some())?;
     let formulas = args.ltl.as_deref().map(formulas).transpose()?;
-    let work = document::work(&args.model, None, ranks_count(args));
+    let work = document::work(&path, None, ranks_count(args));
     let plan = Plan::new(vec![Setting::new(EXPERIMENT, work)], 1, 0);
-    let mut search = Search { args, model: &model, formulas, options, ranks, reports: Vec::new() };
+    let mut search =
+        Search { path: &path, model: &model, formulas, options, ranks, reports: Vec::new() };
     // A search has checkpoints of its own; what a signal leaves of it is an undecided verdict.
     let keeping = Keeping { keeps_cut_short: true, ..Keeping::NOTHING };
     let progress = Progress::new(0);
@@ -174,11 +194,11 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
         return ending::nothing(conducted, "nothing was checked");
     }
     let conducted = Conducted { ended: conducted.ended.map(|_any| Ended::Complete), log: None };
-    results.check = Some(document::found(&args.model, &reports));
+    results.check = Some(document::found(&path, &reports));
     let drawn = draw(args, &reports);
-    let told = show::json(&args.model, &reports);
+    let told = show::json(&path, &reports);
     let exit = worst(&reports);
-    let said = Said { text: show::reports(&args.model, &reports), json: Some(&told), exit };
+    let said = Said { text: show::reports(&path, &reports), json: Some(&told), exit };
     let results_file = args.output.as_deref();
     let outputs = Outputs { results: results_file, report: None, also: None, json };
     let ended = ending::end(outputs, &results, conducted, &said)?;
@@ -194,7 +214,7 @@ fn ranks_count(args: &CheckArgs) -> usize {
 
 /// One search by all ranks, of which a report comes for each of what is checked.
 struct Search<'a> {
-    args: &'a CheckArgs,
+    path: &'a Path,
     model: &'a Model,
     formulas: Option<Formulas>,
     options: Options,
@@ -210,14 +230,14 @@ impl Driver for Search<'_> {
         progress: &mut Progress,
     ) -> Result<Done, VerbError> {
         let started_unix_ms = runner::now_unix_ms();
-        let Self { args, model, formulas, options, ranks, .. } = self;
+        let Self { path, model, formulas, options, ranks, .. } = self;
         let mut terminal = Terminal(progress);
         self.reports = checker::check(model, formulas.as_ref(), options, ranks, &mut terminal)?;
         let point = |report: &Report| {
             let ranks_count = report.ranks.map_or(1, |traffic| traffic.ranks_count);
             let planned = PlannedPoint {
                 experiment: format!("{EXPERIMENT}: {}", report.what),
-                work: document::work(&args.model, Some(&report.what), ranks_count),
+                work: document::work(path, Some(&report.what), ranks_count),
                 ..planned.clone()
             };
             let outcome = document::outcome(report);
@@ -284,35 +304,6 @@ fn formulas(given: &str) -> Result<Formulas, VerbError> {
 fn parameter(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
-}
-
-/// The model's text, parameters expanded, and what to call it where something is wrong with it.
-fn model_text(args: &CheckArgs) -> Result<(String, String), VerbError> {
-    let text = read(&args.model)?;
-    let name = args.model.display().to_string();
-    if args.model.extension().is_none_or(|extension| extension != "mdve") {
-        if args.define.is_empty() {
-            return Ok((text, name));
-        }
-        return Err(VerbError::usage("--define is for .mdve files"));
-    }
-    let expanded = dve::expand_parameters(&text, &args.define)
-        .map_err(|error| VerbError::usage(format!("{name}:{error}")))?;
-    Ok((expanded, format!("{name} (expanded)")))
-}
-
-/// Longest model or file of formulas, as [`Model::parse`] takes it: a device may never end.
-const TEXT_BYTES_MAX: u64 = 16 << 20;
-
-fn read(path: &Path) -> Result<String, VerbError> {
-    let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| at(&error))?;
-    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| at(&error))?;
-    if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(at(&"longer than 16 MiB"));
-    }
-    String::from_utf8(bytes).map_err(|_no_text| at(&"this is not text"))
 }
 
 /// Violated before undecided before holds.

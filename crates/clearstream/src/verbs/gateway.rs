@@ -1,6 +1,8 @@
 //! `clearstream gateway`: native routing over many gateways, by one plan.
 
 mod apply;
+mod check;
+mod drain;
 mod emit;
 mod explain;
 mod hosts;
@@ -41,13 +43,17 @@ enum Action {
     /// Make this host, or all hosts of a lab, what the plan wants; journalled.
     Apply(apply::ApplyArgs),
     /// Find what has drifted from the plan (exit 3).
-    Check(apply::CheckArgs),
+    Check(check::CheckArgs),
     /// Put back exactly what was there before.
     Revert(apply::RevertArgs),
     /// Watch this host's gateways, and move its routes off those that fail.
     Watch(watch::WatchArgs),
     /// Answer the probes of hosts that watch, and do nothing else.
     Reflect(watch::ReflectArgs),
+    /// Move all flows off a gateway, and show that it forwards none any more.
+    Drain(drain::DrainArgs),
+    /// Let flows return to a drained gateway.
+    Undrain(drain::UndrainArgs),
     /// Write a host's part of the plan as networkd's, NetworkManager's, netplan's, … configuration.
     Emit(emit::EmitArgs),
     /// Say which gateway carries a flow.
@@ -59,10 +65,12 @@ pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
     match &args.action {
         Action::Plan(args) => plan::run(args, json),
         Action::Apply(args) => apply::run(args, json),
-        Action::Check(args) => apply::check(args, json),
+        Action::Check(args) => check::run(args, json),
         Action::Revert(args) => apply::revert(args, json),
         Action::Watch(args) => watch::run(args, json),
         Action::Reflect(args) => watch::reflect(args, json),
+        Action::Drain(args) => drain::run(args, json),
+        Action::Undrain(args) => drain::undo(args, json),
         Action::Emit(args) => emit::run(args, json),
         Action::Explain(args) => explain::run(args, json),
     }
@@ -72,13 +80,18 @@ pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
 const PLANS: &[(&str, &str)] =
     &[("cumulus", include_str!("../../../../labs/gateways/cumulus.toml"))];
 
-/// Reads and checks a plan, a file or one that comes with the program. Of several mistakes each gets its line on standard error.
-fn read_plan(path: &Path) -> Result<Plan, VerbError> {
+/// A plan's text: of a file, of one that comes with the program, or standard input (`-`).
+fn plan_text(path: &Path) -> Result<String, VerbError> {
     let builtin = PLANS.iter().find(|(name, _)| Path::new(name) == path && !path.exists());
-    let text = match builtin {
-        Some((_, text)) => (*text).to_owned(),
-        None => read_text(path, PLAN_BYTES_MAX)?,
-    };
+    match builtin {
+        Some((_, text)) => Ok((*text).to_owned()),
+        None => read_text(path, PLAN_BYTES_MAX),
+    }
+}
+
+/// Reads and checks a plan. Of several mistakes each gets its line on standard error.
+fn read_plan(path: &Path) -> Result<Plan, VerbError> {
+    let text = plan_text(path)?;
     parse_plan(&path.display().to_string(), &text).map_err(|error| {
         let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
         if lines.len() < 2 {
@@ -93,11 +106,14 @@ fn read_plan(path: &Path) -> Result<Plan, VerbError> {
     })
 }
 
-/// A text file of at most so many bytes.
+/// A text file, or standard input (`-`), of at most so many bytes.
 fn read_text(path: &Path, bytes_max: usize) -> Result<String, VerbError> {
     let failed = |error: std::io::Error| VerbError::usage(format!("{}: {error}", path.display()));
     let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
+    let file: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(std::io::stdin()),
+        _path => Box::new(File::open(path).map_err(failed)?),
+    };
     file.take(bytes_max as u64 + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() > bytes_max {
         let path = path.display();

@@ -1,5 +1,8 @@
+use std::path::Path;
+
 use super::*;
 use crate::builtin::builtin_labs;
+use crate::plan::FilesystemKind;
 use crate::plan::{BurstPlan, ShaperPlan, SwitchPlan, VethPlan};
 
 const HOSTS: &str = "name = \"t\"\n[host.a]\n[host.b]\n";
@@ -283,12 +286,42 @@ fn a_switch_joins_its_hosts() {
 }
 
 #[test]
+fn a_file_system_has_servers_and_clients() {
+    let read = |keys: &str| {
+        let text = format!("{HOSTS}[[link]]\nbetween = [\"a\", \"b\"]\n[filesystem]\n{keys}\n");
+        parse_lab("t.toml", &text).map(|plan| plan.filesystem)
+    };
+    let whole = "kind = \"moosefs\"\nservers = [\"a\"]\nclients = [\"b\"]";
+    let plan = read(whole).unwrap().unwrap();
+    assert_eq!((plan.kind, plan.capacity_bytes), (FilesystemKind::MooseFs, 1 << 30));
+    assert_eq!(plan.mount_point(), Path::new("/mnt/pfs"));
+    for (keys, message) in [
+        ("servers = [\"a\"]", "'kind' is missing"),
+        ("kind = \"nfs\"", "no file system 'nfs'; known: moosefs"),
+        ("kind = \"moosefs\"\nservers = []", "servers: name one host at least"),
+        ("kind = \"moosefs\"\nservers = [\"d\"]", "no host 'd'; did you mean 'a'?"),
+        ("kind = \"moosefs\"\nservers = [\"a\", \"a\"]\nclients = [\"b\"]", "'a' is named twice"),
+        (
+            "kind = \"moosefs\"\nservers = [\"a\"]\nclients = [\"a\"]",
+            "'a' is a server; a client's traffic is to cross the network",
+        ),
+        (&format!("{whole}\ncapacity = \"1MiB\""), "a server needs 256MiB at least"),
+        (
+            &format!("{whole}\nname = \"../x\""),
+            "'../x' is not a name; letters, digits, - and _, up to 63",
+        ),
+    ] {
+        assert_eq!(read(keys).unwrap_err().message, message);
+    }
+}
+
+#[test]
 fn the_guide_is_a_lab_and_knows_every_key() {
     let text = include_str!("../../../../docs/lab.md");
     let example = text.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let plan = parse_lab("docs/lab.md", example).unwrap();
     assert_eq!((plan.hosts.len(), plan.switches.len(), plan.links.len()), (4, 1, 1));
-    let keys = [LINK_KEYS, DIRECTION_KEYS, VETH_KEYS, switch::KEYS].concat();
+    let keys = [LINK_KEYS, DIRECTION_KEYS, VETH_KEYS, switch::KEYS, filesystem::KEYS].concat();
     let missing: Vec<_> = keys.iter().filter(|key| !text.contains(&format!("`{key}`"))).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
@@ -297,7 +330,8 @@ fn the_guide_is_a_lab_and_knows_every_key() {
 fn any_text_is_a_lab_or_one_line() {
     bolero::check!().for_each(|bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
-        let text = match bytes.len() % 3 {
+        let text = match bytes.len() % 4 {
+            3 => format!("{HOSTS}[filesystem]\nkind = \"moosefs\"\n{text}"),
             0 => format!("{HOSTS}[[link]]\nbetween = [\"a\", \"b\"]\n{text}"),
             1 => format!("{HOSTS}[[switch]]\nname = \"s\"\nhosts = [\"a\", \"b\"]\n{text}"),
             _ => text.into_owned(),

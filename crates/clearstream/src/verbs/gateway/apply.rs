@@ -1,4 +1,4 @@
-//! `clearstream gateway apply`, `check` and `revert`: on this host, or on all hosts of a lab.
+//! `clearstream gateway apply` and `revert`: on this host, on all hosts of a lab, or on all by ssh.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use route_plan::{Plan, Role};
 use serde_json::json;
 use tuning::{ChangeResult, RevertOutcome, Reverted};
 
-use super::hosts::{self, Work};
+use super::hosts::{self, Hosts, Work};
 use super::plan::{own_name, print_json, unknown};
 use super::read_plan;
 use crate::VerbResult;
@@ -20,22 +20,32 @@ use crate::tuners::default_state;
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct WhereOptions {
     /// This machine is that host of the plan [default: the one with this machine's name].
-    #[arg(long, value_name = "NAME", conflicts_with = "lab")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "ssh"])]
     host: Option<String>,
     /// On all hosts of this lab that the plan names.
-    #[arg(long, value_name = "LAB")]
+    #[arg(long, value_name = "LAB", conflicts_with = "ssh")]
     lab: Option<String>,
+    /// On all machines that the plan names, over ssh; with another program than ssh, its name and options.
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = SSH)]
+    ssh: Option<String>,
+    /// This program, on the machines that ssh reaches.
+    #[arg(long, value_name = "PATH", requires = "ssh", default_value = "clearstream")]
+    there: String,
     /// Where the journal is kept [default: /var/lib/clearstream/gateway; in a lab, its own place].
-    #[arg(long, value_name = "DIR", conflicts_with = "lab")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["lab", "ssh"])]
     state: Option<PathBuf>,
 }
+
+/// Neither asks anybody nor waits for a machine that is off.
+const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10";
 
 /// Options of `gateway apply`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway apply cumulus.toml --host wolf01\n  \
     clearstream gateway apply cumulus.toml --host wolf01 --replace   over routes of others, until revert\n  \
-    clearstream gateway apply cumulus --lab cumulus\n\n\
+    clearstream gateway apply cumulus --lab cumulus\n  \
+    clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and undone when one fails.\n\
     Exit 1: something of others is in the way; 4: this kernel lacks a setting, which is named.")]
 pub(crate) struct ApplyArgs {
@@ -49,21 +59,6 @@ pub(crate) struct ApplyArgs {
     replace: bool,
 }
 
-/// Options of `gateway check`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    clearstream gateway check cumulus.toml --host wolf01\n  \
-    clearstream gateway check cumulus --lab cumulus\n\n\
-    Settings, nexthops, groups, routes and rules are compared with the plan, and the kernel is asked by\n\
-    which gateway it would send packets to every other host. Exit 3: something has drifted.")]
-pub(crate) struct CheckArgs {
-    /// The plan, a TOML file.
-    #[arg(value_name = "PLAN")]
-    plan: PathBuf,
-    #[command(flatten)]
-    place: WhereOptions,
-}
-
 /// Options of `gateway revert`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -74,17 +69,29 @@ pub(crate) struct CheckArgs {
 pub(crate) struct RevertArgs {
     #[command(flatten)]
     place: WhereOptions,
+    /// Only on hosts that this plan names; with --ssh, whose machines.
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<PathBuf>,
     /// Put back also what somebody else has changed since.
     #[arg(long)]
     force: bool,
 }
 
 impl WhereOptions {
-    fn state(&self) -> PathBuf {
+    /// Many hosts; `None`: this one.
+    pub(super) fn many(&self) -> Option<Hosts<'_>> {
+        let ssh = || {
+            let command = self.ssh.as_deref()?;
+            Some(Hosts::Ssh { command, program: &self.there })
+        };
+        self.lab.as_deref().map(Hosts::Lab).or_else(ssh)
+    }
+
+    pub(super) fn state(&self) -> PathBuf {
         self.state.clone().unwrap_or_else(|| default_state("gateway"))
     }
 
-    fn role<'a>(&self, plan: &'a Plan) -> Result<(String, Role<'a>), VerbError> {
+    pub(super) fn role<'a>(&self, plan: &'a Plan) -> Result<(String, Role<'a>), VerbError> {
         let name = self.host.clone().unwrap_or_else(own_name);
         let role = plan.find(&name).ok_or_else(|| unknown(plan, &name))?;
         Ok((name, role))
@@ -94,13 +101,10 @@ impl WhereOptions {
 /// Runs `gateway apply`.
 pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
-    if let Some(lab) = &args.place.lab {
+    if let Some(many) = args.place.many() {
         let more: &[&str] = if args.replace { &["--replace"] } else { &[] };
-        return hosts::on_lab(
-            lab,
-            &Work { verb: "apply", plan: Some((&args.plan, &plan)), more },
-            json,
-        );
+        let work = Work { verb: "apply", plan: Some((&args.plan, &plan)), more };
+        return hosts::on_all(many, work, json);
     }
     let (name, role) = args.place.role(&plan)?;
     let options = Options {
@@ -147,41 +151,13 @@ fn report(name: &str, made: &Made, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// Runs `gateway check`.
-pub(super) fn check(args: &CheckArgs, json: bool) -> VerbResult {
-    let plan = read_plan(&args.plan)?;
-    if let Some(lab) = &args.place.lab {
-        return hosts::on_lab(
-            lab,
-            &Work { verb: "check", plan: Some((&args.plan, &plan)), more: &[] },
-            json,
-        );
-    }
-    let (name, role) = args.place.role(&plan)?;
-    let drifts = gateway::check(&plan, role).map_err(|error| VerbError::from_error(&error))?;
-    if json {
-        let list: Vec<_> = drifts
-            .iter()
-            .map(|drift| json!({ "kind": drift.kind.name(), "what": drift.what }))
-            .collect();
-        print_json(&json!({ "host": name, "drifts": list }))?;
-    } else {
-        let mut out = crate::out::stdout();
-        for drift in &drifts {
-            writeln!(out, "{name}  {:<10} {}", drift.kind.name(), drift.what)?;
-        }
-        if drifts.is_empty() {
-            writeln!(out, "{name}  is as the plan wants it")?;
-        }
-    }
-    Ok(if drifts.is_empty() { Exit::Ok } else { Exit::GateFailed })
-}
-
 /// Runs `gateway revert`.
 pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
-    if let Some(lab) = &args.place.lab {
+    if let Some(many) = args.place.many() {
         let more: &[&str] = if args.force { &["--force"] } else { &[] };
-        return hosts::on_lab(lab, &Work { verb: "revert", plan: None, more }, json);
+        let plan = args.plan.as_deref().map(read_plan).transpose()?;
+        let plan = args.plan.as_deref().zip(plan.as_ref());
+        return hosts::on_all(many, Work { verb: "revert", plan, more }, json);
     }
     let name = args.place.host.clone().unwrap_or_else(own_name);
     let outcomes =

@@ -1,86 +1,222 @@
-//! One verb on all hosts of a lab: the program itself, started on each of them at once.
+//! One verb on many hosts: the program itself, started on each host of a lab or by ssh on each machine.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use lab::Lab;
 use route_plan::Plan;
+use serde_json::Value;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
+/// Machines that are spoken with at once.
+const AT_ONCE_COUNT: usize = 32;
+
+/// Where the hosts are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Hosts<'a> {
+    /// In this lab.
+    Lab(&'a str),
+    /// Machines with the names that the plan has.
+    Ssh {
+        /// What starts a program there: words that come before the host's name.
+        command: &'a str,
+        /// The program there.
+        program: &'a str,
+    },
+}
+
 /// What is done on each host.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Work<'a> {
-    /// `apply`, `check` or `revert`.
+    /// `apply`, `check`, `revert`, `drain` or `undrain`.
     pub(super) verb: &'a str,
     /// The plan's file, and the plan; every host of the lab without one.
     pub(super) plan: Option<(&'a Path, &'a Plan)>,
-    /// More options.
+    /// What comes behind the plan, then options.
     pub(super) more: &'a [&'a str],
 }
 
 /// Exit codes from the best to the worst.
 const CODES: [i32; 6] = [0, 3, 5, 4, 1, 2];
 
-/// Does it on all hosts of a lab that the plan names, and prints what each of them printed.
-pub(super) fn on_lab(name: &str, work: &Work<'_>, json: bool) -> VerbResult {
-    let lab = Lab::open(name)?;
-    let is_named = |host: &&str| work.plan.is_none_or(|(_, plan)| plan.find(host).is_some());
-    let hosts: Vec<&str> =
-        lab.plan().hosts.iter().map(|host| host.name.as_str()).filter(is_named).collect();
-    if hosts.is_empty() {
-        return Err(VerbError::usage(format!("the plan names no host of the lab '{name}'")));
-    }
-    let program = std::env::current_exe()?;
-    let started: Result<Vec<_>, VerbError> = hosts
-        .iter()
-        .map(|host| {
-            let mut command = Command::new(&program);
-            command.args(["lab", "exec", name, host, "--"]).arg(&program);
-            if json {
-                command.arg("--json");
+/// What hosts have answered.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// The place of the worst code in [`CODES`].
+    worst: usize,
+    values: Vec<Value>,
+}
+
+/// Names of those hosts that the plan names, in their order; every one of a lab without a plan.
+pub(super) fn names(place: Hosts<'_>, plan: Option<&Plan>) -> Result<Vec<String>, VerbError> {
+    match (place, plan) {
+        (Hosts::Lab(lab), plan) => {
+            let is_named = |host: &str| plan.is_none_or(|plan| plan.find(host).is_some());
+            let opened = Lab::open(lab)?;
+            let names = opened.plan().hosts.iter().map(|host| host.name.clone());
+            let names: Vec<String> = names.filter(|name| is_named(name)).collect();
+            if names.is_empty() {
+                return Err(VerbError::usage(format!("the plan names no host of the lab '{lab}'")));
             }
-            command.args(["gateway", work.verb]);
-            if let Some((file, _)) = work.plan {
-                // Programs on a host start where this one did.
-                command.arg(
-                    std::path::absolute(file)
-                        .ok()
-                        .filter(|file| file.exists())
-                        .unwrap_or(file.to_owned()),
-                );
+            Ok(names)
+        }
+        (Hosts::Ssh { .. }, Some(plan)) => {
+            if let Some(name) = plan.names().find(|name| name.starts_with('-')) {
+                return Err(VerbError::usage(format!("'{name}' would be an option of ssh")));
             }
-            command.args(["--host", host]).args(work.more);
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let child = command.spawn().map_err(VerbError::failed)?;
-            Ok((*host, child))
-        })
-        .collect();
-    let mut worst = 0;
-    let mut answers = Vec::new();
-    for (host, child) in started? {
-        let output = child.wait_with_output()?;
-        worst = worst.max(rank(&output));
-        if json {
-            answers.push(answer(host, &output));
-        } else {
-            write!(crate::out::stdout(), "{}", String::from_utf8_lossy(&output.stdout))?;
-            for line in String::from_utf8_lossy(&output.stderr).lines() {
-                writeln!(crate::out::stderr(), "{host}: {line}")?;
-            }
+            Ok(plan.names().map(str::to_owned).collect())
+        }
+        (Hosts::Ssh { .. }, None) => {
+            Err(VerbError::usage("--ssh needs --plan PLAN: it names the machines"))
         }
     }
-    if json {
-        super::plan::print_json(&serde_json::Value::Array(answers))?;
+}
+
+/// Does it on all hosts that the plan names, and prints what each of them printed.
+pub(super) fn on_all(place: Hosts<'_>, work: Work<'_>, json: bool) -> VerbResult {
+    let names = names(place, work.plan.map(|(_, plan)| plan))?;
+    let mut answers = Answers::default();
+    answers.ask(place, &names, work, json)?;
+    answers.end(json)
+}
+
+impl Answers {
+    /// Does it on these hosts, some at a time, and prints what they printed in the order of their names.
+    pub(super) fn ask(
+        &mut self,
+        place: Hosts<'_>,
+        names: &[String],
+        work: Work<'_>,
+        json: bool,
+    ) -> Result<(), VerbError> {
+        let next = AtomicUsize::new(0);
+        let outputs: Vec<Mutex<Option<io::Result<Output>>>> =
+            names.iter().map(|_| Mutex::new(None)).collect();
+        let plan = match (place, work.plan) {
+            (Hosts::Ssh { .. }, Some((file, _))) => super::plan_text(file)?,
+            _lab => String::new(),
+        };
+        thread::scope(|scope| {
+            for _ in 0..names.len().min(AT_ONCE_COUNT) {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let (Some(name), Some(slot)) = (names.get(at), outputs.get(at)) else {
+                            break;
+                        };
+                        let output = run(place, name, work, &plan, json);
+                        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
+                    }
+                });
+            }
+        });
+        for (name, output) in names.iter().zip(outputs) {
+            match output.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(output) => self.take(name, &output?, json)?,
+                None => return Err(VerbError::failed(format!("{name}: it was not asked"))),
+            }
+        }
+        Ok(())
     }
-    match CODES.get(worst) {
-        Some(0) => Ok(Exit::Ok),
-        Some(3) => Ok(Exit::GateFailed),
-        Some(5) => Ok(Exit::Partial),
-        Some(4) => Err(VerbError::missing("not on every host of the lab: see above")),
-        _failed => Err(VerbError::failed("not on every host of the lab: see above")),
+
+    fn take(&mut self, host: &str, output: &Output, json: bool) -> Result<(), VerbError> {
+        self.worst = self.worst.max(rank(output));
+        if json {
+            self.values.push(answer(host, output));
+            return Ok(());
+        }
+        write!(crate::out::stdout(), "{}", String::from_utf8_lossy(&output.stdout))?;
+        for line in String::from_utf8_lossy(&output.stderr).lines() {
+            writeln!(crate::out::stderr(), "{host}: {line}")?;
+        }
+        Ok(())
     }
+
+    /// What the hosts said, in the order of their names; without `json` nothing.
+    pub(super) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The same, to be changed.
+    pub(super) fn values_mut(&mut self) -> &mut [Value] {
+        &mut self.values
+    }
+
+    /// Something between the hosts is not as it should be.
+    pub(super) fn has_drifted(&mut self) {
+        self.worst = self.worst.max(1);
+    }
+
+    /// Whether a host could not do it.
+    pub(super) fn has_failed(&self) -> bool {
+        self.worst > 0
+    }
+
+    /// Prints what waits to be printed, and ends as the worst host did.
+    pub(super) fn end(self, json: bool) -> VerbResult {
+        if json {
+            super::plan::print_json(&Value::Array(self.values))?;
+        }
+        match CODES.get(self.worst) {
+            Some(0) => Ok(Exit::Ok),
+            Some(3) => Ok(Exit::GateFailed),
+            Some(5) => Ok(Exit::Partial),
+            Some(4) => Err(VerbError::missing("not on every host: see above")),
+            _failed => Err(VerbError::failed("not on every host: see above")),
+        }
+    }
+}
+
+/// Runs it on one host, and waits for its end.
+fn run(place: Hosts<'_>, host: &str, work: Work<'_>, plan: &str, json: bool) -> io::Result<Output> {
+    let mut words: Vec<String> = Vec::new();
+    words.extend(json.then(|| "--json".to_owned()));
+    words.extend(["gateway".to_owned(), work.verb.to_owned()]);
+    match (place, work.plan) {
+        // Programs on a lab's host start where this one did.
+        (Hosts::Lab(_), Some((file, _))) => {
+            let absolute = std::path::absolute(file).ok().filter(|file| file.exists());
+            words.push(absolute.unwrap_or(file.to_owned()).display().to_string());
+        }
+        // A plan is read from standard input: it need not be there.
+        (Hosts::Ssh { .. }, Some(_)) if work.verb != "revert" => words.push("-".to_owned()),
+        _none => {}
+    }
+    words.extend(work.more.iter().map(|&word| word.to_owned()));
+    words.extend(["--host".to_owned(), host.to_owned()]);
+    let mut command = match place {
+        Hosts::Lab(lab) => {
+            let program = std::env::current_exe()?;
+            let mut command = Command::new(&program);
+            command.args(["lab", "exec", lab, host, "--"]).arg(&program).args(words);
+            command
+        }
+        Hosts::Ssh { command: start, program } => {
+            let mut start = start.split_ascii_whitespace();
+            let mut command = Command::new(start.next().unwrap_or("ssh"));
+            // A shell over there reads one line.
+            let line = std::iter::once(program).chain(words.iter().map(String::as_str));
+            let line: Vec<_> = line.map(settings::word).collect();
+            command.args(start).arg(host).arg(line.join(" "));
+            command
+        }
+    };
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| {
+        let program = command.get_program().display().to_string();
+        io::Error::new(error.kind(), format!("{program} cannot be started: {error}"))
+    })?;
+    if let Some(mut input) = child.stdin.take() {
+        // One that ends without reading says why itself.
+        input.write_all(plan.as_bytes()).ok();
+    }
+    child.wait_with_output()
 }
 
 /// How bad an end is: the place of its code in [`CODES`].
@@ -89,7 +225,7 @@ fn rank(output: &Output) -> usize {
     CODES.iter().position(|known| *known == code).unwrap_or(CODES.len() - 1)
 }
 
-fn answer(host: &str, output: &Output) -> serde_json::Value {
+fn answer(host: &str, output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_no_json| {
         let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         serde_json::json!({ "host": host, "error": error })

@@ -19,6 +19,16 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
         };
         writeln!(out, "  {:<12} {}{cores}", host.name, addresses.join("  "))?;
     }
+    if let Some(files) = &plan.filesystem {
+        let (point, servers) = (files.mount_point(), files.servers.join(" "));
+        let clients = files.clients.join(" ");
+        writeln!(
+            out,
+            "  {:<12} {}, kept by {servers}, mounted on {clients}",
+            point.display(),
+            files.kind
+        )?;
+    }
     Ok(())
 }
 

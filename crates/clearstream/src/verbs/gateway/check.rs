@@ -1,0 +1,135 @@
+//! `clearstream gateway check`: what has drifted from the plan, on this host or between all.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use gateway::{Drift, Facts};
+use route_plan::{Plan, Role};
+use serde::{Deserialize, Serialize};
+
+use super::apply::WhereOptions;
+use super::hosts::{self, Answers, Hosts, Work};
+use super::plan::print_json;
+use super::read_plan;
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// Options of `gateway check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream gateway check cumulus.toml --host wolf01\n  \
+    clearstream gateway check cumulus --lab cumulus\n\n\
+    Settings, nexthops, groups, routes and rules are compared with the plan, and the kernel is asked by\n\
+    which gateway it would send packets to every other host. Over many hosts they are also compared: both\n\
+    ends of every pair by the same gateway, hardware addresses, packet sizes. Exit 3: something has drifted.")]
+pub(crate) struct CheckArgs {
+    /// The plan, a TOML file.
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    #[command(flatten)]
+    place: WhereOptions,
+}
+
+/// What a host answers.
+#[derive(Debug, Serialize, Deserialize)]
+struct Checked {
+    host: String,
+    drifts: Vec<Told>,
+    drained: Vec<String>,
+    facts: Facts,
+}
+
+/// A drift as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    kind: String,
+    what: String,
+}
+
+impl From<Drift> for Told {
+    fn from(drift: Drift) -> Self {
+        Self { kind: drift.kind.name().to_owned(), what: drift.what }
+    }
+}
+
+/// Runs `gateway check`.
+pub(super) fn run(args: &CheckArgs, json: bool) -> VerbResult {
+    let plan = read_plan(&args.plan)?;
+    if let Some(many) = args.place.many() {
+        return of_many(args, many, &plan, json);
+    }
+    let (name, role) = args.place.role(&plan)?;
+    let failed = |error: gateway::CheckError| VerbError::from_error(&error);
+    let up = gateway::undrained(&plan, &args.place.state())
+        .map_err(|error| VerbError::from_error(&error))?;
+    let drifts = gateway::check(&plan, role, &up).map_err(failed)?;
+    let drained = match role {
+        Role::Host(_) => {
+            let gateways = plan.gateways.iter().zip(up).filter(|(_, is_up)| !is_up);
+            gateways.map(|(gateway, _)| gateway.name.clone()).collect()
+        }
+        Role::Gateway(..) => Vec::new(),
+    };
+    let facts = gateway::facts(&plan, role).map_err(failed)?;
+    let drifts = drifts.into_iter().map(Told::from).collect();
+    let checked = Checked { host: name, drifts, drained, facts };
+    if json {
+        print_json(&serde_json::to_value(&checked).map_err(VerbError::failed)?)?;
+    } else {
+        tell(&checked)?;
+    }
+    Ok(if checked.drifts.is_empty() { Exit::Ok } else { Exit::GateFailed })
+}
+
+fn tell(checked: &Checked) -> Result<(), VerbError> {
+    let mut out = crate::out::stdout();
+    let name = &checked.host;
+    for drift in &checked.drifts {
+        writeln!(out, "{name}  {:<10} {}", drift.kind, drift.what)?;
+    }
+    for gateway in &checked.drained {
+        writeln!(out, "{name}  drained    {gateway}, until `clearstream gateway undrain`")?;
+    }
+    if checked.drifts.is_empty() {
+        writeln!(out, "{name}  is as the plan wants it")?;
+    }
+    Ok(())
+}
+
+/// Each host checks itself; what they say is then compared.
+fn of_many(args: &CheckArgs, many: Hosts<'_>, plan: &Plan, json: bool) -> VerbResult {
+    let names = hosts::names(many, Some(plan))?;
+    let work = Work { verb: "check", plan: Some((&args.plan, plan)), more: &[] };
+    let mut answers = Answers::default();
+    answers.ask(many, &names, work, true)?;
+    let mut checked: BTreeMap<usize, Checked> = BTreeMap::new();
+    for (at, value) in answers.values().iter().enumerate() {
+        if let Ok(one) = serde_json::from_value(value.clone()) {
+            checked.insert(at, one);
+        }
+    }
+    let facts = checked.values().map(|one| (one.host.clone(), one.facts.clone())).collect();
+    let between = gateway::compare(plan, &facts);
+    if !between.is_empty() {
+        answers.has_drifted();
+    }
+    for (host, drift) in between {
+        if let Some(one) = checked.values_mut().find(|one| one.host == host) {
+            one.drifts.push(drift.into());
+        }
+    }
+    for (at, value) in answers.values_mut().iter_mut().enumerate() {
+        match checked.get(&at) {
+            Some(one) if json => *value = serde_json::to_value(one).map_err(VerbError::failed)?,
+            Some(one) => tell(one)?,
+            None if json => {}
+            None => {
+                let (host, error) = (&value["host"], &value["error"]);
+                let (host, error) = (host.as_str().unwrap_or("?"), error.as_str().unwrap_or("?"));
+                writeln!(crate::out::stderr(), "{host}: {error}")?;
+            }
+        }
+    }
+    answers.end(json)
+}

@@ -1,0 +1,222 @@
+//! `clearstream gateway drain` and `undrain`: a gateway emptied for maintenance, with proof, and put back.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gateway::{DrainError, Passed, Passing};
+use route_plan::{Plan, Role};
+use serde_json::json;
+
+use super::apply::WhereOptions;
+use super::hosts::{self, Answers, Hosts, Work};
+use super::plan::{print_json, unknown};
+use super::read_plan;
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError, chain};
+use crate::verbs::options::duration;
+
+/// Senders that are named.
+const NAMED_COUNT_MAX: usize = 5;
+
+/// Options of `gateway drain`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream gateway drain cumulus.toml sn3 --ssh        all hosts, then the proof on sn3\n  \
+    clearstream gateway drain cumulus g2 --lab cumulus\n  \
+    clearstream gateway drain cumulus.toml sn3 --host wolf01   this host's flows only\n  \
+    clearstream gateway drain cumulus.toml sn3 --host sn3      on sn3: wait until nothing is forwarded\n\n\
+    Each group and route is replaced by one message, the new way complete before the old one is left. The\n\
+    gateway stays drained when the plan is applied again and after a reboot, until `undrain`. Exit 3: it\n\
+    still forwards packets, whose senders are named: hosts that the plan does not know.")]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    what: UndrainArgs,
+    /// The gateway is empty when it has forwarded nothing for so long.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    quiet: Duration,
+    /// Wait at most so long for that.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    within: Duration,
+}
+
+/// Options of `gateway undrain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UndrainArgs {
+    /// The plan, a TOML file.
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// The gateway's name in the plan.
+    #[arg(value_name = "GATEWAY")]
+    gateway: String,
+    #[command(flatten)]
+    place: WhereOptions,
+}
+
+/// Runs `gateway drain`.
+pub(super) fn run(args: &DrainArgs, json: bool) -> VerbResult {
+    let plan = read_plan(&args.what.plan)?;
+    let gateway = args.what.gateway(&plan)?;
+    if let Some(many) = args.what.place.many() {
+        let milliseconds = |time: Duration| format!("{}ms", time.as_millis());
+        let (quiet, within) = (milliseconds(args.quiet), milliseconds(args.within));
+        let more = [&args.what.gateway, "--quiet", &quiet, "--within", &within];
+        return args.what.on_many(many, &plan, ("drain", &more), json);
+    }
+    let (name, role) = args.what.place.role(&plan)?;
+    match role {
+        Role::Gateway(at, _) if at == gateway => empty(args, &plan, &name, json),
+        Role::Gateway(..) => idle(&name, json),
+        Role::Host(_) => args.what.move_flows(&plan, (gateway, true), json),
+    }
+}
+
+/// Runs `gateway undrain`.
+pub(super) fn undo(args: &UndrainArgs, json: bool) -> VerbResult {
+    let plan = read_plan(&args.plan)?;
+    let gateway = args.gateway(&plan)?;
+    if let Some(many) = args.place.many() {
+        return args.on_many(many, &plan, ("undrain", &[&args.gateway]), json);
+    }
+    let (name, role) = args.place.role(&plan)?;
+    match role {
+        Role::Gateway(..) => idle(&name, json),
+        Role::Host(_) => args.move_flows(&plan, (gateway, false), json),
+    }
+}
+
+fn idle(name: &str, json: bool) -> VerbResult {
+    if json {
+        print_json(&json!({ "host": name, "moved": 0 }))?;
+    } else {
+        writeln!(crate::out::stdout(), "{name}  is a gateway: it has no flows of its own to move")?;
+    }
+    Ok(Exit::Ok)
+}
+
+impl UndrainArgs {
+    /// The gateway's index.
+    fn gateway(&self, plan: &Plan) -> Result<usize, VerbError> {
+        match plan.find(&self.gateway) {
+            Some(Role::Gateway(at, _)) => Ok(at),
+            Some(Role::Host(_)) => {
+                Err(VerbError::usage(format!("'{}' is no gateway of the plan", self.gateway)))
+            }
+            None => Err(unknown(plan, &self.gateway)),
+        }
+    }
+
+    /// All hosts move their flows; then the gateway is asked for the proof.
+    fn on_many(
+        &self,
+        many: Hosts<'_>,
+        plan: &Plan,
+        (verb, more): (&str, &[&str]),
+        json: bool,
+    ) -> VerbResult {
+        let work = Work { verb, plan: Some((&self.plan, plan)), more };
+        let is_host = |name: &String| matches!(plan.find(name), Some(Role::Host(_)));
+        let (hosts, gateways): (Vec<String>, Vec<String>) =
+            hosts::names(many, Some(plan))?.into_iter().partition(is_host);
+        let mut answers = Answers::default();
+        answers.ask(many, &hosts, work, json)?;
+        let own: Vec<String> = gateways.into_iter().filter(|name| *name == self.gateway).collect();
+        if verb == "drain" && !answers.has_failed() {
+            answers.ask(many, &own, work, json)?;
+        }
+        answers.end(json)
+    }
+
+    fn move_flows(
+        &self,
+        plan: &Plan,
+        (gateway, is_drained): (usize, bool),
+        json: bool,
+    ) -> VerbResult {
+        let (name, role) = self.place.role(plan)?;
+        let Role::Host(host) = role else { return idle(&name, json) };
+        let moved = gateway::drain(plan, host, &self.place.state(), gateway, is_drained)
+            .map_err(|error| explained(&error))?;
+        if json {
+            let value = json!({ "host": name, "gateway": self.gateway, "drained": is_drained,
+                "moved": moved });
+            print_json(&value)?;
+            return Ok(Exit::Ok);
+        }
+        let state = if is_drained { "is drained" } else { "is in use" };
+        let way = &self.gateway;
+        writeln!(
+            crate::out::stdout(),
+            "{name}  {way} {state}: {moved} groups and routes replaced"
+        )?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn explained(error: &DrainError) -> VerbError {
+    match error {
+        DrainError::Store(store) if store.is_privilege() => VerbError::missing(chain(error)),
+        DrainError::Last { .. } | DrainError::NotApplied(_) => VerbError::failed(chain(error)),
+        _other => VerbError::from_error(error),
+    }
+}
+
+/// Waits until this gateway forwards nothing any more.
+fn empty(args: &DrainArgs, plan: &Plan, name: &str, json: bool) -> VerbResult {
+    let failed = |error: gateway::PassingError| {
+        let line = chain(&error);
+        if error.is_privilege() { VerbError::missing(line) } else { VerbError::failed(line) }
+    };
+    let began = Instant::now();
+    let passing = Passing::open(plan.family).map_err(failed)?;
+    let (passed, waited) = loop {
+        let waited = began.elapsed();
+        let passed = passing.look(args.quiet).map_err(failed)?;
+        if passed.packets == 0 || began.elapsed() >= args.within {
+            break (passed, waited);
+        }
+    };
+    tell(args, name, (&passed, waited), json)?;
+    Ok(if passed.packets == 0 { Exit::Ok } else { Exit::GateFailed })
+}
+
+fn tell(
+    args: &DrainArgs,
+    name: &str,
+    (passed, waited): (&Passed, Duration),
+    json: bool,
+) -> Result<(), VerbError> {
+    let (quiet_s, waited_s) = (args.quiet.as_secs_f64(), waited.as_secs_f64());
+    let talks = passed.talks.iter().take(NAMED_COUNT_MAX);
+    if json {
+        let talks: Vec<_> = talks
+            .map(|((from, to), packets)| json!({ "from": from, "to": to, "packets": packets }))
+            .collect();
+        print_json(
+            &json!({ "host": name, "is_empty": passed.packets == 0, "packets": passed.packets,
+            "window_s": quiet_s, "waited_s": waited_s, "probes": passed.probes, "senders": talks }),
+        )?;
+        return Ok(());
+    }
+    let probes = match passed.probes {
+        0 => String::new(),
+        count => format!(" (and {count} probes of watchers)"),
+    };
+    let mut out = crate::out::stdout();
+    if passed.packets == 0 {
+        writeln!(
+            out,
+            "{name}  is empty: no packet forwarded in {quiet_s:.1} s{probes}, {waited_s:.1} s after the hosts moved"
+        )?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{name}  still forwards: {} packets in {quiet_s:.1} s{probes}, {waited_s:.1} s after the hosts moved",
+        passed.packets
+    )?;
+    for ((from, to), packets) in talks {
+        writeln!(out, "{name}  {from} to {to}: {packets} packets")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The lab `cumulus` has a parallel file system, MooseFS, that its clients mount: over gateways, in the lab alone, gone
+//! with it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::PROGRAM;
+
+/// Longest a client may take to mount what it can reach.
+const MOUNT_MAX: Duration = Duration::from_secs(10);
+
+/// A copy of the lab under a name of the test's own; it goes with the value.
+struct Lab {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Lab {
+    fn up() -> Self {
+        let name = format!("files{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        std::fs::create_dir_all(&folder).expect("a folder of our own");
+        let text = include_str!("../../../labs/cumulus.toml");
+        let file = folder.join("lab.toml");
+        std::fs::write(&file, text.replace("\"cumulus\"", &format!("\"{name}\"")))
+            .expect("written");
+        let lab = Self { name, folder };
+        let own = std::process::id().to_string();
+        let up = run(&["lab", "up", file.to_str().expect("text"), "--while", &own]);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(up.status.success(), "{}", text(&up.stderr));
+        assert_eq!(text(&up.stderr), "", "nothing is missing");
+        lab
+    }
+
+    fn shell(&self, host: &str, line: &str) -> Output {
+        run(&["lab", "exec", &self.name, host, "--", "sh", "-c", line])
+    }
+
+    fn says(&self, host: &str, line: &str) -> String {
+        let output = self.shell(host, line);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{host}: {line}: {errors}");
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    }
+
+    fn wait_until_mounted(&self, host: &str) {
+        let began = Instant::now();
+        while !self.shell(host, "grep -q ' /mnt/pfs ' /proc/self/mountinfo").status.success() {
+            assert!(began.elapsed() < MOUNT_MAX, "{host} has not mounted it");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The anchor's process id, outside.
+    fn anchor(&self) -> i32 {
+        let status = run(&["--json", "lab", "status"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+        let labs = status["labs"].as_array().expect("a list");
+        let own = labs.iter().find(|lab| lab["name"] == self.name.as_str()).expect("it is up");
+        let pid = own["pid"].as_i64().expect("a process id");
+        i32::try_from(pid).expect("in range")
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        run(&["lab", "down", &self.name]);
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().expect("the program starts")
+}
+
+/// Process-id namespaces of processes with such a name.
+fn namespaces_with(name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let is_it = |path: &PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    let found = entries.map(|entry| entry.path()).filter(is_it);
+    found.filter_map(|path| std::fs::read_link(path.join("ns/pid")).ok()).collect()
+}
+
+#[test]
+fn clients_mount_it_once_there_is_a_way_and_it_goes_with_the_lab_root() {
+    let machines_own = std::fs::read_dir("/mnt").map_or(0, Iterator::count);
+    let lab = Lab::up();
+    // No gateway is planned yet: nobody may write to what is not the file system.
+    assert!(!lab.shell("c1", "echo lost > /mnt/pfs/file").status.success());
+    let applied = run(&["gateway", "apply", "cumulus", "--lab", &lab.name]);
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    for client in ["c1", "c3"] {
+        lab.wait_until_mounted(client);
+    }
+    lab.says("c1", "dd if=/dev/urandom of=/mnt/pfs/file bs=1M count=4 conv=fsync");
+    let sums = ["c1", "c3"].map(|client| lab.says(client, "cksum < /mnt/pfs/file"));
+    assert_eq!(sums[0], sums[1]);
+    // The data crossed the network.
+    let carried = |gateway: &str| -> u64 {
+        let path = "/sys/class/net/eth1/statistics/tx_bytes";
+        lab.says(gateway, &format!("cat {path}")).parse().expect("a count")
+    };
+    let storage_bytes: u64 = ["g1", "g2", "g3"].map(carried).iter().sum();
+    assert!(storage_bytes > 4 << 20, "{storage_bytes}");
+    assert!(!lab.shell("g1", "test -e /mnt/pfs").status.success(), "gateways do not mount it");
+    assert_eq!(std::fs::read_dir("/mnt").map_or(0, Iterator::count), machines_own);
+    // A client that ends comes back, also for programs that run already.
+    let before = Command::new(PROGRAM)
+        .args(["lab", "exec", &lab.name, "c1", "--", "sh", "-c"])
+        .arg("while ! cksum < /mnt/pfs/back 2>/dev/null; do sleep 0.05; done")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let own = "for pid in $(pgrep -x mfsmount); do \
+               [ $(readlink /proc/$pid/ns/net) != $(readlink /proc/self/ns/net) ] || kill $pid; done";
+    lab.says("c1", own);
+    lab.says("c3", "cp /mnt/pfs/file /mnt/pfs/back.new && mv /mnt/pfs/back.new /mnt/pfs/back");
+    let seen = before.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&seen.stdout).trim(), sums[0]);
+    let anchor = lab.anchor();
+    let namespace = std::fs::read_link(format!("/proc/{anchor}/ns/pid")).expect("it runs");
+    assert!(namespaces_with("mfsmaster").contains(&namespace));
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(anchor).expect("a process id"),
+        rustix::process::Signal::KILL,
+    )
+    .expect("it runs");
+    let began = Instant::now();
+    while ["mfsmaster", "mfschunkserver", "mfsmount"]
+        .iter()
+        .any(|name| namespaces_with(name).contains(&namespace))
+    {
+        assert!(began.elapsed() < MOUNT_MAX, "programs of the file system outlive the lab");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc");
+    assert!(!mounts.contains(" /mnt/pfs "), "{mounts}");
+}
