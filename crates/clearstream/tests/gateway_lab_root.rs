@@ -13,14 +13,25 @@ use crate::PROGRAM;
 const PINGS_COUNT: u64 = 20;
 
 /// A copy of the lab under a name of the test's own; it goes with the value.
-struct Lab {
-    name: String,
-    folder: PathBuf,
+pub(crate) struct Lab {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
 }
 
 impl Lab {
-    fn up(what: &str) -> Self {
-        let name = format!("{what}{}", std::process::id());
+    pub(crate) fn up(name: &str) -> Self {
+        Self::up_by(name, Command::new(PROGRAM))
+    }
+
+    /// With switches and wires that a busy machine does not keep waiting: they are programs, real ones are not.
+    pub(crate) fn up_in_real_time(name: &str) -> Self {
+        let mut command = Command::new("chrt");
+        command.args(["-f", "10", PROGRAM]);
+        Self::up_by(name, command)
+    }
+
+    fn up_by(name: &str, mut command: Command) -> Self {
+        let name = format!("{name}{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&folder).expect("a folder of our own");
         let text = include_str!("../../../labs/cumulus.toml");
@@ -31,12 +42,13 @@ impl Lab {
             .expect("written");
         let lab = Self { name, folder };
         let own = std::process::id().to_string();
-        let up = run(&["lab", "up", file.to_str().expect("text"), "--while", &own]);
+        command.args(["lab", "up", file.to_str().expect("text"), "--while", &own]);
+        let up = command.output().expect("the program starts");
         assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
         lab
     }
 
-    fn gateway(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn gateway(&self, arguments: &[&str]) -> Output {
         let mut all = vec!["gateway"];
         all.extend(arguments);
         all.extend(["--lab", &self.name]);
@@ -63,7 +75,7 @@ impl Lab {
         format!("--ssh={} -q", path.display())
     }
 
-    fn exec(&self, host: &str, line: &str) -> String {
+    pub(crate) fn exec(&self, host: &str, line: &str) -> String {
         let mut all = vec!["lab", "exec", &self.name, host, "--"];
         all.extend(line.split(' '));
         let output = run(&all);
@@ -82,7 +94,7 @@ impl Lab {
     }
 
     /// Everything that is routed on a host.
-    fn routing(&self, host: &str) -> String {
+    pub(crate) fn routing(&self, host: &str) -> String {
         let lists = ["ip -d rule", "ip -d route show table all", "ip -d nexthop"];
         lists.map(|list| self.exec(host, list)).join("---\n")
     }
@@ -95,7 +107,7 @@ impl Drop for Lab {
     }
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")
 }
 

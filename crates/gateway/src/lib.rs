@@ -2,7 +2,7 @@
 //!
 //! The crate `route-plan` says what a host is to have. [`read_host`] reads what it has, [`apply()`] makes the changes
 //! between, [`check()`] finds what has drifted since, [`drain()`] moves flows off a gateway and [`Passing`] sees whether it
-//! still forwards any, [`revert`] puts back exactly what was there. Everything is of the
+//! still forwards any, [`Steered`] moves flows for a watcher, [`revert`] puts back exactly what was there. Everything is of the
 //! network namespace of the calling thread. The journal and the undo engine are `tuning`'s: [`Network`] is a world
 //! whose settings are also nexthops, routes and rules.
 
@@ -17,6 +17,8 @@ mod hex;
 mod moves;
 mod passing;
 mod read;
+mod steering;
+mod watching;
 mod world;
 
 pub use apply::{ApplyError, Made, Options, apply, revert};
@@ -27,4 +29,6 @@ pub use facts::{Facts, PortFacts, compare, facts};
 pub use moves::{MoveError, move_flows};
 pub use passing::{Passed, Passing, PassingError};
 pub use read::{ReadError, read_host};
+pub use steering::{Steered, SteeringError};
+pub use watching::{Asked, OptionsError, far_hosts, plan_id, reflect_options, watch_options};
 pub use world::Network;

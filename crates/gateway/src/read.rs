@@ -18,6 +18,13 @@ pub struct ReadError {
     source: NetlinkError,
 }
 
+impl ReadError {
+    /// There is no socket to read by.
+    pub(crate) fn socket(source: NetlinkError) -> Self {
+        Self { what: "anything", source }
+    }
+}
+
 /// Reads the host, of one address family, and those settings that are named. Settings that the kernel has not are
 /// left out, and so are the routes of the table `local`.
 ///
@@ -28,7 +35,7 @@ pub fn read_host<'a>(
     keys: impl IntoIterator<Item = &'a Key>,
 ) -> Result<Found, ReadError> {
     let refused = |what| move |source| ReadError { what, source };
-    let mut socket = NetlinkSocket::open().map_err(refused("anything"))?;
+    let mut socket = NetlinkSocket::open().map_err(ReadError::socket)?;
     let links = socket.list::<Link>(&Link::dump()).map_err(refused("links"))?;
     let nexthops = Nexthop::dump(NexthopFilter::default());
     let nexthops = socket.list(&nexthops).map_err(refused("nexthops"))?;

@@ -169,6 +169,26 @@ pub fn run_only_when_idle() -> Result<(), SyscallError> {
     Err(SyscallError::last("sched_setscheduler(SCHED_IDLE)", "this thread"))
 }
 
+/// From now on the calling thread runs before all threads of ordinary priority (`SCHED_FIFO`), 1 being the
+/// lowest priority and 99 the highest. Threads and processes it starts are ordinary again.
+///
+/// # Errors
+/// `sched_setscheduler` failed: no `CAP_SYS_NICE` and no `RLIMIT_RTPRIO`, or no share of real time for its
+/// control group.
+pub fn run_in_real_time(priority: u8) -> Result<(), SyscallError> {
+    /// `include/uapi/linux/sched.h`.
+    const SCHED_RESET_ON_FORK: libc::c_int = 0x4000_0000;
+    let parameters = libc::sched_param { sched_priority: priority.into() };
+    let policy = libc::SCHED_FIFO | SCHED_RESET_ON_FORK;
+    // SAFETY: `parameters` is a whole sched_param, outlives the call and is only read; 0 is the
+    // calling thread.
+    let answer = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(SyscallError::last("sched_setscheduler(SCHED_FIFO)", "this thread"))
+}
+
 /// What the calling thread has used since it began (`RUSAGE_THREAD`).
 ///
 /// # Errors

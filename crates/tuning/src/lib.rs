@@ -29,6 +29,6 @@ pub use host::{Host, namespace};
 pub use journal::Owner;
 pub use persist::{read_settings, settings_path};
 pub use settings::{Change, FILES, InterfaceKey, Key, KeyError};
-pub use store::{Store, StoreError, Writer};
+pub use store::{Held, Store, StoreError, Writer};
 pub use tuner::{Standing, StatusLine, TuneError, Tuner, Undo, check_namespace};
 pub use world::{World, WorldError};

@@ -76,6 +76,12 @@ pub struct Store {
     journal: Option<Journal>,
 }
 
+/// A journal that nobody else works with.
+#[derive(Debug)]
+pub struct Held {
+    _lock: File,
+}
+
 /// The file's name in the state directory.
 const FILE: &str = "journal";
 
@@ -129,6 +135,25 @@ impl Store {
             sys::private::check_trusted(directory)?;
         }
         Ok(read(directory, false)?.1)
+    }
+
+    /// Keeps everybody else from changing the host with the journal in `directory` for as long as the value lives,
+    /// without waiting and without reading it. `None`: somebody is at work with it, or there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn hold(directory: &Path) -> Result<Option<Held>, StoreError> {
+        if fs::symlink_metadata(directory).is_err() {
+            return Ok(None);
+        }
+        sys::private::check_trusted(directory)?;
+        let path = directory.join("lock");
+        let lock = match OpenOptions::new().write(true).open(&path) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(at(&path, source)),
+        };
+        Ok(lock.try_lock().is_ok().then_some(Held { _lock: lock }))
     }
 
     /// The journal, if there is one.

@@ -9,6 +9,7 @@ mod hosts;
 mod plan;
 mod show;
 mod simulate;
+mod watch;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,6 +26,7 @@ use crate::exit::VerbError;
     clearstream gateway plan cumulus.toml                     who is in it, and how flows spread\n  \
     clearstream gateway plan cumulus.toml --host nid0001      what that host needs, as commands\n  \
     clearstream gateway apply cumulus.toml --host nid0001     make it so; `check` and `revert` follow\n  \
+    clearstream gateway watch cumulus.toml --host nid0001     move its routes off gateways that fail\n  \
     clearstream lab up cumulus && clearstream gateway apply cumulus --lab cumulus\n  \
     clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n\n\
     A plan names networks, the gateways that join them, and the hosts on them. Both ends of every flow\n\
@@ -44,6 +46,10 @@ enum Action {
     Check(check::CheckArgs),
     /// Put back exactly what was there before.
     Revert(apply::RevertArgs),
+    /// Watch this host's gateways, and move its routes off those that fail.
+    Watch(watch::WatchArgs),
+    /// Answer the probes of hosts that watch, and do nothing else.
+    Reflect(watch::ReflectArgs),
     /// Move all flows off a gateway, and show that it forwards none any more.
     Drain(drain::DrainArgs),
     /// Let flows return to a drained gateway.
@@ -61,6 +67,8 @@ pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
         Action::Apply(args) => apply::run(args, json),
         Action::Check(args) => check::run(args, json),
         Action::Revert(args) => apply::revert(args, json),
+        Action::Watch(args) => watch::run(args, json),
+        Action::Reflect(args) => watch::reflect(args, json),
         Action::Drain(args) => drain::run(args, json),
         Action::Undrain(args) => drain::undo(args, json),
         Action::Emit(args) => emit::run(args, json),

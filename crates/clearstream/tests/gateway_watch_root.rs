@@ -1,0 +1,426 @@
+//! Watchers at both ends of the lab `cumulus`: a flow goes on whatever its gateway fails by, and what the watchers
+//! leave behind is undone exactly. Needs root and iproute2.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use stats::Judgement;
+use testkit::effort;
+
+use crate::PROGRAM;
+use crate::gateway_lab_root::Lab;
+
+/// Longest stall of a paced flow, at 50 ms three times.
+const STALL_MAX: Duration = Duration::from_millis(500);
+/// Share of stalls that a busy machine makes longer.
+const LATE_SHARE: f64 = 0.02;
+/// How long anything may take that has no bound of its own.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: needs root");
+    }
+    is_root
+}
+
+/// The lab with its plan applied, and what the watchers read.
+struct Rig {
+    lab: Lab,
+    plan: PathBuf,
+    key: PathBuf,
+    /// What was routed on `c1` and `s1` before the plan.
+    bare: [String; 2],
+}
+
+impl Rig {
+    fn up(name: &str) -> Self {
+        let lab = Lab::up_in_real_time(name);
+        let (plan, key) = (lab.folder.join("plan.toml"), lab.folder.join("key"));
+        let text = include_str!("../../../labs/gateways/cumulus.toml");
+        fs::write(&plan, format!("{text}\n[watch]\nhold_down = \"0s\"\n")).expect("written");
+        fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").expect("written");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("ours");
+        let bare = ["c1", "s1"].map(|host| lab.routing(host));
+        let rig = Self { lab, plan, key, bare };
+        let applied = rig.lab.gateway(&["apply", rig.plan.to_str().expect("text")]);
+        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+        rig
+    }
+
+    fn command(&self, host: &str, more: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(["lab", "exec", &self.lab.name, host, "--", PROGRAM, "--json"]);
+        command.args(["gateway", "watch"]).arg(&self.plan).args(["--host", host, "--key-file"]);
+        command.arg(&self.key).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// The flow's gateway fails or is repaired.
+    fn set(&self, failure: Failure, is_failed: bool) {
+        let pick =
+            |failed: &'static str, whole: &'static str| if is_failed { failed } else { whole };
+        match failure {
+            Failure::Forwarding => {
+                let value = pick("0", "1");
+                self.lab.exec("g1", &format!("sysctl -qw net.ipv4.ip_forward={value}"));
+            }
+            Failure::Hang => {
+                for device in ["eth0", "eth1"] {
+                    let state = pick("down", "up");
+                    self.lab.exec("g1", &format!("ip link set {device} {state}"));
+                }
+            }
+            Failure::FarPort => {
+                self.lab.exec("g1", &format!("ip link set eth1 {}", pick("down", "up")));
+            }
+            Failure::MtuHole if is_failed => {
+                // A bucket that holds no larger packet drops it without a word.
+                let line = "tc qdisc add dev eth1 root tbf rate 10gbit burst 1600 limit 1mb";
+                self.lab.exec("g1", line);
+            }
+            Failure::MtuHole => {
+                self.lab.exec("g1", "tc qdisc del dev eth1 root");
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// It forwards no more.
+    Forwarding,
+    /// It takes and sends nothing.
+    Hang,
+    /// Its port to the storage network is down.
+    FarPort,
+    /// It loses large packets.
+    MtuHole,
+}
+
+/// A watcher on a host of the lab; it ends with the value.
+struct Watcher {
+    child: Child,
+    /// The program itself, on its host.
+    program: Pid,
+    events: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Watcher {
+    fn start(rig: &Rig, host: &str, more: &[&str]) -> Self {
+        let mut child = rig.command(host, more).spawn().expect("the program starts");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("a line");
+        assert!(line.starts_with(&format!("{host} watches 3 gateways, 50ms x 3")), "{line}");
+        thread::spawn(move || said.read_to_string(&mut String::new()));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (output, its_events) = (child.stdout.take().expect("piped"), Arc::clone(&events));
+        thread::spawn(move || collect(output, &its_events));
+        let program = youngest(child.id());
+        Self { child, program, events }
+    }
+
+    fn events(&self) -> Vec<Value> {
+        self.events.lock().expect("no panic").clone()
+    }
+
+    /// Events that say that routes were moved.
+    fn moves(&self) -> Vec<Value> {
+        let is_move = |event: &Value| event["event"] == "use";
+        self.events().into_iter().filter(is_move).collect()
+    }
+
+    /// Waits until routes lead over these gateways.
+    fn leads_over(&self, names: &[&str]) {
+        let start = Instant::now();
+        while self.moves().last().is_none_or(|event| event["names"] != serde_json::json!(names)) {
+            assert!(start.elapsed() < PATIENCE, "not {names:?}: {:#?}", self.events());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The network namespace of its host.
+    fn namespace(&self) -> File {
+        File::open(format!("/proc/{}/ns/net", self.program.as_raw_nonzero())).expect("it runs")
+    }
+
+    /// Ends it in order; its exit code.
+    fn end(mut self) -> Option<i32> {
+        rustix::process::kill_process(self.program, Signal::TERM).expect("it runs");
+        self.child.wait().expect("ours").code()
+    }
+
+    fn kill(mut self) {
+        rustix::process::kill_process(self.program, Signal::KILL).expect("it runs");
+        self.child.wait().expect("ours");
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // It may have ended.
+        rustix::process::kill_process(self.program, Signal::KILL).ok();
+        self.child.wait().ok();
+    }
+}
+
+fn collect(output: ChildStdout, events: &Mutex<Vec<Value>>) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        events.lock().expect("no panic").push(serde_json::from_str(&line).expect("JSON"));
+    }
+}
+
+/// The last of a line of processes, each of which has started the next.
+fn youngest(mut id: u32) -> Pid {
+    loop {
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let child = children.expect("it runs").split_whitespace().next().map(str::to_owned);
+        let Some(child) = child else { break };
+        id = child.parse().expect("a number");
+    }
+    Pid::from_raw(id.cast_signed()).expect("not 0")
+}
+
+/// A paced TCP flow between two namespaces, 8000 bytes every 10 ms.
+struct Flow {
+    /// When bytes came last, and the longest time without.
+    came: Arc<Mutex<(Instant, Duration)>>,
+    is_over: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Flow {
+    fn start(from: File, to: File, address: SocketAddr) -> Self {
+        let came = Arc::new(Mutex::new((Instant::now(), Duration::ZERO)));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (arrived, over) = (Arc::clone(&came), Arc::clone(&is_over));
+        let enter = |namespace: &File| {
+            sys::namespace::enter_network(namespace.as_fd()).expect("root");
+            // What is measured is the way, not this machine. Without the privilege it is both.
+            sys::thread::run_in_real_time(5).ok();
+        };
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let receiver = thread::spawn(move || {
+            enter(&to);
+            let listener = TcpListener::bind(address).expect("an address of the host");
+            ready.send(()).expect("awaited");
+            let (mut stream, _) = listener.accept().expect("the sender");
+            let mut buffer = [0; 65_536];
+            while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+                let mut came = arrived.lock().expect("no panic");
+                *came = (Instant::now(), came.1.max(came.0.elapsed()));
+            }
+        });
+        is_ready.recv().expect("a listener");
+        let sender = thread::spawn(move || {
+            enter(&from);
+            let mut stream = TcpStream::connect(address).expect("a way");
+            stream.set_nodelay(true).expect("TCP");
+            while !over.load(Ordering::Relaxed) {
+                stream.write_all(&[0; 8000]).expect("no error reaches the application");
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        Self { came, is_over, threads: vec![receiver, sender] }
+    }
+
+    fn forget(&self) {
+        self.came.lock().expect("no panic").1 = Duration::ZERO;
+    }
+
+    fn longest_stall(&self) -> Duration {
+        let came = self.came.lock().expect("no panic");
+        came.1.max(came.0.elapsed())
+    }
+
+    fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("a flow without errors");
+        }
+    }
+}
+
+/// Keeps all processors busy for a while.
+fn keep_busy(time: Duration) {
+    let count = 2 * thread::available_parallelism().map_or(2, usize::from);
+    let until = Instant::now() + time;
+    thread::scope(|scope| {
+        for _thread in 0..count {
+            scope.spawn(|| while Instant::now() < until {});
+        }
+    });
+}
+
+#[test]
+fn a_paced_flow_stalls_half_a_second_at_most_whatever_its_gateway_fails_by_root() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::up("stalls");
+    let client = Watcher::start(&rig, "c1", &["--far", "s1", "--full-every", "1"]);
+    let server = Watcher::start(&rig, "s1", &["--far", "c1", "--full-every", "1"]);
+    let address = SocketAddr::from(([10, 10, 0, 21], 7000));
+    let flow = Flow::start(client.namespace(), server.namespace(), address);
+    let (idle, busy) = if effort::is_all() { (600_u64, 300_u64) } else { (2, 2) };
+    for _minute in 0..idle.div_ceil(60) {
+        effort::say("watching gateways that are well");
+        thread::sleep(Duration::from_secs(idle.min(60)));
+    }
+    for _minute in 0..busy.div_ceil(60) {
+        effort::say("watching gateways that are well on a busy machine");
+        keep_busy(Duration::from_secs(busy.min(60)));
+    }
+    for watcher in [&client, &server] {
+        assert_eq!(watcher.moves(), [] as [Value; 0], "no false alarm: {:#?}", watcher.events());
+    }
+    let kinds = [Failure::Forwarding, Failure::Hang, Failure::FarPort, Failure::MtuHole];
+    let failures = kinds.repeat(if effort::is_all() { 5 } else { 1 });
+    let stalls: Vec<(Failure, u128)> = failures
+        .iter()
+        .map(|failure| {
+            flow.forget();
+            rig.set(*failure, true);
+            client.leads_over(&["g2", "g3"]);
+            server.leads_over(&["g2", "g3"]);
+            thread::sleep(STALL_MAX);
+            let stall = flow.longest_stall();
+            rig.set(*failure, false);
+            client.leads_over(&["g1", "g2", "g3"]);
+            server.leads_over(&["g1", "g2", "g3"]);
+            (*failure, stall.as_millis())
+        })
+        .collect();
+    println!("stalls in ms: {stalls:?}");
+    let named = client.events();
+    assert!(named.iter().any(|event| event["name"] == "g1" && event["to"] == "mtu_hole"));
+    flow.end();
+    let count = u32::try_from(stalls.len()).expect("few");
+    let judgement = Judgement::strictest(count, LATE_SHARE, effort::CHANCE_MAX);
+    let late = stalls.iter().filter(|(_, ms)| *ms > STALL_MAX.as_millis()).count();
+    assert!(judgement.passes(u32::try_from(late).expect("few")), "{stalls:?}: {judgement}");
+}
+
+#[test]
+fn a_watcher_repairs_leaves_the_last_good_state_and_is_undone_exactly_root() {
+    if !is_root() {
+        return;
+    }
+    let rig = Rig::up("lasting");
+    let planned = rig.lab.routing("c1");
+    let metrics = rig.lab.folder.join("c1.prom");
+    let metrics_option = ["--far", "s1", "--metrics", metrics.to_str().expect("text")];
+    let watcher = Watcher::start(&rig, "c1", &metrics_option);
+    let server = Watcher::start(&rig, "s1", &["--far", "c1"]);
+    second_is_refused(&rig);
+    // The kernel deletes nexthop objects, and routes over them, with the carrier of their interface.
+    for line in ["ip link set eth0 down", "ip link set eth0 up"] {
+        rig.lab.exec("c1", line);
+    }
+    becomes(&rig, &planned);
+    let group = planned
+        .lines()
+        .find(|line| line.starts_with("id ") && line.contains(" group "))
+        .expect("groups");
+    let id = group.split(' ').nth(1).expect("id NUMBER");
+    rig.lab.exec("c1", &format!("ip nexthop del id {id}"));
+    becomes(&rig, &planned);
+    rig.lab.exec("c1", "ip route replace 10.10.0.21/32 via 10.100.0.93 dev eth0 proto static");
+    thread::sleep(Duration::from_millis(500));
+    let foreign = rig.lab.exec("c1", "ip route show 10.10.0.21/32");
+    assert!(foreign.contains("proto static"), "what others put there stays: {foreign}");
+    let says = |event: &Value| event["event"] == "complaint";
+    assert!(watcher.events().iter().any(says), "{:#?}", watcher.events());
+    rig.lab.exec("c1", "ip route del 10.10.0.21/32 proto static");
+    becomes(&rig, &planned);
+
+    drained_stays_drained(&rig, &watcher, &planned);
+
+    rig.set(Failure::Forwarding, true);
+    watcher.leads_over(&["g2", "g3"]);
+    server.leads_over(&["g2", "g3"]);
+    let moved = rig.lab.routing("c1");
+    assert_ne!(moved, planned);
+    assert!(
+        !moved
+            .lines()
+            .any(|line| line.contains("proto 77") && line.contains("10.100.0.91 dev eth0 weight"))
+    );
+    let start = Instant::now();
+    let is_down = "clearstream_gateway_state{plan=\"cumulus\",gateway=\"g1\",clearstream_gateway_state=\"down\"} 1";
+    while !fs::read_to_string(&metrics).is_ok_and(|text| text.contains(is_down)) {
+        assert!(start.elapsed() < PATIENCE, "the metrics say what is down");
+        thread::sleep(Duration::from_millis(20));
+    }
+    watcher.kill();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(rig.lab.routing("c1"), moved, "a killed watcher leaves the last good state");
+    let watcher = Watcher::start(&rig, "c1", &["--far", "s1"]);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(watcher.moves(), [] as [Value; 0], "the next one knows what was down");
+    assert_eq!(rig.lab.routing("c1"), moved);
+    rig.set(Failure::Forwarding, false);
+    watcher.leads_over(&["g1", "g2", "g3"]);
+    becomes(&rig, &planned);
+    rig.set(Failure::Forwarding, true);
+    watcher.leads_over(&["g2", "g3"]);
+    assert_eq!(watcher.end(), Some(0));
+    let reverted = rig.lab.gateway(&["revert"]);
+    assert!(reverted.status.success(), "{}", String::from_utf8_lossy(&reverted.stdout));
+    assert_eq!(rig.lab.routing("c1"), rig.bare[0]);
+    // The other end still watches: it says so, and brings nothing back.
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(rig.lab.routing("s1"), rig.bare[1]);
+    assert!(server.events().iter().any(says), "{:#?}", server.events());
+    assert_eq!(server.end(), Some(0));
+}
+
+fn second_is_refused(rig: &Rig) {
+    let second = rig.command("c1", &[]).output().expect("the program starts");
+    assert_eq!(second.status.code(), Some(1));
+    let line = String::from_utf8(second.stderr).expect("text");
+    assert!(line.contains("is another watcher running?") && line.lines().count() == 1, "{line}");
+}
+
+/// A gateway that somebody drains is left drained by the watcher, and taken back with `undrain`.
+fn drained_stays_drained(rig: &Rig, watcher: &Watcher, planned: &str) {
+    let plan = rig.plan.to_str().expect("text");
+    let drained = rig.lab.gateway(&["drain", plan, "g2"]);
+    let said = String::from_utf8_lossy(&drained.stdout);
+    assert!(drained.status.success(), "{said}{}", String::from_utf8_lossy(&drained.stderr));
+    watcher.leads_over(&["g1", "g3"]);
+    thread::sleep(Duration::from_millis(500));
+    let routing = rig.lab.routing("c1");
+    assert!(!routing.contains("10.100.0.92 dev eth0 weight"), "{routing}");
+    assert_ne!(routing, planned);
+    assert!(rig.lab.gateway(&["undrain", plan, "g2"]).status.success());
+    watcher.leads_over(&["g1", "g2", "g3"]);
+    becomes(rig, planned);
+}
+
+/// Waits until everything is routed on `c1` as it was.
+fn becomes(rig: &Rig, planned: &str) {
+    let start = Instant::now();
+    loop {
+        let routing = rig.lab.routing("c1");
+        if routing == planned {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{routing}\nnot\n{planned}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
