@@ -328,6 +328,52 @@ fn a_file_system_that_hangs_is_named_in_time() {
     }
 }
 
+#[test]
+fn a_job_whose_options_make_no_test_ends_with_code_2() {
+    let folder = Folder::new("usage");
+    let file = folder.at("f");
+    let second = folder.at("f.00000001");
+    fs::write(&second, "mine").expect("a file");
+    let lines = [
+        // Refused before the ranks meet; by all; by rank 1, which alone finds a file.
+        (format!("io -a MPIIO -o {file}"), "only the POSIX back end"),
+        (format!("meta -n 2 -F -l 9 -d {file}"), "only 2 tasks"),
+        (format!("io -w -F --warningAsErrors -b 64k -t 64k -o {file}"), "exists already"),
+    ];
+    for (line, reason) in lines {
+        let (code, out, err) = job(PROGRAM, &line);
+        assert!(code == Some(2) && err.contains(reason), "{line}: {code:?} {out}{err}");
+        let said = err.lines().filter(|line| line.starts_with("clearstream: ")).count();
+        assert_eq!(said, 1, "{line}: rank 0 says it once: {err}");
+        assert_eq!(fs::read(&second).expect("a file"), b"mine", "{line}");
+    }
+    let (code, _, err) = run(&format!("meta --ranks 2 -- -n 2 -F -l 9 -d {file}"));
+    assert!(code == Some(2), "started by clearstream: {err}");
+}
+
+#[test]
+fn clocks_that_differ_by_a_planted_offset_are_brought_together_as_root() {
+    let folder = Folder::new("clocks");
+    let file = folder.at("f");
+    // Rank 1 in a time namespace of its own: its monotonic clock is 1000 s ahead.
+    let script = format!(
+        "[ $OMPI_COMM_WORLD_RANK = 1 ] && ahead='unshare -T --monotonic 1000'; \
+         exec $ahead {PROGRAM} io -w -F -i 2 -g -b 1m -t 64k -o {file}"
+    );
+    let mut command = Command::new(MPIRUN[0]);
+    command.args(&MPIRUN[1..]).args(["2", "sh", "-c", &script]).stdin(Stdio::null());
+    let (code, out, err) = told(command.output().expect("Open MPI's launcher"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    let rows = rows(&out);
+    assert_eq!(rows.len(), 2, "{out}");
+    for (_, columns) in &rows {
+        // Opening, transfers, closing and all of it: from the first start to the last end.
+        let slow = columns[5..9].iter().find(|seconds| !(0.0..100.0).contains(*seconds));
+        assert_eq!(slow, None, "{columns:?}");
+    }
+    assert!(out.contains(" from rank 0's host; times are corrected"), "{out}");
+}
+
 /// Processes whose command line holds a word.
 fn ranks_of(word: &str) -> Vec<u32> {
     let is_one = |pid: &u32| {

@@ -162,6 +162,12 @@ impl<T: Transport> Job<T> {
         self.is_lost = true;
     }
 
+    /// As [`Job::give_up`]; the job ends with this exit code instead of that of a lost rank.
+    pub fn give_up_with(&mut self, code: u8) {
+        self.give_up();
+        self.lost_code = code;
+    }
+
     /// Waits until all ranks have come here.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ const WHOLE: u8 = 0;
 const PART: u8 = 1;
 const FAILURE: u8 = 2;
 const CLOCK: u8 = 3;
+const REFUSAL: u8 = 4;
 
 /// When a test is ended from outside.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +41,8 @@ pub struct Limits {
     pub stall: Duration,
     /// The signal that asks this process to end, if one has.
     pub signal: fn() -> Option<i32>,
+    /// The exit code of a job whose options make no test on its ranks.
+    pub usage_code: u8,
 }
 
 /// What a rank does: with its team, on a thread of its own.
@@ -66,8 +69,10 @@ pub fn run_rank<T: Transport, R: Send + 'static>(
     }
     let mut messenger = Messenger::new(Some(job), (me, world), limits);
     let done = messenger.run(work);
-    if done.is_err() {
-        job.give_up();
+    match &done {
+        Ok(_) => {}
+        Err(LoadError::Usage(_)) => job.give_up_with(limits.usage_code),
+        Err(_) => job.give_up(),
     }
     done
 }
@@ -130,13 +135,16 @@ struct Messenger<'j, E: Exchange> {
     serials: [u32; 2],
     /// Messages of operations that have not begun here.
     early: VecDeque<(usize, Vec<u8>)>,
+    /// Another rank said why the test ends.
+    is_told: bool,
 }
 
 impl<'j, E: Exchange> Messenger<'j, E> {
     fn new(link: Option<&'j mut E>, (me, world): (usize, usize), limits: Limits) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let activity = Arc::new(Activity::default());
-        Self { link, me, world, limits, activity, host, serials: [0; 2], early: VecDeque::new() }
+        let early = VecDeque::new();
+        Self { link, me, world, limits, activity, host, serials: [0; 2], early, is_told: false }
     }
 
     fn run<R: Send + 'static>(&mut self, work: impl Work<R>) -> Result<R, LoadError> {
@@ -225,12 +233,15 @@ impl<'j, E: Exchange> Messenger<'j, E> {
     /// A message of another rank, other than that it failed.
     fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Vec<u8>)>, LoadError> {
         let Some(link) = &mut self.link else { return Ok(None) };
-        match link.receive(wait)? {
-            Some((_, message)) if message.first() == Some(&FAILURE) => {
-                Err(LoadError::Other(String::from_utf8_lossy(&message[1..]).into_owned()))
-            }
-            other => Ok(other),
-        }
+        let Some((from, message)) = link.receive(wait)? else { return Ok(None) };
+        let line = || String::from_utf8_lossy(&message[1..]).into_owned();
+        let error = match message.first() {
+            Some(&FAILURE) => LoadError::Other(line()),
+            Some(&REFUSAL) => LoadError::Usage(line()),
+            _ => return Ok(Some((from, message))),
+        };
+        self.is_told = true;
+        Err(error)
     }
 
     fn send(&mut self, to: usize, kind: u8, body: &[u8]) -> Result<(), LoadError> {
@@ -290,8 +301,7 @@ impl<'j, E: Exchange> Messenger<'j, E> {
 
     /// Who is there: hosts and clocks of all ranks.
     fn meet(&mut self) -> Result<Vec<Member>, LoadError> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mine = format!("{}\n{}", self.host, boot.trim()).into_bytes();
+        let mine = format!("{}\n{}", self.host, clock::identity()).into_bytes();
         let size = self.world;
         let request =
             move |operation, mine| Request { operation, root: 0, mine, size, is_whole: true };
@@ -313,9 +323,8 @@ impl<'j, E: Exchange> Messenger<'j, E> {
         }
         let mut members = Vec::new();
         for rank in 0..self.world {
-            let (host, boot) = hosts[rank];
-            // Ranks of one running system share its clock.
-            let is_known = |other: &usize| !boot.is_empty() && hosts[*other].1 == boot;
+            let (host, clock) = hosts[rank];
+            let is_known = |other: &usize| !clock.is_empty() && hosts[*other].1 == clock;
             let clock = match (0..rank).find(is_known) {
                 Some(0) => ClockOffset::default(),
                 Some(other) => members.get(other).map_or_else(ClockOffset::default, clock_of),
@@ -396,15 +405,17 @@ impl<'j, E: Exchange> Messenger<'j, E> {
 
     /// Makes a failure known: rank 0 hears of it and ends the job; a rank that is not heard ends it itself.
     fn end(&mut self, error: LoadError) -> LoadError {
-        let is_told = matches!(error, LoadError::Other(_));
+        let is_usage = matches!(error, LoadError::Usage(_));
+        let kind = if is_usage { REFUSAL } else { FAILURE };
+        let is_told = self.is_told || matches!(error, LoadError::Other(_));
         if self.me == 0 {
             for to in 1..self.world {
                 // A rank that cannot be told notices that the job has ended.
-                self.send(to, FAILURE, error.to_string().as_bytes()).ok();
+                self.send(to, kind, error.to_string().as_bytes()).ok();
             }
             return error;
         }
-        if !is_told && self.send(0, FAILURE, error.to_string().as_bytes()).is_ok() {
+        if !is_told && self.send(0, kind, error.to_string().as_bytes()).is_ok() {
             let start = Instant::now();
             while start.elapsed() < END_GRACE && self.receive(LOOK_EVERY).is_ok() {}
         }

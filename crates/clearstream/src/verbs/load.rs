@@ -24,6 +24,9 @@ use call::Call;
 /// The exit code of a job that lost a rank.
 const LOST_CODE: u8 = 1;
 
+/// The exit code of a job whose options make no test on its ranks.
+const USAGE_CODE: u8 = 2;
+
 /// Whose command line it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -123,7 +126,7 @@ impl Ranks<'_> {
         call: &Call,
         mut work: impl FnMut(usize) -> W,
     ) -> Result<R, LoadError> {
-        let limits = Limits { stall: call.stall, signal: signals::caught };
+        let limits = Limits { stall: call.stall, signal: signals::caught, usage_code: USAGE_CODE };
         match self {
             Self::Job(job) => {
                 let work = work(job.me());

@@ -384,7 +384,9 @@ impl CommandLine {
 /// Sets or counts a flag; with a number behind `=` it is that number, 0 where it is negative.
 fn set_flag(test: &mut IoOptions, option: &str, number: Option<i64>) -> Result<(), String> {
     let level = |before: u32| {
-        number.map_or(before + 1, |number| u32::try_from(number.max(0)).unwrap_or(u32::MAX))
+        number.map_or(before.saturating_add(1), |number| {
+            u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+        })
     };
     let is_set = level(0) > 0;
     let counted = match option {

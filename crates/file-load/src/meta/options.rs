@@ -319,7 +319,9 @@ impl MetaOptions {
             "--showRankStatistics" | "--show-perrank-statistics" => &mut self.shows_rank_statistics,
             "--posix.odirect" => &mut self.is_direct,
             "-v" => {
-                let level = number.map_or(self.verbosity + 1, |number| number as u32);
+                let level = number.map_or(self.verbosity.saturating_add(1), |number| {
+                    u32::try_from(number).unwrap_or(u32::MAX)
+                });
                 self.verbosity = level;
                 return Ok(());
             }
@@ -380,6 +382,10 @@ impl MetaOptions {
             (
                 self.has_no_barriers && self.stride > 0,
                 "-B with -N: files would be looked at before they are created",
+            ),
+            (
+                self.is_shared && !self.files_only,
+                "-D is not compatible with -S: no directory is shared, and no file would be made",
             ),
             (self.is_shared && self.is_collective, "-c is not compatible with -S"),
             (directories > 1 && self.is_collective, "-c takes one directory, -d has several"),
