@@ -4,6 +4,8 @@
 mod cc_root;
 mod cli;
 mod explain;
+mod gateway_lab_root;
+mod gateway_watch_root;
 mod packets;
 mod planted_recorded;
 mod planted_root;

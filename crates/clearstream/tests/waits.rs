@@ -6,8 +6,6 @@ mod check_ranks;
 mod docs;
 mod filesystem_root;
 mod gateway;
-mod gateway_lab_root;
-mod gateway_watch_root;
 mod iperf3_interop;
 mod lab;
 mod live;
