@@ -225,7 +225,7 @@ impl Watch {
     /// Takes a gateway out of use, or ends that.
     ///
     /// # Errors
-    /// It is the last healthy one, or there is none of this index.
+    /// It is the last one in use, or there is none of this index.
     pub fn set_draining(&mut self, gateway: u16, is_drained: bool) -> Result<(), DrainError> {
         self.watcher.set_draining(monotonic_ns(), gateway, is_drained)
     }
@@ -398,7 +398,7 @@ impl Watch {
             let gateway = gateway as u16;
             let is_drained = drained.contains(&gateway);
             if is_drained != self.drained.contains(&gateway)
-                // The last healthy one stays in use; it is asked again.
+                // The last one stays in use; it is asked again.
                 && self.set_draining(gateway, is_drained).is_ok()
             {
                 self.drained.retain(|other| *other != gateway);

@@ -23,10 +23,12 @@ pub(super) fn select(gateways: &[Gateway], at_once_ns: u64) -> (Tier, Vec<bool>)
         let chosen: Vec<bool> = gateways.iter().map(is_chosen).collect();
         chosen.contains(&true).then_some((tier, chosen))
     };
+    let is_at_once = |one: &Gateway| one.is_used || one.failed_ns >= at_once_ns;
     choose(Tier::Healthy, &|one| is_healthy(one) && !one.is_draining())
         .or_else(|| choose(Tier::Damped, &|one| one.health == Health::Damped && !one.is_draining()))
         .or_else(|| choose(Tier::Draining, &|one| is_healthy(one) || one.health == Health::Damped))
         .or_else(|| choose(Tier::MtuHoles, &|one| one.health == Health::Failed(Cause::MtuHole)))
-        .or_else(|| choose(Tier::Held, &|one| one.is_used || one.failed_ns >= at_once_ns))
+        .or_else(|| choose(Tier::Held, &|one| is_at_once(one) && !one.is_draining()))
+        .or_else(|| choose(Tier::Held, &is_at_once))
         .unwrap_or_else(|| (Tier::Held, vec![true; gateways.len()]))
 }

@@ -40,7 +40,7 @@ pub enum Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DrainError {
     /// No other healthy gateway would be left.
-    #[error("gateway {0} is the last healthy one: bring another up before draining it")]
+    #[error("gateway {0} is the last one in use: bring another up before draining it")]
     Last(u16),
     /// There is no such gateway.
     #[error("there is no gateway {0}")]
@@ -198,7 +198,7 @@ impl Watcher {
     /// Takes a gateway out of use, or ends that.
     ///
     /// # Errors
-    /// It is the last healthy one, or there is none of this index.
+    /// It is the last one in use, or there is none of this index.
     pub fn set_draining(
         &mut self,
         now_ns: u64,
@@ -210,9 +210,8 @@ impl Watcher {
         if index >= self.gateways.len() {
             return Err(DrainError::Unknown(gateway));
         }
-        let is_left = |(other, one): (usize, &Gateway)| {
-            other != index && one.is_used && !one.is_draining() && one.cause().is_none()
-        };
+        let is_left =
+            |(other, one): (usize, &Gateway)| other != index && one.is_used && !one.is_draining();
         if is_drained && !self.gateways.iter().enumerate().any(is_left) {
             return Err(DrainError::Last(gateway));
         }

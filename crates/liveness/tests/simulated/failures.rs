@@ -265,6 +265,18 @@ fn what_was_down_before_proves_itself_first() {
 }
 
 #[test]
+fn a_gateway_that_is_drained_while_all_have_failed_is_out_of_use() {
+    let mut world = World::new(WatchConfig::default(), 3, 1);
+    world.run(S);
+    world.far_answers = false;
+    world.run(S);
+    assert_eq!((world.state(1), world.used()), (GatewayState::Held, &[0, 1, 2][..]));
+    world.watcher.set_draining(world.clock_ns(), 1, true).unwrap();
+    world.run(S);
+    assert_eq!(world.used(), [0, 2]);
+}
+
+#[test]
 fn draining_takes_a_gateway_out_of_use_but_never_the_last() {
     let mut world = World::new(WatchConfig::default(), 2, 1);
     world.run(S);
