@@ -5,8 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 
 use super::{Folder, OTHERS_WRITE, PrivateError, make_folder, open_folder};
 use crate::SyscallError;
@@ -55,7 +54,6 @@ pub fn runtime_variable() -> Option<PathBuf> {
 }
 
 /// A folder of this user's for a while: of a name that nobody could know, mode 0700, gone with the value.
-/// It is locked for as long; one whose owner was killed goes when the next for the same purpose is made.
 #[derive(Debug)]
 pub struct Scratch {
     parent: TrustedPath,
@@ -70,16 +68,15 @@ impl Scratch {
     /// That place lets others rename there, or the kernel refuses.
     pub fn new(purpose: &str) -> Result<Self, PrivateError> {
         let parent = temporary_place()?;
-        remove_abandoned(&parent, &format!("{PROGRAM}-{purpose}-"));
         loop {
             let mut random = [0; 8];
             rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
                 .map_err(|error| SyscallError::new("getrandom", purpose, error))?;
-            let name = format!("{PROGRAM}-{purpose}-{:016x}", u64::from_ne_bytes(random));
+            let name = format!("clearstream-{purpose}-{:016x}", u64::from_ne_bytes(random));
             let path = parent.path.join(&name);
             match rustix::fs::mkdirat(&parent.fd, &name, Mode::RWXU) {
                 Ok(()) => {}
-                Err(Errno::EXIST) => continue,
+                Err(rustix::io::Errno::EXIST) => continue,
                 Err(error) => {
                     return Err(
                         SyscallError::new("mkdir", path.display().to_string(), error).into()
@@ -87,10 +84,7 @@ impl Scratch {
                 }
             }
             let folder = make_folder(parent.fd.as_fd(), OsStr::new(&name), &path)?;
-            // Another process may have found it before it was locked, and removes it.
-            if lock(&folder) != Err(Errno::WOULDBLOCK) && folder.is_in_place() {
-                return Ok(Self { parent, name, folder });
-            }
+            return Ok(Self { parent, name, folder });
         }
     }
 
@@ -106,35 +100,6 @@ impl Drop for Scratch {
         // What cannot be removed is in nobody's way.
         super::tree::remove(self.parent.fd.as_fd(), OsStr::new(&self.name)).ok();
     }
-}
-
-/// What the names of such folders begin with.
-const PROGRAM: &str = "clearstream";
-
-/// Removes the folders of this user whose names are `prefix` and 16 hexadecimal digits and which nobody
-/// has locked. What cannot be removed is in nobody's way.
-fn remove_abandoned(parent: &TrustedPath, prefix: &str) {
-    let is_named_so = |name: &str| {
-        let digits = name.strip_prefix(prefix);
-        digits.is_some_and(|it| it.len() == 16 && it.bytes().all(|byte| byte.is_ascii_hexdigit()))
-    };
-    let entries = rustix::fs::openat(&parent.fd, ".", super::FOLDER, Mode::empty())
-        .and_then(rustix::fs::Dir::new);
-    for entry in entries.into_iter().flatten().flatten() {
-        let Some(name) = entry.file_name().to_str().ok().filter(|name| is_named_so(name)) else {
-            continue;
-        };
-        let folder = open_folder(parent.fd.as_fd(), OsStr::new(name), &parent.path.join(name));
-        if folder.is_ok_and(|folder| folder.is_some_and(|folder| lock(&folder).is_ok())) {
-            super::tree::remove(parent.fd.as_fd(), OsStr::new(name)).ok();
-        }
-    }
-}
-
-/// Locks a folder until its descriptor is closed, which the kernel does for a process that ends. Where
-/// files cannot be locked nobody's folder is taken for abandoned.
-fn lock(folder: &Folder) -> Result<(), Errno> {
-    rustix::fs::flock(folder, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// A folder on the way to which, and in which, nobody else can rename what is this user's.

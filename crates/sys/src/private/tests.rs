@@ -12,24 +12,6 @@ fn mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_folder_whose_owner_was_killed_goes_with_the_next_and_no_other_does() {
-    let used = Scratch::new("abandoned").expect("the place for temporary files is fit");
-    let beside = |name: &str| used.path().with_file_name(name);
-    // As SIGKILL leaves it: nobody holds its lock.
-    let abandoned = beside("clearstream-abandoned-0123456789abcdef");
-    let another = beside("clearstream-abandoned-another-0123456789abcdef");
-    for folder in [&abandoned, &another] {
-        fs::create_dir_all(folder).unwrap();
-        mode(folder, 0o700);
-        fs::write(folder.join("switch.sock"), "").unwrap();
-    }
-    let next = Scratch::new("abandoned").expect("the place for temporary files is fit");
-    let is_there = [&abandoned, &another, used.path(), next.path()].map(|folder| folder.exists());
-    fs::remove_dir_all(&another).unwrap();
-    assert_eq!(is_there, [false, true, true, true]);
-}
-
-#[test]
 fn a_link_a_file_and_a_folder_open_to_others_are_refused_and_left() {
     let scratch = scratch();
     let at = |name: &str| scratch.path().join(name);
