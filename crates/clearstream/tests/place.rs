@@ -4,7 +4,7 @@
 
 use crate::PROGRAM;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -338,6 +338,33 @@ fn a_killed_sweep_is_taken_up_again() {
     let count = keys.len();
     keys.dedup();
     assert_eq!(keys.len(), count, "nothing is measured twice");
+}
+
+#[test]
+fn a_sweep_cut_short_advises_nothing_and_leaves_the_saved_placement() {
+    let _alone = alone();
+    let server = Server::start(&["--bind", "127.0.0.1"]);
+    let files = Files::new("short");
+    let saved = files.write("p.toml", &Placement { version: 1, ..Placement::default() });
+    let before = fs::read(&saved).expect("written");
+    let mut sweep = place_command(&server, &files, &["--quick"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let journal = files.path("p.json.journal");
+    wait_until("three tests are on disk", || {
+        fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() > 3)
+    });
+    let pid = rustix::process::Pid::from_child(&sweep);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(sweep.wait().expect("ends").code(), Some(130));
+    let mut said = String::new();
+    sweep.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
+    assert!(said.contains("Advice   none: the sweep was cut short"), "{said}");
+    assert_eq!(fs::read(&saved).expect("there"), before);
+    let results = read_results(&fs::read(files.path("p.json")).expect("written")).expect("whole");
+    assert_eq!(results.partial.as_deref(), Some("ended by signal 2"));
 }
 
 #[test]

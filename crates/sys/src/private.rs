@@ -9,6 +9,7 @@
 
 mod output;
 mod runtime;
+mod scratch;
 mod tree;
 
 use std::ffi::OsStr;
@@ -25,9 +26,8 @@ use crate::SyscallError;
 
 pub use output::{append_to, create, create_new, open_existing};
 pub(crate) use output::{is_ours, not_ours};
-pub use runtime::{
-    Scratch, check_trusted, runtime_folder, runtime_folder_if_there, runtime_variable,
-};
+pub use runtime::{check_trusted, runtime_folder, runtime_folder_if_there, runtime_variable};
+pub use scratch::Scratch;
 
 /// Longest file that is read from such a folder, bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -161,13 +161,20 @@ fn conclude_run(
     let Some(found) = &results.placement else {
         return ending::nothing(conducted, &nothing_measured(&results));
     };
-    let placement = advice::placement(&results, found);
-    let lines = advice::lines(&results, found, far.target(), &args.save);
+    // A sweep cut short has looked at some placements and not at others: it advises nothing, and the
+    // placement that an earlier sweep saved stays.
+    let is_whole = results.partial.is_none();
+    let lines = if is_whole {
+        let placement = advice::placement(&results, found);
+        store::replace(&args.save, placement.to_text().as_bytes())?;
+        advice::lines(&results, found, far.target(), &args.save)
+    } else {
+        vec!["none: the sweep was cut short".to_owned()]
+    };
     results.placement.iter_mut().for_each(|found| found.advice.clone_from(&lines));
-    store::replace(&args.save, placement.to_text().as_bytes())?;
     let outputs = Outputs {
         results: Some(&args.output),
-        also: Some(&args.save),
+        also: is_whole.then_some(args.save.as_path()),
         report: args.report.as_deref(),
         json,
     };

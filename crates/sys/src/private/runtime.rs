@@ -1,6 +1,6 @@
-//! Where this user's folder is, and folders for a while.
+//! Where this user's folder is, and which way to it is trusted.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -53,60 +53,11 @@ pub fn runtime_variable() -> Option<PathBuf> {
     is_fit.then_some(path)
 }
 
-/// A folder of this user's for a while: of a name that nobody could know, mode 0700, gone with the value.
-#[derive(Debug)]
-pub struct Scratch {
-    parent: TrustedPath,
-    name: String,
-    folder: Folder,
-}
-
-impl Scratch {
-    /// Makes one in the place for temporary files; `purpose` is part of its name.
-    ///
-    /// # Errors
-    /// That place lets others rename there, or the kernel refuses.
-    pub fn new(purpose: &str) -> Result<Self, PrivateError> {
-        let parent = temporary_place()?;
-        loop {
-            let mut random = [0; 8];
-            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-                .map_err(|error| SyscallError::new("getrandom", purpose, error))?;
-            let name = format!("clearstream-{purpose}-{:016x}", u64::from_ne_bytes(random));
-            let path = parent.path.join(&name);
-            match rustix::fs::mkdirat(&parent.fd, &name, Mode::RWXU) {
-                Ok(()) => {}
-                Err(rustix::io::Errno::EXIST) => continue,
-                Err(error) => {
-                    return Err(
-                        SyscallError::new("mkdir", path.display().to_string(), error).into()
-                    );
-                }
-            }
-            let folder = make_folder(parent.fd.as_fd(), OsStr::new(&name), &path)?;
-            return Ok(Self { parent, name, folder });
-        }
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.folder.path()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is in nobody's way.
-        super::tree::remove(self.parent.fd.as_fd(), OsStr::new(&self.name)).ok();
-    }
-}
-
 /// A folder on the way to which, and in which, nobody else can rename what is this user's.
 #[derive(Debug)]
 pub(super) struct TrustedPath {
-    fd: OwnedFd,
-    path: PathBuf,
+    pub(super) fd: OwnedFd,
+    pub(super) path: PathBuf,
 }
 
 /// Goes from the root to `path`, whose links are resolved before, and looks at every folder after it
@@ -192,7 +143,7 @@ fn place() -> Result<(TrustedPath, OsString), PrivateError> {
 
 /// Where temporary files are, or `/tmp` where that is no place for this user: `sudo -E` leaves the
 /// variable of somebody else.
-fn temporary_place() -> Result<TrustedPath, PrivateError> {
+pub(super) fn temporary_place() -> Result<TrustedPath, PrivateError> {
     open_trusted_path(&std::env::temp_dir()).or_else(|_| open_trusted_path(Path::new("/tmp")))
 }
 

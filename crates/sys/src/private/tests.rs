@@ -86,7 +86,7 @@ fn a_tree_is_removed_without_what_its_links_name() {
     folder.remove("tree").unwrap();
     folder.remove("link").unwrap();
     folder.remove("none").unwrap();
-    assert_eq!(folder.names().unwrap(), ["outside"]);
+    assert_eq!(folder.names().unwrap(), [".owner", "outside"]);
     assert!(outside.join("file").exists());
     fs::create_dir_all(scratch.path().join("deep/".repeat(70))).unwrap();
     assert!(folder.remove("deep").is_err(), "bounded");
@@ -164,4 +164,33 @@ fn outputs_where_others_write_follow_no_link_and_empty_no_file_of_two_names() {
     symlink(&victim, scratch.path().join("link")).unwrap();
     create(&scratch.path().join("link")).unwrap().write_all(b"new").unwrap();
     assert_eq!(fs::read_to_string(&victim).unwrap(), "new");
+}
+
+#[test]
+fn what_a_killed_process_left_goes_with_the_next_folder_of_its_purpose() {
+    let purpose = format!("left{}", std::process::id());
+    let first = Scratch::new(&purpose).expect("the place for temporary files is fit");
+    let place = first.path().parent().expect("it is in one").to_owned();
+    let at = |end: &str| place.join(format!("clearstream-{purpose}-{end}"));
+    // As SIGKILL leaves them: locked no more, or not yet.
+    let (killed, young) = (at("0123456789abcdef"), at("00000000000000aa"));
+    fs::create_dir_all(killed.join("switch/ports")).unwrap();
+    fs::write(killed.join(".owner"), "").unwrap();
+    fs::create_dir(&young).unwrap();
+    // Not ours to judge.
+    let (full, named, other) = (at("00000000000000bb"), at("notes"), at("0123456789abcdef0"));
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("kept"), "").unwrap();
+    fs::create_dir(&named).unwrap();
+    fs::create_dir(&other).unwrap();
+    for folder in [&killed, &young, &full, &named, &other] {
+        mode(folder, 0o700);
+    }
+    let second = Scratch::new(&purpose).unwrap();
+    assert!(!killed.exists() && !young.exists());
+    assert!(first.path().exists() && second.path().exists(), "their owners live");
+    for kept in [full, named, other] {
+        assert!(kept.exists(), "{}", kept.display());
+        fs::remove_dir_all(kept).unwrap();
+    }
 }

@@ -25,7 +25,8 @@ fn body(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
         writeln!(out, "         {:<9}            {}", "unpinned", figure(found, unpinned))?;
     }
     relations(out, found)?;
-    writeln!(out, "\nBest     {}", advice::verdict(found))?;
+    let so_far = if results.partial.is_some() { "so far: " } else { "" };
+    writeln!(out, "\nBest     {so_far}{}", advice::verdict(found))?;
     if !found.ties.is_empty() {
         let tie = |pair: &results::PlacedPair| format!("{} and {}", pair.near_core, pair.far_core);
         let ties: Vec<String> = found.ties.iter().take(6).map(tie).collect();
