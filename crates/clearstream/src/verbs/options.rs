@@ -16,7 +16,7 @@ use crate::exit::VerbError;
 pub(crate) use application::ApplicationOptions;
 pub(crate) use command::command_line;
 pub(crate) use values::{Cores, check_cores, cores, duration};
-use values::{Sizes, byte_size, count, sizes};
+use values::{Sizes, byte_size, count, host, sizes};
 
 /// Datagram payload that fits Ethernet's 1500 bytes in IPv4 and IPv6 alike.
 const DATAGRAM_BYTES_DEFAULT: u64 = 1448;
@@ -28,7 +28,7 @@ const UDP_BITS_PER_S_DEFAULT: f64 = 1e6;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetOptions {
     /// Far host: a name or an address; `clearstream serve` or `iperf3 -s` must run there.
-    #[arg(value_name = "HOST")]
+    #[arg(value_name = "HOST", value_parser = host)]
     pub(crate) host: String,
     #[command(flatten)]
     server: ServerOptions,
