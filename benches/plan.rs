@@ -117,8 +117,8 @@ fn udp(
         medium: Medium::VethSplittingUdp,
         effort,
         contenders: vec![
-            ours(SPLIT, &["--udp", "--length", length, "--no-gro"]),
-            ours(APART, &["--udp", "--length", length, "--no-gso", "--no-gro"]),
+            ours(SPLIT, &["--udp", "--flood", "--length", length, "--no-gro"]),
+            ours(APART, &["--udp", "--flood", "--length", length, "--no-gso", "--no-gro"]),
             iperf3("iperf3", &["-u", "-b", "0", "-l", length]),
             iperf3_gso(PEER_SPLIT, length),
             Contender { whose: Whose::Ours, name: BARE.to_owned(), run: bare },
@@ -141,7 +141,10 @@ fn udp_never_split(effort: Effort, name: &'static str, length: &'static str) -> 
         setting: format!("UDP, {length}-byte datagrams as fast as they go, delivered, {ONE_EACH}"),
         medium: Medium::Veth,
         effort,
-        contenders: vec![ours(GSO, &["--udp", "--length", length]), iperf3_gso(PEER_GSO, length)],
+        contenders: vec![
+            ours(GSO, &["--udp", "--flood", "--length", length]),
+            iperf3_gso(PEER_GSO, length),
+        ],
         rows: vec![RowPlan { note: Some(GSO_NOTE), ..row(name, BITS, &[GSO], &[PEER_GSO]) }],
     }
 }

@@ -48,11 +48,7 @@ pub(crate) fn end(
         return unused(Conducted { ended, log });
     }
     let written = write(outputs, results);
-    match print(outputs, results, said) {
-        // Nobody reads on: the exit code says the rest.
-        Err(error) if error.is_broken_pipe() => {}
-        printed => printed?,
-    }
+    print(outputs, results, said)?;
     // Only now, so that what was found is told also where no file can be written.
     written?;
     match ended {

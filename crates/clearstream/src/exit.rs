@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::out;
 
@@ -66,9 +67,9 @@ impl VerbError {
         Self { kind: Kind::Partial, message: message.to_string() }
     }
 
-    /// Whether it only says that nobody reads the output any more.
-    pub(crate) fn is_broken_pipe(&self) -> bool {
-        self.kind == Kind::BrokenPipe
+    /// A file that the user named cannot be read: exit code 2.
+    pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        Self::usage(format!("{}: {error}", path.display()))
     }
 
     /// The exit code it stands for.
@@ -160,7 +161,7 @@ pub(crate) fn settle(result: crate::VerbResult) -> u8 {
         Ok(Exit::Program(code)) => code,
         Ok(Exit::Signal(number)) => u8::try_from(128 + number).unwrap_or(255),
         Err(error) => {
-            if !error.is_broken_pipe() {
+            if error.kind != Kind::BrokenPipe {
                 complain(&error.message);
             }
             error.code()
@@ -168,8 +169,9 @@ pub(crate) fn settle(result: crate::VerbResult) -> u8 {
     }
 }
 
-/// What clap had to say: help on stdout is a success, anything else one line and a usage error.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+/// What clap had to say: help on stdout is a success, anything else one line and a usage error. `asked_of` is
+/// the command that refused its arguments.
+pub(crate) fn usage(error: &clap::Error, asked_of: &clap::Command) -> ExitCode {
     let asked = matches!(
         error.kind(),
         ErrorKind::DisplayHelp
@@ -186,11 +188,50 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         }
         return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
-    complain(&one_line(&error.to_string()));
+    let mut line = one_line(&error.to_string());
+    for help in missing_arguments(error, asked_of) {
+        line.push_str("; ");
+        line.push_str(&help);
+    }
+    let is_count = matches!(
+        error.kind(),
+        ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument | ErrorKind::TooManyValues
+    );
+    if is_count {
+        line.push_str(&format!("; usage: {}", usage_line(asked_of)));
+    }
+    complain(&format!("{line} (see --help)"));
     ExitCode::from(2)
 }
 
-/// clap's paragraphs up to the usage, which `--help` shows better, as one line.
+/// `HOST: what it is` for each argument that is not given though it must be.
+fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<String> {
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
+        return Vec::new();
+    };
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return Vec::new();
+    }
+    let helped = |name: &String| {
+        let bare = name.trim_start_matches('<').split('>').next().unwrap_or_default();
+        let is_named = |argument: &&clap::Arg| {
+            let mut values = argument.get_value_names().into_iter().flatten();
+            argument.is_positional() && values.any(|value| value.as_str() == bare)
+        };
+        let argument = asked_of.get_arguments().find(is_named)?;
+        Some(format!("{bare}: {}", argument.get_help()?.to_string().trim_end_matches('.')))
+    };
+    names.iter().filter_map(helped).collect()
+}
+
+/// `clearstream path [OPTIONS] <HOST>`, in one line.
+fn usage_line(command: &clap::Command) -> String {
+    let text = command.clone().render_usage().to_string();
+    let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "Usage:").collect();
+    words.join(" ")
+}
+
+/// clap's paragraphs up to the usage as one line.
 fn one_line(complaint: &str) -> String {
     let paragraphs = complaint.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
     let lines: Vec<String> = paragraphs
@@ -198,7 +239,7 @@ fn one_line(complaint: &str) -> String {
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
         .map(|text| text.trim_start_matches("error: ").trim_start_matches("tip: ").to_owned())
         .collect();
-    format!("{} (see --help)", lines.join("; "))
+    lines.join("; ")
 }
 
 /// What stands before the lines of a model or formula that a message shows.

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     // Where it cannot be had, the limit ends the process as it does others.
     sys::signal::survive_file_size_limit().ok();
     // The flags of iperf3, IOR and mdtest are not clap's business: their verbs are cut off before.
-    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let arguments = verbs::help::expanded(std::env::args_os().collect());
     if let Some(code) = verbs::iperf3::intercept(&arguments) {
         return code;
     }
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
     let line = match CommandLine::try_parse_from(&arguments) {
         Ok(line) => line,
-        Err(error) => return exit::usage(&error),
+        Err(error) => return exit::usage(&error, &verbs::help::command_of(&arguments)),
     };
     exit::code(verbs::run(&line.verb, line.json))
 }

@@ -4,8 +4,14 @@
 
 use std::io::{self, Write};
 
-/// Standard output, for people and for JSON.
+/// Standard output, for people and for JSON. A reader that has gone away (`| head -1`) is no error: what is
+/// left of the output is discarded, and the verb ends as it would have, failed gates included.
 pub(crate) fn stdout() -> Printable<io::StdoutLock<'static>> {
+    Printable { inner: io::stdout().lock(), forgives_closed: true, begun: Vec::new() }
+}
+
+/// Standard output of a verb that prints until its reader goes away, which is then an error.
+pub(crate) fn endless_stdout() -> Printable<io::StdoutLock<'static>> {
     Printable::new(io::stdout().lock())
 }
 
@@ -29,13 +35,15 @@ pub(crate) fn rewrite(line: &str) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Printable<W: Write> {
     inner: W,
+    /// Whether a reader that has gone away is no error.
+    forgives_closed: bool,
     /// The beginning of a character whose rest has not come.
     begun: Vec<u8>,
 }
 
 impl<W: Write> Printable<W> {
     fn new(inner: W) -> Self {
-        Self { inner, begun: Vec::new() }
+        Self { inner, forgives_closed: false, begun: Vec::new() }
     }
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -52,7 +60,17 @@ impl<W: Write> Printable<W> {
         };
         self.begun.extend_from_slice(rest);
         let text = String::from_utf8_lossy(whole);
-        self.inner.write_all(units::printable_lines(&text).as_bytes())
+        let written = self.inner.write_all(units::printable_lines(&text).as_bytes());
+        self.forgiven(written)
+    }
+
+    fn forgiven(&self, done: io::Result<()>) -> io::Result<()> {
+        match done {
+            Err(error) if self.forgives_closed && error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(())
+            }
+            other => other,
+        }
     }
 }
 
@@ -63,7 +81,8 @@ impl<W: Write> Write for Printable<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        let flushed = self.inner.flush();
+        self.forgiven(flushed)
     }
 }
 
@@ -99,6 +118,31 @@ mod tests {
             assert_eq!(through(&[front, back]), shown, "cut at {cut}");
         }
         assert_eq!(through(&[b"a\xffb\xc2"]), "a\u{fffd}b\u{fffd}");
+    }
+
+    /// A pipe whose reader has gone away.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_ends_only_endless_output() {
+        let mut finite = Printable { inner: Closed, forgives_closed: true, begun: Vec::new() };
+        finite.write_all(b"a line\n").expect("discarded");
+        finite.flush().expect("discarded");
+        let mut endless = Printable::new(Closed);
+        let refused = endless.write_all(b"a line\n").expect_err("nobody reads");
+        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+        // Written at once, so that dropping them has nothing left to write.
+        assert!(finite.begun.is_empty() && endless.begun.is_empty());
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, VerbError> {
     } else {
         File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
     };
-    read.map_err(|error| at(path, &error))?;
+    read.map_err(|error| VerbError::unreadable(path, &error))?;
     Ok(bytes)
 }
 

@@ -3,6 +3,7 @@
 mod check;
 mod explain;
 mod gateway;
+pub(crate) mod help;
 pub(crate) mod iperf3;
 mod lab;
 mod link;
@@ -76,6 +77,8 @@ pub(crate) enum Verb {
     Tune(tune::TuneArgs),
     /// iperf3's own flags, units, output and JSON.
     Iperf3(iperf3::Iperf3Args),
+    /// Explain a command: its options and examples.
+    Help(help::HelpArgs),
     /// Write man pages and shell completions.
     #[command(hide = true)]
     Manual(manual::ManualArgs),
@@ -109,6 +112,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Report(args) => report::run(args, json),
         Verb::Tune(args) => tune::run(args, json),
         Verb::Iperf3(args) => iperf3::run(args, json),
+        Verb::Help(args) => help::run(args, json),
         Verb::Manual(args) => manual::run(args, json),
         Verb::Tester(args) => tester::run(args, json),
     }

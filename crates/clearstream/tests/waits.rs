@@ -4,6 +4,7 @@ mod check;
 mod check_mpi;
 mod check_ranks;
 mod docs;
+mod exit_codes;
 mod filesystem_root;
 mod gateway;
 mod iperf3_interop;

@@ -242,7 +242,7 @@ impl Face for Json {
 
 /// Writes and flushes at once: a reader at the other end of a pipe wants each line when it is new.
 fn print(text: &str) -> Result<(), VerbError> {
-    let mut out = crate::out::stdout();
+    let mut out = crate::out::endless_stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())

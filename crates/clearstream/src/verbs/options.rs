@@ -16,17 +16,19 @@ use crate::exit::VerbError;
 pub(crate) use application::ApplicationOptions;
 pub(crate) use command::command_line;
 pub(crate) use values::{Cores, check_cores, cores, duration};
-use values::{Sizes, byte_size, count, sizes};
+use values::{Sizes, byte_size, count, host, sizes};
 
 /// Datagram payload that fits Ethernet's 1500 bytes in IPv4 and IPv6 alike.
 const DATAGRAM_BYTES_DEFAULT: u64 = 1448;
 const BATCH_COUNT_DEFAULT: u32 = 16;
+/// What a stream of datagrams offers when no rate is given, as iperf3 does.
+const UDP_BITS_PER_S_DEFAULT: f64 = 1e6;
 
 /// Where the far end is.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetOptions {
     /// Far host: a name or an address; `clearstream serve` or `iperf3 -s` must run there.
-    #[arg(value_name = "HOST")]
+    #[arg(value_name = "HOST", value_parser = host)]
     pub(crate) host: String,
     #[command(flatten)]
     server: ServerOptions,
@@ -70,7 +72,7 @@ impl ServerOptions {
 /// bit/s).
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TestOptions {
-    /// UDP instead of TCP; as fast as it goes unless -b says otherwise.
+    /// UDP instead of TCP, at 1 Mbit/s a stream unless -b or --flood sets another rate.
     #[arg(short, long, help_heading = "Test")]
     udp: bool,
     /// Streams in each direction, 1 to 1024; a thread each.
@@ -115,6 +117,10 @@ pub(crate) struct TestOptions {
 
     #[command(flatten)]
     pub(crate) application: ApplicationOptions,
+    /// Send UDP as fast as the host can, which may overload the path; the same as -b 0.
+    #[arg(long, requires = "udp", conflicts_with_all = ["offered_rate", "rr"],
+          help_heading = "Rates")]
+    flood: bool,
     /// UDP without the kernel cutting large sends (UDP_SEGMENT).
     #[arg(long, requires = "udp", help_heading = "Hosts")]
     no_gso: bool,
@@ -141,6 +147,11 @@ impl TestOptions {
         self.check()?;
         let udp = bulk_udp.then(|| self.udp_spec()).transpose()?;
         let application = self.application.spec();
+        let is_unlimited = self.flood || self.application.names_offered_rate();
+        let offered_bits_per_s = match application.offered_bits_per_s {
+            None if bulk_udp && !is_unlimited => Some(UDP_BITS_PER_S_DEFAULT),
+            named => named,
+        };
         Ok(TestSpec {
             protocol,
             direction: match (self.reverse, self.bidir) {
@@ -160,6 +171,7 @@ impl TestOptions {
             // A request that waits for the answer to the last one would measure Nagle's timer.
             nodelay: application.nodelay || (request_response.is_some() && !self.udp),
             udp,
+            offered_bits_per_s,
             request_response,
             latency_under_load: self.latency,
             ..application

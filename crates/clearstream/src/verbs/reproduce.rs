@@ -37,7 +37,7 @@ use sweep::Experiment;
     Exit code 3: it ran, and the paper's law does not hold here.")]
 pub(crate) struct ReproduceArgs {
     /// Which figure or table, e.g. C-fig6.
-    #[arg(required_unless_present = "list")]
+    #[arg(value_name = "ID")]
     id: Option<String>,
     /// Far host; without it both hosts are those of a lab on this machine.
     host: Option<String>,
@@ -65,7 +65,13 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.list {
         return list(json);
     }
-    let id = args.id.as_deref().unwrap_or_default();
+    let Some(id) = args.id.as_deref() else {
+        let ready = ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id);
+        return Err(VerbError::usage(format!(
+            "name a figure or table: {}; `clearstream reproduce --list` says what each shows",
+            ready.collect::<Vec<_>>().join(", ")
+        )));
+    };
     let entry = catalogue::find(id).ok_or_else(|| {
         VerbError::usage(format!(
             "no figure or table is called '{id}'; `clearstream reproduce --list` shows all"
@@ -103,6 +109,12 @@ fn list(json: bool) -> VerbResult {
             let state =
                 entry.missing.map_or_else(|| "ready".to_owned(), |lack| format!("needs {lack}"));
             writeln!(out, "{:<10} {:<48} {state}", entry.id, entry.title)?;
+        }
+    }
+    if !json {
+        writeln!(out, "\nThe letter of an ID names the paper:")?;
+        for (letter, paper) in catalogue::PAPERS {
+            writeln!(out, "  {letter}-  {paper}")?;
         }
     }
     Ok(Exit::Ok)

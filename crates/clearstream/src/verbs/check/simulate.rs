@@ -12,7 +12,7 @@ use crate::exit::Exit;
 pub(super) fn run(model: &Model) -> VerbResult {
     let mut simulation = Simulation::new(model);
     let mut input = io::stdin().lock();
-    let mut out = crate::out::stdout();
+    let mut out = crate::out::endless_stdout();
     loop {
         writeln!(out, "{:4}  {}", simulation.depth(), simulation.state())?;
         for (number, step) in simulation.choices().enumerate() {

@@ -299,7 +299,7 @@ struct Lines;
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut out = crate::out::stdout();
+        let mut out = crate::out::endless_stdout();
         out.write_all(bytes)?;
         out.flush()?;
         Ok(bytes.len())

@@ -61,7 +61,8 @@ pub(crate) struct ApplicationOptions {
           value_parser = clap::value_parser!(u16).range(1..))]
     port_base: Option<u16>,
 
-    /// The sending application offers no more, each stream: 950M, 10G.
+    /// The sending application offers no more, each stream: 950M, 10G; 0 is no limit [default: no
+    /// limit, with -u 1M].
     #[arg(short = 'b', long, alias = "bitrate", value_name = "RATE", value_parser = bit_rate,
           help_heading = "Rates")]
     offered_rate: Option<u64>,
@@ -130,6 +131,11 @@ impl ApplicationOptions {
             first_port: self.port_base,
             ..TestSpec::tcp()
         }
+    }
+
+    /// Whether `-b` was given, 0 (no limit) included.
+    pub(super) fn names_offered_rate(&self) -> bool {
+        self.offered_rate.is_some()
     }
 
     /// Block or datagram size, bytes.

@@ -89,9 +89,13 @@ impl Line {
         self.optional("-M", spec.mss_bytes);
         self.optional("-C", spec.congestion_control.as_ref());
         self.optional("--dscp", spec.dscp);
-        self.optional("-b", spec.offered_bits_per_s);
-        self.optional("--pacing-rate", spec.pacing_bits_per_s);
-        self.optional("--read-rate", spec.read_bits_per_s);
+        // Options take whole bits per second; a fraction of one is below what any clock resolves.
+        self.optional("-b", spec.offered_bits_per_s.map(f64::round));
+        self.optional("--pacing-rate", spec.pacing_bits_per_s.map(f64::round));
+        self.optional("--read-rate", spec.read_bits_per_s.map(f64::round));
+        if spec.udp.is_some() && spec.offered_bits_per_s.is_none() {
+            self.flag("--flood");
+        }
         self.optional("--port-base", spec.first_port);
         if spec.mptcp {
             self.flag("-m");
@@ -178,18 +182,39 @@ mod tests {
         let mut udp = TestSpec::udp(1200);
         udp.direction = Direction::Reverse;
         udp.limit = TestLimit::DurationS(0.5);
+        let slow = TestSpec { offered_bits_per_s: Some(1e6), ..TestSpec::udp(1448) };
         let target = Target { host: "geneva".to_owned(), port: 5301, family: Some(Family::V6) };
         for spec in [
             TestSpec::tcp(),
             rich,
             udp,
             TestSpec::udp(1448),
+            slow,
             TestSpec::request_response(Protocol::Tcp, 1, 1),
             TestSpec::request_response(Protocol::Tcp, 64, 4096),
         ] {
             let line = command_line(&target, &spec);
             assert_eq!(again(&line), (target.clone(), spec), "{line}");
         }
+    }
+
+    #[test]
+    fn datagrams_flood_only_by_name() {
+        let offered = |line: &str| again(line).1.offered_bits_per_s;
+        assert_eq!(offered("clearstream test geneva -u"), Some(1e6));
+        assert_eq!(offered("clearstream test geneva -u -b 5G"), Some(5e9));
+        assert_eq!(offered("clearstream test geneva -u -b 0"), None);
+        assert_eq!(offered("clearstream test geneva -u --flood"), None);
+        assert_eq!(offered("clearstream test geneva -u --rr"), None);
+        assert_eq!(offered("clearstream test geneva"), None);
+    }
+
+    #[test]
+    fn rates_of_a_command_are_whole() {
+        let offered_bits_per_s = Some(334_137_846.255_105_7);
+        let spec = TestSpec { offered_bits_per_s, ..TestSpec::tcp() };
+        let line = command_line(&Target::new("geneva"), &spec);
+        assert_eq!(line, "clearstream test geneva -t 10 -b 334137846");
     }
 
     #[test]

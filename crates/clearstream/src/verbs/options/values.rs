@@ -31,6 +31,21 @@ pub(super) fn byte_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A name or an address; a port has an option of its own.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address,
+        // An IPv6 address has more than one colon.
+        None if host.contains(':') => return Ok(text.to_owned()),
+        None => host,
+    };
+    match port.parse::<u16>() {
+        Ok(port) => Err(format!("the port has an option of its own: {host} -p {port}")),
+        Err(_no_port) => Ok(text.to_owned()),
+    }
+}
+
 pub(super) fn bit_rate(text: &str) -> Result<u64, UnitError> {
     units::parse_bit_rate(text)
 }
@@ -116,6 +131,16 @@ mod tests {
         assert_eq!(cores("0,2-5"), Ok(Cores(vec![0, 2, 3, 4, 5])));
         for text in ["", "a", "5-2", "0,", "-1", "0-4294967295"] {
             assert!(cores(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_behind_a_host_is_named_as_one() {
+        for text in ["127.0.0.1:5201", "geneva:5201", "[::1]:5201"] {
+            assert!(host(text).expect_err(text).contains("-p 5201"), "{text}");
+        }
+        for text in ["geneva", "::1", "fe80::1%eth0", "2001:db8::5201", "10.0.0.1", "a:b"] {
+            assert_eq!(host(text).as_deref(), Ok(text));
         }
     }
 

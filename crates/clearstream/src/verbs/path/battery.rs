@@ -194,7 +194,7 @@ fn udp(
         limit: TestLimit::DurationS(effort.duration_s),
         omit_s: effort.omit_s,
         interval_s: 0.25_f64.min(effort.duration_s / 4.0),
-        offered_bits_per_s: best_bits_per_s.map(|best| best * UDP_HEADROOM),
+        offered_bits_per_s: best_bits_per_s.map(|best| (best * UDP_HEADROOM).round()),
         near_cores: application.near_cores.clone(),
         far_cores: application.far_cores.clone(),
         dscp: application.dscp,

@@ -20,6 +20,14 @@ const PTNET: &str = "ptnet 2016";
 const OPEN_MX: &str = "Open-MX 2009";
 const CUMULUS: &str = "Cumulus 2018";
 
+/// The letter that begins an entry's id, and the paper it stands for.
+pub(super) const PAPERS: [(char, &str); 4] = [
+    ('C', "ClearStream 2011: 40 Gbit/s single streams over 1650 km"),
+    ('P', "ptnet 2016: packet rings passed through to virtual machines, the VALE switch"),
+    ('M', "Open-MX 2009: message passing over plain Ethernet"),
+    ('G', "Cumulus 2018: native routing over many gateways to a parallel file system"),
+];
+
 const NO_GUESTS: Option<&str> = Some("guests on the packet switch (`clearstream vm`)");
 const NO_MESSAGING: Option<&str> = Some("message passing over Ethernet (`clearstream mpi`)");
 const NO_GATEWAYS: Option<&str> =

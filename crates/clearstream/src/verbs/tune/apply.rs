@@ -316,7 +316,7 @@ fn read_plan(file: &Path) -> Result<Plan, VerbError> {
     let mut bytes = Vec::new();
     std::fs::File::open(file)
         .and_then(|opened| opened.take(PLAN_BYTES_MAX).read_to_end(&mut bytes))
-        .map_err(|error| at(&error))?;
+        .map_err(|error| VerbError::unreadable(file, &error))?;
     serde_json::from_slice(&bytes).map_err(|error| at(&error))
 }
 

@@ -140,7 +140,7 @@ fn find(name: &str) -> Result<Profile, VerbError> {
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
-        .map_err(|error| at(&error))?;
+        .map_err(|error| VerbError::unreadable(path, &error))?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(at(&"longer than 1 MiB"));
     }

@@ -40,7 +40,7 @@ fn round(number: u32, context: &Context<'_>) -> Option<sweep::Plan> {
             limit: tcp.limit,
             omit_s: tcp.omit_s,
             interval_s: tcp.interval_s,
-            offered_bits_per_s: Some(ceiling * share),
+            offered_bits_per_s: Some((ceiling * share).round()),
             ..TestSpec::udp(datagram_bytes.clamp(64, 65_000))
         };
         setting(UDP, OFFERED, share, spec)

@@ -1,0 +1,84 @@
+//! Commands that miss something: one line that says what can be given, and exit code 2.
+
+use crate::PROGRAM;
+use std::process::{Command, Output};
+
+fn run(line: &str) -> Output {
+    Command::new(PROGRAM).args(line.split_whitespace()).output().expect("the program starts")
+}
+
+/// The one line of a usage error.
+fn refusal(line: &str) -> String {
+    let output = run(line);
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+    assert_eq!(said.lines().count(), 1, "{line}: {said:?}");
+    said
+}
+
+#[test]
+fn a_missing_file_is_a_usage_error_for_every_verb() {
+    for line in [
+        "explain no-such.json",
+        "explain no-such.json --after no-such-either.json",
+        "report no-such.json",
+        "check no-such.dve",
+        "check --example philosophers --ltl no-such.ltl",
+        "run --place no-such.toml -- true",
+        "test 127.0.0.1 --place no-such.toml",
+        "lab up no-such.toml",
+        "gateway plan no-such.toml",
+        "tune apply --from no-such.json",
+        "tune apply --plan no-such.json",
+        "tune profile show no-such.conf",
+        "io -f no-such.ior",
+    ] {
+        let said = refusal(line);
+        assert!(said.contains("no-such") || said.contains("no lab"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_missing_argument_is_named_with_what_it_can_be() {
+    for (line, words) in [
+        ("path", &["HOST", "clearstream serve", "usage: clearstream path"][..]),
+        ("test", &["HOST", "iperf3 -s", "usage: clearstream test"]),
+        ("reproduce", &["C-fig6", "P-vale", "--list"]),
+        ("lab exec dsl near ls", &["'ls'", "HOST -- PROGRAM"]),
+        ("netmap pkt-gen", &["'pkt-gen'", "-- <PROGRAM>"]),
+        ("test 127.0.0.1:5201", &["127.0.0.1 -p 5201"]),
+        ("explain", &["RESULTS", "iperf3 -J"]),
+    ] {
+        let said = refusal(line);
+        for word in words {
+            assert!(said.contains(word), "{line}: no '{word}' in {said}");
+        }
+    }
+}
+
+#[test]
+fn help_is_a_command() {
+    for (asked, same) in [
+        ("help", "--help"),
+        ("help path", "path --help"),
+        ("help tune apply", "tune apply --help"),
+        ("help io", "io --help"),
+        ("help iperf3", "iperf3 --help"),
+        ("help help", "help --help"),
+    ] {
+        let (asked, same) = (run(asked), run(same));
+        assert_eq!(asked.status.code(), Some(0), "{asked:?}");
+        assert!(asked.stdout.len() > 100 && asked.stdout == same.stdout, "{asked:?}");
+    }
+    assert!(refusal("help pth").contains("'path'"));
+}
+
+#[test]
+fn the_list_of_figures_explains_its_letters() {
+    let output = run("reproduce --list");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for paper in ["C-  ClearStream 2011", "P-  ptnet 2016", "M-  Open-MX 2009", "G-  Cumulus 2018"]
+    {
+        assert!(text.contains(paper), "{text}");
+    }
+}
