@@ -45,6 +45,8 @@ pub(crate) enum DeviceError {
     End(#[from] EndError),
     #[error("tap needs a descriptor a queue, 1 to {TAP_QUEUES_MAX}; {given} came")]
     Queues { given: usize },
+    #[error("{most} guests are all I serve")]
+    Guests { most: usize },
     #[error("vhost-user needs one listening socket; {given} descriptors came")]
     Sockets { given: usize },
     #[error(transparent)]
@@ -233,13 +235,16 @@ impl Device {
         plug: Plug,
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
+        let place = guest::Place::take()?;
         let mut device = Self::new(DeviceState::new("vhost-user", path))?;
         let status = guest::SharedStatus::default();
         device.guest = Some(Arc::clone(&status));
         // Without one the thread rings the guest's bells itself, and waits for nobody but that guest.
         let guest = ports::vm::Guest::new(listener, sys::eventfd::Signaller::new().ok());
         device.work_with(Calls::Guest, threads, move |stop, counters| {
-            guest::run(guest, plug, stop, counters, &status)
+            let outcome = guest::run(guest, plug, stop, counters, &status);
+            drop(place);
+            outcome
         })?;
         Ok(device)
     }

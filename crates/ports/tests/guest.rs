@@ -1,35 +1,23 @@
 //! A guest by vhost-user, against a hypervisor and a driver that are played here, in the plainest way: what goes in
 //! comes out, and what is hostile ends with a reason.
 
+#[path = "support/hypervisor.rs"]
+mod hypervisor;
+
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
+use hypervisor::{FEATURES, GUEST_AT, MEMORY_BYTES, NEXT, Played, USER_AT, WRITE};
 use ports::end::PACKET_BYTES_MAX;
 use ports::vm::{FromGuest, Guest, GuestState, Listener, ToGuest};
 use ports::{FromRing, ToRing, carry};
 use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use shm::{Bell, Buffers, Region};
+use shm::Region;
 use sys::eventfd::Signaller;
-
-const MEMORY_BYTES: usize = 4 << 20;
-/// Where the guest and the hypervisor have it.
-const GUEST_AT: u64 = 0x10_0000;
-const USER_AT: u64 = 0x7f00_0000_0000;
-const SIZE: usize = 8;
-/// Within the memory: an area of 4 KiB a queue, and its buffers of 128 KiB behind.
-const BUFFERS_AT: usize = 1 << 20;
-const BUFFER_BYTES: usize = 128 << 10;
-
-const NEXT: u16 = 1;
-const WRITE: u16 = 2;
-/// Checksums, segmentation both ways, merged buffers, indirect tables, event indexes, vhost-user's own, version 1.
-const FEATURES: u64 = 1 | 1 << 1 | 1 << 7 | 1 << 11 | 1 << 15 | 1 << 28 | 1 << 30 | 1 << 32;
 
 fn ring() -> (ToRing, FromRing) {
     let geometry =
@@ -45,17 +33,6 @@ fn ring() -> (ToRing, FromRing) {
     )
 }
 
-/// A hypervisor and the driver in its guest.
-struct Played {
-    socket: UnixStream,
-    region: Arc<Region>,
-    memory: Buffers,
-    kicks: Vec<Bell>,
-    calls: Vec<Bell>,
-    /// Of each queue: entries made available.
-    available: [u16; 2],
-}
-
 /// The port, and where its socket is.
 fn listening(name: &str) -> (Guest, PathBuf) {
     let path = std::env::temp_dir().join(format!("clearstream-{name}-{}", std::process::id()));
@@ -63,143 +40,8 @@ fn listening(name: &str) -> (Guest, PathBuf) {
     (Guest::new(Listener::from_fd(fd).unwrap(), Signaller::new().ok()), path)
 }
 
-impl Played {
-    fn connect(path: &PathBuf) -> Self {
-        let region = Region::create("guest", MEMORY_BYTES as u64).unwrap();
-        let memory = Buffers::new(&region, 0, MEMORY_BYTES, 1).unwrap();
-        let bells = || (0..2).map(|_| Bell::new().unwrap()).collect();
-        let socket = UnixStream::connect(path).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Self { socket, region, memory, kicks: bells(), calls: bells(), available: [0; 2] }
-    }
-
-    fn say(&self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) {
-        let header = [request, 1, payload.len() as u32].map(u32::to_le_bytes).concat();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(fds)));
-        let parts = [IoSlice::new(&header), IoSlice::new(payload)];
-        rustix::net::sendmsg(&self.socket, &parts, &mut control, SendFlags::empty()).unwrap();
-    }
-
-    fn ask(&mut self, guest: &mut Guest, request: u32, payload: &[u8]) -> Vec<u8> {
-        self.say(request, payload, &[]);
-        guest.attend().unwrap();
-        let mut header = [0; 12];
-        self.socket.read_exact(&mut header).unwrap();
-        let mut answer = vec![0; header[8].into()];
-        self.socket.read_exact(&mut answer).unwrap();
-        answer
-    }
-
-    fn pair(first: u32, second: u32) -> Vec<u8> {
-        [first, second].map(u32::to_le_bytes).concat()
-    }
-
-    /// In the order of QEMU 7.2, which enables queues before it says the features.
-    fn begin(&mut self, guest: &mut Guest, features: u64) {
-        let offered = u64::from_le_bytes(self.ask(guest, 1, &[]).try_into().unwrap());
-        assert_eq!(offered & features, features);
-        self.say(16, &1_u64.to_le_bytes(), &[]);
-        (0..2).for_each(|queue| self.say(18, &Self::pair(queue, 1), &[]));
-        self.say(2, &features.to_le_bytes(), &[]);
-        self.share(&[(GUEST_AT, MEMORY_BYTES as u64, USER_AT, 0)]);
-        self.start();
-        guest.attend().unwrap();
-    }
-
-    fn share(&self, regions: &[(u64, u64, u64, u64)]) {
-        let mut table = u64::to_le_bytes(regions.len() as u64).to_vec();
-        for (guest, bytes, user, offset) in regions {
-            table.extend([guest, bytes, user, offset].map(|word| word.to_le_bytes()).concat());
-        }
-        let fds: Vec<_> = regions.iter().map(|_| self.region.fd().unwrap()).collect();
-        self.say(5, &table, &fds);
-    }
-
-    fn start(&mut self) {
-        for queue in 0..2_u32 {
-            let at = USER_AT + 4096 * u64::from(queue);
-            self.say(8, &Self::pair(queue, SIZE as u32), &[]);
-            let base = self.available[queue as usize].into();
-            self.say(10, &Self::pair(queue, base), &[]);
-            let areas = [at, at + 1024, at + 512, 0].map(u64::to_le_bytes).concat();
-            self.say(9, &[Self::pair(queue, 0), areas].concat(), &[]);
-            let number = u64::from(queue).to_le_bytes();
-            self.say(13, &number, &[self.calls[queue as usize].as_fd()]);
-            self.say(12, &number, &[self.kicks[queue as usize].as_fd()]);
-        }
-    }
-
-    fn write(&self, at: usize, bytes: &[u8]) {
-        assert!(self.memory.get(0).unwrap().write(at, bytes));
-    }
-
-    fn read(&self, at: usize, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count];
-        assert!(self.memory.get(0).unwrap().read(at, &mut bytes));
-        bytes
-    }
-
-    fn word(&self, at: usize) -> u16 {
-        u16::from_le_bytes(self.read(at, 2).try_into().unwrap())
-    }
-
-    /// Writes descriptor `number` of a queue: bytes at a place of the memory.
-    fn describe(&self, queue: usize, number: usize, (at, bytes): (u64, u32), flags: u16) {
-        let next = number as u16 + 1;
-        let words = [at.to_le_bytes().to_vec(), bytes.to_le_bytes().to_vec()].concat();
-        let rest = [flags, next].map(u16::to_le_bytes).concat();
-        self.write(queue * 4096 + number * 16, &[words, rest].concat());
-    }
-
-    /// Makes the chain from `head` on available.
-    fn post(&mut self, queue: usize, head: usize) {
-        let index = self.available[queue];
-        let ring = queue * 4096 + 512;
-        self.write(ring + 4 + usize::from(index) % SIZE * 2, &(head as u16).to_le_bytes());
-        self.available[queue] = index.wrapping_add(1);
-        self.write(ring + 2, &self.available[queue].to_le_bytes());
-        self.kicks[queue].ring().unwrap();
-    }
-
-    /// Where buffer `number` of a queue is.
-    fn place(queue: usize, number: usize) -> usize {
-        BUFFERS_AT + (queue * SIZE + number) * BUFFER_BYTES
-    }
-
-    fn guest_place(queue: usize, number: usize) -> u64 {
-        GUEST_AT + Self::place(queue, number) as u64
-    }
-
-    /// Sends a frame with an empty header of 12 bytes, in two segments of which the first ends in the header.
-    fn send(&mut self, frame: &[u8]) {
-        let packet = [&[0; 12], frame].concat();
-        self.write(Self::place(1, 0), &packet);
-        let at = Self::guest_place(1, 0);
-        self.describe(1, 0, (at, 11), NEXT);
-        self.describe(1, 1, (at + 11, packet.len() as u32 - 11), 0);
-        self.post(1, 0);
-    }
-
-    /// Has buffers of so many bytes to receive in.
-    fn make_room(&mut self, buffers: usize, bytes: u32) {
-        for number in 0..buffers {
-            self.describe(0, number, (Self::guest_place(0, number), bytes), WRITE);
-            self.post(0, number);
-        }
-    }
-
-    /// How many entries of a queue are used, and how many bytes were written into the first ones.
-    fn used(&self, queue: usize) -> (u16, Vec<usize>) {
-        let ring = queue * 4096 + 1024;
-        let count = self.word(ring + 2);
-        let bytes = (0..usize::from(count).min(SIZE)).map(|entry| {
-            let word = self.read(ring + 4 + entry * 8 + 4, 4);
-            u32::from_le_bytes(word.try_into().unwrap()) as usize
-        });
-        (count, bytes.collect())
-    }
+fn attend(guest: &mut Guest) {
+    guest.attend().unwrap();
 }
 
 fn arrived(from: &mut FromRing) -> Vec<Vec<u8>> {
@@ -248,7 +90,7 @@ fn frames_pass_both_ways_whole() {
     let mut played = Played::connect(&path);
     guest.attend().unwrap();
     assert_eq!(guest.state(), GuestState::Connected);
-    played.begin(&mut guest, FEATURES);
+    played.begin(&mut || attend(&mut guest), FEATURES);
     assert_eq!((guest.state(), guest.trouble()), (GuestState::Running { pairs: 1 }, None));
     let (mut to, mut from) = ring();
     for (number, bytes) in [60, 1514, 65_000].into_iter().enumerate() {
@@ -283,7 +125,7 @@ fn guests_without_offloads_get_finished_frames() {
     let (mut guest, path) = listening("guest-plain");
     let mut played = Played::connect(&path);
     // No checksums, no segmentation, no merged buffers: one chain a frame.
-    played.begin(&mut guest, 1 << 32 | 1 << 30);
+    played.begin(&mut || attend(&mut guest), 1 << 32 | 1 << 30);
     let (mut to, mut from) = ring();
     played.make_room(4, 1600);
     // UDP over IPv4 whose checksum is left to the device.
@@ -309,7 +151,7 @@ fn guests_without_offloads_get_finished_frames() {
 fn hostile_queues_stop_with_a_reason_and_start_anew() {
     let (mut guest, path) = listening("guest-hostile");
     let mut played = Played::connect(&path);
-    played.begin(&mut guest, FEATURES);
+    played.begin(&mut || attend(&mut guest), FEATURES);
     let (mut to, mut from) = ring();
     let at = Played::guest_place(1, 0);
     let outside = GUEST_AT + MEMORY_BYTES as u64;
@@ -330,8 +172,8 @@ fn hostile_queues_stop_with_a_reason_and_start_anew() {
         assert!(guest.trouble().unwrap().contains(reason), "{:?}", guest.trouble());
         assert_eq!(guest.state(), GuestState::Connected, "nothing runs: {reason}");
         // The guest resets its device.
-        played.ask(&mut guest, 11, &Played::pair(0, 0));
-        played.ask(&mut guest, 11, &Played::pair(1, 0));
+        played.ask(&mut || attend(&mut guest), 11, &Played::pair(0, 0));
+        played.ask(&mut || attend(&mut guest), 11, &Played::pair(1, 0));
         played.start();
         guest.attend().unwrap();
         assert_eq!(guest.state(), GuestState::Running { pairs: 1 });
@@ -353,7 +195,7 @@ fn hypervisors_come_and_go() {
     let (mut guest, path) = listening("guest-comes");
     let (mut to, mut from) = ring();
     let mut played = Played::connect(&path);
-    played.begin(&mut guest, FEATURES);
+    played.begin(&mut || attend(&mut guest), FEATURES);
     // A table in the middle of traffic, under which the queues go on.
     played.send(&frame(60));
     let half = MEMORY_BYTES as u64 / 2;
@@ -370,7 +212,7 @@ fn hypervisors_come_and_go() {
     // Killed, and another takes its place.
     drop(played);
     let mut next = Played::connect(&path);
-    next.begin(&mut guest, FEATURES);
+    next.begin(&mut || attend(&mut guest), FEATURES);
     next.send(&frame(60));
     assert_eq!(carry(&mut FromGuest(&mut guest), &mut to, 64).unwrap().packets, 1);
     // What is no message ends the connection, and the port listens again.
@@ -400,7 +242,7 @@ fn any_messages_leave_the_port_listening() {
     for round in 0..300 {
         let mut played = Played::connect(&path);
         if round % 2 == 0 {
-            played.begin(&mut guest, FEATURES);
+            played.begin(&mut || attend(&mut guest), FEATURES);
         }
         for _ in 0..20 {
             let payload: Vec<u8> = match random.below(3) {
@@ -428,7 +270,7 @@ fn any_messages_leave_the_port_listening() {
         guest.attend().unwrap();
     }
     let mut last = Played::connect(&path);
-    last.begin(&mut guest, FEATURES);
+    last.begin(&mut || attend(&mut guest), FEATURES);
     assert_eq!(guest.state(), GuestState::Running { pairs: 1 });
     std::fs::remove_file(path).unwrap();
 }

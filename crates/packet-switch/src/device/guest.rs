@@ -1,6 +1,7 @@
 //! A guest with a stock virtio-net driver as a port, by vhost-user. Frames go straight between the guest's memory and
 //! the port's buffers, super-segments whole.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ports::vm::{FromGuest, Guest, GuestState, ToGuest};
@@ -12,6 +13,33 @@ use crate::panics::printable;
 
 /// Turns between two looks at what the hypervisor says while frames flow.
 const HEAR_EVERY: u32 = 16;
+
+/// Most threads that serve guests at once. One that hangs in a descriptor of its hypervisor's counts on when its port
+/// has gone.
+const GUESTS_MAX: usize = 128;
+
+static GUESTS: AtomicUsize = AtomicUsize::new(0);
+
+/// A place among the threads that serve guests, as long as it is there.
+#[derive(Debug)]
+pub(super) struct Place(());
+
+impl Place {
+    pub(super) fn take() -> Result<Self, DeviceError> {
+        let place = Self(());
+        if GUESTS.fetch_add(1, Ordering::Relaxed) < GUESTS_MAX {
+            Ok(place)
+        } else {
+            Err(DeviceError::Guests { most: GUESTS_MAX })
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        GUESTS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Longest reason that is kept, characters.
 const TROUBLE_MAX: usize = 200;
