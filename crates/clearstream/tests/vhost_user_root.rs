@@ -230,7 +230,11 @@ fn root_a_guest_of_two_cores_has_two_pairs_of_queues() {
     eventually("both pairs run", || device(&bed, "mode") == "guest runs, 2 pairs of queues");
     guest.must("ping -c 2 -W 10 10.9.0.1");
     tcp_both_ways(&bed, &mut guest);
-    // A guest that stands still harms itself only: nothing is counted against the host's port.
+    // Its control queue: another address; and frames of another length.
+    guest.must("ip link set eth0 address 52:54:00:00:00:99 && ip link set eth0 mtu 9000");
+    bed.must(0, "ip link set tap0 mtu 9000");
+    guest.must("ping -c 2 -W 10 -s 8900 10.9.0.1");
+    // A guest that stands still harms itself only, and goes on where it was.
     let before = Instant::now();
     let pid = guest.qemu.id().to_string();
     let signal =
@@ -243,4 +247,31 @@ fn root_a_guest_of_two_cores_has_two_pairs_of_queues() {
     guest.must("ping -c 2 -W 10 10.9.0.1");
     is_well(&bed);
     std::fs::remove_file(&socket).ok();
+}
+
+#[test]
+fn root_two_guests_speak_with_each_other_and_with_a_host() {
+    let (bed, socket) = bed("vhost-two");
+    let other = bed.socket.with_extension("vm2");
+    bed.clearstream(0, &format!("port add vale0:vm2 --type vhost-user --path {}", other.display()));
+    let (mut one, mut two) = (Machine::boot(&socket, 1), Machine::boot(&other, 1));
+    for (guest, last) in [(&mut one, "2"), (&mut two, "3")] {
+        guest.must(&format!("ip link set eth0 address 52:54:00:00:00:0{last}"));
+        guest.address(&format!("10.9.0.{last}"));
+        guest.must("ping -c 2 -W 10 10.9.0.1");
+    }
+    two.must("ping -c 2 -W 10 10.9.0.2");
+    // Its input stays open: at its end the stock nc would leave before all has come.
+    one.must("(sleep 100 | nc -l -p 5002 >/tmp/there) & sleep 1");
+    two.must(
+        "dd if=/dev/urandom of=/tmp/here bs=1M count=8 2>/dev/null; nc 10.9.0.2 5002 </tmp/here",
+    );
+    assert_eq!(one.must("md5sum </tmp/there")[..32], two.must("md5sum </tmp/here")[..32]);
+    // What one says to the other the host does not get.
+    let before = bed.entry("vale0:host")["count"]["outgoing"]["bytes"].as_u64().unwrap();
+    assert!(before < MIB as u64, "{before} bytes went to the host");
+    is_well(&bed);
+    for path in [socket, other] {
+        std::fs::remove_file(path).ok();
+    }
 }
