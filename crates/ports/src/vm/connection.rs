@@ -4,6 +4,7 @@ use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -15,6 +16,9 @@ use sys::SyscallError;
 use thiserror::Error;
 
 use super::message::{HEADER_BYTES, Message, MessageError, REGIONS_MAX, payload_bytes};
+
+/// How long nothing is done where no descriptor is left for a hypervisor that connects.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Where hypervisors connect.
 #[derive(Debug)]
@@ -81,6 +85,11 @@ impl Listener {
         match rustix::net::accept_with(&self.fd, flags) {
             Ok(fd) => Ok(Some(Connection::new(fd))),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            // This process may have no more descriptors now: the hypervisor waits.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                std::thread::sleep(SHORTAGE_PAUSE);
+                Ok(None)
+            }
             Err(error) => Err(SyscallError::new("accept", "vhost-user socket", error)),
         }
     }
