@@ -21,6 +21,7 @@ mod schema;
 mod strangers_root;
 mod tune_hostile_root;
 mod tune_root;
+mod vhost_user_root;
 mod xdp_root;
 
 /// What is tested.

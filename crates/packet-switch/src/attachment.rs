@@ -235,6 +235,11 @@ pub enum DeviceKind {
     /// A queue of a network device: an `AF_XDP` socket with its rings made and tied to the queue, the
     /// sealed memory of its frames, and whatever else is to stay open as long as the port is there.
     Xdp(XdpFacts),
+    /// A guest by vhost-user: a UNIX stream socket that listens for its hypervisor.
+    VhostUser {
+        /// Where it listens, for people.
+        path: String,
+    },
 }
 
 /// Most queues of a TAP device's port.
@@ -266,7 +271,7 @@ impl DeviceKind {
     /// Bytes of virtio-net header before each of its frames.
     pub(crate) fn header_bytes(&self) -> u8 {
         match self {
-            Self::Tap => HEADER_BYTES,
+            Self::Tap | Self::VhostUser { .. } => HEADER_BYTES,
             Self::Xdp(_) => 0,
         }
     }
@@ -301,12 +306,13 @@ pub struct LinkWishes {
 /// What is known of a port's device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DeviceState {
-    /// `tap`, `xdp` or `link`.
+    /// `tap`, `xdp`, `vhost-user` or `link`.
     pub kind: String,
-    /// The interface, or the link's two ports.
+    /// The interface, the socket, or the link's two ports.
     pub name: String,
     /// How frames get there, where there is more than one way: `zero-copy`, `copy`, or `copy, generic`
-    /// where the driver itself can do nothing for it.
+    /// where the driver itself can do nothing for it. Of a guest: whether it is there, and how many pairs of queues
+    /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Queues of a TAP device that has several.
@@ -320,6 +326,9 @@ pub struct DeviceState {
     /// Wire packets that a link lost, on purpose or because its queue was full; of a device's queue, frames
     /// that the kernel had to drop because the port was too slow.
     pub lost: u64,
+    /// What a guest or its hypervisor did wrong last; the port goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// Why it no longer works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,

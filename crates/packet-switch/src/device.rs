@@ -1,11 +1,12 @@
 //! Ports whose client is not another process but something the daemon drives itself: a TAP device, an
-//! AF_XDP socket, a link to another port.
+//! AF_XDP socket, a guest, a link to another port.
 //!
 //! Each has a thread of its own, which sits at its port as any client does: it has rings, is woken, and
 //! sleeps when there is nothing to carry. The devices come from outside as descriptors, opened by
 //! whoever has the privilege, in whichever network namespace; the daemon itself needs neither.
 
 mod adopted;
+mod guest;
 mod link;
 mod tap;
 mod xdp;
@@ -22,6 +23,7 @@ use rustix::io::Errno;
 use shm::Bell;
 use switch::lightpath::LightpathConfigError;
 use sys::SyscallError;
+use sys::sandbox::Calls;
 use thiserror::Error;
 
 use crate::attachment::{DeviceKind, DeviceState, LinkWishes, TAP_QUEUES_MAX, XdpFacts};
@@ -43,6 +45,10 @@ pub(crate) enum DeviceError {
     End(#[from] EndError),
     #[error("tap needs a descriptor a queue, 1 to {TAP_QUEUES_MAX}; {given} came")]
     Queues { given: usize },
+    #[error("{most} guests are all I serve")]
+    Guests { most: usize },
+    #[error("vhost-user needs one listening socket; {given} descriptors came")]
+    Sockets { given: usize },
     #[error(transparent)]
     Xdp(#[from] ports::xdp::PortError),
     #[error(transparent)]
@@ -115,6 +121,8 @@ pub(crate) struct Device {
     socket: Option<OwnedFd>,
     /// Both directions of a link.
     lines: Vec<SharedReport>,
+    /// Where a guest is.
+    guest: Option<guest::SharedStatus>,
     threads: Vec<JoinHandle<Option<()>>>,
     /// What else is open as long as it is there.
     _keep: Keep,
@@ -126,7 +134,7 @@ const THREAD_BYTES: u64 = 512 << 10;
 /// What a device takes besides its port, at most, bytes.
 pub(crate) fn device_bytes(kind: &DeviceKind) -> u64 {
     match kind {
-        DeviceKind::Tap => THREAD_BYTES,
+        DeviceKind::Tap | DeviceKind::VhostUser { .. } => THREAD_BYTES,
         DeviceKind::Xdp(_) => THREAD_BYTES + ports::xdp::MEMORY_BYTES,
     }
 }
@@ -181,7 +189,12 @@ impl Device {
                 + report.overflow_frames_count;
             refused += report.refused_frames_count;
         }
-        DeviceState { refused, lost, ended: self.end.0.get().cloned(), ..self.state.clone() }
+        let ended = self.end.0.get().cloned();
+        let mut state = DeviceState { refused, lost, ended, ..self.state.clone() };
+        if let Some(guest) = &self.guest {
+            guest.lock().unwrap_or_else(PoisonError::into_inner).tell(&mut state);
+        }
+        state
     }
 
     /// Drives a device that somebody opened, or leaves that to the switch's own thread.
@@ -193,6 +206,9 @@ impl Device {
     ) -> Result<Opened, DeviceError> {
         let (mut device, resident) = match adopted {
             Adopted::Tap(queues) => (Self::tap(queues, plug, threads)?, None),
+            Adopted::Guest { path, listener } => {
+                (Self::guest(&path, listener, plug, threads)?, None)
+            }
             Adopted::Xdp { facts, port } => Self::xdp(&facts, *port, plug, threads)?,
         };
         device._keep = keep.accepted();
@@ -210,6 +226,26 @@ impl Device {
             DeviceState { queues: (count > 1).then_some(count), ..DeviceState::new("tap", name) };
         let mut device = Self::new(state)?;
         device.work(threads, move |stop, counters| tap::run(queues, plug, stop, counters))?;
+        Ok(device)
+    }
+
+    fn guest(
+        path: &str,
+        listener: ports::vm::Listener,
+        plug: Plug,
+        threads: &Threads,
+    ) -> Result<Self, DeviceError> {
+        let place = guest::Place::take()?;
+        let mut device = Self::new(DeviceState::new("vhost-user", path))?;
+        let status = guest::SharedStatus::default();
+        device.guest = Some(Arc::clone(&status));
+        // Without one the thread rings the guest's bells itself, and waits for nobody but that guest.
+        let guest = ports::vm::Guest::new(listener, sys::eventfd::Signaller::new().ok());
+        device.work_with(Calls::Guest, threads, move |stop, counters| {
+            let outcome = guest::run(guest, plug, stop, counters, &status);
+            drop(place);
+            outcome
+        })?;
         Ok(device)
     }
 
@@ -249,6 +285,7 @@ impl Device {
             end,
             socket: None,
             lines,
+            guest: None,
             threads,
             _keep: Keep::default(),
         })
@@ -278,12 +315,22 @@ impl Device {
         threads: &Threads,
         work: impl FnOnce(&Stop, &DeviceCounters) -> Result<(), DeviceError> + Send + 'static,
     ) -> Result<(), DeviceError> {
+        self.work_with(Calls::Carry, threads, work)
+    }
+
+    /// Begins one that keeps these system calls.
+    fn work_with(
+        &mut self,
+        calls: Calls,
+        threads: &Threads,
+        work: impl FnOnce(&Stop, &DeviceCounters) -> Result<(), DeviceError> + Send + 'static,
+    ) -> Result<(), DeviceError> {
         let (stop, counters) = (Arc::clone(&self.stop), Arc::clone(&self.counters));
         let (end, threads) = (self.end.clone(), threads.clone());
         let thread = std::thread::Builder::new()
             .name(panics::printable(&self.state.name, THREAD_NAME_MAX))
             .spawn(move || {
-                let begun = threads.begin().map_err(DeviceError::from);
+                let begun = threads.begin_with(calls).map_err(DeviceError::from);
                 // A panic ends this device and no other.
                 let carry = || begun.and_then(|()| work(&stop, &counters));
                 let outcome = panics::caught(carry);

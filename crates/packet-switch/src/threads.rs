@@ -18,10 +18,15 @@ pub(crate) struct Threads {
 impl Threads {
     /// To be called by each of them when it begins.
     pub(crate) fn begin(&self) -> Result<(), SyscallError> {
+        self.begin_with(Calls::Carry)
+    }
+
+    /// The same, by a thread that keeps those calls.
+    pub(crate) fn begin_with(&self, calls: Calls) -> Result<(), SyscallError> {
         if !self.cores.is_empty() {
             sys::thread::pin_current(&self.cores)?;
         }
-        if self.confined { sandbox::enter(Calls::Carry) } else { Ok(()) }
+        if self.confined { sandbox::enter(calls) } else { Ok(()) }
     }
 
     /// Whether they have one core between them, so that they could only take turns.

@@ -93,7 +93,8 @@ fn descriptors_that_are_no_device_are_refused() {
         vec![null.as_fd(), null.as_fd(), null.as_fd()],
         vec![socket.as_fd(), region.fd().unwrap()],
     ] {
-        for device in [DeviceKind::Tap, DeviceKind::Xdp(facts.clone())] {
+        let guest = DeviceKind::VhostUser { path: "x".repeat(4000) };
+        for device in [DeviceKind::Tap, DeviceKind::Xdp(facts.clone()), guest] {
             let port = "vale0:a".parse().unwrap();
             let ask = Ask::AddDevice { port, device, shape: Shape::default() };
             assert!(!refusal(connection.ask_with(ask, &fds)).is_empty());

@@ -5,6 +5,8 @@
 
 #[path = "support/confined.rs"]
 mod confined;
+#[path = "confined/guests.rs"]
+mod guests;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("statespace", Layer::Pure),
     ("report", Layer::Pure),
     ("route-plan", Layer::Pure),
+    ("virtqueue", Layer::Pure),
     ("topology", Layer::Parts),
     ("ports", Layer::Parts),
     ("bpf-cc", Layer::Parts),

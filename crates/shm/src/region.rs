@@ -43,8 +43,8 @@ pub enum RegionError {
     /// The kernel refused.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
-    /// Not between one byte and [`REGION_BYTES_MAX`].
-    #[error("a region of {bytes} bytes: from 1 byte to 4 GiB is possible")]
+    /// No bytes, or more than may be: [`REGION_BYTES_MAX`], of a guest's memory what its user allows.
+    #[error("a region of {bytes} bytes is not possible")]
     Size {
         /// What was asked for.
         bytes: u64,
@@ -83,6 +83,14 @@ impl Region {
     /// # Errors
     /// Not a memfd of ordinary pages, not sealed, of a size no region has, or the kernel refused to map it.
     pub fn attach(fd: OwnedFd) -> Result<Arc<Self>, RegionError> {
+        Self::attach_up_to(fd, REGION_BYTES_MAX)
+    }
+
+    /// As [`attach`](Self::attach), of memory that may have up to `bytes_max` bytes: a guest's.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_up_to(fd: OwnedFd, bytes_max: u64) -> Result<Arc<Self>, RegionError> {
         // Anything but a memfd has no seals, and the call fails.
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
@@ -98,7 +106,7 @@ impl Region {
         let stat = rustix::fs::fstat(&fd)
             .map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        if bytes == 0 || bytes > REGION_BYTES_MAX {
+        if bytes == 0 || bytes > bytes_max {
             return Err(RegionError::Size { bytes });
         }
         Self::map(bytes, Some(fd))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use thiserror::Error;
 
@@ -27,8 +27,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
+impl sealed::Sealed for AtomicU16 {}
 impl sealed::Sealed for AtomicU32 {}
 impl sealed::Sealed for AtomicU64 {}
+impl Atomic for AtomicU16 {}
 impl Atomic for AtomicU32 {}
 impl Atomic for AtomicU64 {}
 
@@ -107,6 +109,8 @@ mod tests {
             assert!(region.view::<AtomicU64>(offset, length).is_err(), "{offset} {length}");
         }
         assert!(region.view::<AtomicU32>(4, 1).is_ok());
+        assert!(region.view::<AtomicU16>(2, 2047).is_ok());
+        assert!(region.view::<AtomicU16>(1, 1).is_err());
     }
 
     #[test]

@@ -24,7 +24,9 @@ use crate::SyscallError;
 pub enum Calls {
     /// Carrying frames between memory and descriptors that are there already.
     Carry,
-    /// That, and accepting clients, making memory and bells for them, threads, and reading files. No new
+    /// That, and hearing a guest's hypervisor: accepting it, its messages and descriptors, mapping its memory.
+    Guest,
+    /// Carrying, and accepting clients, making memory and bells for them, threads, and reading files. No new
     /// sockets, no programs, no other process, nothing that may be run.
     Serve,
 }
@@ -60,12 +62,12 @@ fn without_new_clone() -> Result<BpfProgram, Refused> {
 fn without_uncounted(calls: Calls) -> Result<BpfProgram, Refused> {
     let thread = unsigned(libc::CLONE_THREAD);
     let processes = match calls {
-        Calls::Carry => vec![],
+        Calls::Carry | Calls::Guest => vec![],
         Calls::Serve => bits(0, thread, 0)?,
     };
     let mut rules = BTreeMap::from([(libc::SYS_clone, processes)]);
     rules.extend(of_machine::FORK.map(|number| (number, vec![])));
-    if calls == Calls::Carry {
+    if calls != Calls::Serve {
         rules.insert(libc::SYS_openat, reading()?);
     }
     refuse_only(rules, libc::EPERM)
@@ -104,8 +106,13 @@ fn program(calls: Calls) -> Result<BpfProgram, Refused> {
     } else {
         // See `without_uncounted`.
         rules.insert(libc::SYS_openat, reading()?);
-        // Builds with debug assertions ask before they close.
-        rules.insert(libc::SYS_fcntl, one_of(1, &[unsigned(libc::F_GETFD)])?);
+        // Builds with debug assertions ask before they close; a guest's memory is asked for its seals.
+        let seals = (calls == Calls::Guest).then(|| unsigned(libc::F_GET_SEALS));
+        let may: Vec<u64> = seals.into_iter().chain([unsigned(libc::F_GETFD)]).collect();
+        rules.insert(libc::SYS_fcntl, one_of(1, &may)?);
+        if calls == Calls::Guest {
+            rules.extend(GUEST.iter().map(|&one| (one, vec![])));
+        }
     }
     rules.extend(memory_that_does_not_run()?);
     rules.insert(libc::SYS_ioctl, of_devices()?);
@@ -163,6 +170,16 @@ const CARRY: &[libc::c_long] = &[
     libc::SYS_madvise,
     libc::SYS_brk,
     libc::SYS_getrandom,
+];
+
+/// What a guest's hypervisor is heard by, and its memory looked at.
+const GUEST: &[libc::c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_recvmsg,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
 ];
 
 const SERVE: &[libc::c_long] = &[
@@ -293,7 +310,7 @@ mod tests {
                 "{status}"
             );
         } else {
-            assert_eq!(calls, Calls::Carry, "who serves may read");
+            assert_ne!(calls, Calls::Serve, "who serves may read");
         }
         value
     }
@@ -327,6 +344,28 @@ mod tests {
             assert_eq!(&space, b"frame");
             // Memory comes and goes: 64 MiB are mapped.
             assert_eq!(vec![1_u8; 64 << 20].iter().filter(|&&byte| byte == 1).count(), 64 << 20);
+            assert!(is_refused(File::open("/proc/self/stat")));
+            assert!(is_refused(UnixStream::pair()));
+            assert!(is_refused(thread::Builder::new().spawn(|| ())));
+        });
+    }
+
+    #[test]
+    fn who_hears_a_guest_maps_its_memory_and_opens_nothing() {
+        let memory =
+            rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&memory, 4096).unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        within(Calls::Guest, move || {
+            assert!(rustix::fs::fcntl_get_seals(&memory).is_ok());
+            assert!(rustix::fs::fcntl_setfl(&memory, rustix::fs::OFlags::empty()).is_err());
+            assert!(rustix::fs::fstat(&memory).is_ok() && rustix::fs::fstatfs(&memory).is_ok());
+            assert!(rustix::net::send(&near, b"x", rustix::net::SendFlags::empty()).is_ok());
+            let mut into = [0; 1];
+            let parts = &mut [io::IoSliceMut::new(&mut into)];
+            let mut none = rustix::net::RecvAncillaryBuffer::default();
+            let flags = rustix::net::RecvFlags::empty();
+            assert!(rustix::net::recvmsg(&far, parts, &mut none, flags).is_ok());
             assert!(is_refused(File::open("/proc/self/stat")));
             assert!(is_refused(UnixStream::pair()));
             assert!(is_refused(thread::Builder::new().spawn(|| ())));

@@ -25,6 +25,7 @@ use device::Settings;
     clearstream port add chain --pipes 2\n  \
     ip netns exec blue clearstream port add vale0:blue --type tap --device tap0\n  \
     clearstream port add vale0:up --type xdp --device eth1 --queue 0\n  \
+    clearstream port add vale0:vm --type vhost-user --path /run/vm.sock\n  \
     clearstream port list\n  \
     clearstream port stats vale0:a\n  \
     clearstream port stats --openmetrics\n  \
@@ -37,6 +38,10 @@ use device::Settings;
     the port goes; list says whether frames are copied on the way. Tags that the device strips and\n\
     checksums that it leaves to be filled in are not seen there: ethtool -K DEV rxvlan off, and at the\n\
     other end of a veth pair ethtool -K DEV tx off txvlan off.\n\
+    A port of type vhost-user is a guest's: QEMU connects to its socket with -chardev socket,id=c,path=PATH\n\
+    -netdev vhost-user,id=n,chardev=c -device virtio-net-pci,netdev=n, and shares the guest's memory with\n\
+    -object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem. The guest needs no\n\
+    driver of ours. It may reboot, and another may take its place; list says what it did wrong last.\n\
     Incoming is what the switch got from the client, outgoing what the client got from the switch.")]
 pub(crate) struct PortArgs {
     #[command(subcommand)]
@@ -85,11 +90,12 @@ enum Action {
 #[command(after_help = "Examples:\n  \
     clearstream port add vale0:stack --type tap --device tap0 --queues 4\n  \
     clearstream port add vale0:wire --type xdp --device eth1 --queue 0\n  \
+    clearstream port add vale0:vm --type vhost-user --path /run/vm.sock\n  \
     clearstream port add chain --pipes 4")]
 struct AddArgs {
     /// SWITCH:PORT, or with --pipes the group's name.
     name: String,
-    /// The same as the options: type=, dev=, queue= and queues=.
+    /// The same as the options: type=, dev=, path=, queue= and queues=.
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
     #[command(flatten)]
@@ -225,8 +231,10 @@ fn list_line(entry: &Entry) -> String {
 fn device_words(device: Option<&DeviceState>) -> String {
     let Some(device) = device else { return String::new() };
     let mode = device.mode.as_ref().map(|mode| format!(", {mode}")).unwrap_or_default();
+    let trouble =
+        device.trouble.as_ref().map(|why| format!(", last fault: {why}")).unwrap_or_default();
     let ended = device.ended.as_ref().map(|why| format!(", ENDED: {why}")).unwrap_or_default();
-    format!("{} {}{mode}{ended}", device.kind, device.name)
+    format!("{} {}{mode}{trouble}{ended}", device.kind, device.name)
 }
 
 fn stats_lines(entry: &Entry) -> String {

@@ -17,6 +17,12 @@ pub(crate) enum Adopted {
         facts: XdpFacts,
         port: Box<ports::xdp::Port>,
     },
+    /// Where a guest's hypervisor connects.
+    Guest {
+        /// For people.
+        path: String,
+        listener: ports::vm::Listener,
+    },
 }
 
 impl Adopted {
@@ -34,6 +40,15 @@ impl Adopted {
                 }
                 let queues = fds.into_iter().map(ports::tap::Port::from_fd);
                 (queues.collect::<Result<_, _>>().map(Self::Tap).map_err(Into::into), Vec::new())
+            }
+            DeviceKind::VhostUser { path } => {
+                let given = fds.len();
+                let Some(fd) = fds.pop().filter(|_| given == 1) else {
+                    return (Err(DeviceError::Sockets { given }), fds);
+                };
+                let adopt = |listener| Self::Guest { path: path.clone(), listener };
+                let listener = ports::vm::Listener::from_fd(fd);
+                (listener.map(adopt).map_err(Into::into), Vec::new())
             }
             DeviceKind::Xdp(facts) => {
                 let rest = fds.split_off(fds.len().min(2));

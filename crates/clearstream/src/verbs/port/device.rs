@@ -2,6 +2,7 @@
 //! handing it to the switch.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 
 use packet_switch::attachment::{Ask, DeviceKind, Shape, TAP_QUEUES_MAX, XdpFacts};
 use packet_switch::client::Connection;
@@ -17,12 +18,15 @@ use crate::exit::{Exit, VerbError};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Settings {
     /// What is behind the port: client (a process attaches; the default), tap (the host's stack), xdp (a queue
-    /// of a network device).
+    /// of a network device), vhost-user (a guest with a stock virtio-net driver).
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
     /// The device: of type tap one to be made, of type xdp one that is there.
     #[arg(long = "device", value_name = "NAME")]
     dev: Option<String>,
+    /// Of type vhost-user: where the guest's hypervisor connects; a socket to be made.
+    #[arg(long, value_name = "SOCKET")]
+    path: Option<PathBuf>,
     /// Of type xdp: which of the device's queues [default: 0].
     #[arg(long, value_name = "N")]
     queue: Option<u32>,
@@ -43,6 +47,7 @@ impl Settings {
             match key {
                 "type" => self.kind = Some(value.to_owned()),
                 "dev" => self.dev = Some(value.to_owned()),
+                "path" => self.path = Some(value.into()),
                 "queue" | "queues" => {
                     let number: Result<u32, _> =
                         value.parse().map_err(|error| VerbError::usage(format!("{word}: {error}")));
@@ -50,7 +55,7 @@ impl Settings {
                     *place = Some(number?);
                 }
                 _ => {
-                    let known = "type, dev, queue and queues";
+                    let known = "type, dev, path, queue and queues";
                     return Err(VerbError::usage(format!("'{key}': {known} can be set")));
                 }
             }
@@ -63,6 +68,16 @@ impl Settings {
         let dev = self.dev.clone();
         if self.queues.is_some() && self.kind.as_deref() != Some("tap") {
             return Err(VerbError::usage("queues are a TAP device's: --type tap"));
+        }
+        let is_guest = self.kind.as_deref() == Some("vhost-user");
+        if self.path.is_some() != is_guest {
+            return Err(VerbError::usage("--type vhost-user and --path SOCKET go together"));
+        }
+        if is_guest && (dev.is_some() || self.queue.is_some()) {
+            return Err(VerbError::usage("a guest has no device or queue of the host"));
+        }
+        if let Some(path) = self.path.clone() {
+            return Ok(Some(Wanted::Guest { path }));
         }
         match (self.kind.as_deref(), self.queue) {
             (None | Some("client"), None) if dev.is_none() => Ok(None),
@@ -83,9 +98,9 @@ impl Settings {
                 let dev = dev.ok_or_else(|| VerbError::usage("--type xdp needs --device NAME"))?;
                 Ok(Some(Wanted::Xdp { dev, queue: queue.unwrap_or(0) }))
             }
-            (Some(other), _) => {
-                Err(VerbError::usage(format!("--type {other}: client, tap and xdp are possible")))
-            }
+            (Some(other), _) => Err(VerbError::usage(format!(
+                "--type {other}: client, tap, xdp and vhost-user are possible"
+            ))),
         }
     }
 }
@@ -95,13 +110,14 @@ impl Settings {
 pub(super) enum Wanted {
     Tap { dev: Option<String>, queues: u32 },
     Xdp { dev: String, queue: u32 },
+    Guest { path: PathBuf },
 }
 
 impl Wanted {
     /// The rings of its port where nobody asks for others.
     pub(super) fn default_shape(&self) -> Shape {
         match self {
-            Self::Tap { .. } => Shape::of_device(),
+            Self::Tap { .. } | Self::Guest { .. } => Shape::of_device(),
             // Frames are a wire's, not super-segments.
             Self::Xdp { .. } => Shape::default(),
         }
@@ -131,9 +147,32 @@ pub(super) fn add(
                 .and_then(|mut socket| socket.set_link(&dev, up))
                 .map_err(|error| missing(&error))?;
         }
+        Wanted::Guest { path } => add_guest(connection, port, path, shape)?,
         Wanted::Xdp { dev, queue } => add_queue(connection, port, (dev, *queue), shape)?,
     }
     Ok(Exit::Ok)
+}
+
+/// Makes the socket with this command's privilege; the switch listens at it.
+fn add_guest(
+    connection: &mut Connection,
+    port: &PortName,
+    path: &Path,
+    shape: Shape,
+) -> Result<(), VerbError> {
+    let listener = ports::vm::Listener::bind(path).map_err(|error| {
+        if error.source.kind() == std::io::ErrorKind::AddrInUse {
+            return VerbError::failed(format!("{} is there already", path.display()));
+        }
+        missing(&error)
+    })?;
+    let device = DeviceKind::VhostUser { path: path.display().to_string() };
+    let added = hand_over(connection, port, device, shape, &[listener.as_fd()]);
+    if added.is_err() {
+        // It is this command's own, and nobody serves it.
+        std::fs::remove_file(path).ok();
+    }
+    added
 }
 
 fn add_queue(

@@ -1,0 +1,5 @@
+//! A driver as the oracle, hostile drivers, and any bytes at all.
+
+mod driver;
+mod hostile;
+mod model;
