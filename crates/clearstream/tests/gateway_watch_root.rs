@@ -19,7 +19,7 @@ use stats::Judgement;
 use testkit::effort;
 
 use crate::PROGRAM;
-use crate::gateway_lab_root::Lab;
+use crate::gateway_lab_root::{Lab, run};
 
 /// Longest stall of a paced flow, at 50 ms three times.
 const STALL_MAX: Duration = Duration::from_millis(500);
@@ -71,31 +71,26 @@ impl Rig {
 
     /// The flow's gateway fails or is repaired.
     fn set(&self, failure: Failure, is_failed: bool) {
-        let pick =
-            |failed: &'static str, whole: &'static str| if is_failed { failed } else { whole };
-        match failure {
-            Failure::Forwarding => {
-                let value = pick("0", "1");
-                self.lab.exec("g1", &format!("sysctl -qw net.ipv4.ip_forward={value}"));
-            }
-            Failure::Hang => {
-                for device in ["eth0", "eth1"] {
-                    let state = pick("down", "up");
-                    self.lab.exec("g1", &format!("ip link set {device} {state}"));
-                }
-            }
-            Failure::FarPort => {
-                self.lab.exec("g1", &format!("ip link set eth1 {}", pick("down", "up")));
-            }
+        let how = match failure {
+            Failure::Forwarding => &["g1", "forward"][..],
+            Failure::Hang => &["g1", "hang"],
+            Failure::NearPort => &["g1", "port", "compute"],
+            Failure::FarPort => &["g1", "port", "storage"],
+            Failure::FarCarrier => &["g1", "carrier", "storage"],
             Failure::MtuHole if is_failed => {
                 // A bucket that holds no larger packet drops it without a word.
                 let line = "tc qdisc add dev eth1 root tbf rate 10gbit burst 1600 limit 1mb";
                 self.lab.exec("g1", line);
+                return;
             }
             Failure::MtuHole => {
                 self.lab.exec("g1", "tc qdisc del dev eth1 root");
+                return;
             }
-        }
+        };
+        let verb = if is_failed { "fail" } else { "mend" };
+        let done = run(&[&["lab", verb], how, &["--lab", &self.lab.name]].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 }
 
@@ -105,8 +100,12 @@ enum Failure {
     Forwarding,
     /// It takes and sends nothing.
     Hang,
-    /// Its port to the storage network is down.
+    /// Its port to the compute network is dead.
+    NearPort,
+    /// Its port to the storage network is dead.
     FarPort,
+    /// Its port to the storage network has no carrier.
+    FarCarrier,
     /// It loses large packets.
     MtuHole,
 }
@@ -288,7 +287,14 @@ fn a_paced_flow_stalls_half_a_second_at_most_whatever_its_gateway_fails_by_root(
     for watcher in [&client, &server] {
         assert_eq!(watcher.moves(), [] as [Value; 0], "no false alarm: {:#?}", watcher.events());
     }
-    let kinds = [Failure::Forwarding, Failure::Hang, Failure::FarPort, Failure::MtuHole];
+    let kinds = [
+        Failure::Forwarding,
+        Failure::Hang,
+        Failure::NearPort,
+        Failure::FarPort,
+        Failure::FarCarrier,
+        Failure::MtuHole,
+    ];
     let failures = kinds.repeat(if effort::is_all() { 5 } else { 1 });
     let stalls: Vec<(Failure, u128)> = failures
         .iter()
