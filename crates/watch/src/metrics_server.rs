@@ -27,7 +27,9 @@ impl Published {
     }
 
     fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Before the first round there are none, which is said in OpenMetrics too.
+        if text.is_empty() { "# EOF\n".to_owned() } else { text }
     }
 
     /// Answers `GET /metrics` at this address with them, by a thread that lives as long as the process. Clients are
@@ -171,6 +173,7 @@ mod tests {
     fn the_newest_metrics_are_served_and_nothing_else() {
         let published = Published::default();
         let address = published.serve(([127, 0, 0, 1], 0).into()).unwrap();
+        assert!(ask(address, "GET /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n# EOF\n"));
         published.set("a 1\n# EOF\n".to_owned());
         let answer = ask(address, "GET /metrics HTTP/1.1\r\nHost: me\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
