@@ -7,6 +7,7 @@ mod explain;
 mod gateway_lab_root;
 mod gateway_stalls_root;
 mod gateway_watch_root;
+mod gateway_weights_root;
 mod packets;
 mod planted_recorded;
 mod planted_root;
