@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ const LATE_SHARE: f64 = 0.02;
 const LASTS: Duration = Duration::from_millis(1500);
 /// Longest wait for the mount.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Operations before the first failure.
+const WARM_COUNT: u32 = 50;
 const KINDS: [Failure; 5] =
     [Failure::Forwarding, Failure::Hang, Failure::NearPort, Failure::FarPort, Failure::FarCarrier];
 
@@ -32,8 +34,9 @@ const KINDS: [Failure; 5] =
 struct Operations {
     /// When the operation that runs began, and the longest so far.
     runs: Arc<Mutex<(Instant, Duration)>>,
+    count: Arc<AtomicU32>,
     is_over: Arc<AtomicBool>,
-    thread: thread::JoinHandle<u32>,
+    thread: thread::JoinHandle<()>,
 }
 
 impl Operations {
@@ -41,7 +44,9 @@ impl Operations {
         let (network, mounts) = (client.namespace("net"), client.namespace("mnt"));
         let runs = Arc::new(Mutex::new((Instant::now(), Duration::ZERO)));
         let is_over = Arc::new(AtomicBool::new(false));
+        let count = Arc::new(AtomicU32::new(0));
         let (own_runs, over) = (Arc::clone(&runs), Arc::clone(&is_over));
+        let own_count = Arc::clone(&count);
         let body = move || {
             sys::namespace::enter_network(network.as_fd()).expect("root");
             // A thread may leave the mounts of its process once it shares them with none.
@@ -51,10 +56,9 @@ impl Operations {
             let folder = Path::new("/mnt/pfs/stalls");
             fs::create_dir_all(folder).expect("the file system takes it");
             let mut file = File::create(folder.join("file")).expect("the file system takes it");
-            let mut count = 0;
             while !over.load(Ordering::Relaxed) {
                 own_runs.lock().expect("no panic").0 = Instant::now();
-                match count % 3 {
+                match own_count.fetch_add(1, Ordering::Relaxed) % 3 {
                     0 => {
                         file.seek(SeekFrom::Start(0)).expect("no error reaches the application");
                         file.write_all(&[7; 4096]).expect("no error reaches the application");
@@ -66,12 +70,15 @@ impl Operations {
                 let mut runs = own_runs.lock().expect("no panic");
                 runs.1 = runs.1.max(runs.0.elapsed());
                 drop(runs);
-                count += 1;
                 thread::sleep(Duration::from_millis(5));
             }
-            count
         };
-        Self { runs, is_over, thread: thread::spawn(body) }
+        Self { runs, count, is_over, thread: thread::spawn(body) }
+    }
+
+    /// How many there have been.
+    fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
     }
 
     fn forget(&self) {
@@ -82,10 +89,9 @@ impl Operations {
         self.runs.lock().expect("no panic").1
     }
 
-    /// How many operations there were.
-    fn end(self) -> u32 {
+    fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
-        self.thread.join().expect("no operation failed")
+        self.thread.join().expect("no operation failed");
     }
 }
 
@@ -155,9 +161,15 @@ fn an_operation_on_files_stalls_a_second_at_most_whatever_their_gateway_fails_by
     let client = Watcher::start(&rig, "c1", &["--far", "s1"]);
     let server = Watcher::start(&rig, "s1", &["--far", "c1"]);
     let files = Operations::start(&client);
-    thread::sleep(Duration::from_secs(1));
+    // The first write finds servers that have to be told of each other: seconds, without any failure.
+    let began = Instant::now();
+    while files.count() < WARM_COUNT {
+        assert!(began.elapsed() < PATIENCE, "{} operations", files.count());
+        thread::sleep(Duration::from_millis(20));
+    }
     let stalls = stalls(&rig, [&client, &server], &|| files.forget(), &|| files.longest());
-    let count = files.end();
-    assert!(count > 100, "{count} operations");
+    let count = files.count();
+    files.end();
+    assert!(count > 4 * WARM_COUNT, "{count} operations");
     judge("operations on files", &stalls);
 }

@@ -159,8 +159,7 @@ fn set_carrier(socket: &mut RouteSocket, name: &str, carrier: bool) -> Result<()
     let settings = LinkSettings { carrier: Some(carrier), ..LinkSettings::default() };
     socket.set_link(name, settings).map_err(|error| match error.source.raw_os_error() {
         Some(UNSUPPORTED) => {
-            let what =
-                format!("{name}, whose carrier is the other end's: only TAP devices take it");
+            let what = format!("{name} (a veth pair has no carrier to take; `port` kills it)");
             SyscallError::new(error.call, what, error.source).into()
         }
         _ => error.into(),
