@@ -120,9 +120,7 @@ impl Lab {
         let mut failures = self.failures()?;
         let is_taken = |failure: &Failure| {
             let is_same = failure.kind == kind && failure.interfaces == interfaces;
-            let is_carrier = |kind| kind == FailureKind::Carrier;
-            let overlaps = is_carrier(kind) == is_carrier(failure.kind)
-                && failure.interfaces.iter().any(|name| interfaces.contains(name));
+            let overlaps = failure.interfaces.iter().any(|name| interfaces.contains(name));
             failure.host == host && (is_same || overlaps)
         };
         if let Some(failure) = failures.iter().find(|failure| is_taken(failure)) {

@@ -82,13 +82,13 @@ fn root_a_failure_is_refused_twice_and_several_end_together() {
     refused(fail(&bed, &["gate", "burn"]), 2, "no failure 'burn'");
     refused(mend(&bed, &["gate"]), 1, "host gate does not fail: nothing to mend");
     assert_eq!(state(&bed), before, "what is refused changes nothing");
-    for words in [&["gate", "forward"][..], &["gate", "port", "eth1"], &["gate", "carrier", "eth1"]]
+    for words in [&["gate", "forward"][..], &["gate", "port", "eth0"], &["gate", "carrier", "eth1"]]
     {
         assert_eq!(code(&fail(&bed, words)), 0, "{words:?}");
         refused(fail(&bed, words), 1, "already");
     }
-    refused(fail(&bed, &["gate", "hang"]), 1, "eth1 carries nothing");
-    refused(mend(&bed, &["gate", "port", "eth0"]), 1, "does not fail by port");
+    refused(fail(&bed, &["gate", "hang"]), 1, "eth0 carries nothing");
+    refused(mend(&bed, &["gate", "port", "eth1"]), 1, "does not fail by port");
     let mended = mend(&bed, &["gate"]);
     assert_eq!(stdout(&mended).lines().count(), 3, "{}", stdout(&mended));
     assert_eq!(state(&bed), before);

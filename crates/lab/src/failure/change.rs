@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sys::SyscallError;
@@ -60,21 +62,24 @@ pub(super) fn needed(
         return Ok(changes);
     }
     let mut socket = RouteSocket::open()?;
-    let of_interface = |name: &String| {
+    let mut changes = Vec::new();
+    for name in interfaces {
         let link = socket.link(name)?;
+        match <[u8; 6]>::try_from(&link.hardware_address[..]) {
+            Ok(was) if link.has_arp() => {
+                changes.push(Change::Deaf { interface: name.clone(), was });
+            }
+            _ => return Err(refused(format!("{name} is no Ethernet device with ARP"))),
+        }
         if kind == FailureKind::Carrier {
             if !link.has_carrier() {
                 return Err(refused(format!("{name} has no carrier as it is")));
             }
-            return Ok(Change::Carrier { interface: name.clone() });
+            // A TAP device goes on receiving without one: it is deaf as well.
+            changes.push(Change::Carrier { interface: name.clone() });
         }
-        let address = <[u8; 6]>::try_from(&link.hardware_address[..]);
-        match address {
-            Ok(was) if link.has_arp() => Ok(Change::Deaf { interface: name.clone(), was }),
-            _ => Err(refused(format!("{name} is no Ethernet device with ARP"))),
-        }
-    };
-    interfaces.iter().map(of_interface).collect()
+    }
+    Ok(changes)
 }
 
 /// The settings that make it forward, and those that the kernel changes when they are written.
@@ -162,9 +167,20 @@ fn set_carrier(socket: &mut RouteSocket, name: &str, carrier: bool) -> Result<()
             let what = format!("{name} (a veth pair has no carrier to take; `port` kills it)");
             SyscallError::new(error.call, what, error.source).into()
         }
-        _ => error.into(),
-    })
+        _ => LabError::from(error),
+    })?;
+    // The kernel stops and starts the queues a little later.
+    let began = Instant::now();
+    while (socket.link(name)?.flags & IFF_RUNNING != 0) != carrier && began.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
+
+/// `linux/if.h`: operational.
+const IFF_RUNNING: u32 = 0x40;
+/// Longest that the kernel may take to notice a carrier: it looks once a second.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// `EOPNOTSUPP`.
 const UNSUPPORTED: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
