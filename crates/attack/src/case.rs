@@ -30,6 +30,12 @@ impl Scene {
         Instant::now() >= self.until
     }
 
+    /// A name that nothing else in the scene's folder has.
+    pub(crate) fn random_name(&self) -> String {
+        let mut random = self.random.clone();
+        format!("{:016x}", random.bits())
+    }
+
     /// One of these.
     pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.random.below(of.len() as u64) as usize]

@@ -1,6 +1,7 @@
 //! Verbs that talk to a hostile server, read hostile files, or find what another user put in their way.
 
 pub(crate) mod files;
+pub(crate) mod gateways;
 pub(crate) mod planted;
 pub(crate) mod servers;
 
@@ -13,7 +14,7 @@ use crate::case::Case;
 
 /// All attacks on verbs.
 pub(crate) fn cases() -> Vec<Case> {
-    [servers::CASES, files::CASES, planted::CASES].concat()
+    [servers::CASES, files::CASES, planted::CASES, gateways::CASES].concat()
 }
 
 /// Resident memory that no verb needs for what it is given here, bytes.

@@ -12,6 +12,13 @@ use crate::PROGRAM;
 /// Packets of each pair.
 const PINGS_COUNT: u64 = 20;
 
+/// Whether the lab has its file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Files {
+    With,
+    Without,
+}
+
 /// A copy of the lab under a name of the test's own; it goes with the value.
 pub(crate) struct Lab {
     pub(crate) name: String,
@@ -20,23 +27,26 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn up(name: &str) -> Self {
-        Self::up_by(name, Command::new(PROGRAM))
+        Self::up_by(name, Command::new(PROGRAM), Files::Without)
     }
 
     /// With switches and wires that a busy machine does not keep waiting: they are programs, real ones are not.
-    pub(crate) fn up_in_real_time(name: &str) -> Self {
+    pub(crate) fn up_in_real_time(name: &str, files: Files) -> Self {
         let mut command = Command::new("chrt");
         command.args(["-f", "10", PROGRAM]);
-        Self::up_by(name, command)
+        Self::up_by(name, command, files)
     }
 
-    fn up_by(name: &str, mut command: Command) -> Self {
+    fn up_by(name: &str, mut command: Command, files: Files) -> Self {
         let name = format!("{name}{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&folder).expect("a folder of our own");
         let text = include_str!("../../../labs/cumulus.toml");
-        // Its clients' packets would be counted too.
-        let text = text.split("[filesystem]").next().expect("the rest");
+        let text = match files {
+            Files::With => text,
+            // Its clients' packets would be counted too.
+            Files::Without => text.split("[filesystem]").next().expect("the rest"),
+        };
         let file = folder.join("lab.toml");
         std::fs::write(&file, text.replace("\"cumulus\"", &format!("\"{name}\"")))
             .expect("written");

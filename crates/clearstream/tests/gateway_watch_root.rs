@@ -19,7 +19,7 @@ use stats::Judgement;
 use testkit::effort;
 
 use crate::PROGRAM;
-use crate::gateway_lab_root::Lab;
+use crate::gateway_lab_root::{Files, Lab, run};
 
 /// Longest stall of a paced flow, at 50 ms three times.
 const STALL_MAX: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const LATE_SHARE: f64 = 0.02;
 /// How long anything may take that has no bound of its own.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         println!("skipped: needs root");
@@ -37,8 +37,8 @@ fn is_root() -> bool {
 }
 
 /// The lab with its plan applied, and what the watchers read.
-struct Rig {
-    lab: Lab,
+pub(crate) struct Rig {
+    pub(crate) lab: Lab,
     plan: PathBuf,
     key: PathBuf,
     /// What was routed on `c1` and `s1` before the plan.
@@ -46,8 +46,8 @@ struct Rig {
 }
 
 impl Rig {
-    fn up(name: &str) -> Self {
-        let lab = Lab::up_in_real_time(name);
+    pub(crate) fn up(name: &str, files: Files) -> Self {
+        let lab = Lab::up_in_real_time(name, files);
         let (plan, key) = (lab.folder.join("plan.toml"), lab.folder.join("key"));
         let text = include_str!("../../../labs/gateways/cumulus.toml");
         fs::write(&plan, format!("{text}\n[watch]\nhold_down = \"0s\"\n")).expect("written");
@@ -70,49 +70,48 @@ impl Rig {
     }
 
     /// The flow's gateway fails or is repaired.
-    fn set(&self, failure: Failure, is_failed: bool) {
-        let pick =
-            |failed: &'static str, whole: &'static str| if is_failed { failed } else { whole };
-        match failure {
-            Failure::Forwarding => {
-                let value = pick("0", "1");
-                self.lab.exec("g1", &format!("sysctl -qw net.ipv4.ip_forward={value}"));
-            }
-            Failure::Hang => {
-                for device in ["eth0", "eth1"] {
-                    let state = pick("down", "up");
-                    self.lab.exec("g1", &format!("ip link set {device} {state}"));
-                }
-            }
-            Failure::FarPort => {
-                self.lab.exec("g1", &format!("ip link set eth1 {}", pick("down", "up")));
-            }
+    pub(crate) fn set(&self, failure: Failure, is_failed: bool) {
+        let how = match failure {
+            Failure::Forwarding => &["g1", "forward"][..],
+            Failure::Hang => &["g1", "hang"],
+            Failure::NearPort => &["g1", "port", "compute"],
+            Failure::FarPort => &["g1", "port", "storage"],
+            Failure::FarCarrier => &["g1", "carrier", "storage"],
             Failure::MtuHole if is_failed => {
                 // A bucket that holds no larger packet drops it without a word.
                 let line = "tc qdisc add dev eth1 root tbf rate 10gbit burst 1600 limit 1mb";
                 self.lab.exec("g1", line);
+                return;
             }
             Failure::MtuHole => {
                 self.lab.exec("g1", "tc qdisc del dev eth1 root");
+                return;
             }
-        }
+        };
+        let verb = if is_failed { "fail" } else { "mend" };
+        let done = run(&[&["lab", verb], how, &["--lab", &self.lab.name]].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+pub(crate) enum Failure {
     /// It forwards no more.
     Forwarding,
     /// It takes and sends nothing.
     Hang,
-    /// Its port to the storage network is down.
+    /// Its port to the compute network is dead.
+    NearPort,
+    /// Its port to the storage network is dead.
     FarPort,
+    /// Its port to the storage network has no carrier.
+    FarCarrier,
     /// It loses large packets.
     MtuHole,
 }
 
 /// A watcher on a host of the lab; it ends with the value.
-struct Watcher {
+pub(crate) struct Watcher {
     child: Child,
     /// The program itself, on its host.
     program: Pid,
@@ -120,7 +119,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn start(rig: &Rig, host: &str, more: &[&str]) -> Self {
+    pub(crate) fn start(rig: &Rig, host: &str, more: &[&str]) -> Self {
         let mut child = rig.command(host, more).spawn().expect("the program starts");
         let mut said = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
@@ -145,7 +144,7 @@ impl Watcher {
     }
 
     /// Waits until routes lead over these gateways.
-    fn leads_over(&self, names: &[&str]) {
+    pub(crate) fn leads_over(&self, names: &[&str]) {
         let start = Instant::now();
         while self.moves().last().is_none_or(|event| event["names"] != serde_json::json!(names)) {
             assert!(start.elapsed() < PATIENCE, "not {names:?}: {:#?}", self.events());
@@ -153,9 +152,9 @@ impl Watcher {
         }
     }
 
-    /// The network namespace of its host.
-    fn namespace(&self) -> File {
-        File::open(format!("/proc/{}/ns/net", self.program.as_raw_nonzero())).expect("it runs")
+    /// A namespace of its host: `net`, `mnt`.
+    pub(crate) fn namespace(&self, kind: &str) -> File {
+        File::open(format!("/proc/{}/ns/{kind}", self.program.as_raw_nonzero())).expect("it runs")
     }
 
     /// Ends it in order; its exit code.
@@ -195,8 +194,19 @@ fn youngest(mut id: u32) -> Pid {
     Pid::from_raw(id.cast_signed()).expect("not 0")
 }
 
-/// A paced TCP flow between two namespaces, 8000 bytes every 10 ms.
-struct Flow {
+/// So many bytes every 10 ms.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace(usize);
+
+impl Pace {
+    /// 6.4 Mbit/s.
+    pub(crate) const PACED: Self = Self(8000);
+    /// 210 Mbit/s, in bursts of many segments.
+    pub(crate) const BULK: Self = Self(256 << 10);
+}
+
+/// A TCP flow between the hosts of two watchers.
+pub(crate) struct Flow {
     /// When bytes came last, and the longest time without.
     came: Arc<Mutex<(Instant, Duration)>>,
     is_over: Arc<AtomicBool>,
@@ -204,7 +214,8 @@ struct Flow {
 }
 
 impl Flow {
-    fn start(from: File, to: File, address: SocketAddr) -> Self {
+    pub(crate) fn start(pace: Pace, ends: [&Watcher; 2], address: SocketAddr) -> Self {
+        let [from, to] = ends.map(|end| end.namespace("net"));
         let came = Arc::new(Mutex::new((Instant::now(), Duration::ZERO)));
         let is_over = Arc::new(AtomicBool::new(false));
         let (arrived, over) = (Arc::clone(&came), Arc::clone(&is_over));
@@ -230,24 +241,25 @@ impl Flow {
             enter(&from);
             let mut stream = TcpStream::connect(address).expect("a way");
             stream.set_nodelay(true).expect("TCP");
+            let bytes = vec![0; pace.0];
             while !over.load(Ordering::Relaxed) {
-                stream.write_all(&[0; 8000]).expect("no error reaches the application");
+                stream.write_all(&bytes).expect("no error reaches the application");
                 thread::sleep(Duration::from_millis(10));
             }
         });
         Self { came, is_over, threads: vec![receiver, sender] }
     }
 
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.came.lock().expect("no panic").1 = Duration::ZERO;
     }
 
-    fn longest_stall(&self) -> Duration {
+    pub(crate) fn longest_stall(&self) -> Duration {
         let came = self.came.lock().expect("no panic");
         came.1.max(came.0.elapsed())
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads {
             thread.join().expect("a flow without errors");
@@ -271,11 +283,11 @@ fn a_paced_flow_stalls_half_a_second_at_most_whatever_its_gateway_fails_by_root(
     if !is_root() {
         return;
     }
-    let rig = Rig::up("stalls");
+    let rig = Rig::up("stalls", Files::Without);
     let client = Watcher::start(&rig, "c1", &["--far", "s1", "--full-every", "1"]);
     let server = Watcher::start(&rig, "s1", &["--far", "c1", "--full-every", "1"]);
     let address = SocketAddr::from(([10, 10, 0, 21], 7000));
-    let flow = Flow::start(client.namespace(), server.namespace(), address);
+    let flow = Flow::start(Pace::PACED, [&client, &server], address);
     let (idle, busy) = if effort::is_all() { (600_u64, 300_u64) } else { (2, 2) };
     for _minute in 0..idle.div_ceil(60) {
         effort::say("watching gateways that are well");
@@ -288,7 +300,14 @@ fn a_paced_flow_stalls_half_a_second_at_most_whatever_its_gateway_fails_by_root(
     for watcher in [&client, &server] {
         assert_eq!(watcher.moves(), [] as [Value; 0], "no false alarm: {:#?}", watcher.events());
     }
-    let kinds = [Failure::Forwarding, Failure::Hang, Failure::FarPort, Failure::MtuHole];
+    let kinds = [
+        Failure::Forwarding,
+        Failure::Hang,
+        Failure::NearPort,
+        Failure::FarPort,
+        Failure::FarCarrier,
+        Failure::MtuHole,
+    ];
     let failures = kinds.repeat(if effort::is_all() { 5 } else { 1 });
     let stalls: Vec<(Failure, u128)> = failures
         .iter()
@@ -320,7 +339,7 @@ fn a_watcher_repairs_leaves_the_last_good_state_and_is_undone_exactly_root() {
     if !is_root() {
         return;
     }
-    let rig = Rig::up("lasting");
+    let rig = Rig::up("lasting", Files::Without);
     let planned = rig.lab.routing("c1");
     let metrics = rig.lab.folder.join("c1.prom");
     let metrics_option = ["--far", "s1", "--metrics", metrics.to_str().expect("text")];

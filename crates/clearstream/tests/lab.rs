@@ -5,6 +5,8 @@
 
 #[path = "lab/chroot.rs"]
 mod chroot;
+#[path = "lab/failures.rs"]
+mod failures;
 #[path = "lab/library.rs"]
 mod library;
 #[path = "lab/shared.rs"]

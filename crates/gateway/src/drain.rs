@@ -8,15 +8,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use netlink::{Message, Mode, Route, Target, create};
-use route_plan::{
-    Change, Found, Host, NET_METRIC, Object, Plan, Role, WantedError, difference, live, wanted,
-};
+use route_plan::{Change, Found, Host, NET_METRIC, Object, Plan, Role, difference, live, wanted};
 use settings::Key;
 use sys::durable::{self, DurableError};
-use sys::netlink_socket::{NetlinkError, NetlinkSocket};
+use sys::netlink_socket::NetlinkSocket;
 use thiserror::Error;
 use tuning::{Store, StoreError, check_namespace};
 
+use crate::moves::{MoveError, replace};
 use crate::read::{ReadError, read_host};
 
 /// The file's name in the state directory: names of gateways, one a line.
@@ -41,9 +40,6 @@ pub enum DrainError {
         /// The host.
         host: String,
     },
-    /// The host has not what the plan names.
-    #[error(transparent)]
-    Wanted(#[from] WantedError),
     /// What the host has cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -61,19 +57,9 @@ pub enum DrainError {
     /// It cannot be written; no flow has been moved.
     #[error("cannot write down which gateways are drained, so nothing was moved")]
     Write(#[from] DurableError),
-    /// The kernel does not answer.
-    #[error("cannot move flows (rtnetlink)")]
-    Netlink(#[from] NetlinkError),
-    /// The kernel refuses some; the others are moved.
-    #[error("the kernel refuses {refused} of {requests} changes that move flows: {first}")]
-    Refused {
-        /// How many.
-        refused: usize,
-        /// Of how many.
-        requests: usize,
-        /// The first refusal.
-        first: String,
-    },
+    /// Flows could not be moved.
+    #[error(transparent)]
+    Move(#[from] MoveError),
 }
 
 /// For every gateway of the plan whether it may carry flows of the host whose journal is in `state`: whether it is not
@@ -147,7 +133,7 @@ pub fn drain(
         let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
         durable::replace(&state.join(FILE), lines.as_bytes())?;
     }
-    move_to(plan, host, &up, &found)
+    Ok(move_to(plan, host, &up, &found)?)
 }
 
 /// Which gateways the host's flows use now: those of the plain route beneath the others.
@@ -168,7 +154,7 @@ fn in_use(plan: &Plan, host: &Host, found: &Found, drained: &BTreeSet<String>) -
 }
 
 /// Replaces what of the plan's own leads elsewhere than over these gateways.
-fn move_to(plan: &Plan, host: &Host, up: &[bool], found: &Found) -> Result<usize, DrainError> {
+fn move_to(plan: &Plan, host: &Host, up: &[bool], found: &Found) -> Result<usize, MoveError> {
     let state = wanted(plan, Role::Host(host), &found.interfaces, up)?;
     let is_ours = |protocol: u8| protocol == plan.routing.protocol;
     let message = |change: &Change| match change {
@@ -189,14 +175,5 @@ fn move_to(plan: &Plan, host: &Host, up: &[bool], found: &Found) -> Result<usize
     if messages.is_empty() {
         return Ok(0);
     }
-    let outcomes = NetlinkSocket::open()?.batch(&messages)?;
-    let mut refusals = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
-    match refusals.next() {
-        None => Ok(messages.len()),
-        Some(first) => Err(DrainError::Refused {
-            refused: 1 + refusals.count(),
-            requests: messages.len(),
-            first: first.to_string(),
-        }),
-    }
+    replace(&mut NetlinkSocket::open()?, &messages)
 }

@@ -52,7 +52,15 @@ pub fn move_flows(
     for (_, new) in old.routes.iter().zip(&new.routes).filter(|(old, new)| old != new) {
         messages.extend(create(new, Mode::Replace));
     }
-    let outcomes = socket.batch(&messages)?;
+    replace(socket, &messages)
+}
+
+/// Sends messages that move flows; returns how many.
+pub(crate) fn replace(
+    socket: &mut NetlinkSocket,
+    messages: &[Message],
+) -> Result<usize, MoveError> {
+    let outcomes = socket.batch(messages)?;
     let mut refusals = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
     match refusals.next() {
         None => Ok(messages.len()),

@@ -83,6 +83,28 @@ pub enum LabError {
         /// Those there are.
         known: String,
     },
+    /// A host has no such port, or it cannot fail so.
+    #[error("{host}: {why}")]
+    Port {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// It fails already.
+    #[error("{what} already; end that first: clearstream lab mend")]
+    Fails {
+        /// The host and how.
+        what: String,
+    },
+    /// There is nothing to mend.
+    #[error("host {host} does not fail{how}: nothing to mend")]
+    FailsNot {
+        /// The host.
+        host: String,
+        /// ` by hang`, or nothing.
+        how: String,
+    },
     /// The kernel or its administrator does not let this user do it.
     #[error("{what}; {advice}")]
     NotPermitted {
@@ -151,6 +173,7 @@ impl LabError {
                 | Self::Unknown { .. }
                 | Self::Unreadable { .. }
                 | Self::UnknownHost { .. }
+                | Self::Port { .. }
                 | Self::Ambiguous { .. }
                 | Self::NoOwner(_)
                 | Self::NoCore { .. }

@@ -178,7 +178,7 @@ impl Lab {
         Ok(Running { child, control, status: File::from(status) })
     }
 
-    fn open_network(&self, host: &str) -> Result<File, LabError> {
+    pub(crate) fn open_network(&self, host: &str) -> Result<File, LabError> {
         let index = self.host_index(host)?;
         let fd = self.state.network_fds.get(index).copied().unwrap_or(-1);
         let path = format!("/proc/{}/fd/{fd}", self.state.pid);

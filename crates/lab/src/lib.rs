@@ -14,6 +14,7 @@ mod builtin;
 mod counters;
 mod error;
 mod exec;
+mod failure;
 pub mod file;
 mod guest;
 mod lab;
@@ -35,6 +36,7 @@ pub use counters::{
 };
 pub use error::LabError;
 pub use exec::{ExecEnd, ExecError};
+pub use failure::{Failure, FailureKind};
 pub use lab::{Arrival, Lab, find_plan};
 pub use program::{Program, run_role};
 pub use state::{LabOwner, LabState};

@@ -205,7 +205,8 @@ fn make_port(
     workshop.ports_count += 1;
     RouteSocket::open()?.add_veth([&end.interface, &name], namespace.as_fd(), None)?;
     namespace::enter_network(namespace.as_fd())?;
-    let settings = LinkSettings { mtu_bytes: Some(link.mtu_bytes), tx_queue_pkts: None, up: true };
+    let settings =
+        LinkSettings { mtu_bytes: Some(link.mtu_bytes), up: true, ..LinkSettings::default() };
     RouteSocket::open()?.set_link(&name, settings)?;
     workshop.namespace = Some(namespace);
     Ok(Port::packet(&name)?)
@@ -216,7 +217,12 @@ fn configure(end: &EndPlan, mtu_bytes: u32, notes: &mut Vec<String>) -> Result<(
     let interface = &end.interface;
     route.set_link(
         interface,
-        LinkSettings { mtu_bytes: Some(mtu_bytes), tx_queue_pkts: Some(TX_QUEUE_PKTS), up: true },
+        LinkSettings {
+            mtu_bytes: Some(mtu_bytes),
+            tx_queue_pkts: Some(TX_QUEUE_PKTS),
+            up: true,
+            ..LinkSettings::default()
+        },
     )?;
     for address in &end.addresses {
         route.add_address(interface, address.address, address.prefix_bits)?;

@@ -157,6 +157,12 @@ impl LabDir {
         self.folder.read(file).map_err(LabError::state("read", self.path().join(file)))
     }
 
+    /// Whether it has a file of this name.
+    pub(crate) fn has(&self, file: &str) -> Result<bool, LabError> {
+        let names = self.folder.names().map_err(LabError::state("read", self.path()))?;
+        Ok(names.iter().any(|name| name == file))
+    }
+
     /// A new file.
     pub(crate) fn create(&self, file: &str) -> Result<File, LabError> {
         self.folder.create(file).map_err(LabError::state("create", self.path().join(file)))

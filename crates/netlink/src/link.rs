@@ -17,6 +17,7 @@ const IFLA_STATS64: u16 = 23;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_CARRIER: u16 = 33;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
 const IFLA_MAX_MTU: u16 = 51;
 const IFLA_GRO_MAX_SIZE: u16 = 58;
@@ -26,6 +27,7 @@ const VETH_INFO_PEER: u16 = 1;
 
 const IFF_UP: u32 = 1;
 const IFF_LOOPBACK: u32 = 8;
+const IFF_NOARP: u32 = 1 << 7;
 const IFF_LOWER_UP: u32 = 1 << 16;
 
 /// Length of `struct ifinfomsg`.
@@ -77,6 +79,12 @@ impl Link {
     #[must_use]
     pub fn has_carrier(&self) -> bool {
         self.flags & IFF_LOWER_UP != 0
+    }
+
+    /// Asks and answers for hardware addresses (ARP).
+    #[must_use]
+    pub fn has_arp(&self) -> bool {
+        self.flags & IFF_NOARP == 0
     }
 
     /// The loopback device.
@@ -161,6 +169,12 @@ pub struct LinkSettings {
     pub tx_queue_pkts: Option<u32>,
     /// Bring it up.
     pub up: bool,
+    /// Hardware address of an Ethernet device.
+    pub hardware_address: Option<[u8; 6]>,
+    /// Whether it asks and answers for hardware addresses (ARP).
+    pub arp: Option<bool>,
+    /// Whether it has a carrier; of the software devices TAP and dummy take it, veth does not.
+    pub carrier: Option<bool>,
 }
 
 impl LinkSettings {
@@ -168,8 +182,16 @@ impl LinkSettings {
     #[must_use]
     pub fn message(&self, index: u32) -> Message {
         let up = if self.up { IFF_UP } else { 0 };
+        let no_arp = if self.arp == Some(false) { IFF_NOARP } else { 0 };
+        let change = if self.arp.is_some() { up | IFF_NOARP } else { up };
         let mut encoder = Encoder::default();
-        encoder.fixed(&header(index, up, up));
+        encoder.fixed(&header(index, up | no_arp, change));
+        if let Some(address) = &self.hardware_address {
+            encoder.attribute(IFLA_ADDRESS, address);
+        }
+        if let Some(carrier) = self.carrier {
+            encoder.attribute(IFLA_CARRIER, &[u8::from(carrier)]);
+        }
         for (kind, value) in [(IFLA_MTU, self.mtu_bytes), (IFLA_TXQLEN, self.tx_queue_pkts)] {
             value.into_iter().for_each(|value| encoder.u32(kind, value));
         }

@@ -29,6 +29,7 @@ mod range;
 mod remark;
 mod simulate;
 mod wanted;
+mod weigh;
 
 pub use assign::{Assignment, Choice};
 pub use balance::{
@@ -55,3 +56,4 @@ pub use wanted::{
     HostState, NET_METRIC, NEXTHOP_IDS_COUNT, Steering, WantedError, choice, first_kernel_with,
     group_id, hop_id, pair_id, wanted,
 };
+pub use weigh::{Proposal, Weighed, propose};

@@ -10,7 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use netlink::{Address, Mode, Path, Prefix, Route, Target, VethPair, protocol};
+use netlink::{Address, Link, Mode, Path, Prefix, Route, Target, VethPair, protocol};
 
 use crate::SyscallError;
 use crate::ethtool::PORT_FIBRE;
@@ -66,6 +66,17 @@ impl RouteSocket {
         self.netlink
             .request(&settings.message(index))
             .map_err(|error| error.into_syscall("rtnetlink setlink", name))
+    }
+
+    /// An interface as it is.
+    ///
+    /// # Errors
+    /// No such interface.
+    pub fn link(&mut self, name: &str) -> Result<Link, SyscallError> {
+        let index = self.index(name)?;
+        self.netlink
+            .find(&Link::get(index))
+            .map_err(|error| error.into_syscall("rtnetlink getlink", name))
     }
 
     /// Gives an interface an address, ready for use at once: IPv6 without duplicate detection.

@@ -124,6 +124,21 @@ pub struct Applied {
     pub left: Vec<RevertOutcome>,
 }
 
+impl Applied {
+    /// After all that was made has been undone: says so of each, and names the changes that were not tried.
+    fn settle(&mut self, undone: Vec<RevertOutcome>, changes: &[Change]) {
+        self.left = undone.into_iter().filter(|outcome| !outcome.result.is_settled()).collect();
+        for outcome in &mut self.outcomes {
+            let stays = self.left.iter().any(|left| left.key == outcome.key);
+            if matches!(outcome.result, ChangeResult::Applied { .. }) && !stays {
+                outcome.result = ChangeResult::RolledBack;
+            }
+        }
+        let untried = changes.iter().skip(self.outcomes.len()).map(not_tried);
+        self.outcomes.extend(untried.collect::<Vec<_>>());
+    }
+}
+
 /// The machine over one host and its journal.
 pub struct Engine<'a> {
     /// The host.
@@ -179,15 +194,7 @@ impl Engine<'_> {
         let ids: Vec<u32> = (first..self.journal.next_id()).collect();
         let request = RevertRequest { ids: Some(ids), ..RevertRequest::default() };
         let undone = self.revert(&request)?;
-        applied.left = undone.into_iter().filter(|outcome| !outcome.result.is_settled()).collect();
-        for outcome in &mut applied.outcomes {
-            let stays = applied.left.iter().any(|left| left.key == outcome.key);
-            if matches!(outcome.result, ChangeResult::Applied { .. }) && !stays {
-                outcome.result = ChangeResult::RolledBack;
-            }
-        }
-        let untried = changes.iter().skip(applied.outcomes.len()).map(not_tried);
-        applied.outcomes.extend(untried.collect::<Vec<_>>());
+        applied.settle(undone, changes);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod plan;
 mod show;
 mod simulate;
 mod watch;
+mod weights;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -54,6 +55,8 @@ enum Action {
     Drain(drain::DrainArgs),
     /// Let flows return to a drained gateway.
     Undrain(drain::UndrainArgs),
+    /// Measure what each gateway carries, and propose weights for the plan.
+    Weights(weights::WeightsArgs),
     /// Write a host's part of the plan as networkd's, NetworkManager's, netplan's, … configuration.
     Emit(emit::EmitArgs),
     /// Say which gateway carries a flow.
@@ -71,6 +74,7 @@ pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
         Action::Reflect(args) => watch::reflect(args, json),
         Action::Drain(args) => drain::run(args, json),
         Action::Undrain(args) => drain::undo(args, json),
+        Action::Weights(args) => weights::run(args, json),
         Action::Emit(args) => emit::run(args, json),
         Action::Explain(args) => explain::run(args, json),
     }

@@ -1,5 +1,6 @@
 //! `clearstream lab`: hosts, links and switches on this machine.
 
+mod fail;
 mod show;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use crate::exit::{Exit, VerbError};
     clearstream lab up glif2010\n  \
     clearstream lab exec geneva -- iperf3 -s -D\n  \
     clearstream lab exec amsterdam -- iperf3 -c geneva\n  \
+    clearstream lab fail gate port far    (and `lab mend gate`)\n  \
     clearstream lab status\n  \
     clearstream lab down\n\n\
     A lab is one process: whatever ends it ends the lab, and nothing is left behind. Without root it\n\
@@ -48,6 +50,10 @@ enum Action {
     },
     /// Run a program on a host of a lab.
     Exec(ExecArgs),
+    /// Make a host fail: it stops forwarding, hangs, or a port of it dies.
+    Fail(fail::FailArgs),
+    /// End failures of a host; everything is as before them.
+    Mend(fail::MendArgs),
     /// The labs there are, and which are up.
     List,
     /// Hosts, links and what the links have done so far.
@@ -93,6 +99,8 @@ pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
         Action::Down { lab: Some(name), .. } => down(vec![name.clone()], json),
         Action::Down { lab: None, .. } => down_only(json),
         Action::Exec(exec_args) => exec(exec_args),
+        Action::Fail(args) => fail::fail(args, json),
+        Action::Mend(args) => fail::mend(args, json),
         Action::List => list(json),
         Action::Status { lab } => status(lab.as_deref(), json),
         Action::Show { lab } => print_file(lab, json),
@@ -224,7 +232,8 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
             let counters = lab.counters().map_err(refused)?;
             rows.push(json!({ "name": lab.plan().name, "pid": lab.pid(),
                 "owner_pid": lab.owner_pid(), "plan": lab.plan(), "notes": lab.notes(),
-                "links": counters.links, "switches": counters.switches }));
+                "links": counters.links, "switches": counters.switches,
+                "failures": lab.failures().map_err(refused)? }));
         }
         writeln!(out, "{}", json!({ "labs": rows }))?;
     } else if labs.is_empty() {

@@ -6,7 +6,7 @@ use settings::{Change, Key};
 
 use super::{
     Applied, ChangeResult, Decision, Engine, LogError, Outcome, Policy, RevertOutcome,
-    RevertRequest, Reverted, Step, Trouble, decide, not_tried, refused_all,
+    RevertRequest, Reverted, Step, Trouble, decide, refused_all,
 };
 use crate::journal::{Entry, Record};
 use crate::world::WorldError;
@@ -135,15 +135,7 @@ impl Engine<'_> {
         let ids: Vec<u32> = (first_id..self.journal.next_id()).collect();
         let request = RevertRequest { ids: Some(ids), ..RevertRequest::default() };
         let undone = self.revert_together(&request)?;
-        applied.left = undone.into_iter().filter(|one| !one.result.is_settled()).collect();
-        for outcome in &mut applied.outcomes {
-            let stays = applied.left.iter().any(|left| left.key == outcome.key);
-            if matches!(outcome.result, ChangeResult::Applied { .. }) && !stays {
-                outcome.result = ChangeResult::RolledBack;
-            }
-        }
-        let untried = changes.iter().skip(applied.outcomes.len()).map(not_tried);
-        applied.outcomes.extend(untried.collect::<Vec<_>>());
+        applied.settle(undone, changes);
         Ok(())
     }
 

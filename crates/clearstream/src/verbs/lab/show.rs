@@ -48,6 +48,9 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) ->
     for note in lab.notes() {
         writeln!(out, "  note: {note}")?;
     }
+    for failure in lab.failures().unwrap_or_default() {
+        writeln!(out, "  fails: {failure}")?;
+    }
     for (index, link) in plan.links.iter().enumerate() {
         let [first, second] = &link.ends;
         let kind = match link.wire {

@@ -1,0 +1,296 @@
+//! `clearstream gateway weights`: what each gateway carries, measured through it, and the weights that follow.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::Lab;
+use results::{DeviceCounters, Point, Results, RunKind, TestLimit, TestSpec};
+use route_plan::{Chooser, Host, Mode, Plan, Proposal, Role, propose};
+use serde_json::json;
+use sweep::{PlannedPoint, Setting};
+use sys::process::{Ending, Owned};
+use units::show_bit_rate;
+
+use super::plan::{own_name, unknown};
+use super::read_plan;
+use crate::VerbResult;
+use crate::ending::{self, Outputs, Said};
+use crate::exit::{Exit, VerbError};
+use crate::far::Tests;
+use crate::progress::Progress;
+use crate::runner::{self, Done, Driver, Keeping};
+use crate::signals;
+use crate::tester::Tester;
+use crate::verbs::options::duration;
+
+/// What the points are called, and what they vary: the gateway's place in the plan, from 1.
+const EXPERIMENT: &str = "gateway-weights";
+const GATEWAY: &str = "gateway";
+/// Longest wait for a server that was started here.
+const LISTEN_MAX: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Options of `gateway weights`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream gateway weights cumulus --lab cumulus\n  \
+    clearstream gateway weights cumulus.toml --host nid0001     far hosts run `clearstream serve`\n  \
+    clearstream gateway weights cumulus.toml -o weights.json    each test, with all it tells\n\n\
+    In the mode pairs each pair of hosts has one gateway: a test between them goes through it. Gateways are\n\
+    measured one at a time and in turns. Weights are printed in the plan's words, the smallest that say what\n\
+    was measured; the plan is not changed. A gateway carries at least what was measured: end hosts, or other\n\
+    traffic, may be what limits it.")]
+pub(crate) struct WeightsArgs {
+    /// The plan, a TOML file; it is applied already.
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// This machine is that host of the plan [default: the one with this machine's name].
+    #[arg(long, value_name = "NAME", conflicts_with = "lab")]
+    host: Option<String>,
+    /// Between hosts of this lab, which is up; servers are started there.
+    #[arg(long, value_name = "LAB")]
+    lab: Option<String>,
+    /// Test each gateway so many times.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    repeat: u32,
+    /// Length of a test.
+    #[arg(short = 't', long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    time: Duration,
+    /// TCP streams of a test.
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=128))]
+    parallel: u32,
+    /// Also write the results document to FILE.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// A pair of hosts whose packets take a gateway.
+struct Way<'a> {
+    near: &'a Host,
+    far: &'a Host,
+}
+
+/// Runs `gateway weights`.
+pub(super) fn run(args: &WeightsArgs, json: bool) -> VerbResult {
+    let plan = read_plan(&args.plan)?;
+    let lab = args.lab.as_deref().map(Lab::open).transpose()?;
+    let own = match &lab {
+        Some(_) => None,
+        None => Some(own_host(args, &plan)?),
+    };
+    let ways = ways(&plan, own)?;
+    signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let mut through = Through::open(&ways, lab.as_ref(), &plan)?;
+    let mut results = through.describe(lab.is_some())?;
+    let spec = TestSpec {
+        streams: args.parallel,
+        limit: TestLimit::DurationS(args.time.as_secs_f64()),
+        ..TestSpec::tcp()
+    };
+    let number = 1..=plan.gateways.len();
+    let setting = |number| Setting::new(EXPERIMENT, spec.clone()).varying(GATEWAY, number as f64);
+    let turns = sweep::Plan::in_turns(number.map(setting).collect(), args.repeat);
+    let keeping =
+        Keeping { output: args.output.as_deref(), failures_in_a_row_max: 1, ..Keeping::NOTHING };
+    let conducted = runner::conduct(&turns, &mut through, keeping, &mut results, Progress::new(0));
+    let rates: Vec<Vec<f64>> = (1..=plan.gateways.len()).map(|one| rates(&results, one)).collect();
+    let Some(proposal) = propose(&rates) else {
+        return ending::nothing(conducted, "not every gateway could be measured: no weights");
+    };
+    let text = shown(&plan, &ways, &proposal);
+    let told = format!("{}\n", to_json(&plan, &ways, &proposal));
+    let outputs = Outputs { results: args.output.as_deref(), report: None, also: None, json };
+    ending::end(outputs, &results, conducted, &Said { text, json: Some(&told), exit: Exit::Ok })
+}
+
+fn own_host<'a>(args: &WeightsArgs, plan: &'a Plan) -> Result<&'a Host, VerbError> {
+    let name = args.host.clone().unwrap_or_else(own_name);
+    match plan.find(&name) {
+        Some(Role::Host(host)) => Ok(host),
+        Some(Role::Gateway(..)) => Err(VerbError::usage(format!(
+            "{name} is a gateway; gateways are measured from the hosts of the plan"
+        ))),
+        None => Err(unknown(plan, &name)),
+    }
+}
+
+/// A pair for each gateway, with `own` at its near end if given.
+fn ways<'a>(plan: &'a Plan, own: Option<&'a Host>) -> Result<Vec<Way<'a>>, VerbError> {
+    if plan.routing.mode != Mode::Pairs {
+        return Err(VerbError::usage(
+            "weights are measured in the mode pairs, in which a pair of hosts has one gateway; this plan hashes flows",
+        ));
+    }
+    let chooser = Chooser::new(plan, None);
+    let nears: Vec<&Host> = own.map_or_else(|| plan.hosts.iter().collect(), |own| vec![own]);
+    let way = |gateway: usize| {
+        let pairs = nears.iter().flat_map(|near| plan.hosts.iter().map(move |far| (*near, far)));
+        let mut pairs = pairs.filter(|(near, far)| near.network != far.network);
+        let found = pairs.find(|(near, far)| chooser.gateway(near, far, [0; 2]) == Some(gateway));
+        found.map(|(near, far)| Way { near, far }).ok_or_else(|| {
+            let name = &plan.gateways[gateway].name;
+            let whose = own.map_or("the plan", |own| &own.name);
+            VerbError::failed(format!(
+                "no pair of hosts of {whose} takes {name}: measure from another host"
+            ))
+        })
+    };
+    (0..plan.gateways.len()).map(way).collect()
+}
+
+/// Tests through each gateway.
+struct Through<'a> {
+    plan: &'a Plan,
+    /// Of each gateway, on its near host.
+    testers: Vec<Tester>,
+    lab: Option<&'a Lab>,
+    /// In the lab, on far hosts; they end with the value.
+    _servers: Vec<Owned>,
+}
+
+impl<'a> Through<'a> {
+    fn open(ways: &[Way<'_>], lab: Option<&'a Lab>, plan: &'a Plan) -> Result<Self, VerbError> {
+        let program = std::env::current_exe()?;
+        let on = |host: &Host| {
+            let mut command = Command::new(&program);
+            if let Some(lab) = lab {
+                command.args(["lab", "exec", &lab.plan().name, &host.name, "--"]).arg(&program);
+            }
+            command
+        };
+        let mut servers = Vec::new();
+        let mut served: Vec<&str> = Vec::new();
+        for way in ways.iter().filter(|_| lab.is_some()) {
+            if served.contains(&way.far.name.as_str()) {
+                continue;
+            }
+            served.push(&way.far.name);
+            let mut serve = on(way.far);
+            serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            servers.push(Owned::start(&mut serve, Ending::KILL.with_group())?);
+        }
+        let tester = |way: &Way<'_>| Tester::start(on(way.near), &way.far.port.address.to_string());
+        let testers = ways.iter().map(tester).collect::<Result<_, _>>()?;
+        Ok(Self { plan, testers, lab, _servers: servers })
+    }
+
+    /// The document of the first pair, once all far hosts answer.
+    fn describe(&mut self, waits: bool) -> Result<Results, VerbError> {
+        let until = Instant::now() + LISTEN_MAX;
+        let mut documents = Vec::new();
+        for tester in &mut self.testers {
+            documents.push(loop {
+                match tester.document(RunKind::Test, &mut Progress::new(1)) {
+                    Ok(document) => break document,
+                    Err(_early) if waits && Instant::now() < until => thread::sleep(LOOK_EVERY),
+                    Err(error) => return Err(error),
+                }
+            });
+        }
+        documents.into_iter().next().ok_or_else(|| VerbError::failed("the plan has no gateway"))
+    }
+
+    /// Bytes that a gateway of the lab has taken in so far; `None` elsewhere.
+    fn carried(&self, gateway: usize) -> Result<Option<u64>, VerbError> {
+        let Some(lab) = self.lab else { return Ok(None) };
+        let files = lab.host_files(&self.plan.gateways[gateway].name)?;
+        let devices = topology::InterfaceCounters::read_from(&files);
+        let bytes =
+            |device: &DeviceCounters| if device.interface == "lo" { 0 } else { device.rx_bytes };
+        Ok(Some(devices.iter().map(bytes).sum()))
+    }
+}
+
+impl Driver for Through<'_> {
+    fn run(
+        &mut self,
+        planned: &PlannedPoint,
+        _what: &str,
+        _progress: &mut Progress,
+    ) -> Result<Done, VerbError> {
+        let started_unix_ms = runner::now_unix_ms();
+        let gateway = planned.varied.get(GATEWAY).map_or(0, |number| *number as usize - 1);
+        let Some(spec) = planned.spec() else {
+            return Err(VerbError::failed("this work is no test between two hosts"));
+        };
+        let before = self.carried(gateway)?;
+        let outcome = match self.testers[gateway].run_test(spec, &mut |_rate| {}) {
+            Ok(outcome) => outcome,
+            Err(error) => return Ok(Done::failed(planned, started_unix_ms, error)),
+        };
+        let received: u64 = outcome.directions.iter().map(|one| one.received_bytes).sum();
+        if let (Some(before), Some(after)) = (before, self.carried(gateway)?)
+            && after.saturating_sub(before) < received
+        {
+            let name = &self.plan.gateways[gateway].name;
+            let why = format!(
+                "the test did not go through {name}: is the plan applied, and {name} in use?"
+            );
+            return Ok(Done::failed(planned, started_unix_ms, VerbError::failed(why)));
+        }
+        Ok(Done::measured(planned, started_unix_ms, outcome))
+    }
+}
+
+/// Rates through a gateway, bit/s at the receiver.
+fn rates(results: &Results, number: usize) -> Vec<f64> {
+    let is_its = |point: &&Point| {
+        point.experiment == EXPERIMENT && point.varied.get(GATEWAY) == Some(&(number as f64))
+    };
+    let rate = |point: &Point| Some(point.measured()?.directions.first()?.received_bits_per_s);
+    results.points.iter().filter(is_its).filter_map(rate).collect()
+}
+
+fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let mut line = |line: String| writeln!(text, "{line}").unwrap_or_default();
+    line(format!(
+        "{:<12} {:>12} {:>25} {:>6}  {}",
+        "gateway", "median", "interval", "weight", "measured"
+    ));
+    for ((gateway, weighed), way) in plan.gateways.iter().zip(&proposal.gateways).zip(ways) {
+        let rate = &weighed.rate;
+        let interval = format!("{} to {}", show_bit_rate(rate.low), show_bit_rate(rate.high));
+        let (median, count) = (show_bit_rate(rate.median), rate.count);
+        line(format!(
+            "{:<12} {median:>12} {interval:>25} {:>6}  {count} tests from {} to {}",
+            gateway.name, weighed.weight, way.near.name, way.far.name
+        ));
+    }
+    if !proposal.is_different {
+        line("no difference beyond the noise, or beyond 5 %: equal weights".to_owned());
+    }
+    let is_so = |(gateway, weighed): (&route_plan::Gateway, &route_plan::Weighed)| {
+        gateway.weight == weighed.weight
+    };
+    if plan.gateways.iter().zip(&proposal.gateways).all(is_so) {
+        line("the plan has these weights".to_owned());
+    } else {
+        line("for the plan, under [[gateway]]; gateways of one range that differ need sections of their own:".to_owned());
+        for (gateway, weighed) in plan.gateways.iter().zip(&proposal.gateways) {
+            line(format!(
+                "  {}: weight = {}  # now {}",
+                gateway.name, weighed.weight, gateway.weight
+            ));
+        }
+    }
+    text
+}
+
+fn to_json(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> serde_json::Value {
+    let rows = plan.gateways.iter().zip(&proposal.gateways).zip(ways);
+    let rows: Vec<serde_json::Value> = rows
+        .map(|((gateway, weighed), way)| {
+            let rate = &weighed.rate;
+            json!({ "gateway": gateway.name, "weight": weighed.weight, "weight_now": gateway.weight,
+                "median_bits_per_s": rate.median, "low_bits_per_s": rate.low,
+                "high_bits_per_s": rate.high, "count": rate.count,
+                "near": way.near.name, "far": way.far.name })
+        })
+        .collect();
+    json!({ "plan": plan.name, "is_different": proposal.is_different, "gateways": rows })
+}

@@ -1,0 +1,83 @@
+//! `lab fail` and `lab mend`: failures planted on a lab's hosts, and ended.
+
+use std::io::Write;
+
+use lab::{FailureKind, Lab, LabError};
+use serde_json::json;
+
+use super::refused;
+use crate::VerbResult;
+use crate::exit::Exit;
+
+/// Options of `lab fail`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "forward: it forwards nothing, and answers as before.\n\
+    hang:    its interfaces carry nothing either way, with their carriers on.\n\
+    port:    the same of one interface: a dead switch port.\n\
+    carrier: one interface loses its carrier, as when its cable is pulled (not of a veth pair).\n\n\
+    A failure lasts until `lab mend`, or as long as the lab.")]
+pub(super) struct FailArgs {
+    /// The host.
+    host: String,
+    /// How it fails.
+    #[arg(value_name = "forward|hang|port|carrier")]
+    kind: FailureKind,
+    /// Which port: its interface, its switch, or the host at the other end of its link.
+    port: Option<String>,
+    /// The lab; may be left out when one is up.
+    #[arg(long)]
+    lab: Option<String>,
+}
+
+/// Options of `lab mend`.
+#[derive(Debug, clap::Args)]
+pub(super) struct MendArgs {
+    /// The host.
+    host: String,
+    /// Which of its failures; all when left out.
+    #[arg(value_name = "forward|hang|port|carrier")]
+    kind: Option<FailureKind>,
+    /// Of which port; all when left out.
+    port: Option<String>,
+    /// The lab; may be left out when one is up.
+    #[arg(long)]
+    lab: Option<String>,
+}
+
+pub(super) fn fail(args: &FailArgs, json: bool) -> VerbResult {
+    let lab = open(args.lab.as_deref()).map_err(refused)?;
+    let failure = lab.fail(&args.host, args.kind, args.port.as_deref()).map_err(refused)?;
+    let name = &lab.plan().name;
+    let mut out = crate::out::stdout();
+    if json {
+        writeln!(out, "{}", json!({ "lab": name, "failed": failure }))?;
+    } else {
+        let port = failure.interfaces.first().filter(|_| args.kind.is_of_port());
+        let port = port.map_or_else(String::new, |port| format!(" {port}"));
+        writeln!(out, "{failure}")?;
+        writeln!(
+            out,
+            "  until: clearstream lab mend {} {}{port} --lab {name}",
+            args.host, args.kind
+        )?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub(super) fn mend(args: &MendArgs, json: bool) -> VerbResult {
+    let lab = open(args.lab.as_deref()).map_err(refused)?;
+    let mended = lab.mend(&args.host, args.kind, args.port.as_deref()).map_err(refused)?;
+    let mut out = crate::out::stdout();
+    if json {
+        writeln!(out, "{}", json!({ "lab": lab.plan().name, "mended": mended }))?;
+    } else {
+        for failure in mended {
+            writeln!(out, "no more: {failure}")?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn open(name: Option<&str>) -> Result<Lab, LabError> {
+    name.map_or_else(Lab::only, Lab::open)
+}
