@@ -4,8 +4,10 @@
 mod cc_root;
 mod cli;
 mod explain;
+mod filesystem_root;
 mod gateway_lab_root;
 mod gateway_watch_root;
+mod joined_root;
 mod packets;
 mod planted_recorded;
 mod planted_root;

@@ -4,7 +4,6 @@ mod check;
 mod check_mpi;
 mod check_ranks;
 mod docs;
-mod filesystem_root;
 mod gateway;
 mod iperf3_interop;
 mod lab;

@@ -164,6 +164,7 @@ impl<'j, E: Exchange> Messenger<'j, E> {
             requests,
             answers,
             activity: self.activity.clone(),
+            marks_phases: false,
         };
         let at_work = thread::Builder::new().name("file-load".to_owned()).spawn(move || {
             // Nobody listens any more where another rank has ended the test.

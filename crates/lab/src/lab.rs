@@ -246,6 +246,27 @@ impl Lab {
         Ok(files)
     }
 
+    /// Lets this process see the files that programs on a host see, its mount of the lab's file system among them, and
+    /// gives it the host's name. Its network stays that of outside, so that ranks of one MPI job on several hosts reach
+    /// each other and their launcher; the file system's own client is on the host, and so is what it sends.
+    ///
+    /// To be called while the process has one thread.
+    ///
+    /// # Errors
+    /// No such host, the host mounts no file system, or the kernel refuses.
+    pub fn visit(&self, host: &str) -> Result<(), LabError> {
+        self.host_index(host)?;
+        let no_files = || {
+            let why = format!("{host} mounts no file system of the lab '{}'", self.plan().name);
+            LabError::NotStarted(why)
+        };
+        let mounts = crate::store::mounts_of(self.dir.path(), host)?.ok_or_else(no_files)?;
+        if self.state.own_user_namespace {
+            sys::namespace::enter_user(self.anchor.as_fd())?;
+        }
+        Ok(crate::view::visit(mounts, host)?)
+    }
+
     /// A host's place in the plan.
     pub(crate) fn host_index(&self, host: &str) -> Result<usize, LabError> {
         let plan = self.plan();
