@@ -11,6 +11,7 @@ mod joined_root;
 mod packets;
 mod planted_recorded;
 mod planted_root;
+mod reproduce_cumulus_root;
 mod serve_limits;
 mod topo;
 
