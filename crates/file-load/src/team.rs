@@ -2,12 +2,14 @@
 //! of its own; each request goes to the thread that carries the job's messages.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Instant;
 
 use crew::Operation;
 
 use crate::clock::{self, ClockOffset};
 use crate::error::LoadError;
+use crate::messenger::EAGER_FOR;
 use crate::output::{Listener, Said};
 use crate::watch::Activity;
 
@@ -217,6 +219,14 @@ impl Team {
         // A messenger that is gone has said why; nobody looks at what this rank returns then.
         let gone = || LoadError::Other("the ranks have parted".to_owned());
         self.requests.send(request).map_err(|_unsent| gone())?;
+        let asked = Instant::now();
+        while asked.elapsed() < EAGER_FOR {
+            match self.answers.try_recv() {
+                Ok(answer) => return Ok(answer),
+                Err(TryRecvError::Disconnected) => return Err(gone()),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            }
+        }
         self.answers.recv().map_err(|_nobody| gone())
     }
 }
