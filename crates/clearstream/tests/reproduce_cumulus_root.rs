@@ -61,3 +61,11 @@ fn what_the_forwarder_caches_does_not_reach_the_servers_root() {
     assert!(cached.iter().all(|share| *share < 0.1), "{cached:?}");
     assert!(native.iter().all(|share| *share > 0.9), "{native:?}");
 }
+
+#[test]
+fn a_call_does_not_wait_for_a_failed_gateway_that_is_watched_root() {
+    let (results, code) = reproduced("G-failover");
+    let law = &results.reproduction.as_ref().expect("judged").law;
+    assert_eq!((code, law.holds), (Some(0), Some(true)), "{law:?}");
+    assert!(law.judged.ends_with("0 calls fail"), "{law:?}");
+}

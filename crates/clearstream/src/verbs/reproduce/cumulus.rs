@@ -1,6 +1,7 @@
 //! The figures and tables of the Cumulus paper that need a file system: the same load on a file system mounted by its
 //! clients (native) and as a gateway hands it on (projected), interleaved, in the lab `cumulus`.
 
+mod failover;
 mod judge;
 mod model;
 mod paper;
@@ -128,6 +129,9 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     if args.host.is_some() {
         let line = format!("{} runs in a lab on this machine and takes no host", entry.id);
         return Err(VerbError::usage(line));
+    }
+    if entry.id == "G-failover" {
+        return failover::run(entry, args, json);
     }
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let (kind, loads) = study(entry.id);
