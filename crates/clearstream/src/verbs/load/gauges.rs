@@ -185,14 +185,14 @@ mod tests {
     fn answers_are_read_line_by_line() {
         let reading = serde_json::to_string(&HostReading::read()).expect("JSON");
         // What stands for ssh: a shell that answers twice.
-        let folder = std::env::temp_dir().join(format!("gauges-{}", std::process::id()));
-        std::fs::write(&folder, format!("read a; echo '{reading}'; read a; echo no JSON"))
-            .expect("written");
+        let file = std::env::temp_dir().join(format!("gauges-{}", std::process::id()));
+        let script = format!("read a; printf '%s\\n' '{reading}'; read a; echo no JSON");
+        std::fs::write(&file, script).expect("written");
         let hosts = ["a".to_owned()];
-        let command = format!("sh {}", folder.display());
+        let command = format!("sh {}", file.display());
         let mut gauges = Gauges::by_ssh(&command, "clearstream", &hosts);
         assert!(gauges.read(&hosts)["a"].is_ok());
         assert!(gauges.read(&hosts)["a"].is_err());
-        std::fs::remove_file(&folder).ok();
+        std::fs::remove_file(&file).ok();
     }
 }
