@@ -10,6 +10,7 @@ mod far;
 mod log;
 mod out;
 mod placement;
+mod plans;
 mod profiles;
 mod progress;
 mod runner;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,17 @@ use crate::PROGRAM;
 const MOUNT_MAX: Duration = Duration::from_secs(10);
 
 /// A copy of the lab under a name of the test's own; it goes with the value.
-struct Lab {
-    name: String,
-    folder: PathBuf,
+pub(crate) struct Lab {
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
 }
 
 impl Lab {
-    fn up() -> Self {
-        let name = format!("files{}", std::process::id());
+    pub(crate) fn up() -> Self {
+        // Tests of one program run side by side.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("files{}n{number}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&folder).expect("a folder of our own");
         let text = include_str!("../../../labs/cumulus.toml");
@@ -46,7 +50,7 @@ impl Lab {
         String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
 
-    fn wait_until_mounted(&self, host: &str) {
+    pub(crate) fn wait_until_mounted(&self, host: &str) {
         let began = Instant::now();
         while !self.shell(host, "grep -q ' /mnt/pfs ' /proc/self/mountinfo").status.success() {
             assert!(began.elapsed() < MOUNT_MAX, "{host} has not mounted it");
@@ -72,7 +76,7 @@ impl Drop for Lab {
     }
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")
 }
 

@@ -266,3 +266,14 @@ fn root_an_unprivileged_user_has_labs_too() {
     }
     lab_bed::as_nobody();
 }
+
+#[test]
+fn status_answers_while_labs_come_and_go_root() {
+    let Some(_first) = LabBed::up("comes", PLAIN) else { return };
+    let busy = thread::spawn(|| (0..6).for_each(|_| drop(LabBed::up("goes", PLAIN))));
+    while !busy.is_finished() {
+        let status = run(&["--json", "lab", "status"]);
+        assert!(status.status.success(), "{}", complaint(&status));
+    }
+    busy.join().expect("labs come and go");
+}

@@ -4,13 +4,16 @@
 mod cc_root;
 mod cli;
 mod explain;
+mod filesystem_root;
 mod gateway_lab_root;
 mod gateway_stalls_root;
 mod gateway_watch_root;
 mod gateway_weights_root;
+mod joined_root;
 mod packets;
 mod planted_recorded;
 mod planted_root;
+mod reproduce_cumulus_root;
 mod serve_limits;
 mod topo;
 

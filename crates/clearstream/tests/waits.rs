@@ -5,7 +5,6 @@ mod check_mpi;
 mod check_ranks;
 mod docs;
 mod exit_codes;
-mod filesystem_root;
 mod gateway;
 mod iperf3_interop;
 mod lab;

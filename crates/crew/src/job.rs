@@ -17,6 +17,9 @@ use crate::exchange::{Exchange, ExchangeError, Transport};
 /// A rank with nothing to do looks for messages without a pause for so long, then with pauses.
 const EAGER_FOR: Duration = Duration::from_micros(300);
 const PAUSE: Duration = Duration::from_micros(50);
+/// One that does not yield its core polls for so long, then takes the shortest pauses that there are.
+const SPIN_FOR: Duration = Duration::from_micros(20);
+const SHORT_PAUSE: Duration = Duration::from_micros(1);
 
 /// The tag of collective operations; rounds begin at 1.
 const COLLECTIVE: i32 = 0;
@@ -65,6 +68,8 @@ pub struct Job<T: Transport = World> {
     is_over: bool,
     is_lost: bool,
     lost_code: u8,
+    /// It gives its core away while it waits for messages.
+    yields: bool,
 }
 
 impl Job {
@@ -104,6 +109,7 @@ impl<T: Transport> Job<T> {
             is_over: false,
             is_lost: false,
             lost_code,
+            yields: true,
         }
     }
 
@@ -115,6 +121,13 @@ impl<T: Transport> Job<T> {
     /// Processes in the job.
     pub fn ranks_count(&self) -> usize {
         self.ranks_count
+    }
+
+    /// From now on this rank does not yield its core while it waits for messages: on a busy host it may come back a
+    /// tick of the scheduler later, where a thread that sleeps is run at once. For ranks that wait for each other often and
+    /// have little to say.
+    pub fn never_yield(&mut self) {
+        self.yields = false;
     }
 
     /// Begins a round with an order to all other ranks; for rank 0.
@@ -397,7 +410,7 @@ impl<T: Transport> Job<T> {
                 let (operation, seconds) = (collective.name(), within.as_secs_f64());
                 return Err(CollectiveError::Late { rank, operation, seconds }.into());
             }
-            pause(waited);
+            pause(waited, self.yields);
         }
     }
 
@@ -427,7 +440,7 @@ impl<T: Transport> Exchange for Job<T> {
             if message.is_some() || waited >= wait {
                 return Ok(message);
             }
-            pause(waited);
+            pause(waited, self.yields);
         }
     }
 
@@ -447,10 +460,12 @@ impl<T: Transport> Drop for Job<T> {
     }
 }
 
-fn pause(waited: Duration) {
-    if waited < EAGER_FOR {
-        thread::yield_now();
-    } else {
-        thread::sleep(PAUSE);
+/// Waits a little for messages.
+fn pause(waited: Duration, yields: bool) {
+    match (yields, waited) {
+        (true, waited) if waited < EAGER_FOR => thread::yield_now(),
+        (false, waited) if waited < SPIN_FOR => std::hint::spin_loop(),
+        (false, waited) if waited < EAGER_FOR => thread::sleep(SHORT_PAUSE),
+        _long => thread::sleep(PAUSE),
     }
 }

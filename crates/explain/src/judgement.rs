@@ -61,10 +61,16 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     Judgement { verdict, next }
 }
 
-/// The verdict of a stored document: judges its `confirm:…` points in the order they were run.
+/// The verdict of a stored document: judges its `confirm:…` points in the order they were run. Of file-system load that
+/// was joined with gateways it says what their counters tell.
 #[must_use]
 pub fn explain(results: &Results) -> Verdict {
     let mut diagnosis = diagnose(results);
+    if diagnosis.measured.is_none()
+        && let Some(verdict) = crate::files::explain(results)
+    {
+        return verdict;
+    }
     loop {
         let Some((experiment, _)) = diagnosis.experiment() else { return diagnosis.verdict() };
         let points = nth_trial(results, &experiment.point_name(), diagnosis.experiments_run);

@@ -30,6 +30,7 @@ mod ceilings;
 mod change;
 mod diagnosis;
 mod experiment;
+mod files;
 mod host_change;
 mod judgement;
 mod limits;

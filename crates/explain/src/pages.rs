@@ -23,7 +23,7 @@ pub fn limits_page() -> String {
             writeln!(page, "| {row} | {text} |").ok();
         }
     }
-    page + CODA
+    page + CODA + &crate::files::pages()
 }
 
 const PREFACE: &str = "\

@@ -19,7 +19,7 @@ use crate::watch::Activity;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A request that comes so soon after the last is waited for without sleeping.
-const EAGER_FOR: Duration = Duration::from_micros(50);
+pub(crate) const EAGER_FOR: Duration = Duration::from_micros(20);
 
 /// How long a rank that failed waits for rank 0 to end the job.
 const END_GRACE: Duration = Duration::from_secs(5);
@@ -61,6 +61,7 @@ pub fn run_rank<T: Transport, R: Send + 'static>(
     work: impl Work<R>,
 ) -> Result<R, LoadError> {
     let (me, world) = (job.me(), job.ranks_count());
+    job.never_yield();
     // A round must be open for messages to travel.
     if me == 0 {
         job.order(&[])?;
@@ -164,6 +165,7 @@ impl<'j, E: Exchange> Messenger<'j, E> {
             requests,
             answers,
             activity: self.activity.clone(),
+            marks_phases: false,
         };
         let at_work = thread::Builder::new().name("file-load".to_owned()).spawn(move || {
             // Nobody listens any more where another rank has ended the test.
@@ -200,7 +202,7 @@ impl<'j, E: Exchange> Messenger<'j, E> {
             match asked.try_recv() {
                 Ok(request) => return Ok(Some(request)),
                 Err(TryRecvError::Disconnected) => return Ok(None),
-                Err(TryRecvError::Empty) => thread::yield_now(),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
             }
         }
         loop {

@@ -10,6 +10,10 @@ pub enum Said<'a> {
     Text(&'a str),
     /// A remark about the test, in one line.
     Warning(&'a str),
+    /// A phase begins: every rank waits. Only said by a team that marks phases.
+    PhaseBegins,
+    /// It is over at every rank; its name as in `write` or `File creation`.
+    PhaseEnds(&'static str),
     /// One access of one repetition of a test (its number) is done.
     Measured(usize, &'a Measured),
     /// An iteration (its number) of so many tasks is done.

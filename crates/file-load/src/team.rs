@@ -2,12 +2,15 @@
 //! of its own; each request goes to the thread that carries the job's messages.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Instant;
 
 use crew::Operation;
 
 use crate::clock::{self, ClockOffset};
 use crate::error::LoadError;
+use crate::messenger::EAGER_FOR;
+use crate::output::{Listener, Said};
 use crate::watch::Activity;
 
 /// A request of the work to its messenger.
@@ -50,6 +53,8 @@ pub struct Team {
     pub(crate) members: Arc<Vec<Member>>,
     pub(crate) requests: Sender<Request>,
     pub(crate) answers: Receiver<Answer>,
+    /// The edges of phases are said, see [`Team::mark_phases`].
+    pub(crate) marks_phases: bool,
     /// What this rank is doing.
     pub activity: Arc<Activity>,
 }
@@ -101,6 +106,33 @@ impl Team {
     /// From now on only the ranks below `size` take part in barriers, broadcasts and gathers.
     pub fn narrow(&mut self, size: usize) {
         self.size = size.clamp(1, self.world);
+    }
+
+    /// From now on rank 0 says when phases begin and end ([`Said::PhaseBegins`], [`Said::PhaseEnds`]), and the other
+    /// ranks wait while it says that one begins. All ranks must call it.
+    pub fn mark_phases(&mut self) {
+        self.marks_phases = true;
+    }
+
+    /// A phase begins: all ranks have come here.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub(crate) fn begin_phase(&mut self, say: &mut Listener) -> Result<(), LoadError> {
+        if !self.marks_phases {
+            return Ok(());
+        }
+        if self.leads() {
+            say(Said::PhaseBegins);
+        }
+        self.barrier()
+    }
+
+    /// A phase is over: all ranks have come here.
+    pub(crate) fn end_phase(&self, name: &'static str, say: &mut Listener) {
+        if self.marks_phases && self.leads() {
+            say(Said::PhaseEnds(name));
+        }
     }
 
     /// Waits until all ranks of the job have come here, those that do not take part in the test too.
@@ -187,6 +219,14 @@ impl Team {
         // A messenger that is gone has said why; nobody looks at what this rank returns then.
         let gone = || LoadError::Other("the ranks have parted".to_owned());
         self.requests.send(request).map_err(|_unsent| gone())?;
+        let asked = Instant::now();
+        while asked.elapsed() < EAGER_FOR {
+            match self.answers.try_recv() {
+                Ok(answer) => return Ok(answer),
+                Err(TryRecvError::Disconnected) => return Err(gone()),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            }
+        }
         self.answers.recv().map_err(|_nobody| gone())
     }
 }

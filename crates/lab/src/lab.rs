@@ -1,7 +1,7 @@
 //! A lab seen from outside its anchor: brought up, found, taken down.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -215,12 +215,17 @@ impl Lab {
         &self.state.notes
     }
 
-    /// What its emulated links and its switches have done.
+    /// What its emulated links and its switches have done; nothing in the moments after it came up and when it goes.
     ///
     /// # Errors
-    /// The lab has just gone.
+    /// The counters cannot be read.
     pub fn counters(&self) -> Result<LabCounters, LabError> {
-        let text = self.dir.read(COUNTERS_FILE)?;
+        let text = match self.dir.read(COUNTERS_FILE) {
+            Err(LabError::State { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(LabCounters::default());
+            }
+            read => read?,
+        };
         serde_json::from_str(&text).map_err(|error| {
             LabError::state("read", self.dir.path().join(COUNTERS_FILE))(error.into())
         })
@@ -244,6 +249,27 @@ impl Lab {
         let mut files = HostFiles::default();
         files.proc = proc;
         Ok(files)
+    }
+
+    /// Lets this process see the files that programs on a host see, its mount of the lab's file system among them, and
+    /// gives it the host's name. Its network stays that of outside, so that ranks of one MPI job on several hosts reach
+    /// each other and their launcher; the file system's own client is on the host, and so is what it sends.
+    ///
+    /// To be called while the process has one thread.
+    ///
+    /// # Errors
+    /// No such host, the host mounts no file system, or the kernel refuses.
+    pub fn visit(&self, host: &str) -> Result<(), LabError> {
+        self.host_index(host)?;
+        let no_files = || {
+            let why = format!("{host} mounts no file system of the lab '{}'", self.plan().name);
+            LabError::NotStarted(why)
+        };
+        let mounts = crate::store::mounts_of(self.dir.path(), host)?.ok_or_else(no_files)?;
+        if self.state.own_user_namespace {
+            sys::namespace::enter_user(self.anchor.as_fd())?;
+        }
+        Ok(crate::view::visit(mounts, host)?)
     }
 
     /// A host's place in the plan.
@@ -352,7 +378,7 @@ fn end_anchor(anchor: &OwnedFd, state: &LabState) -> Result<(), LabError> {
             return Ok(());
         }
     }
-    let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+    let source = io::Error::from(io::ErrorKind::TimedOut);
     Err(LabError::Syscall(sys::SyscallError::new("pidfd poll", name, source)))
 }
 
@@ -383,12 +409,12 @@ fn is_ready(fd: &impl AsFd, timeout: Duration) -> bool {
 }
 
 /// A lab file is a page of text; whatever is longer is something else.
-fn read_bounded(path: &Path) -> std::io::Result<String> {
+fn read_bounded(path: &Path) -> io::Result<String> {
     const MOST_BYTES: u64 = 1 << 20;
     let mut text = String::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(std::io::Error::other("longer than 1 MiB, not a lab file"));
+        return Err(io::Error::other("longer than 1 MiB, not a lab file"));
     }
     Ok(text)
 }

@@ -43,6 +43,9 @@ pub struct FilesystemPlan {
     pub clients: Vec<String>,
     /// Memory that each server may take for data, bytes.
     pub capacity_bytes: u64,
+    /// A host that mounts it too and hands it on: clients also see it as this host projects it.
+    #[serde(default)]
+    pub forwarder: Option<String>,
 }
 
 /// Parallel file systems that a lab can have.
@@ -66,6 +69,11 @@ impl FilesystemPlan {
     #[must_use]
     pub fn mount_point(&self) -> PathBuf {
         Path::new("/mnt").join(&self.name)
+    }
+
+    /// Hosts that have a part in it: servers first, then who hands it on, then clients.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &String> {
+        self.servers.iter().chain(&self.forwarder).chain(&self.clients)
     }
 }
 

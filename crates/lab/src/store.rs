@@ -5,6 +5,7 @@
 //! mount, the machine around the lab does not. All data is in memory; with the lab everything goes.
 
 mod moosefs;
+mod projected;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -82,7 +83,8 @@ pub(crate) fn start(
             missing.join(", ")
         )];
     }
-    for host in filesystem.servers.iter().chain(&filesystem.clients) {
+    let lacking = filesystem.forwarder.as_ref().and_then(|_| projected::lacking());
+    for host in filesystem.hosts() {
         let number = plan.hosts.iter().position(|known| known.name == *host);
         let Some(network) = number.and_then(|number| networks.get(number)) else { continue };
         if let Err(error) = start_keeper(program, dir, network, host) {
@@ -90,7 +92,7 @@ pub(crate) fn start(
             return vec![format!("no file system: {host}: {error}")];
         }
     }
-    Vec::new()
+    lacking.into_iter().collect()
 }
 
 fn start_keeper(
@@ -159,12 +161,17 @@ pub(crate) fn run(arguments: &[OsString]) -> u8 {
 }
 
 /// What one host does for the file system.
+#[derive(Clone)]
 struct Part {
     filesystem: FilesystemPlan,
     host: String,
     /// Where the metadata is served.
     metadata_address: IpAddr,
     mounts: bool,
+    /// It hands the file system on.
+    forwards: bool,
+    /// Where clients reach the host that does.
+    forwarder_addresses: Vec<IpAddr>,
 }
 
 impl Part {
@@ -179,7 +186,19 @@ impl Part {
         let metadata_address =
             plan.addresses_of(first).find(IpAddr::is_ipv4).ok_or_else(no_part)?;
         let mounts = filesystem.clients.iter().any(|client| client == host);
-        let part = Self { filesystem, host: host.to_owned(), metadata_address, mounts };
+        let forwards = filesystem.forwarder.as_deref() == Some(host);
+        let forwarder = filesystem.forwarder.iter().filter(|_| projected::lacking().is_none());
+        let forwarder_addresses = forwarder.flat_map(|name| plan.addresses_of(name)).collect();
+        let host = host.to_owned();
+        let part = Self {
+            filesystem,
+            host: host.clone(),
+            metadata_address,
+            mounts,
+            forwards,
+            forwarder_addresses,
+        };
+        let host = host.as_str();
         // The lab's init buries its children unasked; this one waits for its own.
         sys::process::keep_children()?;
         let outer = outer_pid()?;
@@ -193,8 +212,9 @@ impl Part {
         mount("tmpfs", base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)
             .and_then(|()| mount_change(base, MountPropagationFlags::SHARED))
             .map_err(mount_error(base))?;
-        let point = part.filesystem.mount_point();
-        fs::create_dir(&point).map_err(LabError::state("make", &point))?;
+        for point in part.mount_points() {
+            fs::create_dir(&point).map_err(LabError::state("make", &point))?;
+        }
         // Until the file system is mounted, or when it has gone, nobody writes into this memory instead.
         mount_remount(base, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, "")
             .map_err(mount_error(base))?;
@@ -202,6 +222,15 @@ impl Part {
             lab_dir.write(&note_name(host), &format!("{outer} {ticks}\n"))?;
         }
         Ok(part)
+    }
+
+    /// Where something is mounted on this host.
+    fn mount_points(&self) -> Vec<PathBuf> {
+        let own = self.filesystem.mount_point();
+        let projected = projected::WAYS.iter().map(|way| way.point(&own, self.forwards));
+        let projected = projected.filter(|point| *point != own).collect::<Vec<_>>();
+        let has_more = self.forwards || self.mounts && self.filesystem.forwarder.is_some();
+        std::iter::once(own).chain(projected.into_iter().filter(|_| has_more)).collect()
     }
 
     fn is_first(&self) -> bool {
@@ -212,6 +241,7 @@ impl Part {
     /// has planned the routes, waits for them in [`Part::keep`].
     fn begin(&self) -> Result<Vec<Child>, LabError> {
         match (self.filesystem.kind, self.mounts) {
+            _forwarder if self.forwards => Ok(Vec::new()),
             (_, true) if !self.can_mount() => Ok(Vec::new()),
             (_, true) => Ok(vec![self.mount()?]),
             (FilesystemKind::MooseFs, false) => moosefs::serve(self),
@@ -236,6 +266,15 @@ impl Part {
     /// Stays with what runs here. A client that has ended is started again; servers are not, so that what a test
     /// ended stays ended.
     fn keep(&self, mut children: Vec<Child>) {
+        if !self.forwarder_addresses.is_empty() && (self.forwards || self.mounts) {
+            projected::keep(self);
+        }
+        if self.forwards {
+            // Its threads do the work.
+            loop {
+                thread::park();
+            }
+        }
         if self.mounts && children.is_empty() {
             children.push(self.mount_at_last());
         }

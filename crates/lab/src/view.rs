@@ -59,6 +59,25 @@ pub(crate) fn enter(network: OwnedFd, dir: &Path, host: &str) -> Result<bool, Sy
     Ok(sees_own_processes)
 }
 
+/// Lets this process, which has one thread, see the files that programs on a host see, and its name. Network and
+/// processes stay those of outside.
+pub(crate) fn visit(mounts: OwnedFd, host: &str) -> Result<(), SyscallError> {
+    let here = std::env::current_dir();
+    sys::namespace::enter_mounts(mounts.as_fd())?;
+    drop(mounts);
+    // A directory that is not there either stays `/`.
+    here.and_then(std::env::set_current_dir).ok();
+    sys::namespace::unshare_mounts_and_host_name()?;
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+        .map_err(|error| SyscallError::new("mount", "/", error))?;
+    // That of the host knows the lab's processes only, and this one is none.
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None)
+        .map_err(|error| SyscallError::new("mount", "/proc", error))?;
+    rustix::system::sethostname(host.as_bytes())
+        .map_err(|error| SyscallError::new("sethostname", host, error))
+}
+
 /// An `/etc` of our own with everything that is in the system's and an empty `hosts`.
 fn make_room_in_etc() -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;

@@ -2,6 +2,7 @@
 
 pub(crate) mod bars;
 pub(crate) mod chain;
+pub(crate) mod gateways;
 pub(crate) mod heat_map;
 pub(crate) mod percentile;
 pub(crate) mod search;

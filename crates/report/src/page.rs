@@ -5,8 +5,8 @@ use results::{CheckRun, Results, RunKind};
 use crate::digest::Digest;
 use crate::markup::{Element, el};
 use crate::section::{
-    Section, before_after, check, facts, headline, measured, notes, placement, raw, reproduction,
-    tables, verdict,
+    Section, before_after, check, facts, gateways, headline, measured, notes, placement, raw,
+    reproduction, tables, verdict,
 };
 use crate::show;
 
@@ -61,6 +61,7 @@ fn measured(results: &Results, digest: &Digest<'_>, embed_bytes_max: usize) -> V
         headline::section(digest),
         before_after::section(digest),
         reproduction::section(digest),
+        gateways::section(digest),
         measured::time_section(digest),
         measured::sweep_section(digest),
         measured::latency_section(digest),

@@ -3,6 +3,7 @@
 pub(crate) mod before_after;
 pub(crate) mod check;
 pub(crate) mod facts;
+pub(crate) mod gateways;
 pub(crate) mod headline;
 pub(crate) mod measured;
 pub(crate) mod notes;

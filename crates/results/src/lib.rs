@@ -6,6 +6,7 @@
 //! reader would miss it, listed in [`Results::absent`] with the reason; within a major version
 //! fields are only added, so readers ignore what they do not know.
 
+mod carried;
 mod ceilings;
 mod check;
 mod document;
@@ -24,6 +25,10 @@ mod v1;
 mod verdict;
 mod work;
 
+pub use carried::{
+    CachePlace, Carried, CarriedAbsent, CarriedFlow, CarriedHost, CarriedPort, Crossing,
+    GatewayShare, LoadWay,
+};
 pub use ceilings::{Ceiling, CeilingLink, CeilingStep, NicCeilings, pcie_bits_per_s};
 pub use check::{
     Check, CheckProgress, CheckRun, CheckVerdict, RankTraffic, RunLine, UnreachableCode,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::carried::Carried;
 use crate::figure::{Figure, Series};
 use crate::host::{CoreUse, EndCounters};
 use crate::spec::Direction;
@@ -35,6 +36,9 @@ pub struct TestOutcome {
     /// `Results::absent`).
     #[serde(default)]
     pub hosts: Vec<HostAccount>,
+    /// What the hosts of a gateway plan carried meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub carried: Option<Carried>,
 }
 
 /// What one host says of one point.

@@ -69,12 +69,22 @@ pub enum Limit {
     EcnMarks,
     /// Packets arrive out of order and are taken for lost.
     Reordering,
+    /// A cache answered file operations: the figure is not the file system's.
+    FileCache,
+    /// A gateway between clients and servers of a file system.
+    Gateway,
+    /// Too few flows of file operations for so many gateways.
+    FewFlows,
+    /// A server of a file system.
+    StorageServer,
+    /// A core of a file system's client.
+    ClientCore,
     /// Nothing measured explains the figure.
     NoneFound,
 }
 
 impl Limit {
-    /// Every limit, in the order of the documentation.
+    /// Every limit of a path, in the order of the documentation.
     pub const ALL: [Self; 29] = [
         Self::ReceiveWindow,
         Self::SendBuffer,
@@ -106,6 +116,10 @@ impl Limit {
         Self::Reordering,
         Self::NoneFound,
     ];
+
+    /// Every limit of file-system load over gateways.
+    pub const OF_FILES: [Self; 5] =
+        [Self::FileCache, Self::Gateway, Self::FewFlows, Self::StorageServer, Self::ClientCore];
 
     /// The name in JSON and on the terminal.
     #[must_use]
@@ -139,6 +153,11 @@ impl Limit {
             Self::CrossTraffic => "cross-traffic",
             Self::EcnMarks => "ecn-marks",
             Self::Reordering => "reordering",
+            Self::FileCache => "file-cache",
+            Self::Gateway => "gateway",
+            Self::FewFlows => "few-flows",
+            Self::StorageServer => "storage-server",
+            Self::ClientCore => "client-core",
             Self::NoneFound => "none-found",
         }
     }

@@ -96,6 +96,16 @@ pub fn enter_user_and_process_ids(
         .map_err(|error| SyscallError::new("setns", "namespaces of the lab", error))
 }
 
+/// Moves the calling process into the user namespace of the process behind `pidfd`. To be called while the process has one
+/// thread, which may start others afterwards.
+///
+/// # Errors
+/// The process is gone, or another user's.
+pub fn enter_user(pidfd: BorrowedFd<'_>) -> Result<(), SyscallError> {
+    rustix::thread::move_into_thread_name_spaces(pidfd, ThreadNameSpaceType::USER)
+        .map_err(|error| SyscallError::new("setns", "user namespace of the lab", error))
+}
+
 /// Whether this process is in a chroot: its root directory is not its mount namespace's. The kernel
 /// gives user namespaces to nobody there, and where `/` is no mount point, mounts cannot be kept from
 /// the rest of the machine. Of a chroot to a mount point only root can tell.

@@ -22,6 +22,7 @@ mod forwarding;
 mod machine;
 mod protocols;
 mod qdisc;
+mod reading;
 
 pub use cores::CoreTimes;
 pub use counters::{CounterSnapshot, InterfaceCounters};
@@ -31,3 +32,4 @@ pub use facts::host_facts;
 pub use files::HostFiles;
 pub use forwarding::{ForwardingCores, forwarding_cores};
 pub use machine::{machine, machine_from};
+pub use reading::{HostReading, ReadingGain};

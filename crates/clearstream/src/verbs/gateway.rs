@@ -2,6 +2,7 @@
 
 mod apply;
 mod check;
+mod count;
 mod drain;
 mod emit;
 mod explain;
@@ -12,14 +13,8 @@ mod simulate;
 mod watch;
 mod weights;
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::Path;
-
-use route_plan::{PLAN_BYTES_MAX, Plan, parse_plan};
-
 use crate::VerbResult;
-use crate::exit::VerbError;
+use crate::plans::{plan_text, read_plan, read_text};
 
 /// Options of `gateway`.
 #[derive(Debug, clap::Args)]
@@ -59,6 +54,8 @@ enum Action {
     Weights(weights::WeightsArgs),
     /// Write a host's part of the plan as networkd's, NetworkManager's, netplan's, … configuration.
     Emit(emit::EmitArgs),
+    /// Print this host's counters as a line of JSON for each line of standard input: how other hosts ask for them.
+    Count,
     /// Say which gateway carries a flow.
     Explain(explain::ExplainArgs),
 }
@@ -76,52 +73,7 @@ pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
         Action::Undrain(args) => drain::undo(args, json),
         Action::Weights(args) => weights::run(args, json),
         Action::Emit(args) => emit::run(args, json),
+        Action::Count => count::run(),
         Action::Explain(args) => explain::run(args, json),
     }
-}
-
-/// Plans that come with the program, for its labs.
-const PLANS: &[(&str, &str)] =
-    &[("cumulus", include_str!("../../../../labs/gateways/cumulus.toml"))];
-
-/// A plan's text: of a file, of one that comes with the program, or standard input (`-`).
-fn plan_text(path: &Path) -> Result<String, VerbError> {
-    let builtin = PLANS.iter().find(|(name, _)| Path::new(name) == path && !path.exists());
-    match builtin {
-        Some((_, text)) => Ok((*text).to_owned()),
-        None => read_text(path, PLAN_BYTES_MAX),
-    }
-}
-
-/// Reads and checks a plan. Of several mistakes each gets its line on standard error.
-fn read_plan(path: &Path) -> Result<Plan, VerbError> {
-    let text = plan_text(path)?;
-    parse_plan(&path.display().to_string(), &text).map_err(|error| {
-        let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
-        if lines.len() < 2 {
-            return VerbError::usage(&error);
-        }
-        let mut out = crate::out::stderr();
-        for line in &lines {
-            // The error itself is on its way.
-            writeln!(out, "{line}").ok();
-        }
-        VerbError::usage(format!("{}: {} mistakes, see above", error.file, lines.len()))
-    })
-}
-
-/// A text file, or standard input (`-`), of at most so many bytes.
-fn read_text(path: &Path, bytes_max: usize) -> Result<String, VerbError> {
-    let failed = |error: std::io::Error| VerbError::usage(format!("{}: {error}", path.display()));
-    let mut text = String::new();
-    let file: Box<dyn Read> = match path.to_str() {
-        Some("-") => Box::new(std::io::stdin()),
-        _path => Box::new(File::open(path).map_err(failed)?),
-    };
-    file.take(bytes_max as u64 + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() > bytes_max {
-        let path = path.display();
-        return Err(VerbError::usage(format!("{path}: longer than {bytes_max} bytes")));
-    }
-    Ok(text)
 }

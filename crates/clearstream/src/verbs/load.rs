@@ -5,10 +5,13 @@
 
 pub(crate) mod call;
 pub(crate) mod document;
+mod gauges;
 mod io;
+pub(crate) mod joined;
 mod launch;
 mod meta;
 pub(crate) mod page;
+mod seat;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,6 +23,7 @@ use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::signals;
 use call::Call;
+use joined::Edges;
 
 /// The exit code of a job that lost a rank.
 const LOST_CODE: u8 = 1;
@@ -77,15 +81,23 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     if let Some(launch) = &call.launch {
         return launch::run(kind, launch, &call);
     }
+    // Both before the first thread of MPI.
+    let edges = match &call.gateways {
+        Some(gateways) if seat::own_rank() == 0 => {
+            Edges::open(gateways, call.seats.as_ref().map(|seats| seats.lab.as_str()))?
+        }
+        _none => Edges::default(),
+    };
+    call.seats.as_ref().map_or(Ok(()), seat::Seats::take)?;
     let job = Job::of_launcher(LOST_CODE).map_err(|error| match error {
         MpiError::NoLibrary { .. } => VerbError::missing(error),
         _ => VerbError::from_error(&error),
     })?;
     let Some(mut job) = job else {
-        return dispatch(kind, &call, Ranks::Own);
+        return dispatch(kind, &call, Ranks::Own, &edges);
     };
     let leads = job.me() == 0;
-    let result = dispatch(kind, &call, Ranks::Job(&mut job));
+    let result = dispatch(kind, &call, Ranks::Job(&mut job), &edges);
     // Rank 0 says what there is to say; all must have been said before the job is left.
     let code = match result {
         Err(_) if !leads => 0,
@@ -95,10 +107,10 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     Ok(Exit::Program(code))
 }
 
-fn dispatch(kind: Kind, call: &Call, ranks: Ranks<'_>) -> VerbResult {
+fn dispatch(kind: Kind, call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     match kind {
-        Kind::Io => io::run(call, ranks),
-        Kind::Meta => meta::run(call, ranks),
+        Kind::Io => io::run(call, ranks, edges),
+        Kind::Meta => meta::run(call, ranks, edges),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `clearstream reproduce`: a paper's figure or table here, side by side with the paper's.
 
 mod catalogue;
+mod cumulus;
 mod divine;
 mod energy;
 mod idle;
@@ -32,6 +33,7 @@ use sweep::Experiment;
 /// Options of `reproduce`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  clearstream reproduce --list\n  \
+    clearstream reproduce G-flock             native against projected, in the lab cumulus\n  \
     clearstream reproduce C-fig6              in the lab, on this machine\n  \
     clearstream reproduce C-fig6 far.example  between this host and far.example\n\n\
     Exit code 3: it ran, and the paper's law does not hold here.")]
@@ -43,7 +45,7 @@ pub(crate) struct ReproduceArgs {
     host: Option<String>,
     #[command(flatten)]
     server: ServerOptions,
-    /// Show every figure and table of the papers, and what is missing for those not built yet.
+    /// Show every figure and table of the papers that can be reproduced.
     #[arg(long)]
     list: bool,
     /// Results file; ID.json when absent.
@@ -83,6 +85,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         "C-divine" | "C-mix" => return divine::run(entry, args, json),
         "M-idle" => return idle::run(entry, args, json),
         "P-pipe" | "P-vale" => return packets::run(entry, args, json),
+        id if cumulus::is_one(id) => return cumulus::run(entry, args, json),
         _ => {}
     }
     let Some(recipe) = recipes::find(entry.id) else {
@@ -98,17 +101,15 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
 
 fn list(json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
-    for entry in &ENTRIES {
+    for entry in ENTRIES.iter().filter(|entry| entry.missing.is_none()) {
         if json {
             let line = serde_json::json!({
                 "id": entry.id, "title": entry.title, "source": entry.source,
-                "law": entry.law, "ready": entry.missing.is_none(), "missing": entry.missing,
+                "law": entry.law,
             });
             writeln!(out, "{line}")?;
         } else {
-            let state =
-                entry.missing.map_or_else(|| "ready".to_owned(), |lack| format!("needs {lack}"));
-            writeln!(out, "{:<10} {:<48} {state}", entry.id, entry.title)?;
+            writeln!(out, "{:<10} {:<48} {}", entry.id, entry.title, entry.source)?;
         }
     }
     if !json {

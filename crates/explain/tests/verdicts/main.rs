@@ -4,6 +4,7 @@
 mod absurd;
 mod account;
 mod chain;
+mod files;
 mod model;
 
 use explain::{Diagnosis, Judgement, diagnose, judge};

@@ -5,7 +5,7 @@ use super::{LabFileError, check_hosts, check_name};
 use crate::plan::{FilesystemKind, FilesystemPlan, LabPlan};
 
 /// What may be said of a file system.
-pub(super) const KEYS: &[&str] = &["kind", "name", "servers", "clients", "capacity"];
+pub(super) const KEYS: &[&str] = &["kind", "name", "servers", "clients", "capacity", "forwarder"];
 
 /// What each server may keep, where nothing is said.
 const CAPACITY_BYTES_DEFAULT: u64 = 1 << 30;
@@ -54,5 +54,14 @@ pub(super) fn read_filesystem(
     if capacity_bytes < CAPACITY_BYTES_MIN {
         return Err(section.error_at("capacity", "a server needs 256MiB at least"));
     }
-    Ok(FilesystemPlan { kind, name: name.to_owned(), servers, clients, capacity_bytes })
+    let forwarder = section.text("forwarder")?.map(str::to_owned);
+    if let Some(host) = &forwarder {
+        check_hosts(section, "forwarder", &[host.as_str()], &plan.hosts)?;
+        if servers.contains(host) || clients.contains(host) {
+            let message =
+                format!("'{host}' is a server or a client; what it forwards is to cross it");
+            return Err(section.error_at("forwarder", message));
+        }
+    }
+    Ok(FilesystemPlan { kind, name: name.to_owned(), servers, clients, capacity_bytes, forwarder })
 }

@@ -82,10 +82,14 @@ fn set_defaults(part: &Part) -> Result<(), LabError> {
 
 /// What mounts the file system, and stays.
 pub(super) fn client(part: &Part) -> Command {
+    client_at(part, &part.filesystem.mount_point(), "allow_other")
+}
+
+/// The same at another place, with these options.
+pub(super) fn client_at(part: &Part, point: &Path, options: &str) -> Command {
     let mut client = command("mfsmount");
-    client.arg(part.filesystem.mount_point()).arg("-f").arg("-H");
-    client.arg(part.metadata_address.to_string());
-    client.args(["-o", "allow_other"]);
+    client.arg(point).arg("-f").arg("-H").arg(part.metadata_address.to_string());
+    client.args(["-o", options]);
     client
 }
 

@@ -13,6 +13,7 @@ use super::plan::{own_name, print_json, unknown};
 use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
+use crate::plans::SSH;
 use crate::runner;
 use crate::tuners::default_state;
 
@@ -35,9 +36,6 @@ pub(super) struct WhereOptions {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["lab", "ssh"])]
     state: Option<PathBuf>,
 }
-
-/// Neither asks anybody nor waits for a machine that is off.
-const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10";
 
 /// Options of `gateway apply`.
 #[derive(Debug, clap::Args)]

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Kind;
+use super::joined::GatewaysCall;
+use super::seat::Seats;
 use crate::VerbResult;
 use crate::exit::Exit;
 use crate::out;
@@ -31,6 +33,10 @@ pub(crate) struct Call {
     pub(crate) stall: Duration,
     /// Try out the locks of this directory: its paths at the ranks, with `@` between them.
     pub(crate) locks: Option<String>,
+    /// The hosts of a lab that the ranks are on.
+    pub(crate) seats: Option<Seats>,
+    /// Count what the hosts of a gateway plan carry.
+    pub(crate) gateways: Option<GatewaysCall>,
     /// Transfers under way at once, by `io_uring`; 0: one after the other.
     pub(crate) ring_depth: u32,
     /// The other words.
@@ -59,10 +65,13 @@ impl Call {
             launch: None,
             stall: STALL,
             locks: None,
+            seats: None,
+            gateways: None,
             ring_depth: 0,
             words: Vec::new(),
         };
         let mut launch = Launch { ranks: 0, hosts: Vec::new(), mpirun: "mpirun".into() };
+        let (mut lab, mut gateways) = (None, GatewaysCall::new());
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let (name, joined) = match word.split_once('=') {
@@ -81,6 +90,14 @@ impl Call {
                 "--threads" => call.threads = count(name, &value()?)?,
                 "--locks" => call.locks = Some(value()?),
                 "--uring" => call.ring_depth = depth(&value()?)?,
+                "--lab" => lab = Some(value()?),
+                "--lab-seats" => {
+                    let seats = Seats::parse(&value()?);
+                    call.seats = Some(seats.ok_or("--lab-seats is this program's own")?);
+                }
+                "--gateways" => gateways.plan = value()?.into(),
+                "--ssh" => gateways.ssh = value()?,
+                "--there" => gateways.there = value()?,
                 "--ranks" => launch.ranks = count(name, &value()?)?,
                 "--hosts" => launch.hosts = value()?.split(',').map(str::to_owned).collect(),
                 "--mpirun" => launch.mpirun = value()?.into(),
@@ -94,16 +111,33 @@ impl Call {
             }
         }
         call.words.extend(words.cloned());
-        if launch.ranks > 0 || !launch.hosts.is_empty() {
-            if call.threads > 1 {
-                return Err("--threads makes ranks of this process, --ranks a job: give one".into());
-            }
-            if launch.ranks == 0 {
-                launch.ranks = launch.hosts.len();
-            }
-            call.launch = Some(launch);
-        }
+        call.gateways = (!gateways.plan.as_os_str().is_empty()).then_some(gateways);
+        call.settle(launch, lab)?;
         Ok(call)
+    }
+
+    /// Decides between ranks of this process and a job, here, there or in a lab.
+    fn settle(&mut self, mut launch: Launch, lab: Option<String>) -> Result<(), String> {
+        let is_job = launch.ranks > 0 || lab.is_none() && !launch.hosts.is_empty();
+        if is_job && self.threads > 1 {
+            return Err("--threads makes ranks of this process, --ranks a job: give one".into());
+        }
+        if launch.ranks == 0 {
+            launch.ranks = launch.hosts.len();
+        }
+        if let Some(lab) = lab {
+            let hosts = std::mem::take(&mut launch.hosts);
+            let is_job = launch.ranks > 1;
+            if hosts.len() > launch.ranks.max(1) || is_job && self.threads > 1 {
+                return Err("--lab: one process is on one host; --ranks N makes more".into());
+            }
+            let each = launch.ranks.div_ceil(hosts.len().max(1)).max(1);
+            self.seats = Some(Seats { lab, hosts, each });
+            self.launch = is_job.then_some(launch);
+        } else if is_job {
+            self.launch = Some(launch);
+        }
+        Ok(())
     }
 }
 
@@ -197,6 +231,9 @@ Options of ClearStream:
   --json              a results document on standard output instead of tables
   --output FILE       a results document in a file, for `clearstream report`
   --uring DEPTH       io only: transfers by io_uring, so many under way at once at each rank
+  --gateways PLAN     count what the gateways and servers of a plan carry in each phase (with ranks on
+                      its hosts); --ssh COMMAND, --there PROGRAM: how its machines are asked
+  --lab LAB           ranks on hosts of a lab (--hosts), which see its file system; its counters
   --stall-limit TIME  a call that has not returned for so long hangs, and ends the test (300s)
 
 Exit codes: 0 ok, 1 failed or not whole, 2 usage, 3 data differed from what was written\n(or, with meta, calls failed),

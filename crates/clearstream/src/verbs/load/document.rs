@@ -5,7 +5,7 @@ use std::io::Write as _;
 use file_load::LoadError;
 use file_load::io::text::clock_lines;
 use file_load::team::Member;
-use results::{Finding, Host, HostFacts, Point, Results, Role, RunKind, Worker};
+use results::{Finding, Host, HostFacts, NEAR, Point, Results, Role, RunKind, Worker};
 
 use super::call::Call;
 use crate::exit::VerbError;
@@ -47,21 +47,27 @@ pub(crate) fn finish(
 /// The hosts of a job; rank 0's is the one that asks.
 fn hosts(members: &[Member]) -> Vec<Host> {
     let mut hosts = vec![Host::near(topology::host_facts(None))];
-    let lead = members.first().map(|member| &member.host);
-    for member in members {
-        let is_known = hosts.iter().any(|host| host.name == member.host);
-        if Some(&member.host) != lead && !is_known {
-            let facts = HostFacts { name: member.host.clone(), ..HostFacts::default() };
-            hosts.push(Host { name: member.host.clone(), role: Role::Client, facts });
-        }
+    for name in others(members) {
+        let facts = HostFacts { name: name.to_owned(), ..HostFacts::default() };
+        hosts.push(Host { name: name.to_owned(), role: Role::Client, facts });
     }
     hosts
 }
 
 /// Who did a part: each host.
 pub(crate) fn workers(members: &[Member], part: &str) -> Vec<Worker> {
-    let worker = |host: Host| Worker { host: host.name, part: part.to_owned(), cores: Vec::new() };
-    hosts(members).into_iter().map(worker).collect()
+    let worker =
+        |host: &str| Worker { host: host.to_owned(), part: part.to_owned(), cores: Vec::new() };
+    std::iter::once(NEAR).chain(others(members)).map(worker).collect()
+}
+
+/// Names of the hosts besides rank 0's, each once.
+fn others(members: &[Member]) -> impl Iterator<Item = &str> {
+    let lead = members.first().map(|member| &member.host);
+    let is_new = move |(at, member): &(usize, &Member)| {
+        Some(&member.host) != lead && !members[..*at].iter().any(|known| known.host == member.host)
+    };
+    members.iter().enumerate().filter(is_new).map(|(_, member)| member.host.as_str())
 }
 
 /// How far the hosts' clocks were apart.

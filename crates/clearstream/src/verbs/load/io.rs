@@ -15,13 +15,14 @@ use file_load::io::text::{self, Head};
 use file_load::output::{Listener, Said, date};
 use file_load::team::{Member, Team};
 use file_load::{LoadError, clock};
-use results::RunKind;
+use results::{Carried, Point, RunKind};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::runner;
 use crate::signals;
 use crate::verbs::load::call::Call;
+use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
 use crate::verbs::load::{Ranks, document as documents, failure};
 
@@ -29,10 +30,10 @@ use crate::verbs::load::{Ranks, document as documents, failure};
 const VERSION: &str = "4.1.0+dev";
 
 /// Rows of tests that are done, also where the run then fails.
-type Rows = Arc<Mutex<Vec<(usize, Measured)>>>;
+type Rows = Arc<Mutex<Vec<(usize, Measured, Option<Carried>)>>>;
 
 /// Runs the verb as the ranks of a job or alone.
-pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
+pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     if let Some(directories) = &call.locks {
         return locks::run(call, directories, ranks);
@@ -52,16 +53,18 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
         }
     }
     let rows = Rows::default();
-    let done = ranks.run(call, |_rank| work(&line, leads, &page, &rows));
+    let done = ranks.run(call, |_rank| work(call, &line, (leads, &page), (&rows, edges)));
     if !leads {
         return done.map(|_done| Exit::Ok).or_else(|error| failure(&error));
     }
     let rows = std::mem::take(&mut *rows.lock().unwrap_or_else(PoisonError::into_inner));
     let members = done.as_ref().map_or(&[][..], |(members, _)| members);
-    let point = |(number, one): &(usize, Measured)| {
-        document::point(call, started_unix_ms, (*number, &line.tests[*number]), one, members)
+    let point = |(number, one, carried): &(usize, Measured, Option<Carried>)| {
+        let test = (*number, &line.tests[*number]);
+        document::point(call, started_unix_ms, test, (one, carried.as_ref()), members)
     };
-    let points = rows.iter().map(point).collect();
+    let points: Vec<Point> = rows.iter().map(point).collect();
+    let crossed = joined::text(&points);
     let run = (RunKind::Io, started_unix_ms);
     documents::finish(call, run, members, points, done.as_ref().err())?;
     let (members, outcomes) = match done {
@@ -69,7 +72,7 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
         Err(error) => return failure(&error),
     };
     if page.is_shown() {
-        show_end(&page, &line, (&head, &members), &outcomes)?;
+        show_end(&page, &line, (&head, &members), &outcomes, &crossed)?;
     }
     let errors: u64 = outcomes.iter().map(|one| one.errors_count).sum();
     if errors > 0 {
@@ -83,22 +86,32 @@ type Done = (Vec<Member>, Vec<TestOutcome>);
 
 /// The work of one rank.
 fn work(
+    call: &Call,
     line: &Arc<CommandLine>,
-    leads: bool,
-    page: &Page,
-    rows: &Rows,
+    (leads, page): (bool, &Page),
+    (rows, edges): (&Rows, &Edges),
 ) -> impl file_load::Work<Done> + use<> {
-    let (line, page, rows) = (line.clone(), page.clone(), rows.clone());
+    let (line, page, rows, edges) = (line.clone(), page.clone(), rows.clone(), edges.clone());
+    let is_joined = call.gateways.is_some();
     move |team: &mut Team| -> Result<Done, LoadError> {
         let is_lead = leads && team.leads();
+        if is_joined {
+            team.mark_phases();
+        }
+        if is_lead {
+            edges.meet(team.members())?;
+        }
         let mut say: Listener = Box::new(move |said| match said {
             _ if !is_lead => {}
             Said::Text(text) => page.text(text),
             Said::Warning(line) => warn(line),
+            Said::PhaseBegins => edges.begin(),
+            Said::PhaseEnds(name) => edges.end(name),
             Said::Iterated(..) => {}
             Said::Measured(test, one) => {
+                let carried = edges.take().pop().map(|(_name, carried)| carried);
                 let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                rows.push((test, one.clone()));
+                rows.push((test, one.clone(), carried));
             }
         });
         let outcomes = engine::run(team, &line, &mut say)?;
@@ -136,6 +149,7 @@ fn show_end(
     line: &CommandLine,
     (head, members): (&Head, &[Member]),
     outcomes: &[TestOutcome],
+    crossed: &str,
 ) -> Result<(), VerbError> {
     let hosts: Vec<String> = members.iter().map(|member| member.host.clone()).collect();
     let place = Placement::of(&hosts);
@@ -160,6 +174,7 @@ fn show_end(
             for outcome in outcomes {
                 text.extend(outcome.results.iter().map(text::latency_line));
             }
+            text += crossed;
             text += &text::clock_lines(members);
             text + &text::line("Finished", finished)
         }

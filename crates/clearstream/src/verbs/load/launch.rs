@@ -22,6 +22,7 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
     })?;
     let program = env::current_exe().map_err(|error| VerbError::from_error(&error))?;
     let local = ["localhost".to_owned()];
+    // Ranks on hosts of a lab are processes of this machine.
     let hosts = if launch.hosts.is_empty() { &local[..] } else { &launch.hosts };
     let mut command = launcher.command(hosts, launch.ranks, program);
     command.arg(kind.name()).args(own_words(call)).arg("--").args(&call.words);
@@ -53,6 +54,14 @@ fn own_words(call: &Call) -> Vec<String> {
     }
     if let Some(directories) = &call.locks {
         words.push(format!("--locks={directories}"));
+    }
+    if let Some(seats) = &call.seats {
+        words.push(format!("--lab-seats={}", seats.text()));
+    }
+    if let Some(gateways) = &call.gateways {
+        words.push(format!("--gateways={}", gateways.plan.display()));
+        words.push(format!("--ssh={}", gateways.ssh));
+        words.push(format!("--there={}", gateways.there));
     }
     if let Some(output) = &call.output {
         words.push(format!("--output={}", output.display()));

@@ -13,24 +13,25 @@ use file_load::meta::text;
 use file_load::output::{Listener, Said, stamp};
 use file_load::team::{Member, Team};
 use file_load::{LoadError, clock};
-use results::RunKind;
+use results::{Carried, Point, RunKind};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::runner;
 use crate::signals;
 use crate::verbs::load::call::Call;
+use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
 use crate::verbs::load::{Ranks, document as documents, failure};
 
 /// mdtest's version whose output this is.
 const VERSION: &str = "4.1.0+dev";
 
-/// Iterations that are done, with their tasks and number, also where the run then fails.
-type Done = Arc<Mutex<Vec<(u64, u32, Iteration)>>>;
+/// Iterations that are done, with their number and what was carried in their phases, also where the run then fails.
+type Done = Arc<Mutex<Vec<(u32, Iteration, Vec<(&'static str, Carried)>)>>>;
 
 /// Runs the verb as the ranks of a job or alone.
-pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
+pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     if call.locks.is_some() || call.ring_depth > 0 {
         return Err(VerbError::usage("--locks and --uring are options of io"));
@@ -49,18 +50,22 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
         }
     }
     let iterations = Done::default();
-    let done = ranks.run(call, |_rank| work(call, &options, leads, &page, &iterations));
+    let done = ranks.run(call, |_rank| work(call, &options, (leads, &page), (&iterations, edges)));
     if !leads {
         return done.map(|_done| Exit::Ok).or_else(|error| failure(&error));
     }
     let iterations =
         std::mem::take(&mut *iterations.lock().unwrap_or_else(PoisonError::into_inner));
     let members = done.as_ref().map_or(&[][..], |(members, _)| members);
-    let points = iterations.iter().flat_map(|(_tasks, number, one)| {
-        document::points(call, started_unix_ms, &options, (*number, one), members)
-    });
+    let points: Vec<Point> = iterations
+        .iter()
+        .flat_map(|(number, one, carried)| {
+            document::points(call, started_unix_ms, &options, (*number, one, carried), members)
+        })
+        .collect();
+    let crossed = joined::text(&points);
     let run = (RunKind::Meta, started_unix_ms);
-    documents::finish(call, run, members, points.collect(), done.as_ref().err())?;
+    documents::finish(call, run, members, points, done.as_ref().err())?;
     let (members, outcome) = match done {
         Ok(done) => done,
         Err(error) => return failure(&error),
@@ -70,7 +75,7 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>) -> VerbResult {
         PHASES.into_iter().filter_map(|phase| text::latency_line(phase, &run.iterations)).collect()
     };
     end.extend(outcome.runs.iter().map(of_run).collect::<Vec<String>>());
-    page.write(&(end + &clock_lines(&members)))?;
+    page.write(&(end + &crossed + &clock_lines(&members)))?;
     verdict(&outcome)
 }
 
@@ -89,25 +94,31 @@ fn verdict(outcome: &MetaOutcome) -> VerbResult {
 fn work(
     call: &Call,
     options: &Arc<MetaOptions>,
-    leads: bool,
-    page: &Page,
-    iterations: &Done,
+    (leads, page): (bool, &Page),
+    (iterations, edges): (&Done, &Edges),
 ) -> impl file_load::Work<(Vec<Member>, MetaOutcome)> + use<> {
     let (options, page, iterations) = (options.clone(), page.clone(), iterations.clone());
+    let (edges, is_joined) = (edges.clone(), call.gateways.is_some());
     let command = text::quoted("mdtest", &call.words);
     move |team: &mut Team| -> Result<(Vec<Member>, MetaOutcome), LoadError> {
         let is_lead = leads && team.leads();
+        if is_joined {
+            team.mark_phases();
+        }
         if is_lead {
+            edges.meet(team.members())?;
             page.text(&head(&command, team.members()));
         }
         let mut say: Listener = Box::new(move |said| match said {
             _ if !is_lead => {}
             Said::Text(text) => page.text(text),
             Said::Warning(line) => warn(line),
+            Said::PhaseBegins => edges.begin(),
+            Said::PhaseEnds(name) => edges.end(name),
             Said::Measured(..) => {}
-            Said::Iterated(tasks, number, one) => {
+            Said::Iterated(_tasks, number, one) => {
                 let mut all = iterations.lock().unwrap_or_else(PoisonError::into_inner);
-                all.push((tasks, number, one.clone()));
+                all.push((number, one.clone(), edges.take()));
             }
         });
         let outcome = engine::run(team, &options, &mut say)?;

@@ -126,6 +126,7 @@ impl Run<'_> {
         let cpu_before_s = cpu_s();
         let mut times = RankTimes::default();
         self.team.barrier()?;
+        self.team.begin_phase(self.say)?;
         times.open.0 = self.team.now_s();
         target.fd = self.open(&target.path, access == Access::Write)?;
         times.open.1 = self.team.now_s();
@@ -150,6 +151,7 @@ impl Run<'_> {
         times.close.1 = self.team.now_s();
         let cpu_s = cpu_s() - cpu_before_s;
         self.team.barrier()?;
+        self.team.end_phase(access.name(), self.say);
         times.moved_bytes = moved.bytes;
         times.file_bytes = if self.options.is_dry { 0 } else { self.length(&path)? };
         times.transfers = moved.transfers;

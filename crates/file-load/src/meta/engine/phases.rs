@@ -81,6 +81,7 @@ impl Run<'_> {
         if !options.has_no_barriers {
             self.team.barrier()?;
         }
+        self.team.begin_phase(self.say)?;
         let mut start_s = self.team.now_s();
         let is_creation = matches!(phase, Phase::DirectoryCreation | Phase::FileCreation);
         if options.tree_per_task && is_creation {
@@ -107,6 +108,7 @@ impl Run<'_> {
             self.team.barrier()?;
         }
         let time_s = self.team.now_s() - start_s;
+        self.team.end_phase(phase.name(), self.say);
         self.phases[phase.place()] = RankPhase { items, time_s, own_time_s };
         self.store_calls(phase)
     }

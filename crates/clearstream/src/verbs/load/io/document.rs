@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use file_load::io::options::IoOptions;
 use file_load::io::summary::{Access, Measured};
 use file_load::team::Member;
-use results::{Figure, FileIoWork, LatencySummary, Point, PointOutcome, TestOutcome, Work};
+use results::{
+    Carried, Figure, FileIoWork, LatencySummary, Point, PointOutcome, TestOutcome, Work,
+};
 
 use crate::verbs::load::call::Call;
 use crate::verbs::load::document::workers;
@@ -15,7 +17,7 @@ pub(super) fn point(
     call: &Call,
     started_unix_ms: u64,
     (number, options): (usize, &IoOptions),
-    one: &Measured,
+    (one, carried): (&Measured, Option<&Carried>),
     members: &[Member],
 ) -> Point {
     Point {
@@ -26,7 +28,10 @@ pub(super) fn point(
         command: format!("clearstream io {}", call.words.join(" ")),
         work: Work::FileIo(work(options, one)),
         by: workers(members, one.access.name()),
-        outcome: PointOutcome::Measured(Box::new(outcome(one))),
+        outcome: PointOutcome::Measured(Box::new(TestOutcome {
+            carried: carried.cloned(),
+            ..outcome(one)
+        })),
     }
 }
 

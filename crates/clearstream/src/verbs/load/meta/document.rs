@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use file_load::meta::options::MetaOptions;
 use file_load::meta::summary::{Iteration, PHASES, Phase};
 use file_load::team::Member;
-use results::{Figure, FileMetadataWork, LatencySummary, Point, PointOutcome, TestOutcome, Work};
+use results::{
+    Carried, Figure, FileMetadataWork, LatencySummary, Point, PointOutcome, TestOutcome, Work,
+};
 
 use crate::verbs::load::call::Call;
 use crate::verbs::load::document::workers;
@@ -15,9 +17,13 @@ pub(super) fn points(
     call: &Call,
     started_unix_ms: u64,
     options: &MetaOptions,
-    (number, one): (u32, &Iteration),
+    (number, one, carried): (u32, &Iteration, &[(&'static str, Carried)]),
     members: &[Member],
 ) -> Vec<Point> {
+    let carried = |phase: Phase| {
+        let found = carried.iter().find(|(name, _)| *name == phase.name());
+        found.map(|(_name, carried)| carried.clone())
+    };
     let point = |phase: Phase| Point {
         experiment: phase.name().to_lowercase().replace(' ', "-"),
         varied: BTreeMap::from([("ranks_count".to_owned(), one.ranks.len() as f64)]),
@@ -26,7 +32,10 @@ pub(super) fn points(
         command: format!("clearstream meta {}", call.words.join(" ")),
         work: Work::FileMetadata(work(options, phase, one)),
         by: workers(members, &phase.name().to_lowercase()),
-        outcome: PointOutcome::Measured(Box::new(outcome(phase, one))),
+        outcome: PointOutcome::Measured(Box::new(TestOutcome {
+            carried: carried(phase),
+            ..outcome(phase, one)
+        })),
     };
     PHASES.into_iter().filter(|phase| one.has(*phase)).map(point).collect()
 }

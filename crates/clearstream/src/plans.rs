@@ -1,0 +1,57 @@
+//! Gateway plans as verbs read them: from a file, by name, from standard input.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use route_plan::{PLAN_BYTES_MAX, Plan, parse_plan};
+
+use crate::exit::VerbError;
+
+/// What starts a program on a machine of a plan. Neither asks anybody nor waits for a machine that is off.
+pub(crate) const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10";
+
+/// Plans that come with the program, for its labs.
+const PLANS: &[(&str, &str)] = &[("cumulus", include_str!("../../../labs/gateways/cumulus.toml"))];
+
+/// A plan's text: of a file, of one that comes with the program, or standard input (`-`).
+pub(crate) fn plan_text(path: &Path) -> Result<String, VerbError> {
+    let builtin = PLANS.iter().find(|(name, _)| Path::new(name) == path && !path.exists());
+    match builtin {
+        Some((_, text)) => Ok((*text).to_owned()),
+        None => read_text(path, PLAN_BYTES_MAX),
+    }
+}
+
+/// Reads and checks a plan. Of several mistakes each gets its line on standard error.
+pub(crate) fn read_plan(path: &Path) -> Result<Plan, VerbError> {
+    let text = plan_text(path)?;
+    parse_plan(&path.display().to_string(), &text).map_err(|error| {
+        let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
+        if lines.len() < 2 {
+            return VerbError::usage(&error);
+        }
+        let mut out = crate::out::stderr();
+        for line in &lines {
+            // The error itself is on its way.
+            writeln!(out, "{line}").ok();
+        }
+        VerbError::usage(format!("{}: {} mistakes, see above", error.file, lines.len()))
+    })
+}
+
+/// A text file, or standard input (`-`), of at most so many bytes.
+pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Result<String, VerbError> {
+    let failed = |error: std::io::Error| VerbError::usage(format!("{}: {error}", path.display()));
+    let mut text = String::new();
+    let file: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(std::io::stdin()),
+        _path => Box::new(File::open(path).map_err(failed)?),
+    };
+    file.take(bytes_max as u64 + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() > bytes_max {
+        let path = path.display();
+        return Err(VerbError::usage(format!("{path}: longer than {bytes_max} bytes")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,286 @@
+//! A load joined with what the hosts of a gateway plan carried meanwhile: their counters at each phase's edges.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use file_load::LoadError;
+use file_load::team::Member;
+use results::{
+    CachePlace, Carried, CarriedAbsent, CarriedFlow, CarriedHost, CarriedPort, DeviceCounters,
+    LoadWay, Point, Role,
+};
+use route_plan::{Chooser, Host, Mode, Plan, Port};
+
+use super::gauges::{Answer, Gauges};
+use crate::exit::VerbError;
+use crate::plans::{SSH, read_plan};
+
+/// Flows that the text shows of a gateway.
+const FLOWS_SHOWN_MAX: usize = 4;
+
+/// Whose counters are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GatewaysCall {
+    /// The plan.
+    pub(crate) plan: PathBuf,
+    /// What starts a program on its machines.
+    pub(crate) ssh: String,
+    /// This program over there.
+    pub(crate) there: String,
+}
+
+impl GatewaysCall {
+    pub(super) fn new() -> Self {
+        let (ssh, there) = (SSH.to_owned(), "clearstream".to_owned());
+        Self { plan: PathBuf::new(), ssh, there }
+    }
+}
+
+/// The edges of phases, at rank 0; at other ranks, or where nobody asked, nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Edges(Option<Arc<Mutex<Watched>>>);
+
+/// A host's name, what it is there for, and its ports with their networks.
+type Party = (String, Role, Vec<(Port, usize)>);
+
+struct Watched {
+    plan: Plan,
+    gauges: Gauges,
+    /// The network of the clients, and their names.
+    clients: Option<(usize, Vec<String>)>,
+    before: BTreeMap<String, Answer>,
+    /// Phases that are over, in their order.
+    done: Vec<(&'static str, Carried)>,
+}
+
+impl Edges {
+    /// Reads the plan, and reaches its machines; to be called before this process has other threads.
+    pub(crate) fn open(call: &GatewaysCall, lab: Option<&str>) -> Result<Self, VerbError> {
+        let plan = read_plan(&call.plan)?;
+        let names: Vec<String> = plan.names().map(str::to_owned).collect();
+        let gauges = match lab {
+            Some(name) => Gauges::Lab(Box::new(lab::Lab::open(name)?)),
+            None if names.iter().any(|name| name.starts_with('-')) => {
+                return Err(VerbError::usage("a name of the plan would be an option of ssh"));
+            }
+            None => Gauges::by_ssh(&call.ssh, &call.there, &names),
+        };
+        let watched =
+            Watched { plan, gauges, clients: None, before: BTreeMap::new(), done: Vec::new() };
+        Ok(Self(Some(Arc::new(Mutex::new(watched)))))
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut Watched) -> R) -> Option<R> {
+        let watched = self.0.as_ref()?;
+        Some(work(&mut watched.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Says on which hosts the ranks are.
+    pub(crate) fn meet(&self, members: &[Member]) -> Result<(), LoadError> {
+        self.with(|watched| watched.meet(members)).unwrap_or(Ok(()))
+    }
+
+    /// A phase begins.
+    pub(crate) fn begin(&self) {
+        self.with(|watched| watched.before = watched.read());
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self, name: &'static str) {
+        self.with(|watched| {
+            let after = watched.read();
+            let carried = watched.carried(&after);
+            watched.done.push((name, carried));
+        });
+    }
+
+    /// What was carried in the phases that have ended since this was last asked.
+    pub(crate) fn take(&self) -> Vec<(&'static str, Carried)> {
+        self.with(|watched| std::mem::take(&mut watched.done)).unwrap_or_default()
+    }
+}
+
+impl Watched {
+    fn meet(&mut self, members: &[Member]) -> Result<(), LoadError> {
+        let mut names: Vec<String> = members.iter().map(|member| member.host.clone()).collect();
+        names.sort();
+        names.dedup();
+        let hosts = names.iter().filter_map(|name| match self.plan.find(name) {
+            Some(route_plan::Role::Host(host)) => Some(host),
+            _elsewhere => None,
+        });
+        let mut networks: Vec<usize> = hosts.map(|host| host.network).collect();
+        networks.sort_unstable();
+        networks.dedup();
+        let [network] = networks[..] else {
+            let line = format!(
+                "--gateways: the ranks are on {}, of which the plan '{}' has none or which are on several of \
+                 its networks",
+                names.join(", "),
+                self.plan.name
+            );
+            return Err(LoadError::Usage(line));
+        };
+        self.clients = Some((network, names));
+        Ok(())
+    }
+
+    /// Gateways, servers, and the clients that have ranks, with their ports.
+    fn parties(&self) -> Vec<Party> {
+        let Some((network, clients)) = &self.clients else { return Vec::new() };
+        let mut parties = Vec::new();
+        for gateway in &self.plan.gateways {
+            let ports = gateway.ports.iter().cloned().zip(0..).collect();
+            parties.push((gateway.name.clone(), Role::Gateway, ports));
+        }
+        let mut add = |host: &Host, role| {
+            parties.push((host.name.clone(), role, vec![(host.port.clone(), host.network)]));
+        };
+        let hosts = &self.plan.hosts;
+        hosts
+            .iter()
+            .filter(|host| host.network != *network)
+            .for_each(|host| add(host, Role::Storage));
+        hosts
+            .iter()
+            .filter(|host| clients.contains(&host.name))
+            .for_each(|host| add(host, Role::Client));
+        parties
+    }
+
+    fn read(&mut self) -> BTreeMap<String, Answer> {
+        let hosts: Vec<String> = self.parties().into_iter().map(|(name, ..)| name).collect();
+        self.gauges.read(&hosts)
+    }
+
+    fn carried(&self, after: &BTreeMap<String, Answer>) -> Carried {
+        let mut carried = Carried { plan: self.plan.name.clone(), ..Carried::default() };
+        let Some((network, clients)) = &self.clients else { return carried };
+        for (host, role, ports) in self.parties() {
+            match (self.before.get(&host), after.get(&host)) {
+                (Some(Ok(before)), Some(Ok(after))) => {
+                    let gain = after.since(before);
+                    let port = |(port, of): &(Port, usize)| CarriedPort {
+                        network: self.plan.networks[*of].name.clone(),
+                        is_client_side: of == network,
+                        counters: counters(&gain.devices, &port.interface),
+                    };
+                    carried.hosts.push(CarriedHost {
+                        role,
+                        ports: ports.iter().map(port).collect(),
+                        retransmits_count: gain.retransmits_count,
+                        busiest_core: gain.busiest_core,
+                        host,
+                    });
+                }
+                (Some(Err(why)), _) | (_, Some(Err(why))) => {
+                    carried.absent.push(CarriedAbsent { host, why: why.clone() });
+                }
+                _not_asked => {
+                    carried.absent.push(CarriedAbsent { host, why: "not asked".to_owned() });
+                }
+            }
+        }
+        if self.plan.routing.mode == Mode::Pairs {
+            carried.flows = self.flows(*network, clients);
+        }
+        carried
+    }
+
+    fn flows(&self, network: usize, clients: &[String]) -> Vec<CarriedFlow> {
+        let chooser = Chooser::new(&self.plan, None);
+        let hosts = &self.plan.hosts;
+        let mut flows = Vec::new();
+        for client in hosts.iter().filter(|host| clients.contains(&host.name)) {
+            for server in hosts.iter().filter(|host| host.network != network) {
+                if let Some(gateway) = chooser.gateway(client, server, [0, 0]) {
+                    flows.push(CarriedFlow {
+                        client: client.name.clone(),
+                        server: server.name.clone(),
+                        gateway: self.plan.gateways[gateway].name.clone(),
+                    });
+                }
+            }
+        }
+        flows
+    }
+}
+
+/// The gains of one interface; all zero where it has none.
+fn counters(devices: &[DeviceCounters], interface: &str) -> DeviceCounters {
+    let found = devices.iter().find(|device| device.interface == interface).cloned();
+    found.unwrap_or_else(|| DeviceCounters {
+        interface: interface.to_owned(),
+        ..DeviceCounters::default()
+    })
+}
+
+/// What crossed in each of these points, for people.
+pub(crate) fn text(points: &[Point]) -> String {
+    points.iter().map(block).collect()
+}
+
+fn block(point: &Point) -> String {
+    let Some((carried, seen)) = point.crossing() else { return String::new() };
+    let megabytes = |bytes: u64| bytes as f64 * 1e-6;
+    let mut text = String::new();
+    let mut line = |line: std::fmt::Arguments<'_>| {
+        // Writing to a String does not fail.
+        writeln!(text, "{line}").ok();
+    };
+    let load = match seen.way {
+        LoadWay::Calls => format!("{} calls", seen.load),
+        _bytes => format!("{:.1} MB", megabytes(seen.load)),
+    };
+    let times =
+        seen.amplification.map_or_else(String::new, |times| format!(", crossed {times:.2} times"));
+    let uneven = seen
+        .imbalance
+        .map_or_else(String::new, |ratio| format!(", busiest gateway {ratio:.2} times the mean"));
+    let (name, plan) = (&point.experiment, &carried.plan);
+    line(format_args!("\nGateways of '{plan}', {name} {}: {load}{times}{uneven}", point.repeat));
+    for gateway in &seen.gateways {
+        let flows = carried.flows.iter().filter(|flow| flow.gateway == gateway.gateway);
+        let all: Vec<String> =
+            flows.map(|flow| format!("{}-{}", flow.client, flow.server)).collect();
+        let more = all.len().saturating_sub(FLOWS_SHOWN_MAX);
+        let mut flows = all[..all.len() - more].join(" ");
+        if more > 0 {
+            flows += &format!(" and {more} more");
+        }
+        line(format_args!(
+            "  {:<12} {:>5.1}%  {:>10.1} MB at the clients' side  {:>10.1} MB at the servers'  {:>4} dropped  {flows}",
+            gateway.gateway,
+            gateway.share * 100.0,
+            megabytes(gateway.client_side_bytes),
+            megabytes(gateway.server_side_bytes),
+            gateway.drops_count
+        ));
+    }
+    for server in carried.of_role(Role::Storage) {
+        let bytes = |of: fn(&DeviceCounters) -> u64| {
+            megabytes(server.ports.iter().map(|port| of(&port.counters)).sum())
+        };
+        let (received, sent) = (bytes(|all| all.rx_bytes), bytes(|all| all.tx_bytes));
+        let again = server.retransmits_count.unwrap_or(0);
+        line(format_args!(
+            "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {again:>4} segments sent again",
+            server.host
+        ));
+    }
+    match seen.cached {
+        Some(CachePlace::Client) => line(format_args!(
+            "  cached at the client: most of the load did not reach a gateway; this is no figure of the file system"
+        )),
+        Some(CachePlace::Gateway) => line(format_args!(
+            "  cached at the gateway: most of the load did not reach a server; this is no figure of the file system"
+        )),
+        None => {}
+    }
+    for one in &carried.absent {
+        line(format_args!("  {:<12} no counters: {}", one.host, one.why));
+    }
+    text
+}

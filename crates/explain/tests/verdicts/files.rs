@@ -1,0 +1,177 @@
+//! File-system load over gateways: planted limits are named, a load without one is not accused, and a recorded one is
+//! explained.
+
+use results::{
+    Carried, CarriedFlow, CarriedHost, CarriedPort, CoreUse, DeviceCounters, Figure, FileIoWork,
+    Limit, Point, PointOutcome, Results, Role, RunKind, TestOutcome, Work,
+};
+
+const LOAD: u64 = 100_000_000;
+
+/// A read of 100 MB over gateways.
+struct Load {
+    /// Of the load, what crosses each gateway at its clients' and its servers' side.
+    crossed: Vec<(f64, f64)>,
+    drops: u64,
+    pairs: usize,
+    /// Idle share of a core: gateway, server, client.
+    idle: [f64; 3],
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            crossed: vec![(0.35, 0.35), (0.34, 0.34), (0.34, 0.34)],
+            drops: 0,
+            pairs: 40,
+            idle: [0.5, 0.6, 0.7],
+        }
+    }
+}
+
+fn core(idle: f64) -> Option<CoreUse> {
+    Some(CoreUse { core: 3, softirq: 1.0 - idle, idle, ..CoreUse::default() })
+}
+
+fn host(name: &str, role: Role, idle: f64) -> CarriedHost {
+    CarriedHost {
+        host: name.to_owned(),
+        role,
+        ports: Vec::new(),
+        retransmits_count: None,
+        busiest_core: core(idle),
+    }
+}
+
+impl Load {
+    fn carried(&self) -> Carried {
+        let bytes = |part: f64| (part * LOAD as f64) as u64;
+        let port = |is_client_side, counters| CarriedPort {
+            network: String::new(),
+            is_client_side,
+            counters,
+        };
+        let gateways =
+            self.crossed.iter().enumerate().map(|(number, (client_side, server_side))| {
+                let out = DeviceCounters {
+                    tx_bytes: bytes(*client_side),
+                    rx_pkts: bytes(*client_side) / 8000,
+                    tx_pkts: bytes(*client_side) / 8000,
+                    tx_drops_count: if number == 0 { self.drops } else { 0 },
+                    ..DeviceCounters::default()
+                };
+                let inward =
+                    DeviceCounters { rx_bytes: bytes(*server_side), ..DeviceCounters::default() };
+                let ports = vec![port(true, out), port(false, inward)];
+                CarriedHost { ports, ..host(&format!("g{number}"), Role::Gateway, self.idle[0]) }
+            });
+        let mut hosts: Vec<CarriedHost> = gateways.collect();
+        hosts.push(host("s1", Role::Storage, self.idle[1]));
+        hosts.push(host("c1", Role::Client, self.idle[2]));
+        let flow = |number: usize| CarriedFlow {
+            client: "c1".to_owned(),
+            server: format!("s{number}"),
+            gateway: "g0".to_owned(),
+        };
+        let flows = (0..self.pairs).map(flow).collect();
+        Carried { plan: "planted".to_owned(), hosts, flows, absent: Vec::new() }
+    }
+
+    fn results(&self) -> Results {
+        let work = FileIoWork {
+            access: "read".to_owned(),
+            path: "/pfs/f".to_owned(),
+            has_file_per_rank: true,
+            ranks_count: 1,
+            block_bytes: LOAD,
+            transfer_bytes: 1 << 20,
+            segments_count: 1,
+            by: "pread".to_owned(),
+        };
+        let outcome = TestOutcome {
+            figures: vec![Figure::new("moved_bytes", LOAD as f64)],
+            carried: Some(self.carried()),
+            ..TestOutcome::default()
+        };
+        let mut results = Results::begun(RunKind::Io, 0);
+        results.points.push(Point {
+            experiment: "read-0".to_owned(),
+            varied: Default::default(),
+            repeat: 0,
+            started_unix_ms: 0,
+            command: String::new(),
+            work: Work::FileIo(work),
+            by: Vec::new(),
+            outcome: PointOutcome::Measured(Box::new(outcome)),
+        });
+        results
+    }
+}
+
+#[test]
+fn each_planted_limit_of_file_load_is_named() {
+    let even = Load::default();
+    let cases = [
+        ("nothing", Load::default(), Limit::NoneFound),
+        (
+            "client cache",
+            Load { crossed: vec![(0.01, 0.01); 3], ..Load::default() },
+            Limit::FileCache,
+        ),
+        (
+            "gateway cache",
+            Load { crossed: vec![(1.02, 0.0), (0.0, 0.0)], ..Load::default() },
+            Limit::FileCache,
+        ),
+        ("drops", Load { drops: 500, ..Load::default() }, Limit::Gateway),
+        ("one lost packet", Load { drops: 1, ..Load::default() }, Limit::NoneFound),
+        ("gateway core", Load { idle: [0.01, 0.6, 0.7], ..Load::default() }, Limit::Gateway),
+        ("server core", Load { idle: [0.5, 0.02, 0.7], ..Load::default() }, Limit::StorageServer),
+        ("client core", Load { idle: [0.5, 0.6, 0.0], ..Load::default() }, Limit::ClientCore),
+        ("one machine", Load { idle: [0.0, 0.0, 0.0], ..Load::default() }, Limit::NoneFound),
+        (
+            "two pairs",
+            Load {
+                crossed: vec![(0.5, 0.5), (0.52, 0.52), (0.0, 0.0)],
+                pairs: 2,
+                ..Load::default()
+            },
+            Limit::FewFlows,
+        ),
+        (
+            "uneven, and many pairs",
+            Load { crossed: vec![(0.5, 0.5), (0.52, 0.52), (0.0, 0.0)], ..Load::default() },
+            Limit::NoneFound,
+        ),
+    ];
+    assert_eq!(even.carried().absent, []);
+    for (what, load, limit) in cases {
+        let verdict = explain::explain(&load.results());
+        assert_eq!(verdict.limit, limit, "{what}: {verdict:#?}");
+        assert!(!verdict.confirmed);
+        let told = verdict.evidence.len() + verdict.ruled_out.len();
+        assert_eq!(told, Limit::OF_FILES.len(), "{what}: every limit is weighed");
+        assert_eq!(verdict.advice.is_empty(), limit == Limit::NoneFound, "{what}");
+    }
+}
+
+#[test]
+fn absurd_counters_name_no_limit_and_do_not_fail() {
+    let idle = [f64::NAN, f64::INFINITY, -1e308];
+    let verdict = explain::explain(&Load { idle, ..Load::default() }.results());
+    assert!(verdict.evidence.iter().all(|line| line.weight <= 1.0), "{verdict:#?}");
+    let nothing = Load { crossed: Vec::new(), pairs: 0, ..Load::default() };
+    assert_eq!(explain::explain(&nothing.results()).limit, Limit::NoneFound);
+}
+
+/// Two clients and two servers of the lab `cumulus`: four pairs, of which each phase uses two, over three gateways.
+#[test]
+fn a_recorded_load_of_few_pairs_is_explained() {
+    let recorded = include_bytes!("../../../../testdata/results/cumulus-two-clients.json");
+    let results = results::read_results(recorded).expect("a results document");
+    let verdict = explain::explain(&results);
+    assert_eq!(verdict.limit, Limit::FewFlows, "{verdict:#?}");
+    assert!(verdict.summary.contains("1 of 3 gateways"), "{}", verdict.summary);
+    let client = verdict.ruled_out.iter().find(|line| line.limit == Limit::ClientCore);
+    assert!(client.is_some_and(|line| line.text.contains("cores of one machine")), "{verdict:#?}");
+}
