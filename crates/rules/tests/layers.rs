@@ -40,6 +40,8 @@ const LAYERS: &[(&str, Layer)] = &[
     // Libraries beside the program, for other people's programs; the program depends on neither.
     ("c-api", Layer::Program),
     ("netmap-preload", Layer::Program),
+    // Our messages below libfabric's programs.
+    ("fabric-provider", Layer::Program),
     // The benchmark program: starts the others.
     ("peers", Layer::Program),
     // Attacks on the program; no part of it.
@@ -75,8 +77,14 @@ const INNER_EDGES: &[(&str, &str)] = &[
 ];
 
 /// Where `unsafe` may stand.
-const FENCES: &[&str] =
-    &["crates/sys/", "crates/shm/", "crates/c-api/", "crates/netmap-preload/", "crates/mpi/"];
+const FENCES: &[&str] = &[
+    "crates/sys/",
+    "crates/shm/",
+    "crates/c-api/",
+    "crates/fabric-provider/",
+    "crates/netmap-preload/",
+    "crates/mpi/",
+];
 
 /// What a pure crate never names: no input, no output, no clock, no place to hide one.
 const IMPURE: &[&str] = &[
