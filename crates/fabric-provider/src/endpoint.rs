@@ -1,13 +1,16 @@
 //! An endpoint: the machine, its socket, the program's operations and peers. Progress is made only
 //! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
 
+mod endings;
+
+pub(crate) use endings::Queues;
+use endings::{flags_of, number_of};
+
 use std::collections::VecDeque;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use messaging::{
-    Arrived, Channel, ClaimId, Completion, Config, Event, Failure, Machine, OperationError,
-    Payload, PeerId, Receive, Send, SendMode, Status,
+    Channel, ClaimId, Config, Machine, OperationError, Payload, PeerId, Receive, Send, SendMode,
 };
 
 use crate::abi;
@@ -16,17 +19,20 @@ use crate::fence::Number;
 use crate::interfaces;
 use crate::name::{Name, socket_address};
 use crate::operations::{Operation, Operations};
-use crate::queue::{Ended, Error, Queue};
+use crate::presence::{Presence, Probes};
+use crate::queue::{Ended, Error};
 use crate::transport::Udp;
 
 /// Longest message that is copied, so that its buffer is free at once: libfabric's `inject_size`.
 pub(crate) const INJECT_BYTES_MAX: u64 = 4096;
 /// How long a closed endpoint waits for its last messages to be received.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Names a file to which a line is added when an endpoint closes: what went through it.
-const REPORT_VARIABLE: &str = "FI_CLEARSTREAM_REPORT";
 /// Unexpected messages of one peer that are kept, bytes.
 const PEER_UNEXPECTED_BYTES: u64 = 64 * 1024;
+/// A peer whose process does not run for so long, while something is awaited from it, has failed.
+const STOPPED: Duration = Duration::from_secs(60);
+/// Says it otherwise, in whole seconds.
+const STOPPED_VARIABLE: &str = "FI_CLEARSTREAM_STOPPED_S";
 /// Receive calls in a row before what came is answered.
 const RECEIVES_IN_A_ROW: u32 = 4;
 
@@ -81,6 +87,8 @@ pub(crate) struct Endpoint {
     began: Instant,
     machine: Machine,
     udp: Udp,
+    _presence: Presence,
+    probes: Probes,
     operations: Operations,
     /// By address of the address vector.
     peers: Vec<Option<PeerId>>,
@@ -99,12 +107,33 @@ fn random<const N: usize>() -> Result<[u8; N], Number> {
     Ok(bytes)
 }
 
+/// A UDP port and the TCP port of the same number.
+fn sockets(place: &interfaces::Place) -> std::io::Result<(Udp, Presence)> {
+    let mut tries = 0;
+    loop {
+        let udp = Udp::open(place)?;
+        tries += 1;
+        match Presence::open(udp.local_address()?) {
+            Ok(presence) => return Ok((udp, presence)),
+            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse || tries > 100 => {
+                return Err(error);
+            }
+            Err(_taken) => {}
+        }
+    }
+}
+
+fn stopped() -> Duration {
+    let given = std::env::var(STOPPED_VARIABLE).ok().and_then(|text| text.parse().ok());
+    given.map_or(STOPPED, Duration::from_secs)
+}
+
 impl Endpoint {
     /// An endpoint at a free port, with room for so many peers at least.
     pub(crate) fn open(binding: Binding, peers_count: usize) -> Result<Self, Number> {
         let place = interfaces::choose().map_err(|_line| libc::ENODEV)?;
         let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        let udp = Udp::open(&place).map_err(number)?;
+        let (udp, presence) = sockets(&place).map_err(number)?;
         let at = udp.local_address().map_err(number)?;
         let name = Name::new(at, random()?, random()?);
         let peers_max = (2 * peers_count as u32).clamp(1024, 1 << 20);
@@ -115,6 +144,7 @@ impl Endpoint {
             unexpected_bytes_max: u64::from(peers_max) * PEER_UNEXPECTED_BYTES,
             // The kernel counts its own overhead too, and others send meanwhile.
             pull_bytes_max: udp.receive_buffer_bytes() / 4,
+            silent_peer_ns: Some(stopped().as_nanos() as u64),
             ..Config::new(name.address, at.port(), name.key, random()?)
         };
         let machine = Machine::new(config).map_err(|_config| libc::EINVAL)?;
@@ -127,6 +157,8 @@ impl Endpoint {
             began: Instant::now(),
             machine,
             udp,
+            _presence: presence,
+            probes: Probes::default(),
             operations: Operations::default(),
             peers: Vec::new(),
             addresses: Vec::new(),
@@ -409,65 +441,6 @@ impl Endpoint {
         self.udp.flush();
     }
 
-    /// Tells the program what ended.
-    fn settle(&mut self, queues: &mut Queues<'_>) {
-        while let Some(completion) = self.machine.poll_completion() {
-            self.complete(&completion, queues);
-        }
-        while let Some(event) = self.machine.poll_event() {
-            if let Event::ProbeHost(peer) = event {
-                self.machine.host_answered(peer);
-            }
-        }
-    }
-
-    fn complete(&mut self, completion: &Completion, queues: &mut Queues<'_>) {
-        let (is_over, message, offset, received_bytes, is_send) = match &completion.operation {
-            messaging::Operation::Send => (true, None, 0, 0, true),
-            messaging::Operation::Receive {
-                message,
-                offset,
-                received_bytes,
-                is_buffer_released,
-            } => (*is_buffer_released, message.as_ref(), *offset, *received_bytes, false),
-        };
-        let Some(&operation) = self.operations.find(completion.context) else { return };
-        if is_over {
-            self.operations.remove(completion.context);
-            self.buffers.give_back(operation.buffer);
-        }
-        let mut ended = self.ended(operation.flags, operation.context, message);
-        ended.entry.len = received_bytes as usize;
-        if operation.address != 0 {
-            ended.entry.buf = operation.address + offset as usize;
-        }
-        if is_over && operation.is_multi {
-            ended.entry.flags |= abi::MULTI_RECV;
-        }
-        let length_bytes = message.map_or(0, |message| message.length_bytes);
-        let cut_bytes = length_bytes.saturating_sub(received_bytes) as usize;
-        ended.error = error_of(completion.status, cut_bytes);
-        if !operation.is_told && ended.error.is_none() {
-            return;
-        }
-        let queue = if is_send { self.binding.send_queue } else { self.binding.receive_queue };
-        queues.push(queue, ended);
-    }
-
-    fn ended(&self, flags: u64, context: usize, message: Option<&Arrived>) -> Ended {
-        let data = message.and_then(|message| message.data);
-        let entry = abi::CqEntry {
-            op_context: context,
-            flags: flags | if data.is_some() { abi::REMOTE_CQ_DATA } else { 0 },
-            len: 0,
-            buf: 0,
-            data: data.unwrap_or(0),
-            tag: message.map_or(0, |message| message.match_bits),
-        };
-        let source = message.map_or(abi::ADDR_UNSPEC, |message| self.address(message.source));
-        Ended { entry, source, error: None }
-    }
-
     /// Waits until the peers have received what was sent to them, for a bounded time, and tells them
     /// that the endpoint closes.
     pub(crate) fn close(&mut self, queues: &mut Queues<'_>) {
@@ -482,78 +455,5 @@ impl Endpoint {
         self.transmit();
         self.settle(queues);
         self.report();
-    }
-
-    /// One line, where one is asked for.
-    fn report(&self) {
-        let Some(path) = std::env::var_os(REPORT_VARIABLE).filter(|path| !path.is_empty()) else {
-            return;
-        };
-        let counters = self.machine.counters();
-        let line = format!(
-            "{{\"pid\":{},\"peers\":{},\"sent_pkts\":{},\"received_pkts\":{},\"resent_pkts\":{},\
-             \"reasked_pkts\":{},\"timeouts\":{},\"forged_pkts\":{},\"sends\":{},\"receives\":{}}}\n",
-            std::process::id(),
-            self.machine.peers_count(),
-            counters.sent_pkts,
-            counters.received_pkts,
-            counters.resent_pkts,
-            counters.reasked_pkts,
-            counters.timeouts,
-            counters.forged_pkts,
-            self.udp.sends_count,
-            self.udp.receives_count,
-        );
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        // Nobody is left to tell.
-        file.and_then(|mut file| file.write_all(line.as_bytes())).ok();
-    }
-}
-
-/// The completion queues of a domain.
-#[derive(Debug)]
-pub(crate) struct Queues<'a>(pub(crate) &'a mut [Option<Queue>]);
-
-impl Queues<'_> {
-    fn push(&mut self, queue: Option<usize>, ended: Ended) {
-        if let Some(Some(queue)) = queue.and_then(|queue| self.0.get_mut(queue)) {
-            queue.push(ended);
-        }
-    }
-}
-
-fn flags_of(channel: Channel) -> u64 {
-    match channel {
-        Channel::Tagged => abi::TAGGED,
-        Channel::Plain => abi::MSG,
-    }
-}
-
-fn error_of(status: Status, cut_bytes: usize) -> Option<Error> {
-    let number = match status {
-        Status::Ok => return None,
-        Status::Truncated => return Some(Error { number: abi::ETRUNC, cut_bytes }),
-        Status::Cancelled => libc::ECANCELED,
-        Status::PeerFailed(failure) => number_of_failure(failure),
-    };
-    Some(Error { number, cut_bytes: 0 })
-}
-
-fn number_of_failure(failure: Failure) -> Number {
-    match failure {
-        Failure::Silent => libc::ETIMEDOUT,
-        Failure::Refused => libc::ECONNREFUSED,
-        Failure::Closed => libc::ECONNRESET,
-        Failure::Restarted => libc::ECONNABORTED,
-        Failure::Violation => libc::EIO,
-    }
-}
-
-fn number_of(error: OperationError) -> Number {
-    match error {
-        OperationError::Busy => libc::EAGAIN,
-        OperationError::PeerFailed(_, failure) => number_of_failure(failure),
-        OperationError::TooLong { .. } => libc::EMSGSIZE,
-        _ => libc::EINVAL,
     }
 }

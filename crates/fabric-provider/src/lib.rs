@@ -9,6 +9,7 @@
 //! * `endpoint`: a `messaging::Machine` with its socket, its operations and its peers; progress is
 //!   made only inside calls;
 //! * `buffers`: the program's memory, which the machine reaches by number;
+//! * `presence`: whether a silent peer's process is there;
 //! * `transport`, `interfaces`: UDP datagrams; `name`: an endpoint's address with its key.
 #![expect(
     unsafe_code,
@@ -25,6 +26,7 @@ mod interfaces;
 pub mod name;
 mod objects;
 mod operations;
+mod presence;
 mod queue;
 mod transport;
 

@@ -70,6 +70,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("iperf3", "traffic"),
     // The program's tests read documents through it.
     ("clearstream", "rules"),
+    // And have MPI jobs use the library.
+    ("clearstream", "fabric-provider"),
     // Planted limits are a benchmark too.
     ("peers", "testkit"),
     // The attack suite is a test with a program of its own.

@@ -134,6 +134,7 @@ impl Machine {
             index,
             endpoint: self.config.endpoint,
             packet_bytes_max: self.config.packet_bytes_max,
+            way_in_bytes: self.way_in_bytes(),
         }
     }
 
@@ -236,8 +237,16 @@ impl Machine {
         known.packet_bytes_max =
             greeting.packet_bytes_max.max(256).min(self.config.packet_bytes_max);
         restart(known, window, credit_bytes);
+        if greeting.way_in_bytes > 0 {
+            known.out.window.limit(greeting.way_in_bytes.into());
+        }
         self.heard(now_ns, peer);
         self.mark_ready(peer);
+    }
+
+    /// What the way in holds, as a greeting says it.
+    fn way_in_bytes(&self) -> u32 {
+        u32::try_from(self.config.pull_bytes_max).unwrap_or(u32::MAX)
     }
 
     /// An endpoint's session with itself: the transport brings its packets back.
@@ -270,6 +279,7 @@ impl Machine {
             index: peer,
             endpoint: self.config.endpoint,
             packet_bytes_max: self.config.packet_bytes_max,
+            way_in_bytes: self.way_in_bytes(),
         };
         let (endpoint, echo) = (known.remote_endpoint, known.inn.stamp);
         let key = if kind == Kind::Accept { self.own_key } else { known.key };
