@@ -2,12 +2,20 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::time::Duration;
 
 use crate::abi::{CqEntry, CqErrorEntry};
 
 /// Polls in a row that found nothing after which others may run: ranks that share a core would
 /// otherwise wait for the end of each other's time slices.
 const POLLS_BEFORE_YIELD: u32 = 64;
+/// Where it is not ranks that ran meanwhile, which yield themselves, but programs that use their time
+/// slices up, polling goes on for longer: up to so many times twice as long.
+const DOUBLINGS_MAX: u32 = 5;
+/// Another rank comes back sooner.
+const LONG_YIELD: Duration = Duration::from_millis(1);
+/// And mostly sooner than this.
+const SHORT_YIELD: Duration = Duration::from_micros(200);
 
 /// One thing that ended.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +40,13 @@ pub(crate) struct Queue {
     ended: VecDeque<Ended>,
     pub(crate) entry_bytes: usize,
     empty_polls: u32,
+    doublings: u32,
 }
 
 impl Queue {
     /// With entries of so many bytes: the beginning of [`CqEntry`].
     pub(crate) fn new(entry_bytes: usize) -> Self {
-        Self { ended: VecDeque::new(), entry_bytes, empty_polls: 0 }
+        Self { ended: VecDeque::new(), entry_bytes, empty_polls: 0, doublings: 0 }
     }
 
     pub(crate) fn push(&mut self, ended: Ended) {
@@ -75,6 +84,16 @@ impl Queue {
     /// A poll found something, or nothing. True: somebody else should run.
     pub(crate) fn note_poll(&mut self, has_found: bool) -> bool {
         self.empty_polls = if has_found { 0 } else { self.empty_polls.saturating_add(1) };
-        self.empty_polls > POLLS_BEFORE_YIELD
+        self.empty_polls > POLLS_BEFORE_YIELD << self.doublings
+    }
+
+    /// Others ran for so long.
+    pub(crate) fn note_yield(&mut self, took: Duration) {
+        if took > LONG_YIELD {
+            self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
+            self.empty_polls = 0;
+        } else if took < SHORT_YIELD {
+            self.doublings = self.doublings.saturating_sub(1);
+        }
     }
 }

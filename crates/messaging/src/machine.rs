@@ -262,7 +262,11 @@ impl Machine {
             burst_pkts: 0,
             pullers: List::EMPTY,
             pulling_count: 0,
-            pull_window: Window::new(128 << 10, 2 * packet_bytes, config.pull_bytes_max),
+            pull_window: Window::new(
+                (config.pull_bytes_max / 4).max(128 << 10),
+                2 * packet_bytes,
+                config.pull_bytes_max,
+            ),
             pull_under_way_bytes: 0,
             pull_shrunk_ns: 0,
             replies: VecDeque::new(),

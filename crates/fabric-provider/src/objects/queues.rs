@@ -95,7 +95,12 @@ unsafe fn take(
     let should_yield = queue.note_poll(false);
     drop(state);
     if should_yield {
+        let began = Instant::now();
         std::thread::yield_now();
+        let took = began.elapsed();
+        if let Some(queue) = object.shared.lock()?.queues[object.index].as_mut() {
+            queue.note_yield(took);
+        }
     }
     Err(libc::EAGAIN)
 }
