@@ -196,6 +196,11 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int rounds = argc > 1 ? atoi(argv[1]) : 2;
+    all_to_all(100);
+    if (rank == 0) {
+        printf("began\n");
+        fflush(stdout);
+    }
     ping_pong(rounds);
     static const int counts[] = {1, 100, 5000, 40000, 200000};
     for (size_t each = 0; each < sizeof counts / sizeof *counts; each++)
