@@ -11,9 +11,9 @@ DEMO_OPTIONS ?=
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-build: ## target/release/clearstream, and the libraries for netmap and C programs beside it
+build: ## target/release/clearstream, and the libraries for netmap, C and MPI programs beside it
 	@tools/prepare build
-	@tools/cargo build --release --locked --package clearstream --package netmap-preload --package c-api
+	@tools/cargo build --release --locked --package clearstream --package netmap-preload --package c-api --package fabric-provider
 
 demo: build ## two hosts and 1650 km on this machine: measured, explained, report.html
 	@tools/prepare demo
@@ -30,11 +30,11 @@ test-all: ## all of that and more, for hours: repeats, long runs, tests that nee
 # What `build` builds, and the benchmark program: the same features, so nothing is built twice.
 bench: ## our figures beside the peers', in target/bench.json (BENCH=--quick for a short one)
 	@tools/prepare bench
-	@tools/cargo build --release --locked --package clearstream --package netmap-preload --package c-api --package peers
+	@tools/cargo build --release --locked --package clearstream --package netmap-preload --package c-api --package fabric-provider --package peers
 	@$${CARGO_TARGET_DIR:-target}/release/peers $(BENCH)
 
 install: ## into PREFIX (/usr/local): program, libraries, man pages, completions, systemd units
-	@test -x target/release/clearstream -a -e target/release/libclearstream_netmap.so -a -e target/release/libclearstream_user.so || $(MAKE) --no-print-directory build
+	@test -x target/release/clearstream -a -e target/release/libclearstream_netmap.so -a -e target/release/libclearstream_user.so -a -e target/release/libclearstream_fi.so || $(MAKE) --no-print-directory build
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
 uninstall: ## take away what install put there

@@ -10,6 +10,7 @@ mod link;
 mod live;
 pub(crate) mod load;
 mod manual;
+mod mpi;
 mod netmap;
 pub(crate) mod options;
 mod path;
@@ -59,6 +60,8 @@ pub(crate) enum Verb {
     Pkt(pkt::PktArgs),
     /// Run an unmodified netmap program on the switch's ports and pipes.
     Netmap(netmap::NetmapArgs),
+    /// Run an unmodified MPI job over ClearStream's messages.
+    Mpi(mpi::MpiArgs),
     /// Bring up hosts and links on this machine.
     Lab(lab::LabArgs),
     /// Repeat a paper's figure or table here, side by side.
@@ -103,6 +106,7 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Link(args) => link::run(args, json),
         Verb::Pkt(args) => pkt::run(args, json),
         Verb::Netmap(args) => netmap::run(args, json),
+        Verb::Mpi(args) => mpi::run(args, json),
         Verb::Lab(args) => lab::run(args, json),
         Verb::Reproduce(args) => reproduce::run(args, json),
         Verb::Gateway(args) => gateway::run(args, json),

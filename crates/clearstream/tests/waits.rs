@@ -10,6 +10,8 @@ mod iperf3_interop;
 mod lab;
 mod live;
 mod load;
+mod mpi;
+mod mpi_root;
 mod path_loopback;
 mod peer_text;
 #[path = "support/philosophers.rs"]

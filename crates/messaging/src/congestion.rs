@@ -20,6 +20,12 @@ impl Window {
         Self { bytes, threshold_bytes: u64::MAX, before_bytes: bytes, min_bytes, max_bytes }
     }
 
+    /// Never beyond this from now on, as far as the smallest window allows.
+    pub(crate) fn limit(&mut self, max_bytes: u64) {
+        self.max_bytes = max_bytes.clamp(self.min_bytes, self.max_bytes);
+        self.bytes = self.bytes.min(self.max_bytes);
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -52,7 +58,7 @@ impl Window {
 
     /// What seemed lost was late.
     pub(crate) fn restore(&mut self) {
-        self.bytes = self.bytes.max(self.before_bytes);
+        self.bytes = self.bytes.max(self.before_bytes).min(self.max_bytes);
         self.threshold_bytes = self.threshold_bytes.max(self.bytes);
     }
 }

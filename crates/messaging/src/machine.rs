@@ -43,7 +43,8 @@ pub struct Config {
     pub endpoint: u16,
     /// Different each time the endpoint is opened: random.
     pub instance: u64,
-    /// Known to all endpoints of a job and to nobody else.
+    /// Known to all endpoints of a job and to nobody else: one key for all of them, or one of each
+    /// endpoint's own, which its peers hand to [`Machine::insert_keyed_peer`].
     pub job_key: [u8; 16],
     /// Random, known to nobody else: nonces and cookies come from it.
     pub secret: [u8; 16],
@@ -196,7 +197,8 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Machine {
     config: Config,
-    job: Key,
+    /// What greetings to this endpoint are tagged with.
+    own_key: Key,
     secret: Key,
     payload_key: PayloadKey,
     nonces_count: u64,
@@ -236,12 +238,12 @@ impl Machine {
     /// The configuration makes no sense.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
-        let job = Key::from_bytes(&config.job_key);
+        let own_key = Key::from_bytes(&config.job_key);
         let packet_bytes = u64::from(config.packet_bytes_max);
         Ok(Self {
-            job: job.derive(3, &[]),
+            own_key,
             secret: Key::from_bytes(&config.secret),
-            payload_key: PayloadKey::new(job),
+            payload_key: PayloadKey::new(own_key),
             nonces_count: 0,
             peers: Vec::new(),
             by_address: BTreeMap::new(),
@@ -260,7 +262,11 @@ impl Machine {
             burst_pkts: 0,
             pullers: List::EMPTY,
             pulling_count: 0,
-            pull_window: Window::new(128 << 10, 2 * packet_bytes, config.pull_bytes_max),
+            pull_window: Window::new(
+                (config.pull_bytes_max / 4).max(128 << 10),
+                2 * packet_bytes,
+                config.pull_bytes_max,
+            ),
             pull_under_way_bytes: 0,
             pull_shrunk_ns: 0,
             replies: VecDeque::new(),
@@ -285,7 +291,7 @@ impl Machine {
             return Err(OperationError::Busy);
         }
         let index = self.peers.len() as u32;
-        self.peers.push(Peer::new(address));
+        self.peers.push(Peer::new(address, self.own_key));
         self.by_address.insert(address, index);
         self.matcher.add_peer();
         self.deadlines.add_peer();
@@ -293,6 +299,21 @@ impl Machine {
             self.begin_with_itself(index);
         }
         Ok(PeerId(index))
+    }
+
+    /// The same for a peer whose `job_key` is another than this endpoint's. For one that is known
+    /// already it counts from the next session on that this endpoint asks for.
+    ///
+    /// # Errors
+    /// As [`insert_peer`](Self::insert_peer).
+    pub fn insert_keyed_peer(
+        &mut self,
+        address: Address,
+        job_key: &[u8; 16],
+    ) -> Result<PeerId, OperationError> {
+        let peer = self.insert_peer(address)?;
+        self.peers[peer.0 as usize].key = Key::from_bytes(job_key);
+        Ok(peer)
     }
 
     /// A peer's name.
@@ -349,7 +370,13 @@ impl Machine {
     #[must_use]
     pub fn peer_bytes(&self) -> usize {
         let lists = 4 * size_of::<List<0>>();
-        size_of::<Peer>() + lists + size_of::<(u64, u32)>() + 4 + 2 * size_of::<(Address, u32)>()
+        // With a key of its own a session has a table for payloads.
+        crate::tag::PAYLOAD_KEY_BYTES
+            + size_of::<Peer>()
+            + lists
+            + size_of::<(u64, u32)>()
+            + 4
+            + 2 * size_of::<(Address, u32)>()
     }
 
     /// Bytes of messages and packets that the machine holds copies of.

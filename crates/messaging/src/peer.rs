@@ -3,7 +3,7 @@
 use crate::congestion::Window;
 use crate::rtt::RoundTrip;
 use crate::slab::{Link, List, NONE, linked};
-use crate::tag::Key;
+use crate::tag::{Key, PayloadKey};
 use crate::types::{Address, BufferId, Channel, Failure};
 
 /// Packets ahead of the oldest unacknowledged one that may be under way.
@@ -51,6 +51,10 @@ pub(crate) struct Peer {
     pub(crate) remote_endpoint: u16,
     /// Most bytes of a packet between the two.
     pub(crate) packet_bytes_max: u16,
+    /// What greetings are tagged with that it answers.
+    pub(crate) key: Key,
+    /// What the session's payloads are hashed with, where that is not this endpoint's own.
+    pub(crate) payload_key: Option<PayloadKey>,
     pub(crate) send_key: Key,
     pub(crate) receive_key: Key,
     pub(crate) out: Outbound,
@@ -262,9 +266,11 @@ impl Pulls {
 }
 
 impl Peer {
-    pub(crate) fn new(address: Address) -> Self {
+    pub(crate) fn new(address: Address, key: Key) -> Self {
         Self {
             address,
+            key,
+            payload_key: None,
             instance: 0,
             state: State::Idle,
             sessions_count: 0,

@@ -103,6 +103,8 @@ fn word(bytes: &[u8]) -> u64 {
 
 /// Bytes NH takes at once.
 const BLOCK_BYTES: usize = 1024;
+/// Memory of a payload key.
+pub(crate) const PAYLOAD_KEY_BYTES: usize = BLOCK_BYTES;
 /// Payloads up to this long go through SipHash alone.
 const SHORT_BYTES: usize = 32;
 

@@ -300,6 +300,8 @@ pub(crate) struct Greeting {
     pub(crate) endpoint: u16,
     /// Most bytes of a packet that the sender takes.
     pub(crate) packet_bytes_max: u16,
+    /// Bytes that the way to the sender holds; 0: it does not say.
+    pub(crate) way_in_bytes: u32,
 }
 
 impl Greeting {
@@ -315,6 +317,7 @@ impl Greeting {
             index: u32_at(packet, 128)?,
             endpoint: u16_at(packet, 132)?,
             packet_bytes_max: u16_at(packet, 134)?,
+            way_in_bytes: u32_at(packet, 136)?,
         })
     }
 
@@ -325,7 +328,8 @@ impl Greeting {
         packet.put(&self.index.to_le_bytes());
         packet.put(&self.endpoint.to_le_bytes());
         packet.put(&self.packet_bytes_max.to_le_bytes());
-        packet.put(&[0; 8]);
+        packet.put(&self.way_in_bytes.to_le_bytes());
+        packet.put(&[0; 4]);
     }
 }
 

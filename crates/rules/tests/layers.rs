@@ -41,6 +41,8 @@ const LAYERS: &[(&str, Layer)] = &[
     // Libraries beside the program, for other people's programs; the program depends on neither.
     ("c-api", Layer::Program),
     ("netmap-preload", Layer::Program),
+    // Our messages below libfabric's programs.
+    ("fabric-provider", Layer::Program),
     // The benchmark program: starts the others.
     ("peers", Layer::Program),
     // Attacks on the program; no part of it.
@@ -69,6 +71,8 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("iperf3", "traffic"),
     // The program's tests read documents through it.
     ("clearstream", "rules"),
+    // And have MPI jobs use the library.
+    ("clearstream", "fabric-provider"),
     // Planted limits are a benchmark too.
     ("peers", "testkit"),
     // The attack suite is a test with a program of its own.
@@ -76,8 +80,14 @@ const INNER_EDGES: &[(&str, &str)] = &[
 ];
 
 /// Where `unsafe` may stand.
-const FENCES: &[&str] =
-    &["crates/sys/", "crates/shm/", "crates/c-api/", "crates/netmap-preload/", "crates/mpi/"];
+const FENCES: &[&str] = &[
+    "crates/sys/",
+    "crates/shm/",
+    "crates/c-api/",
+    "crates/fabric-provider/",
+    "crates/netmap-preload/",
+    "crates/mpi/",
+];
 
 /// What a pure crate never names: no input, no output, no clock, no place to hide one.
 const IMPURE: &[&str] = &[

@@ -67,10 +67,12 @@ impl Machine {
         if !covers && self.config.tags_payloads {
             return false;
         }
-        let key = self.peers[header.session as usize].receive_key;
+        let known = &self.peers[header.session as usize];
+        let payload_key = known.payload_key.as_ref().unwrap_or(&self.payload_key);
+        let key = known.receive_key;
         let covered = if covers { payload } else { &[] };
         let hidden = hidden(seq, ack);
-        crate::tag::tag(key, &self.payload_key, hidden, head, covered, payload.len()) == header.tag
+        crate::tag::tag(key, payload_key, hidden, head, covered, payload.len()) == header.tag
     }
 
     fn note_header(&mut self, now_ns: u64, peer: u32, header: &Header) {

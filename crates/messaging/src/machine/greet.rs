@@ -8,6 +8,7 @@
 
 use super::{Machine, REPLIES_MAX, stamp};
 use crate::peer::{Inbound, Must, Outbound, Peer, State};
+use crate::tag::{Key, PayloadKey};
 use crate::types::{Event, Failure};
 use crate::wire::{GREETING_BYTES, Greeting, Header, Kind, NO_SESSION, PacketHeader, u64_at};
 
@@ -38,7 +39,14 @@ impl Machine {
             self.counters.stray_pkts += 1;
             return;
         }
-        if header.tag != self.tag_greeting(packet) {
+        // Who answers has its own key; who asked knows it.
+        let is_question = matches!(header.kind, Kind::Hello | Kind::Open);
+        let key = if is_question { Some(self.own_key) } else { self.key_of(header, &greeting) };
+        let Some(key) = key else {
+            self.counters.stray_pkts += 1;
+            return;
+        };
+        if header.tag != self.tag_greeting(key, packet) {
             self.counters.forged_pkts += 1;
             return;
         }
@@ -50,8 +58,14 @@ impl Machine {
         }
     }
 
-    fn tag_greeting(&self, packet: &[u8]) -> u64 {
-        crate::tag::tag(self.job, &self.payload_key, 0, packet, &[], 0)
+    /// The key of the peer that an answer claims to come from.
+    fn key_of(&self, header: &Header, greeting: &Greeting) -> Option<Key> {
+        let peer = self.peers.get(header.session as usize)?;
+        (peer.address == greeting.from).then_some(peer.key)
+    }
+
+    fn tag_greeting(&self, key: Key, packet: &[u8]) -> u64 {
+        crate::tag::tag(key.derive(3, &[]), &self.payload_key, 0, packet, &[], 0)
     }
 
     /// The cookie for who asks like this, now.
@@ -120,6 +134,7 @@ impl Machine {
             index,
             endpoint: self.config.endpoint,
             packet_bytes_max: self.config.packet_bytes_max,
+            way_in_bytes: self.way_in_bytes(),
         }
     }
 
@@ -203,9 +218,13 @@ impl Machine {
         is_asking: bool,
     ) {
         let window = self.config.eager_window_bytes();
+        let own_key = self.own_key;
         let known = &mut self.peers[peer as usize];
         let context = [known.nonce, known.cookie];
-        let [asks, answers] = [7, 8].map(|label| self.job.derive(label, &context));
+        let key = if is_asking { known.key } else { own_key };
+        let session = key.derive(3, &[]);
+        let [asks, answers] = [7, 8].map(|label| session.derive(label, &context));
+        known.payload_key = (key != own_key).then(|| PayloadKey::new(key));
         (known.send_key, known.receive_key) =
             if is_asking { (asks, answers) } else { (answers, asks) };
         known.state = State::Open;
@@ -218,8 +237,16 @@ impl Machine {
         known.packet_bytes_max =
             greeting.packet_bytes_max.max(256).min(self.config.packet_bytes_max);
         restart(known, window, credit_bytes);
+        if greeting.way_in_bytes > 0 {
+            known.out.window.limit(greeting.way_in_bytes.into());
+        }
         self.heard(now_ns, peer);
         self.mark_ready(peer);
+    }
+
+    /// What the way in holds, as a greeting says it.
+    fn way_in_bytes(&self) -> u32 {
+        u32::try_from(self.config.pull_bytes_max).unwrap_or(u32::MAX)
     }
 
     /// An endpoint's session with itself: the transport brings its packets back.
@@ -252,15 +279,17 @@ impl Machine {
             index: peer,
             endpoint: self.config.endpoint,
             packet_bytes_max: self.config.packet_bytes_max,
+            way_in_bytes: self.way_in_bytes(),
         };
         let (endpoint, echo) = (known.remote_endpoint, known.inn.stamp);
-        self.write_greeting(now_ns, kind, session, endpoint, echo, &greeting)
+        let key = if kind == Kind::Accept { self.own_key } else { known.key };
+        self.write_greeting(now_ns, (kind, key), session, endpoint, echo, &greeting)
     }
 
     pub(super) fn write_greeting(
         &self,
         now_ns: u64,
-        kind: Kind,
+        (kind, key): (Kind, Key),
         session: u32,
         endpoint: u16,
         echo: u32,
@@ -283,7 +312,7 @@ impl Machine {
         let mut packet = PacketHeader::new();
         header.put(&mut packet);
         greeting.put(&mut packet);
-        let tag = self.tag_greeting(packet.bytes());
+        let tag = self.tag_greeting(key, packet.bytes());
         packet.set_tag(tag);
         packet
     }

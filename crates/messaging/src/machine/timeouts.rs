@@ -209,6 +209,15 @@ impl Machine {
         }
     }
 
+    /// The peer's process answered a probe: it runs, whatever it computes.
+    pub fn process_answered(&mut self, peer: PeerId) {
+        self.host_answered(peer);
+        if let Some(known) = self.peers.get_mut(peer.0 as usize) {
+            known.silence.peer_ns = 0;
+            known.silence.is_refused = false;
+        }
+    }
+
     /// The peer's machine says that nobody listens there. Anybody on the network may say so: it
     /// counts only while the peer itself stays silent.
     pub fn port_refused(&mut self, peer: PeerId) {

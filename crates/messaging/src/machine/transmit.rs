@@ -86,7 +86,8 @@ impl Machine {
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit<'_>> {
         if let Some((kind, session, echo, greeting)) = self.replies.pop_front() {
             self.counters.sent_pkts += 1;
-            let header = self.write_greeting(now_ns, kind, session, 0, echo, &greeting);
+            let header =
+                self.write_greeting(now_ns, (kind, self.own_key), session, 0, echo, &greeting);
             let address = greeting.to;
             return Some(Transmit {
                 peer: None,
@@ -329,7 +330,8 @@ impl Machine {
                 }
             }
         });
-        let seal = Some((known.send_key, &self.payload_key, hidden, self.config.tags_payloads));
+        let payload_key = known.payload_key.as_ref().unwrap_or(&self.payload_key);
+        let seal = Some((known.send_key, payload_key, hidden, self.config.tags_payloads));
         Transmit { peer: Some(PeerId(peer)), address, payload, header: packet, seal }
     }
 

@@ -1,0 +1,156 @@
+//! `clearstream mpi`: an unmodified MPI job over our messages, or an error: never over TCP instead.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// The provider, as a build and an installation name it.
+const LIBRARY: &str = "libclearstream_fi.so";
+/// The provider's own name.
+const PROVIDER: &str = "clearstream";
+
+/// What makes Open MPI take the provider. With `pml` named a job that cannot have it fails.
+const OPEN_MPI: [(&str, &str); 3] = [
+    ("OMPI_MCA_pml", "cm"),
+    ("OMPI_MCA_mtl", "ofi"),
+    ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER),
+];
+/// Its parameters that choose the way of messages; given on the command line they win.
+const CHOICES: [&str; 4] = ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude"];
+/// What the ranks need from the environment, on every host.
+const FORWARDED: [&str; 3] = ["FI_PROVIDER_PATH", "FI_CLEARSTREAM_IFACE", "FI_CLEARSTREAM_REPORT"];
+
+/// Options of `mpi`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream mpi -- mpirun -n 4 ./job\n  \
+    clearstream mpi --interface eth1 -- mpirun --hostfile hosts ./job\n  \
+    clearstream mpi --report counters.json -- mpirun -n 2 ./job\n\n\
+    The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
+    library must be at the same place on every host. The launcher takes this process's place: its exit\n\
+    code and its signals are its own. A job that cannot use the library fails; it does not fall back to\n\
+    TCP. Parameters that choose another way (--mca pml, --mca mtl) are refused.")]
+pub(crate) struct MpiArgs {
+    /// The interface, or the address of this host, that messages use [default: where the default route
+    /// leads].
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Have each rank add a line of JSON with its packet counters to FILE when it ends.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The library [default: beside this program, else in ../lib/clearstream].
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The launcher and its arguments.
+    #[arg(required = true, last = true, value_name = "LAUNCHER")]
+    launcher: Vec<OsString>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
+    let [launcher, arguments @ ..] = args.launcher.as_slice() else {
+        return Err(VerbError::usage("name a launcher after --, such as mpirun"));
+    };
+    let library = library(args.library.as_deref())?;
+    refuse_other_ways(arguments)?;
+    check_launcher(launcher)?;
+    let folder = library.parent().unwrap_or(Path::new("/"));
+    let mut command = Command::new(launcher);
+    command.envs(OPEN_MPI).env("FI_PROVIDER_PATH", folder);
+    if let Some(interface) = &args.interface {
+        command.env("FI_CLEARSTREAM_IFACE", interface);
+    }
+    if let Some(report) = &args.report {
+        command.env("FI_CLEARSTREAM_REPORT", std::path::absolute(report)?);
+    }
+    let is_set = |name: &&str| {
+        command.get_envs().any(|(known, _)| known == *name) || std::env::var_os(name).is_some()
+    };
+    let forwarded: Vec<&str> = FORWARDED.into_iter().filter(is_set).collect();
+    for name in forwarded {
+        command.args(["-x", name]);
+    }
+    let error = command.args(arguments).exec();
+    let name = launcher.display();
+    writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
+    Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+/// The library given, or where a build or an installation puts it.
+fn library(given: Option<&Path>) -> Result<PathBuf, VerbError> {
+    if let Some(given) = given {
+        let name = given.file_name().unwrap_or_default();
+        if !name.as_encoded_bytes().ends_with(b"fi.so") {
+            let text = "libfabric takes only libraries whose names end in fi.so";
+            return Err(VerbError::usage(format!("{}: {text}", given.display())));
+        }
+        let failed = |error| VerbError::usage(format!("{}: {error}", given.display()));
+        return given.canonicalize().map_err(failed);
+    }
+    let program = std::env::current_exe()?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(LIBRARY), folder.join("../lib/clearstream").join(LIBRARY)];
+    let found = places.iter().find_map(|place| place.canonicalize().ok());
+    found.ok_or_else(|| {
+        let searched = places.each_ref().map(|place| place.display().to_string()).join(" nor at ");
+        VerbError::missing(format!("the libfabric provider is neither at {searched}: `make build`"))
+    })
+}
+
+/// A job told to go another way would go there.
+fn refuse_other_ways(arguments: &[OsString]) -> Result<(), VerbError> {
+    let is_mca = |word: &OsString| word.as_encoded_bytes().ends_with(b"-mca");
+    for pair in arguments.windows(2) {
+        if is_mca(&pair[0]) && CHOICES.iter().any(|choice| pair[1] == **choice) {
+            let name = pair[1].display();
+            return Err(VerbError::usage(format!(
+                "--mca {name} chooses another way than ClearStream's messages: leave it out"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Open MPI with libfabric, or what is missing.
+fn check_launcher(launcher: &OsStr) -> Result<(), VerbError> {
+    let name = launcher.display();
+    let asked = Command::new(launcher).arg("--version").output();
+    let asked = asked.map_err(|error| VerbError::missing(format!("{name}: {error}")))?;
+    let version = String::from_utf8_lossy(&asked.stdout).into_owned();
+    if version.contains("HYDRA") {
+        return Err(VerbError::missing(format!(
+            "{name} is MPICH's launcher; the provider does not serve MPICH yet: use Open MPI's mpirun"
+        )));
+    }
+    if !version.contains("Open MPI") && !version.contains("OpenRTE") && !version.contains("PRRTE") {
+        return Err(VerbError::missing(format!("{name} is no launcher of Open MPI's")));
+    }
+    // Beside the launcher there is the tool that lists its components.
+    let beside = found(launcher).map(|path| path.with_file_name("ompi_info"));
+    let tool = beside.filter(|path| path.exists()).unwrap_or_else(|| "ompi_info".into());
+    let listed = Command::new(&tool).args(["--parsable", "--param", "mtl", "ofi"]).output();
+    let listed = listed.map_err(|error| {
+        VerbError::missing(format!("{}: {error}: cannot tell what it has", tool.display()))
+    })?;
+    if !String::from_utf8_lossy(&listed.stdout).contains("mca:mtl:ofi") {
+        return Err(VerbError::missing(format!(
+            "the Open MPI of {name} was built without libfabric (it has no component mtl/ofi)"
+        )));
+    }
+    Ok(())
+}
+
+/// Where a program is, with its links followed.
+fn found(program: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
+}

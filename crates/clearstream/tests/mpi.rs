@@ -1,0 +1,83 @@
+//! `clearstream mpi`: stock Open MPI over the provider, and what makes it refuse.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::PROGRAM;
+
+/// What a build leaves beside the tests.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    test.parent().expect("and a folder").join(name)
+}
+
+/// A folder of this test's own, removed at its end.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder =
+            std::env::temp_dir().join(format!("clearstream-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Self(folder)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn mpi(options: &[&str]) -> Command {
+    let library = built("libclearstream_fi.so");
+    assert!(library.exists(), "{} is built with the tests", library.display());
+    let mut command = Command::new(PROGRAM);
+    command.args(["mpi", "--library"]).arg(library).args(options);
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.stdin(Stdio::null());
+    command
+}
+
+fn told(command: &mut Command) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the program runs");
+    let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (status.code(), text.concat())
+}
+
+/// The program's own check of models is a job like any other.
+#[test]
+fn a_stock_job_runs_over_the_provider_and_ends_with_its_own_code() {
+    let scratch = Scratch::new("mpi-verb");
+    let report = scratch.0.join("report");
+    let report_path = report.to_str().expect("a path of ours");
+    let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"];
+    let mut command = mpi(&["--report", report_path, "--interface", "lo"]);
+    command.args(launcher).args([PROGRAM, "check", "--example", "peterson"]);
+    command.env("TMPDIR", &scratch.0);
+    let (code, text) = told(&mut command);
+    assert_eq!(code, Some(0), "{text}");
+    let lines = std::fs::read_to_string(&report).expect("the ranks' counters");
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.lines().all(|line| !line.contains("\"sent_pkts\":0,")), "{lines}");
+}
+
+#[test]
+fn what_would_fall_back_to_tcp_is_refused() {
+    let (code, text) = told(mpi(&["--", "mpirun.openmpi", "--mca", "pml", "ob1"]).arg("true"));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("leave it out"), "{text}");
+
+    let (code, text) = told(mpi(&["--", "mpiexec.mpich", "-n", "1"]).arg("true"));
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("MPICH"), "{text}");
+
+    let (code, text) = told(mpi(&["--", "true"]).arg("-n"));
+    assert_eq!(code, Some(4), "{text}");
+
+    let mut command = Command::new(PROGRAM);
+    let other = std::env::current_exe().expect("a test has a path");
+    command.args(["mpi", "--library"]).arg(other).args(["--", "mpirun.openmpi", "true"]);
+    let (code, text) = told(&mut command);
+    assert_eq!(code, Some(2), "{text}");
+}

@@ -1,0 +1,183 @@
+//! Stock Open MPI on two hosts of a lab, over links that lose packets, and with ranks that are killed or
+//! stopped: results are right, and nothing hangs.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use testkit::lab_bed::LabBed;
+
+use crate::PROGRAM;
+use crate::mpi::{Scratch, built};
+
+/// Two hosts, Open MPI's way to the far one, and a compiled job.
+struct Hosts {
+    lab: LabBed,
+    holder: Child,
+    scratch: Scratch,
+    job: PathBuf,
+}
+
+/// Hosts share no memory.
+const SHARED_MEMORY: &str = "mount -t tmpfs tmpfs /dev/shm";
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.holder.kill().ok();
+        self.holder.wait().ok();
+    }
+}
+
+impl Hosts {
+    fn up(name: &str, link: &str) -> Option<Self> {
+        // Open MPI's launcher and its daemons talk over the second link: the first has the messages alone.
+        let hosts = "[host.near]\n[host.far]\n";
+        let between = "[[link]]\nbetween = [\"near\", \"far\"]\n";
+        let sections = format!("{hosts}{between}{link}\n{between}wire = \"veth\"\n");
+        let lab = LabBed::up_with(name, &sections)?;
+        let scratch = Scratch::new(&format!("mpi-{name}"));
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../fabric-provider/tests/program/job.c");
+        let job = scratch.0.join("job");
+        let outcome = Command::new("mpicc.openmpi")
+            .args(["-O1", "-o"])
+            .args([&job, &source])
+            .output()
+            .expect("mpicc.openmpi is installed (tools/prepare test)");
+        assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+        for host in ["near", "far"] {
+            std::fs::create_dir(scratch.0.join(host)).expect("a folder");
+        }
+        // A process of the far host, by whose number, as the lab's processes see it, others enter.
+        let script = format!("hostname far && {SHARED_MEMORY} && echo $$ && exec sleep 1000");
+        let mut holder = lab.spawn("far", &["unshare", "-u", "-m", "-i", "sh", "-c", &script]);
+        let mut pid = String::new();
+        let out = holder.stdout.take().expect("it is piped");
+        BufReader::new(out).read_line(&mut pid).expect("a line");
+        let agent = format!(
+            "#!/bin/sh\nshift\nexec nsenter -t {} -n -u -m -i sh -c \"export TMPDIR={} && $*\"\n",
+            pid.trim(),
+            scratch.0.join("far").display(),
+        );
+        let path = scratch.0.join("agent");
+        std::fs::write(&path, agent).expect("a file of ours");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).expect("it is ours");
+        Some(Self { lab, holder, scratch, job })
+    }
+
+    /// The job on both hosts, one rank on each.
+    fn command(&self, words: &str) -> Command {
+        let folder = &self.scratch.0;
+        let library = built("libclearstream_fi.so");
+        let script = format!(
+            "hostname near && {SHARED_MEMORY} && export TMPDIR={} && exec timeout -k 5 200 '{PROGRAM}' mpi --interface eth0 \
+             --library '{}' --report '{}' -- mpirun.openmpi --bind-to none --host near:1,far:1 \
+             --mca plm rsh --mca plm_rsh_agent '{}' --mca oob_tcp_if_include eth1 \
+             -x FI_CLEARSTREAM_STOPPED_S -n 2 {words}",
+            folder.join("near").display(),
+            library.display(),
+            folder.join("report").display(),
+            folder.join("agent").display(),
+        );
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(["lab", "exec", &self.lab.name, "near", "--"])
+            .args(["unshare", "-u", "-m", "-i", "sh", "-c", &script])
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("FI_CLEARSTREAM_STOPPED_S", "5")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn counters(&self, name: &str) -> Vec<u64> {
+        let report = std::fs::read_to_string(self.scratch.0.join("report")).unwrap_or_default();
+        let value = |line: &str| {
+            let rest = line.split(&format!("\"{name}\":")).nth(1)?;
+            rest.split([',', '}']).next()?.parse().ok()
+        };
+        report.lines().filter_map(value).collect()
+    }
+}
+
+fn said(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr];
+    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+}
+
+fn check_with_loss(name: &str, link: &str, least_resent: u64) {
+    let Some(hosts) = Hosts::up(name, link) else { return };
+    let job = hosts.job.display().to_string();
+    let output = hosts.command(&format!("{job} 1")).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("correct: 2 ranks"), "{}", said(&output));
+    let resent = hosts.counters("resent_pkts").iter().sum::<u64>()
+        + hosts.counters("reasked_pkts").iter().sum::<u64>();
+    assert_eq!(hosts.counters("pid").len(), 2);
+    assert!(resent >= least_resent, "{resent} packets sent again");
+}
+
+#[test]
+fn two_hosts_exchange_every_kind_of_message_root() {
+    check_with_loss("mpi-clean", "delay = \"20us\"", 0);
+}
+
+#[test]
+fn one_percent_of_loss_changes_no_result_root() {
+    check_with_loss("mpi-loss1", "delay = \"20us\"\nloss = 0.01", 10);
+}
+
+#[test]
+fn ten_percent_of_loss_changes_no_result_root() {
+    check_with_loss("mpi-loss10", "delay = \"20us\"\nloss = 0.1", 100);
+}
+
+/// Ends or stops the rank on the far host while both exchange messages; the job must end by itself.
+fn check_loss_of_a_rank(name: &str, signal: &str, limit: Duration) {
+    let Some(hosts) = Hosts::up(name, "delay = \"20us\"") else { return };
+    let job = hosts.job.display().to_string();
+    let mut child = hosts
+        .command(&format!("{job} 1000000"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let rank_1 = |pid: &u32| {
+        let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let environment = read("environ");
+        let mut words = environment.split(|&byte| byte == 0);
+        read("cmdline").starts_with(job.as_bytes())
+            && words.any(|word| word == b"OMPI_COMM_WORLD_RANK=1")
+    };
+    // The launcher's start is not what is tested.
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.contains("began") {
+        line.clear();
+        assert_ne!(out.read_line(&mut line).expect("text"), 0, "the job ended at once");
+    }
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pid = pids.find(rank_1).expect("the far rank runs");
+    std::thread::sleep(Duration::from_millis(200));
+    let kill = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status();
+    assert!(kill.expect("kill is installed").success());
+    let began = Instant::now();
+    let output = child.wait_with_output().expect("it ends");
+    // Should it have stayed stopped.
+    Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status().ok();
+    assert!(!output.status.success(), "{}", said(&output));
+    assert!(began.elapsed() < limit, "{:?}: {}", began.elapsed(), said(&output));
+}
+
+#[test]
+fn a_job_whose_rank_is_killed_ends_with_an_error_root() {
+    check_loss_of_a_rank("mpi-kill", "KILL", Duration::from_secs(60));
+}
+
+#[test]
+fn a_job_whose_rank_is_stopped_ends_with_an_error_root() {
+    check_loss_of_a_rank("mpi-stop", "STOP", Duration::from_secs(90));
+}

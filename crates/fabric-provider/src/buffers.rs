@@ -1,0 +1,181 @@
+//! The program's memory. A program lends a buffer with each send and receive until that completes; the
+//! machine knows it by number.
+
+use messaging::{BufferId, Memory};
+
+/// Numbers with this bit name a list of pieces, others are addresses: no address of a process has it.
+const LIST: u64 = 1 << 63;
+
+/// A piece of memory.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    start: usize,
+    length_bytes: usize,
+}
+
+/// Buffers that consist of pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    lists: Vec<Option<Vec<Piece>>>,
+}
+
+/// A buffer that was lent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lent {
+    pub(crate) buffer: BufferId,
+    pub(crate) length_bytes: u64,
+}
+
+impl Lent {
+    /// Nothing.
+    pub(crate) const NOTHING: Self = Self { buffer: BufferId(0), length_bytes: 0 };
+
+    /// A buffer in one piece.
+    ///
+    /// # Safety
+    /// The memory may be read, for receives written, until [`Buffers::give_back`].
+    pub(crate) unsafe fn whole(start: *const u8, length_bytes: usize) -> Self {
+        Self {
+            buffer: BufferId(start.expose_provenance() as u64),
+            length_bytes: length_bytes as u64,
+        }
+    }
+
+    /// Its address; 0 for one of pieces.
+    pub(crate) fn address(&self) -> usize {
+        if self.buffer.0 & LIST == 0 { self.buffer.0 as usize } else { 0 }
+    }
+}
+
+impl Buffers {
+    /// A buffer of the pieces that `vectors` lists.
+    ///
+    /// # Safety
+    /// As [`Lent::whole`], for each piece.
+    pub(crate) unsafe fn pieces(&mut self, vectors: &[libc::iovec]) -> Lent {
+        match vectors {
+            [] => Lent::NOTHING,
+            // SAFETY: the caller's promise.
+            [one] => unsafe { Lent::whole(one.iov_base.cast(), one.iov_len) },
+            many => {
+                let piece = |vector: &libc::iovec| Piece {
+                    start: vector.iov_base.expose_provenance(),
+                    length_bytes: vector.iov_len,
+                };
+                let pieces: Vec<Piece> = many.iter().map(piece).collect();
+                let length_bytes = pieces.iter().map(|piece| piece.length_bytes as u64).sum();
+                let index = crate::fence::keep(&mut self.lists, pieces);
+                Lent { buffer: BufferId(LIST | index as u64), length_bytes }
+            }
+        }
+    }
+
+    /// The program has its memory again.
+    pub(crate) fn give_back(&mut self, buffer: BufferId) {
+        if buffer.0 & LIST != 0
+            && let Some(list) = self.lists.get_mut((buffer.0 & !LIST) as usize)
+        {
+            *list = None;
+        }
+    }
+
+    /// Calls `each` with the pieces of a part of a buffer, in order.
+    fn for_each_piece(
+        &self,
+        buffer: BufferId,
+        offset: u64,
+        length_bytes: usize,
+        mut each: impl FnMut(Piece),
+    ) {
+        if buffer.0 & LIST == 0 {
+            return each(Piece { start: buffer.0 as usize + offset as usize, length_bytes });
+        }
+        let list = self.lists.get((buffer.0 & !LIST) as usize).and_then(Option::as_ref);
+        let (mut skip, mut left) = (offset as usize, length_bytes);
+        for piece in list.into_iter().flatten() {
+            if skip >= piece.length_bytes {
+                skip -= piece.length_bytes;
+                continue;
+            }
+            let length_bytes = left.min(piece.length_bytes - skip);
+            if length_bytes > 0 {
+                each(Piece { start: piece.start + skip, length_bytes });
+            }
+            (skip, left) = (0, left - length_bytes);
+        }
+    }
+
+    /// A part of a buffer in one piece: the program's own memory where that is in one, else a copy in
+    /// `scratch`.
+    pub(crate) fn part<'a>(
+        &'a self,
+        buffer: BufferId,
+        offset: u64,
+        length_bytes: usize,
+        scratch: &'a mut Vec<u8>,
+    ) -> &'a [u8] {
+        if buffer.0 & LIST == 0 && length_bytes > 0 {
+            let start = std::ptr::with_exposed_provenance(buffer.0 as usize + offset as usize);
+            // SAFETY: the program lent this memory (`Lent::whole`) and the machine stays within what was
+            // lent. The program does not write it before the send completed, which needs a call that
+            // the domain's lock keeps out while this borrow lasts.
+            return unsafe { std::slice::from_raw_parts(start, length_bytes) };
+        }
+        scratch.clear();
+        self.read(buffer, offset, length_bytes, scratch);
+        scratch
+    }
+}
+
+impl Memory for Buffers {
+    fn write(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]) {
+        let mut rest = bytes;
+        self.for_each_piece(buffer, offset, bytes.len(), |piece| {
+            let (now, later) = rest.split_at(piece.length_bytes.min(rest.len()));
+            let start = std::ptr::with_exposed_provenance_mut::<u8>(piece.start);
+            // SAFETY: the program lent this memory for a receive, the machine stays within it, and
+            // packets are in memory of this library.
+            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), start, now.len()) };
+            rest = later;
+        });
+    }
+
+    fn read(&self, buffer: BufferId, offset: u64, bytes_count: usize, into: &mut Vec<u8>) {
+        self.for_each_piece(buffer, offset, bytes_count, |piece| {
+            let start = std::ptr::with_exposed_provenance::<u8>(piece.start);
+            // SAFETY: the program lent this memory for a send, and the machine stays within it.
+            let bytes = unsafe { std::slice::from_raw_parts(start, piece.length_bytes) };
+            into.extend_from_slice(bytes);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_read_and_written_in_order_wherever_a_part_begins() {
+        let mut memory = [0_u8; 30];
+        let start = memory.as_mut_ptr();
+        let vectors = [(0, 7), (10, 0), (12, 5), (20, 10)].map(|(offset, iov_len)| libc::iovec {
+            iov_base: start.wrapping_add(offset).cast(),
+            iov_len,
+        });
+        let mut buffers = Buffers::default();
+        // SAFETY: `memory` outlives `buffers` and is not touched otherwise meanwhile.
+        let lent = unsafe { buffers.pieces(&vectors) };
+        assert_eq!(lent.length_bytes, 22);
+        let bytes: Vec<u8> = (1..=22).collect();
+        for (offset, length) in [(0, 22), (3, 6), (7, 5), (21, 1), (22, 0), (6, 16)] {
+            buffers.write(lent.buffer, offset, &bytes[offset as usize..offset as usize + length]);
+            let (mut read, mut scratch) = (Vec::new(), Vec::new());
+            buffers.read(lent.buffer, offset, length, &mut read);
+            assert_eq!(read, bytes[offset as usize..offset as usize + length]);
+            assert_eq!(buffers.part(lent.buffer, offset, length, &mut scratch), read);
+        }
+        buffers.give_back(lent.buffer);
+        assert_eq!(memory[7..12], [0; 5]);
+        assert_eq!(memory[12..17], [8, 9, 10, 11, 12]);
+    }
+}

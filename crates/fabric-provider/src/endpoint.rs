@@ -1,0 +1,459 @@
+//! An endpoint: the machine, its socket, the program's operations and peers. Progress is made only
+//! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
+
+mod endings;
+
+pub(crate) use endings::Queues;
+use endings::{flags_of, number_of};
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use messaging::{
+    Channel, ClaimId, Config, Machine, OperationError, Payload, PeerId, Receive, Send, SendMode,
+};
+
+use crate::abi;
+use crate::buffers::{Buffers, Lent};
+use crate::fence::Number;
+use crate::interfaces;
+use crate::name::{Name, socket_address};
+use crate::operations::{Operation, Operations};
+use crate::presence::{Presence, Probes};
+use crate::queue::{Ended, Error};
+use crate::transport::Udp;
+
+/// Longest message that is copied, so that its buffer is free at once: libfabric's `inject_size`.
+pub(crate) const INJECT_BYTES_MAX: u64 = 4096;
+/// How long a closed endpoint waits for its last messages to be received.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Unexpected messages of one peer that are kept, bytes.
+const PEER_UNEXPECTED_BYTES: u64 = 64 * 1024;
+/// A peer whose process does not run for so long, while something is awaited from it, has failed.
+const STOPPED: Duration = Duration::from_secs(60);
+/// Says it otherwise, in whole seconds.
+const STOPPED_VARIABLE: &str = "FI_CLEARSTREAM_STOPPED_S";
+/// Receive calls in a row before what came is answered.
+const RECEIVES_IN_A_ROW: u32 = 4;
+
+/// A message to send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing {
+    pub(crate) to: u64,
+    pub(crate) channel: Channel,
+    pub(crate) tag: u64,
+    pub(crate) data: Option<u64>,
+    pub(crate) lent: Lent,
+    pub(crate) mode: SendMode,
+    pub(crate) context: usize,
+    pub(crate) is_told: bool,
+}
+
+/// A receive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Incoming {
+    pub(crate) from: u64,
+    pub(crate) channel: Channel,
+    pub(crate) tag: u64,
+    pub(crate) ignore: u64,
+    pub(crate) lent: Lent,
+    pub(crate) is_multi: bool,
+    pub(crate) context: usize,
+    pub(crate) is_told: bool,
+}
+
+/// What completion queues and flags an endpoint was opened and bound with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Binding {
+    pub(crate) vector: Option<usize>,
+    pub(crate) send_queue: Option<usize>,
+    pub(crate) receive_queue: Option<usize>,
+    /// Only sends with `COMPLETION` are told.
+    pub(crate) is_send_selective: bool,
+    pub(crate) is_receive_selective: bool,
+    /// Flags of calls that take none.
+    pub(crate) send_flags: u64,
+    pub(crate) receive_flags: u64,
+}
+
+/// An endpoint.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) binding: Binding,
+    pub(crate) min_multi_bytes: u64,
+    pub(crate) name: Name,
+    pub(crate) buffers: Buffers,
+    pub(crate) is_enabled: bool,
+    began: Instant,
+    machine: Machine,
+    udp: Udp,
+    _presence: Presence,
+    probes: Probes,
+    operations: Operations,
+    /// By address of the address vector.
+    peers: Vec<Option<PeerId>>,
+    /// By peer: its address in the address vector.
+    addresses: Vec<u64>,
+    claims: Vec<(usize, ClaimId)>,
+    /// Packets to itself.
+    own: VecDeque<Vec<u8>>,
+    scratch: Vec<u8>,
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Number> {
+    let mut bytes = [0; N];
+    let flags = rustix::rand::GetRandomFlags::empty();
+    rustix::rand::getrandom(&mut bytes[..], flags).map_err(|error| error.raw_os_error())?;
+    Ok(bytes)
+}
+
+/// A UDP port and the TCP port of the same number.
+fn sockets(place: &interfaces::Place) -> std::io::Result<(Udp, Presence)> {
+    let mut tries = 0;
+    loop {
+        let udp = Udp::open(place)?;
+        tries += 1;
+        match Presence::open(udp.local_address()?) {
+            Ok(presence) => return Ok((udp, presence)),
+            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse || tries > 100 => {
+                return Err(error);
+            }
+            Err(_taken) => {}
+        }
+    }
+}
+
+fn stopped() -> Duration {
+    let given = std::env::var(STOPPED_VARIABLE).ok().and_then(|text| text.parse().ok());
+    given.map_or(STOPPED, Duration::from_secs)
+}
+
+impl Endpoint {
+    /// An endpoint at a free port, with room for so many peers at least.
+    pub(crate) fn open(binding: Binding, peers_count: usize) -> Result<Self, Number> {
+        let place = interfaces::choose().map_err(|_line| libc::ENODEV)?;
+        let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        let (udp, presence) = sockets(&place).map_err(number)?;
+        let at = udp.local_address().map_err(number)?;
+        let name = Name::new(at, random()?, random()?);
+        let peers_max = (2 * peers_count as u32).clamp(1024, 1 << 20);
+        let config = Config {
+            packet_bytes_max: place.packet_bytes_max(),
+            copy_bytes_max: INJECT_BYTES_MAX,
+            peers_max,
+            unexpected_bytes_max: u64::from(peers_max) * PEER_UNEXPECTED_BYTES,
+            // The kernel counts its own overhead too, and others send meanwhile.
+            pull_bytes_max: udp.receive_buffer_bytes() / 4,
+            silent_peer_ns: Some(stopped().as_nanos() as u64),
+            ..Config::new(name.address, at.port(), name.key, random()?)
+        };
+        let machine = Machine::new(config).map_err(|_config| libc::EINVAL)?;
+        Ok(Self {
+            binding,
+            min_multi_bytes: 64,
+            name,
+            buffers: Buffers::default(),
+            is_enabled: false,
+            began: Instant::now(),
+            machine,
+            udp,
+            _presence: presence,
+            probes: Probes::default(),
+            operations: Operations::default(),
+            peers: Vec::new(),
+            addresses: Vec::new(),
+            claims: Vec::new(),
+            own: VecDeque::new(),
+            scratch: Vec::new(),
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// The peer at an address of the address vector.
+    pub(crate) fn introduce(&mut self, at: u64, name: &Name) -> Result<(), Number> {
+        let peer = self.machine.insert_keyed_peer(name.address, &name.key).map_err(number_of)?;
+        let (at_index, peer_index) = (at as usize, peer.0 as usize);
+        if self.peers.len() <= at_index {
+            self.peers.resize(at_index + 1, None);
+        }
+        self.peers[at_index] = Some(peer);
+        if self.addresses.len() <= peer_index {
+            self.addresses.resize(peer_index + 1, abi::ADDR_UNSPEC);
+        }
+        self.addresses[peer_index] = at;
+        Ok(())
+    }
+
+    fn peer(&self, at: u64) -> Result<PeerId, Number> {
+        self.peers.get(at as usize).copied().flatten().ok_or(libc::EINVAL)
+    }
+
+    fn source(&self, from: u64) -> Result<Option<PeerId>, Number> {
+        if from == abi::ADDR_UNSPEC { Ok(None) } else { self.peer(from).map(Some) }
+    }
+
+    fn address(&self, peer: PeerId) -> u64 {
+        self.addresses.get(peer.0 as usize).copied().unwrap_or(abi::ADDR_UNSPEC)
+    }
+
+    /// Sends a message. Its packets leave at once, as far as they may.
+    pub(crate) fn send(&mut self, out: &Outgoing, queues: &mut Queues<'_>) -> Result<(), Number> {
+        let outcome = self.begin_send(out);
+        match outcome {
+            Ok(()) => {
+                self.transmit();
+                self.settle(queues);
+            }
+            Err(libc::EAGAIN) => {
+                self.buffers.give_back(out.lent.buffer);
+                self.progress(queues);
+            }
+            Err(_) => self.buffers.give_back(out.lent.buffer),
+        }
+        outcome
+    }
+
+    fn begin_send(&mut self, out: &Outgoing) -> Result<(), Number> {
+        let peer = self.peer(out.to)?;
+        let is_inject = out.mode == SendMode::Inject;
+        let flags = abi::SEND | flags_of(out.channel);
+        let context = if is_inject {
+            0
+        } else {
+            self.operations.insert(Operation {
+                context: out.context,
+                flags,
+                is_told: out.is_told,
+                buffer: out.lent.buffer,
+                address: 0,
+                is_multi: false,
+                receive: None,
+            })
+        };
+        let send = Send {
+            peer,
+            channel: out.channel,
+            match_bits: out.tag,
+            data: out.data,
+            buffer: out.lent.buffer,
+            offset: 0,
+            length_bytes: out.lent.length_bytes,
+            mode: out.mode,
+            context,
+        };
+        let outcome = self.machine.send(self.now_ns(), &send, &self.buffers);
+        if is_inject && outcome.is_ok() {
+            self.buffers.give_back(out.lent.buffer);
+        } else if !is_inject && outcome.is_err() {
+            self.operations.remove(context);
+        }
+        outcome.map_err(number_of)
+    }
+
+    /// Posts a receive.
+    pub(crate) fn receive(
+        &mut self,
+        incoming: &Incoming,
+        queues: &mut Queues<'_>,
+    ) -> Result<(), Number> {
+        let outcome = self.begin_receive(incoming);
+        match outcome {
+            Ok(()) => {
+                self.transmit();
+                self.settle(queues);
+            }
+            Err(libc::EAGAIN) => {
+                self.buffers.give_back(incoming.lent.buffer);
+                self.progress(queues);
+            }
+            Err(_) => self.buffers.give_back(incoming.lent.buffer),
+        }
+        outcome
+    }
+
+    fn begin_receive(&mut self, incoming: &Incoming) -> Result<(), Number> {
+        let source = self.source(incoming.from)?;
+        let receive = self.insert_receive(incoming, source);
+        let now_ns = self.now_ns();
+        let outcome = self.machine.receive(now_ns, &receive, &mut self.buffers);
+        let outcome = match outcome {
+            Ok(id) => {
+                self.operations.set_receive(receive.context, id);
+                return Ok(());
+            }
+            // Messages that were here before the peer failed are good.
+            Err(OperationError::PeerFailed(..)) => self
+                .machine
+                .claim(source, incoming.channel, incoming.tag, incoming.ignore)
+                .map_or(outcome.map(|_id| ()), |(claim, _arrived)| {
+                    self.machine.receive_claimed(now_ns, claim, &receive, &mut self.buffers)
+                }),
+            Err(error) => Err(error),
+        };
+        if outcome.is_err() {
+            self.operations.remove(receive.context);
+        }
+        outcome.map_err(number_of)
+    }
+
+    fn insert_receive(&mut self, incoming: &Incoming, source: Option<PeerId>) -> Receive {
+        let context = self.operations.insert(Operation {
+            context: incoming.context,
+            flags: abi::RECV | flags_of(incoming.channel),
+            is_told: incoming.is_told,
+            buffer: incoming.lent.buffer,
+            address: incoming.lent.address(),
+            is_multi: incoming.is_multi,
+            receive: None,
+        });
+        Receive {
+            source,
+            channel: incoming.channel,
+            match_bits: incoming.tag & !incoming.ignore,
+            ignore_bits: incoming.ignore,
+            buffer: incoming.lent.buffer,
+            offset: 0,
+            length_bytes: incoming.lent.length_bytes,
+            multi: incoming.is_multi.then_some(self.min_multi_bytes),
+            context,
+        }
+    }
+
+    /// Tells whether a message waits that such a receive would take; takes it out of the queue for
+    /// [`receive_claimed`](Self::receive_claimed) with `claims`, for nobody with `discards`.
+    pub(crate) fn peek(
+        &mut self,
+        incoming: &Incoming,
+        claims: bool,
+        discards: bool,
+        queues: &mut Queues<'_>,
+    ) -> Result<(), Number> {
+        self.progress(queues);
+        let source = self.source(incoming.from)?;
+        let (channel, tag, ignore) = (incoming.channel, incoming.tag, incoming.ignore);
+        let found = if claims || discards {
+            let claimed = self.machine.claim(source, channel, tag, ignore);
+            claimed.map(|(claim, arrived)| (Some(claim), arrived))
+        } else {
+            self.machine.probe(source, channel, tag, ignore).map(|arrived| (None, arrived))
+        };
+        let flags = abi::RECV | flags_of(channel);
+        let ended = match found {
+            Some((claim, arrived)) => {
+                if let Some(claim) = claim {
+                    self.claims.push((incoming.context, claim));
+                }
+                let mut ended = self.ended(flags, incoming.context, Some(&arrived));
+                ended.entry.len = arrived.length_bytes as usize;
+                ended
+            }
+            None => {
+                let error = Some(Error { number: libc::ENOMSG, cut_bytes: 0 });
+                Ended { error, ..self.ended(flags, incoming.context, None) }
+            }
+        };
+        let is_discarded = discards && ended.error.is_none();
+        queues.push(self.binding.receive_queue, ended);
+        if is_discarded {
+            let nothing = Incoming { lent: Lent::NOTHING, is_told: false, ..*incoming };
+            self.receive_claimed(&nothing, queues)?;
+        }
+        Ok(())
+    }
+
+    /// Receives a message that [`peek`](Self::peek) claimed under the same context.
+    pub(crate) fn receive_claimed(
+        &mut self,
+        incoming: &Incoming,
+        queues: &mut Queues<'_>,
+    ) -> Result<(), Number> {
+        let known = self.claims.iter().position(|(context, _)| *context == incoming.context);
+        let (_, claim) = self.claims.swap_remove(known.ok_or(libc::EINVAL)?);
+        let receive = self.insert_receive(incoming, None);
+        let now_ns = self.now_ns();
+        let outcome = self.machine.receive_claimed(now_ns, claim, &receive, &mut self.buffers);
+        if outcome.is_err() {
+            self.operations.remove(receive.context);
+            self.buffers.give_back(incoming.lent.buffer);
+        }
+        self.transmit();
+        self.settle(queues);
+        outcome.map_err(number_of)
+    }
+
+    /// Takes receives back that the program knows by this word.
+    pub(crate) fn cancel(&mut self, context: usize, queues: &mut Queues<'_>) {
+        for receive in self.operations.receives(context) {
+            if self.machine.cancel(receive) {
+                break;
+            }
+        }
+        self.settle(queues);
+    }
+
+    /// Takes packets in and sends what is due. True: packets came.
+    pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
+        let mut has_received = false;
+        for _ in 0..RECEIVES_IN_A_ROW {
+            let now_ns = self.now_ns();
+            let (machine, buffers) = (&mut self.machine, &mut self.buffers);
+            let may_have_more = self.udp.receive(|packet| {
+                has_received = true;
+                machine.handle_packet(now_ns, packet, buffers);
+            });
+            if !may_have_more {
+                break;
+            }
+        }
+        self.transmit();
+        self.settle(queues);
+        has_received
+    }
+
+    fn transmit(&mut self) {
+        let now_ns = self.now_ns();
+        self.machine.handle_timeouts(now_ns);
+        loop {
+            while self.udp.has_room()
+                && let Some(mut transmit) = self.machine.poll_transmit(now_ns)
+            {
+                let address = transmit.address;
+                let payload = match transmit.payload {
+                    Payload::None => &[],
+                    Payload::Bytes(bytes) => bytes,
+                    Payload::User { buffer, offset, length_bytes } => {
+                        self.buffers.part(buffer, offset, length_bytes, &mut self.scratch)
+                    }
+                };
+                let header = transmit.header(payload);
+                if address == self.name.address {
+                    self.own.push_back([header, payload].concat());
+                } else if let Some(to) = socket_address(&address) {
+                    self.udp.push(to, header, payload);
+                }
+            }
+            let Some(packet) = self.own.pop_front() else { break };
+            self.machine.handle_packet(now_ns, &packet, &mut self.buffers);
+        }
+        self.udp.flush();
+    }
+
+    /// Waits until the peers have received what was sent to them, for a bounded time, and tells them
+    /// that the endpoint closes.
+    pub(crate) fn close(&mut self, queues: &mut Queues<'_>) {
+        let began = Instant::now();
+        while !self.machine.is_drained() && began.elapsed() < DRAIN {
+            if !self.progress(queues) {
+                std::thread::yield_now();
+            }
+        }
+        let now_ns = self.now_ns();
+        self.machine.close(now_ns);
+        self.transmit();
+        self.settle(queues);
+        self.report();
+    }
+}

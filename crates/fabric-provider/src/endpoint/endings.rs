@@ -1,0 +1,161 @@
+//! What an endpoint tells the program: completions, errors, and at its end a line of counters.
+
+use std::io::Write;
+
+use messaging::{Arrived, Channel, Completion, Event, Failure, OperationError, Status};
+
+use super::Endpoint;
+use crate::abi;
+use crate::fence::Number;
+use crate::name::socket_address;
+use crate::presence::Found;
+use crate::queue::{Ended, Error, Queue};
+
+/// Names a file to which a line is added when an endpoint closes: what went through it.
+const REPORT_VARIABLE: &str = "FI_CLEARSTREAM_REPORT";
+
+impl Endpoint {
+    /// Tells the program what ended.
+    pub(super) fn settle(&mut self, queues: &mut Queues<'_>) {
+        while let Some(completion) = self.machine.poll_completion() {
+            self.complete(&completion, queues);
+        }
+        while let Some(event) = self.machine.poll_event() {
+            if let Event::ProbeHost(peer) = event
+                && let Some(address) = self.machine.peer_address(peer)
+                && let Some(at) = socket_address(&address)
+            {
+                self.probes.ask(peer, at);
+            }
+        }
+        if !self.probes.is_empty() {
+            for (peer, found) in self.probes.found() {
+                match found {
+                    Found::Host => self.machine.host_answered(peer),
+                    Found::Process => self.machine.process_answered(peer),
+                    Found::Nobody => self.machine.port_refused(peer),
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, completion: &Completion, queues: &mut Queues<'_>) {
+        let (is_over, message, offset, received_bytes, is_send) = match &completion.operation {
+            messaging::Operation::Send => (true, None, 0, 0, true),
+            messaging::Operation::Receive {
+                message,
+                offset,
+                received_bytes,
+                is_buffer_released,
+            } => (*is_buffer_released, message.as_ref(), *offset, *received_bytes, false),
+        };
+        let Some(&operation) = self.operations.find(completion.context) else { return };
+        if is_over {
+            self.operations.remove(completion.context);
+            self.buffers.give_back(operation.buffer);
+        }
+        let mut ended = self.ended(operation.flags, operation.context, message);
+        ended.entry.len = received_bytes as usize;
+        if operation.address != 0 {
+            ended.entry.buf = operation.address + offset as usize;
+        }
+        if is_over && operation.is_multi {
+            ended.entry.flags |= abi::MULTI_RECV;
+        }
+        let length_bytes = message.map_or(0, |message| message.length_bytes);
+        let cut_bytes = length_bytes.saturating_sub(received_bytes) as usize;
+        ended.error = error_of(completion.status, cut_bytes);
+        if !operation.is_told && ended.error.is_none() {
+            return;
+        }
+        let queue = if is_send { self.binding.send_queue } else { self.binding.receive_queue };
+        queues.push(queue, ended);
+    }
+
+    pub(super) fn ended(&self, flags: u64, context: usize, message: Option<&Arrived>) -> Ended {
+        let data = message.and_then(|message| message.data);
+        let entry = abi::CqEntry {
+            op_context: context,
+            flags: flags | if data.is_some() { abi::REMOTE_CQ_DATA } else { 0 },
+            len: 0,
+            buf: 0,
+            data: data.unwrap_or(0),
+            tag: message.map_or(0, |message| message.match_bits),
+        };
+        let source = message.map_or(abi::ADDR_UNSPEC, |message| self.address(message.source));
+        Ended { entry, source, error: None }
+    }
+
+    /// One line, where one is asked for.
+    pub(super) fn report(&self) {
+        let Some(path) = std::env::var_os(REPORT_VARIABLE).filter(|path| !path.is_empty()) else {
+            return;
+        };
+        let counters = self.machine.counters();
+        let line = format!(
+            "{{\"pid\":{},\"peers\":{},\"sent_pkts\":{},\"received_pkts\":{},\"resent_pkts\":{},\
+             \"reasked_pkts\":{},\"timeouts\":{},\"forged_pkts\":{},\"sends\":{},\"receives\":{}}}\n",
+            std::process::id(),
+            self.machine.peers_count(),
+            counters.sent_pkts,
+            counters.received_pkts,
+            counters.resent_pkts,
+            counters.reasked_pkts,
+            counters.timeouts,
+            counters.forged_pkts,
+            self.udp.sends_count,
+            self.udp.receives_count,
+        );
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        // Nobody is left to tell.
+        file.and_then(|mut file| file.write_all(line.as_bytes())).ok();
+    }
+}
+
+/// The completion queues of a domain.
+#[derive(Debug)]
+pub(crate) struct Queues<'a>(pub(crate) &'a mut [Option<Queue>]);
+
+impl Queues<'_> {
+    pub(super) fn push(&mut self, queue: Option<usize>, ended: Ended) {
+        if let Some(Some(queue)) = queue.and_then(|queue| self.0.get_mut(queue)) {
+            queue.push(ended);
+        }
+    }
+}
+
+pub(super) fn flags_of(channel: Channel) -> u64 {
+    match channel {
+        Channel::Tagged => abi::TAGGED,
+        Channel::Plain => abi::MSG,
+    }
+}
+
+fn error_of(status: Status, cut_bytes: usize) -> Option<Error> {
+    let number = match status {
+        Status::Ok => return None,
+        Status::Truncated => return Some(Error { number: abi::ETRUNC, cut_bytes }),
+        Status::Cancelled => libc::ECANCELED,
+        Status::PeerFailed(failure) => number_of_failure(failure),
+    };
+    Some(Error { number, cut_bytes: 0 })
+}
+
+fn number_of_failure(failure: Failure) -> Number {
+    match failure {
+        Failure::Silent => libc::ETIMEDOUT,
+        Failure::Refused => libc::ECONNREFUSED,
+        Failure::Closed => libc::ECONNRESET,
+        Failure::Restarted => libc::ECONNABORTED,
+        Failure::Violation => libc::EIO,
+    }
+}
+
+pub(super) fn number_of(error: OperationError) -> Number {
+    match error {
+        OperationError::Busy => libc::EAGAIN,
+        OperationError::PeerFailed(_, failure) => number_of_failure(failure),
+        OperationError::TooLong { .. } => libc::EMSGSIZE,
+        _ => libc::EINVAL,
+    }
+}

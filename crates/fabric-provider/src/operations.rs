@@ -1,0 +1,63 @@
+//! Operations under way, by the number that the machine gives back with their completions.
+
+use messaging::{BufferId, ReceiveId};
+
+/// What a program asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operation {
+    /// The program's word for it.
+    pub(crate) context: usize,
+    /// Flags of its completion.
+    pub(crate) flags: u64,
+    /// Whether a success is told; failures always are.
+    pub(crate) is_told: bool,
+    pub(crate) buffer: BufferId,
+    /// Where the buffer begins, for receives of many messages.
+    pub(crate) address: usize,
+    /// Takes message after message.
+    pub(crate) is_multi: bool,
+    /// Of a receive.
+    pub(crate) receive: Option<ReceiveId>,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    places: Vec<Option<Operation>>,
+    free: Vec<u32>,
+}
+
+impl Operations {
+    pub(crate) fn insert(&mut self, operation: Operation) -> u64 {
+        if let Some(index) = self.free.pop() {
+            self.places[index as usize] = Some(operation);
+            return index.into();
+        }
+        self.places.push(Some(operation));
+        self.places.len() as u64 - 1
+    }
+
+    pub(crate) fn find(&self, number: u64) -> Option<&Operation> {
+        self.places.get(number as usize)?.as_ref()
+    }
+
+    pub(crate) fn set_receive(&mut self, number: u64, receive: ReceiveId) {
+        if let Some(Some(operation)) = self.places.get_mut(number as usize) {
+            operation.receive = Some(receive);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Operation> {
+        let operation = self.places.get_mut(number as usize)?.take();
+        if operation.is_some() {
+            self.free.push(number as u32);
+        }
+        operation
+    }
+
+    /// The receives that the program knows by this word.
+    pub(crate) fn receives(&self, context: usize) -> Vec<ReceiveId> {
+        let known = self.places.iter().flatten().filter(|known| known.context == context);
+        known.filter_map(|known| known.receive).collect()
+    }
+}

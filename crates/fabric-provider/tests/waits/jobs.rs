@@ -1,0 +1,37 @@
+//! Jobs on this host.
+
+use crate::scene::{Scratch, mpirun, program, run};
+
+/// Every byte is checked by the program; the provider's own counters say that it carried them.
+fn check(ranks: u32) {
+    let scratch = Scratch::new(&format!("provider-job-{ranks}"));
+    let ran = run(&scratch, mpirun(&scratch, ranks).arg(program()).arg("1"));
+    assert!(ran.output.status.success(), "{}", ran.said());
+    assert!(ran.said().contains(&format!("correct: {ranks} ranks")), "{}", ran.said());
+    let sent_pkts = ran.counters("sent_pkts");
+    assert_eq!(sent_pkts.len(), ranks as usize, "{:?}", ran.report);
+    assert!(sent_pkts.iter().all(|&count| count > 1000), "{sent_pkts:?}");
+    assert!(ran.counters("forged_pkts").iter().all(|&count| count == 0), "{:?}", ran.report);
+}
+
+#[test]
+fn two_ranks_of_stock_open_mpi_exchange_every_kind_of_message() {
+    check(2);
+}
+
+#[test]
+fn four_ranks_of_stock_open_mpi_exchange_every_kind_of_message() {
+    check(4);
+}
+
+/// Without the library the same command line fails: a job that ends well went over the provider.
+#[test]
+fn a_job_without_the_library_fails_and_does_not_fall_back_to_tcp() {
+    let scratch = Scratch::new("provider-missing");
+    let mut command = mpirun(&scratch, 2);
+    let empty = scratch.0.join("empty");
+    std::fs::create_dir(&empty).expect("a folder");
+    let ran = run(&scratch, command.env("FI_PROVIDER_PATH", empty).arg(program()).arg("1"));
+    assert!(!ran.output.status.success(), "{}", ran.said());
+    assert!(!ran.said().contains("correct"), "{}", ran.said());
+}
