@@ -24,7 +24,6 @@ fn results_of(text: &str) -> Results {
 fn ready() -> Lab {
     let lab = Lab::up();
     told(&["gateway", "apply", "cumulus", "--lab", &lab.name]);
-    ["c1", "c2"].iter().for_each(|client| lab.wait_until_mounted(client));
     lab
 }
 

@@ -4,29 +4,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use crate::PROGRAM;
+use sys::private::Scratch;
 
 /// What a build leaves beside the tests.
 pub(crate) fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     test.parent().expect("and a folder").join(name)
-}
-
-/// A folder of this test's own, removed at its end.
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("clearstream-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        Self(folder)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
 }
 
 fn mpi(options: &[&str]) -> Command {
@@ -48,13 +31,13 @@ fn told(command: &mut Command) -> (Option<i32>, String) {
 /// The program's own check of models is a job like any other.
 #[test]
 fn a_stock_job_runs_over_the_provider_and_ends_with_its_own_code() {
-    let scratch = Scratch::new("mpi-verb");
-    let report = scratch.0.join("report");
+    let scratch = Scratch::new("mpi-verb").expect("a folder");
+    let report = scratch.path().join("report");
     let report_path = report.to_str().expect("a path of ours");
     let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"];
     let mut command = mpi(&["--report", report_path, "--interface", "lo"]);
     command.args(launcher).args([PROGRAM, "check", "--example", "peterson"]);
-    command.env("TMPDIR", &scratch.0);
+    command.env("TMPDIR", scratch.path());
     let (code, text) = told(&mut command);
     assert_eq!(code, Some(0), "{text}");
     let lines = std::fs::read_to_string(&report).expect("the ranks' counters");

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use testkit::lab_bed::LabBed;
 
 use crate::PROGRAM;
-use crate::mpi::{Scratch, built};
+use crate::mpi::built;
+use sys::private::Scratch;
 
 /// Two hosts, Open MPI's way to the far one, and a compiled job.
 struct Hosts {
@@ -36,10 +37,10 @@ impl Hosts {
         let between = "[[link]]\nbetween = [\"near\", \"far\"]\n";
         let sections = format!("{hosts}{between}{link}\n{between}wire = \"veth\"\n");
         let lab = LabBed::up_with(name, &sections)?;
-        let scratch = Scratch::new(&format!("mpi-{name}"));
+        let scratch = Scratch::new(&format!("mpi-{name}")).expect("a folder");
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../fabric-provider/tests/program/job.c");
-        let job = scratch.0.join("job");
+        let job = scratch.path().join("job");
         let outcome = Command::new("mpicc.openmpi")
             .args(["-O1", "-o"])
             .args([&job, &source])
@@ -47,7 +48,7 @@ impl Hosts {
             .expect("mpicc.openmpi is installed (tools/prepare test)");
         assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
         for host in ["near", "far"] {
-            std::fs::create_dir(scratch.0.join(host)).expect("a folder");
+            std::fs::create_dir(scratch.path().join(host)).expect("a folder");
         }
         // A process of the far host, by whose number, as the lab's processes see it, others enter.
         let script = format!("hostname far && {SHARED_MEMORY} && echo $$ && exec sleep 1000");
@@ -58,9 +59,9 @@ impl Hosts {
         let agent = format!(
             "#!/bin/sh\nshift\nexec nsenter -t {} -n -u -m -i sh -c \"export TMPDIR={} && $*\"\n",
             pid.trim(),
-            scratch.0.join("far").display(),
+            scratch.path().join("far").display(),
         );
-        let path = scratch.0.join("agent");
+        let path = scratch.path().join("agent");
         std::fs::write(&path, agent).expect("a file of ours");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&path, mode).expect("it is ours");
@@ -69,7 +70,7 @@ impl Hosts {
 
     /// The job on both hosts, one rank on each.
     fn command(&self, words: &str) -> Command {
-        let folder = &self.scratch.0;
+        let folder = self.scratch.path();
         let library = built("libclearstream_fi.so");
         let script = format!(
             "hostname near && {SHARED_MEMORY} && export TMPDIR={} && exec timeout -k 5 200 '{PROGRAM}' mpi --interface eth0 \
@@ -93,7 +94,8 @@ impl Hosts {
     }
 
     fn counters(&self, name: &str) -> Vec<u64> {
-        let report = std::fs::read_to_string(self.scratch.0.join("report")).unwrap_or_default();
+        let report =
+            std::fs::read_to_string(self.scratch.path().join("report")).unwrap_or_default();
         let value = |line: &str| {
             let rest = line.split(&format!("\"{name}\":")).nth(1)?;
             rest.split([',', '}']).next()?.parse().ok()

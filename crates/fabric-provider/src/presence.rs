@@ -7,11 +7,14 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use messaging::PeerId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
 
+/// How long nobody is answered where there is no descriptor for it.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 /// Probes under way at once, at most.
 const PROBES_MAX: usize = 64;
 
@@ -29,9 +32,14 @@ impl Presence {
         let accepting = listener.try_clone()?;
         let thread = without_signals(|| {
             std::thread::Builder::new().name("clearstream-fi".to_owned()).spawn(move || {
-                // It ends when the socket is shut down.
-                while let Ok((mut stream, _from)) = accepting.accept() {
-                    stream.write_all(&[1]).ok();
+                loop {
+                    match accepting.accept() {
+                        Ok((mut stream, _from)) => drop(stream.write_all(&[1])),
+                        // The socket was shut down.
+                        Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
+                        // The program may have no descriptor left now; it still runs.
+                        Err(_) => std::thread::sleep(SHORTAGE_PAUSE),
+                    }
                 }
             })
         })?;
@@ -147,7 +155,7 @@ impl Probe {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use results::{CheckRun, Results, RunKind};
 use crate::digest::Digest;
 use crate::markup::{Element, el};
 use crate::section::{
-    Section, before_after, check, facts, gateways, headline, measured, notes, placement, raw,
+    Section, before_after, check, facts, gateways, headline, load, measured, notes, placement, raw,
     reproduction, tables, verdict,
 };
 use crate::show;
@@ -23,10 +23,15 @@ pub(crate) fn page(results: &Results, embed_bytes_max: usize) -> String {
     let digest = Digest::of(results);
     let sections = match &results.check {
         Some(run) => checked(results, &digest, run, embed_bytes_max),
+        None if load::is_one(results) => loaded(results, &digest, embed_bytes_max),
         None => measured(results, &digest, embed_bytes_max),
     };
     let contents = contents(&sections);
-    let card = results.check.as_ref().map_or_else(|| verdict::card(&digest), check::card);
+    let card = match &results.check {
+        Some(run) => check::card(run),
+        None if load::is_one(results) => load::card(&digest),
+        None => verdict::card(&digest),
+    };
     let main = el("main")
         .attr("id", "main")
         .child(card)
@@ -51,6 +56,19 @@ fn checked(
 ) -> Vec<Section> {
     let rest = [tables::commands_section(digest), raw::section(results, embed_bytes_max)];
     check::sections(run, results.near()).into_iter().chain(rest.into_iter().flatten()).collect()
+}
+
+/// Sections of file-system load.
+fn loaded(results: &Results, digest: &Digest<'_>, embed_bytes_max: usize) -> Vec<Section> {
+    let sections = [
+        load::section(digest),
+        gateways::section(digest),
+        load::hosts(digest),
+        notes::section(digest),
+        tables::commands_section(digest),
+        raw::section(results, embed_bytes_max),
+    ];
+    sections.into_iter().flatten().collect()
 }
 
 /// Sections of what was measured on a path.
@@ -82,6 +100,7 @@ fn measured(results: &Results, digest: &Digest<'_>, embed_bytes_max: usize) -> V
 fn subject(digest: &Digest<'_>) -> String {
     match &digest.results.check {
         Some(run) => show::clip(&run.model, 120),
+        None if load::is_one(digest.results) => load::subject(digest),
         None => digest.way(direction(digest)),
     }
 }
@@ -146,7 +165,7 @@ fn header(digest: &Digest<'_>, contents: Element) -> Element {
     tags.extend(
         results.partial.as_ref().map(|why| format!("not complete: {}", show::clip(why, 160))),
     );
-    if results.far().is_none() && results.check.is_none() {
+    if results.far().is_none() && results.check.is_none() && !load::is_one(results) {
         let peer = results.path.peer.as_deref().unwrap_or("far end");
         tags.push(format!("far host not seen ({})", show::clip(peer, 40)));
     }

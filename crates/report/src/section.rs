@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod facts;
 pub(crate) mod gateways;
 pub(crate) mod headline;
+pub(crate) mod load;
 pub(crate) mod measured;
 pub(crate) mod notes;
 pub(crate) mod placement;

@@ -19,7 +19,33 @@ fn page(results: &Results) -> String {
 }
 
 fn documents() -> Vec<Results> {
-    vec![synthetic::path(), synthetic::unseen(), synthetic::reproduction(), synthetic::placement()]
+    vec![
+        synthetic::path(),
+        synthetic::unseen(),
+        synthetic::reproduction(),
+        synthetic::placement(),
+        recorded_load(),
+    ]
+}
+
+/// File-system load over gateways, as it was recorded.
+fn recorded_load() -> Results {
+    let text = include_bytes!("../../../testdata/results/cumulus-two-clients.json");
+    results::read_results(text).expect("a results document")
+}
+
+#[test]
+fn a_load_has_phases_and_gateways_and_no_path_with_two_ends() {
+    let page = page(&recorded_load());
+    for wanted in
+        ["/mnt/pfs/f from c1", "write-0 237 MiB/s", "read-0 292 MiB/s", "What the gateways carried"]
+    {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    let shown = page.split("id=\"data\"").next().expect("something stands before the data");
+    for foreign in ["No throughput", "far host", "Idle path", "Round-trip", "goodput"] {
+        assert!(!shown.contains(foreign), "{foreign}");
+    }
 }
 
 #[test]

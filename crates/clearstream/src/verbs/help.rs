@@ -46,3 +46,25 @@ pub(crate) fn command_of(arguments: &[OsString]) -> Command {
     }
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where no terminal tells another width, clap breaks longer lines in the middle.
+    const COLUMNS: usize = 100;
+
+    fn check(command: &Command) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in help.lines() {
+            let columns = line.chars().count();
+            assert!(columns <= COLUMNS, "{}: {columns} columns: {line}", command.get_name());
+        }
+        command.get_subcommands().for_each(check);
+    }
+
+    #[test]
+    fn what_follows_the_options_keeps_its_lines() {
+        check(&CommandLine::command());
+    }
+}

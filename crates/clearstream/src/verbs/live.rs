@@ -25,7 +25,8 @@ use meter::{Meter, Reading};
 
 /// Options of `live`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  clearstream live eth0 --interval 500ms\n  \
+#[command(after_help = "Example:\n  \
+    clearstream live eth0 --interval 500ms\n  \
     clearstream live --far geneva        both ends of the path to a host that runs `clearstream serve`\n\n\
     Rates are the interface's own, Ethernet headers included. --json prints an object a line.\n\
     Ctrl-C ends the view with a summary; in the full-screen view q does too.")]

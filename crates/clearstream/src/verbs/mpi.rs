@@ -32,9 +32,9 @@ const FORWARDED: [&str; 3] = ["FI_PROVIDER_PATH", "FI_CLEARSTREAM_IFACE", "FI_CL
     clearstream mpi --interface eth1 -- mpirun --hostfile hosts ./job\n  \
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n\n\
     The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
-    library must be at the same place on every host. The launcher takes this process's place: its exit\n\
-    code and its signals are its own. A job that cannot use the library fails; it does not fall back to\n\
-    TCP. Parameters that choose another way (--mca pml, --mca mtl) are refused.")]
+    library must be at the same place on every host. The launcher takes this process's place: its\n\
+    exit code and its signals are its own. A job that cannot use the library fails; it does not\n\
+    fall back to TCP. Parameters that choose another way (--mca pml, --mca mtl) are refused.")]
 pub(crate) struct MpiArgs {
     /// The interface, or the address of this host, that messages use [default: where the default route
     /// leads].

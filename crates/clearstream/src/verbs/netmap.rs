@@ -26,10 +26,10 @@ const LIBRARY: &str = "libclearstream_netmap.so";
     clearstream netmap -- bridge -i vale0:x -i vale1:y\n\n\
     /dev/netmap is then the switch's: ports are valeSWITCH:PORT, pipes NAME{ID and NAME}ID, and\n\
     netmap:NAME is the switch's port of that name. The library also works alone:\n\
-    LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It takes calls of the C\n\
-    library over, so programs linked statically pass it by. docs/netmap.md says what is served.\n\
-    The program takes this process's place: its exit code and its signals are its own. 126: it\n\
-    cannot be executed, 127: there is no such program.")]
+    LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It takes calls of\n\
+    the C library over, so programs linked statically pass it by. docs/netmap.md says what is\n\
+    served. The program takes this process's place: its exit code and its signals are its own.\n\
+    126: it cannot be executed, 127: there is no such program.")]
 pub(crate) struct NetmapArgs {
     /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
     #[arg(long, value_name = "PATH")]

@@ -32,10 +32,11 @@ use show::Show;
     clearstream pkt ping vale0:a --count 1000\n  \
     clearstream pkt gen 'chain{0' --duration 5s\n  \
     clearstream pkt sink 'chain}0' --check\n\n\
-    PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are UDP\n\
-    datagrams to the discard port. Every run says once a second how it goes, and at its end what came\n\
-    of it. Ctrl-C ends it. When the switch is started anew, all go on at the same ports; the time without a\n\
-    switch does not count, and frames that it had not taken are counted as lost.")]
+    PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are\n\
+    UDP datagrams to the discard port. Every run says once a second how it goes, and at its end\n\
+    what came of it. Ctrl-C ends it. When the switch is started anew, all go on at the same ports;\n\
+    the time without a switch does not count, and frames that it had not taken are counted as\n\
+    lost.")]
 pub(crate) struct PktArgs {
     #[command(subcommand)]
     action: Action,

@@ -32,17 +32,20 @@ use device::Settings;
     clearstream port capture vale0:a -o a.pcap\n  \
     clearstream port del vale0:a\n\n\
     A client may attach to a port that was not added: it is then made, and goes with the client.\n\
+    Incoming is what the switch got from the client, outgoing what the client got from the switch.\n\n\
     A device is opened in the network namespace and with the privilege of this command; the switch\n\
-    itself needs neither. TAP devices pass super-segments whole, and VLAN tags as they are.\n\
-    A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and gives it back when\n\
-    the port goes; list says whether frames are copied on the way. Tags that the device strips and\n\
-    checksums that it leaves to be filled in are not seen there: ethtool -K DEV rxvlan off, and at the\n\
-    other end of a veth pair ethtool -K DEV tx off txvlan off.\n\
-    A port of type vhost-user is a guest's: QEMU connects to its socket with -chardev socket,id=c,path=PATH\n\
-    -netdev vhost-user,id=n,chardev=c -device virtio-net-pci,netdev=n, and shares the guest's memory with\n\
-    -object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem. The guest needs no\n\
-    driver of ours. It may reboot, and another may take its place; list says what it did wrong last.\n\
-    Incoming is what the switch got from the client, outgoing what the client got from the switch.")]
+    itself needs neither. TAP devices pass super-segments whole, and VLAN tags as they are.\n\n\
+    A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and gives it\n\
+    back when the port goes; list says whether frames are copied on the way. Tags that the device\n\
+    strips and checksums that it leaves to be filled in are not seen there: ethtool -K DEV rxvlan\n\
+    off, and at the other end of a veth pair ethtool -K DEV tx off txvlan off.\n\n\
+    A port of type vhost-user is a guest's. QEMU connects to its socket and shares the guest's\n\
+    memory:\n  \
+    -chardev socket,id=c,path=PATH -netdev vhost-user,id=n,chardev=c\n  \
+    -device virtio-net-pci,netdev=n -machine memory-backend=mem\n  \
+    -object memory-backend-memfd,id=mem,size=SIZE,share=on\n\
+    The guest needs no driver of ours. It may reboot, and another may take its place; list says\n\
+    what it did wrong last.")]
 pub(crate) struct PortArgs {
     #[command(subcommand)]
     action: Action,

@@ -20,8 +20,9 @@ use crate::verbs::options::{Cores, check_cores, cores};
     clearstream pkt sink vale0:b &\n  \
     clearstream pkt gen vale0:a --dst 02:00:00:00:00:02 --count 1000000\n  \
     clearstream port stats\n\n\
-    Needs no privilege: clients are local processes that may open its socket. Once it listens it gives up\n\
-    the system calls it does not need; a call it makes nevertheless fails with EPERM and is logged.")]
+    Needs no privilege: clients are local processes that may open its socket. Once it listens it\n\
+    gives up the system calls it does not need; a call it makes nevertheless fails with EPERM and\n\
+    is logged.")]
 pub(crate) struct SwitchArgs {
     #[command(subcommand)]
     action: Action,

@@ -16,8 +16,10 @@ use crate::store;
 
 /// Options of `topo`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clearstream topo\n  clearstream topo --svg host.svg\n  \
-    clearstream --json topo | jq '.ceilings[] | {nic, ceilings: [.ceilings[] | {link, goodput_bits_per_s}]}'\n\n\
+#[command(after_help = "Examples:\n  \
+    clearstream topo\n  \
+    clearstream topo --svg host.svg\n  \
+    clearstream --json topo | jq '.ceilings[].ceilings[] | {link, goodput_bits_per_s}'\n\n\
     A ceiling is what one link of the way could carry if nothing else were in it; the lowest one\n\
     names the limit. Every step of its arithmetic is shown.")]
 pub(crate) struct TopoArgs {

@@ -1,10 +1,11 @@
 //! Jobs on this host.
 
-use crate::scene::{Scratch, mpirun, program, run};
+use crate::scene::{mpirun, program, run};
+use sys::private::Scratch;
 
 /// Every byte is checked by the program; the provider's own counters say that it carried them.
 fn check(ranks: u32) {
-    let scratch = Scratch::new(&format!("provider-job-{ranks}"));
+    let scratch = Scratch::new(&format!("provider-job-{ranks}")).expect("a folder");
     let ran = run(&scratch, mpirun(&scratch, ranks).arg(program()).arg("1"));
     assert!(ran.output.status.success(), "{}", ran.said());
     assert!(ran.said().contains(&format!("correct: {ranks} ranks")), "{}", ran.said());
@@ -27,9 +28,9 @@ fn four_ranks_of_stock_open_mpi_exchange_every_kind_of_message() {
 /// Without the library the same command line fails: a job that ends well went over the provider.
 #[test]
 fn a_job_without_the_library_fails_and_does_not_fall_back_to_tcp() {
-    let scratch = Scratch::new("provider-missing");
+    let scratch = Scratch::new("provider-missing").expect("a folder");
     let mut command = mpirun(&scratch, 2);
-    let empty = scratch.0.join("empty");
+    let empty = scratch.path().join("empty");
     std::fs::create_dir(&empty).expect("a folder");
     let ran = run(&scratch, command.env("FI_PROVIDER_PATH", empty).arg(program()).arg("1"));
     assert!(!ran.output.status.success(), "{}", ran.said());

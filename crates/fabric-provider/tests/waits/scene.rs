@@ -5,6 +5,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use sys::private::Scratch;
+
 /// Longest time for a job.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -40,24 +42,6 @@ pub(crate) fn provider_folder(scratch: &Path) -> PathBuf {
     folder
 }
 
-/// A folder of a test's own, removed at its end.
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("clearstream-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        Self(folder)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
 /// What a job said, and the counters of its endpoints.
 pub(crate) struct Ran {
     pub(crate) output: Output,
@@ -91,9 +75,9 @@ pub(crate) fn mpirun(scratch: &Scratch, ranks: u32) -> Command {
         .args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"])
         .args(["--mca", "mtl_ofi_provider_include", "clearstream"])
         .args(["-x", "FI_PROVIDER_PATH", "-x", "FI_CLEARSTREAM_REPORT"])
-        .env("FI_PROVIDER_PATH", provider_folder(&scratch.0))
-        .env("FI_CLEARSTREAM_REPORT", scratch.0.join("report"))
-        .env("TMPDIR", &scratch.0)
+        .env("FI_PROVIDER_PATH", provider_folder(scratch.path()))
+        .env("FI_CLEARSTREAM_REPORT", scratch.path().join("report"))
+        .env("TMPDIR", scratch.path())
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .stdin(Stdio::null());
@@ -103,6 +87,6 @@ pub(crate) fn mpirun(scratch: &Scratch, ranks: u32) -> Command {
 /// Runs a job to its end.
 pub(crate) fn run(scratch: &Scratch, command: &mut Command) -> Ran {
     let output = command.output().expect("mpirun.openmpi is installed (tools/prepare test)");
-    let report = std::fs::read_to_string(scratch.0.join("report")).unwrap_or_default();
+    let report = std::fs::read_to_string(scratch.path().join("report")).unwrap_or_default();
     Ran { output, report: report.lines().map(str::to_owned).collect() }
 }

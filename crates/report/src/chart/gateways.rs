@@ -2,7 +2,7 @@
 
 use results::{CachePlace, Carried, Crossing, GatewayShare, LoadWay};
 
-use super::{Figure, HALF_PX, NARROW_PX, Swatch};
+use super::{FULL_PX, Figure, NARROW_PX, Swatch};
 use crate::show;
 use crate::svg::{self, Drawing};
 use crate::table::Table;
@@ -34,7 +34,7 @@ pub(crate) fn figure(id: String, title: String, carried: &Carried, seen: &Crossi
         title,
         caption: caption(carried, seen),
         legend: SIDES.map(|side| (Swatch::Fill(side.class), side.name.to_owned())).into(),
-        wide: draw(&shown, HALF_PX),
+        wide: draw(&shown, FULL_PX),
         narrow: draw(&shown, NARROW_PX),
         table: table(carried, seen),
     }

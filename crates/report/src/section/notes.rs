@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use results::{End, EndReport, Finding};
 
-use super::{Section, prose};
+use super::{Section, load, prose};
 use crate::digest::Digest;
 use crate::markup::{Element, el};
 use crate::show;
@@ -73,10 +73,16 @@ fn changes(digest: &Digest<'_>) -> Option<Element> {
 
 /// The limits of what is on the page.
 fn reading(digest: &Digest<'_>) -> Element {
-    let mut lines = vec![
+    let is_load = load::is_one(digest.results);
+    let rates = if is_load {
+        "Rates are of what the calls moved or did, from the first task's beginning to the last one's end. Sizes are \
+         binary (1 MiB is 2^20 bytes)."
+    } else {
         "Throughput is goodput: payload taken from the receiver's sockets, headers not counted, in decimal units \
          (1 Gbit/s is 10^9 bit/s). Sizes are binary (1 MiB is 2^20 bytes)."
-            .to_owned(),
+    };
+    let mut lines = vec![
+        rates.to_owned(),
         "A figure is the median of its repeats; its interval comes from order statistics and assumes nothing \
          about the distribution. With fewer than six repeats it is the whole range and covers less than 95%. Charts over \
          time show the repeat nearest to the median."
@@ -89,7 +95,7 @@ fn reading(digest: &Digest<'_>) -> Element {
             show::clip(lab, 60)
         ));
     }
-    if digest.results.far().is_none() {
+    if digest.results.far().is_none() && !is_load {
         lines.push(
             "The far host could not be seen; what is said of it is what its packets tell."
                 .to_owned(),

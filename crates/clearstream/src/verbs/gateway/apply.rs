@@ -41,7 +41,7 @@ pub(super) struct WhereOptions {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway apply cumulus.toml --host wolf01\n  \
-    clearstream gateway apply cumulus.toml --host wolf01 --replace   over routes of others, until revert\n  \
+    clearstream gateway apply cumulus.toml --host wolf01 --replace   over others' routes, until revert\n  \
     clearstream gateway apply cumulus --lab cumulus\n  \
     clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and undone when one fails.\n\

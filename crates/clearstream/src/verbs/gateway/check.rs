@@ -20,9 +20,10 @@ use crate::exit::{Exit, VerbError};
 #[command(after_help = "Examples:\n  \
     clearstream gateway check cumulus.toml --host wolf01\n  \
     clearstream gateway check cumulus --lab cumulus\n\n\
-    Settings, nexthops, groups, routes and rules are compared with the plan, and the kernel is asked by\n\
-    which gateway it would send packets to every other host. Over many hosts they are also compared: both\n\
-    ends of every pair by the same gateway, hardware addresses, packet sizes. Exit 3: something has drifted.")]
+    Settings, nexthops, groups, routes and rules are compared with the plan, and the kernel is\n\
+    asked by which gateway it would send packets to every other host. Over many hosts they are\n\
+    also compared: both ends of every pair by the same gateway, hardware addresses, packet sizes.\n\
+    Exit 3: something has drifted.")]
 pub(crate) struct CheckArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]

@@ -26,9 +26,10 @@ const NAMED_COUNT_MAX: usize = 5;
     clearstream gateway drain cumulus g2 --lab cumulus\n  \
     clearstream gateway drain cumulus.toml sn3 --host wolf01   this host's flows only\n  \
     clearstream gateway drain cumulus.toml sn3 --host sn3      on sn3: wait until nothing is forwarded\n\n\
-    Each group and route is replaced by one message, the new way complete before the old one is left. The\n\
-    gateway stays drained when the plan is applied again and after a reboot, until `undrain`. Exit 3: it\n\
-    still forwards packets, whose senders are named: hosts that the plan does not know.")]
+    Each group and route is replaced by one message, the new way complete before the old one is\n\
+    left. The gateway stays drained when the plan is applied again and after a reboot, until\n\
+    `undrain`. Exit 3: it still forwards packets, whose senders are named: hosts that the plan\n\
+    does not know.")]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     what: UndrainArgs,

@@ -53,9 +53,10 @@ struct EndOptions {
     clearstream gateway watch cumulus.toml --host nid0001 --key-file watch.key\n  \
     clearstream --json gateway watch cumulus.toml --metrics /var/lib/node_exporter/gateways.prom\n  \
     clearstream gateway watch cumulus.toml --no-steer                 watch only\n\n\
-    Probes go through every gateway to hosts of the other networks, which send them back through the gateway\n\
-    that they came by: run this on both sides. Where probes are not answered, `apply`ed routes are moved to\n\
-    the other gateways, never off the last one. When this ends, however it ends, routes stay as they are.")]
+    Probes go through every gateway to hosts of the other networks, which send them back through\n\
+    the gateway that they came by: run this on both sides. Where probes are not answered,\n\
+    `apply`ed routes are moved to the other gateways, never off the last one. When this ends,\n\
+    however it ends, routes stay as they are.")]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     end: EndOptions,
@@ -89,8 +90,9 @@ pub(crate) struct WatchArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream gateway reflect cumulus.toml --host wolf01 --key-file watch.key\n\n\
-    For far hosts whose own routes are not to be moved. Only hosts of the plan on other networks are answered,\n\
-    with no more bytes than they sent, each up to a rate. `gateway watch` reflects as well.")]
+    For far hosts whose own routes are not to be moved. Only hosts of the plan on other networks\n\
+    are answered, with no more bytes than they sent, each up to a rate. `gateway watch` reflects\n\
+    as well.")]
 pub(crate) struct ReflectArgs {
     #[command(flatten)]
     end: EndOptions,

@@ -39,10 +39,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
     clearstream gateway weights cumulus --lab cumulus\n  \
     clearstream gateway weights cumulus.toml --host nid0001     far hosts run `clearstream serve`\n  \
     clearstream gateway weights cumulus.toml -o weights.json    each test, with all it tells\n\n\
-    In the mode pairs each pair of hosts has one gateway: a test between them goes through it. Gateways are\n\
-    measured one at a time and in turns. Weights are printed in the plan's words, the smallest that say what\n\
-    was measured; the plan is not changed. A gateway carries at least what was measured: end hosts, or other\n\
-    traffic, may be what limits it.")]
+    In the mode pairs each pair of hosts has one gateway: a test between them goes through it.\n\
+    Gateways are measured one at a time and in turns. Weights are printed in the plan's words, the\n\
+    smallest that say what was measured; the plan is not changed. A gateway carries at least what\n\
+    was measured: end hosts, or other traffic, may be what limits it.")]
 pub(crate) struct WeightsArgs {
     /// The plan, a TOML file; it is applied already.
     #[arg(value_name = "PLAN")]

@@ -1,8 +1,16 @@
 //! Ranks on the hosts of a lab: each sees the file system as its host does.
 
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use lab::Lab;
 
 use crate::exit::VerbError;
+
+/// Longest that a host takes to mount the file system once it reaches the servers.
+const MOUNTED_MAX: Duration = Duration::from_secs(15);
 
 /// What launchers tell each rank of its number: Open MPI, MPICH.
 const RANK_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
@@ -42,8 +50,25 @@ impl Seats {
         })?;
         let hosts = if self.hosts.is_empty() { &files.clients[..1] } else { &self.hosts[..] };
         let host = &hosts[(own_rank() / self.each) % hosts.len()];
-        Ok(lab.visit(host)?)
+        lab.visit(host)?;
+        let place = files.mount_point();
+        let began = Instant::now();
+        while !is_mounted(&place)? {
+            if began.elapsed() > MOUNTED_MAX {
+                let (place, servers) = (place.display(), files.servers.join(" and "));
+                let line = format!("{host} has not mounted {place}: does it reach {servers}?");
+                return Err(VerbError::failed(line));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
+}
+
+/// Whether something is mounted there, by a host's own account: asking the file system could hang.
+fn is_mounted(place: &Path) -> Result<bool, VerbError> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(mounts.lines().any(|line| line.split(' ').nth(4).map(Path::new) == Some(place)))
 }
 
 /// This process's number among the ranks of its job; 0 where it is alone.

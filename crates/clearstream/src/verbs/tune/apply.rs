@@ -31,9 +31,9 @@ const PLAN_BYTES_MAX: u64 = 16 << 20;
     clearstream tune apply --set net.ipv4.tcp_wmem='4096 16384 67108864' --set eth0/ring-rx=4096\n\n\
     Either all changes are made or none; with --keep-going those that can be, and exit code 5. Risky\n\
     ones are made only when named. What could not be set on the far host is printed as commands.\n\n\
-    --from carries out the verdict of a results file: it shows the settings that the verdict names, sets them\n\
-    here and on the far host that the file names, measures with and without each in turns, by the verdict's own\n\
-    test, and keeps what helps. `tune revert` takes them back.")]
+    --from carries out the verdict of a results file: it shows the settings that the verdict\n\
+    names, sets them here and on the far host that the file names, measures with and without each\n\
+    in turns, by the verdict's own test, and keeps what helps. `tune revert` takes them back.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(super) evidence: EvidenceOptions,
