@@ -25,7 +25,8 @@ pub(crate) fn goodput_ceiling(
     let headers = TCP_BYTES + if seen.is_ipv6() { 40.0 } else { 20.0 };
     let mss = seen.flow.mss_bytes.or_else(|| seen.path_mtu_bytes().map(|mtu| mtu - headers))?;
     let on_the_wire = mss + headers + framing_bytes;
-    crate::numbers::positive(line_bits_per_s * mss / on_the_wire)
+    // What carries less than a bit a second is no line.
+    crate::numbers::positive(line_bits_per_s * mss / on_the_wire).filter(|rate| *rate >= 1.0)
 }
 
 /// `window / RTT`, bit/s.

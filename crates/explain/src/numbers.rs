@@ -33,9 +33,12 @@ pub(crate) fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, f64::total_cmp).1)
 }
 
+/// Beyond it no share is told exactly: absurd figures have absurd quotients, infinity among them.
+const SHARE_MAX: f64 = 1e6;
+
 /// `97%`.
 pub(crate) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
+    let percent = share.clamp(-SHARE_MAX, SHARE_MAX) * 100.0;
     if percent != 0.0 && percent.abs() < 9.95 {
         format!("{percent:.1}%")
     } else {
@@ -57,6 +60,7 @@ mod tests {
         assert_eq!(ramp(f64::NAN, 0.0, 1.0), 0.0);
         assert_eq!(middle([f64::NAN]), None);
         assert_eq!(middle([3.0, f64::NAN, 1.0, 2.0]), Some(2.0));
+        assert_eq!(percent(f64::INFINITY), "100000000%");
         assert_eq!((percent(0.974), percent(0.012)), ("97%".into(), "1.2%".into()));
     }
 }

@@ -126,6 +126,19 @@ proptest! {
 }
 
 #[test]
+fn an_interface_without_speed_is_no_ceiling() {
+    for speed in [5e-324, 1e-3, 1e308] {
+        let model = Model {
+            capacity_bits_per_s: 1e9,
+            near_speed_bits_per_s: Some(speed),
+            ..Model::default()
+        };
+        let verdict = explain::explain(&model.results(&TestSpec::tcp()));
+        numbers_are_numbers(&verdict).expect("only figures");
+    }
+}
+
+#[test]
 fn figures_that_json_cannot_hold_count_as_absent() {
     let model = Model { window_max_bytes: 4e6, ..Model::default() };
     for bad in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
