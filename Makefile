@@ -8,34 +8,34 @@ DEMO_OPTIONS ?=
 
 .PHONY: help build demo test test-all bench install uninstall
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-build: ## target/release/clearstream, and the libraries for netmap, C and MPI programs beside it
+build: ## build target/release/clearstream and, beside it, the libraries for netmap, C and MPI programs
 	@tools/prepare build
 	@tools/cargo build --release --locked --package clearstream --package netmap-preload --package c-api --package fabric-provider
 
-demo: build ## two hosts and 1650 km on this machine: measured, explained, report.html
+demo: build ## emulate two hosts and 1650 km on this machine; measure, explain, write report.html
 	@tools/prepare demo
 	@tools/demo "$(DEMO_OUT)" $(DEMO_OPTIONS)
 
-test: ## formatting, lints, documentation, the tests of every change
+test: ## check formatting, lints and documentation, and run the tests of every change
 	@tools/prepare test
 	@tools/test
 
-test-all: ## all of that and more, for hours: repeats, long runs, tests that need an idle machine
+test-all: ## the same and more, for hours: repeats, long runs, tests that need an idle machine
 	@tools/prepare test
 	@tools/test --all
 
 # What `build` builds, and the benchmark program: the same features, so nothing is built twice.
-bench: ## our figures beside the peers', in target/bench.json (BENCH=--quick for a short one)
+bench: ## compare our figures with the peers', in target/bench.json (BENCH=--quick for a short run)
 	@tools/prepare bench
 	@tools/cargo build --release --locked --package clearstream --package netmap-preload --package c-api --package fabric-provider --package peers
 	@$${CARGO_TARGET_DIR:-target}/release/peers $(BENCH)
 
-install: ## into PREFIX (/usr/local): program, libraries, man pages, completions, systemd units
+install: ## install program, libraries, man pages, completions and systemd units in PREFIX (/usr/local)
 	@test -x target/release/clearstream -a -e target/release/libclearstream_netmap.so -a -e target/release/libclearstream_user.so -a -e target/release/libclearstream_fi.so || $(MAKE) --no-print-directory build
 	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
-uninstall: ## take away what install put there
+uninstall: ## remove what install put there
 	@tools/install --remove "$(DESTDIR)" "$(PREFIX)"

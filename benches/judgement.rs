@@ -31,7 +31,7 @@ pub(crate) enum Fate {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Standing {
     /// Nothing is required.
-    Shown,
+    Reported,
     /// The requirement, in words, and whether it is met.
     Judged(String, bool),
     /// The requirement, in words, and why nobody can say.
@@ -124,7 +124,7 @@ pub(crate) fn judge(measured: &Measured, row: &RowPlan) -> Result<Judged, Missin
         Better::Lower => value <= limit,
     };
     let standing = match (row.gate, &peer) {
-        (Gate::None, _) => Standing::Shown,
+        (Gate::None, _) => Standing::Reported,
         (Gate::Figure(limit), _) => {
             Standing::Judged(format!("{word} {limit} {}", row.unit), meets(figure, limit))
         }

@@ -59,7 +59,7 @@ enum Touch {
 fn pipe(effort: Effort) -> Comparison {
     let run = |touch| -> Run {
         Box::new(move |_, length| {
-            let bed = Bed::new(&["p"])?;
+            let bed = Testbed::new(&["p"])?;
             bed.stream("p{0", "p}0", "60", touch, length)
         })
     };
@@ -102,7 +102,7 @@ fn pipe(effort: Effort) -> Comparison {
 
 fn switch(effort: Effort, bytes: &'static str) -> Comparison {
     let run: Run = Box::new(move |_, length| {
-        let bed = Bed::new(&[])?;
+        let bed = Testbed::new(&[])?;
         bed.stream("vale0:a", "vale0:b", bytes, Touch::SlotsOnly, length)
     });
     let (name, frame_bytes, figure, gate) = match bytes {
@@ -145,7 +145,7 @@ const BARE_SHARED: &str = "bare eventfd, one core";
 fn wake_up(effort: Effort) -> Comparison {
     let run = |ends: [&'static str; 2], far, linger: &'static str| -> Run {
         Box::new(move |_, _| {
-            let bed = Bed::new(&["p"])?;
+            let bed = Testbed::new(&["p"])?;
             bed.ping(ends, far, linger)
         })
     };
@@ -320,7 +320,7 @@ fn row(name: &str, figure: Figure, contender: &str) -> RowPlan {
 }
 
 /// A switch of this run, with the pipes it needs; all of it ends with the value.
-pub(crate) struct Bed {
+pub(crate) struct Testbed {
     socket: PathBuf,
     daemon: Owned,
 }
@@ -330,7 +330,7 @@ const TELL_MAX: Duration = Duration::from_secs(120);
 
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
-impl Bed {
+impl Testbed {
     pub(crate) fn new(groups: &[&str]) -> Result<Self, BenchError> {
         let number = BEDS.fetch_add(1, Ordering::Relaxed);
         let socket = scratch::path(&format!("bench-{number}.sock"))?;
@@ -418,7 +418,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         // The switch has it open, and goes after it.
         std::fs::remove_file(&self.socket).ok();

@@ -219,7 +219,7 @@ fn row(plan: &RowPlan, judged: Judged) -> Row {
     let median = |values: &[f64]| stats::median(values).unwrap_or(f64::NAN);
     let figure = median(&ours);
     let (required, holds, not_judged) = match standing {
-        Standing::Shown => (None, None, None),
+        Standing::Reported => (None, None, None),
         Standing::Judged(required, holds) => (Some(required), Some(holds), None),
         Standing::NotJudged(required, why) => (Some(required), None, Some(why)),
     };

@@ -10,7 +10,7 @@ use ring::Patience;
 
 use crate::comparison::Figures;
 use crate::host::BenchError;
-use crate::packets::Bed;
+use crate::packets::Testbed;
 
 /// Clients, and what they send each other.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ const FRAME_BYTES: usize = 60;
 
 /// Frames a second that all receivers together take in.
 pub(crate) fn forward(load: Load, length: Duration) -> Result<Figures, BenchError> {
-    let bed = Bed::new(&[])?;
+    let bed = Testbed::new(&[])?;
     let work = || -> Result<f64, BenchError> {
         sys::thread::pin_current(&[1])
             .map_err(|error| BenchError::Failed(format!("core 1: {error}")))?;
@@ -58,7 +58,7 @@ fn station(side: u8, number: u32) -> MacAddress {
 }
 
 impl Exchange {
-    fn attach(bed: &Bed, load: Load) -> Result<Self, BenchError> {
+    fn attach(bed: &Testbed, load: Load) -> Result<Self, BenchError> {
         let mut connections = Vec::new();
         let mut ports = Vec::new();
         for number in 0..load.senders + load.receivers {
@@ -151,7 +151,7 @@ impl Exchange {
 
 /// Share of a core that the switch takes with 64 attached ports at which nothing happens.
 pub(crate) fn idle(length: Duration) -> Result<Figures, BenchError> {
-    let bed = Bed::new(&[])?;
+    let bed = Testbed::new(&[])?;
     let mut connection = bed.connect()?;
     let mut ports = Vec::new();
     for number in 0..64 {
@@ -175,7 +175,7 @@ pub(crate) fn idle(length: Duration) -> Result<Figures, BenchError> {
 
 /// Ports attached and detached again a second, by one client, while another stays.
 pub(crate) fn attach(length: Duration) -> Result<Figures, BenchError> {
-    let bed = Bed::new(&[])?;
+    let bed = Testbed::new(&[])?;
     let mut connection = bed.connect()?;
     let mut attach = |name: &str| -> Result<Attached, BenchError> {
         connection.attach_port(&name.parse().map_err(failed)?).map_err(failed)
@@ -199,7 +199,7 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::Failed(error.to_string())
 }
 
-impl Bed {
+impl Testbed {
     fn connect(&self) -> Result<Connection, BenchError> {
         let opened: Result<Connection, ClientError> = Connection::open(&self.socket);
         opened.map_err(failed)

@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// A guest gets its test, or a word that the server is busy, within this.
 const GUEST_MAX: Duration = Duration::from_secs(5);
-/// After an attack it gets its test within this: those who are silent are sent away by then.
+/// After an attack it gets its test within this: those who are silent are disconnected by then.
 const AFTER_MAX: Duration = Duration::from_secs(15);
 /// Resident memory at any moment of an attack, bytes.
 const RESIDENT_MAX: u64 = 3 << 30;

@@ -1,15 +1,15 @@
-/* Ports and pipes of ClearStream's packet switch for programs in C99 and C++, in the manner of net/netmap_user.h.
+/* Ports and pipes of ClearStream's packet switch for programs in C99 and C++, in the style of net/netmap_user.h.
  *
  *   cc program.c $(pkg-config --cflags --libs clearstream_user)
  *
  * The library connects, attaches and detaches; it exports the functions declared here and no other name.
- * Everything else is inline here and works on the shared memory that docs/attachment.md describes. Of each ring
- * you hold some slots. On a ring to send, cs_reserve() says how many are free, cs_put() fills one, cs_publish()
- * hands them over. On a ring to receive, cs_peek() says how many frames have come, cs_frame() shows one,
- * cs_release() gives them back. One thread at a time uses a ring.
+ * Everything else is inline here and works on the shared memory that docs/attachment.md describes. You hold
+ * some slots of each ring. On a transmit ring, cs_reserve() returns how many are free, cs_put() fills one, and
+ * cs_publish() hands them over. On a receive ring, cs_peek() returns how many frames have arrived, cs_frame()
+ * returns one, and cs_release() returns the slots. Only one thread at a time may use a ring.
  *
- * Functions that return int give -1 when the other side broke the protocol (errno EPROTO) or the kernel
- * refused something (its errno). */
+ * Functions that return int return -1 when the other side broke the protocol (errno EPROTO) or a system call
+ * failed (its errno). */
 #ifndef CLEARSTREAM_USER_H
 #define CLEARSTREAM_USER_H
 
@@ -32,11 +32,11 @@ extern "C" {
 #define CS_RING_HEADER_BYTES 256
 #define CS_FIRST_BUFFER 2
 
-/* Flags of a slot: its buffer is another than before; its packet goes on in the next slot. */
+/* Flags of a slot: its buffer was exchanged; its packet continues in the next slot. */
 #define CS_BUFFER_CHANGED 0x01
 #define CS_MORE_FRAGMENTS 0x20
 
-/* 16 bytes of a ring: which buffer, and how much of it is a frame. */
+/* One slot of a ring, 16 bytes: its buffer, and the length of the frame in it. */
 struct cs_slot {
     uint32_t buffer;
     uint16_t length_bytes;
@@ -44,18 +44,18 @@ struct cs_slot {
     uint64_t unused;
 };
 
-/* What the user of a ring writes, and what its owner writes: a cache line each. */
+/* Cursors that the user of a ring writes, and those that its owner writes: one cache line each. */
 struct cs_user_csb { uint32_t head, cur, sleeps, unused[13]; };
 struct cs_owner_csb { uint32_t hwcur, hwtail, sleeps, unused[13]; };
 
-/* Your side of a ring. Read what you like; the functions below write it. */
+/* Your side of a ring. You may read its fields; only the functions below write them. */
 struct cs_ring {
     struct cs_user_csb *user;
     struct cs_owner_csb *owner;
     struct cs_slot *slots;
     uint8_t *buffers;
     uint32_t slots_count, buffer_bytes, buffers_count;
-    /* 1 where you sit at the owner's seat: the receiving end of a pipe. */
+    /* 1 if you are the ring's owner: the receiving end of a pipe. */
     uint32_t is_owner;
     uint32_t position, available, asked, answered;
     int32_t their_bell, our_bell;
@@ -64,30 +64,30 @@ struct cs_ring {
 /* A port or a pipe's end. */
 struct cs_port {
     struct cs_ring tx, rx;
-    uint32_t header_bytes; /* of virtio-net header before each frame */
+    uint32_t header_bytes; /* length of the virtio-net header before each frame */
     uint32_t attachment;
-    void *held; /* the library's */
+    void *held; /* private to the library */
 };
 
 struct cs_switch;
 enum cs_end { CS_MASTER = 0, CS_SLAVE = 1 };
 
-/* Connects to the switch that serves `socket`; NULL for the usual place. NULL when there is none, with
- * words in cs_error(). Ports attached over one connection share a mapping where they share memory. */
+/* Connects to the switch that serves `socket`; NULL for the default path. Returns NULL on failure, with
+ * the reason in cs_error(). Ports attached over one connection share a mapping where they share memory. */
 struct cs_switch *cs_connect(const char *socket);
 /* Attachments end with their connection. */
 void cs_disconnect(struct cs_switch *);
-/* `vale0:a`, made if it is not there. 0, or -1 with words in cs_error(). */
+/* Attaches to port `vale0:a`, created if it does not exist. 0, or -1 with the reason in cs_error(). */
 int cs_attach_port(struct cs_switch *, const char *port, struct cs_port *);
-/* One end of pipe `pipe` of a group, which must be there. */
+/* Attaches to one end of pipe `pipe` of a group, which must exist. */
 int cs_attach_pipe(struct cs_switch *, const char *group, uint32_t pipe, enum cs_end, struct cs_port *);
-/* Gives it back; the rings must not be used any more. */
+/* Detaches; the rings must not be used any more. */
 void cs_detach(struct cs_switch *, struct cs_port *);
-/* Readable when the switch has something to say, which is never good. */
+/* A descriptor that is readable when an attachment or the switch has ended. */
 int cs_switch_fd(const struct cs_switch *);
-/* What went wrong last in this thread. */
+/* The last error in this thread. */
 const char *cs_error(void);
-/* The clock by which cs_wait() counts; strict C has none. */
+/* The clock of cs_wait(); strict C has none. */
 uint64_t cs_now_ns(void);
 
 static inline uint32_t cs_after(const struct cs_ring *ring, uint32_t index, uint32_t count)
@@ -96,7 +96,7 @@ static inline uint32_t cs_after(const struct cs_ring *ring, uint32_t index, uint
     return sum >= ring->slots_count ? sum - ring->slots_count : sum;
 }
 
-/* Looks how many slots are yours. */
+/* Reads how many slots you hold. */
 static inline int cs_look(struct cs_ring *ring)
 {
     const uint32_t *theirs = ring->is_owner ? &ring->user->head : &ring->owner->hwtail;
@@ -111,14 +111,14 @@ static inline int cs_look(struct cs_ring *ring)
     return (int)now;
 }
 
-/* Slots that are yours; looks at the other side only when fewer than `wanted` are known of. */
+/* Number of slots you hold; reads the other side's cursor only when fewer than `wanted` are known. */
 static inline int cs_reserve(struct cs_ring *ring, uint32_t wanted)
 {
     return ring->available < wanted ? cs_look(ring) : (int)ring->available;
 }
 static inline int cs_peek(struct cs_ring *ring, uint32_t wanted) { return cs_reserve(ring, wanted); }
 
-/* The `offset`th of your slots, a copy; buffer 0 when it is not yours. */
+/* A copy of the `offset`th of your slots; buffer 0 when you do not hold it. */
 static inline struct cs_slot cs_get(const struct cs_ring *ring, uint32_t offset)
 {
     struct cs_slot slot = { 0, 0, 0, 0 };
@@ -139,14 +139,14 @@ static inline void cs_set(struct cs_ring *ring, uint32_t offset, struct cs_slot 
                      __ATOMIC_RELAXED);
 }
 
-/* The buffer of a slot, `buffer_bytes` long; NULL when there is none of that number. */
+/* The buffer of a slot, `buffer_bytes` long; NULL when there is no buffer of that number. */
 static inline uint8_t *cs_buffer(const struct cs_ring *ring, struct cs_slot slot)
 {
     if (slot.buffer < CS_FIRST_BUFFER || slot.buffer >= ring->buffers_count) return NULL;
     return ring->buffers + (size_t)slot.buffer * ring->buffer_bytes;
 }
 
-/* Says that your `offset`th slot holds a frame, or with CS_MORE_FRAGMENTS a part of one. 0 or -1. */
+/* Sets your `offset`th slot to hold a frame, or with CS_MORE_FRAGMENTS a part of one. 0 or -1. */
 static inline int cs_put_length(struct cs_ring *ring, uint32_t offset, uint16_t length_bytes, uint16_t flags)
 {
     struct cs_slot slot = cs_get(ring, offset);
@@ -169,7 +169,7 @@ static inline int cs_put(struct cs_ring *ring, uint32_t offset, const void *fram
     return 0;
 }
 
-/* The frame of your `offset`th slot; NULL when there is none. */
+/* The frame of your `offset`th slot; NULL when you hold no such slot. */
 static inline const uint8_t *cs_frame(const struct cs_ring *ring, uint32_t offset, uint16_t *length_bytes)
 {
     struct cs_slot slot = cs_get(ring, offset);
@@ -187,7 +187,7 @@ static inline int cs_publish(struct cs_ring *ring, uint32_t count)
     ring->available -= count;
     ring->position = cs_after(ring, ring->position, count);
     before = ring->position == 0 ? ring->slots_count - 1 : ring->position - 1;
-    /* What was written to slots and buffers is seen before the cursor that hands them over. */
+    /* Writes to slots and buffers become visible before the cursor that hands them over. */
     if (ring->is_owner) {
         __atomic_store_n(&ring->owner->hwcur, ring->position, __ATOMIC_RELAXED);
         __atomic_store_n(&ring->owner->hwtail, before, __ATOMIC_RELEASE);
@@ -195,7 +195,7 @@ static inline int cs_publish(struct cs_ring *ring, uint32_t count)
         __atomic_store_n(&ring->user->cur, ring->position, __ATOMIC_RELAXED);
         __atomic_store_n(&ring->user->head, ring->position, __ATOMIC_RELEASE);
     }
-    /* The cursor is seen before the other's wish to be woken is looked at. */
+    /* The cursor becomes visible before the other side's request to be woken is read. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     asked = __atomic_load_n(ring->is_owner ? &ring->user->sleeps : &ring->owner->sleeps, __ATOMIC_RELAXED);
     if (asked == 0 || (asked == ring->answered && asked != 1)) return 0;
@@ -204,15 +204,15 @@ static inline int cs_publish(struct cs_ring *ring, uint32_t count)
 }
 static inline int cs_release(struct cs_ring *ring, uint32_t count) { return cs_publish(ring, count); }
 
-/* Asks to be woken when slots come, to poll `our_bell` among other things. 1: sleep; 0: some just came; -1. Call
- * cs_disarm() when awake in any case. */
+/* Requests a wake-up when slots arrive, to poll `our_bell` with other descriptors. 1: sleep; 0: some just arrived;
+ * -1: error. Always call cs_disarm() when awake. */
 static inline int cs_arm(struct cs_ring *ring)
 {
     uint32_t before = ring->available, *mine = ring->is_owner ? &ring->owner->sleeps : &ring->user->sleeps;
     int now;
     ring->asked = ring->asked + 1 < 2 ? 2 : ring->asked + 1;
     __atomic_store_n(mine, ring->asked, __ATOMIC_RELAXED);
-    /* The wish is seen before the last look at the other's cursor. */
+    /* The request becomes visible before the last read of the other side's cursor. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     now = cs_look(ring);
     return now < 0 ? -1 : (uint32_t)now == before;
@@ -222,12 +222,12 @@ static inline void cs_disarm(struct cs_ring *ring)
 {
     uint64_t rung;
     __atomic_store_n(ring->is_owner ? &ring->owner->sleeps : &ring->user->sleeps, 0, __ATOMIC_RELAXED);
-    /* It does not wait: nothing may be there. */
+    /* Does not wait: there may be no event. */
     if (read(ring->our_bell, &rung, sizeof rung) < 0) return;
 }
 
-/* Waits until a slot is yours: polls for `linger_ns`, then sleeps; UINT64_MAX to poll only. How many there are, 0
- * after `timeout_ms`, -1. */
+/* Waits until you hold a slot: polls for `linger_ns`, then sleeps; UINT64_MAX only polls. Returns the number of slots,
+ * 0 after `timeout_ms`, or -1. */
 static inline int cs_wait(struct cs_ring *ring, uint64_t linger_ns, uint32_t timeout_ms)
 {
     uint64_t began = cs_now_ns(), passed, timeout_ns = (uint64_t)timeout_ms * 1000000u;
@@ -248,8 +248,8 @@ static inline int cs_wait(struct cs_ring *ring, uint64_t linger_ns, uint32_t tim
     }
 }
 
-/* Forwards a frame without copying it: the buffers of a received slot and of a reserved one change places. 0, or
- * -1 when the rings are not of one memory (errno EXDEV) or a slot is not yours. */
+/* Forwards a frame without copying it: exchanges the buffers of a received slot and of a reserved one. 0, or
+ * -1 when the rings do not share one memory (errno EXDEV) or you do not hold a slot. */
 static inline int cs_swap(struct cs_ring *from, uint32_t received, struct cs_ring *to, uint32_t reserved)
 {
     struct cs_slot full = cs_get(from, received), empty = cs_get(to, reserved);

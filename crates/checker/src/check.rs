@@ -1,9 +1,9 @@
 //! The one call: a model and what is asked of it, searched by one or many ranks.
 
 use dve::Model;
-use statespace::partition::Aim;
+use statespace::partition::Goal;
 
-use crate::checkpoint::Keep;
+use crate::checkpoint::CheckpointFiles;
 use crate::formulas::Formulas;
 use crate::observer::Observer;
 use crate::options::Options;
@@ -29,7 +29,7 @@ pub fn check(
     options.validate(model, formulas.is_some())?;
     let Some(formulas) = formulas else {
         let report = if options.kept.is_none() && model.has_property() {
-            cycles(model, "the model's property process", options, ranks, observer)
+            cycles(model, "the property process", options, ranks, observer)
         } else {
             states(model, options, ranks, observer)
         };
@@ -37,14 +37,14 @@ pub fn check(
     };
     let mut reports = Vec::new();
     for (label, formula) in formulas.each() {
-        for warning in formula.warnings() {
-            observer.warn(&format!("{label}: {warning}"));
+        for warning in formulas.warnings(formula) {
+            observer.warn(&warning);
         }
         if options.bounds.is_reduced && formula.has_next() {
-            let text = format!("{label}: --reduce is for formulas without X");
+            let text = format!("{label}: --reduce does not preserve formulas with X; leave it out");
             return Err(CheckError::Formula(text));
         }
-        let product = formulas.product(model, (label, formula))?;
+        let product = formulas.product(model, formula)?;
         reports.push(cycles(&product, label, options, ranks, observer)?);
     }
     Ok(reports)
@@ -58,8 +58,8 @@ fn states(
     observer: &mut dyn Observer,
 ) -> Result<Report, CheckError> {
     let Options { allow_deadlock, bounds, kept, .. } = *options;
-    let what = &search::promises(allow_deadlock);
-    let aim = Aim::Broken { is_full: options.is_full && kept.is_none() };
+    let what = &search::properties(allow_deadlock);
+    let aim = Goal::BadState { is_full: options.is_full && kept.is_none() };
     let (mut files, fairness) = (Files::default(), None);
     let many = match (ranks, kept) {
         (Ranks::One, Some(kept)) => return lossy::states(model, options, kept, observer),
@@ -68,7 +68,8 @@ fn states(
     };
     let is_checkpointed = options.checkpoint.is_some() || options.resume.is_some();
     if is_checkpointed {
-        files = Files::new(Keep::new(model, options), options.is_full, many.ranks_count())?;
+        files =
+            Files::new(CheckpointFiles::new(model, options), options.is_full, many.ranks_count())?;
     }
     let task = Task { aim, allow_deadlock, what, bounds, kept, files: &files, fairness };
     match many {
@@ -79,7 +80,7 @@ fn states(
     }
 }
 
-/// Looks for a run that the property process accepts for ever.
+/// Looks for a run that the property process accepts forever.
 fn cycles(
     model: &Model,
     what: &str,
@@ -93,7 +94,8 @@ fn cycles(
         (Ranks::One, Some(kind)) => return fair::cycles(model, what, kind, bounds, observer),
         (Ranks::Many(many), _) => many,
     };
-    let (aim, files) = (fairness.map_or(Aim::Cycle, |_| Aim::Judged), &Files::default());
+    let (aim, files) =
+        (fairness.map_or(Goal::AcceptingCycle, |_| Goal::FairCycle), &Files::default());
     let what = &fairness.map_or_else(|| what.to_owned(), |kind| fair::what(what, kind));
     let task = Task { aim, allow_deadlock: true, what, bounds, kept: None, files, fairness };
     many.search(model, &task, observer)

@@ -20,7 +20,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_mins(10);
 
 /// Where a search is written to and taken from.
 #[derive(Debug, Default)]
-pub(crate) struct Keep {
+pub(crate) struct CheckpointFiles {
     pub(crate) write: Option<PathBuf>,
     pub(crate) resume: Option<PathBuf>,
     /// Of the model's text and the options that change what is searched.
@@ -28,7 +28,7 @@ pub(crate) struct Keep {
     written: Option<Instant>,
 }
 
-impl Keep {
+impl CheckpointFiles {
     /// Of a model and what is asked of it.
     pub(crate) fn new(model: &Model, options: &Options) -> Self {
         let (write, resume) = (options.checkpoint.clone(), options.resume.clone());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crew::ExchangeError;
-use statespace::Gone;
+use statespace::ThreadFailed;
 use statespace::partition::RankError;
 use sys::durable::DurableError;
 use thiserror::Error;
@@ -42,20 +42,22 @@ pub enum CheckError {
     #[error("--checkpoint {0}")]
     CheckpointPart(String),
     /// There are more states than one search can number.
-    #[error("more than 4 294 967 295 states: no number is left for another")]
+    #[error("the model has more than 4 294 967 295 states: one search cannot number more")]
     TooManyStates,
     /// There are more states than threads over one set of states can number.
-    #[error("more states than one set has numbers for: --messages gives each rank its own")]
+    #[error(
+        "the model has more than 2.08e9 states, the limit of threads over one set; --messages gives each rank its own set"
+    )]
     SetFull,
-    /// The run that a search by ranks found shows nothing: an error of this program.
-    #[error("the run shows no broken promise")]
+    /// The trace that a search by ranks found shows no violation: an error of this program.
+    #[error("internal error: the trace shows no violation")]
     NoViolation,
     /// A thread's rank panicked.
     #[error("a rank panicked")]
     Panicked,
-    /// A thread that searched with others is gone.
+    /// A thread that searched with others panicked.
     #[error(transparent)]
-    Gone(Gone),
+    ThreadFailed(ThreadFailed),
     /// A rank met a failure of its own.
     #[error(transparent)]
     Rank(DriveError),
@@ -90,10 +92,10 @@ pub enum DriveError {
     #[error("{0}")]
     NotStopped(String),
     /// The search ended without an outcome: an error of this program.
-    #[error("rank 0 has no outcome")]
+    #[error("internal error: rank 0 has no outcome")]
     NoOutcome,
     /// Rank 0 sent an order that this rank cannot read.
-    #[error("rank 0 asks for what this rank does not know")]
+    #[error("rank 0 sent an unknown order: do all hosts run the same version?")]
     UnknownOrder,
     /// The rank itself cannot go on.
     #[error("{}", show_rank_error(*.0))]
@@ -108,7 +110,9 @@ impl From<RankError> for DriveError {
 
 fn show_rank_error(error: RankError) -> String {
     match error {
-        RankError::Full => CheckError::TooManyStates.to_string(),
-        RankError::NoMessage { from } => format!("rank {from} sent what no rank of ours sends"),
+        RankError::StoreFull => CheckError::TooManyStates.to_string(),
+        RankError::MalformedMessage { from } => {
+            format!("rank {from} sent a malformed message: do all hosts run the same version?")
+        }
     }
 }

@@ -5,12 +5,12 @@ use statespace::{Actors, FairFound, FairSearch, Fairness, Lasso};
 
 use crate::observer::Observer;
 use crate::options::Bounds;
-use crate::report::{Line, Report, Verdict, failing};
+use crate::report::{Report, TraceState, Verdict, failing};
 use crate::search::PORTION;
 use crate::watch::Watch;
 use crate::{CheckError, ModelSystem, actors};
 
-/// Looks for a fair run that the property process accepts for ever.
+/// Looks for a fair infinite run that the property process accepts.
 pub(crate) fn cycles(
     model: &Model,
     what: &str,
@@ -25,9 +25,9 @@ pub(crate) fn cycles(
         match search.advance(PORTION).map_err(|_full| CheckError::TooManyStates)? {
             FairFound::NoCycle => break Verdict::Holds,
             FairFound::Cycle(found) => {
-                let turn = Some(found.lasso.prefix.len());
+                let cycle_start = Some(found.lasso.prefix.len());
                 let run = lines(model, &found.lasso, &found.actors);
-                break Verdict::Violated { why: why(fairness), run, turn };
+                break Verdict::Violated { why: why(fairness), run, cycle_start };
             }
             FairFound::More => {}
         }
@@ -49,17 +49,17 @@ fn word(fairness: Fairness) -> &'static str {
 
 /// What is checked, in words.
 pub(crate) fn what(what: &str, fairness: Fairness) -> String {
-    format!("{what} ({} fair runs)", word(fairness))
+    format!("{what} (on {} fair runs)", word(fairness))
 }
 
 /// Why it does not hold.
 pub(crate) fn why(fairness: Fairness) -> String {
-    format!("a {} fair run violates it for ever", word(fairness))
+    format!("the counterexample is a {} fair infinite run (lasso)", word(fairness))
 }
 
 /// The run, its last steps taken by whom the search says, those before by any that can; the cycle's
 /// first state comes once more.
-pub(crate) fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<Line> {
+pub(crate) fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<TraceState> {
     let states: Vec<&Vec<u8>> =
         lasso.prefix.iter().chain(&lasso.cycle).chain(lasso.cycle.first()).collect();
     let told_from = states.len().saturating_sub(1 + who.len());
@@ -77,7 +77,7 @@ pub(crate) fn lines(model: &Model, lasso: &Lasso, who: &[Actors]) -> Vec<Line> {
             });
             found
         });
-        lines.push(Line::new(model, step.as_ref(), state));
+        lines.push(TraceState::new(model, step.as_ref(), state));
     }
     lines
 }

@@ -31,6 +31,6 @@ pub use observer::Observer;
 pub use options::{Bounds, Options};
 pub use ranked::RankedModel;
 pub use ranks::{Many, Ranks, Threads};
-pub use report::{Line, Report, Traffic, Unreachable, Verdict};
+pub use report::{Report, TraceState, Traffic, Unreachable, Verdict};
 pub use simulation::Simulation;
 pub use system::{FAILED, ModelSystem, TAKEN, WENT_WELL, actors};

@@ -1,20 +1,20 @@
 //! Searches that keep less than the states: for finding errors, not for showing that there is none.
 
 use dve::Model;
-use statespace::{Kept, LossySearch};
+use statespace::{LossySearch, LossyStorage};
 
 use crate::CheckError;
 use crate::observer::Observer;
 use crate::options::Options;
 use crate::report::{Report, Verdict, lines};
-use crate::search::{PORTION, broken_promise, promises};
+use crate::search::{PORTION, properties, violated_property};
 use crate::watch::Watch;
 
 /// Looks for deadlocks, failed assertions and run-time errors; a violation's run is not the shortest.
 pub(crate) fn states(
     model: &Model,
     options: &Options,
-    kept: Kept,
+    kept: LossyStorage,
     observer: &mut dyn Observer,
 ) -> Result<Report, CheckError> {
     let Options { allow_deadlock, bounds, .. } = *options;
@@ -25,7 +25,7 @@ pub(crate) fn states(
     let ended = loop {
         let more = search.advance(PORTION, |state, steps| {
             let is_deadlock = steps == 0 && !allow_deadlock;
-            violation = broken_promise(model, state, is_deadlock, has_assertions);
+            violation = violated_property(model, state, is_deadlock, has_assertions);
             violation.is_none()
         });
         if !more {
@@ -36,7 +36,9 @@ pub(crate) fn states(
         }
     };
     let verdict = match (violation, ended) {
-        (Some(why), _) => Verdict::Violated { why, run: lines(model, &search.run()), turn: None },
+        (Some(why), _) => {
+            Verdict::Violated { why, run: lines(model, &search.run()), cycle_start: None }
+        }
         (None, Some(reason)) => Verdict::Undecided(cut_short(kept, &reason)),
         (None, None) => Verdict::Undecided(nothing_found(
             kept,
@@ -44,27 +46,27 @@ pub(crate) fn states(
             search.progress().states_count,
         )),
     };
-    let what = bounds.what(&promises(allow_deadlock));
+    let what = bounds.what(&properties(allow_deadlock));
     Ok(watch.report(model, what, verdict, search.progress()))
 }
 
-fn option(kept: Kept) -> &'static str {
+fn option(kept: LossyStorage) -> &'static str {
     match kept {
-        Kept::Hash => "--hash-compaction",
-        Kept::Bits { .. } => "--bitstate",
+        LossyStorage::HashCompaction => "--hash-compaction",
+        LossyStorage::Bitstate { .. } => "--bitstate",
     }
 }
 
 /// The search ended early: why.
-pub(crate) fn cut_short(kept: Kept, reason: &str) -> String {
+pub(crate) fn cut_short(kept: LossyStorage, reason: &str) -> String {
     format!("{reason}; {} may have missed errors", option(kept))
 }
 
 /// The search is done, and some states were probably never seen.
-pub(crate) fn nothing_found(kept: Kept, missed_states: f64, states_count: u64) -> String {
+pub(crate) fn nothing_found(kept: LossyStorage, missed_states: f64, states_count: u64) -> String {
     let option = option(kept);
     format!(
-        "no error found, but {option} may miss errors: some {missed_states:.1e} states of \
-         {states_count} were taken for others"
+        "no error found, but {option} may miss errors: an estimated {missed_states:.1e} of \
+         {states_count} states were mistaken for others"
     )
 }

@@ -4,25 +4,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dve::Model;
-use statespace::{Fairness, Kept};
+use statespace::{Fairness, LossyStorage};
 
 use crate::{CheckError, ModelSystem};
 
-/// How to search, and for what beside formulas. The default is a whole search for deadlocks, failed
-/// assertions and run-time errors, to the first violation, without bounds.
+/// How to search, and for what besides formulas. By default for deadlocks, failed assertions and run-time errors, up
+/// to the first violation, without bounds.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The runs that count, where not all do; for formulas.
+    /// Check formulas on fair runs only.
     pub fairness: Option<Fairness>,
-    /// A state without a step is no violation.
+    /// Deadlocks are not violations.
     pub allow_deadlock: bool,
     /// The search goes on after a violation, for unreachable code.
     pub is_full: bool,
-    /// What is kept of a state, where it is not all.
-    pub kept: Option<Kept>,
+    /// Store states lossily.
+    pub kept: Option<LossyStorage>,
     /// An undecided search is written here, and a long one every 10 minutes.
     pub checkpoint: Option<PathBuf>,
-    /// The search in this file is gone on with.
+    /// The search in this file is resumed.
     pub resume: Option<PathBuf>,
     /// When to give up, and what may be left out.
     pub bounds: Bounds,
@@ -63,24 +63,31 @@ impl Options {
         let has_formula = has_formulas || model.has_property();
         let refuse = |why| Err(CheckError::Options(why));
         if self.fairness.is_some() && !has_formula {
-            return refuse("--fairness is of runs: it needs --ltl or a property process");
+            return refuse(
+                "--fairness restricts the runs that a formula is about: it needs --ltl or a property process",
+            );
+        }
+        if has_formulas && model.has_property() {
+            return refuse("--ltl cannot be used with a model that has a property process");
         }
         let is_checkpointed = self.checkpoint.is_some() || self.resume.is_some();
         if is_checkpointed && (has_formula || is_lossy) {
             return refuse(
-                "--checkpoint and --resume are for a search for deadlocks and errors that keeps \
-                 whole states",
+                "--checkpoint and --resume cannot be combined with a formula, --hash-compaction or \
+                 --bitstate",
             );
         }
         if self.bounds.is_reduced && model.has_property() {
             return refuse(
-                "--reduce is for formulas without X: the model's property may count steps",
+                "--reduce cannot be used with a property process: it may count transitions",
             );
         }
         if is_lossy && has_formula {
-            return refuse("--hash-compaction and --bitstate are for models without a property");
+            return refuse(
+                "--hash-compaction and --bitstate cannot check a formula or a property process",
+            );
         }
-        if let (Some(Kept::Bits { table_bytes }), Some(memory)) =
+        if let (Some(LossyStorage::Bitstate { table_bytes }), Some(memory)) =
             (self.kept, self.bounds.memory_bytes)
             && table_bytes as u64 > memory
         {

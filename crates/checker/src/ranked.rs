@@ -6,7 +6,7 @@ use statespace::{Accepting, System};
 
 use crate::ModelSystem;
 
-/// A model with the promises that its states are held to.
+/// A model with the properties that are checked of its states.
 #[derive(Debug)]
 pub struct RankedModel<'m> {
     system: ModelSystem<'m>,

@@ -14,13 +14,13 @@ use judge::Judge;
 use keep::Keeping;
 pub(crate) use keep::{Files, of_ranks, read_manifest};
 use results::Machine;
-use statespace::partition::{Aim, Ending, Figures, Outcome, Rank, RankError};
-use statespace::{Fairness, Kept, Progress};
+use statespace::partition::{Ending, Figures, Goal, Outcome, Rank, RankError};
+use statespace::{Fairness, LossyStorage, Progress};
 
 use crate::observer::Observer;
 use crate::options::Bounds;
 use crate::report::{Report, Traffic, Unreachable, Verdict, failing, lines};
-use crate::search::broken_promise;
+use crate::search::{LASSO, violated_property};
 use crate::watch::Watch;
 use crate::{CheckError, DriveError, RankedModel, fair, lossy};
 
@@ -166,15 +166,15 @@ fn search_job<T: Transport>(
 /// What is asked of a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task<'a> {
-    pub(crate) aim: Aim,
+    pub(crate) aim: Goal,
     pub(crate) allow_deadlock: bool,
     /// The same in words.
     pub(crate) what: &'a str,
     pub(crate) bounds: Bounds,
     /// What is kept of a state, where it is not all.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<LossyStorage>,
     pub(crate) files: &'a Files,
-    /// The cycles that count, where not all do ([`Aim::Judged`]).
+    /// The cycles that count, where not all do ([`Goal::FairCycle`]).
     pub(crate) fairness: Option<Fairness>,
 }
 
@@ -189,7 +189,9 @@ impl Task<'_> {
     fn rank(self, model: &Model, me: usize, count: usize) -> Result<ModelRank<'_>, RankError> {
         let system = self.system(model);
         match (self.kept, self.aim) {
-            (Some(kept), Aim::Broken { is_full }) => Rank::lossy(system, is_full, kept, me, count),
+            (Some(kept), Goal::BadState { is_full }) => {
+                Rank::lossy(system, is_full, kept, me, count)
+            }
             (_, aim) => Rank::new(system, aim, me, count),
         }
     }
@@ -379,15 +381,15 @@ impl<'m, 'o> LeadWatch<'m, 'o> {
             Err(error @ DriveError::Rank(_)) => return Err(CheckError::Rank(error)),
             Err(error) => (Verdict::Undecided(error.to_string()), self.last, Vec::new()),
         };
-        let is_whole = matches!(task.aim, Aim::Broken { .. })
+        let is_whole = matches!(task.aim, Goal::BadState { .. })
             && !task.bounds.is_reduced
             && !notes.is_empty()
             && total.queued_count == 0
             && !matches!(verdict, Verdict::Undecided(_))
-            && (matches!(verdict, Verdict::Holds) || task.aim == Aim::Broken { is_full: true });
+            && (matches!(verdict, Verdict::Holds) || task.aim == Goal::BadState { is_full: true });
         let taken = all_taken(model, &notes);
         let unreachable = is_whole.then(|| Unreachable::of(model, &taken));
-        let is_formula = !matches!(task.aim, Aim::Broken { .. });
+        let is_formula = !matches!(task.aim, Goal::BadState { .. });
         let failing = if is_formula { failing(model, &taken) } else { Vec::new() };
         Ok(Report {
             what: task.bounds.what(task.what),
@@ -424,19 +426,20 @@ fn verdict(
         Ending::Nothing => task.nothing_found(figures),
         Ending::Broken(way) => violated(model, task, &way)?,
         Ending::Cycle(lasso) => {
-            let turn = Some(lasso.prefix.len());
+            let cycle_start = Some(lasso.prefix.len());
             if let Some(judge) = judge {
                 let run = fair::lines(model, &lasso, &judge.actors);
-                return Ok(Verdict::Violated { why: fair::why(judge.fairness), run, turn });
+                return Ok(Verdict::Violated { why: fair::why(judge.fairness), run, cycle_start });
             }
             let mut run = [&lasso.prefix[..], &lasso.cycle].concat();
             // The cycle's first state once more, to show the step that closes it.
             run.extend(lasso.cycle.first().cloned());
-            let why = "a run violates it for ever".to_owned();
-            Verdict::Violated { why, run: lines(model, &run), turn }
+            let why = LASSO.to_owned();
+            Verdict::Violated { why, run: lines(model, &run), cycle_start }
         }
         Ending::Stopped => {
-            let reason = reason.unwrap_or_else(|| "the ranks did not agree".to_owned());
+            let reason =
+                reason.unwrap_or_else(|| "the ranks stopped without a common result".to_owned());
             Verdict::Undecided(match task.kept {
                 Some(kept) => lossy::cut_short(kept, &reason),
                 None => reason,
@@ -445,14 +448,14 @@ fn verdict(
     })
 }
 
-/// What a run to a broken promise shows.
+/// The verdict that a trace to a violation shows.
 fn violated(model: &Model, task: &Task<'_>, way: &[Vec<u8>]) -> Result<Verdict, CheckError> {
     let state = way.last().map(Vec::as_slice).unwrap_or_default();
     let mut steps = dve::Steps::new(model);
     let is_deadlock = steps.each(state, |_, _| {}) == 0 && !task.allow_deadlock;
-    let why = broken_promise(model, state, is_deadlock, model.has_assertions());
+    let why = violated_property(model, state, is_deadlock, model.has_assertions());
     let why = why.ok_or(CheckError::NoViolation)?;
-    Ok(Verdict::Violated { why, run: lines(model, way), turn: None })
+    Ok(Verdict::Violated { why, run: lines(model, way), cycle_start: None })
 }
 
 fn progress(total: &Figures) -> Progress {

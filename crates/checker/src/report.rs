@@ -1,4 +1,4 @@
-//! What a search came to.
+//! The result of a search.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use statespace::Progress;
 
 use crate::{FAILED, WENT_WELL};
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Report {
     /// What was checked, in words.
     pub what: String,
     /// Whether it holds.
     pub verdict: Verdict,
-    /// How far the search was at its end.
+    /// The progress of the search at its end.
     pub progress: Progress,
     /// Length of a state, bytes.
     pub state_bytes: usize,
     /// How long the search took.
     pub elapsed: Duration,
-    /// How far the search was as time went by.
+    /// The progress of the search over time.
     pub over_time: Vec<CheckProgress>,
-    /// Known after a whole search only.
+    /// Unreachable code; known after a complete search only.
     pub unreachable: Option<Unreachable>,
-    /// Transitions in which runs ended with a run-time error, where a formula was checked: it does not
-    /// judge such runs.
+    /// Transitions in which runs ended with a run-time error, where a formula was checked: such runs are
+    /// not judged.
     pub failing: Vec<String>,
     /// Ranks that searched together, and what they sent each other.
     pub ranks: Option<Traffic>,
 }
 
-/// Code of the model that no run comes to, a line each.
+/// Unreachable code of the model, as text with its line.
 #[derive(Debug)]
 pub struct Unreachable {
-    /// Transitions that no step takes.
+    /// Transitions that are never taken.
     pub transitions: Vec<String>,
-    /// States of processes that no run comes to.
+    /// States of processes that are never reached.
     pub states: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn failing(model: &Model, taken: &[u8]) -> Vec<String> {
     numbers.filter(failed).map(|number| model.show_transition(number)).collect()
 }
 
-/// What went between ranks.
+/// Messages between ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct Traffic {
     /// Number of ranks.
@@ -72,40 +72,40 @@ pub struct Traffic {
     pub batches_count: u64,
     /// Their length, bytes.
     pub sent_bytes: u64,
-    /// States looked at again because they were nearer than first thought.
+    /// States expanded again because a shorter trace to them was found.
     pub again_count: u64,
 }
 
-/// Whether the model has the property.
+/// Whether the model satisfies a property.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It has.
+    /// All reachable states were searched without finding a violation.
     Holds,
-    /// It has not.
+    /// There is a counterexample.
     Violated {
-        /// Why not.
+        /// The reason in one line; an excerpt of the model may follow in further lines.
         why: String,
-        /// A run that shows it.
-        run: Vec<Line>,
-        /// The states of the run from this one on repeat for ever.
-        turn: Option<usize>,
+        /// The counterexample.
+        run: Vec<TraceState>,
+        /// Of an infinite run, the index of the first state of its cycle; the last state is that state again.
+        cycle_start: Option<usize>,
     },
-    /// Why the search ended early.
+    /// The search ended early or stored states lossily: the reason.
     Undecided(String),
 }
 
-/// A state of a run and the step that led to it.
+/// A state of a trace and the step that led to it.
 #[derive(Debug)]
-pub struct Line {
-    /// The step; none in front of the first state.
+pub struct TraceState {
+    /// The step; `None` for the initial state.
     pub step: Option<String>,
-    /// The processes that took the step.
+    /// The processes that moved.
     pub movers: Vec<String>,
     /// The state.
     pub state: String,
 }
 
-impl Line {
+impl TraceState {
     /// A state and the step to it, where there is one.
     pub(crate) fn new(model: &Model, step: Option<&Step>, state: &[u8]) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Line {
 }
 
 /// A row of states with the steps between them.
-pub(crate) fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
+pub(crate) fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<TraceState> {
     let mut steps = Steps::new(model);
     let mut before: Option<&Vec<u8>> = None;
     let mut lines = Vec::new();
@@ -133,7 +133,7 @@ pub(crate) fn lines(model: &Model, states: &[Vec<u8>]) -> Vec<Line> {
             });
             found
         });
-        lines.push(Line::new(model, step.as_ref(), state));
+        lines.push(TraceState::new(model, step.as_ref(), state));
         before = Some(state);
     }
     lines

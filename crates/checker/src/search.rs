@@ -4,11 +4,14 @@ use dve::Model;
 use statespace::{CycleSearch, Found};
 
 use crate::CheckError;
-use crate::checkpoint::Keep;
+use crate::checkpoint::CheckpointFiles;
 use crate::observer::Observer;
 use crate::options::{Bounds, Options};
 use crate::report::{Report, Unreachable, Verdict, failing, lines};
 use crate::watch::{Watch, too_much};
+
+/// Why a formula is violated: the trace after it repeats its end.
+pub(crate) const LASSO: &str = "the counterexample is an infinite run (lasso)";
 
 /// States and edges between two looks at the clock.
 pub(crate) const PORTION: usize = 20_000;
@@ -20,7 +23,7 @@ pub(crate) fn states(
     observer: &mut dyn Observer,
 ) -> Result<Report, CheckError> {
     let Options { allow_deadlock, is_full, bounds, .. } = *options;
-    let mut keep = Keep::new(model, options);
+    let mut keep = CheckpointFiles::new(model, options);
     let mut watch = Watch::new(bounds, observer);
     let mut search = keep.begin(model, options)?;
     if let Some(bytes) = bounds.memory_bytes {
@@ -33,7 +36,7 @@ pub(crate) fn states(
         let more = search.advance(PORTION, |id, state, steps| {
             if violation.is_none() {
                 let why =
-                    broken_promise(model, state, steps == 0 && !allow_deadlock, has_assertions);
+                    violated_property(model, state, steps == 0 && !allow_deadlock, has_assertions);
                 violation = why.map(|why| (id, why));
             }
             is_full || violation.is_none()
@@ -59,22 +62,22 @@ pub(crate) fn states(
     let unreachable = is_whole.then(|| Unreachable::of(model, search.system().taken()));
     let verdict = match (violation, ended) {
         (Some((id, why)), _) => {
-            Verdict::Violated { why, run: lines(model, &search.way_to(id)), turn: None }
+            Verdict::Violated { why, run: lines(model, &search.way_to(id)), cycle_start: None }
         }
         (None, Some(reason)) => Verdict::Undecided(reason),
         (None, None) => Verdict::Holds,
     };
-    let what = bounds.what(&promises(allow_deadlock));
+    let what = bounds.what(&properties(allow_deadlock));
     Ok(Report { elapsed, unreachable, ..watch.report(model, what, verdict, progress) })
 }
 
-/// What is promised of every state, in words.
-pub(crate) fn promises(allow_deadlock: bool) -> String {
+/// The properties that are checked of every state, in words.
+pub(crate) fn properties(allow_deadlock: bool) -> String {
     let deadlock = if allow_deadlock { "" } else { "no deadlock, " };
     format!("{deadlock}no failed assertion, no run-time error")
 }
 
-/// Looks for a run that the property process accepts for ever.
+/// Looks for an infinite run that the property process accepts.
 pub(crate) fn cycles(
     model: &Model,
     what: &str,
@@ -92,8 +95,8 @@ pub(crate) fn cycles(
                 let mut run = [lasso.prefix, lasso.cycle].concat();
                 // The cycle's first state once more, to show the step that closes it.
                 run.push(run[turn].clone());
-                let why = "a run violates it for ever".to_owned();
-                break Verdict::Violated { why, run: lines(model, &run), turn: Some(turn) };
+                let why = LASSO.to_owned();
+                break Verdict::Violated { why, run: lines(model, &run), cycle_start: Some(turn) };
             }
             Found::More => {}
         }
@@ -106,17 +109,17 @@ pub(crate) fn cycles(
     Ok(Report { failing, ..watch.report(model, what, verdict, search.progress()) })
 }
 
-pub(crate) fn broken_promise(
+pub(crate) fn violated_property(
     model: &Model,
     state: &[u8],
     is_deadlock: bool,
     has_assertions: bool,
 ) -> Option<String> {
     if model.is_error(state) {
-        return Some("a run-time error".to_owned());
+        return Some("run-time error in the last transition".to_owned());
     }
     if has_assertions && let Some(failed) = model.violated_assertions(state).first() {
         return Some(failed.to_string());
     }
-    is_deadlock.then(|| "a deadlock: no step is possible".to_owned())
+    is_deadlock.then(|| "deadlock: no transition is enabled".to_owned())
 }

@@ -117,7 +117,7 @@ impl<'o> Watch<'o> {
             return Some(reason);
         }
         if self.bounds.time.is_some_and(|time| self.elapsed() >= time) {
-            return Some("the time is up (--time)".to_owned());
+            return Some("the time limit was reached (--time)".to_owned());
         }
         if self.bounds.memory_bytes.is_some_and(|bytes| used_bytes > bytes) {
             return Some(too_much(used_bytes));
@@ -139,5 +139,5 @@ fn sample(at: Duration, progress: &Progress, sent_bytes: Option<u64>) -> CheckPr
 /// Why a search ends that takes more memory than it may.
 pub(crate) fn too_much(used_bytes: u64) -> String {
     let used = units::show_byte_size(used_bytes);
-    format!("the states take {used}, and --memory allows no more")
+    format!("the memory limit was reached with {used} (--memory)")
 }

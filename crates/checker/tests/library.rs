@@ -7,7 +7,7 @@ use checker::{
     Bounds, CheckError, Formulas, Observer, Options, Ranks, Simulation, Traffic, Verdict, check,
 };
 use dve::Model;
-use statespace::{Fairness, Kept, Progress};
+use statespace::{Fairness, LossyStorage, Progress};
 use sys::private::Scratch;
 
 /// Counters that all run from 0 to `last` and begin anew.
@@ -118,12 +118,12 @@ fn options_that_do_not_fit_are_errors_of_usage() {
     let wrong = [
         Options { fairness: Some(Fairness::Weak), ..Options::default() },
         Options {
-            kept: Some(Kept::Hash),
+            kept: Some(LossyStorage::HashCompaction),
             checkpoint: Some("never-written".into()),
             ..Options::default()
         },
         Options {
-            kept: Some(Kept::Bits { table_bytes: 4096 }),
+            kept: Some(LossyStorage::Bitstate { table_bytes: 4096 }),
             bounds: bounds(Some(1024)),
             ..Options::default()
         },

@@ -4,4 +4,5 @@ mod library;
 #[path = "naive/all.rs"]
 mod naive;
 mod reduced;
+mod spin;
 mod trust;

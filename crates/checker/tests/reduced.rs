@@ -10,7 +10,7 @@ use crate::naive::tree::Tree;
 use checker::{ModelSystem, RankedModel};
 use dve::Model;
 use dve::ltl::{Formula, with_property};
-use statespace::partition::{Aim, Ending, Figures, Outcome, Rank};
+use statespace::partition::{Ending, Figures, Goal, Outcome, Rank};
 use statespace::{CycleSearch, Found, Reach};
 use stats::Random;
 
@@ -56,7 +56,7 @@ fn has_cycle(system: ModelSystem<'_>) -> bool {
 }
 
 /// The same by many ranks, their messages handed from one to the next; no deadlock is a violation.
-fn by_ranks(model: &Model, aim: Aim, ranks_count: usize) -> Outcome {
+fn by_ranks(model: &Model, aim: Goal, ranks_count: usize) -> Outcome {
     let new = |me| Rank::new(RankedModel::reduced(model, false), aim, me, ranks_count).unwrap();
     let mut ranks: Vec<_> = (0..ranks_count).map(new).collect();
     for now_us in (0..1_000_000).step_by(100) {
@@ -122,7 +122,7 @@ fn reduced_searches_find_what_whole_ones_find() {
         assert_eq!(found, wanted, "{text}");
         assert!(fewer <= states);
         let ranks_count = 2 + (number % 3) as usize;
-        let together = by_ranks(&whole, Aim::Broken { is_full: true }, ranks_count);
+        let together = by_ranks(&whole, Goal::BadState { is_full: true }, ranks_count);
         let has_broken = matches!(together.ending, Ending::Broken(_));
         let wants_broken = wanted.has_deadlock || wanted.has_error || !wanted.broken.is_empty();
         assert_eq!(has_broken, wants_broken, "{ranks_count} ranks\n{text}");
@@ -134,7 +134,7 @@ fn reduced_searches_find_what_whole_ones_find() {
         let product = Model::parse(&product).unwrap_or_else(|error| panic!("{error}\n{product}"));
         let wanted = has_cycle(ModelSystem::new(&product));
         assert_eq!(has_cycle(ModelSystem::reduced(&product)), wanted, "{formula}\n{text}");
-        let together = by_ranks(&product, Aim::Cycle, ranks_count);
+        let together = by_ranks(&product, Goal::AcceptingCycle, ranks_count);
         assert_eq!(matches!(together.ending, Ending::Cycle(_)), wanted, "{formula}\n{text}");
         formulas += 1;
         violated += u64::from(wanted);

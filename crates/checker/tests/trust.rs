@@ -11,7 +11,7 @@ use crate::naive::random::{Taste, model};
 use crate::naive::tree::{Expr, Place, Process, Transition, Tree, Variable};
 use checker::{ModelSystem, RankedModel};
 use dve::Model;
-use statespace::partition::{Aim, Ending, Rank};
+use statespace::partition::{Ending, Goal, Rank};
 use statespace::{Acting, CycleSearch, FairFound, FairLasso, FairSearch, Fairness, Found, Reach};
 use stats::Random;
 
@@ -221,7 +221,8 @@ fn ended(mut search: FairSearch<ModelSystem<'_>>) -> Option<FairLasso> {
 /// The same by many ranks, whose messages are handed from one to the next; who takes the steps of the
 /// prefix is anybody who can.
 fn fair_run_by_ranks(model: &Model, fairness: Fairness, ranks_count: usize) -> Option<FairLasso> {
-    let new = |me| Rank::new(RankedModel::new(model, true), Aim::Judged, me, ranks_count).unwrap();
+    let new =
+        |me| Rank::new(RankedModel::new(model, true), Goal::FairCycle, me, ranks_count).unwrap();
     let mut ranks: Vec<_> = (0..ranks_count).map(new).collect();
     let mut who = Vec::new();
     for now_us in (0..1_000_000).step_by(100) {

@@ -1,11 +1,11 @@
-//! A lab of this process: its hosts, a server in the second and tests from the first.
+//! A lab of this process, with a test server on its second host and clients on its first.
 
 use std::cell::OnceCell;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lab::Bed;
+use lab::ScopedLab;
 use results::DeviceCounters;
 use sys::process::{Ending, Owned};
 
@@ -13,27 +13,27 @@ use crate::exit::VerbError;
 use crate::signals;
 use crate::tester::Tester;
 
-/// Longest wait for the server of a lab.
+/// Longest time a lab's server may take to listen.
 const LISTEN_MAX: Duration = Duration::from_secs(20);
-/// Most that is kept of what the server says, bytes: enough for the line it ends with.
+/// Kept length of the server's output, bytes: enough for the line it ends with.
 const SAID_BYTES_MAX: usize = 16 << 10;
 
-/// A lab of two hosts at least, for as long as this lives.
+/// A lab of at least two hosts, up for as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct TestBed {
-    // Ends before the lab does.
+    // Declared before the lab, so dropped first.
     server: OnceCell<Owned>,
-    bed: Bed,
+    bed: ScopedLab,
     near: String,
     far: String,
 }
 
 impl TestBed {
-    /// Brings a built-in lab up, unless it is. From here on a signal that asks this program to end is
-    /// only noted, so that the lab goes down with the value.
+    /// Brings a built-in lab up, unless it already is. From here on a signal that asks this program to end
+    /// only sets a flag, so that dropping this value takes the lab down.
     ///
     /// # Errors
-    /// It has no two hosts, or cannot be brought up here.
+    /// The lab has fewer than two hosts, or cannot be brought up here.
     pub(crate) fn up(name: &str) -> Result<Self, VerbError> {
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
         let plan = lab::find_plan(name)?;
@@ -41,37 +41,37 @@ impl TestBed {
             return Err(VerbError::failed(format!("lab {name} has no two hosts")));
         };
         let (near, far) = (near.name.clone(), far.name.clone());
-        let bed = Bed::up(&plan, std::env::current_exe()?)?;
+        let bed = ScopedLab::up(&plan, std::env::current_exe()?)?;
         for note in bed.lab().notes() {
             writeln!(crate::out::stderr(), "clearstream: lab {name}: {note}")?;
         }
         Ok(Self { server: OnceCell::new(), bed, near, far })
     }
 
-    /// Its first host.
+    /// Name of its first host.
     pub(crate) fn near(&self) -> &str {
         &self.near
     }
 
-    /// Its second host.
+    /// Name of its second host.
     pub(crate) fn far(&self) -> &str {
         &self.far
     }
 
-    /// Serves tests in its second host from now on.
+    /// Starts a test server on its second host.
     ///
     /// # Errors
-    /// The server does not begin to listen; the line it ends with.
+    /// The server does not begin to listen; contains the line it ended with.
     pub(crate) fn serve(&self) -> Result<(), VerbError> {
         let mut serve = self.bed.clearstream(&self.far);
         serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // In a group of its own: Ctrl-C first lets the test end that it serves.
+        // In its own process group: on Ctrl-C the test that it serves must end first.
         let server = Owned::start(&mut serve, Ending::KILL.with_group())?;
         let mut server = server.capture(SAID_BYTES_MAX)?;
         let place = (self.far.as_str(), traffic::server::DEFAULT_PORT);
         match self.bed.wait_for_listener(place, &mut server, LISTEN_MAX) {
             Ok(()) => {
-                // A second server could not have begun to listen.
+                // Always unset here: a second server could not have begun to listen on the port.
                 self.server.set(server).ok();
                 Ok(())
             }
@@ -83,23 +83,23 @@ impl TestBed {
         }
     }
 
-    /// The counters of a host's interfaces.
+    /// Counters of a host's interfaces.
     ///
     /// # Errors
-    /// No such host, or the lab has gone.
+    /// The host does not exist, or the lab is down.
     pub(crate) fn devices(&self, host: &str) -> Result<Vec<DeviceCounters>, VerbError> {
         Ok(self.bed.devices(host)?)
     }
 
-    /// Anything on one of its hosts, ready for the program and its arguments.
+    /// A command that runs on one of its hosts, without program and arguments.
     pub(crate) fn command(&self, host: &str) -> Command {
         self.bed.command(host)
     }
 
-    /// A process on its first host that asks the second for tests. The calling thread must live as long.
+    /// Starts a process on its first host that runs tests against the second. The calling thread must outlive it.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The process cannot be started.
     pub(crate) fn tester(&self) -> Result<Tester, VerbError> {
         Tester::start(self.bed.clearstream(&self.near), &self.far)
     }

@@ -1,4 +1,4 @@
-//! How a run ends, whatever it was: its results written, its report, what it prints, its exit code.
+//! The end of any run: its results file, its report, its output and its exit code.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,33 +11,34 @@ use crate::exit::{Exit, VerbError};
 use crate::runner::{Conducted, Ended};
 use crate::store::{self, PointLog};
 
-/// Where what a run found goes.
+/// Where a run's results go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outputs<'a> {
-    /// The results file, where there is one.
+    /// The results file, if any.
     pub(crate) results: Option<&'a Path>,
-    /// The report page, where one is asked for.
+    /// The report page, if requested.
     pub(crate) report: Option<&'a Path>,
-    /// What the verb has written already and the user should be told of.
+    /// A file that the verb has already written and that the output mentions.
     pub(crate) also: Option<&'a Path>,
-    /// Whether the document goes to standard output instead of text.
+    /// Whether standard output gets the document instead of text.
     pub(crate) json: bool,
 }
 
-/// What a run says of itself, and how it ends where nothing came between.
+/// The output of a run and its exit code if nothing interrupts it.
 pub(crate) struct Said<'a> {
-    /// What people read.
+    /// Text output.
     pub(crate) text: String,
-    /// What programs read, where it is not the whole document.
+    /// JSON output, if it is not the whole document.
     pub(crate) json: Option<&'a str>,
-    /// The verb's end when every point was run.
+    /// Exit code if every point was run.
     pub(crate) exit: Exit,
 }
 
-/// Writes the files, prints, and decides the exit: what was cut short keeps its journal and says so.
+/// Writes the files, prints the output and decides the exit code. An interrupted run keeps its journal and
+/// says how to resume.
 ///
 /// # Errors
-/// A file cannot be written; why the run could not go on.
+/// A file cannot be written, or the run could not go on.
 pub(crate) fn end(
     outputs: Outputs<'_>,
     results: &Results,
@@ -47,9 +48,9 @@ pub(crate) fn end(
     if results.points.is_empty() && results.partial.is_some() {
         return unused(Conducted { ended, log });
     }
-    let written = write(outputs, results);
-    print(outputs, results, said)?;
-    // Only now, so that what was found is told also where no file can be written.
+    let (files, written) = write(outputs, results);
+    print(outputs.json, &files, results, said)?;
+    // Checked after printing, so that results are shown even if no file can be written.
     written?;
     match ended {
         Ok(Ended::Complete) => log.map_or(Ok(()), PointLog::discard).map(|()| said.exit),
@@ -61,10 +62,10 @@ pub(crate) fn end(
     }
 }
 
-/// The end of a run that has nothing to write; `why` where neither a signal nor an error says it.
+/// The end of a run without results; `why` is the reason if neither a signal nor an error is.
 ///
 /// # Errors
-/// Why there is nothing.
+/// The run's error, or `why` if it completed. A signal is no error.
 pub(crate) fn nothing(Conducted { ended, log }: Conducted, why: &str) -> VerbResult {
     match ended {
         Ok(Ended::Complete) => Err(VerbError::failed(why)),
@@ -80,51 +81,63 @@ pub(crate) fn nothing(Conducted { ended, log }: Conducted, why: &str) -> VerbRes
     }
 }
 
-/// The end of tests whose points only another step would have used: nothing is written, and the journal
-/// has what there is.
+/// The end of a run whose points only a later step would have used: nothing is written, and the journal
+/// keeps the points.
 ///
 /// # Errors
-/// Why the tests could not go on.
+/// Those of [`nothing`].
 pub(crate) fn unused(conducted: Conducted) -> VerbResult {
     nothing(conducted, "nothing was measured")
 }
 
-/// Says by what a run was cut short and how it goes on.
+/// Reports the signal that ended a run, and how to resume it.
 pub(crate) fn say_cut_short(number: i32, log: Option<&PointLog>) {
     let how = log.map_or_else(String::new, |log| {
         let path = log.path().display();
         format!(": cut short; the same command takes it up again from {path}")
     });
-    // Only talk: a closed stderr takes nothing from the run.
+    // Informational: a closed stderr does not affect the run.
     writeln!(crate::out::stderr(), "clearstream: ended by signal {number}{how}").ok();
 }
 
-fn write(outputs: Outputs<'_>, results: &Results) -> Result<(), VerbError> {
+/// Writes the files up to the first that cannot be written; returns those that are there now.
+fn write<'a>(outputs: Outputs<'a>, results: &Results) -> (Vec<&'a Path>, Result<(), VerbError>) {
+    let also = outputs.also;
+    let mut files = Vec::new();
     if let Some(path) = outputs.results {
-        store::save(path, results)?;
+        if let Err(error) = store::save(path, results) {
+            return (also.into_iter().collect(), Err(error));
+        }
+        files.push(path);
     }
+    files.extend(also);
     if let Some(page) = outputs.report {
-        store::replace(page, report::render(results, &RenderOptions::default()).as_bytes())?;
+        let text = report::render(results, &RenderOptions::default());
+        if let Err(error) = store::replace(page, text.as_bytes()) {
+            return (files, Err(error));
+        }
+        files.push(page);
     }
-    Ok(())
+    (files, Ok(()))
 }
 
-fn print(outputs: Outputs<'_>, results: &Results, said: &Said<'_>) -> Result<(), VerbError> {
+fn print(
+    is_json: bool,
+    files: &[&Path],
+    results: &Results,
+    said: &Said<'_>,
+) -> Result<(), VerbError> {
     let mut out = crate::out::stdout();
-    match (outputs.json, said.json) {
+    match (is_json, said.json) {
         (true, None) => serde_json::to_writer(&mut out, results).map_err(io::Error::from)?,
         (true, Some(text)) => out.write_all(text.as_bytes())?,
         (false, _) => out.write_all(said.text.as_bytes())?,
     }
-    if outputs.json {
+    if is_json {
         writeln!(out)?;
-    } else {
-        let files = [outputs.results, outputs.also, outputs.report];
-        let names: Vec<String> =
-            files.into_iter().flatten().map(|path| path.display().to_string()).collect();
-        if !names.is_empty() {
-            writeln!(out, "Written  {}", names.join(", "))?;
-        }
+    } else if !files.is_empty() {
+        let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+        writeln!(out, "Written  {}", names.join(", "))?;
     }
     out.flush()?;
     Ok(())

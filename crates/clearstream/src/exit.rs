@@ -1,4 +1,4 @@
-//! Exit codes, decided in one place, and the one line that goes with them.
+//! Exit codes, decided in one place, with their one-line messages.
 
 use std::error::Error;
 use std::fmt;
@@ -10,26 +10,26 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::out;
 
-/// How a verb ended when nothing went wrong with running it.
+/// How a verb ended that ran without error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
+    /// Success: exit code 0.
     Ok,
-    /// Done, and a gate or a paper's law does not hold.
+    /// Success, but a gate or a paper's law does not hold.
     GateFailed,
-    /// Some of it is done; what is missing was said.
+    /// Part of the work was done; the output says what is missing.
     Partial,
-    /// The checked model breaks its promise.
+    /// The checked model violates a property.
     Violated,
-    /// The check ended before the model was searched.
+    /// The check ended before the whole model was searched.
     Undecided,
-    /// A program that was run on the user's behalf ended with this code.
+    /// A program run on the user's behalf ended with this code.
     Program(u8),
-    /// Ended by this signal.
+    /// A signal of this number ended the run.
     Signal(i32),
 }
 
-/// Why a verb could not do its work: one line, with its causes after colons.
+/// Why a verb failed: one line, with its causes after colons.
 #[derive(Debug)]
 pub(crate) struct VerbError {
     kind: Kind,
@@ -42,7 +42,7 @@ enum Kind {
     Usage,
     Missing,
     Partial,
-    /// Nobody reads our output any more: not an error.
+    /// The reader of our output is gone: not an error.
     BrokenPipe,
 }
 
@@ -52,9 +52,15 @@ impl VerbError {
         Self { kind: Kind::Failed, message: message.to_string() }
     }
 
-    /// The request makes no sense: exit code 2.
+    /// The request is invalid: exit code 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { kind: Kind::Usage, message: message.to_string() }
+    }
+
+    /// The same, with more words at its end.
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        self.message += more;
+        self
     }
 
     /// A privilege or kernel feature is missing, named in the message: exit code 4.
@@ -72,7 +78,7 @@ impl VerbError {
         Self::usage(format!("{}: {error}", path.display()))
     }
 
-    /// The exit code it stands for.
+    /// Its exit code.
     pub(crate) fn code(&self) -> u8 {
         match self.kind {
             Kind::BrokenPipe => 0,
@@ -83,7 +89,7 @@ impl VerbError {
         }
     }
 
-    /// What another process of this program said before it would have ended with this code.
+    /// An error reported by another process of this program, which would have ended with this code.
     pub(crate) fn of_code(code: u8, message: impl fmt::Display) -> Self {
         match code {
             2 => Self::usage(message),
@@ -93,7 +99,7 @@ impl VerbError {
         }
     }
 
-    /// The work failed because of `error`, whose causes join the line.
+    /// The work failed because of `error`; the message includes its causes.
     pub(crate) fn from_error(error: &dyn Error) -> Self {
         Self::failed(chain(error))
     }
@@ -118,12 +124,25 @@ impl From<lab::LabError> for VerbError {
     }
 }
 
+impl From<vm::VmError> for VerbError {
+    fn from(error: vm::VmError) -> Self {
+        let line = chain(&error);
+        if error.is_missing() {
+            Self::missing(line)
+        } else if error.is_usage() {
+            Self::usage(line)
+        } else {
+            Self::failed(line)
+        }
+    }
+}
+
 impl From<io::Error> for VerbError {
     fn from(error: io::Error) -> Self {
         let kind =
             if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
         let message = match error.kind() {
-            // Errors of files are named where they are met; this one is what the verb prints on.
+            // Errors of files are named where they occur; this one comes from the verb's output.
             io::ErrorKind::StorageFull => format!("standard output: {error}"),
             _ => error.to_string(),
         };
@@ -131,7 +150,7 @@ impl From<io::Error> for VerbError {
     }
 }
 
-/// An error and its causes in one line.
+/// An error and its causes on one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
@@ -145,12 +164,12 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     line
 }
 
-/// The process's exit code; prints the one line when there is something to say.
+/// The process's exit code; prints the one-line message if there is one.
 pub(crate) fn code(result: crate::VerbResult) -> ExitCode {
     ExitCode::from(settle(result))
 }
 
-/// The same as a number.
+/// Like [`code`], as a number.
 pub(crate) fn settle(result: crate::VerbResult) -> u8 {
     match result {
         Ok(Exit::Ok) => 0,
@@ -169,8 +188,8 @@ pub(crate) fn settle(result: crate::VerbResult) -> u8 {
     }
 }
 
-/// What clap had to say: help on stdout is a success, anything else one line and a usage error. `asked_of` is
-/// the command that refused its arguments.
+/// Reports clap's messages: help on stdout is a success, anything else is one line and a usage error.
+/// `asked_of` is the command that rejected its arguments.
 pub(crate) fn usage(error: &clap::Error, asked_of: &clap::Command) -> ExitCode {
     let asked = matches!(
         error.kind(),
@@ -180,7 +199,7 @@ pub(crate) fn usage(error: &clap::Error, asked_of: &clap::Command) -> ExitCode {
     );
     if asked {
         match error.print() {
-            // A reader that has gone away does not change the answer.
+            // A reader that has gone away does not change the exit code.
             Err(refused) if refused.kind() != io::ErrorKind::BrokenPipe => {
                 return code(Err(refused.into()));
             }
@@ -204,7 +223,7 @@ pub(crate) fn usage(error: &clap::Error, asked_of: &clap::Command) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// `HOST: what it is` for each argument that is not given though it must be.
+/// A line `HOST: help text` for each required argument that is missing.
 fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<String> {
     let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
         return Vec::new();
@@ -224,14 +243,14 @@ fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<Strin
     names.iter().filter_map(helped).collect()
 }
 
-/// `clearstream path [OPTIONS] <HOST>`, in one line.
+/// Usage of a command on one line: `clearstream path [OPTIONS] <HOST>`.
 fn usage_line(command: &clap::Command) -> String {
     let text = command.clone().render_usage().to_string();
     let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "Usage:").collect();
     words.join(" ")
 }
 
-/// clap's paragraphs up to the usage as one line.
+/// clap's message, up to the usage, as one line.
 fn one_line(complaint: &str) -> String {
     let paragraphs = complaint.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
     let lines: Vec<String> = paragraphs
@@ -242,15 +261,15 @@ fn one_line(complaint: &str) -> String {
     lines.join("; ")
 }
 
-/// What stands before the lines of a model or formula that a message shows.
+/// Separates a message from its excerpt of a model or formula.
 const EXCERPT: &str = "\n    ";
 
 fn complain(message: &str) {
-    // Nowhere left to complain to when stderr is closed.
+    // If stderr is closed, there is nowhere to report that.
     writeln!(out::stderr(), "clearstream: {}", shown(message.trim_end())).ok();
 }
 
-/// What a peer or a file said may be part of a message: it stays one line and the excerpt below, which is
+/// Makes a message printable that may quote a peer or a file: it stays one line, with an excerpt below that is
 /// indented and so never looks like a message of its own.
 fn shown(message: &str) -> String {
     let lines: Vec<_> = message.split(EXCERPT).map(units::printable).collect();

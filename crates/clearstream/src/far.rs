@@ -1,4 +1,4 @@
-//! The far end of a run: found once, asked for one test after the other, in either protocol.
+//! The far end of a run: identified once, then asked for one test after another, in either protocol.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,38 +15,38 @@ use crate::progress::Progress;
 use crate::runner;
 use crate::signals;
 
-/// Idle round trips measured for a path, and how far apart: half a second in all.
+/// Idle round trips measured to characterise a path; at their spacing, half a second in total.
 const IDLE_COUNT: u32 = 50;
 const IDLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Idle round trips before a single test, whose user waits for something else.
+/// Idle round trips before a single test, whose user should not wait long.
 const IDLE_COUNT_OF_TEST: u32 = 10;
 
-/// A stock iperf3 server closes its port between two tests; this long it may stay closed.
+/// Longest time that a stock iperf3 server may keep its port closed between two tests.
 const IPERF3_PAUSE_MAX: Duration = Duration::from_secs(3);
 
-/// A server started just before us may need this long to listen.
+/// Time that a server started just before this client may need to listen.
 const START_MAX: Duration = Duration::from_millis(500);
 
-/// The protocols of servers other than our own that a far end may speak.
+/// Protocols of foreign servers that a far end may speak.
 pub(crate) const PROTOCOLS: &[&dyn FarProtocol] = &[&Iperf3];
 
-/// Where tests are asked for: from this host, or from another.
+/// A client of the far end: on this host, or on another.
 pub(crate) trait Tests: Send {
-    /// The far end.
+    /// Address of the far end.
     fn target(&self) -> &Target;
 
-    /// A document with both hosts and the idle path between them, ready for points.
+    /// A document with both hosts and the idle path between them, without points.
     ///
     /// # Errors
-    /// The host that asks cannot be spoken with.
+    /// The host that runs the client does not respond.
     fn document(&mut self, kind: RunKind, progress: &mut Progress) -> Result<Results, VerbError>;
 
-    /// Runs one test, until a signal asks this program to end; `on_rate` is told each interval's payload
-    /// rate, bit/s.
+    /// Runs one test, until a signal asks this program to end; `on_rate` is called with each interval's
+    /// payload rate, bit/s.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The test failed.
     fn run_test(
         &mut self,
         spec: &TestSpec,
@@ -74,26 +74,26 @@ impl Tests for FarEnd {
     }
 }
 
-/// Payload rate over the streams of one interval, bit/s.
+/// Payload rate of one interval, all streams together, bit/s.
 fn bits_per_s(interval: &IntervalReport) -> f64 {
     let bytes: u64 = interval.streams.iter().map(|(_, _, sample)| sample.bytes).sum();
     bytes as f64 * 8.0 / (interval.end_s - interval.start_s).max(f64::MIN_POSITIVE)
 }
 
-/// What runs at the far end and the connection to it.
+/// The server at the far end and the connection to it.
 pub(crate) struct FarEnd {
     target: Target,
-    /// Our own server's stays for the whole run; an iperf3 server's serves the first test, and
-    /// later tests make their own.
+    /// The connection to a ClearStream server lasts for the whole run; that to an iperf3 server serves the
+    /// first test, and later tests connect anew.
     peer: Option<Peer>,
     is_iperf3: bool,
 }
 
 impl FarEnd {
-    /// Finds out what answers at `target`.
+    /// Connects to `target` and identifies its protocol.
     ///
     /// # Errors
-    /// Nothing does, or nothing we know.
+    /// Nothing listens there, or it speaks no known protocol.
     pub(crate) fn connect(target: &Target) -> Result<Self, VerbError> {
         let deadline = Instant::now() + START_MAX;
         let peer = loop {
@@ -108,12 +108,12 @@ impl FarEnd {
         Ok(Self { target: target.clone(), peer: Some(peer), is_iperf3 })
     }
 
-    /// Where it is.
+    /// Address of the far end.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The name of the host there; `None` where an iperf3 server does not tell it.
+    /// Name of the far host; `None` for an iperf3 server, which does not report it.
     pub(crate) fn host_name(&self) -> Option<&str> {
         match &self.peer {
             Some(Peer::ClearStream(session)) => Some(&session.host().name),
@@ -121,12 +121,12 @@ impl FarEnd {
         }
     }
 
-    /// Whether it is a stock iperf3 server.
+    /// Whether the server is a stock iperf3 server.
     pub(crate) fn is_iperf3(&self) -> bool {
         self.is_iperf3
     }
 
-    /// A document with both hosts and the idle path between them, ready for points.
+    /// A document with both hosts and the idle path between them, without points.
     pub(crate) fn describe(&mut self, kind: RunKind, progress: &mut Progress) -> Results {
         let mut results = blank(kind, &self.target);
         let Some(peer) = &mut self.peer else { return results };
@@ -162,10 +162,10 @@ impl FarEnd {
         results
     }
 
-    /// Runs one test; connects anew where the last one left no connection.
+    /// Runs one test; connects anew if the previous one left no connection.
     ///
     /// # Errors
-    /// What the client says.
+    /// The client's error, with its exit code.
     pub(crate) fn watch_test(
         &mut self,
         spec: &TestSpec,
@@ -180,17 +180,17 @@ impl FarEnd {
             Peer::Foreign(iperf3) => iperf3.run_test(spec, on_interval, should_stop),
             Peer::ClearStream(mut session) => {
                 let outcome = session.run_test(spec, on_interval, should_stop);
-                // After an error nobody knows what the connection still carries.
+                // After an error the state of the connection is unknown.
                 self.peer = outcome.is_ok().then_some(Peer::ClearStream(session));
                 outcome
             }
         }
     }
 
-    /// Asks something of the far host's settings.
+    /// Sends a request about the far host's settings.
     ///
     /// # Errors
-    /// What the client says: no extension, no permission, a stock iperf3 server.
+    /// The client's error: no extension, no permission, or a stock iperf3 server.
     pub(crate) fn tune(
         &mut self,
         request: &serde_json::Value,
@@ -222,7 +222,7 @@ impl FarEnd {
     }
 }
 
-/// A client's error with the exit code it stands for.
+/// Converts a client's error into one with an exit code.
 pub(crate) fn explain(error: &ClientError) -> VerbError {
     let line = chain(error);
     if error.is_usage() {

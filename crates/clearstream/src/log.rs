@@ -1,4 +1,4 @@
-//! The log of what serves others: a line an event on stderr.
+//! The log of long-running servers: one line per event on stderr.
 
 use std::io::Write;
 use std::time::SystemTime;
@@ -7,19 +7,19 @@ use units::Timestamp;
 
 use crate::out;
 
-/// Where the lines go, and how.
+/// Format of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Log {
-    /// One JSON object a line.
+    /// Whether each line is a JSON object.
     pub(crate) json: bool,
 }
 
 impl Log {
-    /// Writes a line: when, what in a word, and more about it.
+    /// Writes a line: the time, the event's name, and its details.
     pub(crate) fn line(self, event: &str, text: &str) {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let at = Timestamp::from_unix(since_epoch.unwrap_or_default());
-        // Nobody reads the log any more: not a reason to stop serving.
+        // A closed log is no reason to stop serving.
         if self.json {
             let line = serde_json::json!({ "at": at.to_string(), "event": event, "text": text });
             writeln!(out::stderr(), "{line}").ok();

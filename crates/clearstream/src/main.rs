@@ -1,12 +1,16 @@
-//! `clearstream`: how fast can two Linux hosts really talk, why not faster, and what to change.
+//! `clearstream`: measures how fast two Linux hosts can communicate, and says what limits them and what to change.
 //!
-//! `main` parses, runs one verb and turns its answer into an exit code; each verb is a module of
-//! [`verbs`] that is thin over a library crate.
+//! `main` parses the command line, runs one verb and converts its result to an exit code; each verb is a
+//! module of [`verbs`], a thin layer over a library crate.
 
 mod bed;
 mod ending;
 mod exit;
 mod far;
+mod foreign;
+mod gates;
+mod granted;
+mod guest;
 mod log;
 mod out;
 mod placement;
@@ -17,6 +21,7 @@ mod runner;
 mod signals;
 mod store;
 mod tester;
+mod topics;
 mod tuners;
 mod verbs;
 mod verdict_text;
@@ -34,10 +39,7 @@ use crate::verbs::Verb;
     name = "clearstream",
     version,
     about = "How fast can two Linux hosts really talk, why not faster, and what to change",
-    after_help = "Start with:\n  clearstream serve            on the far host (a stock `iperf3 -s` also does)\n  \
-                  clearstream path HOST        on this one: measure, explain, write the report\n\n\
-                  Exit codes: 0 ok, 1 failed, 2 usage, 3 a gate or law failed,\n  \
-                  4 a privilege or kernel feature is missing, 5 partial, 128+n signal n.",
+    after_help = after_help(),
     propagate_version = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -50,10 +52,21 @@ struct CommandLine {
     verb: Verb,
 }
 
+/// Text below the list of commands in the help.
+fn after_help() -> String {
+    format!(
+        "Start with:\n  clearstream serve            on the far host (a stock `iperf3 -s` also does)\n  \
+         clearstream path HOST        on this one: measure, explain, write the report\n\n{}\n\
+         Exit codes: 0 ok, 1 failed, 2 usage, 3 a gate or law failed,\n  \
+         4 a privilege or kernel feature is missing, 5 partial, 128+n signal n.",
+        topics::list()
+    )
+}
+
 fn main() -> ExitCode {
-    // Where it cannot be had, the limit ends the process as it does others.
+    // If this fails, exceeding the file size limit ends the process, as it does other programs.
     sys::signal::survive_file_size_limit().ok();
-    // The flags of iperf3, IOR and mdtest are not clap's business: their verbs are cut off before.
+    // clap does not parse the flags of iperf3, IOR and mdtest: their verbs are intercepted before it.
     let arguments = verbs::help::expanded(std::env::args_os().collect());
     if let Some(code) = verbs::iperf3::intercept(&arguments) {
         return code;
@@ -68,5 +81,5 @@ fn main() -> ExitCode {
     exit::code(verbs::run(&line.verb, line.json))
 }
 
-/// What every verb returns.
+/// The result of every verb.
 type VerbResult = Result<Exit, VerbError>;

@@ -1,43 +1,52 @@
-//! Where output leaves the program. What a peer, a results file or a device says may be part of any
-//! line, so everything passes through [`Printable`], which shows what a terminal would obey; in the
-//! strings of JSON it does so in JSON's own way. Only bytes that are no text ([`raw_stdout`]) go around it.
+//! All output of the program. Any line may quote a peer, a results file or a device, so text passes
+//! through [`Printable`], which makes control characters visible; JSON strings use JSON's own escapes.
+//! Only binary data ([`raw_stdout`]) bypasses it.
 
 use std::io::{self, Write};
 
-/// Standard output, for people and for JSON. A reader that has gone away (`| head -1`) is no error: what is
-/// left of the output is discarded, and the verb ends as it would have, failed gates included.
+/// Standard output, for text and JSON. A reader that has gone away (`| head -1`) is no error: the rest of
+/// the output is discarded, and the verb ends with the same exit code, that of failed gates included.
 pub(crate) fn stdout() -> Printable<io::StdoutLock<'static>> {
     Printable { inner: io::stdout().lock(), forgives_closed: true, begun: Vec::new() }
 }
 
-/// Standard output of a verb that prints until its reader goes away, which is then an error.
+/// Standard output of a verb that prints until its reader goes away; that is then an error.
 pub(crate) fn endless_stdout() -> Printable<io::StdoutLock<'static>> {
     Printable::new(io::stdout().lock())
 }
 
-/// Standard error, for people.
+/// Standard error, for messages.
 pub(crate) fn stderr() -> Printable<io::StderrLock<'static>> {
     Printable::new(io::stderr().lock())
 }
 
-/// Standard output for bytes that are no text: captures.
+/// Standard output for binary data: captures, and the output of programs in guests.
 pub(crate) fn raw_stdout() -> io::StdoutLock<'static> {
     io::stdout().lock()
 }
 
-/// Writes a line over the one before it, on a terminal's standard error.
+/// Standard output for what a program on another machine writes: unaltered, or made printable on a terminal.
+pub(crate) fn foreign_stdout() -> Box<dyn Write> {
+    if rustix::termios::isatty(rustix::stdio::stdout()) {
+        Box::new(stdout())
+    } else {
+        Box::new(raw_stdout())
+    }
+}
+
+/// Overwrites the current line on a terminal's standard error.
 pub(crate) fn rewrite(line: &str) -> io::Result<()> {
     write!(io::stderr(), "\r\x1b[K{}", units::printable(line))
 }
 
-/// A writer of text whose control characters are shown instead of written; line ends and tabs stay.
-/// What is not UTF-8 is replaced.
+/// A writer of text that makes control characters visible; line ends and tabs stay.
+/// Bytes that are not UTF-8 are replaced.
 #[derive(Debug)]
 pub(crate) struct Printable<W: Write> {
     inner: W,
-    /// Whether a reader that has gone away is no error.
+    /// Whether a reader that has gone away is ignored.
     forgives_closed: bool,
-    /// The beginning of a character whose rest has not come.
+    /// The first bytes of an incomplete character.
     begun: Vec<u8>,
 }
 
@@ -89,7 +98,7 @@ impl<W: Write> Write for Printable<W> {
 impl<W: Write> Drop for Printable<W> {
     fn drop(&mut self) {
         if !self.begun.is_empty() {
-            // A character cut off at the end; nobody is left to tell of a failure.
+            // An incomplete character at the end; in a destructor there is nobody to report a failure to.
             self.inner.write_all("\u{fffd}".as_bytes()).ok();
         }
     }

@@ -1,4 +1,4 @@
-//! Placement files and cores, for the verbs that find, use and carry out placements.
+//! Placement files and cores, for the verbs that find and use placements.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use results::{End, PlacedEnd, Placement, Results, read_placement};
 
 use crate::exit::VerbError;
 
-/// Longest placement file that is read, bytes: one more than its reader accepts.
+/// Longest placement file to read, bytes: one more than the parser accepts.
 const FILE_BYTES_MAX: u64 = (64 << 10) + 1;
 
 /// Reads a placement file.
 ///
 /// # Errors
-/// One line: the file and what is wrong with it.
+/// One line that names the file and the problem.
 pub(crate) fn load(path: &Path) -> Result<Placement, VerbError> {
     use std::io::Read;
     let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
@@ -23,10 +23,10 @@ pub(crate) fn load(path: &Path) -> Result<Placement, VerbError> {
     read_placement(&text).map_err(|error| at(&error))
 }
 
-/// Refuses cores that this end does not have.
+/// Refuses cores that an end does not have.
 ///
 /// # Errors
-/// One line: the file, the end, the core and what there is.
+/// One line: the file, the end, the core, and the cores that exist.
 pub(crate) fn check(
     path: &Path,
     end: End,
@@ -44,13 +44,13 @@ pub(crate) fn check(
     }
 }
 
-/// Both ends run on this machine's cores: in a lab, or over loopback.
+/// Whether both ends run on this machine's cores: in a lab, or over loopback.
 pub(crate) fn shares_machine(results: &Results) -> bool {
     let address = results.path.address.as_deref().and_then(|text| text.parse().ok());
     results.path.lab.is_some() || address.is_some_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
-/// `0-3,8`.
+/// A list of cores as text: `0-3,8`.
 pub(crate) fn cores_text(cores: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for core in cores {

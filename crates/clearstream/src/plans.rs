@@ -1,4 +1,4 @@
-//! Gateway plans as verbs read them: from a file, by name, from standard input.
+//! Reads gateway plans: from a file, by built-in name, or from standard input.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,13 +8,18 @@ use route_plan::{PLAN_BYTES_MAX, Plan, parse_plan};
 
 use crate::exit::VerbError;
 
-/// What starts a program on a machine of a plan. Neither asks anybody nor waits for a machine that is off.
+/// Command that starts a program on a plan's machine. It never prompts, and fails after 10 s on an unreachable machine.
 pub(crate) const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10";
 
-/// Plans that come with the program, for its labs.
+/// Built-in plans, for the program's labs.
 const PLANS: &[(&str, &str)] = &[("cumulus", include_str!("../../../labs/gateways/cumulus.toml"))];
 
-/// A plan's text: of a file, of one that comes with the program, or standard input (`-`).
+/// Whether there is a built-in plan of this name.
+pub(crate) fn is_builtin(name: &str) -> bool {
+    PLANS.iter().any(|(known, _)| *known == name)
+}
+
+/// A plan's text: from a file, from a built-in plan, or from standard input (`-`).
 pub(crate) fn plan_text(path: &Path) -> Result<String, VerbError> {
     let builtin = PLANS.iter().find(|(name, _)| Path::new(name) == path && !path.exists());
     match builtin {
@@ -23,7 +28,7 @@ pub(crate) fn plan_text(path: &Path) -> Result<String, VerbError> {
     }
 }
 
-/// Reads and checks a plan. Of several mistakes each gets its line on standard error.
+/// Reads and checks a plan. If there are several mistakes, each gets a line on standard error.
 pub(crate) fn read_plan(path: &Path) -> Result<Plan, VerbError> {
     let text = plan_text(path)?;
     parse_plan(&path.display().to_string(), &text).map_err(|error| {
@@ -33,14 +38,14 @@ pub(crate) fn read_plan(path: &Path) -> Result<Plan, VerbError> {
         }
         let mut out = crate::out::stderr();
         for line in &lines {
-            // The error itself is on its way.
+            // The error itself is returned below.
             writeln!(out, "{line}").ok();
         }
         VerbError::usage(format!("{}: {} mistakes, see above", error.file, lines.len()))
     })
 }
 
-/// A text file, or standard input (`-`), of at most so many bytes.
+/// Reads a text file, or standard input (`-`), of at most `bytes_max` bytes.
 pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Result<String, VerbError> {
     let failed = |error: std::io::Error| VerbError::usage(format!("{}: {error}", path.display()));
     let mut text = String::new();

@@ -1,41 +1,41 @@
-//! What is going on, on stderr, for somebody who waits: one line that rewrites itself on a
-//! terminal, and nothing at all where stderr is not one.
+//! Progress on stderr: one line that overwrites itself on a terminal, and nothing if stderr is
+//! not a terminal.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use units::show_seconds;
 
-/// A line of progress.
+/// A progress line.
 #[derive(Debug)]
 pub(crate) struct Progress {
     shown: bool,
-    /// Steps that began, the one under way included.
+    /// Steps begun, the current one included.
     done_count: usize,
     total_count: usize,
-    /// When the first step began.
+    /// Start of the first step.
     began: Option<Instant>,
 }
 
 impl Progress {
-    /// For `total_count` steps.
+    /// Progress of `total_count` steps.
     pub(crate) fn new(total_count: usize) -> Self {
         Self { shown: io::stderr().is_terminal(), done_count: 0, total_count, began: None }
     }
 
-    /// More steps than first thought.
+    /// Adds steps to the total.
     pub(crate) fn extend(&mut self, more_count: usize) {
         self.total_count += more_count;
     }
 
-    /// A step begins.
+    /// Begins a step named `what`.
     pub(crate) fn begin(&mut self, what: &str) {
         self.done_count += 1;
         self.began.get_or_insert_with(Instant::now);
         self.show(what);
     }
 
-    /// The step goes on.
+    /// Updates the line within a step.
     pub(crate) fn show(&self, what: &str) {
         if self.shown {
             let elapsed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
@@ -48,22 +48,22 @@ impl Progress {
                 total => format!("[{}/{total}{left}] {what}", self.done_count),
             };
             let cut: String = line.chars().take(room_columns()).collect();
-            // Progress is a courtesy; a closed stderr takes nothing from the result.
+            // Informational: a closed stderr does not affect the result.
             crate::out::rewrite(&cut).ok();
         }
     }
 }
 
-/// How long the steps that are left will take if they take as long as those that ended; unknown
-/// before the first one ended.
+/// Estimated time for the remaining steps, from the mean of those that ended; `None` before the first
+/// one ended.
 fn left(elapsed: Duration, ended_count: usize, total_count: usize) -> Option<Duration> {
     let each = elapsed.checked_div(u32::try_from(ended_count).ok()?)?;
     let all = each.saturating_mul(u32::try_from(total_count).unwrap_or(u32::MAX));
     Some(all.saturating_sub(elapsed))
 }
 
-/// Columns of a line that rewrites itself: one that the terminal wraps would stay. As little as a
-/// line of text where the terminal does not say.
+/// Columns available to a line that overwrites itself; a line that wraps would stay. If the terminal
+/// does not report its width, a conservative default.
 fn room_columns() -> usize {
     let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
     match usize::from(columns) {

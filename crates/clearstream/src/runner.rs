@@ -1,5 +1,5 @@
-//! The one loop that runs experiments: over any driver, one point after the other, each on disk
-//! before the next, resumed after a kill and cut short by a signal.
+//! The one loop that runs experiments, with any driver: point by point, each stored on disk before the
+//! next begins, resumable after a kill, interruptible by a signal.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,25 +20,25 @@ use crate::store::PointLog;
 pub(crate) enum Ended {
     /// Every point was run.
     Complete,
-    /// The user's signal came first.
+    /// A signal of this number came first.
     Interrupted(i32),
 }
 
-/// What does an experiment's work: a far end, a lab, a switch, a job of ranks.
+/// Does the work of an experiment: a far end, a lab, a switch, or a job of ranks.
 pub(crate) trait Driver {
-    /// Brings the hosts into the state that the next round asks for.
+    /// Brings the hosts into the state that the next round requires.
     ///
     /// # Errors
-    /// It cannot be done, so the run cannot go on.
+    /// The hosts cannot be prepared, so the run cannot go on.
     fn prepare(&mut self, so_far: &Results) -> Result<(), VerbError> {
         let _ = so_far;
         Ok(())
     }
 
-    /// Does one planned piece of work; `what` names it for the progress line.
+    /// Does one planned piece of work; `what` names it on the progress line.
     ///
     /// # Errors
-    /// The run cannot go on at all (no lab, no program). Work that failed is a point that says so.
+    /// The run cannot go on at all (no lab, no program). Failed work is a point that records its reason.
     fn run(
         &mut self,
         planned: &PlannedPoint,
@@ -47,18 +47,18 @@ pub(crate) trait Driver {
     ) -> Result<Done, VerbError>;
 }
 
-/// What a driver made of one planned piece of work.
+/// The outcome of one planned piece of work.
 pub(crate) struct Done {
     pub(crate) point: Point,
-    /// Points of the same piece of work that other parts of it gave; they are stored before `point`, so
-    /// that the work counts as done only when all are on disk.
+    /// Further points of the same piece of work; they are stored before `point`, so that the work counts as
+    /// done only once all are on disk.
     pub(crate) beside: Vec<Point>,
-    /// Why the work failed, if it did; the run ends with it when the next ones fail too.
+    /// Why the work failed, if it did; ends the run if the next pieces of work fail too.
     pub(crate) error: Option<VerbError>,
 }
 
 impl Done {
-    /// Work that gave figures, begun at a time (milliseconds since 1970 UTC).
+    /// Successful work, which began at `started_unix_ms` (milliseconds since 1970 UTC).
     pub(crate) fn measured(
         planned: &PlannedPoint,
         started_unix_ms: u64,
@@ -68,55 +68,55 @@ impl Done {
         Self::of(planned.point(started_unix_ms, String::new(), outcome), None)
     }
 
-    /// Work that failed.
+    /// Failed work.
     pub(crate) fn failed(planned: &PlannedPoint, started_unix_ms: u64, error: VerbError) -> Self {
         let outcome = PointOutcome::Failed(error.to_string());
         Self::of(planned.point(started_unix_ms, String::new(), outcome), Some(error))
     }
 
-    /// One point, and why the work failed, if it did.
+    /// A single point, with the reason if the work failed.
     pub(crate) fn of(point: Point, error: Option<VerbError>) -> Self {
         Self { point, beside: Vec::new(), error }
     }
 }
 
-/// An experiment that was run, as far as it went.
+/// An experiment after its run, complete or not.
 pub(crate) struct Conducted {
-    /// How it ended, or why it could not go on (the driver says why, or the journal cannot be read or
-    /// written). What it has is in the document either way.
+    /// How it ended, or why it could not go on (the driver's error, or the journal cannot be read or
+    /// written). The document has the measured points in every case.
     pub(crate) ended: Result<Ended, VerbError>,
-    /// The journal, which its owner discards once the points are in the results file; there is none when
-    /// the experiment asks for nothing.
+    /// The journal, to be discarded once the points are in the results file; `None` if the experiment
+    /// requests nothing.
     pub(crate) log: Option<PointLog>,
 }
 
 impl Conducted {
-    /// Of a document that needs no measurement.
+    /// The outcome of a run that needed no measurement.
     pub(crate) const AT_ONCE: Self = Self { ended: Ok(Ended::Complete), log: None };
 }
 
-/// What is kept of an experiment while it runs.
+/// What a run stores, and how it responds to failures.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keeping<'a> {
-    /// The results file; the journal lies beside it. Without one nothing is journalled.
+    /// The results file, with the journal beside it. Without one there is no journal.
     pub(crate) output: Option<&'a Path>,
-    /// Whether points that an earlier run of it left in the journal count.
+    /// Whether points that an earlier run left in the journal are used.
     pub(crate) resumes: bool,
-    /// Whether with them the hosts count as that run found them: where the run changes the hosts.
+    /// Whether the earlier run's facts about the hosts are used too: for runs that change the hosts.
     pub(crate) restores_hosts: bool,
-    /// Whether work that a signal cut short is part of the document (and never of the journal).
+    /// Whether work interrupted by a signal becomes part of the document (it never enters the journal).
     pub(crate) keeps_cut_short: bool,
-    /// Failures in a row after which the run gives up.
+    /// Consecutive failures after which the run gives up.
     pub(crate) failures_in_a_row_max: u32,
 }
 
 impl<'a> Keeping<'a> {
-    /// Beside this results file.
+    /// Keeps a journal beside this results file.
     pub(crate) fn beside(output: &'a Path) -> Self {
         Self { output: Some(output), ..Self::NOTHING }
     }
 
-    /// No journal.
+    /// Keeps no journal.
     pub(crate) const NOTHING: Self = Self {
         output: None,
         resumes: true,
@@ -126,8 +126,8 @@ impl<'a> Keeping<'a> {
     };
 }
 
-/// Runs every round of an experiment and has it conclude, all into `results`. Points that are there
-/// already stay.
+/// Runs every round of an experiment and lets it conclude, all into `results`. Points already present
+/// stay.
 pub(crate) fn conduct(
     experiment: &(impl Experiment + ?Sized),
     driver: &mut dyn Driver,
@@ -148,7 +148,7 @@ pub(crate) fn conduct(
     Conducted { ended, log }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Loop<'a> {
     driver: &'a mut dyn Driver,
     keeping: Keeping<'a>,
@@ -184,10 +184,10 @@ impl Loop<'_> {
         Ok(Ended::Complete)
     }
 
-    /// Runs every point of `plan` that is not in `points` yet and adds them there.
+    /// Runs every point of `plan` that is not yet in `points`, and adds it there.
     ///
     /// A point that fails is recorded with its reason and the run goes on; several failures in a row
-    /// mean that the peer is gone, and that ends it.
+    /// indicate that the peer is gone, and end the run.
     fn run(&mut self, plan: &Plan, points: &mut Vec<Point>) -> Result<Ended, VerbError> {
         for planned in plan.remaining(points) {
             if let Some(number) = signals::caught() {
@@ -197,7 +197,7 @@ impl Loop<'_> {
             self.progress.begin(&what);
             let done = self.driver.run(&planned, &what, &mut self.progress);
             if let Some(number) = signals::caught() {
-                // Cut short: not a measurement. The next run takes it up again.
+                // Interrupted work is not a measurement; the next run repeats it.
                 if let (true, Ok(done)) = (self.keeping.keeps_cut_short, done) {
                     points.extend(done.beside);
                     points.push(done.point);
@@ -221,26 +221,26 @@ impl Loop<'_> {
     }
 }
 
-/// Says that an earlier run's points count.
+/// Reports that an earlier run's points are used.
 fn say_resumed(log: &PointLog, earlier: &[Point]) {
     if !earlier.is_empty() {
         let (count, path) = (earlier.len(), log.path().display());
-        // Only talk: a closed stderr takes nothing from the run.
+        // Informational: a closed stderr does not affect the run.
         writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
             .ok();
     }
 }
 
-/// Points tried in a row without an answer before the run gives up on the peer.
+/// Consecutive failed points after which the run gives up on the peer.
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
 
-/// Now, for a results file.
+/// The current time, milliseconds since 1970 UTC.
 pub(crate) fn now_unix_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix(since_epoch).unix_ms
 }
 
-/// Tests between two hosts, as a driver.
+/// A driver for tests between two hosts.
 pub(crate) struct Tested<'a>(pub(crate) &'a mut dyn Tests);
 
 impl Driver for Tested<'_> {
@@ -256,7 +256,7 @@ impl Driver for Tested<'_> {
     }
 }
 
-/// Runs one planned test; `on_rate` is told each interval's payload rate, bit/s.
+/// Runs one planned test; `on_rate` is called with each interval's payload rate, bit/s.
 pub(crate) fn test(
     planned: &PlannedPoint,
     tests: &mut dyn Tests,
@@ -272,7 +272,7 @@ pub(crate) fn test(
     tested(planned, started_unix_ms, command, run)
 }
 
-/// What became of a planned test.
+/// The outcome of a planned test.
 pub(crate) fn tested(
     planned: &PlannedPoint,
     started_unix_ms: u64,
@@ -292,7 +292,7 @@ fn describe(planned: &PlannedPoint) -> String {
     format!("{} {} (repeat {})", planned.experiment, settings.join(" "), planned.repeat + 1)
 }
 
-/// A varied parameter as people read it: its unit comes from its name.
+/// A varied parameter as text, with the unit that its name implies.
 pub(crate) fn show_setting(name: &str, value: f64) -> String {
     if let Some(stem) = name.strip_suffix("_bytes") {
         format!("{stem} {}", units::show_byte_size(units::saturating_u64(value)))

@@ -1,5 +1,5 @@
-//! Files that must survive: results documents written whole or not at all, and the journal that
-//! keeps every finished point of a run that is cut short.
+//! Durable files: results documents, replaced atomically, and the journal that keeps every finished
+//! point of an interrupted run.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,21 +12,21 @@ use sys::{durable, private};
 use crate::exit::VerbError;
 use crate::runner::Keeping;
 
-/// Longest results file that is read, bytes: one more than the reader accepts, so that it can say so.
+/// Longest results file to read, bytes: one more than the parser accepts, so that it can report the excess.
 const FILE_BYTES_MAX: u64 = (256 << 20) + 1;
 
 /// Reads a results document; `-` is standard input.
 ///
 /// # Errors
-/// One line: the file and what is wrong with it.
+/// One line that names the file and the problem.
 pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
     parse(path, &read(path)?)
 }
 
-/// The bytes of a file, or of standard input for `-`; of an absurdly large one only the beginning.
+/// The bytes of a file, or of standard input for `-`; at most [`FILE_BYTES_MAX`] of them.
 ///
 /// # Errors
-/// One line: the file and the system's reason.
+/// One line: the file and the system's error.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, VerbError> {
     let mut bytes = Vec::new();
     let read = if path.as_os_str() == "-" {
@@ -38,28 +38,28 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, VerbError> {
     Ok(bytes)
 }
 
-/// The results document in the bytes of a file.
+/// Parses the bytes of a results file.
 ///
 /// # Errors
-/// One line: the file and what is wrong with it.
+/// One line that names the file and the problem.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Results, VerbError> {
     read_results(bytes).map_err(|error| at(path, &error))
 }
 
-/// Writes a results document, whole or not at all.
+/// Writes a results document atomically.
 ///
 /// # Errors
-/// One line: the file and the system's reason; whatever was at `path` is untouched.
+/// One line: the file and the system's error; the file at `path` is then unchanged.
 pub(crate) fn save(path: &Path, results: &Results) -> Result<(), VerbError> {
     let text = serde_json::to_vec_pretty(results).map_err(|error| VerbError::from_error(&error))?;
     replace(path, &text)
 }
 
-/// Replaces a file whole or not at all ([`durable`]). What is no plain file (a pipe, a device) is
-/// written directly.
+/// Replaces a file atomically ([`durable`]). Anything but a regular file (a pipe, a device) is written
+/// directly.
 ///
 /// # Errors
-/// One line: the file and the system's reason.
+/// One line: the file and the system's error.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VerbError> {
     let is_plain = fs::symlink_metadata(path).map_or(true, |known| known.is_file());
     if !is_plain {
@@ -69,7 +69,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VerbError> {
     durable::replace(path, bytes).map_err(|error| VerbError::from_error(&error))
 }
 
-/// The finished points of a run, on disk before the next one starts.
+/// The journal: the finished points of a run, each on disk before the next one starts.
 #[derive(Debug)]
 pub(crate) struct PointLog {
     path: PathBuf,
@@ -78,14 +78,13 @@ pub(crate) struct PointLog {
 }
 
 impl PointLog {
-    /// Opens the journal that belongs to the results file `results_path`; returns the points an
-    /// earlier, interrupted run of the same plan to the same target left there (or none, with the
-    /// journal started afresh, when nothing is resumed or the plan is another). With them comes the path's
-    /// idle state as that run found it, from which its later rounds follow, and the hosts where the run
-    /// changes them.
+    /// Opens the journal of the results file `results_path`, and returns the points that an earlier,
+    /// interrupted run of the same plan to the same target left there. If nothing is resumed or the plan is
+    /// another one, there are none and the journal starts afresh. `document` then gets the path's idle state
+    /// that the earlier run found, because its later rounds depend on it, and the hosts if the run changes them.
     ///
     /// # Errors
-    /// The journal cannot be read or written, or is of a version whose points this one does not read.
+    /// The journal cannot be read or written, or is of a version that this program does not read.
     pub(crate) fn open(
         results_path: &Path,
         plan: &Plan,
@@ -109,12 +108,12 @@ impl PointLog {
         let hosts = if keeping.restores_hosts { document.hosts.as_slice() } else { &[] };
         let log = Self { path, file, is_empty: kept.is_empty() };
         log.restart(&Journal::encode_header(plan, &document.path, hosts), &kept, &bytes)?;
-        // Points on disk are of no use while the journal's name is not.
+        // Without a durable name the journal would lose its points in a crash.
         durable::sync_name(&log.path, &log.file).map_err(|error| VerbError::from_error(&error))?;
         Ok((log, kept))
     }
 
-    /// Adds a finished point; returns when it is on disk.
+    /// Appends a finished point; returns once it is on disk.
     pub(crate) fn append(&mut self, point: &Point) -> Result<(), VerbError> {
         self.is_empty = false;
         self.file
@@ -123,27 +122,27 @@ impl PointLog {
             .map_err(|error| at(&self.path, &error))
     }
 
-    /// The run is in its results file now; the journal goes.
+    /// Removes the journal, because the results file now has the points.
     pub(crate) fn discard(self) -> Result<(), VerbError> {
         fs::remove_file(&self.path).map_err(|error| at(&self.path, &error))
     }
 
-    /// The journal; one without a point is removed, since nothing can be taken up from it.
+    /// The journal; one without points is removed, because there is nothing to resume.
     pub(crate) fn unless_empty(self) -> Result<Option<Self>, VerbError> {
         if self.is_empty { self.discard().map(|()| None) } else { Ok(Some(self)) }
     }
 
-    /// Where it lies, for the line that tells the user how to resume.
+    /// Path of the journal, for the message that says how to resume.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves the header and `points` in the file, which now holds `found`: a torn last line goes.
+    /// Rewrites the file, whose content is `found`, to the header and `points`: a torn last line is dropped.
     fn restart(&self, header: &[u8], points: &[Point], found: &[u8]) -> Result<(), VerbError> {
         let mut bytes = header.to_vec();
         points.iter().for_each(|point| bytes.extend(Journal::encode_point(point)));
         let rewrite = || -> io::Result<()> {
-            // What is on disk already stays there: a crash or a full disk now would take it.
+            // If the file begins with these bytes, keep them: a crash or a full disk during a rewrite would lose them.
             if found.starts_with(&bytes) {
                 self.file.set_len(bytes.len() as u64)?;
             } else {
@@ -156,8 +155,8 @@ impl PointLog {
     }
 }
 
-/// An earlier run's points, where they are of this path; its idle state then counts, not today's, and
-/// its hosts where they are asked for.
+/// Points of an earlier run, if they are of the same path; `document` then gets that run's idle state of
+/// the path and, with `restores_hosts`, its hosts.
 fn of_same_path(earlier: Earlier, restores_hosts: bool, document: &mut Results) -> Vec<Point> {
     let Earlier { path, hosts, points } = earlier;
     let names = |hosts: &[Host]| -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Tests asked for from a host of a lab: a process of this program there makes them and tells what came
-//! of them, a line of JSON each.
+//! Tests run from a host of a lab: a process of this program there runs them and reports the outcomes, one
+//! line of JSON each.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio};
@@ -17,21 +17,21 @@ use crate::far::{FarEnd, Tests};
 use crate::progress::Progress;
 use crate::signals;
 
-/// How often it is looked whether a signal has come.
+/// Interval of polling for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the process in the lab is asked.
+/// A request to the process in the lab.
 #[derive(Serialize, Deserialize)]
 enum Request {
     Document(RunKind),
     Test(Box<TestSpec>),
 }
 
-/// What it says.
+/// An answer of the process in the lab.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Document(Box<Results>),
-    /// Payload rate of an interval, bit/s; the test goes on.
+    /// Payload rate of an interval, bit/s, while the test goes on.
     Rate(f64),
     Outcome(Box<TestOutcome>),
     Failed {
@@ -40,25 +40,25 @@ enum Answer {
     },
 }
 
-/// The process in the lab, which ends with this value.
+/// The process in the lab; dropping this value ends it.
 #[derive(Debug)]
 pub(crate) struct Tester {
     target: Target,
     requests: ChildStdin,
     answers: Receiver<String>,
-    // Ends last: until then the pipes have another end.
+    // Declared last, so dropped last: until then the pipes have another end.
     child: Owned,
 }
 
 impl Tester {
-    /// Starts it: `command` runs this program on the host that asks, `host` is the one that serves. The
-    /// calling thread must live as long.
+    /// Starts the process: `command` runs this program on the client host, `host` is the serving host. The
+    /// calling thread must outlive it.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The process cannot be started.
     pub(crate) fn start(mut command: Command, host: &str) -> Result<Self, VerbError> {
         command.args(["tester", host]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // In a group of its own: Ctrl-C is for this process, which then ends it.
+        // In its own process group: Ctrl-C goes to this process only, which then ends the other.
         let mut child = Owned::start(&mut command, Ending::TERM.with_group())?;
         let (Some(requests), Some(answers)) = (child.take_stdin(), child.take_stdout()) else {
             return Err(VerbError::failed("the process in the lab has no pipes"));
@@ -74,18 +74,18 @@ impl Tester {
         Ok(Self { target: Target::new(host), requests, answers: hear, child })
     }
 
-    /// Begins a test that [`Self::outcome`] waits for.
+    /// Begins a test; [`Self::outcome`] waits for its end.
     ///
     /// # Errors
-    /// The process has ended.
+    /// The process is no longer running.
     pub(crate) fn begin(&mut self, spec: &TestSpec) -> Result<(), VerbError> {
         self.ask(&Request::Test(Box::new(spec.clone())))
     }
 
-    /// What came of the test that was begun; `on_rate` is told each interval's payload rate, bit/s.
+    /// Waits for the test that was begun; `on_rate` is called with each interval's payload rate, bit/s.
     ///
     /// # Errors
-    /// Why it failed; a signal came.
+    /// The test failed, or a signal came.
     pub(crate) fn outcome(
         &mut self,
         on_rate: &mut dyn FnMut(f64),
@@ -158,10 +158,10 @@ impl Tests for Tester {
     }
 }
 
-/// What the process in the lab does: it answers until nobody asks any more.
+/// The loop of the process in the lab: answers requests until its input ends.
 ///
 /// # Errors
-/// The pipes are gone.
+/// A pipe is closed or cannot be written.
 pub(crate) fn answer_all(host: &str) -> Result<(), VerbError> {
     let mut far = None;
     for line in io::stdin().lock().lines() {
@@ -176,7 +176,7 @@ pub(crate) fn answer_all(host: &str) -> Result<(), VerbError> {
     Ok(())
 }
 
-/// The far end, to which it is connected at the first question.
+/// The far end; connects to it on the first request.
 fn connected<'a>(far: &'a mut Option<FarEnd>, host: &str) -> Result<&'a mut FarEnd, VerbError> {
     if far.is_none() {
         *far = Some(FarEnd::connect(&Target::new(host))?);
@@ -207,7 +207,7 @@ fn failed(error: &VerbError) -> Answer {
     Answer::Failed { code: error.code(), why: error.to_string() }
 }
 
-/// The pipe of a process that reads JSON: nothing on it is shown to anybody.
+/// Writes an answer to the pipe. Its reader is a process that parses JSON, so nothing needs escaping.
 fn say(answer: &Answer) -> Result<(), VerbError> {
     let mut line = serde_json::to_vec(answer).map_err(|error| VerbError::from_error(&error))?;
     line.push(b'\n');

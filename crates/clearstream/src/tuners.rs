@@ -1,4 +1,4 @@
-//! This host's tuner: for `tune` here, and for clients whom `serve` lets tune.
+//! The tuner of this host: for `tune` itself, and for clients that `serve` permits to tune.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use tuning::{Host, Tuner, remote};
 
 use crate::runner;
 
-/// The far end's part, for `serve --allow-tuning`.
+/// Tuning on behalf of clients, for `serve --allow-tuning`.
 pub(crate) fn far_side(state: Option<&Path>) -> Arc<dyn Tuning> {
     Arc::new(FarSide { state: state.map(Path::to_owned), ended: Mutex::new(None) })
 }
 
-/// Between two requests the journal is free this long, so that clients who ask and ask do not keep
-/// this host's own `tune` out.
+/// Time for which the journal stays unlocked between two requests, so that clients with many requests
+/// do not lock out this host's own `tune`.
 const PAUSE_BETWEEN_REQUESTS: Duration = Duration::from_millis(50);
 
-/// Requests of clients, one after the other.
+/// Serves the requests of clients, one at a time.
 #[derive(Debug)]
 struct FarSide {
     state: Option<PathBuf>,
-    /// When the last one ended.
+    /// End of the last request.
     ended: Mutex<Option<Instant>>,
 }
 
@@ -45,17 +45,16 @@ impl Tuning for FarSide {
     }
 }
 
-/// The tuner of this host, its journal in `state` and what --persist writes below `root`, where they are
-/// named.
+/// The tuner of this host; its journal is in `state`, and --persist writes below `root`, each with the
+/// system's default if `None`.
 pub(crate) fn tuner(state: Option<&Path>, root: Option<&Path>) -> Tuner {
     let host = root.map_or_else(Host::default, Host::with_root);
     let state = state.map_or_else(|| default_state("tune"), Path::to_owned);
     Tuner::new(host, &state, runner::now_unix_ms())
 }
 
-/// Where the journal of a part of the program is: the system's place for root, the user's for others. A
-/// lab's hosts share the file system and end with the lab, so each has its own in the lab's directory, which
-/// goes with it.
+/// Directory of a component's journal: the system's for root, the user's otherwise. Hosts of a lab share
+/// the file system, so each has its own one in the lab's directory, which is removed with the lab.
 pub(crate) fn default_state(part: &str) -> PathBuf {
     if let Some(lab) = std::env::var_os("CLEARSTREAM_LAB_DIR") {
         let uname = rustix::system::uname();
@@ -67,7 +66,7 @@ pub(crate) fn default_state(part: &str) -> PathBuf {
     }
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
-    // A place that nobody else can have prepared, or one that cannot be: the journal says what to undo.
+    // A directory that no other user can have prepared: the journal says what to undo.
     let runtime = || sys::private::runtime_folder().map(|folder| folder.path().to_owned());
     base.map(|base| base.join("clearstream"))
         .or_else(|| runtime().ok())

@@ -1,25 +1,25 @@
-//! A verdict on the terminal, for the verbs that show one.
+//! A verdict as text, for the verbs that show one.
 
 use std::fmt::Write;
 
-use results::{End, Estimate, Results, Verdict};
+use results::{End, Estimate, Host, Point, Results, Verdict, Work};
 use units::show_bit_rate;
 
-/// Columns a line may take; longer sentences are wrapped.
+/// Widest line, in columns; longer sentences are wrapped.
 const COLUMNS: usize = 96;
 
-/// How much of a verdict is shown.
+/// How much of a verdict to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// The strongest lines: beside the figures of `path`.
+    /// The strongest lines of evidence, for use below the figures of `path`.
     Brief,
-    /// All evidence, and the likeliest of what was ruled out.
+    /// All evidence, and the likeliest of the limits that were ruled out.
     Full,
-    /// Everything.
+    /// All evidence, and all limits that were ruled out.
     All,
 }
 
-/// The whole screen.
+/// The complete text, with the heading.
 pub(crate) fn show(
     results: &Results,
     measured: Option<Estimate>,
@@ -29,17 +29,50 @@ pub(crate) fn show(
 ) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    head(&mut out, results, measured).ok();
+    if is_file_load(results) {
+        writeln!(out, "Load     {}", file_load(results)).ok();
+    } else {
+        head(&mut out, results, measured).ok();
+    }
+    if let Some(why) = &results.partial {
+        wrapped(&mut out, "Cut off  ", &format!("the run is not complete: {why}")).ok();
+    }
     verdict_lines(&mut out, verdict, detail).ok();
     ruled_out(&mut out, verdict, detail).ok();
     if let Some(stored) = stored {
         let line = format!("the file was written with the verdict {}", stored.limit.name());
         wrapped(&mut out, "Note     ", &line).ok();
     }
+    for told in crate::foreign::recorded(results) {
+        wrapped(&mut out, "Recorded ", &told.text).ok();
+    }
     for absent in &results.absent {
         wrapped(&mut out, "Unseen   ", &format!("{}: {}", absent.what, absent.why)).ok();
     }
     out
+}
+
+/// Whether a document holds file-system load and nothing else: it has no far host.
+pub(crate) fn is_file_load(results: &Results) -> bool {
+    let is_load = |point: &Point| {
+        matches!(point.work, Work::FileIo(_) | Work::FileMetadata(_) | Work::FileLocks(_))
+    };
+    !results.points.is_empty() && results.points.iter().all(is_load)
+}
+
+/// `file system, by vm and nid0002`.
+fn file_load(results: &Results) -> String {
+    let name = |host: &Host| {
+        let name = if host.facts.name.is_empty() { &host.name } else { &host.facts.name };
+        name.clone()
+    };
+    let hosts: Vec<String> = results.hosts.iter().map(name).collect();
+    let by = match hosts.split_last() {
+        None => return "of a file system".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    };
+    format!("of a file system, by {by}")
 }
 
 fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std::fmt::Result {
@@ -62,7 +95,7 @@ fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std:
     }
 }
 
-/// The verdict: its evidence, the experiment, what comes next and what to do.
+/// The verdict: its evidence, its experiment, the next limit and the advice.
 pub(crate) fn verdict_lines(
     out: &mut String,
     verdict: &Verdict,
@@ -77,7 +110,7 @@ pub(crate) fn verdict_lines(
     let sure = if verdict.confirmed { "confirmed by experiment" } else { "not confirmed" };
     writeln!(out, "\nVerdict  {}{end}, {sure}", verdict.limit.name())?;
     wrapped(out, "         ", &verdict.summary)?;
-    // The summary ends in the first line of evidence; beside figures a few more are enough.
+    // The summary already ends with the first line of evidence; below figures a few more lines suffice.
     let (skipped, most) = if is_brief { (0, 4) } else { (1, usize::MAX) };
     for evidence in verdict.evidence.iter().skip(skipped).take(most) {
         wrapped(out, "       - ", &evidence.text)?;
@@ -108,7 +141,7 @@ pub(crate) fn verdict_lines(
 }
 
 fn ruled_out(out: &mut String, verdict: &Verdict, detail: Detail) -> std::fmt::Result {
-    /// Enough to see that the neighbours were looked at.
+    /// Ruled-out limits to show: enough to see that the neighbouring ones were examined.
     const SHOWN_COUNT: usize = 6;
     if verdict.ruled_out.is_empty() {
         return Ok(());
@@ -125,7 +158,7 @@ fn ruled_out(out: &mut String, verdict: &Verdict, detail: Detail) -> std::fmt::R
     }
 }
 
-/// Words of `text` in lines of at most [`COLUMNS`], the first after `label`, the rest under it.
+/// Wraps `text` into lines of at most [`COLUMNS`], the first after `label`, the rest indented below it.
 pub(crate) fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
     let indent = " ".repeat(label.chars().count());
     let mut line = label.to_owned();

@@ -2,7 +2,7 @@
 
 use crate::PROGRAM;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -65,12 +65,12 @@ fn a_right_algorithm_holds_and_says_how_much_was_searched() {
     assert_eq!(code, Some(0), "{out}");
     let (code, out, _) = model.check(&["--ltl", "G F {P0.inside}"]);
     assert_eq!(code, Some(10), "without fairness the other may run alone: {out}");
-    assert!(out.contains("from here on it repeats"), "{out}");
+    assert!(out.contains("the cycle begins here"), "{out}");
     let (code, out, _) = model.check(&["--ltl", "G F {P0.inside}", "--fairness", "weak"]);
     assert_eq!(code, Some(0), "{out}");
     let (code, out, _) = model.check(&["--ltl", "F G {P0.away}", "--fairness", "strong"]);
     assert_eq!(code, Some(10), "{out}");
-    assert!(out.contains("a strongly fair run violates it"), "{out}");
+    assert!(out.contains("the counterexample is a strongly fair infinite run (lasso)"), "{out}");
     let (code, out, _) = model.check(&["--ltl", "G !({P0.inside} && {P1.inside})"]);
     assert_eq!(code, Some(0), "{out}");
 }
@@ -94,12 +94,48 @@ fn a_wrong_algorithm_is_violated_with_the_shortest_run() {
     assert_eq!((code, svg.matches("class=\"msc-step\"").count()), (Some(10), 6));
 }
 
+/// A trace below an error's excerpt: the number of steps stands in the line of the reason.
+#[test]
+fn a_failed_assertion_is_shown_with_its_place_and_the_length_of_the_trace() {
+    let text = "byte x;\nprocess P {\n state q, r; init q;\n assert r: x == 0;\n trans\n  q -> r { effect x = 1; };\n}\n\
+                system async;\n";
+    let (code, out, _) = ModelFile::new("caret", text).check(&[]);
+    assert_eq!(code, Some(10), "{out}");
+    let shown: Vec<&str> = out.lines().skip(1).take(6).collect();
+    let wanted = [
+        "violated: 4:12: assertion of P does not hold, after 1 step",
+        "     assert r: x == 0;",
+        "               ^",
+        "   0  P.q x=0",
+        "      P: q -> r (line 6)",
+        "   1  P.r x=1",
+    ];
+    assert_eq!(shown, wanted, "{out}");
+    let (_, out, _) = ModelFile::new("caret-json", text).check(&["--json"]);
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(json["checks"][0]["why"], "4:12: assertion of P does not hold");
+}
+
+/// Lines that a counterexample of a formula cites are lines of the file.
+#[test]
+fn the_run_of_a_formula_cites_the_model_alone() {
+    let text = peterson([1, 0]);
+    let lines = text.lines().count();
+    let (code, out, _) = ModelFile::new("cites", &text).check(&["--ltl", "G F {P0.inside}"]);
+    assert_eq!(code, Some(10), "{out}");
+    assert!(out.contains("violated: the counterexample is an infinite run (lasso), "), "{out}");
+    let cited = out.split("(line ").skip(1).filter_map(|rest| rest.split(')').next());
+    let cited: Vec<usize> = cited.map(|line| line.parse().expect("a number")).collect();
+    assert!(!cited.is_empty() && cited.iter().all(|&line| line <= lines), "{lines}: {out}");
+    assert!(!out.contains("LTL_property"), "{out}");
+}
+
 #[test]
 fn what_is_wrong_with_a_formula_is_shown_in_the_formula() {
     let model = ModelFile::new("formula", &peterson([1, 0]));
     let (code, out, err) = model.check(&["--ltl", "G !{P0.indoors}"]);
     assert_eq!(code, Some(2), "{out}{err}");
-    let wanted = "--ltl:1:8: there is no state `indoors`\n    G !{P0.indoors}\n           ^";
+    let wanted = "--ltl:1:8: there is no state `indoors` in `P0`; its states are: asks, away, inside, waits\n    G !{P0.indoors}\n           ^";
     assert!(err.contains(wanted), "{err}");
 }
 
@@ -112,7 +148,7 @@ fn runs_that_end_with_an_error_are_named_where_a_formula_holds() {
     for way in ways {
         let (code, out, err) = model.check(&[&["--ltl", "F {x > 250}"], way].concat());
         assert_eq!(code, Some(0), "{way:?} {out}{err}");
-        let told = "runs end here with an error, and are not judged: P: q -> q (line 2)";
+        let told = "run-time error, run not judged by the formula: P: q -> q (line 2)";
         assert!(out.contains(told), "{way:?} {out}");
     }
     let (_, out, _) = model.check(&["--ltl", "F {x > 250}", "--json"]);
@@ -169,7 +205,7 @@ fn a_report_page_shows_verdict_run_and_search() {
     assert_eq!(code, Some(0), "{out}{err}");
     let html = std::fs::read_to_string(&page.0).expect("a page beside the results");
     for wanted in
-        ["Violated", "assertion of Watch does not hold", "The run that shows it", "The search"]
+        ["Violated", "assertion of Watch does not hold", "The counterexample", "The search"]
     {
         assert!(html.contains(wanted), "no {wanted}");
     }
@@ -190,7 +226,7 @@ fn what_cannot_be_decided_says_why() {
     let (code, out, _) = model.check(&["--memory", "4M", "--allow-deadlock"]);
     assert_eq!(code, Some(11), "{out}");
     assert!(out.contains("undecided") && out.contains("--memory"), "{out}");
-    assert!(out.contains("waiting, no error found"), "{out}");
+    assert!(out.contains("queued, no error found"), "{out}");
     let (code, out, _) = model.check(&["--time", "200ms", "--allow-deadlock"]);
     assert_eq!(code, Some(11), "{out}");
 }
@@ -341,7 +377,7 @@ fn a_model_can_be_stepped_through() {
     child.stdin.take().expect("its input").write_all(b"0\nb\n9\nq\n").expect("it reads");
     let (code, out, _) = told(child.wait_with_output().expect("it ends"));
     assert_eq!(code, Some(0));
-    assert!(out.contains("   1  P0.asks") && out.contains("there is no such step"), "{out}");
+    assert!(out.contains("   1  P0.asks") && out.contains("enter the number of a step"), "{out}");
 }
 
 /// The words of a command line, with double quotes as a shell takes them.
@@ -400,26 +436,45 @@ fn examples_are_listed_printed_and_refused_by_name() {
     assert_eq!(code, Some(2), "an example or a file");
 }
 
-/// What the tutorial shows is what its commands print.
+/// Whether the lines shown are the lines printed; a line `…` stands for any lines.
+fn shows(shown: &[&str], printed: &[&str]) -> bool {
+    match (shown.split_first(), printed.split_first()) {
+        (None, None) => true,
+        (Some((&"…", rest)), _) => {
+            (0..=printed.len()).any(|omitted| shows(rest, &printed[omitted..]))
+        }
+        (Some((one, rest)), Some((other, printed))) => one == other && shows(rest, printed),
+        _ => false,
+    }
+}
+
+/// The commands of the tutorial are run by a shell, in the order of the text, in a folder with its models.
 #[test]
 fn tutorial_shows_what_is_printed() {
     let text = rules::text("docs/tutorial-checking.md");
-    let model = ModelFile::new("mutex", dve::example("check-then-set").expect("it").text);
+    let folder = sys::private::Scratch::new("tutorial").expect("a folder");
+    let models = text.split("```dve\n").skip(1).filter_map(|rest| rest.split("```").next());
+    for (name, model) in ["first.dve", "second.dve"].into_iter().zip(models) {
+        std::fs::write(folder.path().join(name), model).expect("a model");
+    }
+    let programs = Path::new(PROGRAM).parent().expect("a folder").display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
     let mut transcripts = 0;
     for block in text.split("```text\n").skip(1) {
         let block = block.split("```").next().expect("an end");
-        let Some(command) = block.strip_prefix("$ clearstream check ") else { continue };
-        let (command, shown) = command.split_once('\n').expect("output");
-        let file = model.0.display().to_string();
-        let words = shell_words(&command.replace("mutex.dve", &file));
-        let done = Command::new(PROGRAM).arg("check").args(words).output();
-        let printed = told(done.expect("the program runs")).1.replace(&file, "mutex.dve");
-        for line in shown.lines() {
-            assert!(printed.contains(line), "{command}: {line}\n{printed}");
-        }
+        let mut shown: Vec<&str> = block.lines().collect();
+        let command = shown.remove(0).strip_prefix("$ ").expect("a command");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(folder.path()).env("PATH", &path);
+        let (_, printed, err) = told(shell.output().expect("a shell"));
+        let printed: Vec<&str> = printed.lines().collect();
+        assert!(shows(&shown, &printed), "{command}\n{printed:#?}\n{err}");
         transcripts += 1;
     }
-    assert!(transcripts >= 5, "{transcripts}");
+    assert!(transcripts >= 8, "{transcripts}");
+    let first = std::fs::read_to_string(folder.path().join("first.dve")).expect("it");
+    let printed = std::fs::read_to_string(folder.path().join("mutex.dve")).expect("printed");
+    assert!(printed.ends_with(&first), "the first model is the example without its comment");
 }
 
 #[test]

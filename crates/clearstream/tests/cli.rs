@@ -8,6 +8,7 @@ use testkit::effort;
 const VERBS: &[&str] = &[
     "path",
     "explain",
+    "compare",
     "place",
     "run",
     "test",

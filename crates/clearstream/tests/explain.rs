@@ -172,5 +172,16 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     let whole = Scratch::new("whole.json", &bytes);
     let output = run(&["explain", whole.path(), "--after", whole.path()]);
-    assert_eq!(output.status.code(), Some(2), "no change to a host was asked for");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told = String::from_utf8(output.stdout).expect("UTF-8");
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("refuted by the change to the host"), "nothing was gained: {told}");
+    // Another test is no answer.
+    results.points[0].work.test_mut().expect("a test").streams = 2;
+    let other = Scratch::new("other.json", &serde_json::to_vec(&results).expect("JSON"));
+    let output = run(&["explain", whole.path(), "--after", other.path()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let complaint = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(complaint.contains("no test in common"), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
 }

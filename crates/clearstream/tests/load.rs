@@ -285,7 +285,7 @@ fn a_full_disk_ends_the_test_with_the_reason_and_no_summary() {
     let line = format!("io --threads 2 -w -k -E -b 1m -t 256k -o /dev/full --output {output}");
     let (code, out, err) = run(&line);
     assert_eq!(code, Some(1), "{out}{err}");
-    assert!(err.contains("the test is not whole: rank "), "{err}");
+    assert!(err.contains("the test is incomplete: rank "), "{err}");
     assert!(err.contains("write /dev/full at byte ") && err.contains("No space left"), "{err}");
     let lines = err.lines().filter(|line| !line.starts_with("WARNING: ")).count();
     assert_eq!(lines, 1, "{err}");
@@ -293,6 +293,39 @@ fn a_full_disk_ends_the_test_with_the_reason_and_no_summary() {
     let results = results::read_results(&fs::read(output).expect("written")).expect("a document");
     assert!(results.partial.is_some_and(|why| why.contains("No space left")));
     assert!(results.points.is_empty());
+}
+
+#[test]
+fn a_signal_ends_the_test_and_says_what_stays() {
+    let folder = Folder::new("signal");
+    let (file, output) = (folder.at("f"), folder.at("results.json"));
+    let meta = format!("meta --threads 2 -i 100000 -n 10 -d {file}.d");
+    for (line, kept) in [
+        (format!("io -w -b 1g -t 4k -O interIODelay=1000 --output {output} -o {file}"), &*file),
+        (format!("{meta} --output {output}"), &*format!("{file}.d")),
+    ] {
+        let mut command = Command::new(PROGRAM);
+        command.args(words(&line)).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let start = Instant::now();
+        while !Path::new(kept).exists() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{line}: it does not begin");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let process = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(process, rustix::process::Signal::INT).expect("told");
+        let (code, _out, err) = told(child.wait_with_output().expect("its output"));
+        assert_eq!(code, Some(130), "{err}");
+        let said = format!(
+            "clearstream: the test is incomplete: interrupted by signal 2 (SIGINT); {output} holds \
+             the completed phases; test files stay at {kept}\n"
+        );
+        assert!(err.ends_with(&said), "{err}");
+        let results = results::read_results(&fs::read(&output).expect("written"));
+        let partial = results.expect("a document").partial;
+        assert_eq!(partial.as_deref(), Some("interrupted by signal 2 (SIGINT)"));
+        fs::remove_file(&output).expect("ours");
+    }
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn ports_come_and_go() {
     assert!(switch.ask("port add vale0:kept --slots 64").status.success());
     let again = switch.ask("port add vale0:kept");
     assert_eq!(again.status.code(), Some(1));
-    assert!(complaint(&again).contains("vale0:kept is there already"));
+    assert!(complaint(&again).contains("vale0:kept already exists"));
     let listed = switch.ask("port list");
     let text = String::from_utf8(listed.stdout).unwrap();
     assert!(text.contains("vale0:kept") && text.contains("64 slots"), "{text}");
@@ -291,7 +291,7 @@ fn what_is_asked_wrongly_is_answered_with_one_line() {
     std::fs::write(&file, "somebody's").unwrap();
     let file_name = file.to_str().unwrap();
     for (arguments, code, wanted) in [
-        (&*format!("switch run --socket {file_name}"), 1, "is there and no socket"),
+        (&*format!("switch run --socket {file_name}"), 1, "is there and is not a socket"),
         (&*format!("netmap --library {file_name} -- true"), 2, "this is no library"),
         ("switch run --cores 1023", 2, "core 1023: this machine has none"),
         ("pkt gen vale0:a --core 1023", 2, "core 1023: this machine has none"),
@@ -461,7 +461,7 @@ fn whoever_connects_is_answered_however_few_descriptors_there_are() {
             match told.recv_timeout(Duration::from_secs(20)) {
                 Ok(Ok(_) | Err(ClientError::Refused { .. })) => break None,
                 // It found out after it had begun to listen.
-                Ok(Err(ClientError::Gone)) => {}
+                Ok(Err(ClientError::SwitchEnded)) => {}
                 other => panic!("{limit}: {other:?}"),
             }
         };

@@ -48,7 +48,7 @@ fn root_placement_of_four_arrangements() {
     let judgement = Judgement::majority(REPEATS, MISPLACED);
     let mut misplaced = Vec::new();
     for napi_core in [0, 1] {
-        let Some(bed) = Bed::up(napi_core) else { return };
+        let Some(bed) = Testbed::up(napi_core) else { return };
         for reverse in [false, true] {
             let other = 1 - napi_core;
             // Sender on the other core, receiver on the kernel thread's.
@@ -445,12 +445,12 @@ fn wait_for_port(port: &str) {
 }
 
 /// A lab of two hosts whose packets are taken in on one core; gone when dropped.
-struct Bed {
+struct Testbed {
     name: String,
     files: Files,
 }
 
-impl Bed {
+impl Testbed {
     /// `None` after saying why it cannot be here.
     fn up(napi_core: u32) -> Option<Self> {
         let name = format!("place{napi_core}-{}", std::process::id());
@@ -516,7 +516,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         run(&["lab", "down", &self.name]);
     }

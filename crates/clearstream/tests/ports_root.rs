@@ -23,7 +23,7 @@ fn root_taps_carry_tcp_through_the_switch() {
     let (frames, bytes) =
         (&entry["count"]["outgoing"]["frames"], &entry["count"]["outgoing"]["bytes"]);
     let mean = bytes.as_f64().unwrap() / frames.as_f64().unwrap();
-    assert!(mean > 3000.0, "super-segments stay whole: {mean} bytes a frame");
+    assert!(mean > 3000.0, "super-segments stay whole: {mean} bytes per frame");
     assert_eq!((&entry["device"]["kind"], &entry["device"]["name"]), (&"tap".into(), &"b0".into()));
     let text = bed.clearstream(0, "port stats --openmetrics");
     let line = "clearstream_port_frames_total{port=\"vale0:b\",direction=\"outgoing\"} ";
@@ -31,7 +31,7 @@ fn root_taps_carry_tcp_through_the_switch() {
     capture(&bed);
     // A name is taken once, and a device goes with its port.
     let again = bed.on(0, &format!("{PROGRAM} port add vale0:a type=tap dev=a1")).output().unwrap();
-    assert!(complaint(&again).contains("vale0:a is there already"), "{again:?}");
+    assert!(complaint(&again).contains("vale0:a already exists"), "{again:?}");
     bed.clearstream(0, "port del vale0:a");
     let mut gone = bed.on(0, "ip link show a0");
     eventually("the device goes", || !gone.output().unwrap().status.success());

@@ -37,13 +37,13 @@ fn in_namespace(test: impl FnOnce() + Send + 'static) {
     thread::spawn(inside).join().expect("the test");
 }
 
-struct Bed {
+struct Testbed {
     folder: PathBuf,
     port: u16,
     server: Option<Child>,
 }
 
-impl Bed {
+impl Testbed {
     fn new(name: &str) -> Self {
         let folder =
             std::env::temp_dir().join(format!("tune-hostile-{name}-{}", std::process::id()));
@@ -99,7 +99,7 @@ impl Bed {
         assert!(line.contains("listening"), "{line}");
         line.clear();
         said.read_line(&mut line).expect("it says what that means");
-        assert!(line.contains("an address within --allow is all that is checked"), "{line}");
+        assert!(line.contains("an address within --allow is the only check"), "{line}");
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     }
 
@@ -144,7 +144,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.kill().ok();
@@ -174,7 +174,7 @@ fn apply(changes: &[Value]) -> Value {
 #[test]
 fn root_a_hostile_client_touches_nothing_of_the_owners() {
     in_namespace(|| {
-        let mut bed = Bed::new("owner");
+        let mut bed = Testbed::new("owner");
         let before = bed.must(&["dump"]);
         let sets: Vec<String> = OWNERS.iter().map(|(key, to)| format!("{key}={to}")).collect();
         bed.must(&["apply", "--persist", "--set", &sets[0], "--set", &sets[1]]);
@@ -231,7 +231,7 @@ fn root_a_hostile_client_touches_nothing_of_the_owners() {
 #[test]
 fn root_a_flood_of_changes_stops_no_status_and_no_revert() {
     in_namespace(|| {
-        let mut bed = Bed::new("flood");
+        let mut bed = Testbed::new("flood");
         let before = bed.must(&["dump"]);
         bed.must(&["apply", "--set", "net.ipv4.tcp_slow_start_after_idle=0"]);
         bed.serve();
@@ -272,7 +272,7 @@ fn root_a_flood_of_changes_stops_no_status_and_no_revert() {
 #[test]
 fn root_with_a_full_disk_nothing_is_changed_and_everything_is_undone() {
     in_namespace(|| {
-        let bed = Bed::new("full");
+        let bed = Testbed::new("full");
         let script = "mount -t tmpfs -o size=64k,mode=0700 tmpfs $STATE
             change() { \"$0\" tune apply --state $STATE --set \"$@\"; echo code $?; }
             change net.ipv4.tcp_sack=0
@@ -290,10 +290,10 @@ fn root_with_a_full_disk_nothing_is_changed_and_everything_is_undone() {
             .expect("unshare is part of util-linux");
         let (out, said) = (text(&done.stdout), text(&done.stderr));
         let lines: Vec<&str> = out.lines().collect();
-        assert_eq!(lines[1], "code 0", "{out}{said}");
-        assert_eq!(lines[2..4], ["refused", "net.ipv4.tcp_sack: 1 -> 0  in force"], "{out}{said}");
-        assert_eq!(lines[4..7], ["code 0", "1", "2"], "{out}{said}");
-        assert_eq!(lines[7..], ["Nothing to revert.", "code 0"], "{out}{said}");
+        assert!(lines[1].starts_with("Undo ") && lines[2] == "code 0", "{out}{said}");
+        assert_eq!(lines[3..5], ["refused", "net.ipv4.tcp_sack: 1 -> 0  in force"], "{out}{said}");
+        assert_eq!(lines[5..8], ["code 0", "1", "2"], "{out}{said}");
+        assert_eq!(lines[8..], ["Nothing to revert.", "code 0"], "{out}{said}");
         assert!(said.contains("No space left on device"), "{said}");
         assert_eq!(said.lines().count(), 2, "a line each, of the program and of ls: {said}");
     });
@@ -314,9 +314,9 @@ fn permissions_to_change_the_host_are_refused_without_a_network() {
         assert_eq!(done.status.code(), Some(2), "{options:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.contains(&options.join(" and ")), "{said}");
-        assert!(said.contains("--allow NETWORK (an address is all that is checked)"), "{said}");
+        assert!(said.contains("--allow NETWORK (an address is the only check)"), "{said}");
     }
     let help = Command::new(PROGRAM).args(["serve", "--help"]).output().expect("it starts");
     let words = text(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words.matches("address is all that is checked").count(), 2, "{words}");
+    assert_eq!(words.matches("address is the only check").count(), 2, "{words}");
 }

@@ -22,13 +22,13 @@ fn is_root() -> bool {
 }
 
 /// A lab with two hosts and a server in the far one; gone when dropped.
-struct Bed {
+struct Testbed {
     name: String,
     folder: PathBuf,
     server: Option<Child>,
 }
 
-impl Bed {
+impl Testbed {
     fn up(name: &str, link: &str, near: &str, far: &str) -> Self {
         let name = format!("tune-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
@@ -86,7 +86,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         Command::new(PROGRAM).args(["lab", "down", &self.name]).output().ok();
         if let Some(mut server) = self.server.take() {
@@ -147,7 +147,7 @@ fn lifts_the_clamp(
 
 /// Share of the predicted gain that there was; everything else is asserted.
 fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &str) -> f64 {
-    let mut bed = Bed::up(name, link, near, far);
+    let mut bed = Testbed::up(name, link, near, far);
     bed.serve(&["--allow-tuning", "--allow", "10.77.0.0/16", "--allow", "fd77::/16"]);
     let before = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
     let (file, page) = (bed.path("tune.json"), bed.path("tune.html"));
@@ -173,10 +173,19 @@ fn lifted_clamp(name: &str, link: &str, [near, far]: [&str; 2], end: End, key: &
     let of_predicted = after.median / predicted;
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("Before and after") && html.contains(key));
+    assert!(!html.contains("no experiment was run"), "the trial of the change is one");
+    let verdict = results.verdict.as_ref().expect("judged");
+    assert!(verdict.confirmed && verdict.confirmation.is_some(), "{verdict:#?}");
+    assert!(told.contains(&file) && told.contains(&page), "both are listed as written: {told}");
     let during = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
     assert_ne!(during, before, "something is in force");
-    bed.must("near", &["tune", "revert"]);
-    bed.must("near", &["tune", "revert", "--far", "far"]);
+    // The printed commands, as they stand, take back all that was changed.
+    let undo = told.lines().filter_map(|line| line.strip_prefix("Undo     clearstream "));
+    let undo: Vec<Vec<&str>> = undo.map(|line| line.split(' ').collect()).collect();
+    assert!(!undo.is_empty(), "{told}");
+    for arguments in &undo {
+        bed.must("near", arguments);
+    }
     let after = [bed.must("near", &["tune", "dump"]), bed.must("far", &["tune", "dump"])];
     assert_eq!(after, before, "every setting is what it was");
     assert_eq!(bed.must("far", &["tune", "revert"]), "Nothing to revert.\n");
@@ -216,11 +225,11 @@ fn root_the_verdict_of_a_file_is_carried_out_and_taken_back() {
         return;
     }
     let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
-    let mut bed = Bed::up("from", LINK, "", clamp);
+    let mut bed = Testbed::up("from", LINK, "", clamp);
     bed.serve(&["--allow-tuning", "--allow", "10.77.0.0/16", "--allow", "fd77::/16"]);
     let file = bed.path("results.json");
     bed.must("near", &["path", "far", "--quick", "--one-way", "--no-report", "-o", &file]);
-    let dumps = |bed: &Bed| ["near", "far"].map(|host| bed.must(host, &["tune", "dump"]));
+    let dumps = |bed: &Testbed| ["near", "far"].map(|host| bed.must(host, &["tune", "dump"]));
     let before = dumps(&bed);
     one_line_refusals_of_files(&bed, &file);
     assert_eq!(dumps(&bed), before, "a refusal changes nothing");
@@ -258,7 +267,7 @@ fn root_trials_that_were_killed_and_interrupted_are_taken_up() {
         return;
     }
     let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
-    let mut bed = Bed::up("again", LINK, "", clamp);
+    let mut bed = Testbed::up("again", LINK, "", clamp);
     bed.serve(&["--allow-tuning", "--allow", "10.77.0.0/16", "--allow", "fd77::/16"]);
     let before = bed.must("far", &["tune", "dump"]);
     let file = bed.path("tune.json");
@@ -295,8 +304,9 @@ fn root_trials_that_were_killed_and_interrupted_are_taken_up() {
     let said = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(143), "{said}");
     assert!(said.contains("resuming after") && said.contains("takes it up again"), "{said}");
+    assert!(said.contains("no change is in force: every setting is as it was"), "{said}");
     assert_eq!(read_results(&file).partial.as_deref(), Some("ended by signal 15"));
-    assert_eq!(bed.must("far", &["tune", "dump"]), before, "what was on trial is taken back");
+    assert_eq!(bed.must("far", &["tune", "dump"]), before, "the change on trial is reverted");
 
     let told = bed.must("near", &arguments);
     let results = read_results(&file);
@@ -322,7 +332,7 @@ type Refusal<'a> = (&'a dyn Fn(&mut Value), i32, &'a str);
 
 /// Files that `--from` cannot carry out: of an earlier version, of another host, to another host, and
 /// with something in it that is no setting.
-fn one_line_refusals_of_files(bed: &Bed, file: &str) {
+fn one_line_refusals_of_files(bed: &Testbed, file: &str) {
     let document: Value = serde_json::from_slice(&fs::read(file).expect("there")).expect("JSON");
     assert_eq!(document["verdict"]["limit"], "receive-window", "{}", document["verdict"]);
     let change = |edit: &dyn Fn(&mut Value)| {
@@ -371,7 +381,7 @@ fn root_without_permission_the_far_changes_are_commands() {
         return;
     }
     let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
-    let mut bed = Bed::up("unasked", LINK, "", clamp);
+    let mut bed = Testbed::up("unasked", LINK, "", clamp);
     bed.serve(&[]);
     let before = bed.must("far", &["tune", "dump"]);
     let file = bed.path("tune.json");
@@ -384,6 +394,23 @@ fn root_without_permission_the_far_changes_are_commands() {
     let from = ["tune", "apply", "--from", &file, "-o", &bed.path("from.json")];
     left_to_the_far_host(&bed.run("near", &from));
     assert_eq!(bed.must("far", &["tune", "dump"]), before);
+
+    // What binds cannot be lifted from here, so that nothing else is measured in its place.
+    let (file, page) = (bed.path("measured.json"), bed.path("measured.html"));
+    let mut measure = vec!["tune", "apply", "far", "--measure", "--duration", "200ms"];
+    measure.extend(["-o", &file, "--report", &page]);
+    let done = bed.run("near", &measure);
+    let (said, told) = (text(&done.stderr), text(&done.stdout));
+    assert_eq!(done.status.code(), Some(5), "{said}{told}");
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.contains("nothing is changed or measured: "), "{said}");
+    assert!(last.contains("sysctl -w net.ipv4.tcp_rmem='4096 131072 "), "{said}");
+    assert!(told.contains(&file) && told.contains(&page), "both are listed as written: {told}");
+    assert!(!told.contains("Undo"), "{told}");
+    let results = read_results(&file);
+    assert!(results.points.iter().all(|point| !point.experiment.starts_with("tune-with")));
+    assert_eq!(bed.must("far", &["tune", "dump"]), before);
+    assert_eq!(bed.must("near", &["tune", "revert"]), "Nothing to revert.\n");
 }
 
 /// One line says why, the changes are commands, and the exit code is that of half a job.

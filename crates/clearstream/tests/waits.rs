@@ -1,15 +1,20 @@
 //! Tests of the program that wait more than they work, side by side. What judges time is in `quiet.rs`.
 
+mod asked;
 mod check;
 mod check_mpi;
 mod check_ranks;
+mod compare;
 mod docs;
 mod exit_codes;
+mod explain_load;
+mod gates;
 mod gateway;
 mod iperf3_interop;
 mod lab;
 mod live;
 mod load;
+mod manual;
 mod mpi;
 mod mpi_root;
 mod path_loopback;
@@ -18,11 +23,14 @@ mod peer_text;
 mod philosophers;
 mod place;
 mod ports_root;
+mod recorded_root;
 mod schema;
 mod strangers_root;
 mod tune_hostile_root;
 mod tune_root;
 mod vhost_user_root;
+mod vm;
+mod vm_lab_root;
 mod xdp_root;
 
 /// What is tested.

@@ -161,7 +161,7 @@ fn stock_programs_talk(mut bed: SwitchBed) {
 
     bed.must(0, "ip link del n2");
     eventually("the loss is noticed", || {
-        bed.clearstream(0, "port list").contains("n2 queue 0, copy, ENDED: the device is gone")
+        bed.clearstream(0, "port list").contains("n2 queue 0, copy, ENDED: the device failed")
     });
     assert!(program_on(&bed, "n1"));
     bed.daemon.kill().unwrap();

@@ -35,7 +35,7 @@ pub trait Exchange {
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ExchangeError {
     /// No sign of life came from a rank in time.
-    #[error("rank {rank} was not heard of for {seconds} s: it is lost")]
+    #[error("rank {rank} sent nothing for {seconds} s and is considered lost")]
     Silent {
         /// Its number.
         rank: usize,
@@ -43,7 +43,7 @@ pub enum ExchangeError {
         seconds: u64,
     },
     /// A rank did not confirm that the job is over.
-    #[error("a rank does not take its leave")]
+    #[error("a rank did not confirm the end of the job")]
     NoLeave,
     /// Another thread's rank failed.
     #[error("a rank failed")]
@@ -55,7 +55,7 @@ pub enum ExchangeError {
     #[error("another rank has ended the job")]
     Ended,
     /// Rank 0 sent an order that is no order of a job.
-    #[error("rank 0 asks for what this rank does not know")]
+    #[error("rank 0 sent an unknown order: do all hosts run the same version?")]
     UnknownOrder,
     /// A collective operation failed.
     #[error(transparent)]

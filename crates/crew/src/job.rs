@@ -264,7 +264,7 @@ impl<T: Transport> Job<T> {
         }
     }
 
-    /// Rank 0 says that the job is over and waits until all have confirmed it: MPI may wait for ever
+    /// Rank 0 says that the job is over and waits until all have confirmed it: MPI may wait forever
     /// for a message that nobody took before its receiver left. So no rank sends anything after that.
     fn part(&mut self) -> Result<(), ExchangeError> {
         if self.me != 0 {

@@ -34,7 +34,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// It is some other program.
-    #[error("{} is neither Open MPI's nor MPICH's launcher", program.display())]
+    #[error("{} is neither the launcher of Open MPI nor that of MPICH", program.display())]
     Unknown {
         /// Its path or name.
         program: PathBuf,

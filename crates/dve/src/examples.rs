@@ -3,6 +3,8 @@
 //! The comment at the head of a model says what it shows, and which searches to try with which verdict; a test runs
 //! these. The language itself is described in `docs/dve.md`.
 
+use crate::suggest::did_you_mean;
+
 /// A model that comes with the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Example {
@@ -39,7 +41,7 @@ impl Example {
 }
 
 /// The examples, simple ones first.
-pub const EXAMPLES: [Example; 14] = [
+pub const EXAMPLES: [Example; 15] = [
     Example::new("lost-update", include_str!("../models/lost-update.dve")),
     Example::new("check-then-set", include_str!("../models/check-then-set.dve")),
     Example::new("set-then-check", include_str!("../models/set-then-check.dve")),
@@ -54,6 +56,7 @@ pub const EXAMPLES: [Example; 14] = [
         ..Example::new("token-ring", include_str!("../models/token-ring.mdve"))
     },
     Example::new("leader-election", include_str!("../models/leader-election.dve")),
+    Example::new("elevator", include_str!("../models/elevator.dve")),
     Example::new("alternating-bit", include_str!("../models/alternating-bit.dve")),
     Example::new("two-phase-commit", include_str!("../models/two-phase-commit.dve")),
     Example::new("river-crossing", include_str!("../models/river-crossing.dve")),
@@ -63,4 +66,13 @@ pub const EXAMPLES: [Example; 14] = [
 #[must_use]
 pub fn example(name: &str) -> Option<&'static Example> {
     EXAMPLES.iter().find(|example| example.name == name)
+}
+
+/// `;` or `; did you mean `NAME`?` for a name that no example has.
+#[must_use]
+pub fn suggest_example(name: &str) -> String {
+    match did_you_mean(name, EXAMPLES.iter().map(|example| example.name)) {
+        hint if hint.is_empty() => ";".to_owned(),
+        hint => hint,
+    }
 }

@@ -30,12 +30,13 @@ const MARKS: [&str; 33] = [
 
 /// Splits a model into words; the last is [`Token::End`].
 pub(crate) fn words(source: &str) -> Result<Vec<Placed<'_>>, Diagnostic> {
-    let mut words = Vec::new();
-    let mut rest = source;
+    let (mut words, mut rest, mut end) = (Vec::new(), source, At(0));
     loop {
         rest = skip_blank(source, rest)?;
         let at = place(source, rest);
         let Some(first) = rest.chars().next() else {
+            // Where the text is cut off, not where the blanks behind it end.
+            let at = if words.is_empty() { at } else { end };
             words.push(Placed { token: Token::End, at });
             return Ok(words);
         };
@@ -50,10 +51,15 @@ pub(crate) fn words(source: &str) -> Result<Vec<Placed<'_>>, Diagnostic> {
         } else if let Some(mark) = MARKS.into_iter().find(|mark| rest.starts_with(mark)) {
             (Token::Mark(mark), mark.len())
         } else {
-            return Err(Diagnostic::new(source, at, format!("`{first}` has no meaning here")));
+            return Err(Diagnostic::new(
+                source,
+                at,
+                format!("unexpected character `{}`", first.escape_debug()),
+            ));
         };
         words.push(Placed { token, at });
         rest = &rest[length..];
+        end = place(source, rest);
     }
 }
 
@@ -65,7 +71,7 @@ fn skip_blank<'s>(source: &'s str, mut rest: &'s str) -> Result<&'s str, Diagnos
             rest = comment.find('\n').map_or("", |end| &comment[end..]);
         } else if let Some(comment) = rest.strip_prefix("/*") {
             let end = comment.find("*/").ok_or_else(|| {
-                Diagnostic::new(source, place(source, rest), "this comment has no end")
+                Diagnostic::new(source, place(source, rest), "this comment is not closed by `*/`")
             })?;
             rest = &comment[end + 2..];
         } else if let Some(next) = rest.strip_prefix("\\\n").or(rest.strip_prefix("\\\r\n")) {

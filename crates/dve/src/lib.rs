@@ -21,10 +21,11 @@ mod reduction;
 mod resolve;
 mod show;
 mod steps;
+mod suggest;
 mod syntax;
 
 pub use diagnostic::{At, Diagnostic};
-pub use examples::{EXAMPLES, Example, example};
+pub use examples::{EXAMPLES, Example, example, suggest_example};
 pub use mdve::expand_parameters;
 pub use model::{Fault, Model};
 pub use reduction::Reduction;

@@ -13,7 +13,9 @@
 mod automaton;
 mod file;
 mod formula;
+mod parser;
 
 pub use automaton::{Automaton, Edge, Literal};
-pub use file::{LtlFile, with_property};
+pub(crate) use file::NAME as PROPERTY_NAME;
+pub use file::{Definition, LtlFile, product, with_property};
 pub use formula::{Formula, Temporal};

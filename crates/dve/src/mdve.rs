@@ -113,7 +113,7 @@ impl Expander<'_> {
         while !input.letters.is_empty() {
             self.one(&mut input, &mut output)?;
             if output.len() + input.letters.len() > OUTPUT_BYTES_MAX {
-                return Err(self.error("the expansion has more than 16 MiB"));
+                return Err(self.error("the expanded model has more than 16 MiB"));
             }
         }
         self.depth -= 1;
@@ -177,7 +177,7 @@ impl Expander<'_> {
             }
             depth == 0
         });
-        let end = end.ok_or_else(|| self.error("this quotation has no end"))?;
+        let end = end.ok_or_else(|| self.error("this quotation is not closed by `'`"))?;
         self.take(input, 1);
         let text = self.take(input, end - 1);
         self.take(input, 1);
@@ -200,7 +200,7 @@ impl Expander<'_> {
         }
         if body.is_none() && has_arguments && REFUSED.contains(&word.as_str()) {
             self.at = begin;
-            return Err(self.error(&format!("`{word}` is not supported")));
+            return Err(self.error(&format!("the macro `{word}` is not supported")));
         }
         let is_built_in = has_arguments && BUILT_IN.contains(&word.as_str());
         if body.is_none() && !is_built_in {
@@ -239,7 +239,7 @@ impl Expander<'_> {
         loop {
             let Some(first) = input.peek(0) else {
                 self.at = begin;
-                return Err(self.error("these arguments have no `)`"));
+                return Err(self.error("these arguments are not closed by `)`"));
             };
             match first {
                 ')' if depth == 0 => {
@@ -263,7 +263,7 @@ impl Expander<'_> {
             }
             self.one(input, &mut one)?;
             if one.len() > OUTPUT_BYTES_MAX {
-                return Err(self.error("the expansion has more than 16 MiB"));
+                return Err(self.error("the expanded model has more than 16 MiB"));
             }
         }
     }
@@ -324,7 +324,9 @@ impl Expander<'_> {
         for number in from..=to {
             self.calls_count += 1;
             if self.calls_count > CALLS_MAX || all.len() > OUTPUT_BYTES_MAX {
-                return Err(self.error("this loop is too long"));
+                return Err(self.error(
+                    "this loop is too long: more than 16 MiB of text or 1 000 000 macro calls",
+                ));
             }
             self.macros.insert(name.to_owned(), number.to_string());
             if number > from {
@@ -341,12 +343,12 @@ impl Expander<'_> {
 
     fn number(&mut self, text: &str) -> Result<i32, Diagnostic> {
         let text = self.expand(text, false)?;
-        eval(&text).ok_or_else(|| self.error(&format!("`{}` is no number", text.trim())))
+        eval(&text).ok_or_else(|| self.error(&format!("`{}` is not a number", text.trim())))
     }
 
     fn too_many_calls(&mut self) -> Diagnostic {
         self.at = self.call_at;
-        self.error("the macros call each other without end")
+        self.error("the macros expand without end: more than 1 000 000 calls")
     }
 
     fn error(&self, message: &str) -> Diagnostic {

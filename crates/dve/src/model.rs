@@ -17,10 +17,10 @@ pub enum Fault {
     #[error("division by zero")]
     DivisionByZero,
     /// A value that the variable cannot hold.
-    #[error("value out of the variable's range")]
+    #[error("value outside the variable's range")]
     ValueOutOfRange,
     /// Both partners of a meeting assign the same global variable.
-    #[error("both partners of a synchronisation assign the same variable")]
+    #[error("sender and receiver assign the same global variable")]
     AssignedTwice,
 }
 
@@ -36,6 +36,8 @@ pub struct Model {
     pub(crate) transitions: Vec<Transition>,
     /// The process that watches the others, if any.
     pub(crate) property: Option<usize>,
+    /// Whether the property was made from a formula and stands in nobody's file.
+    pub(crate) is_property_made: bool,
     pub(crate) has_commits: bool,
     pub(crate) code: Code,
 }

@@ -1,6 +1,9 @@
 //! From text to [`Source`]: the grammar of `DiVinE` 2.4.
 
 mod expressions;
+#[cfg(test)]
+mod grammar;
+mod hints;
 
 use crate::diagnostic::{At, Diagnostic};
 use crate::lexer::{Placed, Token, words};
@@ -19,7 +22,8 @@ const KEYWORDS: [&str; 32] = [
 /// Reads a model; also returns what a reader should be warned of.
 pub(crate) fn parse(source: &str) -> Result<(Source<'_>, Vec<Diagnostic>), Diagnostic> {
     if source.len() > SOURCE_BYTES_MAX {
-        let text = format!("a model may have {SOURCE_BYTES_MAX} bytes, this has {}", source.len());
+        let text =
+            format!("the model has {} bytes; at most {SOURCE_BYTES_MAX} are read", source.len());
         return Err(Diagnostic::new("", At(0), text));
     }
     let words = words(source)?;
@@ -28,10 +32,10 @@ pub(crate) fn parse(source: &str) -> Result<(Source<'_>, Vec<Diagnostic>), Diagn
     Ok((model, parser.warnings))
 }
 
-/// Whether a text is an expression; else what is wrong, and how many bytes from its beginning.
+/// Whether a text is an expression; else the error, and its offset in bytes from the beginning.
 pub(crate) fn check_expression(source: &str) -> Result<(), (usize, String)> {
     let placed = |error: Diagnostic| {
-        let message = error.message.replace("the end of the model", "its end");
+        let message = error.message.replace("the end of the model", "the end of the expression");
         (error.offset(source), message)
     };
     let words = words(source).map_err(placed)?;
@@ -39,9 +43,7 @@ pub(crate) fn check_expression(source: &str) -> Result<(), (usize, String)> {
     parser.expression().map_err(placed)?;
     match parser.peek() {
         Token::End => Ok(()),
-        other => {
-            Err(placed(parser.error(&format!("expected an operator, found {}", quoted(other)))))
-        }
+        _ => Err(placed(parser.unexpected("an operator"))),
     }
 }
 
@@ -63,20 +65,12 @@ impl<'s> Parser<'s> {
                 Token::Word("channel") => self.channels(&mut model.channels)?,
                 Token::Word("process") => model.processes.push(self.process()?),
                 Token::Word("system") => break,
-                other => {
-                    let text = format!(
-                        "expected a declaration, a process or `system`, found {}",
-                        quoted(other)
-                    );
-                    return Err(self.error(&text));
-                }
+                _ => return Err(self.no_declaration()),
             }
         }
         self.keyword("system")?;
         if self.peek() == Token::Word("sync") {
-            return Err(self.error(
-                "`system sync` is not supported: no checker implements it; write `system async`",
-            ));
+            return Err(self.error("`system sync` is not supported: write `system async`"));
         }
         self.keyword("async")?;
         if self.eat_word("property") {
@@ -86,7 +80,8 @@ impl<'s> Parser<'s> {
         match self.peek() {
             Token::End => Ok(model),
             other => {
-                Err(self.error(&format!("nothing may follow `system`; found {}", quoted(other))))
+                let text = format!("`system …;` ends the model, but {} follows", quoted(other));
+                Err(self.error(&text))
             }
         }
     }
@@ -149,7 +144,10 @@ impl<'s> Parser<'s> {
         let (mut initial, mut committed, mut accepting) = (None, Vec::new(), Vec::new());
         loop {
             match self.peek() {
-                Token::Word("init") if initial.is_none() => {
+                Token::Word("init") => {
+                    if initial.is_some() {
+                        return Err(self.error("a process has one `init` state"));
+                    }
                     self.next();
                     initial = Some(self.name()?);
                     self.expect(";")?;
@@ -161,7 +159,9 @@ impl<'s> Parser<'s> {
                 Token::Word("accept") => {
                     self.next();
                     if let Token::Word("genbuchi" | "muller" | "rabin" | "streett") = self.peek() {
-                        return Err(self.error("only Büchi acceptance is checked"));
+                        return Err(
+                            self.error("of acceptance conditions only `buchi` is supported")
+                        );
                     }
                     self.eat_word("buchi");
                     accepting.extend(self.names()?);
@@ -169,7 +169,7 @@ impl<'s> Parser<'s> {
                 _ => break,
             }
         }
-        let initial = initial.ok_or_else(|| self.error("expected `init`"))?;
+        let initial = initial.ok_or_else(|| self.unexpected("`init STATE;`"))?;
         let mut assertions = Vec::new();
         if self.eat_word("assert") {
             assertions = self.list(|parser| {
@@ -179,8 +179,11 @@ impl<'s> Parser<'s> {
             })?;
             self.expect(";")?;
         }
-        let transitions = if self.eat_word("trans") { self.transitions()? } else { Vec::new() };
-        self.expect("}")?;
+        let has_transitions = self.eat_word("trans");
+        let transitions = if has_transitions { self.transitions()? } else { Vec::new() };
+        if !self.eat("}") {
+            return Err(self.no_part_of_process(has_transitions));
+        }
         Ok(Process {
             name,
             variables,
@@ -215,16 +218,20 @@ impl<'s> Parser<'s> {
             }
             if self.eat_word("effect") {
                 transition.effects = self.list(|parser| {
-                    let place = parser.expression()?;
-                    parser.expect("=")?;
+                    let place = parser.place()?;
+                    parser.assign()?;
                     Ok((place, parser.expression()?))
                 })?;
                 self.expect(";")?;
             }
-            self.expect("}")?;
+            if !self.eat("}") {
+                return Err(self.no_part_of_transition(&transition));
+            }
             transitions.push(transition);
             if !self.eat(",") {
-                self.expect(";")?;
+                if !self.eat(";") {
+                    return Err(self.unexpected("`,` or `;` after a transition"));
+                }
                 return Ok(transitions);
             }
         }
@@ -233,15 +240,17 @@ impl<'s> Parser<'s> {
     fn sync(&mut self) -> Result<Sync<'s>, Diagnostic> {
         let channel = self.name()?;
         let sends = self.eat("!");
-        if !sends {
-            self.expect("?")?;
+        if !sends && !self.eat("?") {
+            return Err(self.unexpected("`!` to send or `?` to receive"));
         }
+        let one: fn(&mut Self) -> Result<_, Diagnostic> =
+            if sends { Self::expression } else { Self::place };
         let mut values = Vec::new();
         if self.eat("{") {
-            values = self.list(Self::expression)?;
+            values = self.list(one)?;
             self.expect("}")?;
         } else if self.peek() != Token::Mark(";") {
-            values.push(self.expression()?);
+            values.push(one(self)?);
         }
         self.expect(";")?;
         Ok(Sync { channel, sends, values })
@@ -251,19 +260,20 @@ impl<'s> Parser<'s> {
         match self.next().token {
             Token::Word("byte") => Ok(Kind::Byte),
             Token::Word("int") => Ok(Kind::Int),
-            other => {
+            _ => {
                 self.back();
-                Err(self.error(&format!("expected `byte` or `int`, found {}", quoted(other))))
+                Err(self.unexpected("`byte` or `int`"))
             }
         }
     }
 
     /// `N]` of an array: at least one element, and few enough for a state to stay small.
     fn size(&mut self) -> Result<u32, Diagnostic> {
+        let at = self.at();
         let size = self.size_or_zero()?;
         if size == 0 {
-            self.back();
-            return Err(self.error("an array needs at least one element"));
+            let text = "an array has at least one element";
+            return Err(Diagnostic::new(self.source, at, text));
         }
         Ok(size)
     }
@@ -273,13 +283,23 @@ impl<'s> Parser<'s> {
         match self.next().token {
             Token::Number(number) => {
                 let size = u32::try_from(number).ok().filter(|&size| size <= SIZE_MAX);
-                let size = size.ok_or_else(|| self.error("this size is out of range"))?;
+                let Some(size) = size else {
+                    self.back();
+                    return Err(self.error(&format!("a size is at most {SIZE_MAX}")));
+                };
                 self.expect("]")?;
                 Ok(size)
             }
-            other => {
+            Token::Word(word) if !KEYWORDS.contains(&word) => {
                 self.back();
-                Err(self.error(&format!("expected a size, found {}", quoted(other))))
+                let text = format!(
+                    "a size is a number, found `{word}`; a .mdve file can have named parameters"
+                );
+                Err(self.error(&text))
+            }
+            _ => {
+                self.back();
+                Err(self.unexpected("a size"))
             }
         }
     }
@@ -306,9 +326,13 @@ impl<'s> Parser<'s> {
         let Placed { token, at } = self.next();
         match token {
             Token::Word(text) if !KEYWORDS.contains(&text) => Ok(Name { text, at }),
-            other => {
+            Token::Word(word) => {
                 self.back();
-                Err(self.error(&format!("expected a name, found {}", quoted(other))))
+                Err(self.error(&format!("expected a name, but `{word}` is a reserved word")))
+            }
+            _ => {
+                self.back();
+                Err(self.unexpected("a name"))
             }
         }
     }
@@ -355,14 +379,14 @@ impl<'s> Parser<'s> {
         if self.eat(mark) {
             return Ok(());
         }
-        Err(self.error(&format!("expected `{mark}`, found {}", quoted(self.peek()))))
+        Err(self.unexpected(&format!("`{mark}`")))
     }
 
     fn keyword(&mut self, word: &str) -> Result<(), Diagnostic> {
         if self.eat_word(word) {
             return Ok(());
         }
-        Err(self.error(&format!("expected `{word}`, found {}", quoted(self.peek()))))
+        Err(self.unexpected(&format!("`{word}`")))
     }
 
     fn error(&self, message: &str) -> Diagnostic {

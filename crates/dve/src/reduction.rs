@@ -6,7 +6,7 @@
 //! process. While a process is in a safe state its steps commute with everybody else's and nobody can
 //! tell when they were taken: they alone need to be looked at. Every loop of the whole system takes
 //! some process round a loop of its own, and so through a state that is not safe: nobody is put off
-//! for ever. Models with committed states are not reduced; a step that could go wrong is no safe one.
+//! forever. Models with committed states are not reduced; a step that could go wrong is no safe one.
 
 use crate::code::{Code, Entry, Op};
 use crate::model::{Model, Place, Sync, Transition};
@@ -44,12 +44,12 @@ impl Bytes {
 
 /// What a transition touches.
 #[derive(Debug, Clone)]
-struct Touched {
+struct Accesses {
     reads: Bytes,
     writes: Bytes,
 }
 
-impl Touched {
+impl Accesses {
     fn nothing(model: &Model) -> Self {
         Self { reads: Bytes::none(model), writes: Bytes::none(model) }
     }
@@ -129,13 +129,13 @@ impl Reduction {
     /// Of a model.
     #[must_use]
     pub fn of(model: &Model) -> Self {
-        let touched: Vec<Touched> =
-            model.transitions.iter().map(|transition| Touched::of(model, transition)).collect();
-        let mut by_process = vec![Touched::nothing(model); model.processes.len()];
+        let touched: Vec<Accesses> =
+            model.transitions.iter().map(|transition| Accesses::of(model, transition)).collect();
+        let mut by_process = vec![Accesses::nothing(model); model.processes.len()];
         for (transition, touched) in model.transitions.iter().zip(&touched) {
             by_process[transition.process].join(touched);
         }
-        let mut watched = Touched::nothing(model);
+        let mut watched = Accesses::nothing(model);
         for state in model.processes.iter().flat_map(|process| &process.states) {
             state.assertions.iter().for_each(|&(entry, _)| watched.read(&model.code, entry));
         }

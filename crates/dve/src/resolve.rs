@@ -39,10 +39,10 @@ pub(crate) fn resolve(text: &str) -> Result<Model, Diagnostic> {
     };
     if let Some(first) = property.map(|property| &source.processes[property]) {
         if let Some(name) = first.committed.first() {
-            return Err(symbols.error(name.at, "a property process has no committed states"));
+            return Err(symbols.error(name.at, "a property process cannot have `commit` states"));
         }
         if let Some(sync) = first.transitions.iter().find_map(|one| one.sync.as_ref()) {
-            let text = "a property process watches: it neither sends nor receives";
+            let text = "a property process cannot send or receive";
             return Err(symbols.error(sync.channel.at, text));
         }
     }
@@ -59,6 +59,7 @@ pub(crate) fn resolve(text: &str) -> Result<Model, Diagnostic> {
         processes,
         transitions,
         property,
+        is_property_made: false,
         has_commits,
         code,
     })
@@ -83,7 +84,12 @@ impl<'s> Layout<'s> {
         for expr in &variable.initial {
             let value = self.symbols.constant(process, expr)?;
             if !range(*kind).contains(&value) {
-                let text = format!("{value} is out of the range of `{}`", name.text);
+                let text = format!(
+                    "`{}` cannot hold {value}; its range is {} to {}",
+                    name.text,
+                    range(*kind).start(),
+                    range(*kind).end()
+                );
                 return Err(self.symbols.error(expr.at, text));
             }
             values.push(value);
@@ -202,8 +208,10 @@ impl<'s> Layout<'s> {
     /// The next free place.
     fn room(&self, name: Name<'s>) -> Result<u16, Diagnostic> {
         if self.state.len() > STATE_BYTES_MAX {
-            let text =
-                format!("a state may have {STATE_BYTES_MAX} bytes; `{}` is too much", name.text);
+            let text = format!(
+                "a state may have {STATE_BYTES_MAX} bytes; with `{}` it has more",
+                name.text
+            );
             return Err(self.symbols.error(name.at, text));
         }
         Ok(self.state.len() as u16)

@@ -14,7 +14,10 @@ impl Model {
             return "error state".to_owned();
         }
         let mut line = String::new();
-        for process in &self.processes {
+        for (number, process) in self.processes.iter().enumerate() {
+            if self.is_made_property(number) {
+                continue;
+            }
             let name = &process.states[process.location.get(state)].name;
             line += &format!("{}.{name} ", process.name);
         }
@@ -74,13 +77,22 @@ impl Model {
         self.transitions[number as usize].process
     }
 
-    /// A transition in one line: whose, from where to where, and its line in the text.
+    /// Whether a process was made from a formula: a reader never wrote it, and it has no line.
+    fn is_made_property(&self, process: usize) -> bool {
+        self.is_property_made && self.property == Some(process)
+    }
+
+    /// A transition in one line: whose, from where to where, and its line in the text. Of a property that was
+    /// made from a formula, that it is the formula.
     ///
     /// # Panics
     /// When there is no transition of that number.
     #[must_use]
     pub fn show_transition(&self, number: u32) -> String {
         let transition = &self.transitions[number as usize];
+        if self.is_made_property(transition.process) {
+            return "the formula".to_owned();
+        }
         let process = &self.processes[transition.process];
         let name = |state: u16| &process.states[usize::from(state)].name;
         let line = Diagnostic::new(&self.source, transition.at, "").line;
@@ -122,7 +134,10 @@ impl Model {
     #[must_use]
     pub fn show_step(&self, step: &Step) -> String {
         let mut parts = Vec::new();
-        for number in [step.transition, step.receiver, step.property].into_iter().flatten() {
+        // The formula is named only where evaluating it fails.
+        let is_shown = !self.is_property_made || step.transition.is_none() && step.fault.is_some();
+        let property = step.property.filter(|_| is_shown);
+        for number in [step.transition, step.receiver, property].into_iter().flatten() {
             let transition = &self.transitions[number as usize];
             let mut part = self.show_transition(number);
             if let Sync::MeetSend { channel, .. }
@@ -134,7 +149,7 @@ impl Model {
             parts.push(part);
         }
         if parts.is_empty() {
-            parts.push("nothing moves".to_owned());
+            parts.push("no process moves: the run has ended in this state".to_owned());
         }
         let mut line = parts.join(", ");
         if let Some(fault) = step.fault {

@@ -93,7 +93,7 @@ impl<'m> Steps<'m> {
             }
         }
         if count == 0 && model.property.is_some() {
-            // The last state goes on for ever.
+            // The last state goes on forever.
             self.next.copy_from_slice(state);
             count = self.hand_on(Step::default(), &mut visit);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use dve::ltl::{Automaton, Formula, LtlFile, Temporal, with_property};
+use dve::ltl::{Automaton, Definition, Formula, LtlFile, Temporal, product, with_property};
 use stats::Random;
 
 /// A word `prefix cycle cycle …` over sets of the propositions a, b, c (bits).
@@ -167,8 +167,7 @@ fn binary_operators_group_from_the_left_and_say_so() {
 #[test]
 fn what_is_wrong_with_an_expression_is_shown_in_the_formula() {
     let wrong = |text: &str| Formula::parse(text).expect_err(text).to_string();
-    let shown =
-        "1:14: expected a value, found its end\n    F {y} U {x ==} U {z}\n                 ^";
+    let shown = "1:14: expected a value, found the end of the expression\n    F {y} U {x ==} U {z}\n                 ^";
     assert_eq!(wrong("F {y} U {x ==} U {z}"), shown);
     assert!(wrong("G {x == 1) or (x == 2}").starts_with("1:10: expected an operator, found `)`"));
     let error = LtlFile::parse("#define p x = 1\n#property G p\n").expect_err("no comparison");
@@ -178,11 +177,105 @@ fn what_is_wrong_with_an_expression_is_shown_in_the_formula() {
 }
 
 #[test]
+fn spin_operators_are_aliases() {
+    let ways = [
+        ("[] (p -> <> q)", "G (p -> F q)"),
+        ("always (p implies eventually q)", "G (p -> F q)"),
+        ("not p until q", "(!p) U q"),
+        ("(p and q) or r", "(p && q) || r"),
+        ("p /\\ (q \\/ r)", "p && (q || r)"),
+        ("p weakuntil q", "p W q"),
+        ("p V q", "p R q"),
+        ("next p equivalent q", "X p <-> q"),
+        // In the place of a proposition such a word is one.
+        ("always && p", "(always) && p"),
+    ];
+    for (spin, ours) in ways {
+        let parsed =
+            [spin, ours].map(|text| Formula::parse(text).unwrap_or_else(|error| panic!("{error}")));
+        assert_eq!(parsed[0].root(), parsed[1].root(), "{spin}");
+    }
+}
+
+/// A mistake, the column of its caret, and what the message must say.
+#[test]
+fn mistakes_in_formulas_are_answered_by_what_to_write() {
+    let mistakes = [
+        ("G P.critical", 3, "expressions of the model stand in braces: {P.critical}"),
+        ("[] !(x == 1 && y)", 6, "{x == 1}"),
+        ("F a[1] > 0", 3, "{a[1] > 0}"),
+        ("G (p => q)", 6, "implication is `->`"),
+        ("p & q", 3, "write `&&`"),
+        ("G p)", 4, "closes no parenthesis"),
+        ("G (p", 5, "expected `)`"),
+        ("G", 2, "expected a proposition, found the end"),
+        ("G {x = 1}", 6, "`==` compares"),
+        ("F {x == 1", 4, "expected `}`"),
+        ("p q", 3, "expected an operator or the end of the formula, found `q`"),
+    ];
+    for (text, column, wanted) in mistakes {
+        let error = Formula::parse(text).expect_err(text);
+        assert!(error.message.contains(wanted), "{error}");
+        assert_eq!((error.line, error.column), (1, column), "{error}");
+    }
+    for text in ["G p", "x==1 U y=2", "GFp->q", "F<>p", "G[]p", "p<->q"] {
+        assert!(Formula::parse(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_proposition_that_does_not_fit_the_model_is_shown_where_it_was_written() {
+    let text = "byte count;\nprocess P { byte own; state q, r; init q; trans q -> r {}; }\nsystem async;\n";
+    let model = dve::Model::parse(text).expect("a model");
+    let none = BTreeMap::new();
+    let inline = [
+        ("G F {P.w}", (1, 8), "its states are: q, r"),
+        ("G {count == 1} && F {coutn > 0}", (1, 22), "did you mean `count`?"),
+        ("F {Q.r}", (1, 4), "the processes are: P"),
+        ("G {own == 0}", (1, 4), "write `P->own`"),
+        ("F {r}", (1, 4), "write `P.r`"),
+        ("G p", (1, 3), "{p}"),
+        ("F { 1 + P->onw}", (1, 12), "did you mean `own`?"),
+    ];
+    for (formula, place, wanted) in inline {
+        let formula = Formula::parse(formula).expect("a formula");
+        let error = product(&model, &formula, &none).expect_err("it does not fit");
+        assert!(error.message.contains(wanted), "{error}");
+        assert_eq!((error.line, error.column), place, "{error}");
+    }
+    let file = LtlFile::parse(
+        "text\n#define a P.q\n#define b  P.x\n#property G a\n#property F (a && b)\n#property G c\n",
+    );
+    let file = file.expect("a file");
+    assert!(product(&model, &file.formulas[0], &file.definitions).is_ok());
+    let wrong = |number: usize| {
+        let error = product(&model, &file.formulas[number], &file.definitions).expect_err("wrong");
+        (error.line, error.column, error.text)
+    };
+    assert_eq!(wrong(1), (3, 14, "#define b  P.x".to_owned()));
+    assert_eq!(wrong(2), (6, 13, "#property G c".to_owned()));
+}
+
+/// Whatever is shown of a run cites lines of the file: the property made of a formula has none.
+#[test]
+fn a_run_of_a_product_shows_the_model_alone() {
+    let text = "byte x;\nprocess P { state q, r; init q; trans q -> r {}; }\nsystem async;\n";
+    let model = dve::Model::parse(text).expect("a model");
+    let formula = Formula::parse("F {x == 1}").expect("a formula");
+    let product = product(&model, &formula, &BTreeMap::new()).expect("a product");
+    let mut shown = product.show_state(product.initial());
+    dve::Steps::new(&product).each(product.initial(), |step, next| {
+        shown += &format!("; {}; {}", product.show_step(&step), product.show_state(next));
+    });
+    assert_eq!(shown, "P.q x=0; P: q -> r (line 2); P.r x=0");
+}
+
+#[test]
 fn formulas_become_property_processes() {
     let model = "byte x;\nprocess P { state q, r; init q; trans q -> r { effect x = 1; }, r -> q { effect x = 0; }; }\nsystem async;\n";
     let file =
         LtlFile::parse("responds\n#define on x == 1\n#property G F on\n#property G !on\n").unwrap();
-    let parsed = |formula: &Formula, names: &BTreeMap<String, String>| {
+    let parsed = |formula: &Formula, names: &BTreeMap<String, Definition>| {
         dve::Model::parse(&with_property(model, formula, names).unwrap()).unwrap()
     };
     assert!(parsed(&file.formulas[0], &file.definitions).has_property());

@@ -56,13 +56,13 @@ fn a_model_takes_its_parameters() {
 #[test]
 fn errors_have_a_place() {
     let cases = [
-        ("a\n  define(b, c", "2:9: these arguments have no `)`"),
-        ("x `y", "1:3: this quotation has no end"),
-        ("\neval(1 +)", "2:1: `1 +` is no number"),
-        ("eval(1 / 0)", "1:1: `1 / 0` is no number"),
-        ("define(a, a)a", "1:13: the macros call each other without end"),
-        ("define(a, `a a')a", "1:17: the macros call each other without end"),
-        ("include(/etc/passwd)", "1:1: `include` is not supported"),
+        ("a\n  define(b, c", "2:9: these arguments are not closed"),
+        ("x `y", "1:3: this quotation is not closed"),
+        ("\neval(1 +)", "2:1: `1 +` is not a number"),
+        ("eval(1 / 0)", "1:1: `1 / 0` is not a number"),
+        ("define(a, a)a", "1:13: the macros expand without end"),
+        ("define(a, `a a')a", "1:17: the macros expand without end"),
+        ("include(/etc/passwd)", "1:1: the macro `include` is not supported"),
         ("forloop(i, 0, 99999999, x)", "1:1: this loop is too long"),
     ];
     for (text, wanted) in cases {

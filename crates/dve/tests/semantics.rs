@@ -186,7 +186,7 @@ fn what_is_wrong_is_said_where() {
     let wrong = |text: &str| Model::parse(text).expect_err(text);
     let process = "process P { state q; init q; }";
     let cases = [
-        ("byte x = 256; system async;".to_owned(), "256 is out of the range of `x`"),
+        ("byte x = 256; system async;".to_owned(), "`x` cannot hold 256; its range is 0 to 255"),
         (format!("byte x, x; {process} system async;"), "`x` is declared twice"),
         (format!("{process} system sync;"), "`system sync` is not supported"),
         (format!("{process} system async property L;"), "there is no process `L`"),
@@ -196,17 +196,17 @@ fn what_is_wrong_is_said_where() {
         ("const byte k = 1; process P { state q; init q; trans q -> q { effect k = 2; }; } system async;"
             .to_owned(), "`k` is a constant"),
         ("channel c; process P { state q; init q; trans q -> q { sync c!1; }, q -> q { sync c?; }; }
-          system async;".to_owned(), "`c` carries 1 values, not 0"),
+          system async;".to_owned(), "`c` carries 1 value at a time, 0 given"),
         ("process P { state q; init q".to_owned(), "expected `;`, found the end of the model"),
         ("byte a[0]; system async;".to_owned(), "at least one element"),
-        ("/* no end".to_owned(), "this comment has no end"),
-        ("byte b @".to_owned(), "`@` has no meaning here"),
+        ("/* no end".to_owned(), "this comment is not closed"),
+        ("byte b @".to_owned(), "unexpected character `@`"),
         (format!("byte b[65536]; {process} system async;"), "a state may have 32768 bytes"),
         (format!("const byte k[65536]; {process} system async;"), "too many constants"),
         ("const byte k = 1; process P { state q; init q; trans q -> q { guard k[0]; }; } system async;"
-            .to_owned(), "`k` is no array"),
+            .to_owned(), "`k` is not an array"),
         (format!("channel c; {process} process L {{ state q; init q; trans q -> q {{ sync c!; }}; }}
-          system async property L;"), "it neither sends nor receives"),
+          system async property L;"), "a property process cannot send or receive"),
     ];
     for (text, message) in cases {
         let error = wrong(&text);
@@ -215,7 +215,7 @@ fn what_is_wrong_is_said_where() {
     let error = wrong("byte x;\nprocess P {\n\tstate q; init r;\n} system async;");
     assert_eq!(
         error.to_string(),
-        "3:16: there is no state `r`\n    \tstate q; init r;\n    \t              ^"
+        "3:16: there is no state `r` in `P`; its states are: q\n    \tstate q; init r;\n    \t              ^"
     );
 }
 

@@ -1,8 +1,8 @@
-//! The ceilings above an interface: wire, PCI Express each way, memory.
+//! The throughput ceilings of an interface: wire, PCI Express in each direction, memory.
 //!
 //! Arithmetic only, every step written down with its figures ([`results::CeilingStep`]), so that a
-//! reader can check it. A ceiling says what could pass if nothing else were in the way; where a
-//! figure had to be assumed, the step says which and why.
+//! reader can check it. A ceiling is the rate that would pass if nothing else were the bottleneck; a
+//! step that assumes a figure says which one and why.
 
 mod pcie;
 
@@ -11,7 +11,7 @@ use results::{Absent, Ceiling, CeilingLink, CeilingStep, Nic, NicCeilings};
 use crate::ceiling::ETHERNET_WIRE_BYTES;
 use crate::numbers::positive;
 
-/// The headers of a packet of the path.
+/// The IP and TCP header options of the packets on a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Headers {
     /// IPv6, 40 bytes (RFC 8200); else IPv4, 20 bytes (RFC 791).
@@ -21,7 +21,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Bytes of both headers.
+    /// Size of the IP and TCP headers together.
     #[must_use]
     pub fn bytes(self) -> u32 {
         let ip = if self.is_ipv6 { 40 } else { 20 };
@@ -41,8 +41,8 @@ impl Headers {
     }
 }
 
-/// Every ceiling of an interface that its facts give; those they do not give are absent with the
-/// reason. `copy_bytes_per_s`: what copying from memory to memory was measured at, if it was.
+/// Every ceiling of an interface that its facts allow; the others are absent, with the reason.
+/// `copy_bytes_per_s`: measured rate of copying from memory to memory, if it was measured.
 #[must_use]
 pub fn ceilings(nic: &Nic, headers: Headers, copy_bytes_per_s: Option<f64>) -> NicCeilings {
     let mut told = NicCeilings { nic: nic.name.clone(), ..NicCeilings::default() };
@@ -73,7 +73,7 @@ pub fn ceilings(nic: &Nic, headers: Headers, copy_bytes_per_s: Option<f64>) -> N
     told
 }
 
-/// A rate that some machine might have.
+/// Filters out rates that no machine has: those not positive, or above 1e15.
 fn plausible(rate: f64) -> Option<f64> {
     positive(rate).filter(|&rate| rate <= 1e15)
 }
@@ -95,7 +95,7 @@ fn line(mtu_bytes: u32, headers: Headers, payload_bytes: u32, speed: f64) -> Cei
     steps.end(CeilingLink::Line)
 }
 
-/// A receiver's kernel copies every payload byte once to the program, a sender's once from it.
+/// The receiver's kernel copies every payload byte once to the program, the sender's once from it.
 fn memory(copy_bytes_per_s: f64) -> Ceiling {
     let bits = copy_bytes_per_s * 8.0;
     let working = format!("{:.2} GB/s x 8, all usable cores at once", copy_bytes_per_s / 1e9);
@@ -105,7 +105,7 @@ fn memory(copy_bytes_per_s: f64) -> Ceiling {
     steps.end(CeilingLink::Memory)
 }
 
-/// A working in progress.
+/// A ceiling's calculation in progress.
 #[derive(Debug)]
 struct Steps {
     steps: Vec<CeilingStep>,

@@ -1,96 +1,98 @@
-//! Changes an experiment makes to a test: one thing at a time.
+//! The changes that an experiment can make to a test, one at a time.
 
 use std::fmt;
 
 use results::{End, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
-/// One change to a test. [`Change::apply`] makes it, [`fmt::Display`] says it:
-/// `window 4.00 MiB -> 8.00 MiB`.
+/// One change to a test. [`Change::apply`] makes it; [`fmt::Display`] describes it:
+/// `window 4.00 MiB -> 8.00 MiB (asking for 5.00 MiB)`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Ask for other socket buffers. One option sets both ends' buffers, send and receive.
+    /// Request other socket buffers. One option sets both ends' buffers, send and receive.
     Window {
-        /// What the kernel gave so far, bytes.
+        /// The window in effect before, bytes.
         from_bytes: u64,
-        /// What to ask for, bytes.
+        /// The window that the kernel should grant, bytes.
         to_bytes: u64,
+        /// The size to request, bytes: the kernel grants more.
+        ask_bytes: u64,
     },
     /// Split the work over more streams.
     MoreStreams {
-        /// Streams so far.
+        /// Streams before.
         from_count: u32,
         /// Streams to run.
         to_count: u32,
     },
-    /// Let the sending application offer as much as the socket takes.
+    /// Let the sending application offer as much as the socket accepts.
     LiftOfferedRate {
-        /// What it offers so far, bit/s each stream.
+        /// Rate offered before, bit/s per stream.
         from_bits_per_s: f64,
     },
     /// Let the receiving application read as fast as it can.
     LiftReadRate {
-        /// What it reads so far, bit/s each stream.
+        /// Read rate before, bit/s per stream.
         from_bits_per_s: f64,
     },
     /// Let the kernel send as fast as congestion control allows.
     LiftPacing {
-        /// `SO_MAX_PACING_RATE` so far, bit/s each stream.
+        /// `SO_MAX_PACING_RATE` before, bit/s per stream.
         from_bits_per_s: f64,
     },
-    /// Run an end's threads elsewhere.
+    /// Run an end's threads on other cores.
     MoveCores {
-        /// Whose threads.
+        /// The end whose threads move.
         end: End,
-        /// Cores so far; empty: not pinned.
+        /// Cores before; empty: not pinned.
         from: Vec<u32>,
         /// Cores to use; empty: let the scheduler choose.
         to: Vec<u32>,
     },
-    /// Let the kernel space the packets, all streams together no faster than this.
+    /// Let the kernel pace the packets, all streams together no faster than this.
     PaceAt {
         /// Throughput to allow, bit/s.
         bits_per_s: f64,
     },
-    /// Smaller segments: each byte costs more packets.
+    /// Use smaller segments: each byte then costs more packets.
     SmallerSegments {
-        /// Payload of a segment so far, bytes.
+        /// Payload of a segment before, bytes.
         from_bytes: u32,
         /// Payload to allow, bytes.
         to_bytes: u32,
     },
-    /// Let the kernel choose the segments' size.
+    /// Let the kernel choose the segment size.
     LiftMss {
-        /// What the test asked for so far, bytes.
+        /// Segment size that the test requested before, bytes.
         from_bytes: u32,
     },
-    /// Another congestion control.
+    /// Use another congestion control.
     CongestionControl {
-        /// In use so far.
+        /// Name of the one in use before.
         from: String,
-        /// To use.
+        /// Name of the one to use.
         to: String,
     },
-    /// Hand bytes to the socket another way: cheaper, for a sender whose core is full.
+    /// Pass bytes to the socket another way: cheaper, for a sender whose core is full.
     SendPath(SendPath),
-    /// Take bytes from the socket another way: cheaper, for a receiver whose core is full.
+    /// Read bytes from the socket another way: cheaper, for a receiver whose core is full.
     ReceivePath(ReceivePath),
-    /// Smaller writes and reads: each byte costs its threads more.
+    /// Use smaller writes and reads: each byte then costs the threads more.
     Block {
-        /// Bytes a call.
+        /// Bytes per call.
         to_bytes: u64,
     },
-    /// Do not count the start.
+    /// Leave a longer start of the test out of the measurement.
     Omit {
-        /// Left out so far, seconds.
+        /// Left out before, seconds.
         from_s: f64,
         /// To leave out, seconds.
         to_s: f64,
     },
-    /// UDP at a rate instead of TCP.
+    /// Send UDP at a fixed rate instead of TCP.
     UdpAtRate {
-        /// Offered, bit/s of payload.
+        /// Offered rate, bit/s of payload.
         bits_per_s: f64,
         /// Payload of a datagram, bytes.
         datagram_bytes: u32,
@@ -98,12 +100,12 @@ pub enum Change {
 }
 
 impl Change {
-    /// The test with this one thing changed.
+    /// The judged test with this one change made.
     #[must_use]
     pub fn apply(&self, spec: &TestSpec) -> TestSpec {
         let mut changed = spec.clone();
         match self {
-            Self::Window { to_bytes, .. } => changed.window_bytes = Some(*to_bytes),
+            Self::Window { ask_bytes, .. } => changed.window_bytes = Some(*ask_bytes),
             Self::MoreStreams { to_count, .. } => changed.streams = *to_count,
             Self::LiftOfferedRate { .. } => changed.offered_bits_per_s = None,
             Self::LiftReadRate { .. } => changed.read_bits_per_s = None,
@@ -129,7 +131,7 @@ impl Change {
     }
 }
 
-/// UDP in place of TCP: same way, time and places; TCP's own options go.
+/// UDP in place of TCP: direction, duration and placement stay, options of TCP go.
 fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpec {
     let limit = match spec.limit {
         TestLimit::DurationS(duration_s) => TestLimit::DurationS(duration_s),
@@ -153,13 +155,10 @@ fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpe
 impl fmt::Display for Change {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Window { from_bytes, to_bytes } => {
-                write!(
-                    out,
-                    "window {} -> {}",
-                    show_byte_size(*from_bytes),
-                    show_byte_size(*to_bytes)
-                )
+            Self::Window { from_bytes, to_bytes, ask_bytes } => {
+                let sizes = [from_bytes, to_bytes, ask_bytes].map(|bytes| show_byte_size(*bytes));
+                let [from, to, ask] = sizes;
+                write!(out, "window {from} -> {to} (asking for {ask})")
             }
             Self::MoreStreams { from_count, to_count } => {
                 write!(out, "streams {from_count} -> {to_count}")
@@ -184,7 +183,7 @@ impl fmt::Display for Change {
                 write!(out, "packets spaced at {}", show_bit_rate(*bits_per_s))
             }
             Self::SmallerSegments { from_bytes, to_bytes } => {
-                write!(out, "segments {from_bytes} -> {to_bytes} bytes (more packets a byte)")
+                write!(out, "segments {from_bytes} -> {to_bytes} bytes (more packets per byte)")
             }
             Self::LiftMss { from_bytes } => {
                 write!(out, "segments {from_bytes} bytes -> the path's own")
@@ -201,7 +200,7 @@ impl fmt::Display for Change {
             }
             Self::ReceivePath(ReceivePath::Zerocopy) => write!(out, "receive path -> zero-copy"),
             Self::Block { to_bytes } => {
-                write!(out, "blocks -> {} (more work a byte)", show_byte_size(*to_bytes))
+                write!(out, "blocks -> {} (more work per byte)", show_byte_size(*to_bytes))
             }
             Self::Omit { from_s, to_s } => {
                 write!(out, "omitted start {} -> {}", show_seconds(*from_s), show_seconds(*to_s))
@@ -231,9 +230,9 @@ mod tests {
     fn a_change_changes_one_thing() {
         let spec =
             TestSpec { near_cores: vec![1], offered_bits_per_s: Some(1e9), ..TestSpec::tcp() };
-        let wider = Change::Window { from_bytes: 4 << 20, to_bytes: 8 << 20 };
-        assert_eq!(wider.apply(&spec), TestSpec { window_bytes: Some(8 << 20), ..spec.clone() });
-        assert_eq!(wider.to_string(), "window 4.00 MiB -> 8.00 MiB");
+        let wider = Change::Window { from_bytes: 4 << 20, to_bytes: 8 << 20, ask_bytes: 5 << 20 };
+        assert_eq!(wider.apply(&spec), TestSpec { window_bytes: Some(5 << 20), ..spec.clone() });
+        assert_eq!(wider.to_string(), "window 4.00 MiB -> 8.00 MiB (asking for 5.00 MiB)");
         let unpin = Change::MoveCores { end: End::Near, from: vec![1], to: Vec::new() };
         assert_eq!(unpin.apply(&spec), TestSpec { near_cores: Vec::new(), ..spec.clone() });
         assert_eq!(unpin.to_string(), "near end core 1 -> not pinned");

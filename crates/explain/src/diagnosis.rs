@@ -1,4 +1,4 @@
-//! Weighing every limit, and the loop that puts the best ones to the test.
+//! Weighs every limit and selects the experiments that test the likeliest ones.
 
 use results::{
     Confirmation, End, Estimate, Evidence, HostChange, Limit, NextCeiling, Results, SettingChange,
@@ -6,68 +6,69 @@ use results::{
 };
 
 use crate::experiment::Experiment;
-use crate::mechanism::{Opinion, TABLE};
+use crate::mechanism::{self, Opinion, TABLE};
 use crate::observed::Observed;
 use crate::remedy::Remedy;
 use crate::verdict;
+use crate::wanted::Wanted;
 
-/// Least weight at which a limit is suspected.
+/// Least weight, 0 to 1, at which a limit is suspected.
 const SUSPECTED: f64 = 0.35;
 
-/// Most candidates that are put to the test.
+/// Most candidates that experiments are run for.
 const CANDIDATES_TRIED_MAX: usize = 3;
 
 /// A limit that may bind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Which.
+    /// The limit.
     pub limit: Limit,
-    /// Where; absent for the path.
+    /// The end it is at; absent for the path.
     pub end: Option<End>,
     /// How far it accounts for the throughput, 0 to 1.
     pub weight: f64,
-    /// Lines for it, strongest first.
+    /// Evidence for it, one line each, strongest first.
     pub evidence: Vec<String>,
-    /// What it allows at most, bit/s.
+    /// Highest throughput it allows, bit/s.
     pub ceiling_bits_per_s: Option<f64>,
     /// Experiments that would decide, the most telling first; empty when none can be run.
     pub experiments: Vec<Experiment>,
-    /// What to change, most useful first.
+    /// What the user should change, most useful first.
     pub advice: Vec<String>,
-    /// The change to a host that would confirm it, where no change to the test does.
+    /// The change to a host that would confirm it, if no change to the test does.
     pub host_change: Option<HostChange>,
-    /// The settings whose change lifts it, most useful first.
+    /// Changes of settings that lift it, most useful first.
     pub changes: Vec<SettingChange>,
-    /// What would bind next.
+    /// The ceiling that would bind next.
     pub next: Option<NextCeiling>,
 }
 
-/// What the points say so far, and where the search for the binding limit stands.
+/// The candidates for the binding limit, and how far the search has come.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
     /// Throughput of the judged test, bit/s; absent when no TCP transfer was measured.
     pub measured: Option<Estimate>,
-    /// The judged test.
+    /// The judged test; absent with `measured`.
     pub spec: Option<TestSpec>,
     /// Limits that may bind, likeliest first.
     pub candidates: Vec<Candidate>,
-    /// Limits that do not, and why: first those an experiment refuted, then the others.
+    /// Limits that do not bind, with the reasons: those an experiment refuted come first.
     pub ruled_out: Vec<Evidence>,
     pub(crate) undecided: Vec<Undecided>,
     /// Limits that an experiment refuted.
     pub(crate) refuted: Vec<Limit>,
-    /// Experiments of the first candidate that were run already.
+    /// Number of the first candidate's experiments that were already run.
     pub(crate) experiments_run: usize,
     pub(crate) candidates_tried: usize,
-    /// Lines to add to the evidence: what earlier experiments of the first candidate showed.
+    /// Further evidence lines: what earlier experiments of the first candidate showed.
     pub(crate) remarks: Vec<String>,
 }
 
-/// A candidate whose experiments were run and decided nothing.
+/// A candidate whose experiments were run without a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Undecided {
     pub(crate) candidate: Candidate,
-    /// The last experiment, when it measured anything.
+    /// The last experiment, if it measured anything.
     pub(crate) confirmation: Option<Confirmation>,
     pub(crate) why: String,
 }
@@ -93,10 +94,30 @@ pub fn diagnose(results: &Results) -> Diagnosis {
     diagnosis
 }
 
+impl Candidate {
+    /// The same diagnosis, with windows and buffers sized for the rate that an experiment reached, bit/s.
+    pub(crate) fn knowing(&self, results: &Results, reached_bits_per_s: f64) -> Self {
+        let same = self.clone();
+        if !matches!(self.limit, Limit::ReceiveWindow | Limit::SendBuffer) {
+            return same;
+        }
+        let (Some(seen), Some(mechanism)) = (Observed::of(results), mechanism::of(self.limit))
+        else {
+            return same;
+        };
+        let opinions = opinions(&seen);
+        let headroom = headroom(&seen, &opinions, self.limit);
+        let seen = seen.wanting(Wanted::of(&seen, &opinions, Some(reached_bits_per_s)));
+        let (advice, changes) = (mechanism.advice(&seen), mechanism.changes(&seen, headroom));
+        Self { advice, changes, ..same }
+    }
+}
+
 impl Diagnosis {
-    /// Fills in who may bind and who does not.
+    /// Sorts the limits into candidates and those ruled out.
     fn weigh(&mut self, seen: &Observed<'_>) {
         let opinions = opinions(seen);
+        let seen = &seen.wanting(Wanted::of(seen, &opinions, None));
         for (mechanism, opinion) in TABLE.iter().zip(&opinions) {
             let limit = mechanism.limit();
             if opinion.weight < SUSPECTED {
@@ -122,8 +143,8 @@ impl Diagnosis {
         self.ruled_out.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     }
 
-    /// Puts the first candidate aside as refuted by an experiment. Where that was a window or a
-    /// buffer, the time it seemed to explain is anybody's: the others are weighed again.
+    /// Sets the first candidate aside as refuted by an experiment. If it was a window or a buffer, the
+    /// time it seemed to explain may belong to any other limit, so these are weighed again.
     pub(crate) fn refute(&mut self, text: String, results: &Results) {
         let Some(candidate) = self.move_on() else { return };
         let Candidate { limit, weight, .. } = candidate;
@@ -144,14 +165,14 @@ impl Diagnosis {
         self.ruled_out.insert(0, Evidence { limit, text, weight });
     }
 
-    /// The likeliest limit that no experiment refuted yet.
+    /// The likeliest limit that no experiment has refuted.
     #[must_use]
     pub fn best(&self) -> Option<&Candidate> {
         self.candidates.first()
     }
 
-    /// The experiment that would decide on it, and the test to run; `None` when there is none, or
-    /// when enough was tried.
+    /// The experiment that would decide on the best candidate, and the test to run; `None` if there is
+    /// none, or if three candidates were tried already.
     #[must_use]
     pub fn experiment(&self) -> Option<(&Experiment, TestSpec)> {
         if self.candidates_tried >= CANDIDATES_TRIED_MAX {
@@ -161,13 +182,13 @@ impl Diagnosis {
         Some((experiment, experiment.spec(self.spec.as_ref()?)))
     }
 
-    /// The verdict if nothing more is tried: unconfirmed, or `none-found`.
+    /// The verdict without further experiments: unconfirmed, or `none-found`.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         verdict::unconfirmed(self)
     }
 
-    /// Goes on to the next candidate.
+    /// Removes the first candidate, and its experiments' state, to go on with the next one.
     pub(crate) fn move_on(&mut self) -> Option<Candidate> {
         self.experiments_run = 0;
         self.candidates_tried += 1;
@@ -176,7 +197,7 @@ impl Diagnosis {
     }
 }
 
-/// What every mechanism says, in the table's order, its numbers made sane.
+/// The opinion of every mechanism, in the table's order, absurd numbers removed.
 pub(crate) fn opinions(seen: &Observed<'_>) -> Vec<Opinion> {
     let sane = |mut opinion: Opinion| {
         opinion.weight = if opinion.weight.is_nan() { 0.0 } else { opinion.weight.clamp(0.0, 1.0) };

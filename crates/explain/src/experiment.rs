@@ -5,63 +5,63 @@ use units::show_bit_rate;
 
 use crate::change::Change;
 
-/// A change, and what a limit predicts of it.
+/// A change to the judged test, and the outcome that a limit predicts for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    /// The limit on trial.
+    /// The limit to test.
     pub limit: Limit,
-    /// The one thing to change.
+    /// The single change to the judged test.
     pub change: Change,
-    /// What the limit predicts.
+    /// Throughput that the limit predicts.
     pub predicted: Prediction,
-    /// How the outcome decides.
+    /// Which outcome confirms the limit, and which refutes it.
     pub rule: Rule,
 }
 
-/// Throughput a limit predicts for the changed test, bit/s.
+/// Throughput that a limit predicts for the changed test, bit/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
-    /// At least.
+    /// Lowest predicted throughput.
     pub low_bits_per_s: f64,
-    /// Most likely.
+    /// Most likely throughput.
     pub expected_bits_per_s: f64,
-    /// At most.
+    /// Highest predicted throughput.
     pub high_bits_per_s: f64,
 }
 
-/// What confirms and what refutes.
+/// How an outcome confirms or refutes a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Rule {
-    /// Only this limit was lifted: any gain beyond the noise confirms, none refutes.
+    /// Only this limit was lifted: a gain beyond the noise confirms it, no gain refutes it.
     Lifts,
-    /// Only this limit is eased, if there is anything better to have: a gain beyond the noise
-    /// confirms, none decides nothing.
+    /// Only this limit is eased, if a better setting exists at all: a gain beyond the noise confirms it,
+    /// no gain decides nothing.
     Eases,
-    /// Throughput follows the window the kernel really gave, in either direction.
+    /// Throughput follows the window that the kernel granted, up or down.
     FollowsReceiveWindow,
-    /// Throughput follows the send buffer the kernel really gave, in either direction.
+    /// Throughput follows the send buffer that the kernel granted, up or down.
     FollowsSendBuffer,
-    /// Each byte costs the end's threads more processor time: throughput falls in proportion if that
-    /// is what binds, and not at all if there was time to spare.
+    /// Each byte costs the end's threads more processor time: throughput falls in proportion if their
+    /// time binds, and stays the same if they had time to spare.
     FollowsCost(End),
-    /// Several limits give way to this change, so the gain must reach the prediction's low end.
+    /// The change lifts several limits, so the gain must reach the prediction's low end.
     Scales,
-    /// A rate below the hosts does not move, whatever is thrown at it: a gain beyond the
-    /// prediction's high end refutes.
+    /// A rate below that of the hosts stays the same whatever is offered: a gain beyond the
+    /// prediction's high end refutes it.
     Stays,
-    /// Each byte costs more packets: throughput falls with them if a packet's cost is what binds.
-    /// No fall decides nothing, as super-segments may hide the packets.
+    /// Each byte costs more packets: throughput falls if the cost of a packet binds.
+    /// No fall decides nothing, because super-segments may hide the packets.
     FollowsPackets,
-    /// Spaced packets at about the same throughput overflow no queue: the losses go away. If they
-    /// stay, they are not a queue's.
+    /// Paced packets at about the same throughput overflow no queue, so losses that go away were a
+    /// queue's, and losses that stay were not.
     Calms,
-    /// UDP well below the measured rate comes out of order, at least this share, and is not lost.
+    /// UDP well below the measured rate arrives out of order in at least this share, and is not lost.
     Reorders {
-        /// Least share of datagrams that come late, 0 to 1.
+        /// Least share of datagrams that arrive late, 0 to 1.
         low_share: f64,
     },
-    /// UDP well below the measured rate still loses datagrams on the path, at least this share.
+    /// UDP well below the measured rate still loses at least this share of its datagrams on the path.
     Loses {
         /// Least share of datagrams lost, 0 to 1.
         low_share: f64,
@@ -69,19 +69,19 @@ pub enum Rule {
 }
 
 impl Experiment {
-    /// Name of the experiment its points belong to: `confirm:receive-window`.
+    /// Experiment name of the points that it measures: `confirm:receive-window`.
     #[must_use]
     pub fn point_name(&self) -> String {
         point_name(self.limit)
     }
 
-    /// The test to run, from the test that was judged.
+    /// The test to run, derived from the judged one.
     #[must_use]
     pub fn spec(&self, judged: &TestSpec) -> TestSpec {
         self.change.apply(judged)
     }
 
-    /// What result would confirm the limit, in words.
+    /// Describes the result that would confirm the limit.
     #[must_use]
     pub fn confirms(&self) -> String {
         let Prediction { low_bits_per_s: low, high_bits_per_s: high, .. } = self.predicted;
@@ -108,13 +108,13 @@ impl Experiment {
         }
     }
 
-    /// What result would refute it, in words.
+    /// Describes the result that would refute the limit.
     #[must_use]
     pub fn refutes(&self) -> String {
         let Prediction { low_bits_per_s: low, high_bits_per_s: high, .. } = self.predicted;
         match self.rule {
             Rule::Lifts => "no gain beyond the noise".to_owned(),
-            Rule::Eases => "nothing: there may be no better place".to_owned(),
+            Rule::Eases => "nothing: no better placement may exist".to_owned(),
             Rule::FollowsReceiveWindow | Rule::FollowsSendBuffer => {
                 "another window without another throughput".to_owned()
             }
@@ -129,14 +129,14 @@ impl Experiment {
     }
 }
 
-/// Name of the experiment that confirms a limit.
+/// Name of the experiment that confirms a limit: `confirm:` and the limit.
 #[must_use]
 pub fn point_name(limit: Limit) -> String {
     format!("{CONFIRMATION}{}", limit.name())
 }
 
 impl Prediction {
-    /// From `low` to `high`, `expected` between; bit/s.
+    /// A prediction from `low` to `high`, `expected` between them; all in bit/s.
     pub(crate) fn new(low: f64, expected: f64, high: f64) -> Self {
         let expected_bits_per_s = expected.max(low).min(high);
         Self { low_bits_per_s: low, expected_bits_per_s, high_bits_per_s: high }

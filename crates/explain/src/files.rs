@@ -1,36 +1,36 @@
-//! File-system load: what binds it, from what gateways, servers and clients carried meanwhile.
+//! File-system load: which limit binds it, from the counters of gateways, servers and clients.
 //!
-//! Pure rules over the raw gains of counters in [`results::Carried`]. Nothing is confirmed by an experiment here: each
+//! Pure rules over the counter differences in [`results::Carried`]. No experiment confirms anything here: each
 //! verdict names the change that would.
 
 use std::fmt::Write as _;
 
 use results::{
-    CachePlace, Carried, CoreUse, Crossing, Evidence, Limit, Point, Results, Role, Verdict,
+    CachePlace, Carried, CoreUse, Crossing, Evidence, Limit, Point, Results, Role, Verdict, Work,
 };
 
 use crate::numbers::percent;
 
 /// Least weight at which a limit is named.
 const SUSPECTED: f64 = 0.35;
-/// A core with less idle time has none left.
+/// A core with a smaller idle share has no time left.
 const IDLE_MAX: f64 = 0.05;
-/// Of a core's time, spent on the network's behalf: that much is forwarding or serving, not something else.
+/// Share of a core's time in the kernel from which it is taken to forward packets.
 const NETWORK_MIN: f64 = 0.3;
-/// Of the packets that crossed, dropped by a gateway: from here on it costs throughput.
+/// Share of the crossing packets dropped by a gateway from which drops cost throughput.
 const DROPPED_MIN: f64 = 1e-4;
-/// The busiest gateway by the mean: from here on gateways are used unevenly.
+/// Load of the busiest gateway over the mean from which gateways count as unevenly used.
 const UNEVEN_MIN: f64 = 1.2;
 
-/// One limit's documentation: what `docs/limits.md` says of it.
+/// The documentation of one limit in `docs/limits.md`.
 pub(crate) struct FilesPage {
     limit: Limit,
     title: &'static str,
     rows: [(&'static str, &'static str); 4],
 }
 
-/// Limits of file-system load, in the order in which they are looked at: a cache makes every other figure mean
-/// something else.
+/// Limits of file-system load, in the order in which they are examined. The cache comes first: it changes the
+/// meaning of every other figure.
 pub(crate) const PAGES: [FilesPage; 5] = [
     FilesPage {
         limit: Limit::FileCache,
@@ -38,13 +38,13 @@ pub(crate) const PAGES: [FilesPage; 5] = [
         rows: [
             (
                 "Mechanism",
-                "A client's page cache, or one of a host that forwards file operations, answers without asking a server. The figure is the cache's, not the file system's.",
+                "A client's page cache, or one of a host that forwards file operations, answers without contacting a server. The figure is the cache's, not the file system's.",
             ),
             (
                 "Evidence",
                 "Less than 0.9 of the bytes read or written crossed the clients' side of the gateways (the cache is at the client) or their servers' side (at the gateway); or fewer packets than a tenth of the calls.",
             ),
-            ("Against it", "The bytes crossed."),
+            ("Against it", "The bytes crossed both sides."),
             (
                 "Advice",
                 "Read what another client wrote (`-C` with ranks on several clients), more than the cache holds, or with O_DIRECT; `-e` for writing. A gateway's cache is not defeated from the client.",
@@ -55,7 +55,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
         limit: Limit::Gateway,
         title: "a gateway",
         rows: [
-            ("Mechanism", "A gateway has no time left to forward, or its queues drop."),
+            ("Mechanism", "A gateway's core is saturated, or its queues drop."),
             (
                 "Evidence",
                 "Packets dropped at its interfaces; a core without idle time that works for the network.",
@@ -66,7 +66,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
             ),
             (
                 "Advice",
-                "More gateways; interrupts on more cores; `clearstream gateway weights` by capacity.",
+                "More gateways; interrupts on more cores; weights by capacity, which `clearstream gateway weights PLAN` measures (PLAN: the plan's file).",
             ),
         ],
     },
@@ -76,7 +76,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
         rows: [
             (
                 "Mechanism",
-                "A pair of client and server, or a connection, takes one gateway. Few pairs leave gateways unused while another carries more than its part.",
+                "A pair of client and server, or a connection, takes one gateway. Few pairs leave gateways unused while another carries more than its share.",
             ),
             (
                 "Evidence",
@@ -85,7 +85,7 @@ pub(crate) const PAGES: [FilesPage; 5] = [
             ("Against it", "Gateways are used evenly, or there are many pairs."),
             (
                 "Advice",
-                "More clients or servers; `clearstream gateway plan --simulate` says what to expect of N clients.",
+                "More clients or servers; `clearstream gateway plan PLAN --simulate --clients N` predicts how the flows of N clients spread (PLAN: the plan's file).",
             ),
         ],
     },
@@ -119,7 +119,9 @@ pub(crate) fn pages() -> String {
     let mut text = String::from(
         "\n# The limits of file-system load\n\n`clearstream explain` names one of these for results of \
          `clearstream io` and `meta` that were joined with a gateway plan (`--gateways`). No experiment confirms \
-         them; the advice says what would.\n",
+         them; the advice says what would. `clearstream explain BEFORE --after AFTER` then judges that change: lower \
+         rates beyond the noise confirm a cache that answers no longer, higher ones any other limit that was lifted. \
+         The sizes are not judged, as nothing predicts them.\n",
     );
     for page in &PAGES {
         write!(text, "\n## `{}`: {}\n\n| | |\n|---|---|\n", page.limit.name(), page.title).ok();
@@ -130,14 +132,14 @@ pub(crate) fn pages() -> String {
     text
 }
 
-/// How far a limit accounts for a point, and the line for or against it.
+/// How far a limit accounts for a point, with the line of evidence for or against it.
 struct Opinion {
     limit: Limit,
     weight: f64,
     text: String,
 }
 
-/// The verdict of a document of file-system load that was joined with gateways; `None` for any other.
+/// The verdict on file-system load that was measured together with gateways; `None` for any other document.
 pub(crate) fn explain(results: &Results) -> Option<Verdict> {
     let seen: Vec<(&Point, &Carried, Crossing)> = results
         .points
@@ -156,7 +158,7 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
             of_page.reduce(|best, one| if one.weight > best.weight { one } else { best });
         opinions.push(strongest?);
     }
-    // The first of equals: a stable sort keeps the order of the table.
+    // The sort is stable: of equal weights the first in the table wins.
     opinions.sort_by(|one, other| other.weight.total_cmp(&one.weight));
     let (found, others): (Vec<_>, Vec<_>) =
         opinions.into_iter().partition(|opinion| opinion.weight >= SUSPECTED);
@@ -182,9 +184,66 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
         confirmation: None,
         host_change: None,
         changes: Vec::new(),
-        advice: page.map(|page| page.rows[3].1.to_owned()).into_iter().collect(),
+        advice: page.map(|page| advice(page, results)).into_iter().collect(),
         next: None,
         ruled_out,
+    })
+}
+
+/// The advice of a page, with the plan's file where the command that made the results names it.
+fn advice(page: &FilesPage, results: &Results) -> String {
+    let advice = page.rows[3].1;
+    match plan_file(&results.command) {
+        Some(file) => advice.replace(" (PLAN: the plan's file)", "").replace("PLAN", &file),
+        None => advice.to_owned(),
+    }
+}
+
+/// The value of `--gateways`, where it can stand in a command as it is.
+fn plan_file(command: &[String]) -> Option<String> {
+    let at = command.iter().position(|word| word.starts_with("--gateways"))?;
+    let file = match command[at].split_once('=') {
+        Some((_, file)) => file,
+        None => command.get(at + 1)?,
+    };
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    let is_file = !file.is_empty() && !file.starts_with('-') && file.chars().all(is_plain);
+    is_file.then(|| file.to_owned())
+}
+
+/// The answer on file-system load during which no gateway was watched; `None` for any other document.
+pub(crate) fn unwatched(results: &Results) -> Option<Verdict> {
+    let is_load = |point: &Point| {
+        matches!(point.work, Work::FileIo(_) | Work::FileMetadata(_) | Work::FileLocks(_))
+    };
+    let first = results.points.first().filter(|_| results.points.iter().all(is_load))?;
+    let is_locks = results.points.iter().all(|point| matches!(point.work, Work::FileLocks(_)));
+    let (summary, advice) = if is_locks {
+        let summary = "a test of file locks: it has no throughput that a limit could explain";
+        (summary, Vec::new())
+    } else {
+        let verb = if matches!(first.work, Work::FileMetadata(_)) { "meta" } else { "io" };
+        let options = first.command.strip_prefix(&format!("clearstream {verb} "));
+        let again = format!(
+            "repeat it with them: `clearstream {verb} --gateways PLAN -- {}` (PLAN: the file of the gateway plan, on \
+             whose hosts the ranks must run; with the same --ranks, --hosts, --threads or --lab)",
+            options.unwrap_or("OPTIONS")
+        );
+        let summary = "a file-system load whose limit is not known: no counters of gateways and servers were recorded";
+        (summary, vec![again])
+    };
+    Some(Verdict {
+        limit: Limit::NoneFound,
+        end: None,
+        summary: summary.to_owned(),
+        evidence: Vec::new(),
+        confirmed: false,
+        confirmation: None,
+        host_change: None,
+        changes: Vec::new(),
+        advice,
+        next: None,
+        ruled_out: Vec::new(),
     })
 }
 
@@ -239,7 +298,7 @@ fn gateway(carried: &Carried, crossing: &Crossing) -> (f64, String) {
     of_hosts(carried, Role::Gateway, 0.8)
 }
 
-/// A core without time left at a host of this role.
+/// Weighs a full core at a host of this role; `weight` is what one counts, 0 to 1.
 fn of_hosts(carried: &Carried, role: Role, weight: f64) -> (f64, String) {
     let name = match &role {
         Role::Gateway => "gateway",
@@ -271,7 +330,7 @@ fn of_hosts(carried: &Carried, role: Role, weight: f64) -> (f64, String) {
     (if is_full { weight } else { 0.0 }, line)
 }
 
-/// Whether hosts of different roles tell the very same core: they are on one machine.
+/// Whether a gateway and a server report the same core: they are then on one machine.
 fn shares_cores(carried: &Carried) -> bool {
     let first = |role| carried.of_role(role).find_map(|host| host.busiest_core);
     let (gateway, storage) = (first(Role::Gateway), first(Role::Storage));
@@ -287,10 +346,10 @@ fn few_flows(carried: &Carried, crossing: &Crossing) -> (f64, String) {
     let used = crossing.gateways.iter().filter(|one| one.share >= fair / 2.0).count();
     let pairs = carried.flows.len();
     let line = format!(
-        "{used} of {gateways_count} gateways carried half their part or more, the busiest {imbalance:.2} times the \
-         mean; {pairs} pairs of client and server"
+        "{used} of {gateways_count} gateways carried at least half of an equal share each, and the busiest \
+         {imbalance:.2} equal shares; {pairs} pairs of client and server"
     );
-    // Where the plan does not tell pairs, unused gateways do.
+    // If the plan reports no pairs, unused gateways show that the flows are few.
     let is_few = if pairs > 0 { pairs < 4 * gateways_count } else { used < gateways_count };
     let is_uneven = imbalance >= UNEVEN_MIN && is_few;
     (if is_uneven { (0.35 + 0.5 * (1.0 - 1.0 / imbalance)).min(0.75) } else { 0.0 }, line)

@@ -1,27 +1,79 @@
-//! Whether a change that a user made to a host confirms the verdict that asked for it.
+//! Judges whether a change made to a host confirms the verdict that advised it.
 
-use results::{Confirmation, Estimate, Evidence, Results, Verdict};
-use units::show_bit_rate;
+use std::fmt;
 
+use results::{Confirmation, Estimate, Evidence, Limit, Results, TestSpec, Verdict};
+use units::{show_bit_rate, show_byte_size};
+
+use crate::diagnosis::opinions;
 use crate::numbers::{percent, ratio};
-use crate::observed::Observed;
+use crate::observed::{Observed, end_name};
 use crate::verdict::bound_by;
+use crate::wanted::Wanted;
 
-/// Least gain that is not noise.
+/// Smallest gain that is not noise, as a share.
 const NOISE_MIN: f64 = 0.04;
 
-/// Judges `verdict`, which `before` gave and which asks for a change to a host
-/// ([`Verdict::host_change`]), by the same test run after that change. `None` when the verdict asks
-/// for none or the documents have no judged test in common.
-#[must_use]
-pub fn confirm_host_change(before: &Results, verdict: Verdict, after: &Results) -> Option<Verdict> {
-    let change = verdict.host_change.clone()?;
-    let (was, is) = (Observed::of(before)?, Observed::of(after)?);
-    if was.spec != is.spec {
-        return None;
+/// Why two documents cannot show whether a change helped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostChangeError {
+    /// The verdict advises no change.
+    NothingAdvised,
+    /// The judged test is not in both documents.
+    NoCommonTest,
+    /// The host still has the former value.
+    NotMade {
+        /// The end: `near` or `far`.
+        end: &'static str,
+        /// Name of the setting.
+        key: String,
+        /// Its value in both documents.
+        value: String,
+    },
+}
+
+impl fmt::Display for HostChangeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingAdvised => write!(out, "the verdict of the first file advises no change"),
+            Self::NoCommonTest => {
+                write!(out, "the two files have no test in common, so nothing can be compared")
+            }
+            Self::NotMade { end, key, value } => {
+                write!(
+                    out,
+                    "the change was not made: {key} at the {end} end is '{value}' in both files"
+                )
+            }
+        }
     }
+}
+
+impl std::error::Error for HostChangeError {}
+
+/// Judges `verdict`, which comes from `before` and advises a change to a host, by the same test run
+/// after that change.
+///
+/// # Errors
+/// [`HostChangeError`] if the documents cannot show it.
+pub fn confirm_host_change(
+    before: &Results,
+    verdict: Verdict,
+    after: &Results,
+) -> Result<Verdict, HostChangeError> {
+    let advised = advised(&verdict).ok_or(HostChangeError::NothingAdvised)?;
+    let seen = Observed::of(before).zip(Observed::of(after));
+    let (was, is) = seen.ok_or(HostChangeError::NoCommonTest)?;
+    let change = match window_change(&verdict, was.spec, is.spec) {
+        Some(change) => change,
+        None if is_alike(was.spec, is.spec) => made(&verdict, &is).map(|()| advised)?,
+        None => return Err(HostChangeError::NoCommonTest),
+    };
+    let predicted =
+        predicted(&verdict).unwrap_or_else(|| Wanted::of(&was, &opinions(&was), None).bits_per_s);
     let (old, new) = (was.goodput, is.goodput);
-    let gain = ratio(new.median, old.median)? - 1.0;
+    let gain = ratio(new.median, old.median).ok_or(HostChangeError::NoCommonTest)? - 1.0;
     let noise = (spread(&old) + spread(&new)).clamp(NOISE_MIN, 1.0);
     let outcome = format!(
         "{} -> {} ({}{}), up to {} predicted; noise {}",
@@ -29,37 +81,100 @@ pub fn confirm_host_change(before: &Results, verdict: Verdict, after: &Results) 
         show_bit_rate(new.median),
         if gain < 0.0 { "" } else { "+" },
         percent(gain),
-        show_bit_rate(change.predicted_bits_per_s),
+        show_bit_rate(predicted),
         percent(noise)
     );
-    let confirmed = gain > noise;
     let confirmation = Confirmation {
-        change: change.command.clone(),
-        predicted_bits_per_s: change.predicted_bits_per_s,
+        change,
+        predicted_bits_per_s: predicted,
         before_bits_per_s: old.median,
         after_bits_per_s: new.median,
-        outcome: outcome.clone(),
+        outcome,
     };
-    let word = if confirmed { "confirmed" } else { "refuted" };
+    Ok(with_trial(verdict, confirmation, gain > noise))
+}
+
+/// The verdict, extended by the outcome of the host change it advised; `helped`: the gain exceeds the noise.
+#[must_use]
+pub fn with_trial(verdict: Verdict, confirmation: Confirmation, helped: bool) -> Verdict {
+    let outcome = &confirmation.outcome;
+    let word = match (helped, verdict.confirmed) {
+        (true, _) => "confirmed by the change to the host",
+        (false, true) => "confirmed by experiment, but the change to the host did not lift it",
+        (false, false) => "refuted by the change to the host",
+    };
     let strongest = verdict.evidence.first().map(|evidence| evidence.text.as_str());
-    let bound_by = bound_by(verdict.limit, verdict.end, strongest);
-    let summary = format!("{bound_by}; {word} by the change to the host: {outcome}");
+    let summary = format!("{}; {word}: {outcome}", bound_by(verdict.limit, verdict.end, strongest));
     let mut ruled_out = verdict.ruled_out;
+    let confirmed = helped || verdict.confirmed;
     if !confirmed {
-        let text = format!("refuted by the change to the host: {outcome}");
+        let text = format!("{word}: {outcome}");
         ruled_out.insert(0, Evidence { limit: verdict.limit, text, weight: 0.0 });
     }
-    Some(Verdict {
+    Verdict {
         summary,
         confirmed,
         confirmation: Some(confirmation),
         host_change: None,
         ruled_out,
         ..verdict
-    })
+    }
 }
 
-/// Half the interval over the median; a single run is good to 5% at best.
+/// Describes the change that a verdict advises.
+fn advised(verdict: &Verdict) -> Option<String> {
+    if let Some(change) = &verdict.host_change {
+        return Some(change.command.clone());
+    }
+    let changes = verdict.changes.iter().map(|change| {
+        let from = change.from.as_deref().map_or_else(String::new, |from| format!("{from} -> "));
+        format!("{} at the {} end: {from}{}", change.key, end_name(change.end), change.to)
+    });
+    let changes: Vec<String> = changes.collect();
+    if changes.is_empty() { verdict.advice.first().cloned() } else { Some(changes.join("; ")) }
+}
+
+/// Throughput predicted for the advised change, bit/s.
+fn predicted(verdict: &Verdict) -> Option<f64> {
+    let of_changes = verdict.changes.iter().filter_map(|change| change.predicted_bits_per_s);
+    let of_host = verdict.host_change.as_ref().map(|change| change.predicted_bits_per_s);
+    of_host.or_else(|| of_changes.max_by(f64::total_cmp))
+}
+
+/// Fails if every advised setting still has its former value.
+fn made(verdict: &Verdict, after: &Observed<'_>) -> Result<(), HostChangeError> {
+    let words = |text: &str| text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    let left = verdict.changes.iter().map(|change| {
+        let now = words(after.sysctl(change.end, &change.key)?);
+        let is_left = change.from.as_deref().is_some_and(|from| words(from) == now);
+        let end = end_name(change.end);
+        is_left.then(|| HostChangeError::NotMade { end, key: change.key.clone(), value: now })
+    });
+    match left.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next()) {
+        Some(first) => Err(first),
+        None => Ok(()),
+    }
+}
+
+/// Describes a change of the test's window, if nothing else differs and the limit is a window or buffer.
+fn window_change(verdict: &Verdict, was: &TestSpec, is: &TestSpec) -> Option<String> {
+    let is_of_window = matches!(verdict.limit, Limit::ReceiveWindow | Limit::SendBuffer);
+    let rest = TestSpec { window_bytes: is.window_bytes, ..was.clone() };
+    if !is_of_window || was.window_bytes == is.window_bytes || !is_alike(&rest, is) {
+        return None;
+    }
+    let show = |bytes: Option<u64>| bytes.map_or_else(|| "none".to_owned(), show_byte_size);
+    let [was, is] = [was.window_bytes, is.window_bytes].map(show);
+    Some(format!("window asked for by the test: {was} -> {is}"))
+}
+
+/// Whether two tests are the same apart from their length, sampling and latency probes.
+fn is_alike(one: &TestSpec, other: &TestSpec) -> bool {
+    let TestSpec { limit, omit_s, interval_s, latency_under_load, .. } = other.clone();
+    TestSpec { limit, omit_s, interval_s, latency_under_load, ..one.clone() } == *other
+}
+
+/// Relative uncertainty: half the interval over the median; 5% for a single run.
 fn spread(estimate: &Estimate) -> f64 {
     match estimate.count {
         0 | 1 => 0.05,

@@ -1,7 +1,7 @@
-//! What an experiment's outcome says of the limit it tried.
+//! Judges a limit by the outcome of its experiment.
 
 use results::{Confirmation, End, Estimate, Point, PointOutcome, Results, TestSpec, Verdict};
-use units::show_bit_rate;
+use units::{show_bit_rate, show_byte_size, show_share};
 
 use crate::change::Change;
 use crate::diagnosis::{Diagnosis, Undecided, diagnose};
@@ -10,19 +10,19 @@ use crate::numbers::{middle, percent, positive, ratio};
 use crate::observed::{granted_bytes, repeats_of, udp_seen};
 use crate::verdict;
 
-/// What came of an experiment.
+/// The result of an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// The verdict as it stands now.
+    /// The verdict so far.
     pub verdict: Verdict,
-    /// Present when it is not confirmed and something is left to try.
+    /// The diagnosis to continue with; present if the limit is not confirmed and something is left to try.
     pub next: Option<Diagnosis>,
 }
 
-/// Judges the points of the experiment that `diagnosis` asked for ([`Diagnosis::experiment`]).
+/// Judges the points of the experiment that `diagnosis` requested ([`Diagnosis::experiment`]).
 ///
-/// An experiment that decides nothing (it failed, or the kernel did not make the change) is
-/// followed by the candidate's next one; one that refutes its candidate by the next candidate.
+/// An experiment that decides nothing (it failed, or the kernel did not make the change) is followed
+/// by the candidate's next one; if it refutes its candidate, the next candidate is tried.
 #[must_use]
 pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judgement {
     let mut next = diagnosis.clone();
@@ -35,6 +35,7 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     let confirmation = ruling.confirmation(experiment, &before);
     match (ruling.outcome, confirmation) {
         (Outcome::Confirmed, Some(confirmation)) => {
+            let candidate = &candidate.knowing(results, confirmation.after_bits_per_s);
             let verdict = verdict::confirmed(diagnosis, candidate, confirmation);
             return Judgement { verdict, next: None };
         }
@@ -61,13 +62,16 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     Judgement { verdict, next }
 }
 
-/// The verdict of a stored document: judges its `confirm:…` points in the order they were run. Of file-system load that
-/// was joined with gateways it says what their counters tell.
+/// The verdict of a stored document, from its `confirm:…` points in the order in which they ran. File-system load
+/// that was measured together with gateways is judged by their counters instead.
 #[must_use]
 pub fn explain(results: &Results) -> Verdict {
     let mut diagnosis = diagnose(results);
     if diagnosis.measured.is_none()
         && let Some(verdict) = crate::files::explain(results)
+            .or_else(|| crate::datagrams::explain(results))
+            .or_else(|| crate::files::unwatched(results))
+            .or_else(|| crate::round_trips::explain(results))
     {
         return verdict;
     }
@@ -84,7 +88,7 @@ pub fn explain(results: &Results) -> Verdict {
     }
 }
 
-/// The points of the `index`th different test that ran under a name.
+/// The points of the `index`th distinct test that ran under the experiment name `name`.
 fn nth_trial(results: &Results, name: &str, index: usize) -> Vec<Point> {
     let named = || results.points.iter().filter(|point| point.experiment == name);
     let mut specs: Vec<&TestSpec> = Vec::new();
@@ -97,7 +101,7 @@ fn nth_trial(results: &Results, name: &str, index: usize) -> Vec<Point> {
     named().filter(|point| point.spec() == Some(*spec)).cloned().collect()
 }
 
-/// The judged test's repeats that measured something.
+/// The judged test's repeats that gave a measurement.
 fn judged_points<'a>(results: &'a Results, diagnosis: &Diagnosis) -> Vec<&'a Point> {
     let judged = results.points.iter().filter(|point| {
         diagnosis.spec.is_some()
@@ -108,7 +112,7 @@ fn judged_points<'a>(results: &'a Results, diagnosis: &Diagnosis) -> Vec<&'a Poi
     repeats_of(&judged).into_iter().map(|(point, _)| point).collect()
 }
 
-/// Processor time of an end's threads for each byte they moved, seconds.
+/// Processor time that an end's threads used per byte they moved, seconds.
 fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
     let outcome = point.measured()?;
     let report = match end {
@@ -122,8 +126,8 @@ fn cost_s_per_byte(point: &Point, end: End) -> Option<f64> {
     ratio(spent_s, bytes as f64)
 }
 
-/// How much more an end's threads would have run had none of them waited for its core; 1 where none
-/// did. `None` where the kernel did not tell.
+/// Time that an end's threads ran or waited for a core, over the time they ran: 1 if they never waited,
+/// `None` if the kernel did not report it.
 fn wanted_over_had(point: &Point, end: End) -> Option<f64> {
     let streams = point.measured().and_then(|outcome| match end {
         End::Near => Some(&outcome.near().streams),
@@ -139,7 +143,7 @@ fn wanted_over_had(point: &Point, end: End) -> Option<f64> {
     ratio(ran_s + waited_s, ran_s)
 }
 
-/// Segments a test's sender sent again, of those sent.
+/// Segments that the sender retransmitted, as a share of all that it sent.
 fn retransmit_share(point: &Point) -> Option<f64> {
     let outcome = point.measured()?;
     let ends = std::iter::once(outcome.near()).chain(outcome.far());
@@ -160,12 +164,12 @@ enum Outcome {
     Undecided,
 }
 
-/// An experiment and what came of it.
+/// An experiment with its measurements.
 struct Trial<'a> {
     experiment: &'a Experiment,
     before: Estimate,
     points: &'a [Point],
-    /// The judged test's repeats.
+    /// Repeats of the judged test.
     judged: Vec<&'a Point>,
 }
 
@@ -177,7 +181,7 @@ struct Ruling {
 }
 
 impl Ruling {
-    /// `None` when the experiment measured nothing.
+    /// The outcome in the form that verdicts store; `None` if the experiment measured nothing.
     fn confirmation(&self, experiment: &Experiment, before: &Estimate) -> Option<Confirmation> {
         Some(Confirmation {
             change: experiment.change.to_string(),
@@ -189,13 +193,13 @@ impl Ruling {
     }
 }
 
-/// Least change that is not noise, even when a few repeats happen to agree.
+/// Smallest change that is not noise, as a share, even if a few repeats happen to agree.
 const NOISE_MIN: f64 = 0.04;
 
-/// A byte must cost this many times as much for its effect to show.
+/// Least ratio by which a byte's cost must rise for its effect to show.
 const COST_FACTOR_MIN: f64 = 1.2;
 
-/// How far throughput may stray from a window's and still follow it.
+/// Tolerance, as a share, of throughput that follows a window.
 const FOLLOWS: f64 = 0.25;
 
 impl Trial<'_> {
@@ -219,18 +223,22 @@ impl Trial<'_> {
             Rule::FollowsPackets => return self.follows_packets(&after),
             Rule::Calms => return self.calms(&after),
             Rule::FollowsCost(end) => return self.follows_cost(&after, end),
-            Rule::FollowsReceiveWindow => return self.follows(&after, |granted| granted.0),
-            Rule::FollowsSendBuffer => return self.follows(&after, |granted| granted.1),
+            Rule::FollowsReceiveWindow => {
+                return self.follows(&after, "advertised window", |granted| granted.0);
+            }
+            Rule::FollowsSendBuffer => {
+                return self.follows(&after, "send buffer", |granted| granted.1);
+            }
         };
         self.told(outcome, &after, predicted)
     }
 
-    /// The judged test's median of something.
+    /// Median of a figure over the judged test's repeats.
     fn middle_before(&self, of: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
         middle(self.judged.iter().filter_map(|point| of(point)))
     }
 
-    /// Gain beyond which a change is not noise, as a share.
+    /// Smallest gain that is not noise, as a share.
     fn noise(&self, after: &Estimate) -> f64 {
         let spread = |estimate: &Estimate| match estimate.count {
             0 | 1 => 0.05,
@@ -263,7 +271,7 @@ impl Trial<'_> {
         let reached = after.median >= self.experiment.predicted.low_bits_per_s;
         match (gain > noise, reached) {
             (true, true) => Outcome::Confirmed,
-            // More than noise and less than predicted: something else gave as well.
+            // More than noise, less than predicted: the change lifted another limit too.
             (true, false) => Outcome::Undecided,
             (false, _) => Outcome::Refuted,
         }
@@ -303,8 +311,8 @@ impl Trial<'_> {
         } else {
             Outcome::Refuted
         };
-        let lost = format!("{:.3}% of the datagrams were lost on the path", lost_share * 100.0);
-        let low = format!("at least {:.3}% predicted", low_share * 100.0);
+        let lost = format!("{} of the datagrams were lost on the path", show_share(lost_share));
+        let low = format!("at least {} predicted", show_share(low_share));
         let predicted = self.experiment.predicted.expected_bits_per_s;
         Ruling {
             outcome,
@@ -314,13 +322,14 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether throughput follows what the kernel granted.
+    /// Whether throughput follows the window or buffer that the kernel granted.
     fn follows(
         &self,
         after: &Estimate,
+        what: &str,
         read: impl Fn((Option<f64>, Option<f64>)) -> Option<f64>,
     ) -> Ruling {
-        let Change::Window { from_bytes, to_bytes } = self.experiment.change else {
+        let Change::Window { from_bytes, to_bytes, .. } = self.experiment.change else {
             return self.told(
                 self.lifts(after),
                 after,
@@ -332,8 +341,13 @@ impl Trial<'_> {
         let granted =
             after_bytes.zip(before_bytes).and_then(|(after, before)| ratio(after, before));
         let granted = granted.or_else(|| ratio(to_bytes as f64, from_bytes as f64)).unwrap_or(1.0);
+        let sizes = after_bytes.zip(before_bytes).map(|(after, before)| {
+            let show = |bytes: f64| show_byte_size(units::saturating_u64(bytes));
+            format!("{what} {} -> {}", show(before), show(after))
+        });
         if (granted - 1.0).abs() < 0.15 {
-            let text = format!("the kernel gave {granted:.2} times the window it gave before");
+            let same = format!("the kernel gave no other {what}");
+            let text = sizes.map_or(same.clone(), |sizes| format!("{same}: {sizes}"));
             return self.undecided(Some(after.median), text);
         }
         let (gain, noise) = (self.gain(after), self.noise(after));
@@ -346,13 +360,19 @@ impl Trial<'_> {
         };
         let outcome = if granted > 1.0 {
             self.lifts(after)
-        } else if ((gain + 1.0) / granted - 1.0).abs() <= FOLLOWS + noise {
-            Outcome::Confirmed
         } else {
-            Outcome::Refuted
+            let follows = ((gain + 1.0) / granted - 1.0).abs() <= FOLLOWS + noise;
+            match (follows, gain < -noise) {
+                (true, true) => Outcome::Confirmed,
+                // A fall within the noise could as well be none.
+                (true, false) => Outcome::Undecided,
+                (false, _) => Outcome::Refuted,
+            }
         };
         let mut ruling = self.told(outcome, after, expected);
-        ruling.text += &format!(" with {granted:.2} times the window");
+        if let Some(sizes) = sizes {
+            ruling.text += &format!("; {sizes}");
+        }
         ruling
     }
 
@@ -370,19 +390,18 @@ impl Trial<'_> {
             return self.undecided(Some(after.median), text);
         }
         let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
-        // With less to move, others leave the threads more of the core, up to all that they waited for.
+        // With less data to move, other tasks leave the threads more of the core, up to all they waited for.
         let wanted = self.middle_before(|point| wanted_over_had(point, end)).unwrap_or(1.0);
         let tolerance = FOLLOWS + noise;
         let follows = 1.0 - tolerance..=wanted * (1.0 + tolerance);
-        let outcome = if follows.contains(&(kept * factor)) {
-            Outcome::Confirmed
-        } else if kept > 1.0 - noise {
-            Outcome::Refuted
-        } else {
-            Outcome::Undecided
+        // A fall within the noise could as well be none.
+        let outcome = match (follows.contains(&(kept * factor)), kept < 1.0 - noise) {
+            (true, true) => Outcome::Confirmed,
+            (false, false) => Outcome::Refuted,
+            _ => Outcome::Undecided,
         };
         let mut ruling = self.told(outcome, after, self.before.median / factor);
-        ruling.text += &format!(" with {factor:.2} times the processor time a byte");
+        ruling.text += &format!("; processor time per byte {factor:.2}-fold");
         if wanted > 1.0 + FOLLOWS {
             let most = show_bit_rate(self.before.median / factor * wanted);
             ruling.text += &format!(", up to {most} without waiting for the core");
@@ -398,20 +417,20 @@ impl Trial<'_> {
         };
         let factor = ratio(f64::from(from_bytes), f64::from(to_bytes)).unwrap_or(1.0);
         let (kept, noise) = (self.gain(after) + 1.0, self.noise(after));
-        // Copying stays the same a byte, so the fall is at most in proportion.
+        // The cost of copying a byte is unchanged, so throughput falls at most in proportion to the packets.
         let follows = kept < 1.0 - 0.4 * (1.0 - 1.0 / factor) && kept < 1.0 - noise;
         let outcome = if follows { Outcome::Confirmed } else { Outcome::Undecided };
         let mut ruling = self.told(outcome, after, self.before.median / factor);
-        ruling.text += &format!(" with {factor:.1} times the packets a byte");
+        ruling.text += &format!("; packets per byte {factor:.1}-fold");
         ruling
     }
 
-    /// Whether losses go away when packets are spaced at about the same throughput.
+    /// Whether losses go away when packets are paced at about the same throughput.
     fn calms(&self, after: &Estimate) -> Ruling {
         let before = self.middle_before(retransmit_share);
         let later = middle(self.points.iter().filter_map(retransmit_share));
         let Some((before, later)) = before.zip(later) else {
-            let text = "the sender's kernel tells nothing of its losses".to_owned();
+            let text = "the sender's kernel reports nothing about its losses".to_owned();
             return self.undecided(Some(after.median), text);
         };
         let held = after.median >= self.experiment.predicted.low_bits_per_s;
@@ -425,7 +444,7 @@ impl Trial<'_> {
         let expected = self.experiment.predicted.expected_bits_per_s;
         let mut ruling = self.told(outcome, after, expected);
         ruling.text = format!(
-            "segments sent again {:.4}% -> {:.4}% with spaced packets; {}",
+            "retransmissions {:.4}% -> {:.4}% with spaced packets; {}",
             before * 100.0,
             later * 100.0,
             ruling.text
@@ -433,12 +452,12 @@ impl Trial<'_> {
         ruling
     }
 
-    /// Whether UDP comes out of order, and is not lost.
+    /// Whether UDP datagrams arrive out of order and are not lost.
     fn reorders(&self, after: &Estimate, low_share: f64) -> Ruling {
         let seen = self.points.iter().filter_map(|point| {
             let udp = point.measured()?.directions.first()?.udp.as_ref()?;
             let of_sent = |count: u64| ratio(count as f64, udp.sent_count as f64).unwrap_or(0.0);
-            Some((of_sent(udp.reordered_count), of_sent(udp.lost_count)))
+            Some((of_sent(udp.reordered_count), udp.lost_share().unwrap_or(0.0)))
         });
         let (late, lost): (Vec<f64>, Vec<f64>) = seen.unzip();
         let Some((late, lost)) = middle(late).zip(middle(lost)) else {
@@ -455,14 +474,14 @@ impl Trial<'_> {
             predicted_bits_per_s: self.experiment.predicted.expected_bits_per_s,
             after_bits_per_s: Some(after.median),
             text: format!(
-                "{:.3}% of the datagrams came after a later one, {:.3}% were lost, at a moderate rate",
-                late * 100.0,
-                lost * 100.0
+                "{} of the datagrams came after a later one, {} were lost, at a moderate rate",
+                show_share(late),
+                show_share(lost)
             ),
         }
     }
 
-    /// Why the change was not really made, if it was not.
+    /// Why the change did not take effect, if it did not.
     fn not_made(&self, after: &Estimate) -> Option<String> {
         match &self.experiment.change {
             Change::CongestionControl { to, .. } => {
@@ -572,6 +591,26 @@ mod tests {
         let trial =
             Trial { experiment: &experiment, before, points: &points, judged: vec![&judged] };
         trial.ruling().outcome
+    }
+
+    #[test]
+    fn a_fall_within_the_noise_confirms_nothing() {
+        // Repeats of 1.5 to 21 Gbit/s before; then a byte costs twice as much and half of the rate is left.
+        let outcome = |low: f64, high: f64| {
+            let judged = point(10e9, 0.95, 0.0);
+            let points = [point(5e9, 0.95, 0.0)];
+            let experiment = Experiment {
+                limit: Limit::SenderCore,
+                change: Change::Block { to_bytes: 8192 },
+                predicted: Prediction::new(2e9, 6e9, 9e9),
+                rule: Rule::FollowsCost(End::Near),
+            };
+            let before = Estimate::of(&[low, 10e9, high]).expect("figures");
+            let judged = vec![&judged];
+            Trial { experiment: &experiment, before, points: &points, judged }.ruling().outcome
+        };
+        assert_eq!(outcome(9.5e9, 10.5e9), Outcome::Confirmed);
+        assert_eq!(outcome(1.5e9, 21e9), Outcome::Undecided);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! From results to the verdict: which link of the chain binds, how we know, what would prove it.
+//! Derives the verdict from results: which limit binds, the evidence, and the experiment that would prove it.
 //!
 //! [`diagnose`] weighs every limit of the documented list (`docs/limits.md`) against what the
-//! points of a document show, each on its own mechanism. The best explanation brings an
-//! [`Experiment`]: one [`Change`] to the judged test and what must come of it. The caller runs it
-//! and hands the points to [`judge`]; when they refute it, the next explanation is tried:
+//! points of a document show, each on its own mechanism. The best explanation comes with an
+//! [`Experiment`]: one [`Change`] to the judged test, and its predicted outcome. The caller runs it
+//! and passes the points to [`judge`]; if they refute the explanation, the next one is tried:
 //!
 //! ```no_run
 //! # fn run(_: &explain::Experiment, _: results::TestSpec) -> Vec<results::Point> { vec![] }
@@ -20,32 +20,42 @@
 //! # }
 //! ```
 //!
-//! Pure: no I/O, no clock. Any document that the schema admits gives a verdict: figures that are
-//! absent are not reasoned from, figures that are absurd (NaN, negative, infinite) count as absent.
+//! Pure: no I/O, no clock. Any document that the schema admits gives a verdict; absurd figures (NaN,
+//! negative, infinite) are treated as absent.
 
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod ceiling;
 mod ceilings;
 mod change;
+mod datagrams;
 mod diagnosis;
 mod experiment;
 mod files;
 mod host_change;
 mod judgement;
 mod limits;
+mod load_change;
 mod mechanism;
 mod numbers;
 mod observed;
 mod pages;
 mod remedy;
+mod round_trips;
 mod verdict;
+mod wanted;
 
+pub use buffers::{Buffer, round_up};
 pub use ceilings::{Headers, ceilings};
 pub use change::Change;
 pub use diagnosis::{Candidate, Diagnosis, diagnose};
 pub use experiment::{Experiment, Prediction, Rule, point_name};
-pub use host_change::confirm_host_change;
+pub use host_change::{HostChangeError, confirm_host_change, with_trial};
 pub use judgement::{Judgement, explain, judge};
+pub use load_change::{
+    LoadRates, LoadTrial, confirm_load_change, has_load_verdict, is_lifted_by_settings,
+};
 pub use pages::limits_page;
 pub use verdict::next_ceiling;
+pub use wanted::{Wanted, wanted};

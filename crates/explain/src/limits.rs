@@ -1,4 +1,4 @@
-//! The limits, one module each.
+//! The mechanism of each limit, one module each.
 
 mod applications;
 mod buses;
@@ -50,11 +50,10 @@ use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::observed::Observed;
 
-/// Streams of an experiment that splits the work: enough to tell a limit of the stream from one of
-/// the path.
+/// Streams of an experiment that splits the work: enough to tell a per-stream limit from one of the path.
 const EXPERIMENT_STREAMS: u32 = 4;
 
-/// An experiment with more streams, for a limit that every stream has to itself.
+/// An experiment with more streams, for a limit that applies to each stream separately.
 fn more_streams(
     limit: results::Limit,
     seen: &Observed<'_>,
@@ -74,7 +73,7 @@ fn more_streams(
     })
 }
 
-/// An experiment in which only this limit goes away; `gain` is what it would give at most.
+/// An experiment that lifts only this limit; `gain` is the largest expected factor.
 fn lifted(
     limit: results::Limit,
     seen: &Observed<'_>,
@@ -89,29 +88,36 @@ fn lifted(
     Experiment { limit, change, predicted: Prediction::new(low, expected, high), rule: Rule::Lifts }
 }
 
-/// Experiments for a limit that is a window: a wider one, then (where the kernel gives no wider one)
-/// half of it, each of which throughput must follow.
+/// Experiments for a limit that is a window: a wider one, then (if the kernel grants no wider one) half of
+/// it; throughput must follow each. `window_bytes` is the window in effect, `buffer_bytes` the kernel's
+/// buffer that holds it, both summed over all streams.
 fn other_windows(
     limit: results::Limit,
     rule: Rule,
     seen: &Observed<'_>,
-    window_bytes: Option<f64>,
+    (window_bytes, buffer_bytes): (Option<f64>, Option<f64>),
     headroom: Option<f64>,
 ) -> Vec<Experiment> {
     let Some(window_bytes) = window_bytes.map(|bytes| bytes / seen.streams()) else {
         return Vec::new();
     };
+    // The kernel doubles the requested size; at least half of that is window.
+    let asked_bytes = buffer_bytes.map(|bytes| bytes / seen.streams() / 2.0);
+    let given = asked_bytes.and_then(|asked| crate::numbers::ratio(window_bytes, asked));
+    let window_of_asked = given.unwrap_or(1.0).clamp(1.0, 2.0);
     let rate = seen.rate();
     let wanted = headroom.map_or(2.0, |headroom| (headroom / rate * 1.2).clamp(2.0, 4.0));
     [wanted, 0.5]
         .into_iter()
         .map(|gain| {
             let expected = (rate * gain).min(headroom.unwrap_or(f64::MAX).max(rate * 1.05));
+            let ask_bytes = round_size(window_bytes * gain / window_of_asked);
             Experiment {
                 limit,
                 change: Change::Window {
                     from_bytes: saturating_u64(window_bytes),
-                    to_bytes: round_size(window_bytes * gain),
+                    to_bytes: saturating_u64(ask_bytes as f64 * window_of_asked),
+                    ask_bytes,
                 },
                 predicted: Prediction::new(expected * 0.8, expected, rate * gain * 1.2),
                 rule,
@@ -120,21 +126,9 @@ fn other_windows(
         .collect()
 }
 
-/// A size that reads well: a multiple of 4 KiB with at most three significant binary digits.
+/// Rounds to a multiple of 4 KiB with at most three significant binary digits.
 fn round_size(bytes: f64) -> u64 {
     let bytes = bytes.clamp(4096.0, f64::from(1 << 30));
     let step = (bytes.log2().floor() - 3.0).exp2().max(4096.0);
     saturating_u64((bytes / step).round() * step)
-}
-
-/// The buffer to let the kernel grow to for `bits_per_s`, bytes: twice the bandwidth-delay product,
-/// as half of a buffer goes to the kernel's own overhead.
-fn buffer_needed(seen: &Observed<'_>, bits_per_s: f64) -> Option<u64> {
-    let bytes = crate::numbers::positive(bits_per_s * seen.base_rtt_s? / 8.0 * 2.0 * 1.25)?;
-    Some(round_size(bytes))
-}
-
-/// Throughput to plan for: twice what was seen, or what several streams gave.
-fn hoped_for(seen: &Observed<'_>) -> f64 {
-    (seen.rate() * 2.0).max(seen.several.map_or(0.0, |(_, estimate)| estimate.median))
 }

@@ -1,10 +1,12 @@
-//! What a results document says of the test that is judged, read once for all mechanisms.
+//! The observations of the judged test in a results document, read once for all mechanisms.
 
 mod flow;
 mod host;
 mod run;
 
-use results::{End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec};
+use results::{
+    End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
+};
 
 pub(crate) use flow::Flow;
 pub(crate) use host::{HostView, end_name};
@@ -12,62 +14,65 @@ use run::Run;
 pub(crate) use run::opposite;
 
 use crate::numbers::{middle, positive, ramp, ratio, share};
+use crate::wanted::{Wanted, idle_rtt_s};
 
-/// The experiment whose test is judged.
+/// Name of the experiment whose test is judged.
 const JUDGED: &str = "single-stream";
 
-/// The judged test and what else was measured beside it.
+/// The judged test, and other measurements of the same document.
 #[derive(Debug, Clone)]
 pub(crate) struct Observed<'a> {
-    /// Points that are judged: the repeats of one test.
+    /// The specification that the judged points, repeats of one test, share.
     pub(crate) spec: &'a TestSpec,
     pub(crate) goodput: Estimate,
     pub(crate) flow: Flow,
     pub(crate) sender: HostView<'a>,
     pub(crate) receiver: HostView<'a>,
-    /// Round trip of the path without our load, seconds: the lowest of what was seen.
+    /// Round trip of the path without the test's load, seconds: the lowest observed.
     pub(crate) base_rtt_s: Option<f64>,
-    /// The same test over several streams: how many, and what they gave together.
+    /// The same test over several streams: their number, and their total throughput in bit/s.
     pub(crate) several: Option<(u32, Estimate)>,
     pub(crate) udp: Option<UdpSeen>,
-    /// Idle share of the sender's and of the receiver's cores in that test.
+    /// Idle share, 0 to 1, of the sender's and of the receiver's cores in the test over several streams.
     several_idle: (Option<f64>, Option<f64>),
-    /// Windows and buffers that an experiment showed not to bind.
+    /// The windows of the judged test, if the sender reports them.
+    pub(crate) window: Option<WindowUse>,
+    /// The rate to size windows and buffers for; set once the limits are weighed.
+    pub(crate) wanted: Option<Wanted>,
+    /// Windows and buffers that an experiment refuted as limits.
     refuted: Vec<Limit>,
-    /// Both ends are one machine's kernel (an emulated path), so core figures are shared.
+    /// Whether both ends run on one kernel (an emulated path), so that core figures are shared.
     pub(crate) one_machine: bool,
     results: &'a Results,
 }
 
-/// What UDP got through the same way, the best delivered of the settings tried.
+/// The UDP test in the same direction that delivered most.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UdpSeen {
     pub(crate) sent_bits_per_s: f64,
     pub(crate) delivered_bits_per_s: f64,
-    /// Lost on the way, not for want of a reader (its socket buffer, its softnet backlog), of those
-    /// sent; all that were lost where the receiver does not say where.
+    /// Share, 0 to 1, lost on the path and not in the receiver's socket buffer or softnet backlog, of the
+    /// datagrams lost or received; all losses count if the receiver does not report where they occurred.
     pub(crate) lost_share: f64,
-    /// Whether it did say.
+    /// Whether the receiver reported where datagrams were lost.
     pub(crate) located: bool,
-    /// Came after a later one, of those sent.
+    /// Share of the sent datagrams, 0 to 1, that arrived after a later one.
     pub(crate) reordered_share: f64,
 }
 
 impl<'a> Observed<'a> {
-    /// `None` when no TCP bulk transfer was measured.
+    /// The observations of a document; `None` if it has no TCP bulk transfer.
     pub(crate) fn of(results: &'a Results) -> Option<Self> {
         let judged = judged_points(results);
         let runs: Vec<(&Point, Run<'_>)> =
             judged.iter().filter_map(|point| Some((*point, Run::of(point)?))).collect();
         let rates: Vec<f64> = runs.iter().map(|(_, run)| run.goodput_bits_per_s).collect();
         let goodput = Estimate::of(&rates)?;
-        // One run, the typical one, speaks for all: its figures belong together.
+        // One typical run provides all figures, because those of one run belong together.
         let distance = |run: &Run<'_>| (run.goodput_bits_per_s - goodput.median).abs();
         let (point, run) = runs.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
         let spec = point.spec()?;
         let flow = Flow::of(run).with_losses_of(runs.iter().map(|(_, run)| run));
-        let idle = results.path.idle_rtt.as_ref();
-        let idle_rtt_s = idle.and_then(|idle| idle.percentile_s(50.0)).and_then(positive);
         let one_machine = results.path.lab.is_some()
             || results.far().is_some_and(|far| same_machine(results.near(), far));
         Some(Self {
@@ -75,8 +80,10 @@ impl<'a> Observed<'a> {
             goodput,
             sender: HostView::of(results, spec, run, run.sender),
             receiver: HostView::of(results, spec, run, opposite(run.sender)),
-            base_rtt_s: lower(idle_rtt_s, flow.rtt_min_s).or(flow.rtt_s),
+            base_rtt_s: lower(idle_rtt_s(results), flow.rtt_min_s).or(flow.rtt_s),
             flow,
+            window: run.outcome.window_use(spec, run.direction.direction),
+            wanted: None,
             several: several(results, run),
             several_idle: several_idle(results, run),
             refuted: Vec::new(),
@@ -86,36 +93,62 @@ impl<'a> Observed<'a> {
         })
     }
 
-    /// The same, knowing which limits an experiment has refuted: a window that was widened in vain
+    /// The same observations, without the limits that an experiment refuted: a window that was widened without effect
     /// explains nothing, however full it was.
     pub(crate) fn knowing(self, refuted: &[Limit]) -> Self {
         Self { refuted: refuted.to_vec(), ..self }
     }
 
-    /// Throughput judged, bit/s.
+    /// The same observations, with a rate to size windows and buffers for.
+    pub(crate) fn wanting(&self, wanted: Wanted) -> Self {
+        Self { wanted: Some(wanted), ..self.clone() }
+    }
+
+    /// The results document.
+    pub(crate) fn results(&self) -> &'a Results {
+        self.results
+    }
+
+    pub(crate) fn host(&self, end: End) -> Option<&'a HostFacts> {
+        match end {
+            End::Near => Some(self.results.near()),
+            End::Far => self.results.far(),
+        }
+    }
+
+    /// The round trip that a window is spread over, seconds: as measured under the test's own load or, if
+    /// a queue on the path lengthens that, as on the idle path.
+    pub(crate) fn window_rtt_s(&self) -> Option<f64> {
+        self.flow.rtt_s.filter(|_| self.queue() < 0.3).or(self.base_rtt_s)
+    }
+
+    /// The idle round trip, for which windows and buffers are sized, seconds.
+    pub(crate) fn sizing_rtt_s(&self) -> Option<f64> {
+        idle_rtt_s(self.results).or(self.base_rtt_s)
+    }
+
+    /// The receiver's window in effect, bytes, all streams: the data in flight if the window was full,
+    /// else the window that the receiver advertised.
+    pub(crate) fn receive_window_bytes(&self) -> Option<f64> {
+        self.window?.receive_bytes()
+    }
+
+    /// Throughput of the judged test, bit/s.
     pub(crate) fn rate(&self) -> f64 {
         self.goodput.median
     }
 
-    /// Streams of the judged test.
+    /// Number of streams of the judged test.
     pub(crate) fn streams(&self) -> f64 {
         f64::from(self.spec.streams.max(1))
     }
 
     pub(crate) fn interface(&self, end: End) -> Option<&'a InterfaceFacts> {
-        let host: Option<&HostFacts> = match end {
-            End::Near => Some(self.results.near()),
-            End::Far => self.results.far(),
-        };
-        host?.interface.as_ref()
+        self.host(end)?.interface.as_ref()
     }
 
     pub(crate) fn sysctl(&self, end: End, key: &str) -> Option<&'a str> {
-        let host = match end {
-            End::Near => Some(self.results.near()),
-            End::Far => self.results.far(),
-        };
-        host?.sysctls.get(key).map(String::as_str)
+        self.host(end)?.sysctls.get(key).map(String::as_str)
     }
 
     pub(crate) fn is_ipv6(&self) -> bool {
@@ -131,13 +164,13 @@ impl<'a> Observed<'a> {
         told.map(f64::from).and_then(positive)
     }
 
-    /// Segments of payload the judged test moved.
+    /// Number of payload segments that the judged test moved.
     pub(crate) fn segments(&self) -> Option<f64> {
         ratio(self.receiver.payload_bytes.max(self.sender.payload_bytes), self.flow.mss_bytes?)
     }
 
-    /// Mean size of the packets an end's device moved this way, bytes: super-segments count once
-    /// where the device takes them whole.
+    /// Mean size of the packets that an end's device moved in the test's direction, bytes: a super-segment
+    /// counts once if the device takes it whole.
     pub(crate) fn packet_bytes(&self, host: &HostView<'_>) -> Option<f64> {
         let device = host.device()?;
         let (bytes, pkts) = if host.end == self.sender.end {
@@ -145,46 +178,46 @@ impl<'a> Observed<'a> {
         } else {
             (device.rx_bytes, device.rx_pkts)
         };
-        // Acknowledgements of another direction would blur it.
+        // Acknowledgements of the opposite direction would distort the mean.
         let moved = bytes as f64 > 0.5 * host.payload_bytes;
         if moved { ratio(bytes as f64, pkts as f64) } else { None }
     }
 
-    /// Goodput an end's interface could carry at its line rate, bit/s.
+    /// Goodput that an end's interface allows at its line rate, bit/s.
     pub(crate) fn line_goodput(&self, end: End) -> Option<f64> {
         let line = positive(self.interface(end)?.speed_bits_per_s?)?;
         crate::ceiling::goodput_ceiling(self, line, crate::ceiling::ETHERNET_WIRE_BYTES)
     }
 
-    /// Throughput of several streams over that of the judged test.
+    /// Throughput of several streams over that of the judged test, as a factor.
     pub(crate) fn streams_gain(&self) -> Option<f64> {
         ratio(self.several?.1.median, self.rate())
     }
 
-    /// How surely more streams carry more, 0 to 1; 0 when it was not tried.
+    /// Confidence, 0 to 1, that more streams carry more; 0 if that was not tried.
     pub(crate) fn lifted_by_streams(&self) -> f64 {
         self.streams_gain().map_or(0.0, |gain| ramp(gain, 1.1, 1.3))
     }
 
-    /// How surely a queue stands on the path, 0 to 1: round trips under load are longer than idle
-    /// ones by a share and by an amount that count, and more streams do not get more through.
+    /// Confidence, 0 to 1, that there is a standing queue on the path: round trips under load are
+    /// considerably longer than idle ones, in relation and in time, and more streams carry no more.
     pub(crate) fn queue(&self) -> f64 {
         let (Some(rtt_s), Some(base_s)) = (self.flow.rtt_s, self.base_rtt_s) else { return 0.0 };
         let longer = ramp(rtt_s / base_s, 1.3, 2.0) * ramp(rtt_s - base_s, 0.2e-3, 0.6e-3);
         longer * (1.0 - self.lifted_by_streams())
     }
 
-    /// Share of the busy time, 0 to 1, that neither window, buffer nor application explains: the
-    /// congestion window, the path or a core must.
+    /// Share of the busy time, 0 to 1, that neither window, buffer nor application explains; it must be
+    /// due to the congestion window, the path or a core.
     pub(crate) fn unexplained(&self) -> f64 {
         let held = self.receive_window_share() + self.send_buffer_share();
-        // A standing queue keeps windows full too: then the window is no explanation.
+        // A standing queue also keeps windows full, so the window then explains nothing.
         (1.0 - held.min(1.0) * (1.0 - self.queue())) * (1.0 - self.sender_idle())
     }
 
-    /// Share of the time held back by the receiver's window: the kernel's account or, where that is
-    /// more, how full the window was seen. A sender that paces itself (BBR) at just the rate the
-    /// window allows is seldom caught waiting for it; one that is never caught does not wait.
+    /// Share of the time limited by the receiver's window, 0 to 1: the kernel's account or, if that is
+    /// more, how full the window was. A sender that paces itself (BBR) at the very rate the window allows
+    /// is seldom seen waiting for it; one that is never seen waiting is not limited by it.
     pub(crate) fn receive_window_share(&self) -> f64 {
         if self.refuted.contains(&Limit::ReceiveWindow) {
             return 0.0;
@@ -196,10 +229,10 @@ impl<'a> Observed<'a> {
         counted.max(0.95 * filled.max(self.follows_asked_window()) * room_left * caught)
     }
 
-    /// How surely throughput is what the window that the test asks for allows, 0 to 1: as much as
-    /// the law says, and each further stream as much again.
+    /// Confidence, 0 to 1, that the window which the test requests determines throughput: it is as high as
+    /// the law allows, and each further stream adds as much again.
     fn follows_asked_window(&self) -> f64 {
-        let (Some(window), Some(rtt_s)) = (self.flow.peer_window_bytes, self.base_rtt_s) else {
+        let (Some(window), Some(rtt_s)) = (self.receive_window_bytes(), self.window_rtt_s()) else {
             return 0.0;
         };
         let Some((streams, _)) = self.several.filter(|_| self.spec.window_bytes.is_some()) else {
@@ -210,14 +243,14 @@ impl<'a> Observed<'a> {
         ramp(of_law, 0.7, 0.8) * ramp(each, 0.6, 0.85)
     }
 
-    /// In flight over the window the receiver offers, 0 to 1.
+    /// Data in flight over the window that the receiver advertises, 0 to 1.
     fn receive_window_use(&self) -> f64 {
         let used = self.flow.in_flight_bytes.zip(self.flow.peer_window_bytes);
         used.and_then(|(in_flight, window)| share(in_flight, window)).unwrap_or(0.0)
     }
 
-    /// Share of the time held back by the send buffer: the kernel's account or, where that is more,
-    /// how sure it is that all the buffer can hold is in flight while both windows have room. The
+    /// Share of the time limited by the send buffer, 0 to 1: the kernel's account or, if that is more, the
+    /// confidence that all the buffer can hold is in flight while both windows have room. The kernel's
     /// account starts only when the sender runs dry, which small and frequent acknowledgements hide.
     pub(crate) fn send_buffer_share(&self) -> f64 {
         if self.refuted.contains(&Limit::SendBuffer) {
@@ -228,16 +261,16 @@ impl<'a> Observed<'a> {
         let sent = share(self.flow.in_flight_bytes.unwrap_or(0.0), queued).unwrap_or(0.0);
         let filled = self.sender.send_buffer_bytes.and_then(|buffer| share(queued, buffer));
         let full = ramp(sent, 0.6, 0.8) * ramp(filled.unwrap_or(0.0), 0.5, 0.75);
-        // A writer that waits for room sleeps.
+        // A writer that waits for room in the buffer sleeps.
         let sleeps = 1.0 - self.sender.starved().unwrap_or(0.0);
         let windows_open = (1.0 - ramp(self.receive_window_use(), 0.8, 0.9))
             * (1.0 - ramp(self.flow.window_use().unwrap_or(0.0), 0.85, 0.95));
         counted.max(0.9 * full * windows_open * sleeps)
     }
 
-    /// Share of the time the sending application chose not to write, 0 to 1. Where it does not say,
-    /// the share in which its connection had nothing outstanding: on a path without delay that is
-    /// so between any two writes, and of a full core as well.
+    /// Share of the time, 0 to 1, that the sending application chose not to write. If it does not report
+    /// that, the share in which its connection had nothing outstanding, discounted by how busy the thread
+    /// was: without delay on the path, and with a full core, that occurs between any two writes.
     pub(crate) fn sender_idle(&self) -> f64 {
         self.sender.application_idle_share.unwrap_or_else(|| {
             let unused = self.flow.busy_share.map_or(0.0, |busy| 1.0 - busy);
@@ -245,8 +278,8 @@ impl<'a> Observed<'a> {
         })
     }
 
-    /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes
-    /// over unread bytes and free window. `None` when the receiver did not say.
+    /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over
+    /// the sum of unread bytes and free window. `None` if the receiver did not report it.
     pub(crate) fn receiver_fullness(&self) -> Option<f64> {
         let unread = self.receiver.receive_queue_bytes? / self.streams();
         let free =
@@ -256,21 +289,21 @@ impl<'a> Observed<'a> {
         share(unread, unread + (free / self.streams()).max(0.0)).or(Some(0.0))
     }
 
-    /// How surely the hosts, not the path, are full: a thread that never sleeps, or no idle core.
+    /// Confidence, 0 to 1, that the hosts, not the path, are full: a thread never sleeps, or no core is idle.
     pub(crate) fn hosts_full(&self) -> f64 {
         let starved = |host: &HostView<'_>| host.starved().unwrap_or(0.0);
         let most = |of: &dyn Fn(&HostView<'_>) -> f64| of(&self.sender).max(of(&self.receiver));
         most(&starved).max(0.8 * most(&|host| self.exhausted(host)))
     }
 
-    /// How idle an end's cores were with several streams.
+    /// Mean idle share, 0 to 1, of an end's cores in the test over several streams.
     pub(crate) fn several_idle(&self, host: &HostView<'_>) -> Option<f64> {
         let (sender, receiver) = self.several_idle;
         if host.end == self.sender.end { sender } else { receiver }
     }
 
-    /// How surely an end has no idle core left, 0 to 1: in the judged test or, where that leaves a
-    /// little, once more streams ask for more and get nothing.
+    /// Confidence, 0 to 1, that an end has no idle core left: in the judged test or, if that leaves a
+    /// little idle time, once more streams use it up without carrying more.
     pub(crate) fn exhausted(&self, host: &HostView<'_>) -> f64 {
         let now = host.mean_idle.map_or(0.0, |idle| 1.0 - ramp(idle, 0.03, 0.10));
         let asked_for_more =
@@ -282,7 +315,7 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// The repeats of the judged test: `single-stream`, else the first TCP bulk test there is.
+/// The repeats of the judged test: `single-stream`, else the first TCP bulk test of the document.
 fn judged_points(results: &Results) -> Vec<&Point> {
     let usable = |point: &&Point| !point.is_confirmation() && Run::of(point).is_some();
     let named = || results.points.iter().filter(usable).filter(|point| point.experiment == JUDGED);
@@ -293,7 +326,7 @@ fn judged_points(results: &Results) -> Vec<&Point> {
     results.points.iter().filter(usable).filter(same).collect()
 }
 
-/// The most that several streams gave together, the same way.
+/// The highest total throughput over several streams in the same direction, with their number.
 fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
     let runs: Vec<(u32, f64)> = results
         .points
@@ -313,7 +346,7 @@ fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
     counts.into_iter().filter_map(of_count).max_by(|a, b| a.1.median.total_cmp(&b.1.median))
 }
 
-/// How idle the sender's and the receiver's cores were meanwhile, the typical run's.
+/// Idle share of the sender's and of the receiver's cores in tests over several streams: medians.
 fn several_idle(results: &Results, judged: &Run<'_>) -> (Option<f64>, Option<f64>) {
     let runs: Vec<Run<'_>> = results
         .points
@@ -338,7 +371,7 @@ fn udp(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
     seen.max_by(|a, b| a.delivered_bits_per_s.total_cmp(&b.delivered_bits_per_s))
 }
 
-/// What one UDP test got through.
+/// The UDP figures of a point in direction `way`; `None` if it is not such a test.
 pub(crate) fn udp_seen(point: &Point, way: results::Direction) -> Option<UdpSeen> {
     let directions = &point.measured()?.directions;
     let direction = directions.iter().find(|direction| direction.direction == way)?;
@@ -348,16 +381,17 @@ pub(crate) fn udp_seen(point: &Point, way: results::Direction) -> Option<UdpSeen
         .iter()
         .flatten()
         .fold(udp.lost_count, |lost, count| lost.saturating_sub(*count));
+    let came = udp.received_count.saturating_sub(udp.duplicate_count);
     Some(UdpSeen {
         sent_bits_per_s: positive(direction.sent_bits_per_s)?,
         delivered_bits_per_s: positive(direction.received_bits_per_s)?,
-        lost_share: share(on_the_way as f64, udp.sent_count as f64)?,
+        lost_share: share(on_the_way as f64, udp.lost_count.saturating_add(came) as f64)?,
         located: udp.loss.socket_buffer_count.is_some(),
         reordered_share: share(udp.reordered_count as f64, udp.sent_count as f64).unwrap_or(0.0),
     })
 }
 
-/// The experiment's points judged like the baseline: their throughputs, and a typical one's view.
+/// The points that measured something, each with its goodput in bit/s.
 pub(crate) fn repeats_of<'a>(points: &[&'a Point]) -> Vec<(&'a Point, f64)> {
     let rate = |point: &'a Point| {
         let measured = point.measured()?.directions.first()?;
@@ -366,7 +400,7 @@ pub(crate) fn repeats_of<'a>(points: &[&'a Point]) -> Vec<(&'a Point, f64)> {
     points.iter().filter_map(|point| rate(point)).collect()
 }
 
-/// Window the receiver advertised and send buffer the kernel gave in one test, bytes.
+/// The window the receiver advertised and the send buffer the kernel granted in one test, bytes.
 pub(crate) fn granted_bytes(point: &Point) -> (Option<f64>, Option<f64>) {
     let Some(run) = Run::of(point) else { return (None, None) };
     let window = Flow::of(&run).peer_window_bytes;

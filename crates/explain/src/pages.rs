@@ -1,10 +1,10 @@
-//! The documentation of the limits, made from the table that reasons.
+//! Generates the documentation of the limits from the table that the diagnosis uses.
 
 use std::fmt::Write;
 
 use crate::mechanism::TABLE;
 
-/// `docs/limits.md`: every limit with its mechanism, evidence, experiment and advice, Markdown.
+/// The text of `docs/limits.md`, in Markdown: every limit with its mechanism, evidence, experiment and advice.
 #[must_use]
 pub fn limits_page() -> String {
     let mut page = String::from(PREFACE);
@@ -23,7 +23,7 @@ pub fn limits_page() -> String {
             writeln!(page, "| {row} | {text} |").ok();
         }
     }
-    page + CODA + &crate::files::pages()
+    page + CODA + crate::datagrams::PAGE + crate::round_trips::PAGE + &crate::files::pages()
 }
 
 const PREFACE: &str = "\
@@ -32,18 +32,17 @@ const PREFACE: &str = "\
 `clearstream path` names one of these as the verdict (`.verdict.limit`), with the end it lies at, and
 confirms it by an experiment that changes that one thing. Each limit weighs the same figures on its
 own mechanism, from 0 to 1; those from 0.35 on are candidates, the heaviest is put to the test first,
-and a refuted one makes room for the next, up to three. A figure that was not measured is never
-reasoned from. This page is written by the table that reasons; a test keeps them the same.
+and a refuted one is followed by the next, up to three. Figures that were not measured are not used. This page is generated from the table of limits, and a test compares them.
 
-Three rules serve all of them:
+Three rules apply to all of them:
 
 - *The stage that never sleeps is the slowest.* A thread that always runs, or waits for its core, finds
   its socket ready every time: everything else waits for it. A busy core alone proves nothing.
-- *TCP says what it waits for.* The kernel accounts for the time a connection spent limited by the
+- *TCP accounts for its waiting.* The kernel accounts for the time a connection spent limited by the
   receiver's window and by the send buffer; what neither explains is the congestion window's, the
   path's or a core's.
 - *A queue looks like a window.* Where a queue stands on the path, every window is full and
-  window / RTT is true of any rate. So windows are judged by the round trip of the idle path.
+  window / RTT holds at any rate. So windows are judged by the round trip of the idle path.
 
 A gain counts when it is larger than the spread of the repeats before and after, and than 4%.
 ";
@@ -52,5 +51,5 @@ const CODA: &str = "
 ## `none-found`: nothing measured explains the figure
 
 No limit reaches a weight of 0.35, or experiments refuted all that did. The verdict lists each
-limit with the reason it was ruled out. An unexplained path is not accused.
+limit with the reason it was ruled out. No limit is reported for an unexplained path.
 ";

@@ -1,4 +1,4 @@
-//! What would lift a limit on a host: changes of settings, or a command where no setting does.
+//! Changes to a host that lift a limit: settings, or a command if no setting does.
 
 use results::{End, HostChange, SettingChange};
 use settings::{Change, Key};
@@ -6,27 +6,27 @@ use settings::{Change, Key};
 /// A change to a host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Remedy {
-    /// On which host.
+    /// The host to change.
     pub(crate) end: End,
-    /// How it is made.
+    /// How the change is made.
     pub(crate) method: Method,
-    /// What the same test should give afterwards, bit/s.
+    /// Throughput that the same test should then reach, bit/s.
     pub(crate) predicted_bits_per_s: f64,
-    /// What would confirm it and what would refute it, in words.
+    /// Describes what would confirm the limit and what would refute it.
     pub(crate) text: String,
 }
 
 /// How a change to a host is made.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Method {
-    /// By settings that `tune` changes and takes back exactly.
+    /// By settings that `tune` changes and restores exactly.
     Settings(Vec<Change>),
-    /// By a command only: what it changes has no key, or could not be put back as it was.
+    /// By a command only: the change has no setting's key, or could not be undone exactly.
     ByHand { command: String, undo: Option<String> },
 }
 
 impl Remedy {
-    /// As the verdict shows it to a person: the command that makes it, and the one that takes it back.
+    /// As the verdict shows it to users: the command that makes the change, and the one that undoes it.
     pub(crate) fn shown(self) -> HostChange {
         let (command, undo) = match self.method {
             Method::Settings(changes) => {
@@ -39,7 +39,7 @@ impl Remedy {
         HostChange { end, command, undo, predicted_bits_per_s, text }
     }
 
-    /// As `tune apply --from` takes it; nothing where a command alone makes it.
+    /// As `tune apply --from` reads it; empty if the change needs a command.
     pub(crate) fn stored(self) -> Vec<SettingChange> {
         let Method::Settings(changes) = self.method else { return Vec::new() };
         let predicted = Some(self.predicted_bits_per_s);
@@ -47,7 +47,7 @@ impl Remedy {
     }
 }
 
-/// A change of a setting as results store it.
+/// A change of a setting in the form that results files store; `predicted` in bit/s.
 pub(crate) fn stored(end: End, change: Change, predicted: Option<f64>) -> SettingChange {
     let Change { key, from, to, why, source } = change;
     let key = key.to_string();
@@ -55,9 +55,9 @@ pub(crate) fn stored(end: End, change: Change, predicted: Option<f64>) -> Settin
     SettingChange { end, key, from, to, why, source, predicted_bits_per_s }
 }
 
-/// A change of the setting of this name to `to`, where it is `from` now, each in the setting's own form.
-/// `None` where the name or the value (both may come from a results file) is none of the vocabulary, or
-/// where the setting has the value already.
+/// Changes the setting `key` to `to`, from its present value `from`, each in the setting's own form.
+/// `None` if the name or the value is unknown or invalid (both may come from a results file), or if the
+/// setting already has the value.
 pub(crate) fn change(key: &str, from: Option<&str>, to: &str) -> Option<Change> {
     let key: Key = key.parse().ok()?;
     let to = key.check(to).ok()?;
@@ -66,7 +66,7 @@ pub(crate) fn change(key: &str, from: Option<&str>, to: &str) -> Option<Change> 
 }
 
 impl Remedy {
-    /// One setting.
+    /// A remedy that changes a single setting.
     pub(crate) fn setting(
         end: End,
         change: Change,

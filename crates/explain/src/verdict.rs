@@ -1,4 +1,4 @@
-//! Wording the verdict.
+//! Assembles the verdict: its text, its evidence and the limit that would bind next.
 
 use results::{Confirmation, End, Evidence, Limit, NextCeiling, Results, Verdict};
 use units::show_bit_rate;
@@ -7,27 +7,60 @@ use crate::diagnosis::{Candidate, Diagnosis, opinions};
 use crate::mechanism::{self, Opinion, TABLE};
 use crate::observed::{Observed, end_name};
 
-/// What would bind if `limit` were lifted: the lowest ceiling that any other limit of the table
-/// puts above what was measured. `None` when none of them has a ceiling that is known.
+/// The limit that would bind if `limit` were lifted: the one with the lowest ceiling above the measured
+/// throughput. `None` if no other limit has a known ceiling.
 #[must_use]
 pub fn next_ceiling(results: &Results, limit: Limit) -> Option<NextCeiling> {
     let seen = Observed::of(results)?;
     next_of(&seen, &opinions(&seen), limit)
 }
 
-/// Ceilings closer to the measured throughput than this are the same one.
+/// Ceilings within this factor of the measured throughput count as equal to it.
 const APART: f64 = 1.03;
+
+/// Highest credible throughput of a connection, bit/s: above the fastest interfaces and memory copies.
+const BITS_PER_S_MAX: f64 = 1e12;
+
+/// Whether a limit's ceiling is the capacity of a part of the path; the quotient of a window and a
+/// round-trip time is not, and over a short path it exceeds every part's capacity.
+fn is_of_a_part(limit: Limit) -> bool {
+    matches!(
+        limit,
+        Limit::SenderCore
+            | Limit::ReceiverCore
+            | Limit::InterruptCore
+            | Limit::LinkRate
+            | Limit::Shaper
+            | Limit::Pcie
+            | Limit::MemoryBandwidth
+    )
+}
 
 pub(crate) fn next_of(
     seen: &Observed<'_>,
     opinions: &[Opinion],
     limit: Limit,
 ) -> Option<NextCeiling> {
-    let above = TABLE.iter().zip(opinions).filter_map(|(mechanism, opinion)| {
-        let bits_per_s = opinion.ceiling_bits_per_s?;
-        let other = mechanism.limit() != limit && bits_per_s > seen.rate() * APART;
-        other.then_some((mechanism, opinion, bits_per_s))
-    });
+    lowest_ceiling(seen, opinions, |other| other == limit)
+}
+
+/// The lowest ceiling above the measured throughput, of the limits that are not `left_out`. A ceiling above
+/// every known capacity of the path's parts is ignored, because something else binds first.
+pub(crate) fn lowest_ceiling(
+    seen: &Observed<'_>,
+    opinions: &[Opinion],
+    left_out: impl Fn(Limit) -> bool,
+) -> Option<NextCeiling> {
+    let told = || {
+        let all = TABLE.iter().zip(opinions);
+        all.filter(|(mechanism, _)| !left_out(mechanism.limit())).filter_map(
+            |(mechanism, opinion)| Some((mechanism, opinion, opinion.ceiling_bits_per_s?)),
+        )
+    };
+    let of_parts = told().filter(|(mechanism, _, _)| is_of_a_part(mechanism.limit()));
+    let most = of_parts.map(|(_, _, rate)| rate).max_by(f64::total_cmp);
+    let most = most.unwrap_or(f64::MAX).min(BITS_PER_S_MAX);
+    let above = told().filter(|(_, _, rate)| *rate > seen.rate() * APART && *rate <= most);
     let (mechanism, opinion, bits_per_s) = above.min_by(|a, b| a.2.total_cmp(&b.2))?;
     let place = opinion.end.map(|end| format!(" at the {} end", end_name(end))).unwrap_or_default();
     let ceiling = mechanism.page().ceiling;
@@ -36,7 +69,7 @@ pub(crate) fn next_of(
     Some(NextCeiling { limit: mechanism.limit(), bits_per_s, text })
 }
 
-/// The verdict that an experiment proved.
+/// The verdict for a limit that an experiment confirmed.
 pub(crate) fn confirmed(
     diagnosis: &Diagnosis,
     candidate: &Candidate,
@@ -47,9 +80,9 @@ pub(crate) fn confirmed(
     Verdict { summary, confirmed: true, host_change: None, ..told }
 }
 
-/// The verdict if nothing more is tried.
+/// The verdict without further experiments.
 pub(crate) fn unconfirmed(diagnosis: &Diagnosis) -> Verdict {
-    // A candidate that was tried in vain is still likelier than a lighter one that was not.
+    // A candidate whose experiments decided nothing is still likelier than an untried one of lower weight.
     let tried = diagnosis.undecided.iter().map(|undecided| (&undecided.candidate, Some(undecided)));
     let untried = diagnosis.candidates.iter().map(|candidate| (candidate, None));
     let best = tried
@@ -131,8 +164,8 @@ fn headline(candidate: &Candidate) -> String {
     bound_by(candidate.limit, candidate.end, candidate.evidence.first().map(String::as_str))
 }
 
-/// `bound by the receive window at the far end: receive-window-limited 97% …`, with the strongest line of
-/// evidence.
+/// Text of a limit, with its end and its strongest line of evidence:
+/// `bound by the receive window at the far end: receive-window-limited 97% …`.
 pub(crate) fn bound_by(limit: Limit, end: Option<End>, evidence: Option<&str>) -> String {
     let title = mechanism::of(limit).map_or(limit.name(), |mechanism| mechanism.page().title);
     let place = match end {
@@ -141,5 +174,5 @@ pub(crate) fn bound_by(limit: Limit, end: Option<End>, evidence: Option<&str>) -
         None => "",
     };
     let evidence = evidence.map(|line| format!(": {line}")).unwrap_or_default();
-    format!("bound by {title}{place}{evidence}")
+    format!("bottleneck: {title}{place}{evidence}")
 }

@@ -63,7 +63,7 @@ pub enum LoadError {
     #[error("{0}")]
     Other(String),
     /// A signal ended the test.
-    #[error("interrupted by signal {0}")]
+    #[error("interrupted by {}", sys::signal::named(*.0))]
     Interrupted(i32),
     /// A rank did not finish in an orderly way.
     #[error("rank {rank} panicked")]

@@ -217,7 +217,7 @@ impl Team {
         self.activity.end();
         let request = Request { operation, root, mine, size, is_whole };
         // A messenger that is gone has said why; nobody looks at what this rank returns then.
-        let gone = || LoadError::Other("the ranks have parted".to_owned());
+        let gone = || LoadError::Other("the ranks are out of step".to_owned());
         self.requests.send(request).map_err(|_unsent| gone())?;
         let asked = Instant::now();
         while asked.elapsed() < EAGER_FOR {

@@ -101,10 +101,10 @@ impl Options {
     }
 }
 
-/// What was done.
+/// The changes that were made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    /// The changes in iproute2's words, in their order.
+    /// The changes in iproute2's syntax, in their order.
     pub commands: Vec<String>,
     /// What became of each; empty when there was nothing to do.
     pub applied: Applied,
@@ -207,8 +207,7 @@ fn settle_after_boot(
         return Ok(());
     }
     // What could not be undone stays, for a person to revert.
-    let failed =
-        "changes of an earlier boot could not be undone; `clearstream gateway revert` says why";
+    let failed = "changes of an earlier boot could not be undone; `clearstream gateway revert` gives the reason";
     Err(ApplyError::Log(LogError(failed.to_owned())))
 }
 

@@ -14,11 +14,11 @@ pub enum AskError {
     /// It refuses: no route, or the source is none of this host's addresses.
     #[error("the kernel has no way from {source_address} to {destination}")]
     NoWay {
-        /// Of the flow.
+        /// Source address of the flow.
         source_address: IpAddr,
-        /// Of the flow.
+        /// Destination address of the flow.
         destination: IpAddr,
-        /// Its answer.
+        /// The kernel's error.
         source: NetlinkError,
     },
     /// The way leads over no gateway.

@@ -31,7 +31,7 @@ pub enum CheckError {
 /// Something that is not as the plan wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
-    /// In what way.
+    /// Kind of drift.
     pub kind: DriftKind,
     /// What, in one line.
     pub what: String,

@@ -35,9 +35,9 @@ pub enum DrainError {
         "{gateway} is the last gateway in use on {host}: flows would have no way; put another one back first"
     )]
     Last {
-        /// The gateway.
+        /// Name of the gateway.
         gateway: String,
-        /// The host.
+        /// Name of the host.
         host: String,
     },
     /// What the host has cannot be read.
@@ -51,7 +51,7 @@ pub enum DrainError {
     List {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// It cannot be written; no flow has been moved.

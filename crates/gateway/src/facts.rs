@@ -26,11 +26,11 @@ pub struct Facts {
 /// An interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortFacts {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
     /// The plan's address of it.
     pub address: IpAddr,
-    /// Its hardware address.
+    /// Hardware address of the interface.
     pub hardware_address: String,
     /// Its largest packet, bytes.
     pub mtu_bytes: u32,

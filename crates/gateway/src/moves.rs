@@ -19,9 +19,9 @@ pub enum MoveError {
     /// The kernel refuses some; the others are moved.
     #[error("the kernel refuses {refused} of {requests} changes that move flows: {first}")]
     Refused {
-        /// How many.
+        /// Number of refused changes.
         refused: usize,
-        /// Of how many.
+        /// Number of requested changes.
         requests: usize,
         /// The first refusal.
         first: String,

@@ -20,10 +20,10 @@ const PROBE_PORTS: [u16; 2] = [3998, 3999];
 /// What is read of each packet: an IPv6 header and two ports.
 const HEAD_BYTES: usize = 64;
 const UDP: u8 = 17;
-/// Senders that are told apart; the packets of others are counted.
+/// Most senders that are distinguished; the packets of others are only counted.
 const TALKS_COUNT_MAX: usize = 10_000;
 
-/// Why nobody knows what a gateway forwards.
+/// Why it is not known what a gateway forwards.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PassingError {

@@ -39,9 +39,9 @@ pub enum SteeringError {
     /// The plan does not name the host, or it is a gateway.
     #[error("the plan '{plan}' has no host '{host}' that sends over gateways")]
     NoHost {
-        /// The plan.
+        /// Name of the plan.
         plan: String,
-        /// The host.
+        /// Name of the host.
         host: String,
     },
     /// The journal cannot be read.

@@ -34,13 +34,13 @@ const FULL_INTERVAL_MS: u128 = 200;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// Nobody is on another network.
+    /// The plan has no host on another network.
     #[error("the plan '{0}' has no host on another network that could reflect probes")]
     NoFarHost(String),
     /// A name given for a far host is not one.
     #[error("'{name}' is no host of the plan on another network than {host}")]
     NotFar {
-        /// The name.
+        /// Name that the plan does not have.
         name: String,
         /// The host that watches.
         host: String,

@@ -23,13 +23,13 @@ const GROUP: u32 = 100;
 const BUCKETS_COUNT: u16 = 128;
 
 /// A network namespace with an interface that has a network of each family, and many addresses.
-struct Bed {
+struct Testbed {
     socket: NetlinkSocket,
     interface_index: u32,
     random: Random,
 }
 
-impl Bed {
+impl Testbed {
     /// For the calling thread; `None` without root.
     fn here() -> Option<Self> {
         let Ok(_namespace) = sys::namespace::unshare_network() else {
@@ -153,7 +153,7 @@ fn combinations() -> impl Iterator<Item = (&'static [u16], HashPolicy, Family, u
 
 #[test]
 fn the_computed_hash_is_the_kernel_s_for_plain_routes_root() {
-    let Some(mut bed) = Bed::here() else { return };
+    let Some(mut bed) = Testbed::here() else { return };
     for (weights, policy, family, seed) in combinations() {
         bed.set(policy, seed);
         let target = bed.paths(family, weights);
@@ -169,7 +169,7 @@ fn the_computed_hash_is_the_kernel_s_for_plain_routes_root() {
 
 #[test]
 fn the_computed_hash_is_the_kernel_s_for_groups_root() {
-    let Some(mut bed) = Bed::here() else { return };
+    let Some(mut bed) = Testbed::here() else { return };
     for (weights, policy, family, seed) in combinations() {
         bed.set(policy, seed);
         bed.group(family, weights, None);
@@ -184,7 +184,7 @@ fn the_computed_hash_is_the_kernel_s_for_groups_root() {
 
 #[test]
 fn the_computed_buckets_are_the_kernel_s_for_resilient_groups_root() {
-    let Some(mut bed) = Bed::here() else { return };
+    let Some(mut bed) = Testbed::here() else { return };
     for (weights, policy, family, seed) in combinations() {
         bed.set(policy, seed);
         let resilience = Resilience {

@@ -1,5 +1,9 @@
 //! What a stock `iperf3 -J` wrote, as a results document of one point.
 
+#[cfg(test)]
+mod recorded_files;
+mod udp;
+
 use results::{
     Absent, Direction, DirectionOutcome, EndReport, Host, HostAccount, HostFacts, IntervalSample,
     LatencySummary, PathFacts, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample,
@@ -11,7 +15,16 @@ use serde_json::Value;
 const STREAMS_MAX: usize = 1024;
 const INTERVALS_MAX: usize = 1_000_000;
 
-/// The document, when the bytes are iperf3's JSON of a TCP test that ended; `None` for anything
+/// What its files leave open.
+const ABSENT_OF_TCP: [&str; 3] = [
+    "threads, cores and counters of both ends",
+    "time limited by window and buffer",
+    "several streams and UDP for comparison",
+];
+const ABSENT_OF_UDP: [&str; 2] =
+    ["threads, cores and counters of both ends", "the place where datagrams were lost"];
+
+/// The document, when the bytes are iperf3's JSON of a TCP or UDP test that ended; `None` for anything
 /// else. What iperf3 does not tell (the far host, its cores) is absent in it.
 #[must_use]
 pub fn from_iperf3(bytes: &[u8]) -> Option<Results> {
@@ -24,9 +37,15 @@ pub fn from_iperf3(bytes: &[u8]) -> Option<Results> {
     let whole: Value = serde_json::from_slice(bytes).ok()?;
     let (start, end) = (whole.get("start")?, whole.get("end")?);
     let test = start.get("test_start")?;
-    if text(test, "protocol")? != "TCP" {
-        return None;
-    }
+    let (spec, outcome) = match text(test, "protocol")? {
+        "TCP" => tcp(&whole, start, test, end)?,
+        "UDP" => udp::read(&whole, start, test)?,
+        _ => return None,
+    };
+    Some(document(&whole, start, spec, outcome))
+}
+
+fn tcp(whole: &Value, start: &Value, test: &Value, end: &Value) -> Option<(TestSpec, TestOutcome)> {
     let spec = spec_of(start, test);
     let streams: Vec<StreamEnd> = end
         .get("streams")?
@@ -34,10 +53,10 @@ pub fn from_iperf3(bytes: &[u8]) -> Option<Results> {
         .iter()
         .take(STREAMS_MAX)
         .enumerate()
-        .filter_map(|(index, stream)| stream_of(&whole, stream, index))
+        .filter_map(|(index, stream)| stream_of(whole, stream, index))
         .collect();
     let outcome = outcome_of(end, spec.direction, streams)?;
-    Some(document(&whole, start, spec, outcome))
+    Some((spec, outcome))
 }
 
 fn spec_of(start: &Value, test: &Value) -> TestSpec {
@@ -133,11 +152,7 @@ fn interval_of(row: &Value) -> Option<IntervalSample> {
 fn outcome_of(end: &Value, direction: Direction, senders: Vec<StreamEnd>) -> Option<TestOutcome> {
     let (sent, received) = (end.get("sum_sent")?, end.get("sum_received")?);
     let duration_s = number(sent, "seconds")?;
-    let cpu = end.get("cpu_utilization_percent");
-    let used = |user: &str, system: &str| {
-        let share = |name: &str| Some(number(cpu?, name)? / 100.0 * duration_s);
-        Some((share(user)?, share(system)?))
-    };
+    let used = |user: &str, system: &str| cpu_s(end, user, system, duration_s);
     let sends_here = direction != Direction::Reverse;
     let (here, there) = if sends_here { (senders, Vec::new()) } else { (Vec::new(), senders) };
     let report =
@@ -161,6 +176,13 @@ fn outcome_of(end: &Value, direction: Direction, senders: Vec<StreamEnd>) -> Opt
     })
 }
 
+/// Processor time of one end's process, user and system, seconds.
+fn cpu_s(end: &Value, user: &str, system: &str, duration_s: f64) -> Option<(f64, f64)> {
+    let cpu = end.get("cpu_utilization_percent")?;
+    let share = |name: &str| Some(number(cpu, name)? / 100.0 * duration_s);
+    Some((share(user)?, share(system)?))
+}
+
 fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) -> Results {
     let to = start.get("connecting_to");
     let target = to.and_then(|to| text(to, "host")).unwrap_or("?").to_owned();
@@ -177,8 +199,12 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
     let started_s = start.get("timestamp").and_then(|time| number(time, "timesecs")).unwrap_or(0.0);
     let started_unix_ms = units::saturating_u64(started_s * 1e3);
     let work = Work::from(spec);
+    let (experiment, unseen) = match work {
+        Work::Datagrams(_) => ("udp", &ABSENT_OF_UDP[..]),
+        _ => ("single-stream", &ABSENT_OF_TCP[..]),
+    };
     let point = Point {
-        experiment: "single-stream".to_owned(),
+        experiment: experiment.to_owned(),
         varied: Default::default(),
         repeat: 0,
         started_unix_ms,
@@ -197,13 +223,7 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
         })],
         path: PathFacts { target, address, idle_rtt, ..PathFacts::default() },
         points: vec![point],
-        absent: [
-            "threads, cores and counters of both ends",
-            "time limited by window and buffer",
-            "several streams and UDP for comparison",
-        ]
-        .map(absent)
-        .to_vec(),
+        absent: unseen.iter().copied().map(absent).collect(),
         ..Results::begun(RunKind::Test, started_unix_ms)
     }
 }
@@ -249,7 +269,7 @@ mod tests {
     #[test]
     fn anything_else_is_not_iperf3s() {
         assert!(from_iperf3(b"{\"schema_version\":\"1.0\",\"start\":1}").is_none());
-        assert!(from_iperf3(SMALL.replace("TCP", "UDP").as_bytes()).is_none());
+        assert!(from_iperf3(SMALL.replace("TCP", "SCTP").as_bytes()).is_none());
         bolero::check!().for_each(|bytes: &[u8]| {
             let _harmless = from_iperf3(bytes);
         });

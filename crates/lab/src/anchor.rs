@@ -15,12 +15,13 @@ use packet_switch::line::SharedReport;
 use ports::tap::Queues;
 use rustix::thread::CapabilitySet;
 use sys::namespace;
+use sys::process::started_ticks;
 
 use crate::answer::Answer;
 use crate::counters::{COUNTERS_FILE, DirectionCounters, LabCounters, LinkCounters};
 use crate::network::{self, Ports};
 use crate::plan::LabPlan;
-use crate::state::{LabDir, LabOwner, LabState, started_ticks};
+use crate::state::{LabDir, LabOwner, LabState};
 use crate::switches::Switches;
 use crate::{LabError, Program, lines, store};
 
@@ -94,7 +95,7 @@ pub(crate) fn run_init(
     publish(&dir, &carried, &mut switches, counters, state.owner)
 }
 
-/// Starts a program that nobody waits for: its parent is about to end, or to bury it unasked.
+/// Starts a program without waiting for it: its parent is about to end, or to bury it unasked.
 fn start(command: &mut Command) -> Result<(), LabError> {
     match command.spawn() {
         Ok(_child) => Ok(()),
@@ -149,7 +150,7 @@ fn outer_thread_id() -> Result<i32, LabError> {
     id.ok_or_else(|| LabError::NotStarted(format!("{path} is no number")))
 }
 
-/// Tells `lab up`, and lets go of its pipe.
+/// Reports to `lab up`, and closes its pipe.
 fn say_ready() -> io::Result<()> {
     Answer::Ready.say()?;
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;

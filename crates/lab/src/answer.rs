@@ -10,7 +10,7 @@ use crate::LabError;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// Everything stands.
+    /// The lab is complete.
     Ready,
     /// The kernel or its administrator does not let this user do it.
     NotPermitted {

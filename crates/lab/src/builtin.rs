@@ -6,7 +6,7 @@ use crate::plan::LabPlan;
 pub struct BuiltinLab {
     /// What `lab up` calls it.
     pub name: &'static str,
-    /// Its lab file.
+    /// Text of its lab file.
     pub text: &'static str,
 }
 
@@ -21,6 +21,8 @@ pub fn builtin_labs() -> &'static [BuiltinLab] {
         BuiltinLab { name: "onequeue", text: include_str!("../../../labs/onequeue.toml") },
         BuiltinLab { name: "lan", text: include_str!("../../../labs/lan.toml") },
         BuiltinLab { name: "cumulus", text: include_str!("../../../labs/cumulus.toml") },
+        BuiltinLab { name: "vm-pair", text: include_str!("../../../labs/vm-pair.toml") },
+        BuiltinLab { name: "vm-mixed", text: include_str!("../../../labs/vm-mixed.toml") },
         BuiltinLab { name: "shaped", text: include_str!("../../../labs/shaped.toml") },
     ]
 }

@@ -13,16 +13,16 @@ pub(crate) const COUNTERS_FILE: &str = "counters.json";
 /// What a lab has done since it came up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabCounters {
-    /// Its emulated links.
+    /// Counters of the emulated links.
     pub links: Vec<LinkCounters>,
-    /// Its switches.
+    /// Counters of the switches.
     pub switches: Vec<SwitchCounters>,
 }
 
 /// What a switch has done since the lab came up, half a second old at most.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SwitchCounters {
-    /// Its name.
+    /// Name of the switch.
     pub switch: String,
     /// In the order of the lab file.
     pub ports: Vec<HostPortCounters>,
@@ -31,7 +31,7 @@ pub struct SwitchCounters {
 /// The port of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostPortCounters {
-    /// Whose.
+    /// The port's host.
     pub host: String,
     /// Seen from the switch: what is incoming the host has sent.
     #[serde(flatten)]
@@ -89,7 +89,7 @@ pub struct Lateness {
     pub p99_s: f64,
     /// 999 in a thousand, seconds.
     pub p999_s: f64,
-    /// The latest, seconds.
+    /// Longest delay beyond the due time, seconds.
     pub max_s: f64,
 }
 

@@ -15,20 +15,20 @@ pub enum LabError {
     /// The lab file is wrong.
     #[error(transparent)]
     File(#[from] LabFileError),
-    /// There is no such file.
+    /// The file cannot be read.
     #[error("cannot read {path}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
-    /// Neither a file nor a lab that comes with the program.
+    /// Neither a file nor a built-in lab.
     #[error("no lab '{name}'; built in: {known}; or give a file, NAME.toml")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those there are.
+        /// Names of the built-in labs.
         known: String,
     },
     /// A lab of that name is up, made from something else.
@@ -36,18 +36,18 @@ pub enum LabError {
         "lab '{name}' is up with another plan; take it down first: clearstream lab down {name}"
     )]
     OtherPlan {
-        /// Its name.
+        /// Name of the lab.
         name: String,
     },
-    /// It goes with a process, and so serves nobody else.
+    /// The lab ends with a process and serves no other user.
     #[error(
         "lab '{name}' belongs to process {pid} and goes with it; wait for its end, or: \
          clearstream lab down {name}"
     )]
     Owned {
-        /// Its name.
+        /// Name of the lab.
         name: String,
-        /// The process.
+        /// Process that the lab ends with.
         pid: i32,
     },
     /// Something of it is to run where nothing can.
@@ -55,7 +55,7 @@ pub enum LabError {
     NoCore {
         /// What: `host near`, `link near-far`, `switch lan`.
         whose: String,
-        /// Where.
+        /// Number of the core.
         core: u32,
     },
     /// The process that a lab is to go with does not run.
@@ -64,34 +64,34 @@ pub enum LabError {
     /// It is not up.
     #[error("lab '{name}' is not up; bring it up with: clearstream lab up {name}")]
     NotUp {
-        /// Its name.
+        /// Name of the lab.
         name: String,
     },
     /// No lab was named and not exactly one is up.
     #[error("which lab? {up}")]
     Ambiguous {
-        /// Those that are up.
+        /// Names of the labs that are up.
         up: String,
     },
     /// The lab has no such host.
     #[error("lab '{lab}' has no host '{host}'; it has {known}")]
     UnknownHost {
-        /// The lab.
+        /// Name of the lab.
         lab: String,
-        /// What was asked for.
+        /// The requested name.
         host: String,
-        /// Those there are.
+        /// Names of the lab's hosts.
         known: String,
     },
     /// A host has no such port, or it cannot fail so.
     #[error("{host}: {why}")]
     Port {
-        /// The host.
+        /// Name of the host.
         host: String,
         /// What is wrong.
         why: String,
     },
-    /// It fails already.
+    /// The host already fails in this way.
     #[error("{what} already; end that first: clearstream lab mend")]
     Fails {
         /// The host and how.
@@ -100,7 +100,7 @@ pub enum LabError {
     /// There is nothing to mend.
     #[error("host {host} does not fail{how}: nothing to mend")]
     FailsNot {
-        /// The host.
+        /// Name of the host.
         host: String,
         /// ` by hang`, or nothing.
         how: String,
@@ -117,23 +117,34 @@ pub enum LabError {
     #[error("lab did not come up: {0}")]
     NotStarted(String),
     /// A server did not begin to listen.
-    #[error("nobody listens on port {port} of host {host}: {why}")]
+    #[error("nothing listens on port {port} of host {host}: {why}")]
     NoListener {
-        /// The host.
+        /// Name of the host.
         host: String,
         /// The TCP port.
         port: u16,
         /// What became of the server.
         why: String,
     },
+    /// A guest has ended, and the lab goes on.
+    #[error("guest '{guest}' of lab '{lab}' has ended; bring the lab up anew to have it again")]
+    GuestEnded {
+        /// The lab.
+        lab: String,
+        /// The guest.
+        guest: String,
+    },
+    /// A guest could not be started or asked.
+    #[error(transparent)]
+    Guest(#[from] vm::VmError),
     /// A file of the lab's state could not be read or written.
     #[error("{action} {path}")]
     State {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// With which file.
+        /// The file concerned.
         path: PathBuf,
-        /// Why it failed.
+        /// The system's reason.
         source: io::Error,
     },
     /// Somebody else has, or may have, prepared this user's runtime folder.
@@ -145,9 +156,9 @@ pub enum LabError {
     /// Another process could not be started.
     #[error("cannot start {program}")]
     Spawn {
-        /// Which.
+        /// Name of the program.
         program: String,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
 }
@@ -158,6 +169,7 @@ impl LabError {
     pub fn is_missing_privilege(&self) -> bool {
         match self {
             Self::NotPermitted { .. } => true,
+            Self::Guest(error) => error.is_missing(),
             // A limit of 0 on namespaces is a way to forbid them: ENOSPC (namespaces(7)).
             Self::Syscall(error) => error.is_privilege() || error.call == "unshare",
             _ => false,

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use rustix::event::{PollFd, PollFlags};
@@ -17,7 +18,7 @@ use crate::{Lab, LabError, Program};
 pub enum ExecEnd {
     /// With an exit code.
     Code(u8),
-    /// By a signal.
+    /// Ended by this signal.
     Signal(i32),
 }
 
@@ -99,7 +100,13 @@ impl Lab {
         }
     }
 
-    /// Starts a program on a host and leaves it running, with its output in the lab's directory,
+    /// The file to which [`Lab::exec_detached`] appends the output of a host's programs.
+    #[must_use]
+    pub fn detached_log(&self, host: &str) -> PathBuf {
+        self.dir.path().join(detached_log_name(host))
+    }
+
+    /// Starts a program on a host and leaves it running, with its output in [`Lab::detached_log`],
     /// until it ends or the lab goes down. Returns the process id of its keeper, outside: signals
     /// sent there reach the program.
     ///
@@ -157,7 +164,7 @@ impl Lab {
         command.arg(self.dir.path()).arg(host).arg("--").args(argv);
         let own_session = attachment == Attachment::Detached;
         if own_session {
-            let output = self.dir.append(&format!("{host}.out"))?;
+            let output = self.dir.append(&detached_log_name(host))?;
             let errors = output.try_clone().map_err(LabError::state("open", self.dir.path()))?;
             command.stdin(Stdio::null()).stdout(output).stderr(errors);
         }
@@ -186,6 +193,10 @@ impl Lab {
     }
 }
 
+fn detached_log_name(host: &str) -> String {
+    format!("{host}.out")
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attachment {
     Foreground,
@@ -204,7 +215,7 @@ pub enum ExecError {
     Program {
         /// 127 when there is no such program, 126 when it cannot be executed.
         code: u8,
-        /// Which and why.
+        /// The step that failed, and the reason.
         message: String,
     },
 }

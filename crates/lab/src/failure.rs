@@ -73,9 +73,9 @@ impl FromStr for FailureKind {
 /// A failure of a lab that is in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The host.
+    /// Name of the host.
     pub host: String,
-    /// How it fails.
+    /// Kind of failure.
     pub kind: FailureKind,
     /// The interfaces that fail; empty for [`FailureKind::Forward`].
     pub interfaces: Vec<String>,
@@ -191,7 +191,7 @@ impl Lab {
     /// The failures that are in force, in the order in which they were planted.
     ///
     /// # Errors
-    /// The lab has just gone.
+    /// The lab has just ended.
     pub fn failures(&self) -> Result<Vec<Failure>, LabError> {
         if !self.dir.has(FAILURES_FILE)? {
             return Ok(Vec::new());

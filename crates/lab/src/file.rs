@@ -5,6 +5,7 @@
 
 mod direction;
 mod filesystem;
+mod guest;
 mod section;
 mod switch;
 mod veth;
@@ -16,6 +17,7 @@ use toml::de::DeTable;
 
 use crate::file::direction::{DIRECTION_KEYS, read_direction};
 use crate::file::filesystem::read_filesystem;
+use crate::file::guest::{check_guests, read_guests};
 use crate::file::section::Section;
 use crate::file::switch::read_switch;
 use crate::file::veth::{VETH_KEYS, read_veth, refuse_veth_keys};
@@ -29,7 +31,7 @@ use crate::plan::{
 pub struct LabFileError {
     /// The file, or the name of a built-in lab.
     pub file: String,
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// What, and what to write instead.
     pub message: String,
@@ -53,10 +55,21 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         LabFileError { file: file.to_owned(), line, message }
     })?;
     let top = Section::top(file, text, parsed.get_ref());
-    top.only(&["name", "description", "sysctl", "host", "link", "switch", "routes", "filesystem"])?;
+    top.only(&[
+        "name",
+        "description",
+        "sysctl",
+        "host",
+        "guest",
+        "link",
+        "switch",
+        "routes",
+        "filesystem",
+    ])?;
     let name = top.required_text("name")?;
     check_name(&top, "name", name)?;
     let hosts = read_hosts(&top)?;
+    let guests = read_guests(&top, &hosts)?;
     let mut links = Vec::new();
     for section in top.sections("link")? {
         links.push(read_link(&section, links.len(), &hosts, &links)?);
@@ -65,6 +78,7 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         name: name.to_owned(),
         description: top.text("description")?.unwrap_or("").to_owned(),
         hosts,
+        guests,
         links,
         switches: Vec::new(),
         is_unrouted: !top.flag("routes")?.unwrap_or(true),
@@ -74,6 +88,7 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         let switch = read_switch(&section, &plan)?;
         plan.switches.push(switch);
     }
+    check_guests(&top, &plan)?;
     if let Some(section) = top.section("filesystem")? {
         plan.filesystem = Some(read_filesystem(&section, &plan)?);
     }
@@ -82,6 +97,9 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
 
 fn read_hosts(top: &Section<'_>) -> Result<Vec<HostPlan>, LabFileError> {
     let Some(section) = top.section("host")? else {
+        if top.has("guest") {
+            return Ok(Vec::new());
+        }
         return Err(top.error("a lab needs hosts: write [host.NAME] for each"));
     };
     let mut hosts = Vec::new();

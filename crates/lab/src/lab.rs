@@ -1,14 +1,16 @@
 //! A lab seen from outside its anchor: brought up, found, taken down.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
+use sys::process::started_ticks;
 use topology::HostFiles;
 
 use crate::answer::Answer;
@@ -16,7 +18,7 @@ use crate::builtin::builtin_labs;
 use crate::counters::{COUNTERS_FILE, LabCounters};
 use crate::file::parse_lab;
 use crate::plan::{LabPlan, WirePlan};
-use crate::state::{LabDir, LabOwner, LabState, LabsDir, OWNER_FILE, started_ticks};
+use crate::state::{LabDir, LabOwner, LabState, LabsDir, OWNER_FILE};
 use crate::{LabError, Program};
 
 /// A lab that is up.
@@ -97,7 +99,19 @@ impl Lab {
         match start_anchor(&dir, plan, program, owner) {
             Ok((mut state, anchor)) => {
                 crate::veth::pin(&state.threads, &mut state.notes);
-                Ok((Self { dir, state, anchor }, Arrival::New))
+                let mut lab = Self { dir, state, anchor };
+                match crate::machines::start(&lab, program) {
+                    Ok(notes) => {
+                        lab.state.notes.extend(notes);
+                        Ok((lab, Arrival::New))
+                    }
+                    Err(error) => {
+                        lab.end()?;
+                        labs.remove(&plan.name)?;
+                        labs.remove_if_empty();
+                        Err(error)
+                    }
+                }
             }
             Err(error) => {
                 labs.remove(&plan.name)?;
@@ -179,16 +193,18 @@ impl Lab {
             return Ok(false);
         }
         let labs = LabsDir::lock()?;
-        let was_up = match labs.lab(name)?.and_then(|dir| dir.state_if_up()) {
-            Some((state, anchor)) => {
-                end_anchor(&anchor, &state)?;
-                true
-            }
-            None => false,
-        };
+        let lab = Self::open_in(&labs, name)?;
+        let was_up = lab.is_some();
+        lab.map_or(Ok(()), |lab| lab.end())?;
         labs.remove(name)?;
         labs.remove_if_empty();
         Ok(was_up)
+    }
+
+    /// Ends its anchor and its guests.
+    fn end(&self) -> Result<(), LabError> {
+        end_anchor(&self.anchor, &self.state)?;
+        self.end_guests()
     }
 
     /// What it is made of.
@@ -317,6 +333,10 @@ fn start_anchor(
         dir.write(OWNER_FILE, &json(&owner)?)?;
     }
     dir.write("hosts", &plan.hosts_file())?;
+    // Programs of any user look up names there; the folder around it stays closed.
+    let hosts = dir.path().join("hosts");
+    fs::set_permissions(&hosts, fs::Permissions::from_mode(0o644))
+        .map_err(|error| sys::SyscallError::new("chmod", hosts.display().to_string(), error))?;
     let log = dir.create("log")?;
     let mut command = program.command("starter");
     command.arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
@@ -383,12 +403,12 @@ fn end_anchor(anchor: &OwnedFd, state: &LabState) -> Result<(), LabError> {
 }
 
 fn process_id_namespace(pid: i32) -> Option<PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+    fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
 }
 
 /// Whether any process in this process-id namespace has not ended. Assumed when it cannot be seen.
 fn any_runs_in(process_ids: Option<&Path>) -> bool {
-    let (Some(process_ids), Ok(entries)) = (process_ids, std::fs::read_dir("/proc")) else {
+    let (Some(process_ids), Ok(entries)) = (process_ids, fs::read_dir("/proc")) else {
         return true;
     };
     entries

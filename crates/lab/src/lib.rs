@@ -9,7 +9,6 @@
 
 mod anchor;
 mod answer;
-mod bed;
 mod builtin;
 mod counters;
 mod error;
@@ -19,17 +18,18 @@ pub mod file;
 mod guest;
 mod lab;
 mod lines;
+mod machines;
 mod network;
 pub mod plan;
 mod program;
 mod routes;
+mod scoped;
 mod state;
 mod store;
 mod switches;
 mod veth;
 mod view;
 
-pub use bed::Bed;
 pub use builtin::{BuiltinLab, builtin, builtin_labs};
 pub use counters::{
     DirectionCounters, HostPortCounters, LabCounters, Lateness, LinkCounters, SwitchCounters,
@@ -39,5 +39,6 @@ pub use exec::{ExecEnd, ExecError};
 pub use failure::{Failure, FailureKind};
 pub use lab::{Arrival, Lab, find_plan};
 pub use program::{Program, run_role};
+pub use scoped::ScopedLab;
 pub use state::{LabOwner, LabState};
 pub use veth::PinnedThread;

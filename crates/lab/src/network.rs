@@ -147,7 +147,8 @@ fn make_switch(
     network: &mut Network,
 ) -> Result<Vec<Port>, LabError> {
     let mut taps = Vec::new();
-    for end in &switch.ends {
+    // Guests bring their own devices.
+    for end in switch.ends.iter().filter(|end| plan.guest(&end.host).is_none()) {
         namespace::enter_network(namespace_of(plan, end, &network.namespaces)?.as_fd())?;
         let tap = Port::tap(&end.interface).map_err(|error| match error.call {
             "open" => LabError::NotPermitted {

@@ -18,6 +18,9 @@ pub struct LabPlan {
     /// In the order of the file.
     pub hosts: Vec<HostPlan>,
     /// In the order of the file.
+    #[serde(default)]
+    pub guests: Vec<GuestPlan>,
+    /// In the order of the file.
     pub links: Vec<LinkPlan>,
     /// In the order of the file.
     #[serde(default)]
@@ -88,6 +91,17 @@ pub struct HostPlan {
     pub sysctls: BTreeMap<String, String>,
 }
 
+/// A guest: a virtual machine whose network device is a port of one of the lab's switches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestPlan {
+    /// Among hosts and guests the only one.
+    pub name: String,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Cores of its own, each with a pair of queues.
+    pub cores: u32,
+}
+
 /// A link between two hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkPlan {
@@ -118,9 +132,9 @@ pub struct SwitchPlan {
 /// One end of a link, or what is plugged into a switch: an interface of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndPlan {
-    /// The host.
+    /// Name of the host.
     pub host: String,
-    /// Its interface.
+    /// Name of its interface.
     pub interface: String,
     /// The interface's addresses.
     pub addresses: Vec<AddressPlan>,
@@ -159,7 +173,7 @@ pub struct VethPlan {
     /// TCP segmentation offload; without it the wire carries packets of the MTU, as a real one.
     #[serde(default)]
     pub tso: Option<bool>,
-    /// Packets are taken in by kernel threads instead of the sender's core.
+    /// Kernel threads receive packets instead of the sender's core.
     #[serde(default)]
     pub napi_threaded: bool,
     /// Cores of those threads, each end's; absent: wherever the scheduler puts them.
@@ -183,7 +197,7 @@ pub struct LightpathPlan {
 pub struct DirectionPlan {
     /// Seed of all random draws.
     pub seed: u64,
-    /// One way, nanoseconds.
+    /// One-way delay, nanoseconds.
     pub delay_ns: u64,
     /// To either side, nanoseconds.
     pub jitter_ns: u64,
@@ -265,6 +279,21 @@ impl LabPlan {
         self.hosts.iter().find(|host| host.name == name)
     }
 
+    /// The guest of this name.
+    #[must_use]
+    pub fn guest(&self, name: &str) -> Option<&GuestPlan> {
+        self.guests.iter().find(|guest| guest.name == name)
+    }
+
+    /// A guest's interface, and the switch that has it.
+    #[must_use]
+    pub fn guest_end(&self, name: &str) -> Option<(&SwitchPlan, &EndPlan)> {
+        self.switches.iter().find_map(|switch| {
+            let end = switch.ends.iter().find(|end| end.host == name)?;
+            Some((switch, end))
+        })
+    }
+
     /// All interfaces: those of links, then those of switches.
     pub(crate) fn ends(&self) -> impl Iterator<Item = &EndPlan> {
         let links = self.links.iter().flat_map(|link| &link.ends);
@@ -278,13 +307,14 @@ impl LabPlan {
             .flat_map(|end| end.addresses.iter().map(|address| address.address))
     }
 
-    /// A hosts file (`hosts(5)`) that knows every host of the lab.
+    /// A hosts file (`hosts(5)`) that knows every host and guest of the lab.
     #[must_use]
     pub fn hosts_file(&self) -> String {
         let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
-        for host in &self.hosts {
-            for address in self.addresses_of(&host.name) {
-                text.push_str(&format!("{address} {}\n", host.name));
+        let hosts = self.hosts.iter().map(|host| &host.name);
+        for name in hosts.chain(self.guests.iter().map(|guest| &guest.name)) {
+            for address in self.addresses_of(name) {
+                text.push_str(&format!("{address} {name}\n"));
             }
         }
         text

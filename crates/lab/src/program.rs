@@ -21,6 +21,12 @@ impl Program {
         Self { path: path.into(), arguments }
     }
 
+    /// What keeps a guest of the lab.
+    pub(crate) fn keeper(&self) -> vm::Program {
+        let role = [OsString::from("keeper")];
+        vm::Program::new(&self.path, self.arguments.iter().chain(&role).cloned())
+    }
+
     pub(crate) fn command(&self, role: &str) -> Command {
         let mut command = Command::new(&self.path);
         // For `ps`, whatever the path is: /proc/self/exe survives an upgrade while a lab is up.
@@ -41,6 +47,7 @@ pub fn run_role(program: &Program, arguments: &[OsString]) -> u8 {
         ["starter", _] => anchor::run_starter(program, Path::new(&arguments[1])),
         ["init", _, own] => anchor::run_init(program, Path::new(&arguments[1]), *own == "true"),
         ["guest", _, _, _, _, _, "--", _, ..] => return guest::run(arguments),
+        ["keeper", _, name] => return vm::keeper::run(Path::new(&arguments[1]), name),
         ["store", _, _, _] => return store::run(arguments),
         _ => Err(LabError::NotStarted("this is started by the lab itself".to_owned())),
     };

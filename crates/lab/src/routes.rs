@@ -12,7 +12,7 @@ pub(crate) struct Route {
     pub(crate) host_index: usize,
     /// The network behind the gateway.
     pub(crate) network: IpAddr,
-    /// Its leading bits.
+    /// Length of the prefix.
     pub(crate) prefix_bits: u8,
     /// The next host's address on a link that both share.
     pub(crate) gateway: IpAddr,
@@ -25,35 +25,39 @@ pub(crate) fn forwards(plan: &LabPlan, host: &str) -> bool {
 
 /// All routes of a lab.
 pub(crate) fn routes(plan: &LabPlan) -> Vec<Route> {
+    let hosts = plan.hosts.iter().enumerate();
+    hosts.flat_map(|(host_index, host)| routes_of(plan, &host.name, host_index)).collect()
+}
+
+/// The routes of a host or a guest.
+pub(crate) fn routes_of(plan: &LabPlan, host: &str, host_index: usize) -> Vec<Route> {
     let mut routes = Vec::new();
     if plan.is_unrouted {
         return routes;
     }
-    for (host_index, host) in plan.hosts.iter().enumerate() {
-        let mut known: BTreeSet<(IpAddr, u8)> =
-            ends_of(plan, &host.name).flat_map(|(own, _)| networks(own)).collect();
-        let mut seen = BTreeSet::from([host.name.as_str()]);
-        // Hosts to look at, with the first gateway on the way there.
-        let mut ahead: VecDeque<(&str, &EndPlan)> = VecDeque::new();
-        for (_, next) in ends_of(plan, &host.name) {
-            if seen.insert(&next.host) {
-                ahead.push_back((&next.host, next));
-            }
+    let mut known: BTreeSet<(IpAddr, u8)> =
+        ends_of(plan, host).flat_map(|(own, _)| networks(own)).collect();
+    let mut seen = BTreeSet::from([host]);
+    // Hosts to look at, with the first gateway on the way there.
+    let mut ahead: VecDeque<(&str, &EndPlan)> = VecDeque::new();
+    for (_, next) in ends_of(plan, host) {
+        if seen.insert(&next.host) {
+            ahead.push_back((&next.host, next));
         }
-        while let Some((at, gateway)) = ahead.pop_front() {
-            for (own, next) in ends_of(plan, at) {
-                for (network, prefix_bits) in networks(own) {
-                    let gateway = gateway.addresses.iter().map(|known| known.address);
-                    let mut gateway = gateway.filter(|known| known.is_ipv4() == network.is_ipv4());
-                    if let Some(gateway) = gateway.next()
-                        && known.insert((network, prefix_bits))
-                    {
-                        routes.push(Route { host_index, network, prefix_bits, gateway });
-                    }
+    }
+    while let Some((at, gateway)) = ahead.pop_front() {
+        for (own, next) in ends_of(plan, at) {
+            for (network, prefix_bits) in networks(own) {
+                let gateway = gateway.addresses.iter().map(|known| known.address);
+                let mut gateway = gateway.filter(|known| known.is_ipv4() == network.is_ipv4());
+                if let Some(gateway) = gateway.next()
+                    && known.insert((network, prefix_bits))
+                {
+                    routes.push(Route { host_index, network, prefix_bits, gateway });
                 }
-                if seen.insert(&next.host) {
-                    ahead.push_back((&next.host, gateway));
-                }
+            }
+            if seen.insert(&next.host) {
+                ahead.push_back((&next.host, gateway));
             }
         }
     }

@@ -6,7 +6,7 @@
 //! and removed after it; one whose anchor is gone is removed by whoever finds it. Changes are made under
 //! an exclusive lock on the directory of all labs, so there is no lock file to leave behind.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
 use sys::private::{self, Folder};
+use sys::process::started_ticks;
 
 use crate::LabError;
 use crate::plan::LabPlan;
@@ -191,43 +192,5 @@ impl LabDir {
             rustix::process::pidfd_open(Pid::from_raw(state.pid)?, PidfdFlags::empty()).ok()?;
         // Looked at after the descriptor was opened: if this is the anchor, the descriptor is its.
         (started_ticks(state.pid) == Some(state.started_ticks)).then_some((state, pidfd))
-    }
-}
-
-/// Field 22 of `/proc/PID/stat` (`proc_pid_stat(5)`), for a process that is not on its way out.
-pub(crate) fn started_ticks(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_name, after) = text.rsplit_once(')')?;
-    let mut fields = after.split_ascii_whitespace();
-    let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then_some(())?;
-    // Fields 3, 9 and 22.
-    let flags: u32 = fields.nth(9 - 4)?.parse().ok()?;
-    (flags & PF_EXITING == 0).then_some(())?;
-    fields.nth(22 - 10)?.parse().ok()
-}
-
-/// Kernel `include/linux/sched.h`: it has begun to exit.
-const PF_EXITING: u32 = 0x4;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_process_has_started_and_a_dead_one_has_not() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        let ticks = started_ticks(own).unwrap();
-        assert!(ticks > 0);
-        let text = fs::read_to_string(format!("/proc/{own}/stat")).unwrap();
-        let after = text.rsplit_once(')').unwrap().1;
-        assert_eq!(after.split_ascii_whitespace().nth(22 - 3).unwrap(), ticks.to_string());
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        while started_ticks(pid).is_some() {
-            std::thread::yield_now();
-        }
-        child.wait().unwrap();
-        assert_eq!(started_ticks(i32::MAX), None);
     }
 }

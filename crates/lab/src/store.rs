@@ -21,11 +21,13 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_remount, unmount,
 };
 use sys::SyscallError;
-use sys::process::{ChildStart, leave_open_for_children, start_child_as, take_inherited};
+use sys::process::{
+    ChildStart, leave_open_for_children, start_child_as, started_ticks, take_inherited,
+};
 
 use crate::anchor::{log, outer_pid};
 use crate::plan::{FilesystemKind, FilesystemPlan, LabPlan};
-use crate::state::{LabDir, started_ticks};
+use crate::state::LabDir;
 use crate::{LabError, Program, view};
 
 /// Longest that one host's part may take to stand.

@@ -52,7 +52,7 @@ impl Switches {
         taps: Vec<Vec<Port>>,
     ) -> Result<Self, LabError> {
         let running = plan.switches.iter().zip(taps).map(|(switch, taps)| {
-            run(dir, switch, taps)
+            run(dir, plan, switch, taps)
                 .map_err(|error| LabError::NotStarted(format!("switch {}: {error}", switch.name)))
         });
         Ok(Self { running: running.collect::<Result<_, _>>()? })
@@ -84,7 +84,12 @@ enum SwitchError {
     Line(#[from] LabError),
 }
 
-fn run(dir: &LabDir, plan: &SwitchPlan, taps: Vec<Port>) -> Result<Running, SwitchError> {
+fn run(
+    dir: &LabDir,
+    lab: &LabPlan,
+    plan: &SwitchPlan,
+    taps: Vec<Port>,
+) -> Result<Running, SwitchError> {
     let socket = dir.switch_socket(&plan.name);
     let mut daemon =
         Daemon::bind(Config { cores: plan.cores.clone(), ..Config::new(socket.clone()) })?;
@@ -101,7 +106,8 @@ fn run(dir: &LabDir, plan: &SwitchPlan, taps: Vec<Port>) -> Result<Running, Swit
     })?;
     let mut connection = Connection::open(&socket)?;
     let mut lines = Vec::new();
-    for (number, (end, tap)) in (0..).zip(plan.ends.iter().zip(taps)) {
+    let hosts = plan.ends.iter().filter(|end| lab.guest(&end.host).is_none());
+    for (number, (end, tap)) in (0..).zip(hosts.zip(taps)) {
         let port: PortName = format!("{}:{}", plan.name, end.host).parse()?;
         if let Some(line) = &plan.line {
             let seed = line.seed.wrapping_add(2 * number);

@@ -41,7 +41,7 @@ pub struct Ports {
 }
 
 impl Default for Ports {
-    /// 3998 and 3999.
+    /// Ports 3998 and 3999.
     fn default() -> Self {
         Self { prober: 3998, reflector: 3999 }
     }

@@ -16,7 +16,7 @@ pub const TAG_BYTES: usize = 16;
 pub struct Key([u8; KEY_BYTES]);
 
 impl Key {
-    /// From its bytes.
+    /// Makes a key of its bytes.
     #[must_use]
     pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)

@@ -1,8 +1,8 @@
-//! What the machine itself costs, in ns: two machines in one thread, packets handed from one to
-//! the other. Run it on an idle core, built with `--release`.
+//! Measures the CPU time of the machine itself, in ns: two machines in one thread, with packets
+//! passed from one to the other. Run it on an idle core, built with `--release`.
 //!
-//! A ping-pong of small messages goes through four machine passes a round trip: send, out, in and
-//! matched, on both sides; the figure is half of that.
+//! A round trip of a ping-pong of short messages takes four passes through a machine: send and
+//! transmit, then receive and match, on each side. The printed time is half a round trip.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use messaging::{
     Address, BufferId, Channel, Config, Machine, Memory, Payload, PeerId, Receive, Send, SendMode,
 };
 
-/// One buffer for everything.
+/// One buffer that serves all buffer ids.
 struct Buffer(Vec<u8>);
 
 impl Memory for Buffer {
@@ -44,7 +44,7 @@ fn end(number: u8, packet_bytes_max: u16, tags_payloads: bool) -> End {
     End { machine, memory: Buffer(vec![0; 8 << 20]), packet: Vec::new() }
 }
 
-/// Hands over all that one end has to send.
+/// Passes all packets that one end has to send to the other. Returns their number.
 fn carry(now_ns: u64, from: &mut End, to: &mut End) -> u64 {
     let mut packets = 0;
     while let Some(mut transmit) = from.machine.poll_transmit(now_ns) {
@@ -122,7 +122,7 @@ fn pair(packet_bytes_max: u16, tags_payloads: bool) -> (End, End) {
     (a, b)
 }
 
-/// Half a round trip of messages of this size, in ns.
+/// Half a round trip of messages of this length, in ns.
 fn ping_pong(length_bytes: u64, tags_payloads: bool) -> f64 {
     let (mut a, mut b) = pair(1472, tags_payloads);
     let mut now_ns = 1_000;
@@ -151,7 +151,7 @@ fn ping_pong(length_bytes: u64, tags_payloads: bool) -> f64 {
     began.elapsed().as_nanos() as f64 / f64::from(2 * rounds)
 }
 
-/// A small message in a stream of 64 under way, in ns.
+/// Time per message in a stream of short messages, 64 of them in flight, in ns.
 fn stream(length_bytes: u64) -> f64 {
     let (mut a, mut b) = pair(1472, true);
     let mut now_ns = 1_000;
@@ -174,7 +174,7 @@ fn stream(length_bytes: u64) -> f64 {
     began.elapsed().as_nanos() as f64 / f64::from(64 * rounds)
 }
 
-/// Bytes a second of announced messages: machine, tags, and one copy a side.
+/// Bytes per second of announced messages: machine, tags, and one copy per side.
 fn bulk(packet_bytes_max: u16, tags_payloads: bool) -> f64 {
     let (mut a, mut b) = pair(packet_bytes_max, tags_payloads);
     let mut now_ns = 1_000;

@@ -1,13 +1,12 @@
-//! How many bytes may be under way: additive increase, multiplicative decrease, in which a loss
-//! without any sign of a queue costs little (on Ethernet it is as often a bad cable as a full
-//! switch), and growth ends where round-trip times say that packets queue already.
+//! Congestion windows: additive increase, multiplicative decrease. A loss without any sign of a
+//! queue costs less (on Ethernet it is as often a bad cable as a full switch), and growth stops
+//! where round-trip times show that packets already queue.
 
-/// A window in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     bytes: u64,
     threshold_bytes: u64,
-    /// What it was before the last decrease.
+    /// Size before the last decrease.
     before_bytes: u64,
     min_bytes: u64,
     max_bytes: u64,
@@ -20,7 +19,7 @@ impl Window {
         Self { bytes, threshold_bytes: u64::MAX, before_bytes: bytes, min_bytes, max_bytes }
     }
 
-    /// Never beyond this from now on, as far as the smallest window allows.
+    /// Lowers the upper bound, but not below the smallest window.
     pub(crate) fn limit(&mut self, max_bytes: u64) {
         self.max_bytes = max_bytes.clamp(self.min_bytes, self.max_bytes);
         self.bytes = self.bytes.min(self.max_bytes);
@@ -34,7 +33,8 @@ impl Window {
         self.bytes < self.threshold_bytes
     }
 
-    /// `arrived_bytes` reached the other end while the window was full.
+    /// Grows after `arrived_bytes` reached the other end while at least half of the window was in
+    /// use.
     pub(crate) fn grow(&mut self, arrived_bytes: u64, packet_bytes: u64, is_queueing: bool) {
         if is_queueing {
             self.threshold_bytes = self.threshold_bytes.min(self.bytes);
@@ -48,7 +48,7 @@ impl Window {
         self.bytes = (self.bytes + more_bytes).min(self.max_bytes);
     }
 
-    /// Something was lost, for the first time in a round trip.
+    /// Shrinks after a loss, the first in its round trip: by 40% with a queue, else by 15%.
     pub(crate) fn shrink(&mut self, is_queueing: bool) {
         self.before_bytes = self.bytes;
         let percent = if is_queueing { 60 } else { 85 };
@@ -56,7 +56,7 @@ impl Window {
         self.threshold_bytes = self.bytes;
     }
 
-    /// What seemed lost was late.
+    /// Undoes the last decrease: the packet was late, not lost.
     pub(crate) fn restore(&mut self) {
         self.bytes = self.bytes.max(self.before_bytes).min(self.max_bytes);
         self.threshold_bytes = self.threshold_bytes.max(self.bytes);

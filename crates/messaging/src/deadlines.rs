@@ -1,10 +1,8 @@
-//! The earliest time at which something is due for each peer: a binary heap with positions. A
-//! deadline that moves to later is left where it is: when the time comes, its owner looks and puts
-//! it back.
+//! The earliest deadline of each peer, in a binary heap with positions. A deadline that moves later
+//! is left in place: when it expires, the peer's deadlines are examined and it is inserted anew.
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Deadlines by peer.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     heap: Vec<(u64, u32)>,
@@ -33,7 +31,7 @@ impl Deadlines {
         }
     }
 
-    /// A peer whose time has come; it has no deadline any more.
+    /// Removes a peer whose deadline has passed.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
         let (_, peer) = *self.heap.first().filter(|(at_ns, _)| *at_ns <= now_ns)?;
         self.positions[peer as usize] = NOWHERE;

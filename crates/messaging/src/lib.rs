@@ -1,19 +1,20 @@
-//! Messages between endpoints over Ethernet, as a pure machine: no I/O, no clock, no thread. Time
-//! comes in as `now_ns`, packets as bytes that the owner read, and what leaves is a header with a
-//! place in the owner's memory.
+//! Messages between endpoints over Ethernet, as a pure machine: no I/O, no clock, no threads. The
+//! owner passes in the time as `now_ns` and the bytes of received packets; the machine returns
+//! packets to send, each a header and a reference to payload bytes in the owner's memory.
 //!
-//! * [`Machine`]: an endpoint: sends, receives, probes, and the packets between it and its peers;
-//! * [`wire`]: the packets as bytes, described in `docs/messages.md`;
-//! * [`Memory`]: how the machine reaches the owner's buffers.
+//! * [`Machine`]: one endpoint with its sends, receives, probes, and the packets exchanged with its
+//!   peers;
+//! * [`wire`]: the packet formats, specified in `docs/messages.md`;
+//! * [`Memory`]: access to the owner's buffers.
 //!
-//! Messages have 64 match bits and go to receives with a mask, as in MX; receives may name their
-//! source and take many messages, as in libfabric. Short messages go by themselves, long ones wait
-//! until a receive takes them and are pulled by the receiver.
+//! Messages have 64 match bits and receives a mask, as in MX; receives may name their source and
+//! may take several messages, as in libfabric. Short messages are sent at once (eager); long ones
+//! are announced, wait until a receive matches them, and are then pulled by the receiver.
 //!
-//! Three mechanisms carry them, each in a module of its own under `machine`:
-//! * ordered packets, acknowledged selectively, with a window a peer (`order`, `reliable`);
-//! * pulls, in which the receiver asks, and all its senders share one window (`pulls`);
-//! * sessions with keys of their own, opened after a cookie (`greet`).
+//! Three mechanisms transport them, each in its own module under `machine`:
+//! * ordered packets with selective acknowledgements and one window per peer (`order`, `reliable`);
+//! * pulls: the receiver requests fragments, and all its senders share one window (`pulls`);
+//! * sessions, each with its own keys, opened by a cookie exchange (`greet`).
 #![forbid(unsafe_code)]
 
 mod congestion;

@@ -1,9 +1,10 @@
 //! The machine: one endpoint with its peers, receives, messages and sessions.
 //!
-//! The owner hands in packets ([`handle_packet`](Machine::handle_packet)) and the time
-//! ([`handle_timeouts`](Machine::handle_timeouts)), takes out packets
-//! ([`poll_transmit`](Machine::poll_transmit)), completions and events, and calls again at
-//! [`poll_deadline_ns`](Machine::poll_deadline_ns) at the latest. Nothing happens in between.
+//! The owner passes in packets ([`handle_packet`](Machine::handle_packet)) and the time
+//! ([`handle_timeouts`](Machine::handle_timeouts)), and polls for packets to send
+//! ([`poll_transmit`](Machine::poll_transmit)), completions and events. It calls `handle_timeouts`
+//! again no later than [`poll_deadline_ns`](Machine::poll_deadline_ns). The machine does nothing
+//! between calls.
 
 mod arrive;
 mod fail;
@@ -29,58 +30,61 @@ use crate::tag::{Key, PayloadKey};
 use crate::types::{Address, Completion, Event, Failure, OperationError, PeerId};
 use crate::wire::{Greeting, HEADER_BYTES_MAX, Kind};
 
-/// Most eager bytes of one peer that may wait unexpected.
+/// Upper bound on the unmatched eager bytes kept for one peer.
 const EAGER_WINDOW_BYTES_MAX: u64 = 256 * 1024;
-/// Answers to strangers' greetings that wait to be sent.
+/// Upper bound on the queued answers to greetings; further greetings are ignored.
 const REPLIES_MAX: usize = 64;
 
-/// What an endpoint is and how much it may use.
+/// Identity and resource limits of an endpoint.
 #[derive(Clone)]
 pub struct Config {
-    /// Its name, which no other endpoint has.
+    /// Address of this endpoint, unique among all endpoints.
     pub address: Address,
-    /// Its number on its host: the packets' steering field.
+    /// Number of the endpoint on its host: the steering field of packets sent to it.
     pub endpoint: u16,
-    /// Different each time the endpoint is opened: random.
+    /// Random number, different each time the endpoint is opened; not 0.
     pub instance: u64,
-    /// Known to all endpoints of a job and to nobody else: one key for all of them, or one of each
-    /// endpoint's own, which its peers hand to [`Machine::insert_keyed_peer`].
+    /// Secret key of the greetings: one key shared by all endpoints of a job, or one of this
+    /// endpoint alone, which its peers pass to [`Machine::insert_keyed_peer`].
     pub job_key: [u8; 16],
-    /// Random, known to nobody else: nonces and cookies come from it.
+    /// Random secret of this endpoint alone; nonces and cookies are derived from it.
     pub secret: [u8; 16],
-    /// Most bytes of a packet, 256 to 65535: what a datagram carries.
+    /// Size limit of a packet in bytes, 256 to 65535: what one datagram carries.
     pub packet_bytes_max: u16,
-    /// Longer messages wait at the sender until a receive takes them.
+    /// Longer messages are announced and wait at the sender until a receive matches them.
     pub eager_bytes_max: u64,
-    /// Messages up to this long are copied, so that a send completes at once.
+    /// Standard and inject sends up to this length are copied, so that they complete at once.
     pub copy_bytes_max: u64,
-    /// Most bytes of such copies.
+    /// Limit on the total bytes of such copies.
     pub copies_bytes_max: u64,
-    /// Most peers.
+    /// Capacity of the peer table.
     pub peers_max: u32,
-    /// Most bytes of messages that no receive took yet. Shared among `peers_max`: a peer that has
-    /// used its share announces its messages and keeps them.
+    /// Limit on the bytes of messages that no receive has matched yet, divided equally among
+    /// `peers_max`. A peer that has used its share announces its messages and keeps their bytes.
     pub unexpected_bytes_max: u64,
-    /// Most such messages; further ones are refused until there is room, and sent again.
+    /// Limit on the number of unexpected messages; further ones are refused until there is room,
+    /// and the sender retransmits them.
     pub unexpected_max: usize,
-    /// Most sends, and most receives, under way.
+    /// Limit on the sends in progress and, separately, on the receives in progress.
     pub operations_max: usize,
-    /// Most bytes asked for and not received: what the way in can hold (half a socket's receive
-    /// buffer, a ring).
+    /// Limit on the bytes requested by pulls and not yet received: what the receive path can hold
+    /// (half a socket's receive buffer, a ring).
     pub pull_bytes_max: u64,
-    /// Acknowledgements wait so long for a packet to ride on.
+    /// How long an acknowledgement may wait for a packet that can carry it.
     pub ack_delay_ns: u64,
-    /// A peer fails after so long without an answer from it or its machine, while one is awaited.
+    /// A peer fails after this long without an answer from it or its host, while one is awaited.
     pub silent_host_ns: u64,
-    /// A peer fails after so long without an answer from itself, while one is awaited: only where
-    /// something answers for a process that computes.
+    /// A peer fails after this long without an answer from itself, while one is awaited. Set it
+    /// only where something in the peer's process answers even while the process computes.
     pub silent_peer_ns: Option<u64>,
-    /// A peer fails after so long without an answer, when its machine says that nobody is there.
+    /// A peer fails after this long without an answer, if its host reports that nobody listens
+    /// there.
     pub refused_ns: u64,
-    /// A peer that receives wait for is asked this often whether it is there.
+    /// How often a quiet peer that posted receives name is asked whether it is alive.
     pub keepalive_ns: u64,
-    /// Tags cover payloads, and packets without such a tag are dropped. The same on all endpoints
-    /// of a job. Off: only headers are safe from strangers; for ways that no stranger reaches.
+    /// Tags cover payloads, and packets without such a tag are dropped. Must be the same on all
+    /// endpoints of a job. When off, only headers are authenticated: for paths that no attacker can
+    /// reach.
     pub tags_payloads: bool,
 }
 
@@ -91,7 +95,7 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// The usual figures for an endpoint of this name.
+    /// The default limits, for an endpoint with this address. `instance` is derived from `secret`.
     #[must_use]
     pub fn new(address: Address, endpoint: u16, job_key: [u8; 16], secret: [u8; 16]) -> Self {
         Self {
@@ -133,63 +137,63 @@ impl Config {
         Ok(())
     }
 
-    /// Eager bytes that one peer may have waiting here.
+    /// Credit of one peer: how many of its eager bytes may be kept here without a receive.
     pub(crate) fn eager_window_bytes(&self) -> u32 {
         let share = self.unexpected_bytes_max / u64::from(self.peers_max);
         share.min(EAGER_WINDOW_BYTES_MAX) as u32
     }
 }
 
-/// A configuration that makes no sense.
+/// An invalid configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Too small for headers.
+    /// `packet_bytes_max` leaves no room for headers.
     #[error("packets of at most {0} bytes are too small: at least 256 are needed")]
     SmallPackets(u16),
-    /// Too many packets for one message.
+    /// `eager_bytes_max` allows messages of more packets than may be in flight at once.
     #[error("eager messages of {bytes} bytes need too many packets: at most {most_bytes} bytes")]
     Eager {
-        /// The bound asked for.
+        /// The configured `eager_bytes_max`.
         bytes: u64,
-        /// What packets of this size allow.
+        /// The most that `packet_bytes_max` allows.
         most_bytes: u64,
     },
-    /// A figure that must not be 0.
+    /// A value that must not be 0.
     #[error("peers_max, instance and ack_delay_ns must not be 0")]
     Zero,
 }
 
-/// What happened so far.
+/// Counts since the machine was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets given out.
+    /// Packets returned by [`Machine::poll_transmit`].
     pub sent_pkts: u64,
-    /// Packets taken in, good and bad.
+    /// Packets passed to [`Machine::handle_packet`], valid or not.
     pub received_pkts: u64,
-    /// Ordered packets sent again.
+    /// Ordered packets that were retransmitted.
     pub resent_pkts: u64,
-    /// Fragments asked for again.
+    /// Fragments that were requested again.
     pub reasked_pkts: u64,
-    /// Packets that came twice.
+    /// Packets that had already been received.
     pub duplicate_pkts: u64,
-    /// Packets that were none of this protocol.
+    /// Packets that are not of this protocol, or are too short or too long for their kind.
     pub malformed_pkts: u64,
-    /// Packets for no session or another endpoint.
+    /// Packets for an unknown session or another endpoint.
     pub stray_pkts: u64,
-    /// Packets whose tag was wrong.
+    /// Packets with a wrong tag.
     pub forged_pkts: u64,
-    /// Packets for which there was no room; they come again.
+    /// Packets dropped for lack of room; the sender retransmits them.
     pub refused_pkts: u64,
-    /// Timeouts without an answer.
+    /// Expired waits for an answer or a fragment.
     pub timeouts: u64,
-    /// Losses that turned out to be late packets.
+    /// Packets considered lost that turned out to be late.
     pub spurious_losses: u64,
-    /// Messages that no receive waited for.
+    /// Messages that arrived before a matching receive was posted.
     pub unexpected_messages: u64,
-    /// Eager messages that were announced for want of room at the receiver.
+    /// Eager messages that were announced because the receiver had no room for them.
     pub announced_for_room: u64,
-    /// Bytes copied into the machine: of small sends and of unexpected messages.
+    /// Bytes copied into the machine: of short sends and of unexpected messages.
     pub copied_bytes: u64,
 }
 
@@ -197,7 +201,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Machine {
     config: Config,
-    /// What greetings to this endpoint are tagged with.
+    /// The key of the greetings that this endpoint answers.
     own_key: Key,
     secret: Key,
     payload_key: PayloadKey,
@@ -216,7 +220,7 @@ pub struct Machine {
     copies_bytes: u64,
     unexpected_bytes: u64,
     ready: List<0>,
-    /// Packets given out in a row for the first of them.
+    /// Consecutive packets sent to the first peer of `ready`.
     burst_pkts: u32,
     pullers: List<1>,
     pulling_count: u64,
@@ -232,10 +236,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// An endpoint without peers.
+    /// Creates an endpoint without peers.
     ///
     /// # Errors
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
         let own_key = Key::from_bytes(&config.job_key);
@@ -279,10 +283,11 @@ impl Machine {
         })
     }
 
-    /// Introduces a peer, or finds it again. Nothing is sent until there is something to say.
+    /// Adds a peer to the table, or finds the one with this address. Nothing is sent before the
+    /// first operation on it.
     ///
     /// # Errors
-    /// [`OperationError::Busy`]: the table is full.
+    /// [`OperationError::Busy`]: the peer table is full.
     pub fn insert_peer(&mut self, address: Address) -> Result<PeerId, OperationError> {
         if let Some(&index) = self.by_address.get(&address) {
             return Ok(PeerId(index));
@@ -301,11 +306,12 @@ impl Machine {
         Ok(PeerId(index))
     }
 
-    /// The same for a peer whose `job_key` is another than this endpoint's. For one that is known
-    /// already it counts from the next session on that this endpoint asks for.
+    /// Like [`insert_peer`](Self::insert_peer), for a peer whose `job_key` differs from this
+    /// endpoint's. For a peer already in the table, the key applies from the next session that this
+    /// endpoint requests.
     ///
     /// # Errors
-    /// As [`insert_peer`](Self::insert_peer).
+    /// Those of [`insert_peer`](Self::insert_peer).
     pub fn insert_keyed_peer(
         &mut self,
         address: Address,
@@ -316,13 +322,13 @@ impl Machine {
         Ok(peer)
     }
 
-    /// A peer's name.
+    /// The address of a peer; none if it is not in the table.
     #[must_use]
     pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
         self.peers.get(peer.0 as usize).map(|peer| peer.address)
     }
 
-    /// The peers so far.
+    /// Number of peers in the table, failed ones included.
     #[must_use]
     pub fn peers_count(&self) -> u32 {
         self.peers.len() as u32
@@ -337,40 +343,41 @@ impl Machine {
         }
     }
 
-    /// The next operation that ended, in the order they did.
+    /// The oldest completion not yet polled, in the order in which operations ended.
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
     }
 
-    /// The next thing to know or do.
+    /// The oldest event not yet polled.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When [`handle_timeouts`](Self::handle_timeouts) has something to do. Earlier calls do
-    /// nothing; late ones only delay.
+    /// When [`handle_timeouts`](Self::handle_timeouts) next has something to do. Earlier calls do
+    /// nothing; later ones only delay.
     #[must_use]
     pub fn poll_deadline_ns(&self) -> Option<u64> {
         self.deadlines.earliest_ns()
     }
 
-    /// What happened so far.
+    /// Counts since the machine was created.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Nothing that was sent waits for an answer: the endpoint may be closed without loss.
+    /// No message to a peer awaits an answer, and no pull is in progress: the endpoint may be
+    /// closed without loss.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.sends.count() == 0 && self.pulls.count() == 0
     }
 
-    /// Bytes that peers and their idle sessions take, on average.
+    /// Approximate memory of one peer with an idle session, in bytes.
     #[must_use]
     pub fn peer_bytes(&self) -> usize {
         let lists = 4 * size_of::<List<0>>();
-        // With a key of its own a session has a table for payloads.
+        // A session whose key is not this endpoint's has its own payload key.
         crate::tag::PAYLOAD_KEY_BYTES
             + size_of::<Peer>()
             + lists
@@ -379,13 +386,14 @@ impl Machine {
             + 2 * size_of::<(Address, u32)>()
     }
 
-    /// Bytes of messages and packets that the machine holds copies of.
+    /// Bytes of copied messages and packets that the machine holds, rounded up to buffer
+    /// capacities.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.pool.lent_bytes()
     }
 
-    /// Unexpected messages that no receive took yet.
+    /// Number of messages that no receive or claim has taken yet.
     #[must_use]
     pub fn unexpected_count(&self) -> usize {
         self.matcher.unexpected.count()
@@ -397,7 +405,7 @@ impl Machine {
         }
     }
 
-    /// Lets the peer's earliest deadline wake it.
+    /// Schedules a wake-up at the peer's earliest deadline.
     fn arm(&mut self, peer: u32) {
         if let Some(at_ns) = self.peers[peer as usize].due.earliest_ns() {
             self.deadlines.wake_by(peer, at_ns);
@@ -410,7 +418,7 @@ impl Machine {
     }
 }
 
-/// Time as packets say it: in units of 64 ns, never 0.
+/// Time as packets carry it: in units of 64 ns, modulo 2³², never 0.
 fn stamp(now_ns: u64) -> u32 {
     ((now_ns >> 6) as u32).max(1)
 }

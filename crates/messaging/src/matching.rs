@@ -1,14 +1,13 @@
-//! Which receive takes which message: posted receives in the order of posting, messages in the
-//! order of arrival, by source, channel, match bits and mask.
+//! Which receive takes which message: receives in the order of posting, messages in the order of
+//! arrival, by source, channel, match bits and mask.
 //!
-//! Receives that name a source are in a list of that source, the others in one list; a message
-//! that arrives is compared with those two only, and the earlier posted of the two candidates wins.
-//! Unexpected messages are in a list of their source and in a list of all.
+//! Receives that name a source are in a list of that source, the others in one common list. An
+//! arriving message is compared with these two lists only, and of the two candidates the one posted
+//! first wins. Unexpected messages are in a list of their source and in a list of all.
 
 use crate::slab::{Link, List, NONE, Slab, linked};
 use crate::types::{BufferId, Channel, PeerId};
 
-/// A posted receive.
 #[derive(Debug)]
 pub(crate) struct Posted {
     pub(crate) source: Option<PeerId>,
@@ -18,9 +17,9 @@ pub(crate) struct Posted {
     pub(crate) buffer: BufferId,
     pub(crate) offset: u64,
     pub(crate) room: u64,
-    /// The least that must be left for a receive of many messages to stay.
+    /// A multi-message receive ends when fewer bytes than this are left.
     pub(crate) multi: Option<u64>,
-    /// Messages under way into a receive of many messages.
+    /// Messages being written into a multi-message receive.
     pub(crate) writers: u32,
     pub(crate) context: u64,
     pub(crate) order: u64,
@@ -31,13 +30,13 @@ linked!(Posted, 0 => link);
 /// Where an unexpected message's bytes are.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// Here, as many as have come.
+    /// Here, as many as have arrived.
     Eager(Vec<u8>),
     /// At the sender.
     Announced,
 }
 
-/// A message that no receive took.
+/// A message that no receive has matched.
 #[derive(Debug)]
 pub(crate) struct Unexpected {
     pub(crate) source: u32,
@@ -48,7 +47,7 @@ pub(crate) struct Unexpected {
     /// The sender's handle, of an announced or synchronous message.
     pub(crate) handle: Option<u64>,
     pub(crate) body: Body,
-    /// The session that it came in.
+    /// The session that it arrived in, as `Peer::sessions_count`.
     pub(crate) session: u64,
     pub(crate) by_source: Link,
     pub(crate) by_arrival: Link,
@@ -77,7 +76,7 @@ pub(crate) struct Matcher {
     order: u64,
 }
 
-/// Bits that differ where they must not.
+/// Whether match bits differ outside `ignore`.
 fn differs(incoming: u64, wanted: u64, ignore: u64) -> bool {
     (incoming ^ wanted) & !ignore != 0
 }
@@ -98,12 +97,12 @@ impl Matcher {
         self.lanes.push(Lane::EMPTY);
     }
 
-    /// A source that receives wait for by name.
+    /// Whether a posted receive names this source.
     pub(crate) fn is_awaited(&self, source: u32) -> bool {
         self.lanes[source as usize].posted.iter().any(|list| !list.is_empty())
     }
 
-    /// Receives that wait for this source by name, first posted first.
+    /// A posted receive that names this source.
     pub(crate) fn awaiting(&self, source: u32) -> Option<u32> {
         self.lanes[source as usize].posted.iter().find_map(List::first)
     }
@@ -149,7 +148,7 @@ impl Matcher {
         index
     }
 
-    /// No further message matches it; its record stays.
+    /// Removes a receive from matching; its record stays.
     pub(crate) fn unpost(&mut self, index: u32) {
         let posted = &self.posted[index];
         let channel = posted.channel.index();
@@ -193,7 +192,7 @@ impl Matcher {
         None
     }
 
-    /// No receive finds it any more; its record stays.
+    /// Removes a message from matching; its record stays.
     pub(crate) fn withdraw(&mut self, index: u32) {
         let unexpected = &self.unexpected[index];
         if !unexpected.by_source.is_linked() {

@@ -1,4 +1,4 @@
-//! What is known of a peer, and the records that hang on it.
+//! The state of a peer, and the records linked to it.
 
 use crate::congestion::Window;
 use crate::rtt::RoundTrip;
@@ -6,54 +6,56 @@ use crate::slab::{Link, List, NONE, linked};
 use crate::tag::{Key, PayloadKey};
 use crate::types::{Address, BufferId, Channel, Failure};
 
-/// Packets ahead of the oldest unacknowledged one that may be under way.
+/// Sequence numbers, from the next expected one on, that a receiver accepts; a sender has at most
+/// half as many packets in flight.
 pub(crate) const WINDOW_PKTS: u64 = 1024;
 
-/// Where a session stands.
+/// Progress of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// None, and none is wanted.
+    /// No session, and none is requested.
     Idle,
-    /// `Hello` is under way.
+    /// `Hello` was sent; `Cookie` is awaited.
     Greeting,
-    /// `Open` is under way.
+    /// `Open` was sent; `Accept` is awaited.
     Opening,
     /// Both ends have the keys.
     Open,
-    /// Given up.
+    /// The session ended; [`reconnect`](crate::Machine::reconnect) permits a new one.
     Failed(Failure),
 }
 
-/// What is being put together from ordered packets.
+/// Where the payload of the next `More` packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nothing: the next packet begins a message.
+    /// Nowhere: the next packet begins a message.
     Nothing,
-    /// A message that a receive took.
+    /// A message that a receive has matched, by its index in `Machine::receiving`.
     Receiving(u32),
-    /// An unexpected message.
+    /// An unexpected message, by its index in the matcher.
     Unexpected(u32),
 }
 
-/// A peer. Everything that grows hangs on lists through the machine's slabs.
+/// A peer. Whatever grows is in lists through the machine's slabs.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: Address,
     pub(crate) instance: u64,
     pub(crate) state: State,
-    /// Sessions that ever began: an old cookie opens no new one.
+    /// Number of sessions begun so far; it enters the cookie, so that an old cookie opens no new
+    /// session.
     pub(crate) sessions_count: u64,
     pub(crate) nonce: u64,
     pub(crate) cookie: u64,
-    /// When the session began, as packets say it.
+    /// When the session began, in the time unit of packets.
     pub(crate) begun: u32,
     pub(crate) remote_index: u32,
     pub(crate) remote_endpoint: u16,
-    /// Most bytes of a packet between the two.
+    /// The smaller of both ends' packet size limits.
     pub(crate) packet_bytes_max: u16,
-    /// What greetings are tagged with that it answers.
+    /// The key of the greetings that this peer answers.
     pub(crate) key: Key,
-    /// What the session's payloads are hashed with, where that is not this endpoint's own.
+    /// The key for the session's payloads, where it is not this endpoint's own.
     pub(crate) payload_key: Option<PayloadKey>,
     pub(crate) send_key: Key,
     pub(crate) receive_key: Key,
@@ -77,18 +79,19 @@ pub(crate) struct Must {
     pub(crate) close: bool,
     pub(crate) greet: bool,
     pub(crate) accept: bool,
-    /// Tell it that what was refused would be taken.
+    /// Tell the peer that packets refused earlier would be accepted now.
     pub(crate) again: bool,
 }
 
-/// When something is due; 0 is never.
+/// Deadlines of a peer; 0 means none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Due {
     pub(crate) ack_ns: u64,
-    /// An acknowledgement, a fragment or a greeting is awaited.
+    /// The wait for an acknowledgement, for the answer to a `Ping` or for one to a greeting
+    /// expires.
     pub(crate) answer_ns: u64,
     pub(crate) pull_ns: u64,
-    /// A packet that others overtook is given up.
+    /// A packet that later ones overtook counts as lost.
     pub(crate) reorder_ns: u64,
     pub(crate) pace_ns: u64,
     pub(crate) keepalive_ns: u64,
@@ -108,22 +111,22 @@ impl Due {
     }
 }
 
-/// For how long a peer did not answer what was asked. Only waiting counts that this end really
-/// did: an owner that does not poll for minutes has not waited minutes.
+/// How long a peer has left questions unanswered. Only time that this end actually spent waiting
+/// counts: an owner that does not poll for minutes has not waited for minutes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Silence {
-    /// Since it or its machine was heard.
+    /// Time waited since the peer or its host was last heard.
     pub(crate) host_ns: u64,
-    /// Since it was heard itself.
+    /// Time waited since the peer itself was last heard.
     pub(crate) peer_ns: u64,
     pub(crate) last_heard_ns: u64,
-    /// Its machine says that the port is closed.
+    /// Its host reports that the port is closed.
     pub(crate) is_refused: bool,
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     pub(crate) timeouts: u8,
     pub(crate) pull_timeouts: u8,
     pub(crate) is_probed: bool,
-    /// It was asked whether it is there.
+    /// A `Ping` was sent and is unanswered.
     pub(crate) is_pinged: bool,
     pub(crate) last_waited_ns: u64,
 }
@@ -132,28 +135,29 @@ pub(crate) struct Silence {
 #[derive(Debug)]
 pub(crate) struct Outbound {
     pub(crate) next_seq: u64,
-    /// The oldest that is not acknowledged.
+    /// The oldest unacknowledged sequence number.
     pub(crate) oldest_seq: u64,
-    /// Packets from the oldest on, in order.
+    /// Packets in flight, lost or acknowledged out of order, from the oldest unacknowledged one on,
+    /// by sequence number.
     pub(crate) flights: List<0>,
     pub(crate) under_way_bytes: u64,
     pub(crate) lost_count: u32,
-    /// Counts transmissions.
+    /// Number of the next transmission; retransmissions count.
     pub(crate) order: u32,
     pub(crate) acked_order: u32,
-    /// Losses of packets before this one shrink the window no more.
+    /// Losses of packets before this one do not shrink the window again.
     pub(crate) recovery_seq: u64,
-    /// Packets by which one may be overtaken.
+    /// Reordering threshold: a packet that this many later transmissions overtook counts as lost.
     pub(crate) reordering_pkts: u8,
     pub(crate) window: Window,
     pub(crate) paced_ns: u64,
-    /// Messages that wait to be cut into packets.
+    /// Messages that are not yet completely cut into packets.
     pub(crate) queue: List<0>,
-    /// All messages that are not done with.
+    /// All messages that are not finished.
     pub(crate) sends: List<1>,
     pub(crate) eager_bytes: u32,
     pub(crate) credit_bytes: u32,
-    /// Fragments that the peer pulls.
+    /// Requests of the peer for fragments, being served.
     pub(crate) jobs: List<0>,
     pub(crate) jobs_count: u32,
     pub(crate) last_request: u32,
@@ -169,24 +173,24 @@ pub(crate) struct Inbound {
     pub(crate) early_bytes: u64,
     pub(crate) unacked_pkts: u32,
     pub(crate) credit_sent: u32,
-    /// Eager bytes that came, and those of them that are here no more.
+    /// Eager bytes that have arrived, and how many of them are no longer kept; both modulo 2³².
     pub(crate) eager_bytes: u32,
     pub(crate) consumed_bytes: u32,
     pub(crate) stamp: u32,
     pub(crate) stamp_at_ns: u64,
     pub(crate) target: Target,
     pub(crate) remaining_bytes: u64,
-    /// It has more to say than there is room for.
+    /// A packet of this peer was refused for lack of room.
     pub(crate) is_refused: bool,
 }
 
-/// What this end pulls from a peer.
+/// What this endpoint pulls from a peer.
 #[derive(Debug)]
 pub(crate) struct Pulls {
     pub(crate) list: List<0>,
-    /// Blocks that were asked for, in that order.
+    /// Blocks with missing fragments, in the order of their latest requests.
     pub(crate) asked: List<0>,
-    /// Blocks to ask for.
+    /// Blocks whose next request is to be sent.
     pub(crate) to_ask: List<1>,
     pub(crate) under_way_bytes: u64,
     pub(crate) request: u32,
@@ -298,24 +302,24 @@ impl Peer {
 /// Where a message's bytes are.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// Copied.
+    /// In a copy that the machine owns.
     Copy(Vec<u8>),
     /// In a buffer of the owner, from this offset on.
     User(BufferId, u64),
 }
 
-/// What is sent in order.
+/// Kind of an outgoing message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// A message whose bytes go with it.
+    /// A message sent with its bytes.
     Eager,
-    /// A message that is announced.
+    /// A message that is announced, then pulled.
     Announced,
-    /// Says that a message of the peer's was pulled or matched; has its handle.
+    /// Tells the peer that its message with this handle was pulled or matched.
     Done(u64),
 }
 
-/// A message that is sent, or a `Done`.
+/// A message to send, or a `Done`.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) peer: u32,
@@ -326,21 +330,21 @@ pub(crate) struct Outgoing {
     pub(crate) length: u64,
     pub(crate) source: Source,
     pub(crate) is_sync: bool,
-    /// None once it has completed.
+    /// None once the operation has completed.
     pub(crate) context: Option<u64>,
-    /// Bytes that were cut into packets.
+    /// Bytes cut into packets so far.
     pub(crate) cut_bytes: u64,
     pub(crate) is_cut: bool,
-    /// Packets that are not acknowledged.
+    /// Packets not yet acknowledged.
     pub(crate) unacked_pkts: u32,
-    /// The peer has to say `Done`.
+    /// The peer's `Done` is still to come.
     pub(crate) awaits_done: bool,
     pub(crate) queue: Link,
     pub(crate) all: Link,
 }
 linked!(Outgoing, 0 => queue, 1 => all);
 
-/// An ordered packet that is not acknowledged, or that was after one that is not.
+/// An ordered packet that is not acknowledged, or that follows one that is not.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) seq: u64,
@@ -351,7 +355,7 @@ pub(crate) struct Flight {
     pub(crate) is_first: bool,
     pub(crate) state: FlightState,
     pub(crate) is_repeated: bool,
-    /// It is sent again to hear something, not because it is lost.
+    /// It is retransmitted to provoke an answer, not because it is considered lost.
     pub(crate) is_probe: bool,
     pub(crate) order: u32,
     pub(crate) sent_ns: u64,
@@ -366,7 +370,7 @@ pub(crate) enum FlightState {
     Acked,
 }
 
-/// An ordered packet that came before one that should have been first.
+/// An ordered packet that arrived before its turn.
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) seq: u64,
@@ -375,21 +379,21 @@ pub(crate) struct Early {
 }
 linked!(Early, 0 => link);
 
-/// A message that a receive took, on its way into the buffer.
+/// A message that a receive has matched, while it is written into the buffer.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pub(crate) peer: u32,
     pub(crate) bits: u64,
     pub(crate) data: Option<u64>,
     pub(crate) length: u64,
-    /// The sender's handle: to be told `Done`.
+    /// The sender's handle of a message that `Done` answers.
     pub(crate) handle: Option<u64>,
     pub(crate) context: u64,
     pub(crate) buffer: BufferId,
     pub(crate) offset: u64,
     pub(crate) room: u64,
     pub(crate) received: u64,
-    /// The receive of many messages that it came into.
+    /// The multi-message receive that took it.
     pub(crate) multi: Option<u32>,
 }
 
@@ -397,28 +401,28 @@ pub(crate) struct Receiving {
 #[derive(Debug)]
 pub(crate) struct Pull {
     pub(crate) receiving: Receiving,
-    /// Bytes that are wanted of it.
+    /// Bytes to pull: the message's length or the receive's room, whichever is less.
     pub(crate) wanted: u64,
-    /// Bytes that were asked for.
+    /// Bytes requested so far.
     pub(crate) asked: u64,
     pub(crate) fragment_bytes: u64,
     pub(crate) link: Link,
 }
 linked!(Pull, 0 => link);
 
-/// Up to 64 fragments that were asked for together.
+/// Up to 64 fragments that were requested together.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) pull: u32,
     pub(crate) peer: u32,
     pub(crate) offset: u64,
-    /// Fragments that have not come.
+    /// Fragments that have not arrived, as bits.
     pub(crate) missing: u64,
-    /// Those of them to ask for in the next request.
+    /// Missing fragments to name in the next request, as bits.
     pub(crate) wanted: u64,
-    /// The number of the last request.
+    /// The number of the latest request for it.
     pub(crate) request: u32,
-    /// Packets of later requests that came.
+    /// Fragments that arrived in answer to later requests.
     pub(crate) overtaken: u8,
     pub(crate) asked: Link,
     pub(crate) to_ask: Link,

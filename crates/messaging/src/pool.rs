@@ -1,9 +1,9 @@
-//! Byte vectors that are used again: copies of small messages, unexpected messages, early packets.
+//! Reusable byte vectors: for copies of short messages, unexpected messages and early packets.
 
-/// Capacities that are kept, and how many of each at most.
+/// Capacities in bytes, and how many free vectors of each are kept at most.
 const CLASSES: [(usize, usize); 3] = [(256, 1024), (2048, 512), (32_768, 64)];
 
-/// Vectors by capacity.
+/// Free vectors by capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: [Vec<Vec<u8>>; CLASSES.len()],
@@ -11,7 +11,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Bytes of the vectors that are lent, as asked for.
+    /// Total bytes of the vectors in use: the capacity of their class, or as requested above the
+    /// largest.
     pub(crate) fn lent_bytes(&self) -> u64 {
         self.lent_bytes
     }
@@ -28,7 +29,7 @@ impl Pool {
         kept.unwrap_or_else(|| Vec::with_capacity(capacity))
     }
 
-    /// Takes a vector back that [`take`](Self::take) gave for as many bytes.
+    /// Takes back a vector that [`take`](Self::take) returned for the same `bytes`.
     pub(crate) fn put(&mut self, mut vector: Vec<u8>, bytes: usize) {
         if bytes == 0 {
             return;

@@ -1,11 +1,11 @@
-//! Round-trip times of a session, as RFC 6298 smooths them, with the smallest of the last seconds
-//! beside: a peer that computes answers late, which says nothing about the path.
+//! Round-trip times of a session, smoothed as in RFC 6298, and the smallest of the last seconds: a
+//! peer that computes answers late, which says nothing about the path.
 
-/// How long the smallest time is remembered, at least.
+/// How long the smallest sample is remembered, at least.
 const MIN_WINDOW_NS: u64 = 5_000_000_000;
-/// Assumed before the first sample.
+/// Round-trip time assumed before the first sample.
 const INITIAL_NS: u64 = 1_000_000;
-/// Added to the bound that the smallest time puts on the timeout.
+/// Slack added to the timeout's upper bound, which follows from the smallest sample.
 const SLACK_NS: u64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub(crate) struct RoundTrip {
     smoothed_ns: u64,
     variation_ns: u64,
     min_ns: u64,
-    /// The smallest since `min_since_ns`, to follow a path that became longer.
+    /// The smallest sample since `min_since_ns`, to follow a path that became longer.
     min_next_ns: u64,
     min_since_ns: u64,
 }
@@ -54,18 +54,19 @@ impl RoundTrip {
         if self.min_ns == u64::MAX { INITIAL_NS } else { self.min_ns }
     }
 
-    /// The path takes noticeably longer than it must: packets wait in queues.
+    /// Round trips take more than twice the smallest sample plus 50 µs: packets wait in queues.
     pub(crate) fn is_queueing(&self) -> bool {
         self.smoothed_ns() > 2 * self.min_ns() + 50_000
     }
 
-    /// After so long without an answer something may be lost.
+    /// How long to wait for an answer before something may be lost.
     pub(crate) fn timeout_ns(&self, ack_delay_ns: u64) -> u64 {
         let usual_ns = self.smoothed_ns() + (4 * self.variation_ns).max(10_000) + ack_delay_ns;
         usual_ns.min(8 * self.min_ns() + 2 * ack_delay_ns + SLACK_NS)
     }
 
-    /// Packets sent this long before one that arrived are late.
+    /// How long after a round trip an overtaken packet counts as lost: a quarter of the smoothed
+    /// round trip, at least 2 µs.
     pub(crate) fn reordering_ns(&self) -> u64 {
         (self.smoothed_ns() / 4).max(2_000)
     }

@@ -1,6 +1,6 @@
-//! Records in one vector, found by index or by a handle that a freed and reused place no longer
-//! answers to, and doubly linked lists through them. Nothing is allocated once the vector has
-//! grown to the most records that were alive at once.
+//! Records in one vector, found by index or by a handle that becomes invalid when its record is
+//! removed, and doubly linked lists through them. Nothing is allocated once the vector has grown to
+//! the largest number of records alive at once.
 
 /// No record.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -25,7 +25,7 @@ impl<T> Slab<T> {
         Self { places: Vec::new(), free: NONE, count: 0 }
     }
 
-    /// Records that are alive.
+    /// Number of live records.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -44,7 +44,7 @@ impl<T> Slab<T> {
         index
     }
 
-    /// Ends a record; handles to it find nothing from now on.
+    /// Removes a live record and invalidates handles to it.
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let place = &mut self.places[index as usize];
         place.generation = place.generation.wrapping_add(1);
@@ -54,12 +54,12 @@ impl<T> Slab<T> {
         place.value.take().expect("only live records are removed")
     }
 
-    /// What others may name this record by.
+    /// A handle by which others may name this live record.
     pub(crate) fn handle(&self, index: u32) -> u64 {
         u64::from(self.places[index as usize].generation) << 32 | u64::from(index)
     }
 
-    /// The index of a live record; none for a handle of the past or one that was made up.
+    /// The index of a live record; none for an outdated or invented handle.
     pub(crate) fn find(&self, handle: u64) -> Option<u32> {
         let index = (handle & u64::from(u32::MAX)) as u32;
         let place = self.places.get(index as usize)?;
@@ -67,7 +67,7 @@ impl<T> Slab<T> {
         is_live.then_some(index)
     }
 
-    /// Indices of live records, in no order.
+    /// Indices of live records, in ascending order.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
         let live = self.places.iter().enumerate().filter(|(_, place)| place.value.is_some());
         live.map(|(index, _)| index as u32)
@@ -88,7 +88,7 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
     }
 }
 
-/// A record's place in a list.
+/// A record's neighbours in a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
     prev: u32,
@@ -97,7 +97,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// In no list.
+    /// The link of a record that is in no list.
     pub(crate) const OUT: Self = Self { prev: NONE, next: NONE, linked: false };
 
     pub(crate) fn is_linked(&self) -> bool {
@@ -105,12 +105,12 @@ impl Link {
     }
 }
 
-/// A record that can be in lists; `N` says which of its links.
+/// A record with list link number `N`.
 pub(crate) trait Linked<const N: usize> {
     fn link(&mut self) -> &mut Link;
 }
 
-/// Where [`Linked`] records live, so that lists run through slabs and plain vectors alike.
+/// A container of [`Linked`] records, so that lists run through slabs and plain vectors alike.
 pub(crate) trait Records<const N: usize> {
     fn link(&mut self, index: u32) -> &mut Link;
 }
@@ -127,7 +127,7 @@ impl<const N: usize, T: Linked<N>> Records<N> for Vec<T> {
     }
 }
 
-/// Gives a record type its links by field.
+/// Implements `Linked` for a record type, one field per link number.
 macro_rules! linked {
     ($record:ty, $($number:literal => $field:ident),+) => {
         $(impl $crate::slab::Linked<$number> for $record {
@@ -177,7 +177,7 @@ impl<const N: usize> List<N> {
         self.tail = index;
     }
 
-    /// Puts `index` before `before`; at the end where that is [`NONE`].
+    /// Inserts `index` before `before`, or at the end if that is [`NONE`].
     pub(crate) fn insert_before(&mut self, records: &mut impl Records<N>, before: u32, index: u32) {
         if before == NONE {
             return self.push_back(records, index);

@@ -1,10 +1,10 @@
 //! Packet tags: 64 bits of SipHash-2-4 (Aumasson and Bernstein, 2012) over a packet's header and
-//! what NH (Black, Halevi, Krawczyk, Krovetz and Rogaway, UMAC, 1999) makes of its payload.
+//! the NH hash (Black, Halevi, Krawczyk, Krovetz and Rogaway, UMAC, 1999) of its payload.
 //!
-//! NH takes 16 bytes a multiplication, so that a payload is hashed about as fast as it is copied;
-//! two payloads of one length that a stranger may choose meet in one block with probability at
-//! most 2⁻⁶⁴ over the key. SipHash then hides the result. Whoever lacks the key has a chance of
-//! 2⁻⁶⁴ a packet. No secrecy is offered: payloads travel as they are.
+//! NH hashes 16 bytes per multiplication, so a payload is hashed about as fast as it is copied. Two
+//! payloads of equal length, even if an attacker chooses them, collide in a block with probability
+//! at most 2⁻⁶⁴ over the key. SipHash then hides the result. Without the key, a forged packet
+//! passes with probability 2⁻⁶⁴. Payloads are not encrypted.
 
 /// A SipHash key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Key {
         Self([low, high])
     }
 
-    /// A key of its own for each label and context.
+    /// Derives a key that is distinct for each label and context.
     pub(crate) fn derive(&self, label: u64, context: &[u64]) -> Self {
         Self([0, 1].map(|half| {
             let mut sip = Sip::new(*self);
@@ -34,7 +34,7 @@ impl Key {
         }))
     }
 
-    /// A pseudo-random word for these words.
+    /// A pseudo-random function of these words.
     pub(crate) fn prf(&self, words: &[u64]) -> u64 {
         let mut sip = Sip::new(*self);
         words.iter().for_each(|&word| sip.word(word));
@@ -78,7 +78,7 @@ impl Sip {
         self.0[0] ^= word;
     }
 
-    /// Ends the input with a word that only the end has: its top byte is never 0.
+    /// Ends the input with a word that no input word can be: its top byte is 0xff.
     #[inline]
     fn finish(mut self, last: u64) -> u64 {
         self.word(last | 0xff << 56);
@@ -88,7 +88,7 @@ impl Sip {
     }
 }
 
-/// Up to eight bytes as a word, little-endian, zeros where there are no more.
+/// Up to eight bytes as a little-endian word, padded with zeros.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
@@ -101,14 +101,14 @@ fn word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Bytes NH takes at once.
+/// Bytes that NH hashes at once.
 const BLOCK_BYTES: usize = 1024;
-/// Memory of a payload key.
+/// Memory of a payload key, in bytes.
 pub(crate) const PAYLOAD_KEY_BYTES: usize = BLOCK_BYTES;
-/// Payloads up to this long go through SipHash alone.
+/// Payloads up to this length are hashed by SipHash directly.
 const SHORT_BYTES: usize = 32;
 
-/// The key that payloads are hashed with: one for all sessions of a job.
+/// The NH key for payloads, derived from the key of the endpoint that answers the greeting.
 #[derive(Clone)]
 pub(crate) struct PayloadKey(Box<[u64; BLOCK_BYTES / 8]>);
 
@@ -124,7 +124,7 @@ impl PayloadKey {
         Self(words.into_boxed_slice().try_into().expect("as many words as the key has"))
     }
 
-    /// NH of at most a block.
+    /// NH of at most one block.
     #[inline]
     fn hash(&self, block: &[u8]) -> u128 {
         let mut sum = 0_u128;
@@ -146,9 +146,9 @@ fn product(low: u64, high: u64, [low_key, high_key]: &[u64; 2]) -> u128 {
     u128::from(low.wrapping_add(*low_key)) * u128::from(high.wrapping_add(*high_key))
 }
 
-/// A packet's tag: of its header without the tag's own place (bytes 8 to 15), of `hidden`, which
-/// both sides know and the packet does not say, of `payload` and of how long the payload is, which
-/// may be more than what is covered.
+/// A packet's tag. It covers the header without the tag field (bytes 8 to 15), `hidden`, which both
+/// ends know and the packet does not carry, `payload`, and `payload_bytes`, the length of the whole
+/// payload, which is more than `payload.len()` where tags do not cover payloads.
 #[inline]
 pub(crate) fn tag(
     key: Key,

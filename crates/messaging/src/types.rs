@@ -1,35 +1,35 @@
-//! What goes into the machine and comes out of it.
+//! The types of the machine's inputs and outputs.
 
-/// An endpoint's name on the network, opaque to the machine: a transport puts there what it needs
-/// to reach it (an IP address and a port, a MAC address and an endpoint). Two endpoints never have
-/// the same.
+/// The address of an endpoint, opaque to the machine: the transport stores in it what it needs to
+/// reach the endpoint (an IP address and a port, a MAC address and an endpoint number). Addresses
+/// are unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub [u8; 32]);
 
-/// A peer by its place in the machine's table: 0, 1, 2 … in the order of their introduction.
+/// A peer's index in the machine's table, in the order of insertion from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// A buffer of the owner, by whatever number the owner gave it. The machine never sees its bytes
-/// but through [`Memory`].
+/// A buffer of the owner, by a number that the owner chooses. The machine reaches its bytes only
+/// through [`Memory`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u64);
 
-/// The owner's buffers. Offsets and lengths stay within what was given to
+/// The owner's buffers. Offsets and lengths stay within the ranges passed to
 /// [`send`](crate::Machine::send) and [`receive`](crate::Machine::receive).
 pub trait Memory {
-    /// Copies message bytes into a buffer.
+    /// Copies message bytes into a buffer, from `offset` on.
     fn write(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]);
-    /// Appends bytes of a buffer to `into`.
+    /// Appends `bytes_count` bytes of a buffer, from `offset` on, to `into`.
     fn read(&self, buffer: BufferId, offset: u64, bytes_count: usize, into: &mut Vec<u8>);
 }
 
-/// Messages and receives of one channel never meet those of the other.
+/// The two kinds of messages. A receive takes only messages of its own channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// With match bits: MX messages, libfabric's tagged ones.
+    /// Messages with match bits: those of MX, and libfabric's tagged ones.
     Tagged,
-    /// libfabric's messages without tags.
+    /// libfabric's untagged messages.
     Plain,
 }
 
@@ -50,177 +50,178 @@ impl Channel {
 pub enum SendMode {
     /// When its buffer may be used again.
     Standard,
-    /// When a receive was matched with it, and its buffer may be used again.
+    /// When a receive has matched it and its buffer may be used again.
     Synchronous,
-    /// At once: the bytes are copied. Only up to [`Config::copy_bytes_max`](crate::Config).
+    /// At once, without a [`Completion`]: the bytes are copied. Only up to
+    /// [`Config::copy_bytes_max`](crate::Config).
     Inject,
 }
 
 /// A message to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Send {
-    /// To whom.
+    /// The destination.
     pub peer: PeerId,
-    /// Which of the two kinds of receives may take it.
+    /// The channel whose receives may take it.
     pub channel: Channel,
-    /// What receives are matched by.
+    /// Compared with the match bits of receives.
     pub match_bits: u64,
     /// 64 bits for the receiver's completion (libfabric's remote CQ data).
     pub data: Option<u64>,
-    /// Where the message is.
+    /// The buffer that holds the message.
     pub buffer: BufferId,
-    /// Where it begins there.
+    /// Where the message begins in the buffer, in bytes.
     pub offset: u64,
-    /// Its length.
+    /// Length of the message.
     pub length_bytes: u64,
-    /// When it completes.
+    /// When the send completes.
     pub mode: SendMode,
-    /// Comes back in its [`Completion`].
+    /// Returned in its [`Completion`].
     pub context: u64,
 }
 
 /// A receive to post.
 #[derive(Debug, Clone, Copy)]
 pub struct Receive {
-    /// Only from this peer; none: from any.
+    /// Take messages only from this peer; none: from any.
     pub source: Option<PeerId>,
-    /// Of which kind.
+    /// The channel of the messages to take.
     pub channel: Channel,
-    /// A message matches whose match bits differ from these …
+    /// A message matches if its match bits equal these in every bit that `ignore_bits` leaves 0.
     pub match_bits: u64,
-    /// … in none but the bits set here. (MX says it with the opposite mask.)
+    /// Bits that are not compared. (The mask of MX has the opposite sense.)
     pub ignore_bits: u64,
-    /// Where the message goes.
+    /// The buffer that the message is written to.
     pub buffer: BufferId,
-    /// Where it begins there.
+    /// Where the message begins in the buffer, in bytes.
     pub offset: u64,
-    /// Room. A longer message is cut off, and its completion says [`Status::Truncated`].
+    /// Room in the buffer. A longer message is cut off and completes with [`Status::Truncated`].
     pub length_bytes: u64,
-    /// With `Some(least)`: takes message after message, one behind the other, until fewer than
-    /// `least` bytes are left.
+    /// With `Some(least)`: the receive takes several messages, one behind the other, until fewer
+    /// than `least` bytes are left.
     pub multi: Option<u64>,
-    /// Comes back in its [`Completion`].
+    /// Returned in each [`Completion`].
     pub context: u64,
 }
 
-/// A posted receive, for [`cancel`](crate::Machine::cancel). It may be kept for ever: after the
-/// receive completed it names nothing.
+/// A posted receive, for [`cancel`](crate::Machine::cancel). It may be kept indefinitely: once the
+/// receive has completed, it names nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReceiveId(pub(crate) u64);
 
-/// A message taken out of the queue by [`claim`](crate::Machine::claim) and not yet received.
+/// A message removed from matching by [`claim`](crate::Machine::claim) and not yet received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClaimId(pub(crate) u64);
 
-/// A message that has arrived, at least its envelope, and that no receive took.
+/// The envelope of a message that has arrived; its bytes may still be on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
-    /// From whom.
+    /// The sender.
     pub source: PeerId,
-    /// Its match bits.
+    /// The sender's match bits.
     pub match_bits: u64,
-    /// Its completion data.
+    /// The sender's completion data.
     pub data: Option<u64>,
-    /// Its whole length.
+    /// Length of the whole message, even where it is cut off.
     pub length_bytes: u64,
 }
 
-/// What ended.
+/// What a [`Completion`] completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// A send.
     Send,
-    /// A receive, with what it received.
+    /// A receive, with the message it took.
     Receive {
         /// The message; none where the receive ended without one.
         message: Option<Arrived>,
-        /// Where its bytes begin in the receive's buffer.
+        /// Where the message begins in the receive's buffer, in bytes.
         offset: u64,
-        /// How many of them are there.
+        /// How many bytes of it were written there.
         received_bytes: u64,
-        /// Nothing more will be written to the buffer: always, but for receives of many messages
-        /// with further room.
+        /// Nothing more will be written to the buffer. False only for a multi-message receive that
+        /// goes on.
         is_buffer_released: bool,
     },
 }
 
-/// How it ended.
+/// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// As asked.
+    /// Successfully.
     Ok,
-    /// The message was longer than the room for it.
+    /// The message was longer than the receive's room.
     Truncated,
     /// Cancelled before a message matched.
     Cancelled,
-    /// The peer failed before the end.
+    /// The peer failed before the operation ended.
     PeerFailed(Failure),
 }
 
-/// Why a peer is no longer talked to.
+/// Why the session with a peer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// Neither it nor its machine answered for the time set.
+    /// Neither the peer nor its host answered in the configured time.
     Silent,
-    /// Its machine said that nobody is there.
+    /// Its host reported that nobody listens at the address.
     Refused,
-    /// It closed its endpoint.
+    /// The peer closed its endpoint.
     Closed,
-    /// It began anew, under the same address, or gave this session up.
+    /// The peer restarted under the same address, or gave this session up.
     Restarted,
-    /// It broke the protocol.
+    /// The peer broke the protocol.
     Violation,
 }
 
-/// An operation that ended. Each [`send`](crate::Machine::send) that is no
-/// [`Inject`](SendMode::Inject) has exactly one, each receive too; receives of many messages have
-/// one a message.
+/// The end of an operation. Each [`send`](crate::Machine::send) other than an
+/// [`Inject`](SendMode::Inject) has exactly one, and so has each receive; a multi-message receive
+/// has one per message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
-    /// What the operation was given.
+    /// The context that the operation was started with.
     pub context: u64,
-    /// What it was.
+    /// What completed.
     pub operation: Operation,
     /// How it ended.
     pub status: Status,
 }
 
-/// What the owner should know or do.
+/// Something the owner should know or do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A peer that nobody introduced opened a session.
+    /// A peer that is not in the owner's table opened a session and was added.
     PeerAppeared(PeerId),
     /// A peer failed; its operations have completed with [`Status::PeerFailed`]. With
     /// [`Failure::Restarted`] a new session may already be open.
     PeerFailed(PeerId, Failure),
-    /// Ask the peer's machine whether it is there, in whatever way its kernel answers without the
-    /// process, and report it with [`host_answered`](crate::Machine::host_answered) or
+    /// Probe the peer's host in a way that its kernel answers without the process, and report the
+    /// answer with [`host_answered`](crate::Machine::host_answered) or
     /// [`port_refused`](crate::Machine::port_refused).
     ProbeHost(PeerId),
 }
 
-/// What the machine refuses.
+/// Why an operation was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperationError {
-    /// Nothing is lost: poll for transmits and completions, then ask again.
+    /// Out of resources for now: poll for transmits and completions, then try again.
     #[error("too many operations are under way: progress the endpoint, then try again")]
     Busy,
-    /// No such peer.
+    /// The peer is not in the table.
     #[error("peer {0} is not in the table")]
     UnknownPeer(u32),
-    /// The peer failed before.
+    /// The peer has failed; [`reconnect`](crate::Machine::reconnect) permits a new session.
     #[error("peer {0} failed ({1:?}): reconnect it first")]
     PeerFailed(u32, Failure),
-    /// An inject that is too long.
+    /// An inject longer than [`Config::copy_bytes_max`](crate::Config).
     #[error("a message of {length_bytes} bytes is too long to be copied (most is {max_bytes})")]
     TooLong {
-        /// Its length.
+        /// Length of the message.
         length_bytes: u64,
-        /// Most.
+        /// The limit.
         max_bytes: u64,
     },
-    /// The claim was used.
+    /// The claimed message was received already, or its sender failed.
     #[error("the message was claimed and received before, or its sender failed")]
     NoClaim,
 }

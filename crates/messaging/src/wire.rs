@@ -1,27 +1,29 @@
-//! The packets as bytes; `docs/messages.md` has the same as tables. Little-endian.
+//! The packet formats, specified as tables in `docs/messages.md`. All numbers are little-endian.
 //!
-//! Every reader takes any bytes: what is too short or has an unknown kind is no packet.
+//! Every parser accepts arbitrary bytes and returns none for what is too short or of an unknown
+//! kind.
 
 use crate::types::Address;
 
 /// First byte of every packet: ClearStream, version 1.
 pub const MAGIC: u8 = 0xc1;
-/// Bytes before the part that a packet's kind decides.
+/// Length of the header that all kinds share.
 pub const HEADER_BYTES: usize = 40;
-/// Most bytes before a packet's payload.
+/// Longest header of any kind, in bytes.
 pub const HEADER_BYTES_MAX: usize = 144;
-/// Where the destination endpoint stands, as two bytes, in every packet: a device or a BPF program
-/// chooses the receive queue by it.
+/// Offset of the destination endpoint, two bytes, in packets of every kind: a device or a BPF
+/// program can choose the receive queue by it.
 pub const ENDPOINT_AT: usize = 2;
-/// Bytes of a packet that opens a session; all four are equally long, so that no answer is longer
-/// than what asked for it.
+/// Length of a packet that opens a session. All four are equally long, so that no answer is longer
+/// than its question.
 pub const GREETING_BYTES: usize = 144;
 
 /// `session` of packets that belong to none.
 pub(crate) const NO_SESSION: u32 = u32::MAX;
-/// Most words of a selective acknowledgement, 64 packets each.
+/// Upper bound on the words of a selective acknowledgement, 64 packets each.
 pub(crate) const SACK_WORDS: usize = 16;
-/// Header bytes of a message's first packet, of a synchronous or announced one, of further ones.
+/// Header lengths in bytes: of a message's first packet, of a synchronous or announced message's
+/// first packet, of later packets, and of the kinds that the constants name.
 pub(crate) const EAGER_BYTES: usize = 64;
 pub(crate) const ANNOUNCED_BYTES: usize = 72;
 pub(crate) const MORE_BYTES: usize = HEADER_BYTES;
@@ -29,35 +31,35 @@ pub(crate) const DONE_BYTES: usize = 48;
 pub(crate) const PULL_BYTES: usize = 84;
 pub(crate) const DATA_BYTES: usize = 60;
 
-/// What a packet is.
+/// The kinds of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Asks for a session.
+    /// Requests a session.
     Hello = 1,
-    /// Answers `Hello` without keeping anything.
+    /// Answers `Hello` without keeping state.
     Cookie = 2,
-    /// Repeats the cookie: the session begins at its receiver.
+    /// Repeats the cookie; the session begins at its receiver.
     Open = 3,
-    /// The session begins at the other end too.
+    /// Answers `Open`; the session begins at the initiator.
     Accept = 4,
-    /// Nothing but what every header says, and which later packets arrived.
+    /// Acknowledges packets, also those received out of order.
     Ack = 5,
-    /// A message's first packet, with as much of it as fits.
+    /// The first packet of a message, with as much of it as fits.
     Eager = 6,
-    /// What follows of the message that the packet before belongs to.
+    /// The continuation of the message in the ordered packet before.
     More = 7,
-    /// A message that waits to be pulled.
+    /// The envelope of a message that waits to be pulled.
     Announce = 8,
     /// An announced message was pulled, or a synchronous one matched.
     Done = 9,
-    /// Asks for parts of an announced message.
+    /// Requests fragments of an announced message.
     Pull = 10,
-    /// One such part.
+    /// One such fragment.
     Data = 11,
-    /// Asks for an acknowledgement.
+    /// Requests an acknowledgement.
     Ping = 12,
-    /// The session ends.
+    /// Ends the session.
     Close = 13,
 }
 
@@ -81,30 +83,30 @@ impl Kind {
         })
     }
 
-    /// It opens a session.
+    /// Whether packets of this kind open a session.
     #[must_use]
     pub fn is_greeting(self) -> bool {
         (self as u8) <= Self::Accept as u8
     }
 
-    /// It has a sequence number of its own.
+    /// Whether packets of this kind have a sequence number of their own.
     pub(crate) fn is_ordered(self) -> bool {
         matches!(self, Self::Eager | Self::More | Self::Announce | Self::Done)
     }
 }
 
-/// Acknowledge at once.
+/// The receiver acknowledges at once.
 pub(crate) const FLAG_ACK_NOW: u8 = 1;
-/// The sender is told when the message is matched.
+/// The receiver reports the match with a `Done`.
 pub(crate) const FLAG_SYNC: u8 = 2;
 /// The message has completion data.
 pub(crate) const FLAG_DATA: u8 = 4;
 /// The tag covers the payload.
 pub(crate) const FLAG_TAGGED: u8 = 8;
-/// Packets that were refused for want of memory would be taken now.
+/// Packets that were refused for lack of memory would be accepted now.
 pub(crate) const FLAG_AGAIN: u8 = 16;
 
-/// What every packet of a session begins with.
+/// The header that every packet begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
@@ -147,7 +149,7 @@ impl Header {
         self.flags & flag != 0
     }
 
-    /// Header bytes of a packet of this kind.
+    /// Header bytes of a packet of this kind and these flags.
     pub(crate) fn length(&self) -> usize {
         match self.kind {
             Kind::Eager if self.has(FLAG_SYNC) => ANNOUNCED_BYTES,
@@ -205,7 +207,7 @@ impl PacketHeader {
     }
 }
 
-/// A message's first packet: what it is matched by.
+/// The envelope in a message's first packet: what receives match, and more about the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) bits: u64,
@@ -226,18 +228,18 @@ impl Envelope {
     }
 }
 
-/// Asks for fragments of an announced message.
+/// A request for fragments of an announced message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PullRequest {
     pub(crate) pull: u64,
     pub(crate) send: u64,
-    /// Where the first fragment begins.
+    /// Where the first fragment begins in the message, in bytes.
     pub(crate) offset: u64,
-    /// Fragments asked for, from `offset` on.
+    /// Fragments requested: bit `i` is the `i`-th from `offset` on.
     pub(crate) mask: u64,
-    /// Where the wanted part of the message ends.
+    /// Where the wanted part of the message ends, in bytes.
     pub(crate) end: u64,
-    /// Counts the requests of a session.
+    /// Number of the request in its session.
     pub(crate) request: u32,
 }
 
@@ -283,24 +285,24 @@ impl Fragment {
     }
 }
 
-/// What the four packets that open a session say.
+/// The contents of the four packets that open a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) from: Address,
     pub(crate) to: Address,
-    /// Which life of `from` speaks.
+    /// Identifies this incarnation of `from`.
     pub(crate) instance: u64,
-    /// Drawn by who asked for the session.
+    /// Drawn by the initiator.
     pub(crate) nonce: u64,
-    /// Drawn by who was asked; 0 in `Hello`.
+    /// Drawn by the other end; 0 in a first `Hello`.
     pub(crate) cookie: u64,
     /// The sender's number for the receiver: `session` of the packets that come back.
     pub(crate) index: u32,
-    /// The sender's endpoint.
+    /// The sender's endpoint number.
     pub(crate) endpoint: u16,
-    /// Most bytes of a packet that the sender takes.
+    /// Size limit, in bytes, of packets that the sender accepts.
     pub(crate) packet_bytes_max: u16,
-    /// Bytes that the way to the sender holds; 0: it does not say.
+    /// Bytes that the receive path of the sender holds; 0: not given.
     pub(crate) way_in_bytes: u32,
 }
 
@@ -333,7 +335,7 @@ impl Greeting {
     }
 }
 
-/// The 64-bit number nearest to `near` that ends in these 32 bits.
+/// The 64-bit number nearest to `near` whose lower half is `low`.
 #[inline]
 pub(crate) fn extend(near: u64, low: u32) -> u64 {
     let step = low.wrapping_sub(near as u32) as i32;

@@ -29,7 +29,7 @@ const FOREVER: u32 = u32::MAX;
 /// An address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The interface.
+    /// Index of the interface.
     pub interface_index: u32,
     /// The address.
     pub address: IpAddr,
@@ -54,7 +54,7 @@ pub struct Address {
 /// Which addresses are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressFilter {
-    /// Of which family.
+    /// Address family to list.
     pub family: Family,
     /// Only of this interface.
     pub interface_index: Option<u32>,

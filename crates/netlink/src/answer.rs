@@ -44,10 +44,10 @@ impl fmt::Display for KernelError {
 
 impl core::error::Error for KernelError {}
 
-/// A frame, told apart.
+/// A frame by its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// An object.
+    /// The message of one object.
     Data(Frame<'a>),
     /// The end of a list.
     Done,
@@ -57,7 +57,7 @@ pub enum Answer<'a> {
     Refused(KernelError),
     /// Notifications were lost.
     Overrun,
-    /// Nothing.
+    /// A message without content.
     Noop,
 }
 

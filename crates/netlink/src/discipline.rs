@@ -43,7 +43,7 @@ impl DisciplineKind {
 /// A queueing discipline, class or filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discipline {
-    /// The interface.
+    /// Index of the interface.
     pub index: u32,
     /// Its number: major and minor, 16 bits each.
     pub handle: u32,

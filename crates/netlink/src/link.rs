@@ -40,7 +40,7 @@ pub struct Link {
     pub index: u32,
     /// `eth0`. The kernel allows bytes that are not UTF-8; they are shown as U+FFFD.
     pub name: String,
-    /// `IFF_…`.
+    /// Interface flags, `IFF_…`.
     pub flags: u32,
     /// Hardware address; empty when it has none.
     pub hardware_address: Vec<u8>,
@@ -69,7 +69,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Administratively up.
+    /// Whether it is administratively up.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.flags & IFF_UP != 0
@@ -87,7 +87,7 @@ impl Link {
         self.flags & IFF_NOARP == 0
     }
 
-    /// The loopback device.
+    /// Whether it is the loopback device.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.flags & IFF_LOOPBACK != 0
@@ -101,7 +101,7 @@ impl Link {
         list::<Self>(encoder)
     }
 
-    /// Asks for one.
+    /// Requests one interface.
     #[must_use]
     pub fn get(index: u32) -> Message {
         let mut encoder = Encoder::default();
@@ -205,7 +205,7 @@ impl LinkSettings {
 pub struct VethPair<'a> {
     /// The end in the namespace that is asked.
     pub name: &'a str,
-    /// The other end.
+    /// Name of the other end.
     pub peer_name: &'a str,
     /// Descriptor of the other end's network namespace.
     pub peer_namespace: i32,

@@ -71,9 +71,9 @@ impl Message {
 /// One message of what was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// Type of the message.
     pub kind: u16,
-    /// Flags.
+    /// Flags of the message.
     pub flags: u16,
     /// The sequence number of the request it answers; 0 for notifications.
     pub sequence: u32,

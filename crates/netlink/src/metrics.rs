@@ -36,7 +36,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing is set.
+    /// Whether no metric is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.congestion_control.is_none()

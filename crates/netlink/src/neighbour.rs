@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = 12;
 
 /// What is known of a neighbour (`NUD_…`), as bits.
 pub mod neighbour_state {
-    /// It answers.
+    /// The neighbour answers.
     pub const REACHABLE: u16 = 0x02;
     /// It answered some time ago.
     pub const STALE: u16 = 0x04;
@@ -34,13 +34,13 @@ pub mod neighbour_state {
 pub struct Neighbour {
     /// The interface to its link.
     pub interface_index: u32,
-    /// Its address.
+    /// IP address of the neighbour.
     pub address: IpAddr,
     /// Its hardware address; empty where it is not known.
     pub hardware_address: Vec<u8>,
     /// One of [`neighbour_state`].
     pub state: u16,
-    /// `NTF_…`.
+    /// Neighbour flags, `NTF_…`.
     pub flags: u8,
     /// Who installed it; 0 where the kernel learned it.
     pub protocol: u8,
@@ -51,7 +51,7 @@ pub struct Neighbour {
 /// Which neighbours are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighbourFilter {
-    /// Of which family.
+    /// Address family to list.
     pub family: Family,
     /// Only over this interface.
     pub interface_index: Option<u32>,

@@ -48,9 +48,9 @@ const MEMBER_BYTES: usize = 8;
 pub struct Nexthop {
     /// Its number in the network namespace; 0 in a request: the kernel chooses.
     pub id: u32,
-    /// Who installed it.
+    /// Number of the protocol that installed it.
     pub protocol: u8,
-    /// What it is.
+    /// Kind of the object.
     pub kind: NexthopKind,
     /// Attributes that have no field here, as they were read.
     pub other: Vec<RawAttribute>,
@@ -88,7 +88,7 @@ pub struct Hop {
 /// A member of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// The nexthop.
+    /// Id of the nexthop.
     pub id: u32,
     /// Its share, 1 to 256; from Linux 6.12 to 65 535.
     pub weight: u16,
@@ -108,7 +108,7 @@ pub struct Resilience {
 /// A bucket of a resilient group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// The group.
+    /// Id of the group.
     pub group: u32,
     /// Its place in the group.
     pub index: u16,
@@ -121,7 +121,7 @@ pub struct Bucket {
 /// Which nexthops are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NexthopFilter {
-    /// Only groups.
+    /// Whether only groups are listed.
     pub groups_only: bool,
     /// Only those over this interface.
     pub interface_index: Option<u32>,

@@ -7,13 +7,13 @@ use crate::message::{Message, flag};
 
 /// Who installed an object (`RTPROT_…`): routing daemons know their own objects by it.
 pub mod protocol {
-    /// Nobody said.
+    /// No protocol is stated.
     pub const UNSPECIFIED: u8 = 0;
-    /// The kernel itself.
+    /// Installed by the kernel itself.
     pub const KERNEL: u8 = 2;
     /// During boot; what `ip` writes when nothing is said.
     pub const BOOT: u8 = 3;
-    /// By the administrator.
+    /// Installed by the administrator.
     pub const STATIC: u8 = 4;
     /// By this program: everything it installs for good has it, so that it finds it again and leaves what is
     /// others' alone. No entry of iproute2's `rt_protos` has the number.
@@ -34,7 +34,7 @@ pub mod scope {
     pub const UNIVERSE: u8 = 0;
     /// On a link of this host.
     pub const LINK: u8 = 253;
-    /// This host.
+    /// Valid on this host only.
     pub const HOST: u8 = 254;
 }
 
@@ -71,7 +71,7 @@ pub enum CreateError {
     /// The kernel ignores "replace" for this object and would make a second one.
     #[error("the kernel cannot replace a {object}: delete the old one after creating the new one")]
     NotReplaceable {
-        /// `rule`.
+        /// Kind of object: `rule`.
         object: &'static str,
     },
 }
@@ -82,7 +82,7 @@ pub enum MalformedError {
     /// Too short for its fixed part.
     #[error("malformed {object} message: {bytes_count} bytes are too few")]
     Short {
-        /// `route`.
+        /// Kind of object: `route`.
         object: &'static str,
         /// Length of the body.
         bytes_count: usize,
@@ -90,15 +90,15 @@ pub enum MalformedError {
     /// A header or an attribute says it is longer than what is there, or shorter than itself.
     #[error("malformed {object} message: its end is missing")]
     Cut {
-        /// `route`.
+        /// Kind of object: `route`.
         object: &'static str,
     },
     /// An attribute whose value has not the length or form of its kind.
     #[error("malformed {object} message: attribute {kind} with a value of {bytes_count} bytes")]
     Attribute {
-        /// `route`.
+        /// Kind of object: `route`.
         object: &'static str,
-        /// Its kind.
+        /// Type of the attribute.
         kind: u16,
         /// Length of its value.
         bytes_count: usize,
@@ -106,15 +106,15 @@ pub enum MalformedError {
     /// An attribute that every such object has is missing.
     #[error("malformed {object} message: attribute {kind} is missing")]
     Missing {
-        /// `nexthop`.
+        /// Kind of object: `nexthop`.
         object: &'static str,
-        /// Its kind.
+        /// Type of the attribute.
         kind: u16,
     },
     /// An address family other than IPv4 and IPv6, or one that its addresses do not have.
     #[error("{object} message of address family {family}, which is not read here")]
     Family {
-        /// `route`.
+        /// Kind of object: `route`.
         object: &'static str,
         /// The number of the family.
         family: u8,

@@ -26,7 +26,7 @@ impl Family {
         if address.is_ipv6() { Self::V6 } else { Self::V4 }
     }
 
-    /// The kernel's number.
+    /// The kernel's number of the family.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -126,7 +126,7 @@ impl Prefix {
         self.address
     }
 
-    /// Bits that count.
+    /// Length of the prefix.
     #[must_use]
     pub fn bits(&self) -> u8 {
         self.bits

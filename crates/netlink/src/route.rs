@@ -46,11 +46,11 @@ const HEADER_BYTES: usize = 12;
 
 /// What a route does with packets (`RTN_…`).
 pub mod route_kind {
-    /// Sends them on.
+    /// Packets are forwarded.
     pub const UNICAST: u8 = 1;
     /// Keeps them: an address of this host.
     pub const LOCAL: u8 = 2;
-    /// Drops them.
+    /// Packets are dropped silently.
     pub const BLACKHOLE: u8 = 6;
     /// Drops them and says so to the sender.
     pub const UNREACHABLE: u8 = 7;
@@ -93,7 +93,7 @@ pub struct Route {
     pub priority: Option<u32>,
     /// The address that this host's own packets get as their source.
     pub preferred_source: Option<IpAddr>,
-    /// Where it leads.
+    /// Where the route leads.
     pub target: Target,
     /// What connections start from.
     pub metrics: Metrics,
@@ -144,7 +144,7 @@ impl Route {
 /// Which routes are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteFilter {
-    /// Of which family.
+    /// Address family to list.
     pub family: Family,
     /// Only of this table.
     pub table: Option<u32>,
@@ -171,13 +171,13 @@ impl RouteFilter {
 /// Which way the kernel would send a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteQuestion {
-    /// To this address.
+    /// Destination of the packet.
     pub destination: IpAddr,
-    /// From this one.
+    /// Source of the packet.
     pub source: Option<IpAddr>,
     /// Protocol number and ports, as a multipath hash takes them in.
     pub flow: Option<(u8, u16, u16)>,
-    /// With this mark.
+    /// Mark of the packet.
     pub mark: Option<u32>,
     /// Received by this interface.
     pub input_index: Option<u32>,

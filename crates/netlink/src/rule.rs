@@ -53,7 +53,7 @@ pub enum Action {
     Goto(u32),
     /// They go on with the next rule.
     Nop,
-    /// They are dropped.
+    /// Packets are dropped silently.
     Blackhole,
     /// They are dropped, and the sender is told.
     Unreachable,
@@ -66,7 +66,7 @@ pub enum Action {
 /// Packets whose mark, masked, has this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// The value.
+    /// Value of the masked mark.
     pub value: u32,
     /// The bits that count.
     pub mask: u32,
@@ -75,27 +75,27 @@ pub struct Mark {
 /// Ports from the first to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ports {
-    /// The first.
+    /// First port.
     pub first: u16,
-    /// The last.
+    /// Last port.
     pub last: u16,
 }
 
 /// A rule. A selector that is `None` selects all packets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// Of the packets.
+    /// Address family of the packets.
     pub family: Family,
-    /// Rules are gone through from the least. `None` in a request: one less than the first the
+    /// Rules are evaluated from the lowest priority number. `None` in a request: one less than the first the
     /// administrator added.
     pub priority: Option<u32>,
     /// What happens to selected packets.
     pub action: Action,
     /// Selects the packets that the selectors do not.
     pub is_inverted: bool,
-    /// From these addresses.
+    /// Selects packets from these addresses.
     pub source: Option<Prefix>,
-    /// To these addresses.
+    /// Selects packets to these addresses.
     pub destination: Option<Prefix>,
     /// Of this type of service; 0 selects all.
     pub tos: u8,
@@ -103,15 +103,15 @@ pub struct Rule {
     pub input_interface: Option<String>,
     /// Sent by sockets bound to this interface.
     pub output_interface: Option<String>,
-    /// By their mark.
+    /// Selects packets by their mark.
     pub mark: Option<Mark>,
     /// From sockets of these users, first and last.
     pub users: Option<(u32, u32)>,
-    /// Of this protocol.
+    /// Selects packets of this protocol.
     pub ip_protocol: Option<u8>,
-    /// From these ports.
+    /// Selects packets from these ports.
     pub source_ports: Option<Ports>,
-    /// To these ports.
+    /// Selects packets to these ports.
     pub destination_ports: Option<Ports>,
     /// Out of this tunnel.
     pub tunnel_id: Option<u64>,
@@ -121,7 +121,7 @@ pub struct Rule {
     pub suppress_prefix_bits: Option<u32>,
     /// Routes over interfaces of this group do not count.
     pub suppress_group: Option<u32>,
-    /// Who installed it.
+    /// Number of the protocol that installed it.
     pub protocol: u8,
     /// Attributes that have no field here, as they were read.
     pub other: Vec<RawAttribute>,
@@ -155,7 +155,7 @@ impl Rule {
         }
     }
 
-    /// Lists the rules of a family, in the order they are gone through.
+    /// Lists the rules of a family, in the order of their evaluation.
     #[must_use]
     pub fn dump(family: Family) -> Message {
         let mut encoder = Encoder::default();

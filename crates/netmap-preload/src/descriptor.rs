@@ -81,7 +81,7 @@ impl Descriptor {
     /// `NIOCTXSYNC` or `NIOCRXSYNC`.
     ///
     /// # Errors
-    /// `ENXIO`: not bound. `EIO`: the switch has gone, or has cut this client off.
+    /// `ENXIO`: not bound. `EIO`: the switch has ended, or has cut this client off.
     pub fn sync(&self, transmit: bool, user: &dyn UserMemory) -> Result<(), Errno> {
         let binding = self.binding.get().ok_or(Errno::NXIO)?;
         if binding.csb.get().is_some() {

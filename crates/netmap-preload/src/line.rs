@@ -102,10 +102,10 @@ impl Line {
     fn lose(&mut self) {
         self.connection = None;
         if matches!(self.origin, Origin::Pipe) {
-            say(&self.name, &"the switch has gone; the pipe goes on between those who have it");
+            say(&self.name, &"the switch has ended; the pipe goes on between those who have it");
             return;
         }
-        say(&self.name, &"the switch has gone; waiting for the next one");
+        say(&self.name, &"the switch has ended; waiting for the next one");
         (self.lost, self.next_try, self.pause) = (Some(Instant::now()), Instant::now(), PAUSES[0]);
     }
 
@@ -145,7 +145,7 @@ impl Line {
                 attached
             }
             Origin::Watch(port) => connection.watch(port)?,
-            Origin::Pipe => return Err(ClientError::Gone),
+            Origin::Pipe => return Err(ClientError::SwitchEnded),
         };
         Ok((attached, connection))
     }

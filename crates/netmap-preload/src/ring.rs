@@ -97,7 +97,7 @@ pub enum Synced {
     Ready(bool),
     /// The program's cursors made no sense and were set back.
     Reset,
-    /// The switch has gone, or has cut this client off.
+    /// The switch has ended, or has cut this client off.
     Broken,
 }
 

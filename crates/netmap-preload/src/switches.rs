@@ -1,6 +1,6 @@
 //! What `vale-ctl` asks for: ports that stay, which switch they are on, and lists of them.
 //!
-//! A port that stays and is on no switch is one of the switch `netmap` of ours; so `valeX:NAME` may be
+//! A persistent port that is attached to no switch belongs to our switch `netmap`; so `valeX:NAME` may be
 //! attached to, taken off, and found by its name alone.
 
 use packet_switch::attachment::{Ask, Entry, HEADERS_BYTES, Kind, Shape};

@@ -22,29 +22,29 @@ pub use refusal::RefusalCode;
 /// Version of the protocol. A daemon answers a request of another with a refusal that says so.
 pub const VERSION: u32 = 1;
 
-/// Slots of a ring where nobody asks for more or fewer, as VALE's.
+/// Default number of slots of a ring, as in VALE.
 pub const SLOTS_DEFAULT: u32 = 1024;
 
 /// Most pipes of one group: they share a region.
 pub const PIPES_MAX: u32 = 32;
 
-/// What a client sends.
+/// A message from a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// [`VERSION`].
+    /// Version of the protocol: [`VERSION`].
     pub version: u32,
-    /// What it wants.
+    /// The request itself.
     pub ask: Ask,
 }
 
-/// What a client may want.
+/// The requests of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
-    /// A port of a switch. One that does not exist yet is made, and goes with the attachment.
+    /// A port of a switch. One that does not exist yet is created, and removed with the attachment.
     AttachPort {
-        /// Which.
+        /// Name of the port.
         port: PortName,
         /// Of a new port; one that exists has its own.
         #[serde(default)]
@@ -56,29 +56,29 @@ pub enum Ask {
         group: Name,
         /// Which of the group's pipes.
         pipe: u32,
-        /// Which end.
+        /// The end to attach to.
         end: PipeEnd,
     },
-    /// One end of a pipe that is made if it is not there, and goes when nobody is attached any more.
+    /// One end of a pipe that is created if it does not exist, and removed with its last client.
     OpenPipe {
         /// Its name: that of a group of one.
         group: Name,
-        /// Which end.
+        /// The end to attach to.
         end: PipeEnd,
         /// Of a new pipe; one that exists has its own.
         #[serde(default)]
         shape: Shape,
     },
-    /// Gives an attachment back.
+    /// Ends an attachment.
     Detach {
-        /// Which.
+        /// Number of the attachment.
         attachment: u32,
     },
-    /// Makes a port that stays when its client leaves.
+    /// Adds a persistent port.
     AddPort {
-        /// Its name.
+        /// Name of the port.
         port: PortName,
-        /// Its rings.
+        /// Geometry of its rings.
         #[serde(default)]
         shape: Shape,
     },
@@ -86,14 +86,24 @@ pub enum Ask {
     AddPipes {
         /// The group's name.
         group: Name,
-        /// How many.
+        /// Number of pipes, 1 to [`PIPES_MAX`].
         pipes: u32,
-        /// Their rings.
+        /// Geometry of their rings.
         #[serde(default)]
         shape: Shape,
     },
     /// Makes a port of a device whose descriptors come with the request.
     AddDevice {
+        /// Name of the port.
+        port: PortName,
+        /// What the descriptors are.
+        device: DeviceKind,
+        /// Geometry of its rings.
+        #[serde(default = "Shape::of_device")]
+        shape: Shape,
+    },
+    /// The same, and the port goes with this connection.
+    LendDevice {
         /// Its name.
         port: PortName,
         /// What the descriptors are.
@@ -104,21 +114,21 @@ pub enum Ask {
     },
     /// Makes two ports and a link between them.
     AddLink {
-        /// One end.
+        /// Port at one end.
         one: PortName,
         /// The other, of the same switch or another.
         other: PortName,
         /// What the link is like, both ways.
-        link: LinkWishes,
+        link: LinkConfig,
     },
-    /// Copies of what passes a port, both ways, each behind a [`Record`]. Nobody is woken for them.
+    /// Copies of the frames that pass a port, in both directions, each behind a [`Record`]. They wake no client.
     Watch {
-        /// Which.
+        /// Name of the port.
         port: PortName,
     },
     /// Sets how many bytes of virtio-net header come before each frame of a port.
     SetHeader {
-        /// Which.
+        /// Name of the port.
         port: PortName,
         /// 0, 10, or 12: the same with a count of buffers that is not looked at.
         header_bytes: u8,
@@ -126,19 +136,19 @@ pub enum Ask {
     /// Whether the switch polls a port without end, and a core is busy with it, or sleeps when all are
     /// idle.
     Poll {
-        /// Which.
+        /// Name of the port.
         port: PortName,
-        /// Without end.
+        /// Whether the switch polls it without pause.
         always: bool,
     },
-    /// Takes a port away, its client with it; of a link both.
+    /// Removes a port and its client; for a link, both ports.
     DeletePort {
-        /// Which.
+        /// Name of the port.
         port: PortName,
     },
-    /// Takes a group of pipes away, their users with them.
+    /// Removes a group of pipes and its clients.
     DeletePipes {
-        /// Which.
+        /// Name of the group.
         group: Name,
     },
     /// Lists ports and groups, so many at a time.
@@ -288,14 +298,14 @@ impl XdpFacts {
 /// What a link between two ports is like, each way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LinkWishes {
+pub struct LinkConfig {
     /// Time on the way, nanoseconds.
     pub delay_ns: u64,
-    /// How far the delay wanders to either side, nanoseconds.
+    /// Variation of the delay to either side, nanoseconds.
     pub jitter_ns: u64,
-    /// Line rate, bit/s with Ethernet's overhead; none for a line that takes no time.
+    /// Line rate, bit/s with Ethernet's overhead; none for an unlimited rate.
     pub rate_bits_per_s: Option<u64>,
-    /// What may wait for the line, wire bytes; none for no limit.
+    /// Bytes that may wait for the line, wire bytes; none for no limit.
     pub queue_bytes: Option<u64>,
     /// Wire packets lost of a billion.
     pub loss_per_billion: u32,
@@ -320,7 +330,7 @@ pub struct DeviceState {
     pub queues: Option<u32>,
     /// What a link is like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<LinkWishes>,
+    pub link: Option<LinkConfig>,
     /// Frames that the device did not take; of a link, for which the far port had no room.
     pub refused: u64,
     /// Wire packets that a link lost, on purpose or because its queue was full; of a device's queue, frames
@@ -346,13 +356,13 @@ impl DeviceState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PipeEnd {
-    /// `{`
+    /// The end written `GROUP{N`.
     Master,
-    /// `}`
+    /// The end written `GROUP}N`.
     Slave,
 }
 
-/// What the daemon sends.
+/// A message from the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -361,17 +371,17 @@ pub enum Answer {
     Attached {
         /// To name it by.
         attachment: u32,
-        /// Its rings.
+        /// The attachment's rings.
         rings: Vec<RingSeat>,
         /// Bytes of virtio-net header before each frame.
         #[serde(default)]
         header_bytes: u8,
     },
-    /// Done.
+    /// The request was carried out.
     Done,
     /// Ports and groups, sorted.
     Listed {
-        /// Some of them.
+        /// The next entries, in the order of their names.
         entries: Vec<Entry>,
         /// Whether there are more, after the last of these.
         more: bool,
@@ -392,9 +402,9 @@ pub enum Answer {
     },
     /// Not an answer: an attachment ended that the client did not end.
     CutOff {
-        /// Which.
+        /// Number of the attachment.
         attachment: u32,
-        /// For people.
+        /// The reason for people.
         why: String,
     },
 }
@@ -433,9 +443,9 @@ impl RingSeat {
 pub struct Entry {
     /// `vale0:a`, or the group's name.
     pub name: String,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
-    /// Its rings.
+    /// Geometry of its rings.
     pub shape: Shape,
     /// How many attachments it has now.
     pub attached: u32,
@@ -457,13 +467,13 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A port of a switch that stays.
+    /// A persistent port of a switch.
     Port,
-    /// A port of a switch that goes with its client.
+    /// A port of a switch that is removed with its client.
     Ephemeral,
     /// Pipes in one region.
     Pipes {
-        /// How many.
+        /// Number of pipes.
         pipes: u32,
     },
 }
@@ -480,16 +490,16 @@ pub enum MessageError {
     /// Not what is expected.
     #[error("not a message of protocol version {VERSION}: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Of another version.
+    /// The message is of another protocol version.
     #[error("protocol version {theirs}; this is version {VERSION}")]
     Version {
-        /// What it says.
+        /// Version that the message states.
         theirs: u32,
     },
 }
 
 impl Request {
-    /// As bytes.
+    /// Encodes a request.
     #[must_use]
     pub fn encode(ask: Ask) -> Vec<u8> {
         // Nothing in it can fail to be JSON: no maps with other keys than text, no floats.
@@ -534,7 +544,7 @@ impl Answer {
         Self::Refused { code, why: why.into(), is_senseless: code == RefusalCode::Invalid }
     }
 
-    /// As bytes.
+    /// Encodes the answer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         // As above.

@@ -59,10 +59,10 @@ pub fn default_socket() -> PathBuf {
 /// Why something could not be had.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nobody serves that socket.
+    /// Nothing serves that socket.
     #[error("no switch at {}: start one with `clearstream switch run`", .0.display())]
     NoDaemon(PathBuf),
-    /// The daemon refuses.
+    /// The daemon refused the request.
     #[error("{why}")]
     Refused {
         /// The reason for programs.
@@ -74,12 +74,12 @@ pub enum ClientError {
     #[error("the switch cut us off: {0}")]
     CutOff(String),
     /// The daemon has ended.
-    #[error("the switch has gone")]
-    Gone,
+    #[error("the switch has ended")]
+    SwitchEnded,
     /// The daemon says something that is not in the protocol.
     #[error("the switch answers something else than was asked: {0}")]
     Unexpected(String),
-    /// The same, unreadable.
+    /// The daemon's answer cannot be read.
     #[error(transparent)]
     Message(#[from] MessageError),
     /// The memory it hands over is not as it should be.
@@ -125,7 +125,7 @@ impl Connection {
     /// Connects to the daemon that serves `path`.
     ///
     /// # Errors
-    /// Nobody does, or no permission.
+    /// Nothing serves it, or permission is denied.
     pub fn open(path: &Path) -> Result<Self, ClientError> {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};
         let socket = Socket::connect(path).map_err(|error| match error.source.kind() {
@@ -198,7 +198,7 @@ impl Connection {
     /// Asks for something that comes without memory.
     ///
     /// # Errors
-    /// The daemon says no, or has gone.
+    /// The daemon refused, or has ended.
     pub fn ask(&mut self, ask: Ask) -> Result<(), ClientError> {
         self.ask_with(ask, &[])
     }
@@ -206,7 +206,7 @@ impl Connection {
     /// The same with descriptors: those of a device.
     ///
     /// # Errors
-    /// The daemon says no, or has gone.
+    /// The daemon refused, or has ended.
     pub fn ask_with(&mut self, ask: Ask, fds: &[BorrowedFd<'_>]) -> Result<(), ClientError> {
         match self.exchange_with(ask, fds)? {
             (Answer::Done, _) => Ok(()),
@@ -217,7 +217,7 @@ impl Connection {
     /// All ports and groups.
     ///
     /// # Errors
-    /// The daemon has gone.
+    /// The daemon has ended.
     pub fn list(&mut self) -> Result<Vec<Entry>, ClientError> {
         let mut all: Vec<Entry> = Vec::new();
         loop {
@@ -246,7 +246,7 @@ impl Connection {
     /// The next attachment that ended unasked, with the reason; does not wait.
     ///
     /// # Errors
-    /// The daemon has gone.
+    /// The daemon has ended.
     pub fn poll_cut_off(&mut self) -> Result<Option<(u32, String)>, ClientError> {
         if let Some(early) = self.cut_off.pop_front() {
             return Ok(Some(early));
@@ -260,7 +260,7 @@ impl Connection {
         }
     }
 
-    /// Whether the daemon has said something unasked, or has gone.
+    /// Whether the daemon has sent an unsolicited message, or has ended.
     #[must_use]
     pub fn has_news(&self) -> bool {
         let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -307,7 +307,7 @@ impl Connection {
                 Message::Received { bytes, fds } => return Ok((Answer::decode(&bytes)?, fds)),
                 Message::TooLong => return Err(MessageError::TooLong.into()),
                 Message::NoDescriptors => return Err(MessageError::NoDescriptors.into()),
-                Message::Closed => return Err(ClientError::Gone),
+                Message::Closed => return Err(ClientError::SwitchEnded),
                 // A signal.
                 Message::Nothing => {}
             }
@@ -366,7 +366,7 @@ impl Connection {
     }
 }
 
-/// Readable when an attachment ended or the daemon has gone.
+/// Readable when an attachment ended or the daemon has ended.
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -104,7 +104,7 @@ pub struct FlowCount {
     /// Incoming: all that the client handed over, whatever became of them. Outgoing: what it was
     /// given.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
     /// Incoming: of those frames, the ones that went nowhere. Outgoing: frames that were for this port
     /// and could not be given to it. By reason; a reason that never occurred is not listed.
@@ -114,9 +114,9 @@ pub struct FlowCount {
 /// What went through a port since it was added, seen from the switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCount {
-    /// From the client.
+    /// Frames from the client.
     pub incoming: FlowCount,
-    /// To the client.
+    /// Frames to the client.
     pub outgoing: FlowCount,
     /// Times the switch woke the client.
     pub wakeups: u64,

@@ -68,59 +68,59 @@ impl Config {
     }
 }
 
-/// Why the daemon cannot begin or go on.
+/// Why the daemon cannot start or continue.
 #[derive(Debug, Error)]
 pub enum DaemonError {
-    /// Somebody serves that socket already.
+    /// Another process already serves that socket.
     #[error("another switch serves {}", .0.display())]
     Taken(PathBuf),
-    /// Something that is no socket is where clients would connect.
-    #[error("{} is there and no socket; it is left alone", .0.display())]
+    /// The path of the socket is taken by another kind of file.
+    #[error("{} is there and is not a socket; it is left alone", .0.display())]
     NoSocket(PathBuf),
     /// The kernel refused.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
 }
 
-/// What happens, for a log.
+/// Events for a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A client attached to a port or pipe.
     Attached {
-        /// `vale0:a`.
+        /// Name of the port or pipe: `vale0:a`.
         name: String,
         /// The client's user id.
         user: u32,
     },
-    /// It left, or was taken away.
+    /// The client left, or its attachment was removed.
     Detached {
-        /// `vale0:a`.
+        /// Name of the port or pipe: `vale0:a`.
         name: String,
     },
-    /// It broke the protocol.
+    /// The client broke the protocol and was disconnected.
     CutOff {
-        /// `vale0:a`.
+        /// Name of the port or pipe: `vale0:a`.
         name: String,
-        /// How.
+        /// The rule that it broke.
         why: String,
     },
-    /// Somebody was told no.
+    /// A request was refused.
     Refused {
         /// The client's user id.
         user: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A part of the daemon failed and took only itself with it: a switch with its ports, a connection.
+    /// A part of the daemon failed and only that part ended: a switch with its ports, or a connection.
     Fault {
-        /// Which.
+        /// The part that failed.
         what: String,
-        /// What it said.
+        /// Message of the panic.
         why: String,
     },
-    /// The sandbox refused a system call, which never should happen.
+    /// The sandbox refused a system call, which should never happen.
     RefusedCall {
-        /// Which.
+        /// Name of the call.
         call: String,
         /// How often until now.
         count: u64,
@@ -140,7 +140,7 @@ pub struct Daemon {
     closing: Vec<(u32, Arc<Socket>)>,
     /// Given up for a moment to tell one more client that there is no other.
     spare: Option<OwnedFd>,
-    /// Nobody can be told now: the listener is left alone until the next look around.
+    /// No refusal can be sent now: the listener is left alone until the next round.
     deaf: bool,
 }
 

@@ -162,7 +162,7 @@ impl Datapath {
         })
     }
 
-    /// How it rings, and who lets go for it of what takes long.
+    /// How it rings doorbells, and the thread that drops for it what takes long to drop.
     pub(crate) fn equip(
         mut self,
         signaller: Option<Arc<Signaller>>,
@@ -491,7 +491,7 @@ impl Datapath {
 
     fn leave(&mut self, port: Box<PortEnds>) {
         self.forwarder.remove(port.id);
-        self.link.bed().remove(&port.kick);
+        self.link.wake_set().remove(&port.kick);
         self.deferred_drop.drop_later(port);
     }
 
@@ -562,7 +562,7 @@ impl Datapath {
         }
         let longest = self.residents.rest();
         if quiet && !self.link.has_commands() && longest != Some(Duration::ZERO) {
-            self.link.bed().sleep(&self.residents.fds(), longest)?;
+            self.link.wake_set().sleep(&self.residents.fds(), longest)?;
         }
         for id in ports.iter() {
             if let Some(port) = &mut self.ports[id.index()] {

@@ -1,4 +1,4 @@
-//! Letting go of what takes long to let go of: memory of gigabytes, sockets of devices, bells of clients.
+//! Deferred drops of what takes long to drop: memory of gigabytes, sockets of devices, bells of clients.
 //!
 //! Unmapping a region whose other users have gone gives its pages back one by one. The end of an
 //! `AF_XDP` socket or a TAP device waits for every core (`synchronize_net`). The last close of a bell waits
@@ -21,7 +21,7 @@ const SLOW_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(300);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Hands things to the threads that let go of them; without those they go at once.
+/// Passes objects to the threads that drop them; without those they are dropped at once.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct DeferredDrop {
     sender: Option<Sender<Item>>,

@@ -26,7 +26,7 @@ use sys::SyscallError;
 use sys::sandbox::Calls;
 use thiserror::Error;
 
-use crate::attachment::{DeviceKind, DeviceState, LinkWishes, TAP_QUEUES_MAX, XdpFacts};
+use crate::attachment::{DeviceKind, DeviceState, LinkConfig, TAP_QUEUES_MAX, XdpFacts};
 use crate::counters::add;
 use crate::datapath::Resident;
 use crate::line::SharedReport;
@@ -92,7 +92,7 @@ impl Stop {
     }
 }
 
-/// Where the end of a device is written down, and what ends with whoever drives it.
+/// Records the end of a device, and what ends with its driver thread.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct End(Arc<OnceLock<String>>);
 
@@ -140,8 +140,8 @@ pub(crate) fn device_bytes(kind: &DeviceKind) -> u64 {
 }
 
 /// What each of a link's two ports takes besides its rings, at most, bytes.
-pub(crate) fn link_bytes(wishes: &LinkWishes, memory_bytes_max: u64) -> u64 {
-    link::direction_bytes(wishes, memory_bytes_max)
+pub(crate) fn link_bytes(config: &LinkConfig, memory_bytes_max: u64) -> u64 {
+    link::direction_bytes(config, memory_bytes_max)
 }
 
 /// How long the end of a device waits for its threads.
@@ -267,7 +267,7 @@ impl Device {
         device.socket = Some(socket);
         if threads.have_one_core() {
             let (counters, end) = (Arc::clone(&device.counters), device.end.clone());
-            resident = Some(Box::new(xdp::Inmate { port, plug, counters, end }));
+            resident = Some(Box::new(xdp::DrivenQueue { port, plug, counters, end }));
         } else {
             device.work(threads, move |stop, counters| xdp::run(port, plug, stop, counters))?;
         }
@@ -294,15 +294,15 @@ impl Device {
     /// Joins two ports.
     pub(crate) fn link(
         names: &[PortName; 2],
-        wishes: &LinkWishes,
+        config: &LinkConfig,
         memory_bytes_max: u64,
         plugs: [Plug; 2],
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
         let name = format!("{} to {}", names[0], names[1]);
-        let state = DeviceState { link: Some(*wishes), ..DeviceState::new("link", &name) };
+        let state = DeviceState { link: Some(*config), ..DeviceState::new("link", &name) };
         let mut device = Self::new(state)?;
-        for (line, report) in link::lines(wishes, memory_bytes_max, plugs, &device.stop)? {
+        for (line, report) in link::lines(config, memory_bytes_max, plugs, &device.stop)? {
             device.work(threads, move |_, _| Ok(line.run()?))?;
             device.lines.push(report);
         }

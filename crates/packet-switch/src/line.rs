@@ -79,7 +79,7 @@ impl<From: Source, To: Sink> Line<From, To> {
     /// Runs until it is asked to end.
     ///
     /// # Errors
-    /// One of the ends is gone.
+    /// One of the ends has closed.
     pub fn run(mut self) -> Result<(), EndError> {
         while !self.stop.as_ref().is_some_and(|stop| stop.is_asked()) {
             let turn = carry(&mut self.from, &mut self.to, BATCH_FRAMES)?;

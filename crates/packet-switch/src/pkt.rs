@@ -35,7 +35,7 @@ pub enum PktError {
     /// A frame is longer than the ring's buffers.
     #[error("frames of {frame_bytes} bytes do not fit the port's buffers")]
     TooLong {
-        /// What was asked for.
+        /// Length of the frame, bytes.
         frame_bytes: usize,
     },
 }

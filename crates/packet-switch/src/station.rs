@@ -37,7 +37,7 @@ pub enum Place {
         group: Name,
         /// Which of the group's pipes.
         pipe: u32,
-        /// Which end.
+        /// The end to attach to.
         end: PipeEnd,
     },
 }

@@ -5,7 +5,7 @@ mod refusals;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use packet_switch::attachment::{Ask, DeviceKind, Kind, LinkWishes, PipeEnd, Shape, XdpFacts};
+use packet_switch::attachment::{Ask, DeviceKind, Kind, LinkConfig, PipeEnd, Shape, XdpFacts};
 use packet_switch::client::{ClientError, Connection};
 use packet_switch::daemon::Notice;
 use ring::Patience;
@@ -58,7 +58,7 @@ fn a_link_carries_frames_between_switches_as_they_are() {
     let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
     let mut b = connection.attach_port(&"vale1:b".parse().unwrap()).unwrap();
     let (one, other) = ("vale0:up".parse().unwrap(), "vale1:down".parse().unwrap());
-    let link = LinkWishes { delay_ns: 1_000_000, seed: 1, ..LinkWishes::default() };
+    let link = LinkConfig { delay_ns: 1_000_000, seed: 1, ..LinkConfig::default() };
     connection.ask(Ask::AddLink { one, other, link }).unwrap();
     let mut long = vec![9; 2000];
     long[..12].copy_from_slice(&frame(1, 0xff, 0)[..12]);
@@ -123,6 +123,38 @@ fn attachments_end_with_their_connection() {
     assert_eq!((kept.name.as_str(), kept.kind, kept.attached), ("vale0:kept", Kind::Port, 0));
     last.ask(Ask::DeletePort { port: "vale0:kept".parse().unwrap() }).unwrap();
     assert!(last.list().unwrap().is_empty());
+}
+
+#[test]
+fn a_lent_device_goes_with_the_connection_that_lent_it() {
+    let serving = Serving::start("lent");
+    let folder = sys::private::Scratch::new("lent").unwrap();
+    let guest = |name: &str| {
+        let path = folder.path().join(name);
+        let listener = ports::vm::Listener::bind(&path).unwrap();
+        (DeviceKind::VhostUser { path: path.display().to_string() }, listener)
+    };
+    let shape = Shape::of_device();
+    let mut other = serving.connect();
+    let (device, listener) = guest("kept");
+    let ask = Ask::AddDevice { port: "vale0:kept".parse().unwrap(), device, shape };
+    other.ask_with(ask, &[listener.as_fd()]).unwrap();
+    let mut lender = serving.connect();
+    for name in ["one", "two"] {
+        let (device, listener) = guest(name);
+        let port: packet_switch::PortName = format!("vale1:{name}").parse().unwrap();
+        let ask = Ask::LendDevice { port: port.clone(), device: device.clone(), shape };
+        lender.ask_with(ask.clone(), &[listener.as_fd()]).unwrap();
+        assert!(refusal(other.ask_with(ask, &[listener.as_fd()])).contains("already exists"));
+    }
+    // One of them is taken away before; another's connection ends.
+    lender.ask(Ask::DeletePort { port: "vale1:one".parse().unwrap() }).unwrap();
+    let mut names =
+        || -> Vec<String> { other.list().unwrap().into_iter().map(|entry| entry.name).collect() };
+    drop(serving.connect());
+    assert_eq!(names(), ["vale0:kept", "vale1:two"]);
+    drop(lender);
+    wait_until("what was lent is gone", || names() == ["vale0:kept"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Turn {
 /// Carries at most `limit` packets and hands them over.
 ///
 /// # Errors
-/// One of the ends is gone.
+/// One of the ends has closed.
 #[inline]
 pub fn carry(from: &mut impl Source, to: &mut impl Sink, limit: u32) -> Result<Turn, EndError> {
     let mut turn = Turn { packets: 0, refused: 0, last: Moved::Nothing };

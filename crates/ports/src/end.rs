@@ -19,9 +19,9 @@ pub const PACKET_BYTES_MAX: usize = 10 + 22 + 65_535;
 /// Why an end carries no more.
 #[derive(Debug, Error)]
 pub enum EndError {
-    /// The kernel says so.
-    #[error("the device is gone: {0}")]
-    Gone(#[from] io::Error),
+    /// A system call on the device failed: it was removed, or went down.
+    #[error("the device failed: {0}")]
+    Device(#[from] io::Error),
     /// The other side of a ring broke the protocol.
     #[error(transparent)]
     Ring(#[from] Violation),
@@ -55,7 +55,7 @@ pub trait Source {
     /// Learns what has arrived by now.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn look(&mut self) -> Result<(), EndError> {
         Ok(())
     }
@@ -63,13 +63,13 @@ pub trait Source {
     /// Moves the next packet to `to`.
     ///
     /// # Errors
-    /// One of the two ends is gone.
+    /// One of the two ends has closed.
     fn pass(&mut self, to: &mut impl Sink) -> Result<Moved, EndError>;
 
     /// Gives back what the packets that have passed lay in.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn release(&mut self) -> Result<(), EndError> {
         Ok(())
     }
@@ -78,7 +78,7 @@ pub trait Source {
     /// sleep. Either way, call [`disarm`](Self::disarm) when awake.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn arm(&mut self) -> Result<bool, EndError> {
         Ok(true)
     }
@@ -86,7 +86,7 @@ pub trait Source {
     /// No longer asks to be woken.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn disarm(&mut self) -> Result<(), EndError> {
         Ok(())
     }
@@ -95,18 +95,18 @@ pub trait Source {
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
 }
 
-/// Where they go.
+/// An end that frames are written to.
 pub trait Sink {
     /// Takes a packet of `bytes` in all that lies elsewhere.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn put<'a>(&mut self, bytes: usize, parts: impl Parts<'a>) -> Result<Moved, EndError>;
 
     /// Has `from` write its next packet into this end's space.
     ///
     /// # Errors
-    /// One of the two ends is gone.
+    /// One of the two ends has closed.
     fn fill(&mut self, from: &mut impl Fill) -> Result<Moved, EndError>;
 
     /// Whether what was taken should go on before more is.
@@ -117,7 +117,7 @@ pub trait Sink {
     /// What was taken since the last call is to be seen now.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn flush(&mut self) -> Result<(), EndError>;
 }
 
@@ -137,7 +137,7 @@ pub trait Fill {
     /// Writes the next packet into `space`, each buffer filled before the next.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn fill<'a>(
         &mut self,
         space: impl Iterator<Item = Buffer<'a>> + Clone,

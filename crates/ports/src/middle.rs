@@ -19,7 +19,7 @@ pub trait Inspect {
 /// A sink behind something that looks at each packet, once.
 #[derive(Debug)]
 pub struct Inspected<I, S> {
-    /// What looks.
+    /// The inspector.
     pub inspect: I,
     to: S,
     /// The packet that comes next was seen already, when the sink had no room for it.

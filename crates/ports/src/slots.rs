@@ -27,7 +27,7 @@ pub trait Arrivals: AsFd {
     /// How many there are; looks at the other side when fewer than `wanted` are known of.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn arrived(&mut self, wanted: u32) -> Result<u32, EndError>;
 
     /// What is in one of them.
@@ -36,13 +36,13 @@ pub trait Arrivals: AsFd {
     /// Gives the first ones back.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn give_back(&mut self, slots: u32) -> Result<(), EndError>;
 
     /// As [`Source::arm`].
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn arm(&mut self) -> Result<bool, EndError> {
         Ok(true)
     }
@@ -50,7 +50,7 @@ pub trait Arrivals: AsFd {
     /// As [`Source::disarm`].
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn disarm(&mut self) -> Result<(), EndError> {
         Ok(())
     }
@@ -61,7 +61,7 @@ pub trait Space {
     /// How many may be filled now; looks at the other side when fewer than `wanted` are known of.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn reserve(&mut self, wanted: u32) -> Result<u32, EndError>;
 
     /// Bytes of each buffer.
@@ -79,7 +79,7 @@ pub trait Space {
     /// Hands the first ones over.
     ///
     /// # Errors
-    /// The end is gone.
+    /// The end has closed.
     fn hand_over(&mut self, slots: u32) -> Result<(), EndError>;
 }
 
@@ -92,7 +92,7 @@ pub struct FromSlots<A> {
 }
 
 impl<A: Arrivals> FromSlots<A> {
-    /// Of this end.
+    /// Makes a source of an end with slots.
     pub fn new(slots: A) -> Self {
         Self { slots, arrived: 0, taken: 0 }
     }
@@ -170,7 +170,7 @@ pub struct ToSlots<S> {
 }
 
 impl<S: Space> ToSlots<S> {
-    /// Of this end.
+    /// Makes a sink of an end with slots.
     pub fn new(slots: S) -> Self {
         Self { slots, filled: 0 }
     }

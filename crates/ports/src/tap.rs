@@ -88,7 +88,7 @@ impl Port {
     /// Reads the next packet into `space`; its length, or `None` when there is none.
     ///
     /// # Errors
-    /// The device is gone.
+    /// The device was removed.
     pub fn recv(&self, space: &mut [u8]) -> io::Result<Option<usize>> {
         match rustix::io::read(&self.fd, space) {
             Ok(len) => Ok(Some(len)),

@@ -6,6 +6,7 @@
 //! page only through the `markup` module, which escapes it; figures that are no numbers become dashes.
 
 mod chart;
+mod comparison;
 mod digest;
 mod machine_drawing;
 mod markup;
@@ -17,6 +18,7 @@ mod show;
 mod svg;
 mod table;
 
+use compare::Comparison;
 use results::Results;
 
 pub use machine_drawing::{machine_svg, machine_text};
@@ -44,4 +46,10 @@ impl Default for RenderOptions {
 #[must_use]
 pub fn render(results: &Results, options: &RenderOptions) -> String {
     page::page(results, options.embed_bytes_max)
+}
+
+/// The page of a comparison: self-contained HTML, as that of a results document.
+#[must_use]
+pub fn render_comparison(comparison: &Comparison) -> String {
+    comparison::page(comparison)
 }

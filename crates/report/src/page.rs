@@ -32,6 +32,19 @@ pub(crate) fn page(results: &Results, embed_bytes_max: usize) -> String {
         None if load::is_one(results) => load::card(&digest),
         None => verdict::card(&digest),
     };
+    let title = format!("{} – ClearStream {}", subject(&digest), kind(results));
+    let source = format!("a results file, schema {}", show::clip(&results.schema_version, 20));
+    framed(&title, header(&digest, contents), card, sections, &source)
+}
+
+/// A page around its header, its card and its sections; `source` is what it was made from.
+pub(crate) fn framed(
+    title: &str,
+    header: Element,
+    card: Element,
+    sections: Vec<Section>,
+    source: &str,
+) -> String {
     let main = el("main")
         .attr("id", "main")
         .child(card)
@@ -39,11 +52,11 @@ pub(crate) fn page(results: &Results, embed_bytes_max: usize) -> String {
     let body = el("body")
         .child(el("a").class("skip").attr("href", "#main").text("Skip to the verdict"))
         .child(patterns())
-        .child(header(&digest, contents))
+        .child(header)
         .child(main)
-        .child(footer(results))
+        .child(footer(source))
         .child(raw::script(SCRIPT));
-    let html = el("html").attr("lang", "en").child(head(&digest)).child(body);
+    let html = el("html").attr("lang", "en").child(head(title)).child(body);
     format!("<!DOCTYPE html>\n{}\n", html.into_markup())
 }
 
@@ -105,8 +118,7 @@ fn subject(digest: &Digest<'_>) -> String {
     }
 }
 
-fn head(digest: &Digest<'_>) -> Element {
-    let title = format!("{} – ClearStream {}", subject(digest), kind(digest.results));
+fn head(title: &str) -> Element {
     el("head")
         .child(el("meta").attr("charset", "utf-8"))
         .child(el("meta").attr("name", "viewport").attr("content", "width=device-width, initial-scale=1"))
@@ -169,32 +181,40 @@ fn header(digest: &Digest<'_>, contents: Element) -> Element {
         let peer = results.path.peer.as_deref().unwrap_or("far end");
         tags.push(format!("far host not seen ({})", show::clip(peer, 40)));
     }
+    banner(&subject(digest), &about, &tags, contents)
+}
+
+/// The head of a page: its subject, what a reader must know of it, its list of contents.
+pub(crate) fn banner(
+    subject: &str,
+    about: &[String],
+    tags: &[String],
+    contents: Element,
+) -> Element {
     let tags = (!tags.is_empty())
-        .then(|| el("ul").class("tags").children(tags.into_iter().map(|tag| el("li").text(tag))));
+        .then(|| el("ul").class("tags").children(tags.iter().map(|tag| el("li").text(tag))));
     el("header")
         .child(
             el("div")
                 .class("title")
                 .child(el("p").class("eyebrow").text("ClearStream"))
-                .child(el("h1").text(subject(digest)))
+                .child(el("h1").text(subject))
                 .child(el("p").class("about").text(about.join(" · ")))
                 .maybe(tags),
         )
         .child(contents)
 }
 
-fn contents(sections: &[Section]) -> Element {
+pub(crate) fn contents(sections: &[Section]) -> Element {
     let links = sections.iter().map(|section| {
         el("li").child(el("a").attr("href", format!("#{}", section.id)).text(section.name))
     });
     el("nav").attr("aria-label", "Contents").child(el("ul").children(links))
 }
 
-fn footer(results: &Results) -> Element {
-    el("footer").child(el("p").text(format!(
-        "Made by clearstream from a results file, schema {}. Nothing was loaded from a network.",
-        show::clip(&results.schema_version, 20)
-    )))
+fn footer(source: &str) -> Element {
+    let text = format!("Made by clearstream from {source}. Nothing was loaded from a network.");
+    el("footer").child(el("p").text(text))
 }
 
 /// Hatchings that tell areas apart without colour, shared by every drawing.

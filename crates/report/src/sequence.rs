@@ -12,7 +12,7 @@ pub struct Sequence {
     pub title: String,
     /// Steps, the first first.
     pub steps: Vec<SequenceStep>,
-    /// From this step on it repeats for ever.
+    /// From this step on it repeats forever.
     pub repeats_from: Option<usize>,
 }
 
@@ -133,7 +133,7 @@ fn draw(sequence: &Sequence, layout: Layout) -> Drawing {
             drawing.draw(line("msc-again", (layout.margin, above), (end, above)));
             // Where words stand below their marks there is no room; the caption tells.
             if below == 0.0 {
-                let words = "from here on it repeats";
+                let words = "the cycle begins here";
                 drawing.draw(text("msc-again-text", (end, above - 4.0), words));
             }
         }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(svg.matches("class=\"msc-step\"").count(), 2);
         assert_eq!(svg.matches("class=\"msc-arrow\"").count(), 2);
         assert_eq!(svg.matches("class=\"msc-life\"").count(), 2);
-        assert_eq!(svg.matches("from here on it repeats").count(), 1);
+        assert_eq!(svg.matches("the cycle begins here").count(), 1);
         assert!(!svg.contains("<script") && svg.contains("step &amp; 5"), "{svg}");
     }
 

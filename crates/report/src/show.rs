@@ -26,6 +26,27 @@ pub(crate) fn size(bytes: f64) -> String {
     figure(bytes, |bytes| show_byte_size(saturating_u64(bytes)))
 }
 
+/// A name of the results in words: `window-sweep` as `window sweep`, `confirm:receive-window` as
+/// `confirmation: receive window`. A paper's own names (`C-fig6`) stay.
+pub(crate) fn name(key: &str) -> String {
+    let words = |text: &str| text.replace('-', " ");
+    match key.split_once(':') {
+        Some(("confirm", limit)) => format!("confirmation: {}", words(limit)),
+        Some((_, _)) => key.to_owned(),
+        None if key.starts_with(char::is_uppercase) => key.to_owned(),
+        None => words(key),
+    }
+}
+
+/// How round trips were measured: `tcp-rr` as `TCP request/response`.
+pub(crate) fn method(key: &str) -> String {
+    match key {
+        "tcp-rr" => "TCP request/response".to_owned(),
+        "udp-rr" => "UDP request/response".to_owned(),
+        other => name(other),
+    }
+}
+
 /// `17.0 ms`; microseconds with their proper sign.
 pub(crate) fn seconds(seconds: f64) -> String {
     figure(seconds, |seconds| show_seconds(seconds).replace(" us", " µs"))
@@ -300,6 +321,14 @@ pub(crate) fn shell_line(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_the_results_are_shown_in_words() {
+        assert_eq!(name("window-sweep"), "window sweep");
+        assert_eq!(name("confirm:receive-window"), "confirmation: receive window");
+        assert_eq!(name("C-fig6"), "C-fig6");
+        assert_eq!(method("tcp-rr"), "TCP request/response");
+    }
 
     #[test]
     fn prints_figures() {

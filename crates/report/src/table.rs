@@ -6,6 +6,34 @@ use crate::show;
 /// Rows a table may have; what is beyond is counted, and stands in the results file.
 const ROWS_MAX: usize = 600;
 
+/// Heads of columns of such a table that hold figures.
+const FIGURE_HEADS: [&str; 10] =
+    ["median", "p50", "p99", "p99.9", "highest", "round trips", "A", "B", "difference", "n"];
+
+/// A table whose rows hold drawings and large figures beside plain cells.
+pub(crate) fn headline(
+    caption: &str,
+    head: &[&str],
+    rows: impl IntoIterator<Item = Element>,
+) -> Element {
+    let head = head.iter().map(|name| {
+        let is_figure = FIGURE_HEADS.contains(name);
+        el("th").attr("scope", "col").class(if is_figure { "f" } else { "w" }).text(name)
+    });
+    el("div")
+        .class("scroll")
+        .attr("tabindex", 0)
+        .attr("role", "region")
+        .attr("aria-label", caption)
+        .child(
+            el("table")
+                .class("headline")
+                .child(el("caption").text(caption))
+                .child(el("thead").child(el("tr").children(head)))
+                .child(el("tbody").children(rows)),
+        )
+}
+
 /// A table being filled.
 #[derive(Debug)]
 pub(crate) struct Table {

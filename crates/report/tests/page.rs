@@ -7,7 +7,8 @@ mod well_formed;
 
 use std::collections::BTreeSet;
 
-use report::{RenderOptions, render};
+use compare::Run;
+use report::{RenderOptions, render, render_comparison};
 use results::{PointOutcome, Results};
 use serde_json::Value;
 
@@ -443,4 +444,28 @@ fn mutate(value: &mut Value, input: &mut impl Iterator<Item = u8>) {
         },
         _ => {}
     }
+}
+
+#[test]
+fn the_page_of_a_comparison_is_well_formed_offline_and_escapes_what_it_is_given() {
+    let before = synthetic::path();
+    let mut after = synthetic::path();
+    after.near_mut().kernel = "<script>alert(1)</script>".to_owned();
+    for point in &mut after.points {
+        if let PointOutcome::Measured(outcome) = &mut point.outcome {
+            outcome.directions.iter_mut().for_each(|one| one.received_bits_per_s *= 0.5);
+        }
+    }
+    let runs = |results: &Results| [Run::of("<b>.json", results)];
+    let (a, b) = (runs(&before), runs(&after));
+    let page = render_comparison(&compare::compare(("a/<i>before", &a), ("b/after", &b)));
+    well_formed::check(&page).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(!page.contains("<i>before") && !page.contains("<script>alert"), "escaped");
+    assert!(page.contains("&lt;script&gt;alert(1)"), "what changed on the host is told");
+    assert!(page.contains("→ after") && page.contains("-50%"), "{}", page.len());
+    assert!(
+        page.contains("default-src &#39;none&#39;") && page.len() < PAGE_BYTES_MAX,
+        "{}",
+        page.len()
+    );
 }

@@ -55,3 +55,17 @@ fn both_themes_have_the_same_colours() {
 fn black_on_white_is_21_to_1() {
     assert!((contrast([0.0; 3], [1.0; 3]) - 21.0).abs() < 1e-9);
 }
+
+/// A browser draws a hatch as a picture of the page's size, once for each use: tens of megabytes in a PDF.
+#[test]
+fn no_mark_is_hatched_on_paper() {
+    let sheet = include_str!("../src/style.css");
+    let (screen, paper) = sheet.split_once("@media print").expect("rules for paper");
+    let rules = screen.lines().filter(|line| line.contains("url(#hatch"));
+    let hatched: Vec<&str> = rules.filter_map(|line| line.split(" {").next()).collect();
+    assert!(hatched.len() > 3, "{hatched:?}");
+    for mark in hatched {
+        let plain = format!("  {mark} {{ fill: var(--");
+        assert!(paper.contains(&plain), "{mark} is hatched on paper too");
+    }
+}

@@ -14,7 +14,7 @@ const CROSSED_MIN: f64 = 0.9;
 /// Of the calls on files, at least this part makes a packet of its own; several may share one.
 const CALLS_CROSSED_MIN: f64 = 0.1;
 
-/// Gains of counters between the two edges of a phase, at the hosts of a gateway plan.
+/// Counter increments during a phase, at the hosts of a gateway plan.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Carried {
     /// Name of the plan.
@@ -24,12 +24,12 @@ pub struct Carried {
     /// Which gateway carries which pair of hosts; empty where that depends on ports.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub flows: Vec<CarriedFlow>,
-    /// Hosts whose counters could not be had.
+    /// Hosts whose counters could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub absent: Vec<CarriedAbsent>,
 }
 
-/// One host's gains.
+/// Counter increments of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CarriedHost {
     /// Its name in the plan.
@@ -38,7 +38,7 @@ pub struct CarriedHost {
     pub role: Role,
     /// Its interfaces that the plan names.
     pub ports: Vec<CarriedPort>,
-    /// TCP segments that the host sent again.
+    /// TCP segments that the host retransmitted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retransmits_count: Option<u64>,
     /// The core with the least idle time.
@@ -46,14 +46,14 @@ pub struct CarriedHost {
     pub busiest_core: Option<CoreUse>,
 }
 
-/// One interface's gains.
+/// Counter increments of one interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CarriedPort {
     /// Name of its network in the plan.
     pub network: String,
     /// It is on the clients' side of the gateways.
     pub is_client_side: bool,
-    /// Its counters' gains.
+    /// Increments of its counters.
     pub counters: DeviceCounters,
 }
 
@@ -73,7 +73,7 @@ pub struct CarriedFlow {
 pub struct CarriedAbsent {
     /// Its name in the plan.
     pub host: String,
-    /// Why.
+    /// Why its counters could not be read.
     pub why: String,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct CheckRun {
     /// The model's file.
     pub model: String,
-    /// What was asked of it, in order.
+    /// The checks of the run, in order.
     pub checks: Vec<Check>,
 }
 
@@ -19,73 +19,74 @@ pub struct Check {
     pub checked: String,
     /// The answer.
     pub verdict: CheckVerdict,
-    /// Why it does not hold, or why it is not decided.
+    /// Why it does not hold, or why it is undecided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
     /// States found.
     pub states_count: u64,
-    /// Steps between the states looked at.
+    /// Transitions between the explored states.
     pub transitions_count: u64,
-    /// Of the states, those whose steps were not looked at.
+    /// States found whose successors were not computed.
     pub queued_count: u64,
-    /// Length of the longest shortest way to a state; of the path, in a search in depth.
+    /// Length of the longest of the shortest paths to the states; in a depth-first search, of the
+    /// search path.
     pub depth: u64,
     /// Memory that the states took, bytes.
     pub memory_bytes: u64,
-    /// Length of a state, bytes.
+    /// Length of the state vector, bytes.
     pub state_bytes: u64,
     /// How long it took, seconds.
     pub duration_s: f64,
-    /// Known after a whole search only.
+    /// Unreachable code; known only after a complete search.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unreachable: Option<UnreachableCode>,
     /// Ranks that searched together.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ranks: Option<RankTraffic>,
-    /// The run that shows a violation, first state first.
+    /// The counterexample, initial state first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub run: Vec<RunLine>,
-    /// From this state of the run on it repeats for ever.
+    /// The state of the run from which it repeats for ever.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cycle_begins_at: Option<u64>,
-    /// How far it was as time went by.
+    /// Progress of the search over time.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub progress: Vec<CheckProgress>,
 }
 
-/// Whether a model keeps its promise.
+/// Whether a property holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckVerdict {
-    /// Every reachable state was looked at and keeps it.
+    /// Every reachable state was explored, and the property holds.
     Holds,
-    /// It does not: a run shows it.
+    /// The property does not hold; a counterexample shows it.
     Violated,
-    /// The search ended early, or kept less than the states.
+    /// The search ended early, or stored less than the full states.
     Undecided,
 }
 
-/// Code of a model that no run comes to.
+/// Code of a model that no run reaches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnreachableCode {
-    /// States without a step.
+    /// Deadlocked states.
     pub deadlocks_count: u64,
-    /// Transitions that no step takes, a line each.
+    /// Transitions that no run takes, one per line.
     pub never_taken: Vec<String>,
-    /// States of processes that no run comes to, a line each.
+    /// States of processes that no run reaches, one per line.
     pub never_reached: Vec<String>,
 }
 
-/// What ranks that searched together said to each other.
+/// Messages between the ranks of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankTraffic {
-    /// How many there were.
+    /// Number of ranks.
     pub ranks_count: u64,
     /// Messages with states, all ranks.
     pub messages_count: u64,
-    /// Bytes of those.
+    /// Bytes of these messages.
     pub sent_bytes: u64,
-    /// States looked at again because they were nearer than thought.
+    /// States explored again because a shorter path to them was found.
     pub looked_at_again_count: u64,
 }
 
@@ -95,23 +96,23 @@ pub struct RunLine {
     /// The step; the first state has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub step: Option<String>,
-    /// Who took it, a sender before its receiver.
+    /// Processes that took the step, a sender before its receiver.
     #[serde(default)]
     pub movers: Vec<String>,
     /// The state, in words.
     pub state: String,
 }
 
-/// How far a search was at a moment.
+/// Progress of a search at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckProgress {
-    /// Since the search began, seconds.
+    /// Time since the search began, seconds.
     pub at_s: f64,
     /// States found.
     pub states_count: u64,
-    /// Of those, the ones still to be looked at.
+    /// States found that are still to be explored.
     pub queued_count: u64,
-    /// Memory that they take, bytes.
+    /// Memory that the states take, bytes.
     pub memory_bytes: u64,
     /// Bytes sent between ranks so far, where there are many.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::check::CheckRun;
+use crate::gate::GateResult;
 use crate::hosts::Host;
 use crate::outcome::LatencySummary;
 use crate::placement::PlacementFindings;
@@ -26,30 +27,30 @@ const DOCUMENT_BYTES_MAX: usize = 256 << 20;
 pub struct Results {
     /// Schema version, `major.minor`.
     pub schema_version: String,
-    /// What kind of run.
+    /// Kind of run.
     pub kind: RunKind,
-    /// The program that wrote this.
+    /// The program that wrote this document.
     pub tool: ToolFacts,
     /// The command line, as typed.
     pub command: Vec<String>,
     /// When the run began, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
-    /// When it ended; absent while it runs or after a crash.
+    /// When the run ended; absent while it runs or after a crash.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub finished_unix_ms: Option<u64>,
     /// Why the run is not complete, when it is not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub partial: Option<String>,
-    /// The hosts that took part, as far as they could be seen.
+    /// The hosts that took part, with the facts that could be read.
     pub hosts: Vec<Host>,
-    /// The path between them.
+    /// The path between the hosts.
     pub path: PathFacts,
     /// Every run, in the order they were made.
     pub points: Vec<Point>,
-    /// Repeats taken together.
+    /// Figures over the repeats of each setting.
     #[serde(default)]
     pub summaries: Vec<Summary>,
-    /// Which link binds.
+    /// The bottleneck, with its evidence.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verdict: Option<Verdict>,
     /// Which placement is best, when this run compared placements.
@@ -58,10 +59,10 @@ pub struct Results {
     /// A paper's experiment, when this run was one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reproduction: Option<Reproduction>,
-    /// What a model checker found, when this run was one.
+    /// The result of the model checker, when this was a run of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<CheckRun>,
-    /// What was noticed on the way.
+    /// Observations that a user should know.
     #[serde(default)]
     pub findings: Vec<Finding>,
     /// What could not be measured, and why.
@@ -70,6 +71,9 @@ pub struct Results {
     /// What the run changed on a host, if anything.
     #[serde(default)]
     pub changes: Vec<AppliedChange>,
+    /// The gates that were set for the run, and whether each is met.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub gates: Vec<GateResult>,
 }
 
 impl Results {
@@ -99,6 +103,7 @@ impl Results {
             findings: Vec::new(),
             absent: Vec::new(),
             changes: Vec::new(),
+            gates: Vec::new(),
         }
     }
 }
@@ -140,7 +145,7 @@ pub struct ToolFacts {
 pub struct PathFacts {
     /// The far host as it was named.
     pub target: String,
-    /// Its address.
+    /// Address of the far host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<String>,
     /// Control port.
@@ -166,7 +171,7 @@ pub struct PathFacts {
 /// Something a user should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// Where; absent for the path or the run itself.
+    /// The end concerned; absent for the path or the run itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end: Option<End>,
     /// A stable name: `window-clamped`, `zerocopy-copied`.
@@ -180,22 +185,22 @@ pub struct Finding {
 pub struct Absent {
     /// What is missing.
     pub what: String,
-    /// Why.
+    /// Why it could not be measured.
     pub why: String,
 }
 
 /// A change made to a host during the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AppliedChange {
-    /// Where.
+    /// The end whose host was changed.
     pub end: End,
-    /// Setting.
+    /// The setting.
     pub key: String,
-    /// Before.
+    /// Value before the change.
     pub from: String,
-    /// After.
+    /// Value after the change.
     pub to: String,
-    /// The figures that asked for it.
+    /// The figures that justify the change.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
     /// Where the setting is documented.
@@ -213,7 +218,7 @@ pub struct AppliedChange {
     /// Whether it stayed: it helped beyond the noise.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub is_kept: Option<bool>,
-    /// What happened, in words.
+    /// The outcome, in words.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub outcome: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::spec::Direction;
 pub const FORWARD_RECEIVED_BITS_PER_S: &str = "forward_received_bits_per_s";
 /// Goodput far to near, at the receiver, bit/s.
 pub const REVERSE_RECEIVED_BITS_PER_S: &str = "reverse_received_bits_per_s";
-/// TCP segments sent again, all directions.
+/// TCP retransmissions, all directions.
 pub const RETRANSMITS_COUNT: &str = "retransmits_count";
 /// Transactions a second, all streams.
 pub const TRANSACTIONS_PER_S: &str = "transactions_per_s";
@@ -35,7 +35,7 @@ pub const IDLE_WATTS: &str = "idle_watts";
 /// One measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
-    /// What it is; ends in its unit.
+    /// Name; ends in its unit.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
@@ -48,11 +48,11 @@ pub struct Figure {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Unit {
-    /// Bits a second.
+    /// Bits per second.
     BitsPerS,
-    /// Packets or frames a second.
+    /// Packets or frames per second.
     PktsPerS,
-    /// Events of another kind a second: states, transactions, datagrams.
+    /// Other events per second: states, transactions, datagrams.
     PerS,
     /// Seconds.
     S,
@@ -64,9 +64,9 @@ pub enum Unit {
     Watts,
     /// Bytes.
     Bytes,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerS,
-    /// A number of things.
+    /// A number of items.
     Count,
     /// A part of a whole, 0 to 1.
     Share,
@@ -78,7 +78,7 @@ pub enum Unit {
 /// Values over the time of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
-    /// What it is; ends in its unit.
+    /// Name; ends in its unit.
     pub name: String,
     /// Unit of the values.
     pub unit: Unit,
@@ -128,7 +128,7 @@ impl Point {
     /// between two hosts, then the others that were measured. A failed point has none.
     ///
     /// Figures of a test, `D` being `forward` or `reverse`: `D_received_bits_per_s`,
-    /// `D_sent_bits_per_s`, `D_lost_share` (UDP: of the datagrams sent, 0 to 1),
+    /// `D_sent_bits_per_s`, `D_lost_share` (UDP: of the datagrams lost or received, 0 to 1),
     /// `D_reordered_share`, `D_delivered_datagrams_per_s`, `D_jitter_s`; `retransmits_count`;
     /// `rtt_p50_s`, `rtt_p99_s`, `rtt_p99.9_s`, `transactions_per_s` (request/response and idle
     /// round trips); `loaded_rtt_p50_s`, `loaded_rtt_p99_s`; `cpu_s_per_gbit` (both ends),
@@ -198,8 +198,10 @@ fn direction_figures(outcome: &DirectionOutcome, duration_s: f64, figures: &mut 
     add("received_bits_per_s", outcome.received_bits_per_s);
     add("sent_bits_per_s", outcome.sent_bits_per_s);
     let Some(udp) = &outcome.udp else { return };
+    if let Some(share) = udp.lost_share() {
+        add("lost_share", share);
+    }
     if udp.sent_count > 0 {
-        add("lost_share", (udp.lost_count as f64 / udp.sent_count as f64).min(1.0));
         add("reordered_share", (udp.reordered_count as f64 / udp.sent_count as f64).min(1.0));
     }
     if duration_s > 0.0 {

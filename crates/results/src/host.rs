@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a reader must know of a host to judge its figures.
+/// Facts that a reader needs to judge a host's figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFacts {
     /// Host name, or the lab's name for it.
@@ -25,13 +25,13 @@ pub struct HostFacts {
     /// Memory, bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory_bytes: Option<u64>,
-    /// Under a hypervisor, and which, when the host says so.
+    /// Hypervisor under which the host runs, where it reports one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hypervisor: Option<String>,
     /// The interface that carries the path.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interface: Option<InterfaceFacts>,
-    /// Kernel settings that bear on throughput: `net.ipv4.tcp_rmem` → its text.
+    /// Kernel settings that affect throughput: `net.ipv4.tcp_rmem` → its text.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
     /// What it is made of: cores, caches, memory nodes, interfaces and their queues.
@@ -107,7 +107,7 @@ pub struct CoreUse {
     pub steal: f64,
 }
 
-/// What the host's counters gained while a test ran.
+/// Increments of the host's counters during a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndCounters {
     /// The interface's own counters.
@@ -116,13 +116,14 @@ pub struct EndCounters {
     /// `/proc/net/softnet_stat`, cores that did anything.
     #[serde(default)]
     pub softnet: Vec<SoftnetCounters>,
-    /// Protocol counters that moved: `Tcp.RetransSegs`, `Udp.RcvbufErrors`, `TcpExt.TCPLostRetransmit`.
+    /// Protocol counters that changed: `Tcp.RetransSegs`, `Udp.RcvbufErrors`,
+    /// `TcpExt.TCPLostRetransmit`.
     #[serde(default)]
     pub protocols: Vec<CounterDelta>,
     /// Software interrupts a core handled (`/proc/softirqs`), cores that handled any.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub softirqs: Vec<SoftirqCounters>,
-    /// Hardware interrupts gained (`/proc/interrupts`), those of devices that fired.
+    /// Hardware interrupts during the test (`/proc/interrupts`), of devices that fired.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub interrupts: Vec<InterruptCounters>,
     /// Kernel threads of the network stack that ran: `ksoftirqd/3`, `napi/eth0-5`.
@@ -134,7 +135,7 @@ pub struct EndCounters {
     /// The narrowest processor quota this process ran under.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub quota: Option<CpuQuota>,
-    /// Clock of the cores, where the kernel tells it.
+    /// Clock of the cores, where the kernel reports it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub clocks: Vec<CoreClock>,
     /// Time the cores spent in each idle state (`cpuidle`).
@@ -156,27 +157,27 @@ pub struct SoftirqCounters {
     pub net_tx_count: u64,
 }
 
-/// One interrupt's gain.
+/// Increments of one interrupt's counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptCounters {
     /// Linux interrupt number.
     pub irq: u32,
     /// `mlx5_comp0@pci:0000:41:00.0`, `eth0-TxRx-3`.
     pub name: String,
-    /// Fired on: (core, times), cores with none left out.
+    /// Times it fired: (core, count), without cores where it did not.
     pub ran: Vec<(u32, u64)>,
 }
 
-/// What a kernel thread of the network stack used.
+/// Processor time of a kernel thread of the network stack.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelThreadUse {
     /// `ksoftirqd/3`, `napi/eth0-8193`.
     pub name: String,
     /// Process id.
     pub pid: u32,
-    /// Ran, seconds.
+    /// Time it ran, seconds.
     pub run_s: f64,
-    /// Was ready while another had its core, seconds.
+    /// Time it was ready while another thread had its core, seconds.
     pub wait_s: f64,
     /// The core it ran on last.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -186,16 +187,16 @@ pub struct KernelThreadUse {
     pub allowed_cores: Vec<u32>,
 }
 
-/// A queueing discipline's gain (netlink `TCA_STATS2`), and what it is set to.
+/// Increments of a queueing discipline's counters (netlink `TCA_STATS2`), and its settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QdiscCounters {
-    /// Interface it stands at.
+    /// Its interface.
     pub interface: String,
     /// `fq`, `tbf`, `pfifo`, `bfifo`, `ingress`, `clsact`.
     pub kind: String,
     /// Its handle and its parent's, as `tc` writes them: `1:`, `root`, `ffff:`.
     pub handle: String,
-    /// What it hangs below.
+    /// Its parent.
     pub parent: String,
     /// Bytes passed.
     pub sent_bytes: u64,
@@ -205,20 +206,20 @@ pub struct QdiscCounters {
     pub dropped_pkts: u64,
     /// Times a packet had to wait for its rate.
     pub overlimits_count: u64,
-    /// Packets the device gave back.
+    /// Packets requeued because the device refused them.
     pub requeues_count: u64,
-    /// Waiting when the test ended, bytes.
+    /// Backlog when the test ended, bytes.
     pub backlog_bytes: u64,
-    /// Most that may wait, bytes (bfifo, tbf), where it says.
+    /// Queue limit, bytes (bfifo, tbf), where reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_bytes: Option<u64>,
-    /// Most that may wait, packets (pfifo, fq, fq_codel, …), where it says.
+    /// Queue limit, packets (pfifo, fq, fq_codel, …), where reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limit_pkts: Option<u64>,
-    /// The rate it holds to, bit/s: of all traffic (tbf, htb, cake), or of each flow (fq).
+    /// Its configured rate, bit/s: of all traffic (tbf, htb, cake), or of each flow (fq).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate_bits_per_s: Option<f64>,
-    /// A policer below it: the rate it lets through, bit/s.
+    /// Rate of a policer below it, bit/s.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub police_bits_per_s: Option<f64>,
     /// Packets it marked instead of dropping (fq_codel, red, cake: ECN).
@@ -237,9 +238,9 @@ pub struct CpuQuota {
     pub period_s: f64,
     /// Periods that passed with the group active.
     pub periods_count: u64,
-    /// Of which it was stopped in.
+    /// Periods in which the group was throttled.
     pub throttled_count: u64,
-    /// Time its threads were stopped, all cores together, seconds.
+    /// Time its threads were throttled, all cores together, seconds.
     pub throttled_s: f64,
 }
 
@@ -248,14 +249,14 @@ pub struct CpuQuota {
 pub struct CoreClock {
     /// Core number.
     pub core: u32,
-    /// When the measured time began, kHz (`scaling_cur_freq`).
+    /// Clock when the measured time began, kHz (`scaling_cur_freq`).
     pub first_khz: u64,
-    /// When it ended, kHz.
+    /// Clock when the measured time ended, kHz.
     pub last_khz: u64,
-    /// Highest the governor may choose, kHz.
+    /// Highest clock that the governor may choose, kHz.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub governor_max_khz: Option<u64>,
-    /// Highest the processor can, kHz.
+    /// Highest clock of the processor, kHz.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hardware_max_khz: Option<u64>,
 }
@@ -284,16 +285,16 @@ pub struct MemoryTraffic {
     pub bytes: u64,
 }
 
-/// One protocol counter's gain.
+/// Increment of one protocol counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CounterDelta {
     /// `Group.Name`, as in `/proc/net/snmp` and `/proc/net/netstat`.
     pub name: String,
-    /// Gain.
+    /// The increment.
     pub gain_count: u64,
 }
 
-/// An interface's gain (`/proc/net/dev`).
+/// Increments of an interface's counters (`/proc/net/dev`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceCounters {
     /// Interface name.
@@ -320,7 +321,7 @@ pub struct DeviceCounters {
     pub rx_ring_overruns_count: Option<u64>,
 }
 
-/// One core's softnet gain (kernel `net/core/net-procfs.c`).
+/// Increments of one core's softnet counters (kernel `net/core/net-procfs.c`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoftnetCounters {
     /// Core number.

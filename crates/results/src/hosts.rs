@@ -20,9 +20,9 @@ pub struct Host {
     /// The name that points, findings and the verdict use: unique in the document (`near`, `far`,
     /// `gateway-2`). What the host calls itself is in its facts.
     pub name: String,
-    /// What it was there for.
+    /// Role of the host in the run.
     pub role: Role,
-    /// What is known of it.
+    /// Facts about the host.
     pub facts: HostFacts,
 }
 
@@ -31,15 +31,15 @@ pub struct Host {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Role {
-    /// It asked for the tests.
+    /// It requested the tests.
     Near,
-    /// It was asked.
+    /// It served the tests.
     Far,
     /// It uses a service of the others.
     Client,
     /// It forwards between networks.
     Gateway,
-    /// It keeps the files.
+    /// It stores the files.
     Storage,
     /// It is a virtual machine of another host.
     Guest,

@@ -11,6 +11,7 @@ mod ceilings;
 mod check;
 mod document;
 pub mod figure;
+mod gate;
 mod host;
 mod hosts;
 mod machine;
@@ -23,6 +24,7 @@ mod spec;
 mod stream;
 mod v1;
 mod verdict;
+mod window;
 mod work;
 
 pub use carried::{
@@ -38,6 +40,7 @@ pub use document::{
     ToolFacts, json_schema, read_results,
 };
 pub use figure::{Figure, Series, Unit};
+pub use gate::GateResult;
 pub use host::{
     CoreClock, CoreUse, CounterDelta, CpuQuota, DeviceCounters, EndCounters, HostFacts,
     IdleStateUse, InterfaceFacts, InterruptCounters, KernelThreadUse, MemoryTraffic, QdiscCounters,
@@ -65,4 +68,5 @@ pub use spec::{
 };
 pub use stream::{IntervalSample, StreamEnd, TcpSample, TcpSummary, UdpStreamEnd, ZeroCopyShare};
 pub use verdict::{Confirmation, Evidence, HostChange, Limit, NextCeiling, Verdict};
+pub use window::WindowUse;
 pub use work::{FileIoWork, FileLocksWork, FileMetadataWork, FramesWork, SearchWork, Work, Worker};

@@ -23,7 +23,7 @@ pub struct Machine {
     /// Network interfaces, loopback left out, by name.
     #[serde(default)]
     pub nics: Vec<Nic>,
-    /// A running `irqbalance`, which moves interrupts by itself.
+    /// `irqbalance` is running, which moves interrupts by itself.
     #[serde(default)]
     pub irqbalance_runs: bool,
     /// Entries of the global RFS table (`net.core.rps_sock_flow_entries`); 0: off.
@@ -55,10 +55,10 @@ pub struct Core {
     pub is_online: bool,
     /// This process may use it (affinity, cpuset).
     pub is_usable: bool,
-    /// Set apart from the scheduler at boot (`isolcpus`).
+    /// Isolated from the scheduler at boot (`isolcpus`).
     #[serde(default)]
     pub is_isolated: bool,
-    /// Clock and governor, where the kernel steers them.
+    /// Clock and governor, where the kernel controls them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub frequency: Option<CoreFrequency>,
     /// Idle states, shallow first: (name, exit latency in us, disabled).
@@ -66,7 +66,7 @@ pub struct Core {
     pub idle_states: Vec<IdleState>,
 }
 
-/// How a core's clock is steered (`cpufreq`).
+/// How a core's clock is controlled (`cpufreq`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreFrequency {
     /// `performance`, `powersave`, `schedutil`.
@@ -74,16 +74,16 @@ pub struct CoreFrequency {
     /// `intel_pstate`, `acpi-cpufreq`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub driver: Option<String>,
-    /// Lowest the governor may choose, kHz.
+    /// Lowest clock that the governor may choose, kHz.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub min_khz: Option<u64>,
-    /// Highest the governor may choose, kHz.
+    /// Highest clock that the governor may choose, kHz.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_khz: Option<u64>,
-    /// Highest the processor can, kHz.
+    /// Highest clock of the processor, kHz.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hardware_max_khz: Option<u64>,
-    /// Seen last, kHz.
+    /// Clock when last read, kHz.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub current_khz: Option<u64>,
 }
@@ -136,7 +136,7 @@ pub struct Nic {
     /// `mlx5_core`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub driver: Option<String>,
-    /// Carrier is there.
+    /// The interface has a carrier.
     pub is_up: bool,
     /// Link speed, bit/s.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -173,7 +173,7 @@ pub struct Nic {
     /// How long such a poll waits, nanoseconds (`gro_flush_timeout`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gro_flush_timeout_ns: Option<u64>,
-    /// Combined, receive, transmit channels: in use.
+    /// Channels in use: combined, receive, transmit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub channels: Option<Channels>,
     /// Descriptor rings.
@@ -193,11 +193,11 @@ pub struct Nic {
 /// An offload's state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offload {
-    /// The kernel's name of it (`ethtool -k`).
+    /// The kernel's name for it (`ethtool -k`).
     pub name: String,
-    /// On.
+    /// Whether it is on.
     pub is_on: bool,
-    /// May be switched.
+    /// Whether it can be switched.
     pub may_change: bool,
 }
 
@@ -206,14 +206,14 @@ pub struct Offload {
 pub struct PcieLink {
     /// `0000:41:00.0`.
     pub address: String,
-    /// Now, transfers a lane in 10^9/s: 2.5, 5, 8, 16, 32, 64.
+    /// Current speed, 10^9 transfers/s per lane: 2.5, 5, 8, 16, 32, 64.
     pub speed_gt_per_s: f64,
-    /// Now, lanes.
+    /// Lanes in use.
     pub lanes_count: u32,
-    /// The device could, 10^9/s.
+    /// Highest speed of the device, 10^9 transfers/s per lane.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub speed_max_gt_per_s: Option<f64>,
-    /// The device could, lanes.
+    /// Lanes that the device supports.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lanes_max_count: Option<u32>,
     /// Largest payload of a transaction, bytes (MaxPayload of the device's control register).
@@ -225,7 +225,7 @@ pub struct PcieLink {
     /// The bridge above that is narrower than the device's own link, where there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub narrowest_bridge: Option<String>,
-    /// What that bridge runs at, 10^9 transfers/s a lane.
+    /// Speed of that bridge, 10^9 transfers/s per lane.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bridge_speed_gt_per_s: Option<f64>,
     /// The lanes of that bridge.
@@ -244,7 +244,7 @@ pub struct ReceiveQueue {
     /// Entries of this queue's RFS table; 0: off.
     #[serde(default)]
     pub rfs_entries_count: u32,
-    /// The NAPI instance that polls it, where the kernel says so (Linux 6.8 and later).
+    /// The NAPI instance that polls it, where the kernel reports it (Linux 6.8 and later).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub napi_id: Option<u32>,
 }
@@ -257,7 +257,7 @@ pub struct TransmitQueue {
     /// Cores whose traffic XPS sends here; empty: off.
     #[serde(default)]
     pub xps_cores: Vec<u32>,
-    /// The NAPI instance that cleans it, where the kernel says so (Linux 6.8 and later).
+    /// The NAPI instance that cleans it, where the kernel reports it (Linux 6.8 and later).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub napi_id: Option<u32>,
 }
@@ -278,13 +278,13 @@ pub struct Interrupt {
     /// It serves the transmit queue of that number.
     #[serde(default)]
     pub serves_transmit: bool,
-    /// May run on (`smp_affinity_list`).
+    /// Cores it may run on (`smp_affinity_list`).
     #[serde(default)]
     pub allowed_cores: Vec<u32>,
-    /// Is delivered to (`effective_affinity_list`).
+    /// Cores it is delivered to (`effective_affinity_list`).
     #[serde(default)]
     pub effective_cores: Vec<u32>,
-    /// Did run on since boot: (core, count), cores with none left out.
+    /// Times it ran since boot: (core, count), without cores where it never ran.
     #[serde(default)]
     pub ran: Vec<(u32, u64)>,
 }
@@ -302,10 +302,10 @@ pub struct NapiThread {
     /// The receive queue of that instance.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queue: Option<u32>,
-    /// May run on.
+    /// Cores it may run on.
     #[serde(default)]
     pub allowed_cores: Vec<u32>,
-    /// Ran on last.
+    /// The core it last ran on.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_core: Option<u32>,
 }
@@ -317,13 +317,13 @@ pub struct Channels {
     pub receive_count: u32,
     /// Transmit only.
     pub transmit_count: u32,
-    /// Both in one.
+    /// Combined receive and transmit.
     pub combined_count: u32,
     /// Receive only, at most.
     pub receive_max_count: u32,
     /// Transmit only, at most.
     pub transmit_max_count: u32,
-    /// Both in one, at most.
+    /// Combined receive and transmit, at most.
     pub combined_max_count: u32,
 }
 

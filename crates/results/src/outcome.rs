@@ -9,7 +9,7 @@ use crate::host::{CoreUse, EndCounters};
 use crate::spec::Direction;
 use crate::stream::StreamEnd;
 
-/// What the work of one point gave.
+/// The measurements of one point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestOutcome {
     /// Seconds measured, without the omitted start.
@@ -20,7 +20,7 @@ pub struct TestOutcome {
     /// Values over the time of the point that are no host's account.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub series: Vec<Series>,
-    /// One entry a direction that carried bulk data (none in a request/response test).
+    /// One entry per direction that carried bulk data (none in a request/response test).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub directions: Vec<DirectionOutcome>,
     /// Present in a request/response test.
@@ -29,7 +29,7 @@ pub struct TestOutcome {
     /// Round trips measured while the test ran.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latency_under_load: Option<LatencySummary>,
-    /// Round trips of work that was nothing else.
+    /// Round trips, for work that measures nothing else.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub round_trips: Option<LatencySummary>,
     /// The accounts of the hosts; that of a peer that cannot tell is missing (see
@@ -41,7 +41,7 @@ pub struct TestOutcome {
     pub carried: Option<Carried>,
 }
 
-/// What one host says of one point.
+/// One host's account of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostAccount {
     /// Name of the host, as in [`crate::Results::hosts`].
@@ -78,20 +78,39 @@ pub struct UdpOutcome {
     pub sent_count: u64,
     /// Datagrams taken from the receiver's sockets.
     pub received_count: u64,
-    /// Sequence numbers that never came.
+    /// Sequence numbers that never arrived.
     pub lost_count: u64,
-    /// Out of order.
+    /// Datagrams received out of order.
     pub reordered_count: u64,
-    /// More than once.
+    /// Datagrams received more than once.
     pub duplicate_count: u64,
     /// Mean jitter over the streams, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub jitter_s: Option<f64>,
-    /// Where the lost ones went.
+    /// Where datagrams were lost.
     pub loss: UdpLoss,
 }
 
-/// Where lost datagrams were lost, as far as counters at the two ends can say.
+impl UdpOutcome {
+    /// Datagrams neither received nor known to be lost: those still in queues when the receiver stopped, or lost behind the
+    /// last one that arrived.
+    #[must_use]
+    pub fn unaccounted_count(&self) -> u64 {
+        let came = self.received_count.saturating_sub(self.duplicate_count);
+        self.sent_count.saturating_sub(came.saturating_add(self.lost_count))
+    }
+
+    /// Lost datagrams over those lost or received, 0 to 1; datagrams still in flight when counting ended
+    /// are neither. `None` where both are 0.
+    #[must_use]
+    pub fn lost_share(&self) -> Option<f64> {
+        let came = self.received_count.saturating_sub(self.duplicate_count);
+        let known = self.lost_count.saturating_add(came);
+        (known > 0).then(|| self.lost_count as f64 / known as f64)
+    }
+}
+
+/// Where datagrams were lost, as far as the counters of the two ends show.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UdpLoss {
     /// At the receiver's socket buffer (the reader was too slow).
@@ -113,7 +132,7 @@ pub struct UdpLoss {
 pub struct RequestResponseOutcome {
     /// Transactions completed, all streams.
     pub transactions_count: u64,
-    /// Transactions a second, all streams.
+    /// Transactions per second, all streams.
     pub transactions_per_s: f64,
     /// Transactions given up for lack of an answer (UDP).
     pub timeouts_count: u64,
@@ -188,7 +207,7 @@ pub struct EndReport {
     pub streams: Vec<StreamEnd>,
     /// Use of each core of the host during the measured time.
     pub cores: Vec<CoreUse>,
-    /// What the host's counters gained during the measured time.
+    /// Increments of the host's counters during the measured time.
     #[serde(default)]
     pub counters: EndCounters,
     /// Processor time of the testing process, seconds (user, system).
@@ -197,7 +216,7 @@ pub struct EndReport {
     /// What this end noticed: a clamped buffer, a refused option, a lost privilege.
     #[serde(default)]
     pub findings: Vec<crate::document::Finding>,
-    /// Settings this end changed for the test, at a user's wish, and gave back after it.
+    /// Settings that this end changed for the test, as requested, and restored after it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub changes: Vec<crate::setting::SettingChange>,
 }

@@ -211,41 +211,44 @@ impl PlacedEnd {
 /// What a placement sweep found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlacementFindings {
-    /// Which way the bytes went.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// The figure that was compared: `forward_received_bits_per_s`, `rtt_p50_s`.
     pub figure: String,
-    /// Whether more of it is better.
+    /// Whether a higher figure is better.
     pub more_is_better: bool,
-    /// Without pinning, measured among the others; absent when none of it came through.
+    /// The figure without pinning, measured in turns with the others; absent when all these tests
+    /// failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unpinned: Option<Estimate>,
     /// The best of the measured placements.
     pub best: PlacedPair,
-    /// Others that the noise does not tell from the best.
+    /// Placements that are statistically indistinguishable from the best.
     #[serde(default)]
     pub ties: Vec<PlacedPair>,
-    /// The best is better than no pinning beyond the noise.
+    /// The best beats unpinned by more than the noise.
     pub beats_unpinned: bool,
-    /// By this share of the unpinned figure; negative: worse.
+    /// Gain of the best, as a share of the unpinned figure; negative: worse.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gain: Option<f64>,
-    /// How likely so clear a difference would be by chance, 0 to 1 (exact one-sided rank test).
+    /// p-value of the difference, 0 to 1 (exact one-sided rank test).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub chance: Option<f64>,
-    /// The core that served the flow's queue at the near end; absent when it moved or nobody said.
+    /// The core that served the flow's queue at the near end; absent when it moved or was not
+    /// reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub near_incoming_core: Option<u32>,
-    /// The same at the far end.
+    /// The core that served the flow's queue at the far end; absent when it moved or was not
+    /// reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub far_incoming_core: Option<u32>,
-    /// By how far the thread was from the core that served its queue, each with the other end
-    /// where that was best.
+    /// Figures by the distance of the thread from the core that served its queue, each with the
+    /// best placement of the other end.
     #[serde(default)]
     pub relations: Vec<RelationFigure>,
-    /// Pairs of cores there are, and how many of them were measured.
+    /// Possible pairs of cores.
     pub pairs_count: u64,
-    /// Of which measured.
+    /// Pairs of cores that were measured.
     pub measured_pairs_count: u64,
     /// What to do, as commands.
     #[serde(default)]
@@ -265,7 +268,7 @@ pub struct PlacedPair {
     /// Core that the far end's interrupt was moved to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub far_interrupt_core: Option<u32>,
-    /// What it gave.
+    /// The figure with this placement.
     pub estimate: Estimate,
 }
 
@@ -276,9 +279,9 @@ pub struct RelationFigure {
     pub end: End,
     /// How far (Open-MX's SC, S$, SP, OP).
     pub proximity: Proximity,
-    /// What the best such placement gave.
+    /// The figure of the best such placement.
     pub estimate: Estimate,
-    /// The thread's core in it.
+    /// The thread's core in the best such placement.
     pub core: u32,
     /// Placements measured with the thread this far away.
     pub placements_count: u64,

@@ -25,20 +25,20 @@ pub struct Point {
     /// The exact command that does this work alone; empty where there is none.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub command: String,
-    /// What was asked.
+    /// The requested work.
     pub work: Work,
-    /// Who did it.
+    /// The processes that did the work.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub by: Vec<Worker>,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: PointOutcome,
 }
 
-/// What came of a point.
+/// The outcome of a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PointOutcome {
-    /// It was done.
+    /// The work was done.
     Measured(Box<TestOutcome>),
     /// It failed; why, in one line.
     Failed(String),
@@ -83,11 +83,12 @@ pub struct Estimate {
     pub count: u32,
     /// Median.
     pub median: f64,
-    /// Confidence interval of the median; with fewer than 6 repeats it is the whole range.
+    /// Lower end of the median's confidence interval; with fewer than 6 repeats the interval is the
+    /// whole range.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the confidence interval.
     pub high: f64,
-    /// How sure the interval is, 0 to 1; for few repeats less than 0.95.
+    /// Confidence of the interval, 0 to 1; below 0.95 for few repeats.
     pub confidence: f64,
 }
 

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Reproduction {
     /// `C-fig6`.
     pub id: String,
-    /// What it shows.
+    /// What the paper's figure or table shows.
     pub title: String,
-    /// Paper and place.
+    /// The paper, and the place in it.
     pub source: String,
     /// The paper's figures beside ours.
     pub figures: Vec<PaperFigure>,
@@ -21,7 +21,7 @@ pub struct Reproduction {
 /// One figure of the paper beside ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaperFigure {
-    /// What it is, with its unit.
+    /// Name of the figure, with its unit.
     pub name: String,
     /// The paper's, as printed there.
     pub paper: String,
@@ -38,6 +38,6 @@ pub struct LawCheck {
     /// Whether the measured points obey it; absent when they cannot say.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub holds: Option<bool>,
-    /// How that was judged, figures included.
+    /// How the law was judged, figures included.
     pub judged: String,
 }

@@ -21,7 +21,7 @@ pub struct SettingChange {
     pub from: Option<String>,
     /// The value it is given.
     pub to: String,
-    /// The figures that ask for it, in one line; empty where it was asked for by name.
+    /// The figures that justify it, in one line; empty where it was requested by name.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub why: String,
     /// Where the setting is documented.

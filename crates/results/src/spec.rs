@@ -33,9 +33,9 @@ pub enum Direction {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// The host that asked for the test.
+    /// The host that requested the test.
     Near,
-    /// The host it talks to.
+    /// The other host.
     Far,
 }
 
@@ -56,7 +56,7 @@ pub enum SendPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReceivePath {
-    /// `read(2)`: the kernel copies, as any application has it.
+    /// `read(2)`: the kernel copies, as for any application.
     #[default]
     Copy,
     /// `MSG_TRUNC`: the kernel drops the bytes without copying. Not what an application sees.
@@ -77,20 +77,20 @@ pub enum TestLimit {
     TotalBlocks(u64),
 }
 
-/// UDP's own choices.
+/// Options of UDP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UdpSpec {
     /// Payload of one datagram, bytes, 16 (the sequence header) to 65507.
     pub datagram_bytes: u32,
-    /// Let the kernel cut super-datagrams (`UDP_SEGMENT`).
+    /// Let the kernel split super-datagrams (`UDP_SEGMENT`).
     pub gso: bool,
-    /// Let the kernel join datagrams on receipt (`UDP_GRO`).
+    /// Let the kernel merge datagrams on receipt (`UDP_GRO`).
     pub gro: bool,
     /// Datagrams per `sendmmsg`/`recvmmsg` call (with GSO: super-datagrams).
     pub batch_count: u32,
 }
 
-/// A request/response test, netperf's meaning: one transaction outstanding a stream.
+/// A request/response test, as in netperf: one outstanding transaction per stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestResponseSpec {
     /// Request payload, bytes, at least 1.
@@ -104,7 +104,7 @@ pub struct RequestResponseSpec {
 pub struct TestSpec {
     /// Transport.
     pub protocol: Protocol,
-    /// Way of the bytes.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// Streams in each direction, 1 to 1024.
     pub streams: u32,
@@ -144,10 +144,10 @@ pub struct TestSpec {
     /// `TCP_NODELAY`.
     #[serde(default)]
     pub nodelay: bool,
-    /// Into the socket.
+    /// How bytes enter the socket.
     #[serde(default)]
     pub send_path: SendPath,
-    /// Out of the socket.
+    /// How bytes leave the socket.
     #[serde(default)]
     pub receive_path: ReceivePath,
     /// Cores for the near end's streams, used round robin; empty: not pinned.
@@ -156,17 +156,17 @@ pub struct TestSpec {
     /// Cores for the far end's streams, used round robin; empty: not pinned.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub far_cores: Vec<u32>,
-    /// For the length of the test, the core that takes in the near end's packets: its interface's
-    /// receive interrupts or NAPI threads are moved there and back.
+    /// Core that receives the near end's packets during the test: its interface's receive
+    /// interrupts or NAPI threads are moved there and back.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub near_interrupt_core: Option<u32>,
-    /// The same at the far end, where its owner allows it.
+    /// Like `near_interrupt_core`, at the far end, where its owner allows it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub far_interrupt_core: Option<u32>,
     /// Source port of the near end's first stream, the next ones following; absent: any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_port: Option<u16>,
-    /// UDP's choices; present exactly when `protocol` is UDP and this is no request/response test.
+    /// Options of UDP; present exactly when `protocol` is UDP and this is no request/response test.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub udp: Option<UdpSpec>,
     /// Present: a request/response test instead of bulk transfer.

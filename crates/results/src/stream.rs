@@ -12,7 +12,7 @@ pub struct StreamEnd {
     pub sending: bool,
     /// This end's address and port, as `address:port` or `[address]:port`.
     pub local: String,
-    /// The other end's.
+    /// The other end's address and port, in the same form.
     pub remote: String,
     /// Payload bytes handed to or taken from the socket, without the omitted start.
     pub bytes: u64,
@@ -45,7 +45,8 @@ pub struct StreamEnd {
     /// Times it was moved to another core (`se.nr_migrations`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub thread_migrations_count: Option<u64>,
-    /// How it is scheduled when not as any other (`SCHED_OTHER`, nice 0): `nice 10`, `idle`, `batch`.
+    /// Scheduling policy where it is not the default (`SCHED_OTHER`, nice 0): `nice 10`, `idle`,
+    /// `batch`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub thread_policy: Option<String>,
     /// The core it ran on when the measured time began and when it ended.
@@ -54,10 +55,10 @@ pub struct StreamEnd {
     /// `SO_MAX_PACING_RATE`, bit/s; absent when unlimited.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pacing_max_bits_per_s: Option<f64>,
-    /// `TCP_WINDOW_CLAMP`, bytes: most the receive window may be, whatever the buffer.
+    /// `TCP_WINDOW_CLAMP`, bytes: upper bound of the receive window, whatever the buffer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub window_clamp_bytes: Option<u64>,
-    /// Block size really used, bytes.
+    /// Block size in use, bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub block_bytes: Option<u64>,
     /// `SO_SNDBUF` as read back after the test, bytes (the kernel's doubled figure).
@@ -78,17 +79,17 @@ pub struct StreamEnd {
     /// Present when `MSG_ZEROCOPY` or `TCP_ZEROCOPY_RECEIVE` was asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub zero_copy: Option<ZeroCopyShare>,
-    /// Samples, one an interval, in time order.
+    /// Samples, one per interval, in time order.
     #[serde(default)]
     pub intervals: Vec<IntervalSample>,
 }
 
-/// What really was zero-copy.
+/// How much of a stream was really zero-copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ZeroCopyShare {
-    /// Bytes asked for without a copy.
+    /// Bytes for which zero-copy was requested.
     pub asked_bytes: u64,
-    /// Bytes the kernel did move without a copy.
+    /// Bytes that the kernel moved without a copy.
     pub zero_copied_bytes: u64,
 }
 
@@ -153,7 +154,7 @@ pub struct TcpSample {
     /// Delivery rate the kernel last estimated, bit/s.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delivery_bits_per_s: Option<f64>,
-    /// Whether that estimate was limited by the application.
+    /// Whether the application limited the delivery rate.
     #[serde(default)]
     pub delivery_app_limited: bool,
     /// Pacing rate, bit/s; absent when unlimited.
@@ -162,10 +163,10 @@ pub struct TcpSample {
     /// Time with data outstanding, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy_s: Option<f64>,
-    /// Of which held back by the other end's receive window, seconds.
+    /// Part of `busy_s` limited by the other end's receive window, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub receive_window_limited_s: Option<f64>,
-    /// Of which held back by this end's send buffer, seconds.
+    /// Part of `busy_s` limited by this end's send buffer, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub send_buffer_limited_s: Option<f64>,
     /// Segments delivered with a congestion mark (ECN).
@@ -177,7 +178,7 @@ pub struct TcpSample {
     /// Segments that turned out to be late, not lost (Linux 4.19).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reordered_count: Option<u64>,
-    /// Segments sent again for nothing, by the receiver's D-SACKs (Linux 4.19).
+    /// Segments retransmitted needlessly, by the receiver's D-SACKs (Linux 4.19).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub needless_retransmits_count: Option<u64>,
     /// Packets received out of order (Linux 5.4).
@@ -221,13 +222,13 @@ pub struct TcpSummary {
 pub struct UdpStreamEnd {
     /// Datagrams sent or received.
     pub datagrams_count: u64,
-    /// Sequence numbers that never came (receiver).
+    /// Sequence numbers that never arrived (receiver).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_count: Option<u64>,
-    /// Datagrams that came after a later one (receiver).
+    /// Datagrams that arrived after a later one (receiver).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reordered_count: Option<u64>,
-    /// Datagrams that came more than once (receiver).
+    /// Datagrams that arrived more than once (receiver).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duplicate_count: Option<u64>,
     /// Jitter, seconds (receiver; RFC 3550 section 6.4.1).
@@ -236,10 +237,10 @@ pub struct UdpStreamEnd {
     /// Drops at this socket's receive buffer (`SO_RXQ_OVFL`/`SK_MEMINFO_DROPS`, receiver).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket_drops_count: Option<u64>,
-    /// Sends the kernel refused for want of buffer space (sender).
+    /// Sends the kernel refused for lack of buffer space (sender).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub send_failures_count: Option<u64>,
-    /// Super-datagrams really received joined by GRO (receiver), 0 when GRO gave nothing.
+    /// Super-datagrams received merged by GRO (receiver), 0 when GRO gave nothing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gro_batches_count: Option<u64>,
 }

@@ -110,6 +110,7 @@ impl Results {
             findings: self.findings,
             absent: self.absent,
             changes: self.changes,
+            gates: Vec::new(),
         }
     }
 }

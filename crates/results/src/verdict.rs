@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::setting::SettingChange;
 use crate::spec::End;
 
-/// What can bind a path. Later versions add; none is ever renamed.
+/// A possible bottleneck. Later versions add limits; none is ever renamed.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -17,17 +17,17 @@ pub enum Limit {
     ReceiveWindow,
     /// The sender's socket buffer.
     SendBuffer,
-    /// Packets are lost and the congestion window pays for it.
+    /// Packets are lost, which reduces the congestion window.
     Loss,
     /// The congestion window without loss: ramp, or the algorithm's choice.
     CongestionControl,
-    /// The sending core has no time left.
+    /// The sending core is saturated.
     SenderCore,
-    /// The receiving core has no time left.
+    /// The receiving core is saturated.
     ReceiverCore,
     /// The line rate of an interface.
     LinkRate,
-    /// A rate below the line's, imposed on a host or on the path.
+    /// A shaper on a host or on the path: a rate below the line's.
     Shaper,
     /// The sending application offers no more.
     SendingApplication,
@@ -39,11 +39,11 @@ pub enum Limit {
     CpuQuota,
     /// Cores fall asleep between packets and take time to wake.
     IdleStates,
-    /// Cores run below the clock they could have.
+    /// Cores run below their highest clock.
     CpuFrequency,
     /// Thread, packet work and device lie on cores that share no cache, or on other memory nodes.
     Placement,
-    /// The core (or threaded-NAPI thread) that takes the interface's packets off it has no time left.
+    /// The core (or threaded-NAPI thread) that serves the interface's receive queue is saturated.
     InterruptCore,
     /// The sender's kernel spaces the packets: `SO_MAX_PACING_RATE`, fq's `maxrate`.
     Pacing,
@@ -57,17 +57,17 @@ pub enum Limit {
     Pcie,
     /// Memory bandwidth of the node that holds the buffers.
     MemoryBandwidth,
-    /// A policer: what exceeds a rate is dropped at once, not queued.
+    /// A policer: packets above a rate are dropped at once, not queued.
     Policer,
     /// Small segments: the path's or the connection's MTU makes each byte cost more packets.
     PathMtu,
-    /// Segmentation or receive offloads are off, so that every packet passes the stack alone.
+    /// Segmentation or receive offloads are off, so that every packet passes the stack separately.
     Offloads,
     /// Other traffic takes part of an interface's line.
     CrossTraffic,
-    /// The path marks packets (ECN) and the congestion window pays for it.
+    /// The path marks packets (ECN), which reduces the congestion window.
     EcnMarks,
-    /// Packets arrive out of order and are taken for lost.
+    /// Packets arrive out of order and are considered lost.
     Reordering,
     /// A cache answered file operations: the figure is not the file system's.
     FileCache,
@@ -163,17 +163,17 @@ impl Limit {
     }
 }
 
-/// Which link binds.
+/// The bottleneck, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The binding limit.
     pub limit: Limit,
-    /// At which end it lies; absent for the path itself.
+    /// The end where the limit lies; absent for the path itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end: Option<End>,
     /// One sentence for people.
     pub summary: String,
-    /// Figures that say so, strongest first.
+    /// Figures that support the verdict, strongest first.
     pub evidence: Vec<Evidence>,
     /// Whether changing that one thing changed the figure as predicted.
     pub confirmed: bool,
@@ -190,7 +190,7 @@ pub struct Verdict {
     pub changes: Vec<SettingChange>,
     /// What to change, most useful first.
     pub advice: Vec<String>,
-    /// The ceiling that would come next.
+    /// The next ceiling.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<NextCeiling>,
     /// Limits that were considered and why they do not bind.
@@ -201,7 +201,7 @@ pub struct Verdict {
 /// One line of evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
-    /// The limit it speaks of.
+    /// The limit it concerns.
     pub limit: Limit,
     /// The line, figures with units in it.
     pub text: String,
@@ -209,29 +209,29 @@ pub struct Evidence {
     pub weight: f64,
 }
 
-/// The experiment that tried to prove the verdict wrong.
+/// The experiment that tried to refute the verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirmation {
     /// What was changed, in words: `window 4.00 MiB -> 8.00 MiB`.
     pub change: String,
-    /// What the verdict predicted, bit/s.
+    /// Throughput that the verdict predicted, bit/s.
     pub predicted_bits_per_s: f64,
-    /// Before the change, bit/s.
+    /// Throughput before the change, bit/s.
     pub before_bits_per_s: f64,
-    /// After it, bit/s.
+    /// Throughput after the change, bit/s.
     pub after_bits_per_s: f64,
-    /// What happened, in words.
+    /// The outcome, in words.
     pub outcome: String,
 }
 
-/// What would bind if the binding limit were lifted.
+/// The next bottleneck if the binding limit were lifted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NextCeiling {
     /// The limit.
     pub limit: Limit,
-    /// Where it would lie, bit/s.
+    /// The rate that it would allow, bit/s.
     pub bits_per_s: f64,
-    /// How that is known.
+    /// How this ceiling was derived.
     pub text: String,
 }
 
@@ -242,10 +242,10 @@ pub struct HostChange {
     pub end: End,
     /// The command that makes it, to be run there as root.
     pub command: String,
-    /// The command that takes it back; absent where the state before is not known.
+    /// The command that reverts it; absent where the previous state is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub undo: Option<String>,
-    /// What the verdict predicts of the same test afterwards, bit/s.
+    /// Throughput of the same test afterwards that the verdict predicts, bit/s.
     pub predicted_bits_per_s: f64,
     /// What would confirm it and what would refute it, in words.
     pub text: String,

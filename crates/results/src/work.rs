@@ -1,5 +1,7 @@
 //! What a point's work was, and who did it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -17,7 +19,7 @@ use crate::spec::{Direction, Protocol, TestSpec};
 pub enum Work {
     /// TCP streams of bulk data between two hosts.
     Bulk(TestSpec),
-    /// Requests and answers between two hosts.
+    /// Requests and responses between two hosts.
     RoundTrips(TestSpec),
     /// UDP streams of bulk data between two hosts.
     Datagrams(TestSpec),
@@ -27,7 +29,7 @@ pub enum Work {
     Search(SearchWork),
     /// Bytes written to or read from files.
     FileIo(FileIoWork),
-    /// Files and directories made, looked at and removed.
+    /// Files and directories created, examined and removed.
     FileMetadata(FileMetadataWork),
     /// Locks of a file taken by two clients of a file system.
     FileLocks(FileLocksWork),
@@ -83,9 +85,13 @@ pub struct FileIoWork {
     pub segments_count: u64,
     /// How the bytes were moved: `pwrite`, `pread`, `io_uring`, with `, O_DIRECT` where it was.
     pub by: String,
+    /// Options that change the load and are not the usual ones, by name: `fsync`, `stonewall_s`. Files of earlier
+    /// versions have none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub options: BTreeMap<String, Value>,
 }
 
-/// Files and directories made, looked at and removed by many ranks at once, as mdtest does.
+/// Files and directories created, examined and removed by many ranks at once, as mdtest does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileMetadataWork {
     /// What was done with each: `File creation`, `Directory stat`, as mdtest names it.
@@ -98,9 +104,13 @@ pub struct FileMetadataWork {
     pub items_count: u64,
     /// Bytes written to or read from each file.
     pub file_bytes: u64,
+    /// Options that change the load and are not the usual ones, by name: `fsync`, `stonewall_s`. Files of earlier
+    /// versions have none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub options: BTreeMap<String, Value>,
 }
 
-/// A kind of lock tried out by rank 0 and another rank, on two clients of a file system.
+/// A kind of lock tried by rank 0 and another rank, on two clients of a file system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileLocksWork {
     /// `flock` or `byte ranges`.
@@ -113,7 +123,7 @@ pub struct FileLocksWork {
     pub what: String,
 }
 
-/// Who did a part of a point's work.
+/// One process that did a part of a point's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// Name of the host, as in [`crate::Results::hosts`].

@@ -57,7 +57,7 @@ pub enum Violation {
     /// A cursor is not the index of a slot.
     #[error("cursor {cursor} of a ring of {slots} slots")]
     OutsideRing {
-        /// What it wrote.
+        /// The cursor that the other side wrote.
         cursor: u32,
         /// Slots of the ring.
         slots: u32,
@@ -67,7 +67,7 @@ pub enum Violation {
         "cursor ran backwards or too far, to {cursor}: {available} slots were handed over, now {now}"
     )]
     RanBackwards {
-        /// What it wrote.
+        /// The cursor that the other side wrote.
         cursor: u32,
         /// Slots it had handed over.
         available: u32,

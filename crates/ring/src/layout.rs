@@ -83,9 +83,9 @@ pub enum LayoutError {
     /// A count or size is beyond what a region may have.
     #[error("{what} is {value}: {from} to {to} is possible")]
     Range {
-        /// Which.
+        /// Name of the count or size.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
         /// Smallest possible.
         from: u64,
@@ -95,9 +95,9 @@ pub enum LayoutError {
     /// The region does not begin as one of ours.
     #[error("not a region of packet rings (magic {magic:#x}, version {version})")]
     Foreign {
-        /// Its first word.
+        /// First word of the region.
         magic: u64,
-        /// Its version.
+        /// Version that the region states.
         version: u32,
     },
     /// Something does not lie inside the region.
@@ -173,7 +173,7 @@ fn check_buffer_bytes(bytes: u32) -> Result<(), LayoutError> {
 pub struct RingPlace {
     /// Which way packets go.
     pub direction: Direction,
-    /// How many slots.
+    /// Number of slots.
     pub slots: u32,
     /// Where its `netmap_ring` begins, bytes from the start of the region.
     pub offset: u32,
@@ -194,7 +194,7 @@ const RING_WORDS: usize = 4;
 
 impl Layout {
     /// Writes a new region: header, CSB, rings with a buffer in each slot. Buffers beyond those of the
-    /// slots are nobody's yet; [`Layout::first_extra_buffer`] is the first.
+    /// slots have no owner yet; [`Layout::first_extra_buffer`] is the first.
     ///
     /// # Errors
     /// A count or size is out of range, or the region too short.

@@ -26,7 +26,7 @@ pub struct Slot {
     pub buffer: u32,
     /// Bytes of this fragment.
     pub length_bytes: u16,
-    /// Flags.
+    /// Flags of the slot.
     pub flags: SlotFlags,
 }
 

@@ -52,9 +52,9 @@ pub struct Side {
     pub network: usize,
     /// Median over hosts of the busiest gateway's flows over its share.
     pub median: f64,
-    /// The worst host's.
+    /// Figure of the worst host.
     pub worst: f64,
-    /// Its name.
+    /// Name of the worst host.
     pub worst_host: String,
     /// Fewest gateways that one host uses.
     pub fewest_gateways: usize,

@@ -13,7 +13,7 @@ use crate::wanted::{HostState, NEXTHOP_IDS_COUNT};
 /// What a host has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// Its interfaces.
+    /// The host's interfaces.
     pub interfaces: Interfaces,
     /// The settings that the plan names; those that the kernel has not are missing.
     pub sysctls: BTreeMap<Key, String>,
@@ -41,20 +41,20 @@ pub enum Object {
 pub enum Change {
     /// A kernel setting.
     Set {
-        /// The setting.
+        /// Key of the setting.
         key: Key,
         /// Its value; `None` where the kernel has no such setting.
         from: Option<String>,
         /// The value wanted.
         to: String,
     },
-    /// Something is created.
+    /// An object is created.
     Add(Object),
     /// Something takes the place of another in one step.
     Replace {
-        /// What is there.
+        /// The present object.
         from: Object,
-        /// What is wanted.
+        /// The wanted object.
         to: Object,
     },
     /// Something of the plan's protocol that it no longer wants is deleted.
@@ -64,7 +64,7 @@ pub enum Change {
 /// Something of others where the plan would put its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// What is there.
+    /// The present object.
     pub found: Object,
     /// What of the plan it is in the way of, in one line.
     pub reason: String,
@@ -84,15 +84,15 @@ pub struct Difference {
 /// What the kernel takes for one and the same route: creating the second replaces the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteKey {
-    /// Its table.
+    /// Number of the table.
     pub table: u32,
-    /// Its destination.
+    /// Destination prefix.
     pub destination: Prefix,
     /// From these addresses only (IPv6).
     pub source: Option<Prefix>,
     /// Of this type of service only (IPv4).
     pub tos: u8,
-    /// Its metric.
+    /// Metric; 0 if the route has none.
     pub metric: u32,
 }
 

@@ -48,7 +48,7 @@ pub struct Emission {
 }
 
 /// The first line of every file.
-const HEAD: &str = "# Made by `clearstream gateway emit`; change the plan and emit it anew.\n";
+const HEAD: &str = "# Made by `clearstream gateway emit`; change the plan and emit it again.\n";
 const SYSCTL_FILE: &str = "etc/sysctl.d/80-clearstream-gateway.conf";
 const UNIT_FILE: &str = "etc/systemd/system/clearstream-gateway@.service";
 

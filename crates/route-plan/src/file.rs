@@ -28,7 +28,7 @@ pub struct PlanError {
 /// One thing that is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mistake {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// What is wrong and why.
     pub reason: String,

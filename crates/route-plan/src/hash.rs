@@ -7,7 +7,7 @@
 
 use core::net::IpAddr;
 
-/// What a hash takes in: `net.ipv4.fib_multipath_hash_policy`.
+/// What a hash covers: `net.ipv4.fib_multipath_hash_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashPolicy {
     /// 0: addresses only; with IPv6 the protocol too.
@@ -30,11 +30,11 @@ impl HashPolicy {
 /// A flow as its first packet shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// From this address.
+    /// Source address.
     pub source: IpAddr,
     /// To this one, of the same family.
     pub destination: IpAddr,
-    /// `IPPROTO_TCP` is 6.
+    /// IP protocol number; 6 is TCP.
     pub protocol: u8,
     /// Source port; 0 for protocols without ports.
     pub source_port: u16,

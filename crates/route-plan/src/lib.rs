@@ -3,7 +3,7 @@
 //! This crate is pure. [`parse_plan`] reads a plan from TOML and reports every mistake with its line; [`wanted()`]
 //! says what one host of it is to have, as the values of `netlink` that are sent to a kernel and read back;
 //! [`difference`] orders the changes from what was found so that packets find a way throughout, and
-//! [`command()`] writes them in iproute2's words. [`predict()`] says which gateway carries a flow, with the
+//! [`command()`] writes them in iproute2's syntax. [`predict()`] says which gateway carries a flow, with the
 //! kernel's own hash computed here; [`balance()`] counts all flows before a packet is sent, [`search_seed`] finds a
 //! better seed, [`plan_of`] makes plans of any scale. [`emit()`] writes the plan as the configuration of
 //! other systems, [`review`] holds routing files that exist against a plan.

@@ -1,4 +1,4 @@
-//! Routing files that exist already, held against a plan: rules and routes in iproute2's words, as
+//! Routing files that exist already, held against a plan: rules and routes in iproute2's syntax, as
 //! `/etc/sysconfig/network-scripts/rule-*` and `route-*` have them and `ip route show` prints them.
 
 use core::net::IpAddr;
@@ -118,7 +118,7 @@ impl Review<'_> {
         });
         if owner.is_some() {
             let reason = "rules from {} match nothing: packets of hosts have the hosts' own addresses as \
-                          their source, so the tables are not used and the return path is hashed anew";
+                          their source, so the tables are not used and the return path is hashed again";
             self.report(FindingKind::RuleMatchesNothing, line, selector.to_owned(), reason);
         }
     }

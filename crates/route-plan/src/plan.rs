@@ -15,7 +15,7 @@ pub const WEIGHT_MAX: u16 = 256;
 /// A plan that has been checked: every address lies in its network, every name and address is there once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Its name.
+    /// Name of the plan.
     pub name: String,
     /// Of all its addresses.
     pub family: Family,
@@ -36,9 +36,9 @@ pub struct Plan {
 /// A network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// Its name.
+    /// Name of the network.
     pub name: String,
-    /// Its addresses.
+    /// Prefix of its addresses.
     pub prefix: Prefix,
 }
 
@@ -89,7 +89,7 @@ pub enum Mode {
 /// A resilient group's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buckets {
-    /// How many.
+    /// Number of buckets.
     pub count: u16,
     /// A bucket idle for so long may move.
     pub idle: Duration,
@@ -104,9 +104,9 @@ pub struct Routing {
     pub mode: Mode,
     /// Index of the network whose hosts answer by the gateway that asked.
     pub follow: Option<usize>,
-    /// What hosts hash.
+    /// Hash policy of the hosts.
     pub policy: HashPolicy,
-    /// The seed of the hosts' hash; `None`: the kernel's own, which nobody knows.
+    /// The seed of the hosts' hash; `None`: the kernel's own, which is unknown.
     pub seed: Option<u32>,
     /// The seed of the gateways' hash, which their own multipath routes use.
     pub gateway_seed: Option<u32>,
@@ -123,7 +123,7 @@ pub struct Routing {
 /// How gateways are watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
-    /// Between two probes.
+    /// Time between two probes.
     pub interval: Duration,
     /// A gateway is down after so many probes without an answer.
     pub multiplier: u8,
@@ -131,7 +131,7 @@ pub struct Watch {
     pub up_after: u8,
     /// It stays down for at least so long.
     pub hold_down: Duration,
-    /// Who probes.
+    /// Which hosts probe.
     pub mode: WatchMode,
     /// Whether BFD sessions are kept with the gateways.
     pub bfd: bool,

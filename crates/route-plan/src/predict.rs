@@ -113,7 +113,7 @@ impl<'a> Chooser<'a> {
 /// The gateway of a flow while all gateways are up.
 ///
 /// # Errors
-/// The flow crosses no gateway of the plan, or is hashed with a seed that nobody knows.
+/// The flow crosses no gateway of the plan, or is hashed with an unknown seed.
 pub fn predict(plan: &Plan, flow: &Flow) -> Result<Prediction, PredictError> {
     let network = |address| plan.network_at(address).ok_or(PredictError::Elsewhere(address));
     let (from, to) = (network(flow.source)?, network(flow.destination)?);

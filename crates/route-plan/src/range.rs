@@ -10,7 +10,7 @@ pub(crate) const ITEMS_COUNT_MAX: usize = 65_536;
 pub(crate) enum Numerals {
     /// In names and IPv4 addresses.
     Decimal,
-    /// In IPv6 addresses.
+    /// Hexadecimal numbers, as in IPv6 addresses.
     Hexadecimal,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum RangeError {
     #[error("the range {0} runs backwards")]
     Backwards(String),
     /// More than [`ITEMS_COUNT_MAX`].
-    #[error("'{0}' stands for more than {ITEMS_COUNT_MAX} items")]
+    #[error("'{0}' expands to more than {ITEMS_COUNT_MAX} items")]
     TooMany(String),
 }
 

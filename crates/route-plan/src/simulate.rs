@@ -1,4 +1,4 @@
-//! Plans that nobody wrote: so many clients, servers and gateways, to see how they would spread.
+//! Generated plans with given numbers of clients, servers and gateways, to see how flows would spread.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -11,12 +11,12 @@ use crate::plan::{
     GATEWAYS_COUNT_MAX, Gateway, Host, Mode, Network, Plan, Port, Routing, Watch, WatchMode,
 };
 
-/// Hosts a side.
+/// Most hosts on each side.
 const HOSTS_COUNT_MAX: usize = 1 << 20;
 /// Where the networks begin, each with its gateways' addresses behind it: 10.0.0.0/9 and 10.128.0.0/9.
 const NETWORKS: [u32; 2] = [0x0a00_0000, 0x0a80_0000];
 
-/// What is simulated.
+/// Size and mode of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Hosts on the one side.
@@ -25,11 +25,11 @@ pub struct Scale {
     pub servers_count: usize,
     /// Gateways of equal weight.
     pub gateways_count: usize,
-    /// How they choose.
+    /// How hosts choose gateways.
     pub mode: Mode,
-    /// What they hash.
+    /// What hosts hash.
     pub policy: HashPolicy,
-    /// With which seed.
+    /// Hash seed.
     pub seed: Option<u32>,
 }
 

@@ -48,11 +48,11 @@ pub struct HostState {
 /// Packets that came from this gateway get this mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
-    /// The gateway's index.
+    /// Index of the gateway.
     pub gateway: usize,
     /// Its address on the host's network.
     pub address: core::net::IpAddr,
-    /// The mark.
+    /// Mark of its packets.
     pub mark: u32,
 }
 
@@ -62,9 +62,9 @@ pub enum WantedError {
     /// An interface that the plan names is not there.
     #[error("{host}: the plan names the interface '{interface}', which is not there")]
     NoInterface {
-        /// The host.
+        /// Name of the host.
         host: String,
-        /// The interface.
+        /// Name of the interface.
         interface: String,
     },
 }

@@ -21,6 +21,8 @@ const LAYERS: &[(&str, Layer)] = &[
     ("messaging", Layer::Pure),
     ("dve", Layer::Pure),
     ("statespace", Layer::Pure),
+    ("compare", Layer::Pure),
+    ("recorded", Layer::Pure),
     ("report", Layer::Pure),
     ("route-plan", Layer::Pure),
     ("virtqueue", Layer::Pure),
@@ -34,6 +36,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("packet-switch", Layer::World),
     ("traffic", Layer::World),
     ("iperf3", Layer::World),
+    ("vm", Layer::World),
     ("lab", Layer::World),
     ("tuning", Layer::World),
     ("gateway", Layer::World),
@@ -61,8 +64,15 @@ const INNER_EDGES: &[(&str, &str)] = &[
     ("shm", "sys"),
     ("ring", "shm"),
     ("ring", "sys"),
+    // A comparison has a page as a results document has one.
+    ("report", "compare"),
+    // Tests judge recordings by their verdict.
+    ("recorded", "explain"),
     // The lab's switches are the packet switch.
     ("lab", "packet-switch"),
+    // Guests are on ports of the packet switch.
+    ("vm", "packet-switch"),
+    ("lab", "vm"),
     // Routes are changed with the journal and the undo engine of settings.
     ("gateway", "tuning"),
     // Programs linked with it when it was the C interface too still find `cs_*` there.

@@ -18,9 +18,9 @@ pub enum Kind {
 /// A kernel setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sysctl {
-    /// `net.ipv4.tcp_rmem`.
+    /// Name of the setting: `net.ipv4.tcp_rmem`.
     pub name: &'static str,
-    /// What it takes.
+    /// Kind of its values.
     pub kind: Kind,
     /// One for the whole machine: a network namespace other than the first one shows it read-only
     /// or not at all.

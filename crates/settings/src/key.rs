@@ -30,7 +30,7 @@ pub enum Key {
     Sysctl(String),
     /// A setting of an interface.
     Interface {
-        /// `eth0`.
+        /// Name of the interface: `eth0`.
         name: String,
         /// The part of the interface.
         what: InterfaceKey,
@@ -167,11 +167,11 @@ pub enum KeyError {
     /// Not a value of this setting.
     #[error("{key}: '{value}' is not {wanted}")]
     Value {
-        /// The setting.
+        /// Key of the setting.
         key: String,
         /// The value, shortened.
         value: String,
-        /// What it takes.
+        /// Values that the setting accepts.
         wanted: &'static str,
     },
 }

@@ -195,7 +195,7 @@ fn quota(text: &str) -> Option<String> {
 /// `fq`, or `noqueue (default)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RootQdisc<'a> {
-    /// `fq`.
+    /// Kind of the discipline: `fq`.
     pub kind: &'a str,
     /// The kernel put it there: it comes back when what was configured in its place is deleted.
     pub is_default: bool,

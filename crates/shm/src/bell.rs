@@ -43,7 +43,7 @@ impl Bell {
         Ok(Self { fd })
     }
 
-    /// Wakes whoever waits, or the next who does.
+    /// Wakes the waiting process, or the next one to wait.
     ///
     /// # Errors
     /// The descriptor is not an eventfd. A bell that was rung too often to count is rung.

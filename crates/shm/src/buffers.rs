@@ -48,7 +48,7 @@ impl Buffers {
         self.count
     }
 
-    /// Length of each.
+    /// Length of each buffer.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
@@ -125,7 +125,7 @@ impl<'a> std::ops::Deref for Buffer<'a> {
 }
 
 impl Bytes<'_> {
-    /// Its length.
+    /// Length of the buffer.
     #[inline]
     #[must_use]
     pub fn length_bytes(&self) -> usize {

@@ -46,10 +46,10 @@ pub enum RegionError {
     /// No bytes, or more than may be: [`REGION_BYTES_MAX`], of a guest's memory what its user allows.
     #[error("a region of {bytes} bytes is not possible")]
     Size {
-        /// What was asked for.
+        /// Requested size, bytes.
         bytes: u64,
     },
-    /// Whoever sent it could still truncate it.
+    /// Its sender could still truncate it.
     #[error("the memory handed over is not sealed against shrinking and growing")]
     Unsealed,
     /// Not ordinary shared memory: pages of another size may be missing when they are needed.
@@ -131,7 +131,7 @@ impl Region {
         Ok(Arc::new(Self { start, length, fd }))
     }
 
-    /// Its length.
+    /// Length of the region.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.length

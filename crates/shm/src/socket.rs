@@ -23,12 +23,12 @@ pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors in one message; the kernel's own limit is 253 (`SCM_MAX_FD`).
 pub const FDS_MAX: usize = 130;
 
-/// What arrived.
+/// The result of a receive call.
 #[derive(Debug)]
 pub enum Message {
     /// A message.
     Received {
-        /// Its bytes.
+        /// Bytes of the message.
         bytes: Vec<u8>,
         /// Its descriptors; all are close-on-exec.
         fds: Vec<OwnedFd>,
@@ -37,9 +37,9 @@ pub enum Message {
     TooLong,
     /// Some of its descriptors are lost, because this process may not have so many.
     NoDescriptors,
-    /// None there now.
+    /// No message is waiting.
     Nothing,
-    /// The peer has gone.
+    /// The peer has disconnected.
     Closed,
 }
 
@@ -50,9 +50,9 @@ pub enum Waiting {
     Plain,
     /// One that brings some.
     WithDescriptors,
-    /// None there now.
+    /// No connection is waiting.
     Nothing,
-    /// The peer has gone, and all that it said has been received.
+    /// The peer has disconnected, and everything it sent has been received.
     Closed,
 }
 
@@ -63,10 +63,10 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Connects to whoever listens at `path`.
+    /// Connects to the server at `path`.
     ///
     /// # Errors
-    /// Nobody listens there, or no permission.
+    /// Nothing listens there, or permission is denied.
     pub fn connect(path: &Path) -> Result<Self, SyscallError> {
         let object = || path.display().to_string();
         let address = SocketAddrUnix::new(path)
@@ -80,7 +80,7 @@ impl Socket {
     /// Sends a message, whole.
     ///
     /// # Errors
-    /// The peer has gone or does not read, or the message is too long.
+    /// The peer has disconnected or does not read, or the message is too long.
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), SyscallError> {
         let failed = |error: Errno| SyscallError::new("sendmsg", "UNIX socket", error);
         if bytes.len() > MESSAGE_BYTES_MAX || fds.len() > FDS_MAX {
@@ -315,7 +315,7 @@ fn is_ours(path: &Path) -> bool {
     rustix::fs::lstat(path).map_or(true, |stat| stat.st_uid == ours)
 }
 
-/// Whether `path` is a socket that nobody serves.
+/// Whether `path` is a socket without a server.
 fn deserted(path: &Path) -> bool {
     let refused = |error: &SyscallError| {
         error.source.raw_os_error() == Some(Errno::CONNREFUSED.raw_os_error())

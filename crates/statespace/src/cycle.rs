@@ -1,7 +1,7 @@
 //! Accepting cycles by nested depth-first search (Courcoubetis, Vardi, Wolper, Yannakakis 1992, as
 //! improved by Schwoon and Esparza 2005), which ends at the first one it meets.
 
-use crate::pairs::Full;
+use crate::pairs::StoreFull;
 use crate::reach::{Progress, System};
 use crate::store::{Batch, StateId, Store, Unpacked};
 
@@ -11,7 +11,7 @@ pub trait Accepting: System {
     fn is_accepting(&self, state: &[u8]) -> bool;
 }
 
-/// An infinite run: `prefix`, then `cycle` for ever. The cycle's first state follows the prefix's
+/// An infinite run: `prefix`, then `cycle` forever. The cycle's first state follows the prefix's
 /// last (or is the initial state), and the cycle's last is followed by its first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lasso {
@@ -87,7 +87,7 @@ impl<S: Accepting> CycleSearch<S> {
     ///
     /// # Errors
     /// As [`Store::insert`].
-    pub fn new(system: S) -> Result<Self, Full> {
+    pub fn new(system: S) -> Result<Self, StoreFull> {
         let mut store = Store::new(system.state_bytes());
         store.insert(&system.initial())?;
         let mut search = Self {
@@ -110,7 +110,7 @@ impl<S: Accepting> CycleSearch<S> {
     ///
     /// # Errors
     /// As [`Store::insert`].
-    pub fn advance(&mut self, moves_max: usize) -> Result<Found, Full> {
+    pub fn advance(&mut self, moves_max: usize) -> Result<Found, StoreFull> {
         for _ in 0..moves_max {
             if self.outer.is_empty() {
                 return Ok(Found::NoCycle);
@@ -140,7 +140,7 @@ impl<S: Accepting> CycleSearch<S> {
     }
 
     /// One move of the outer search; the state that closes an accepting cycle, if one does.
-    fn blue(&mut self) -> Result<Option<StateId>, Full> {
+    fn blue(&mut self) -> Result<Option<StateId>, StoreFull> {
         let Some(frame) = self.outer.last_mut() else { return Ok(None) };
         let state = frame.state;
         if frame.next < self.arena.len() {
@@ -167,7 +167,7 @@ impl<S: Accepting> CycleSearch<S> {
     }
 
     /// One move of the inner search.
-    fn red(&mut self) -> Result<Option<StateId>, Full> {
+    fn red(&mut self) -> Result<Option<StateId>, StoreFull> {
         let Some(frame) = self.inner.last_mut() else { return Ok(None) };
         if frame.next < self.arena.len() {
             let next = self.arena[frame.next];
@@ -203,7 +203,7 @@ impl<S: Accepting> CycleSearch<S> {
     }
 
     /// Puts a state on the outer path.
-    fn enter(&mut self, state: StateId) -> Result<(), Full> {
+    fn enter(&mut self, state: StateId) -> Result<(), StoreFull> {
         let first = self.expand(state)?;
         self.visited_count += 1;
         let is_accepting = self.system.is_accepting(self.parent.bytes());
@@ -213,7 +213,7 @@ impl<S: Accepting> CycleSearch<S> {
     }
 
     /// Appends the successors of a state to the arena; returns where they begin.
-    fn expand(&mut self, state: StateId) -> Result<usize, Full> {
+    fn expand(&mut self, state: StateId) -> Result<usize, StoreFull> {
         let first = self.arena.len();
         self.store.unpack(state, &mut self.parent);
         let Self { system, store, batch, parent, arena, .. } = self;

@@ -8,7 +8,7 @@ mod graph;
 mod tour;
 
 use crate::cycle::{Accepting, Lasso};
-use crate::pairs::Full;
+use crate::pairs::StoreFull;
 use crate::reach::Progress;
 use crate::store::Store;
 use graph::{Explorer, Graph};
@@ -56,7 +56,7 @@ pub struct FairLasso {
 pub enum FairFound {
     /// There is more to look at.
     More,
-    /// No fair run visits accepting states for ever.
+    /// No fair run visits accepting states forever.
     NoCycle,
     /// One does.
     Cycle(FairLasso),
@@ -81,7 +81,7 @@ impl<S: Acting> FairSearch<S> {
     ///
     /// # Errors
     /// As [`crate::Store::insert`].
-    pub fn new(system: S, fairness: Fairness) -> Result<Self, Full> {
+    pub fn new(system: S, fairness: Fairness) -> Result<Self, StoreFull> {
         Ok(Self { explorer: Explorer::new(system)?, fairness, components: None })
     }
 
@@ -96,7 +96,7 @@ impl<S: Acting> FairSearch<S> {
     ///
     /// # Errors
     /// As [`crate::Store::insert`].
-    pub fn advance(&mut self, moves_max: usize) -> Result<FairFound, Full> {
+    pub fn advance(&mut self, moves_max: usize) -> Result<FairFound, StoreFull> {
         if self.components.is_none() {
             if self.explorer.advance(moves_max)? {
                 return Ok(FairFound::More);
@@ -157,7 +157,7 @@ impl ActorSet {
 
 /// A component in which fair accepting runs live, and whom they must serve.
 #[derive(Debug)]
-struct Wanted {
+struct FairComponent {
     states: Vec<u32>,
     /// Must move on the cycle.
     acts: ActorSet,
@@ -275,7 +275,12 @@ impl Components {
 
     /// Whether fair accepting runs live in a component; where only a part of it can hold some, that
     /// part is looked at again.
-    fn judge(&mut self, graph: &Graph, states: Vec<u32>, fairness: Fairness) -> Option<Wanted> {
+    fn judge(
+        &mut self,
+        graph: &Graph,
+        states: Vec<u32>,
+        fairness: Fairness,
+    ) -> Option<FairComponent> {
         let region = self.regions_count;
         self.regions_count += 1;
         states.iter().for_each(|&state| self.region[state as usize] = region);
@@ -312,7 +317,7 @@ impl Components {
                 rests.0.fill(u64::MAX);
                 rests.zip(&acts, |all, acts| all & !acts);
             }
-            return Some(Wanted { states, acts, rests });
+            return Some(FairComponent { states, acts, rests });
         }
         if fairness == Fairness::Strong {
             self.split(graph, states, &starved);

@@ -17,9 +17,9 @@ mod together;
 
 pub use cycle::{Accepting, CycleSearch, Found, Lasso};
 pub use fair::{Acting, Actors, FairFound, FairLasso, FairSearch, Fairness};
-pub use lossy::{Kept, LossySearch};
-pub use pairs::Full;
+pub use lossy::{LossySearch, LossyStorage};
+pub use pairs::StoreFull;
 pub use reach::{Progress, Reach, System};
 pub use snapshot::SnapshotError;
 pub use store::{Batch, StateId, Store, Unpacked};
-pub use together::{Ended, Gone, Together};
+pub use together::{Ended, SharedSearch, ThreadFailed};

@@ -5,13 +5,13 @@
 
 use crate::reach::{Progress, System};
 
-/// What is kept of a state.
+/// How a lossy search stores states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// 64 bits (Wolper and Leroy 1993).
-    Hash,
-    /// Three bits of a table of so many bytes (Holzmann 1998).
-    Bits {
+pub enum LossyStorage {
+    /// A hash of 64 bits for each state (Wolper and Leroy 1993).
+    HashCompaction,
+    /// Three bits for each state, in a table of so many bytes (Holzmann 1998).
+    Bitstate {
         /// Size of the table.
         table_bytes: usize,
     },
@@ -62,7 +62,7 @@ pub(crate) enum Seen {
 impl<S: System> LossySearch<S> {
     /// A search that has found the first state only.
     #[must_use]
-    pub fn new(system: S, kept: Kept) -> Self {
+    pub fn new(system: S, kept: LossyStorage) -> Self {
         let seen = Seen::new(kept);
         let arena = system.initial();
         let mut search = Self {
@@ -157,7 +157,7 @@ impl<S: System> LossySearch<S> {
     }
 }
 
-impl Kept {
+impl LossyStorage {
     /// How many states are likely to have been taken for others, of so many that were found by one
     /// search; `marked_count`: bits set in its table.
     #[must_use]
@@ -165,10 +165,10 @@ impl Kept {
         let count = states_count as f64;
         match self {
             // Each of the states found could be mistaken for each other one.
-            Self::Hash => count * count / 2.0 / (u64::MAX as f64),
+            Self::HashCompaction => count * count / 2.0 / (u64::MAX as f64),
             // A new state is missed when its bits are set already; as if the table had always been as
             // full as it is now, so this is too many rather than too few.
-            Self::Bits { table_bytes } => {
+            Self::Bitstate { table_bytes } => {
                 let full = marked_count as f64 / ((table_bytes / 8).max(1) as f64 * 64.0);
                 let share = full.powi(BITS_PER_STATE as i32);
                 count * share / (1.0 - share).max(1e-9)
@@ -180,28 +180,28 @@ impl Kept {
     #[must_use]
     pub fn of_rank(self, ranks_count: usize) -> Self {
         match self {
-            Self::Hash => Self::Hash,
-            Self::Bits { table_bytes } => {
-                Self::Bits { table_bytes: table_bytes / ranks_count.max(1) }
+            Self::HashCompaction => Self::HashCompaction,
+            Self::Bitstate { table_bytes } => {
+                Self::Bitstate { table_bytes: table_bytes / ranks_count.max(1) }
             }
         }
     }
 }
 
 impl Seen {
-    pub(crate) fn new(kept: Kept) -> Self {
+    pub(crate) fn new(kept: LossyStorage) -> Self {
         match kept {
-            Kept::Hash => Self::Hashes { table: vec![0; 1 << 10], count: 0 },
-            Kept::Bits { table_bytes } => {
+            LossyStorage::HashCompaction => Self::Hashes { table: vec![0; 1 << 10], count: 0 },
+            LossyStorage::Bitstate { table_bytes } => {
                 Self::Bits { table: vec![0; (table_bytes / 8).max(1)], set_count: 0 }
             }
         }
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> LossyStorage {
         match self {
-            Self::Hashes { .. } => Kept::Hash,
-            Self::Bits { table, .. } => Kept::Bits { table_bytes: table.len() * 8 },
+            Self::Hashes { .. } => LossyStorage::HashCompaction,
+            Self::Bits { table, .. } => LossyStorage::Bitstate { table_bytes: table.len() * 8 },
         }
     }
 

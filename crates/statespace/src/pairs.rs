@@ -115,7 +115,7 @@ impl Room {
 
 /// No further pair can be numbered, or there is no memory for it ([`crate::Store::limit_memory`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
+pub struct StoreFull;
 
 impl Pairs {
     pub(crate) fn new() -> Self {
@@ -147,7 +147,7 @@ impl Pairs {
 
     /// The number of a pair, and whether it is new.
     #[inline]
-    pub(crate) fn insert(&mut self, wanted: Hashed) -> Result<(u32, bool), Full> {
+    pub(crate) fn insert(&mut self, wanted: Hashed) -> Result<(u32, bool), StoreFull> {
         let mut place = place(wanted.hash, self.index.len());
         let (mask, tag) = (self.number_mask, wanted.tag());
         loop {
@@ -174,7 +174,7 @@ impl Pairs {
         &mut self,
         wanted: &[Hashed],
         mut each: impl FnMut(usize, u32, bool),
-    ) -> Result<(), Full> {
+    ) -> Result<(), StoreFull> {
         self.touch(wanted);
         for (place, &pair) in wanted.iter().enumerate() {
             let (number, is_new) = self.insert(pair)?;
@@ -196,16 +196,16 @@ impl Pairs {
         self.blocks[number as usize / BLOCK_PAIRS][number as usize % BLOCK_PAIRS]
     }
 
-    fn add(&mut self, new: Hashed, place: usize, entry: usize) -> Result<u32, Full> {
+    fn add(&mut self, new: Hashed, place: usize, entry: usize) -> Result<u32, StoreFull> {
         let number = self.count;
         if self.is_loaded(LOAD_LAST_PERCENT) {
-            return Err(Full);
+            return Err(StoreFull);
         }
         let is_new_block = (number as usize).is_multiple_of(BLOCK_PAIRS);
         if is_new_block && !self.room.take(BLOCK_PAIRS * 8) {
-            return Err(Full);
+            return Err(StoreFull);
         }
-        self.count = number.checked_add(1).ok_or(Full)?;
+        self.count = number.checked_add(1).ok_or(StoreFull)?;
         if is_new_block {
             // The first block grows as it must: small state spaces take little.
             let room = if number == 0 { 0 } else { BLOCK_PAIRS };

@@ -29,22 +29,22 @@ mod thin;
 
 pub use lead::{Ending, Outcome};
 pub use manifest::Manifest;
-pub use message::NoMessage;
-pub use rank::{Errand, Rank, RankError, Written};
+pub use message::MalformedMessage;
+pub use rank::{FileRequest, Rank, RankError, Written};
 
 use crate::cycle::Accepting;
 use crate::fair::Acting;
 
 /// A system that ranks search together.
 pub trait Subject: Accepting {
-    /// Whether a state with so many steps breaks a promise.
+    /// Whether a state with so many successors violates a property.
     fn is_broken(&mut self, state: &[u8], steps_count: usize) -> bool;
 
     /// What this rank learnt beside states, for whoever reads the outcome.
     fn notes(&self) -> Vec<u8>;
 
     /// As [`crate::System::each`], with the demands that each step serves, a bit each below
-    /// [`DEMANDS_MAX`]; tells which the state itself serves. A cycle that counts ([`Aim::Judged`]) serves
+    /// [`DEMANDS_MAX`]; tells which the state itself serves. A cycle that counts ([`Goal::FairCycle`]) serves
     /// all of them. By default there are none.
     fn each_serving(&mut self, state: &[u8], mut visit: impl FnMut(u64, &[u8])) -> u64 {
         self.each(state, |next| visit(0, next));
@@ -75,25 +75,25 @@ pub fn each_serving<S: Acting>(
     !able & (u64::MAX >> 1)
 }
 
-/// What is searched for.
+/// What a search looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
-    /// A state that breaks a promise; `is_full`: all states are searched, also after the first.
-    Broken {
-        /// Search on.
+pub enum Goal {
+    /// A state that violates a property.
+    BadState {
+        /// Search all states, also after the first violation.
         is_full: bool,
     },
     /// An accepting cycle.
-    Cycle,
-    /// An accepting cycle of a kind that one rank alone can tell: rank 0's caller gets all states
-    /// that may be on one ([`Rank::take_gathered`]) and says which it is ([`Rank::judged`]).
-    Judged,
+    AcceptingCycle,
+    /// A fair accepting cycle. One rank alone can decide fairness: the caller of rank 0 gets all states
+    /// that may be on such a cycle ([`Rank::take_gathered`]) and says which it is ([`Rank::judged`]).
+    FairCycle,
 }
 
-impl Aim {
+impl Goal {
     /// Whether it is some cycle.
     fn is_of_cycles(self) -> bool {
-        !matches!(self, Self::Broken { .. })
+        !matches!(self, Self::BadState { .. })
     }
 }
 

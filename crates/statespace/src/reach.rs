@@ -1,6 +1,6 @@
 //! Breadth-first search of all reachable states.
 
-use crate::pairs::Full;
+use crate::pairs::StoreFull;
 use crate::store::{Batch, StateId, Store, Unpacked};
 
 /// A system whose states can be searched.
@@ -65,8 +65,8 @@ impl<S: System> Reach<S> {
     /// A search that has found the first state only.
     ///
     /// # Errors
-    /// Never for a fresh store; [`Full`] as [`Store::insert`].
-    pub fn new(system: S) -> Result<Self, Full> {
+    /// Never for a fresh store; [`StoreFull`] as [`Store::insert`].
+    pub fn new(system: S) -> Result<Self, StoreFull> {
         let mut store = Store::new(system.state_bytes());
         store.insert(&system.initial())?;
         let mark = Mark { next: 0, transitions_count: 0, deadlocks_count: 0, levels_count: 1 };
@@ -98,12 +98,12 @@ impl<S: System> Reach<S> {
     /// Tells whether there is more to do.
     ///
     /// # Errors
-    /// [`Full`] when no further state can be numbered.
+    /// [`StoreFull`] when no further state can be numbered.
     pub fn advance(
         &mut self,
         states_max: usize,
         mut found: impl FnMut(StateId, &[u8], usize) -> bool,
-    ) -> Result<bool, Full> {
+    ) -> Result<bool, StoreFull> {
         let mut error = None;
         for _ in 0..states_max {
             if self.next == self.store.len() {
@@ -141,7 +141,7 @@ impl<S: System> Reach<S> {
         Ok(true)
     }
 
-    fn flush(&mut self) -> Result<(), Full> {
+    fn flush(&mut self) -> Result<(), StoreFull> {
         self.store.insert_batch(&mut self.batch, |_, _| {})?;
         self.store.reshape();
         self.mark = Mark {
@@ -153,7 +153,7 @@ impl<S: System> Reach<S> {
         Ok(())
     }
 
-    /// Lets the store take so much memory from now on, bytes; then the search ends with [`Full`].
+    /// Lets the store take so much memory from now on, bytes; then the search ends with [`StoreFull`].
     pub fn limit_memory(&mut self, bytes: usize) {
         self.store.limit_memory(bytes);
     }

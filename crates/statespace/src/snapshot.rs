@@ -26,10 +26,10 @@ pub enum SnapshotError {
     #[error(transparent)]
     Io(io::Error),
     /// It is of another search.
-    #[error("it is of another model, or of other options")]
+    #[error("the checkpoint is of another model or of other options")]
     Other,
     /// It is damaged, or no snapshot.
-    #[error("it is damaged, or no snapshot of a search")]
+    #[error("the file is damaged or is not a checkpoint")]
     Damaged,
 }
 

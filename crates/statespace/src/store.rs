@@ -12,7 +12,7 @@
 pub(crate) mod shape;
 pub(crate) mod shared;
 
-use crate::pairs::{Full, Hashed, Pairs, Room};
+use crate::pairs::{Hashed, Pairs, Room, StoreFull};
 use shape::Shape;
 
 /// Number of a state in a [`Store`].
@@ -162,7 +162,7 @@ impl Store {
         self.roots.memory_bytes() + self.inner.memory_bytes()
     }
 
-    /// Lets it take so much memory from now on, bytes; then every new state is [`Full`].
+    /// Lets it take so much memory from now on, bytes; then every new state is [`StoreFull`].
     pub fn limit_memory(&mut self, bytes: usize) {
         let room = Room::new(bytes);
         self.room = Some(room.clone());
@@ -173,8 +173,8 @@ impl Store {
     /// Adds a state; its number, and whether it is new.
     ///
     /// # Errors
-    /// [`Full`] when there are 2^32 states or parts of states.
-    pub fn insert(&mut self, state: &[u8]) -> Result<(StateId, bool), Full> {
+    /// [`StoreFull`] when there are 2^32 states or parts of states.
+    pub fn insert(&mut self, state: &[u8]) -> Result<(StateId, bool), StoreFull> {
         let mut batch = Batch::default();
         self.prepare(&Unpacked::default(), state, &mut batch)?;
         self.roots.insert(batch.roots[0])
@@ -190,7 +190,7 @@ impl Store {
         parent: &Unpacked,
         state: &[u8],
         batch: &mut Batch,
-    ) -> Result<(), Full> {
+    ) -> Result<(), StoreFull> {
         self.shape.to_words(state, &mut batch.words);
         batch.shape = Some(self.shape.number());
         let mut changed = u64::MAX;
@@ -218,7 +218,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::insert`].
-    pub(crate) fn prepare_all(&mut self, states: &[u8], batch: &mut Batch) -> Result<(), Full> {
+    pub(crate) fn prepare_all(
+        &mut self,
+        states: &[u8],
+        batch: &mut Batch,
+    ) -> Result<(), StoreFull> {
         let (words, below) = (self.shape.words_count(), self.shape.below().len());
         let Batch { roots, words: state_words, all_words, all_joints, parts, .. } = batch;
         all_words.clear();
@@ -254,7 +258,7 @@ impl Store {
         &mut self,
         batch: &mut Batch,
         mut each: impl FnMut(StateId, bool),
-    ) -> Result<(), Full> {
+    ) -> Result<(), StoreFull> {
         let done = self.roots.insert_all(&batch.roots, |_, number, is_new| each(number, is_new));
         batch.roots.clear();
         done

@@ -6,8 +6,8 @@
 //! at by the thread that came last, while the others wait. Where the store must grow they meet as
 //! well, and do that together.
 //!
-//! [`Together::work`] is called by each thread; who called the threads may look at
-//! [`Together::progress`] meanwhile, and [`Together::stop`] them.
+//! [`SharedSearch::work`] is called by each thread; who called the threads may look at
+//! [`SharedSearch::progress`] meanwhile, and [`SharedSearch::stop`] them.
 
 mod level;
 mod meeting;
@@ -16,16 +16,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::pairs::Full;
-use crate::pairs::shared::{Apart, SharedPairs};
+use crate::pairs::StoreFull;
+use crate::pairs::shared::{CacheAligned, SharedPairs};
 use crate::partition::Subject;
 use crate::reach::Progress;
 use crate::store::shape::Halves;
-use crate::store::shared::{Hand, SharedStore};
+use crate::store::shared::{NumberCache, SharedStore};
 use crate::store::{Batch, StateId, Unpacked};
 use level::Levels;
-pub use meeting::Gone;
 use meeting::Meeting;
+pub use meeting::ThreadFailed;
 
 /// States whose successors are looked up together.
 const BATCH_STATES: usize = 64;
@@ -41,12 +41,12 @@ const SAMPLE_ROWS: usize = 16;
 pub enum Ended {
     /// All states were looked at.
     Whole,
-    /// At a state that breaks a promise.
+    /// At a state that violates a property.
     Broken,
-    /// [`Together::stop`]
+    /// [`SharedSearch::stop`]
     Stopped,
     /// No further state can be numbered, or there is no memory for it.
-    Full,
+    StoreFull,
 }
 
 /// What all threads do next.
@@ -76,7 +76,7 @@ struct Common {
     order: Order,
     store: SharedStore,
     levels: Levels,
-    /// The first state found that breaks a promise, and its level.
+    /// The first state found that violates a property, and its level.
     broken: Option<(StateId, usize)>,
     halves: Mutex<Option<Halves>>,
     /// Why they stopped before all was done.
@@ -102,7 +102,7 @@ impl Common {
 /// What one thread works with; its own while it works.
 #[derive(Debug, Default)]
 struct Seat {
-    hand: Hand,
+    hand: NumberCache,
     /// States of this level it still has to look at.
     rest: Range<StateId>,
     /// New states.
@@ -140,23 +140,23 @@ const BROKEN: u8 = 2;
 
 /// A search that threads make together.
 #[derive(Debug)]
-pub struct Together {
+pub struct SharedSearch {
     common: RwLock<Common>,
-    seats: Vec<Apart<Mutex<Seat>>>,
-    tallies: Vec<Apart<Tally>>,
-    meeting: Apart<Meeting>,
+    seats: Vec<CacheAligned<Mutex<Seat>>>,
+    tallies: Vec<CacheAligned<Tally>>,
+    meeting: CacheAligned<Meeting>,
     /// The next chunk of the level.
-    next_chunk: Apart<AtomicUsize>,
+    next_chunk: CacheAligned<AtomicUsize>,
     /// The next piece of any other work.
-    next_piece: Apart<AtomicUsize>,
-    halt: Apart<AtomicU8>,
+    next_piece: CacheAligned<AtomicUsize>,
+    halt: CacheAligned<AtomicU8>,
     /// Whether it goes on after a violation.
     is_full: bool,
 }
 
-impl Together {
+impl SharedSearch {
     /// A search by so many threads that has found the first state only; `is_full`: all states are
-    /// searched, also after one that breaks a promise. The states take `memory_bytes` at most, and one
+    /// searched, also after one that violates a property. The states take `memory_bytes` at most, and one
     /// block.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl Together {
         threads_count: usize,
         is_full: bool,
         memory_bytes: usize,
-    ) -> Result<Self, Full> {
+    ) -> Result<Self, StoreFull> {
         assert!(threads_count > 0, "somebody must search");
         let mut store = SharedStore::new(initial.len());
         let mut seat = Seat::default();
@@ -177,10 +177,11 @@ impl Together {
         seat.flush(&store)?;
         store.limit_memory(memory_bytes.saturating_sub(store.memory_bytes()));
         let levels = Levels::new(std::mem::take(&mut seat.found), threads_count);
-        let tallies: Vec<Apart<Tally>> = (0..threads_count).map(|_| Apart::default()).collect();
+        let tallies: Vec<CacheAligned<Tally>> =
+            (0..threads_count).map(|_| CacheAligned::default()).collect();
         tallies[0].0.set(seat.counts);
-        let mut seats: Vec<_> = (1..threads_count).map(|_| Apart::default()).collect();
-        seats.insert(0, Apart(Mutex::new(seat)));
+        let mut seats: Vec<_> = (1..threads_count).map(|_| CacheAligned::default()).collect();
+        seats.insert(0, CacheAligned(Mutex::new(seat)));
         let common = Common {
             order: Order::Look,
             store,
@@ -193,10 +194,10 @@ impl Together {
             common: RwLock::new(common),
             seats,
             tallies,
-            meeting: Apart(Meeting::new(threads_count)),
-            next_chunk: Apart::default(),
-            next_piece: Apart::default(),
-            halt: Apart(AtomicU8::new(GO_ON)),
+            meeting: CacheAligned(Meeting::new(threads_count)),
+            next_chunk: CacheAligned::default(),
+            next_piece: CacheAligned::default(),
+            halt: CacheAligned(AtomicU8::new(GO_ON)),
             is_full,
         })
     }
@@ -204,11 +205,11 @@ impl Together {
     /// Does the part of one thread, from the beginning to the end.
     ///
     /// # Errors
-    /// [`Gone`] when another has panicked.
+    /// [`ThreadFailed`] when another has panicked.
     ///
     /// # Panics
     /// When there is no such thread, or two of the number.
-    pub fn work(&self, me: usize, system: &mut impl Subject) -> Result<(), Gone> {
+    pub fn work(&self, me: usize, system: &mut impl Subject) -> Result<(), ThreadFailed> {
         let alarm = Alarm(&self.meeting.0);
         loop {
             if self.perform(me, system) {
@@ -260,7 +261,7 @@ impl Together {
         }
     }
 
-    /// A shortest way to a state that breaks a promise, if one was found: states, first to last. Found
+    /// A shortest way to a state that violates a property, if one was found: states, first to last. Found
     /// as [`crate::Reach::way_to`] does.
     pub fn way(&self, system: &mut impl Subject) -> Option<Vec<Vec<u8>>> {
         let common = self.common();
@@ -308,7 +309,7 @@ impl Together {
         match common.order {
             Order::Look => {
                 let mut seat = self.seat(me);
-                // Full: the leader finds the store full, or makes it grow and says to look again.
+                // StoreFull: the leader finds the store full, or makes it grow and says to look again.
                 self.look(&common, &mut seat, me, system).ok();
                 self.tallies[me].0.set(seat.counts);
             }
@@ -327,7 +328,7 @@ impl Together {
         seat: &mut Seat,
         me: usize,
         system: &mut impl Subject,
-    ) -> Result<(), Full> {
+    ) -> Result<(), StoreFull> {
         let store = &common.store;
         let is_watching = common.broken.is_none();
         loop {
@@ -418,7 +419,7 @@ impl Together {
             return order;
         }
         if common.store.is_full() {
-            return end(common, Ended::Full);
+            return end(common, Ended::StoreFull);
         }
         if seats.iter().any(|seat| !seat.rest.is_empty() || !seat.batch.is_empty()) {
             return Order::Look;
@@ -453,9 +454,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Seat {
-    /// Looks at the steps of its next state; how many there are. After [`Full`] it is still the next.
+    /// Looks at the steps of its next state; how many there are. After [`StoreFull`] it is still the next.
     #[inline]
-    fn expand(&mut self, store: &SharedStore, system: &mut impl Subject) -> Result<usize, Full> {
+    fn expand(
+        &mut self,
+        store: &SharedStore,
+        system: &mut impl Subject,
+    ) -> Result<usize, StoreFull> {
         let Self { hand, rest, batch, parent, counts, .. } = self;
         store.unpack(rest.start, parent);
         let mut done = Ok(());
@@ -473,7 +478,7 @@ impl Seat {
     }
 
     /// Adds the states that wait.
-    fn flush(&mut self, store: &SharedStore) -> Result<(), Full> {
+    fn flush(&mut self, store: &SharedStore) -> Result<(), StoreFull> {
         let Self { hand, batch, found, counts, .. } = self;
         store.insert_batch(hand, batch, |id, is_new| {
             if is_new {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use statespace::partition::{Aim, Ending, Rank, Subject, each_serving};
+use statespace::partition::{Ending, Goal, Rank, Subject, each_serving};
 use statespace::{Accepting, Acting, Actors, FairFound, FairLasso, FairSearch, Fairness, System};
 use stats::Random;
 
@@ -158,7 +158,7 @@ fn ended(mut search: FairSearch<Graph>) -> Option<FairLasso> {
 /// is any that can.
 fn by_ranks(graph: &Graph, fairness: Fairness, random: &mut Random) -> Option<FairLasso> {
     let count = 1 + random.below(4) as usize;
-    let new = |me| Rank::new(graph.clone(), Aim::Judged, me, count).unwrap();
+    let new = |me| Rank::new(graph.clone(), Goal::FairCycle, me, count).unwrap();
     let mut ranks: Vec<Rank<Graph>> = (0..count).map(new).collect();
     let mut lines: Vec<VecDeque<Vec<u8>>> = vec![VecDeque::new(); count * count];
     let mut actors = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::graph::Graph;
 use statespace::{
-    Accepting, Batch, CycleSearch, Found, Kept, LossySearch, Reach, Store, System, Unpacked,
+    Accepting, Batch, CycleSearch, Found, LossySearch, LossyStorage, Reach, Store, System, Unpacked,
 };
 use stats::Random;
 
@@ -171,7 +171,7 @@ fn memory_that_may_be_taken_is_not_exceeded_and_nearly_used_up() {
 #[test]
 fn searches_that_keep_less_find_nearly_all() {
     let mut random = Random::from_seed(17);
-    for kept in [Kept::Hash, Kept::Bits { table_bytes: 1 << 16 }] {
+    for kept in [LossyStorage::HashCompaction, LossyStorage::Bitstate { table_bytes: 1 << 16 }] {
         for _ in 0..1000 {
             let graph = Graph::random(&mut random);
             let reachable = graph.reachable();
@@ -204,11 +204,11 @@ fn searches_that_keep_less_find_nearly_all() {
 
 #[test]
 fn a_small_table_of_bits_says_how_much_it_misses() {
-    let mut search = LossySearch::new(Counter, Kept::Bits { table_bytes: 4096 });
+    let mut search = LossySearch::new(Counter, LossyStorage::Bitstate { table_bytes: 4096 });
     while search.advance(1000, |_, _| true) {}
     let found = search.progress().states_count as f64;
     assert!(found < 65_536.0 && search.missed_states() > 0.1 * found, "{found}");
-    let mut search = LossySearch::new(Counter, Kept::Bits { table_bytes: 1 << 20 });
+    let mut search = LossySearch::new(Counter, LossyStorage::Bitstate { table_bytes: 1 << 20 });
     while search.advance(1000, |_, _| true) {}
     assert!(search.progress().states_count > 65_500 && search.missed_states() < 65.0);
 }

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use crate::promised::Promised;
-use statespace::partition::{Aim, Ending, Errand, Figures, Outcome, Rank};
-use statespace::{Accepting, Kept, SnapshotError, System};
+use statespace::partition::{Ending, Figures, FileRequest, Goal, Outcome, Rank};
+use statespace::{Accepting, LossyStorage, SnapshotError, System};
 use stats::Random;
 
 /// Runs ranks to the end; `stop_after`: rank 0 is told to stop after so many turns.
 fn run(
     system: &Promised,
-    aim: Aim,
+    aim: Goal,
     ranks_count: usize,
     random: &mut Random,
     stop_after: Option<usize>,
@@ -72,7 +72,7 @@ fn all_ranks_together_find_what_a_plain_search_finds() {
     for round in 0..1500 {
         let system = Promised::random(&mut random, 0);
         let ranks_count = 1 + round % 5;
-        let aim = Aim::Broken { is_full: round % 2 == 0 };
+        let aim = Goal::BadState { is_full: round % 2 == 0 };
         let outcome = run(&system, aim, ranks_count, &mut random, None);
         assert_eq!(outcome.ending, Ending::Nothing);
         assert_eq!(outcome.notes.len(), ranks_count);
@@ -98,7 +98,7 @@ fn a_broken_promise_is_shown_by_a_shortest_run() {
     let mut violated = 0;
     for round in 0..1500 {
         let system = Promised::random(&mut random, 12);
-        let aim = Aim::Broken { is_full: round % 3 == 0 };
+        let aim = Goal::BadState { is_full: round % 3 == 0 };
         let outcome = run(&system, aim, 1 + round % 4, &mut random, None);
         violated += u32::from(assert_shortest(outcome.ending, &system));
     }
@@ -128,7 +128,7 @@ fn accepting_cycles_are_found_and_no_others() {
     let mut cycles = 0;
     for round in 0..2500 {
         let system = Promised::random(&mut random, 0);
-        let outcome = run(&system, Aim::Cycle, 1 + round % 4, &mut random, None);
+        let outcome = run(&system, Goal::AcceptingCycle, 1 + round % 4, &mut random, None);
         match outcome.ending {
             Ending::Nothing => assert!(!system.graph.has_accepting_cycle(), "{system:?}"),
             Ending::Cycle(lasso) => {
@@ -145,7 +145,7 @@ fn accepting_cycles_are_found_and_no_others() {
 }
 
 /// Ranks that keep less than their states.
-fn run_lossy(system: &Promised, is_full: bool, kept: Kept, random: &mut Random) -> Outcome {
+fn run_lossy(system: &Promised, is_full: bool, kept: LossyStorage, random: &mut Random) -> Outcome {
     let ranks_count = 1 + random.below(4) as usize;
     let new = |me| Rank::lossy(system.clone(), is_full, kept, me, ranks_count).unwrap();
     run_ranks((0..ranks_count).map(new).collect(), random, None)
@@ -169,7 +169,7 @@ fn ranks_that_keep_hashes_find_what_those_find_that_keep_states() {
     for round in 0..1500 {
         let system = Promised::random(&mut random, 12);
         let is_full = round % 2 == 0;
-        let outcome = run_lossy(&system, is_full, Kept::Hash, &mut random);
+        let outcome = run_lossy(&system, is_full, LossyStorage::HashCompaction, &mut random);
         let distances = system.distances();
         let is_violated = distances.keys().any(|&node| system.broken[node]);
         assert_eq!(shows_broken(&system, &outcome.ending), is_violated, "{system:?}");
@@ -194,7 +194,7 @@ fn ranks_that_keep_bits_find_at_most_that_and_show_only_what_is() {
     for _ in 0..1500 {
         let system = Promised::random(&mut random, 12);
         // One word a rank, which a dozen states fill, or as many as are needed.
-        let kept = Kept::Bits { table_bytes: 8 << (6 * random.below(2)) };
+        let kept = LossyStorage::Bitstate { table_bytes: 8 << (6 * random.below(2)) };
         let outcome = run_lossy(&system, true, kept, &mut random);
         let distances = system.distances();
         let total = Figures::total(&outcome.figures);
@@ -216,7 +216,8 @@ fn a_search_can_be_stopped_anywhere() {
     let mut stopped = 0;
     for round in 0..500 {
         let system = Promised::random(&mut random, 0);
-        let aim = if round % 2 == 0 { Aim::Cycle } else { Aim::Broken { is_full: true } };
+        let aim =
+            if round % 2 == 0 { Goal::AcceptingCycle } else { Goal::BadState { is_full: true } };
         let after = random.below(200) as usize;
         let outcome = run(&system, aim, 1 + round % 3, &mut random, Some(after));
         stopped += u32::from(outcome.ending == Ending::Stopped);
@@ -245,14 +246,14 @@ fn put_down(
         }
         for (rank, part) in ranks.iter_mut().zip(&mut parts) {
             match rank.errand() {
-                Some(Errand::Write { serial: told, is_second }) => {
+                Some(FileRequest::Write { serial: told, is_second }) => {
                     assert_eq!((told, is_second), (serial, true));
                     let mut bytes = Vec::new();
                     let sum = rank.save(FINGERPRINT, serial, &mut bytes).unwrap();
                     *part = Some((bytes, sum));
                     rank.was_written(Ok(sum));
                 }
-                Some(Errand::Settled { is_whole, is_second }) => {
+                Some(FileRequest::Settled { is_whole, is_second }) => {
                     settled += u32::from(is_whole && is_second);
                 }
                 None => {}
@@ -276,7 +277,7 @@ fn put_down(
 
 fn restored(
     system: &Promised,
-    aim: Aim,
+    aim: Goal,
     place: (usize, usize),
     serial: u64,
     bytes: &[u8],
@@ -294,7 +295,7 @@ fn ranks_put_down_and_taken_up_again_find_the_same() {
     for round in 0..1500 {
         let system = Promised::random(&mut random, if round % 2 == 0 { 0 } else { 12 });
         let ranks_count = 1 + round % 4;
-        let aim = Aim::Broken { is_full: round % 3 == 0 };
+        let aim = Goal::BadState { is_full: round % 3 == 0 };
         let new = |me| Rank::new(system.clone(), aim, me, ranks_count).unwrap();
         let mut ranks: Vec<Rank<Promised>> = (0..ranks_count).map(new).collect();
         // Put down up to three times, then searched to the end with a pause in between.
@@ -327,7 +328,7 @@ fn ranks_put_down_and_taken_up_again_find_the_same() {
 fn a_part_that_is_damaged_or_of_another_search_is_refused() {
     let mut random = Random::from_seed(27);
     let system = Promised::random(&mut random, 6);
-    let aim = Aim::Broken { is_full: true };
+    let aim = Goal::BadState { is_full: true };
     let new = |me| Rank::new(system.clone(), aim, me, 2).unwrap();
     let parts = loop {
         let ranks = (0..2).map(new).collect();
@@ -363,7 +364,7 @@ fn a_rank_that_cannot_begin_ends_the_search_of_all() {
     for round in 0..300 {
         let system = Promised::random(&mut random, 0);
         let ranks_count = 1 + round % 4;
-        let aim = Aim::Broken { is_full: true };
+        let aim = Goal::BadState { is_full: true };
         let new = |me| Rank::new(system.clone(), aim, me, ranks_count).unwrap();
         let mut ranks: Vec<Rank<Promised>> = (0..ranks_count).map(new).collect();
         let unable = random.below(ranks_count as u64) as usize;
@@ -378,14 +379,16 @@ fn a_rank_that_cannot_begin_ends_the_search_of_all() {
 fn what_is_no_message_ends_the_rank_and_never_panics() {
     let system = Promised::random(&mut Random::from_seed(25), 0);
     bolero::check!().for_each(|bytes: &[u8]| {
-        for aim in [Aim::Cycle, Aim::Broken { is_full: true }] {
+        for aim in [Goal::AcceptingCycle, Goal::BadState { is_full: true }] {
             let mut rank = Rank::new(system.clone(), aim, 1, 2).unwrap();
             // States come from ranks that run the same program; everything else is looked at.
             if bytes.first().is_some_and(|kind| *kind != 0) {
                 rank.handle(0, bytes).ok();
                 rank.work(10, 0).ok();
                 for me in [0, 1] {
-                    let mut rank = Rank::lossy(system.clone(), true, Kept::Hash, me, 2).unwrap();
+                    let mut rank =
+                        Rank::lossy(system.clone(), true, LossyStorage::HashCompaction, me, 2)
+                            .unwrap();
                     rank.handle(1 - me, bytes).ok();
                     rank.work(10, 0).ok();
                     rank.handle(1 - me, bytes).ok();

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::promised::Promised;
 use statespace::partition::Subject;
-use statespace::{Accepting, Ended, Gone, Progress, Reach, System, Together};
+use statespace::{Accepting, Ended, Progress, Reach, SharedSearch, System, ThreadFailed};
 use stats::Random;
 
 /// Bytes that change by rules, each only while another byte allows it.
@@ -103,13 +103,17 @@ impl Subject for Machine {
 }
 
 /// Runs so many threads to the end.
-fn search<S: Subject + Clone + Sync>(system: &S, threads_count: usize, is_full: bool) -> Together {
-    let search = Together::new(&system.initial(), threads_count, is_full, usize::MAX).unwrap();
+fn search<S: Subject + Clone + Sync>(
+    system: &S,
+    threads_count: usize,
+    is_full: bool,
+) -> SharedSearch {
+    let search = SharedSearch::new(&system.initial(), threads_count, is_full, usize::MAX).unwrap();
     run(&search, system, threads_count);
     search
 }
 
-fn run<S: Subject + Clone + Sync>(search: &Together, system: &S, threads_count: usize) {
+fn run<S: Subject + Clone + Sync>(search: &SharedSearch, system: &S, threads_count: usize) {
     thread::scope(|scope| {
         for me in 0..threads_count {
             scope.spawn(move || search.work(me, &mut system.clone()).unwrap());
@@ -228,10 +232,10 @@ fn a_large_store_grows_and_is_cut_elsewhere_by_all() {
 fn memory_that_may_be_taken_is_not_exceeded() {
     const LIMIT_BYTES: usize = 2 << 20;
     let system = counters(11);
-    let search = Together::new(&system.initial(), 2, true, LIMIT_BYTES).unwrap();
+    let search = SharedSearch::new(&system.initial(), 2, true, LIMIT_BYTES).unwrap();
     run(&search, &system, 2);
     let progress = search.progress();
-    assert_eq!(search.ended(), Ended::Full);
+    assert_eq!(search.ended(), Ended::StoreFull);
     assert!(progress.memory_bytes <= LIMIT_BYTES + (1 << 19), "{progress:?}");
     assert!(progress.states_count as usize > LIMIT_BYTES / 50, "{progress:?}");
     assert!(progress.queued_count > 0);
@@ -282,7 +286,7 @@ impl Subject for Eventful<'_> {
 #[test]
 fn a_search_can_be_stopped() {
     let (machine, seen) = (&counters(11), &AtomicUsize::new(0));
-    let search = Together::new(&machine.initial(), 2, true, usize::MAX).unwrap();
+    let search = SharedSearch::new(&machine.initial(), 2, true, usize::MAX).unwrap();
     run(&search, &Eventful { machine, seen, event: &|| search.stop() }, 2);
     let progress = search.progress();
     assert_eq!(search.ended(), Ended::Stopped);
@@ -293,7 +297,7 @@ fn a_search_can_be_stopped() {
 fn who_searches_with_one_that_fails_is_told() {
     let (machine, seen) = (&counters(11), &AtomicUsize::new(0));
     let system = Eventful { machine, seen, event: &|| panic!("planted") };
-    let search = Together::new(&machine.initial(), 3, true, usize::MAX).unwrap();
+    let search = SharedSearch::new(&machine.initial(), 3, true, usize::MAX).unwrap();
     let results: Vec<_> = thread::scope(|scope| {
         let search = &search;
         let run = |me| scope.spawn(move || search.work(me, &mut { system }));
@@ -301,5 +305,5 @@ fn who_searches_with_one_that_fails_is_told() {
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
     assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
-    assert_eq!(results.iter().filter(|result| matches!(result, Ok(Err(Gone)))).count(), 2);
+    assert_eq!(results.iter().filter(|result| matches!(result, Ok(Err(ThreadFailed)))).count(), 2);
 }

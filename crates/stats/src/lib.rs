@@ -1,13 +1,15 @@
-//! Figures from repeats: medians with confidence intervals, judgements with their chance of failing,
-//! latency histograms, and the seeded random numbers that emulated links and shuffled sweeps draw
-//! from.
+//! Figures from repeats: medians with confidence intervals, two samples compared by their ranks,
+//! judgements with their chance of failing, latency histograms, and the seeded random numbers that
+//! emulated links and shuffled sweeps draw from.
 
 mod histogram;
 mod judgement;
 mod median;
 mod random;
+mod rank_sum;
 
 pub use histogram::LatencyHistogram;
 pub use judgement::{Judgement, binomial_at_least};
 pub use median::{MedianInterval, median, median_interval, relative_spread};
 pub use random::Random;
+pub use rank_sum::{RankSum, false_discovery_adjusted, least_chance, rank_sum};

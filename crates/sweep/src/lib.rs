@@ -20,4 +20,4 @@ pub use experiment::Experiment;
 pub use journal::{Earlier, Journal, JournalError};
 pub use plan::{Plan, PlannedPoint, Setting};
 pub use summary::summarise;
-pub use window::{WindowModel, fit_window_model, window_sweep};
+pub use window::{SweptWindow, WindowModel, fit_window_model, swept_windows, window_sweep};

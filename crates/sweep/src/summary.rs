@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn udp_loss_is_a_share_of_what_was_sent() {
+    fn udp_loss_is_a_share_of_those_lost_or_received() {
         let udp = UdpOutcome {
             sent_count: 200,
             received_count: 150,

@@ -1,5 +1,6 @@
 //! The window sweep and its law.
 
+use results::{Estimate, Point, WindowUse};
 use units::{bandwidth_delay_product_bytes, saturating_u64};
 
 /// Smallest window worth asking for, bytes: below it Linux's own minimum (`SOCK_MIN_RCVBUF`) rules.
@@ -39,6 +40,46 @@ pub fn window_sweep(rtt_s: f64, rate_bits_per_s: f64) -> Vec<u64> {
         SHARES_OF_BDP.iter().map(|share| nice_size(product * share)).collect();
     windows.dedup();
     windows
+}
+
+/// One setting of a window sweep: what was asked for, what came of it, and the throughput.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SweptWindow {
+    /// Asked for, bytes.
+    pub asked_bytes: u64,
+    /// The windows and buffers of the typical repeat.
+    pub window: WindowUse,
+    /// The window in effect, bytes; where the sender tells nothing, what was asked for.
+    pub effective_bytes: f64,
+    /// Goodput of the repeats, bit/s.
+    pub received: Estimate,
+}
+
+/// The settings of a window sweep, by their window in effect, ascending. A point that measured nothing
+/// counts for nothing.
+#[must_use]
+pub fn swept_windows(points: &[Point], experiment: &str) -> Vec<SweptWindow> {
+    let swept = points.iter().filter(|point| point.experiment == experiment);
+    let mut asked: Vec<u64> = swept.clone().filter_map(|it| it.spec()?.window_bytes).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    let of_size = |asked_bytes: u64| {
+        let (mut windows, mut rates) = (Vec::new(), Vec::new());
+        for (spec, outcome) in swept.clone().filter_map(Point::tested) {
+            let Some(direction) = outcome.directions.first() else { continue };
+            if spec.window_bytes == Some(asked_bytes) {
+                rates.push(direction.received_bits_per_s);
+                windows.extend(outcome.window_use(spec, direction.direction));
+            }
+        }
+        let window = WindowUse::typical(&windows).unwrap_or_default();
+        let effective_bytes = window.effective_bytes().unwrap_or(asked_bytes as f64);
+        let received = Estimate::of(&rates)?;
+        Some(SweptWindow { asked_bytes, window, effective_bytes, received })
+    };
+    let mut settings: Vec<SweptWindow> = asked.into_iter().filter_map(of_size).collect();
+    settings.sort_by(|a, b| a.effective_bytes.total_cmp(&b.effective_bytes));
+    settings
 }
 
 /// The law `T(w) = min(w / RTT, Tmax)` fitted to measured points, and how well they obey it.
@@ -139,6 +180,10 @@ fn nice_size(bytes: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use results::{
+        Direction, DirectionOutcome, EndReport, HostAccount, PointOutcome, StreamEnd, TcpSample,
+        TcpSummary, TestOutcome, TestSpec,
+    };
 
     use super::*;
 
@@ -203,6 +248,68 @@ mod tests {
         let falling: Vec<(u64, f64)> =
             window_sweep(0.017, 19e9).into_iter().map(|w| (w, 1e18 / w as f64)).collect();
         assert!(fit_window_model(&falling).is_none_or(|m| m.max_relative_error > 0.5));
+    }
+
+    /// A point of the sweep: what was asked for, what was advertised and in flight, and the rate.
+    fn swept(asked: u64, (advertised, in_flight): (u64, u64), bits_per_s: f64) -> Point {
+        let tcp = TcpSample {
+            rtt_s: 0.02,
+            peer_window_bytes: Some(advertised),
+            in_flight_bytes: in_flight,
+            ..TcpSample::default()
+        };
+        let sender = StreamEnd {
+            sending: true,
+            tcp: Some(TcpSummary { last: tcp, ..TcpSummary::default() }),
+            ..StreamEnd::default()
+        };
+        let account = EndReport { streams: vec![sender], ..EndReport::default() };
+        let direction = DirectionOutcome {
+            direction: Direction::Forward,
+            sent_bytes: 1,
+            received_bytes: 1,
+            sent_bits_per_s: bits_per_s,
+            received_bits_per_s: bits_per_s,
+            retransmits_count: None,
+            udp: None,
+        };
+        Point {
+            experiment: "window-sweep".to_owned(),
+            varied: [("window_bytes".to_owned(), asked as f64)].into(),
+            repeat: 0,
+            started_unix_ms: 0,
+            work: TestSpec { window_bytes: Some(asked), ..TestSpec::tcp() }.into(),
+            command: String::new(),
+            by: Vec::new(),
+            outcome: PointOutcome::Measured(Box::new(TestOutcome {
+                duration_s: 1.0,
+                directions: vec![direction],
+                hosts: HostAccount::of_ends(account, None),
+                ..TestOutcome::default()
+            })),
+        }
+    }
+
+    #[test]
+    fn a_swept_window_is_the_one_in_effect_and_obeys_the_law() {
+        // More is in flight than was asked for; the last is wider than the path needs.
+        let points = [
+            swept(1 << 20, (1_600_000, 1_500_000), 6.0e8),
+            swept(128 << 10, (206_848, 198_656), 7.9e7),
+            swept(128 << 10, (206_848, 198_656), 8.0e7),
+            swept(8 << 20, (12_000_000, 2_500_000), 1.0e9),
+        ];
+        let told = swept_windows(&points, "window-sweep");
+        let effective: Vec<f64> = told.iter().map(|one| one.effective_bytes).collect();
+        assert_eq!(effective, [198_656.0, 1_500_000.0, 12_000_000.0]);
+        let asked: Vec<u64> = told.iter().map(|one| one.asked_bytes).collect();
+        assert_eq!(asked, [128 << 10, 1 << 20, 8 << 20]);
+        assert_eq!(told[0].received.count, 2, "repeats are one setting");
+        let curve: Vec<(u64, f64)> =
+            told.iter().map(|one| (one.effective_bytes as u64, one.received.median)).collect();
+        let model = fit_window_model(&curve).expect("three points");
+        assert!((model.rtt_s / 0.02 - 1.0).abs() < 0.01, "the measured round trip: {model:?}");
+        assert_eq!(swept_windows(&points, "another"), []);
     }
 
     proptest! {

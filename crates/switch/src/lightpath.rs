@@ -2,7 +2,7 @@
 //!
 //! A frame meets, in this order: the queue (tail drop, marks), the shaper's token bucket, the line
 //! (serialisation at its rate), the fibre (delay, jitter, loss, reordering). [`Lightpath`] decides
-//! a frame's fate the moment it arrives and keeps no bytes: the owner holds them until
+//! whether and when a frame is released at the moment it arrives, and keeps no bytes: the owner holds them until
 //! [`Forward::leaves_ns`](Verdict::Forward).
 //!
 //! A super-segment counts as the wire packets it stands for: each carries headers and
@@ -52,7 +52,7 @@ pub enum Verdict {
     Drop(DropReason),
 }
 
-/// Why a frame is gone.
+/// Why a frame was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
     /// No room in the queue.
@@ -236,7 +236,7 @@ impl Lightpath {
         (lost, reason)
     }
 
-    /// Whether the next `sharing` packets, which share their fate, are lost.
+    /// Whether the next `sharing` packets, which are lost together, are lost.
     fn loses_one(&mut self, sharing: u32) -> Option<DropReason> {
         if let Some(burst) = self.config.burst_loss {
             let change = burst.change(self.in_burst, sharing);

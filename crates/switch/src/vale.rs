@@ -22,7 +22,7 @@ pub enum DropReason {
     TooShort,
     /// Its destination is on the port it came from.
     SamePort,
-    /// To everybody, and nobody else is there.
+    /// To all ports, and there is no other port.
     NoDestination,
     /// The destination's ring had no free slot.
     RingFull,
@@ -60,20 +60,20 @@ impl DropReason {
 /// Where a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// To this port.
+    /// Forward to this port.
     To(PortId),
     /// To every port but the one it came from.
     Flood,
-    /// Nowhere.
+    /// Drop, for this reason.
     Drop(DropReason),
 }
 
 /// The two addresses a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// To whom.
+    /// Destination address.
     pub destination: Mac,
-    /// From whom.
+    /// Source address.
     pub source: Mac,
 }
 
@@ -111,19 +111,19 @@ impl Forwarder {
         }
     }
 
-    /// A port joins; it is nobody's so far.
+    /// Adds a port, which has no client yet.
     pub fn add(&mut self, port: PortId) {
         self.ports.insert(port);
         self.last[port.index()] = (Mac::NONE, 0);
     }
 
-    /// A port leaves; whoever was behind it is forgotten.
+    /// Removes a port, and the addresses learned behind it.
     pub fn remove(&mut self, port: PortId) {
         self.ports.remove(port);
         self.table.forget(port);
     }
 
-    /// The ports.
+    /// The switch's ports.
     #[must_use]
     pub fn ports(&self) -> &PortSet {
         &self.ports

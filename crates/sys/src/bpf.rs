@@ -57,7 +57,7 @@ pub struct StructOpsProgram<'a> {
 /// What the kernel says of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapInfo {
-    /// Its number.
+    /// The kernel's id of the map.
     pub id: u32,
     /// Whether it is a struct_ops map.
     pub is_struct_ops: bool,

@@ -36,11 +36,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[derive(Debug, Error)]
 #[error("{}: {step}", .path.display())]
 pub struct DurableError {
-    /// What failed.
+    /// The step that failed.
     pub step: Step,
-    /// On which path.
+    /// The file or folder concerned.
     pub path: PathBuf,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -122,7 +122,7 @@ pub fn replace_by_link(path: &Path, target: &str) -> Result<(), DurableError> {
     let place = Place::of(path)?;
     place.remove_stale_link()?;
     let made = rustix::fs::symlinkat(target, &place.folder, &place.beside);
-    place.take_the_name(made.map_err(|error| place.failed_beside(error.into())))?;
+    place.take_the_name(made.map_err(|error| place.failed(Step::Create, error.into())))?;
     place.sync(None)
 }
 
@@ -200,15 +200,16 @@ impl Place {
         DurableError { step, path: self.path.clone(), source }
     }
 
-    /// The file beside the name could not be made.
-    fn failed_beside(&self, source: io::Error) -> DurableError {
+    /// Something that no writer leaves stands beside the name: only here it is the file beside that the
+    /// user has to look at.
+    fn blocked(&self, source: io::Error) -> DurableError {
         let path = self.path.with_file_name(&self.beside);
         DurableError { step: Step::Create, path, source }
     }
 
     /// A new, locked file beside the name. One that a killed writer left goes.
     fn create(&self) -> Result<File, DurableError> {
-        let failed = |error: io::Error| self.failed_beside(error);
+        let failed = |error: io::Error| self.failed(Step::Create, error);
         let until = Instant::now() + PATIENCE;
         loop {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
@@ -217,7 +218,7 @@ impl Place {
                 Ok(file) if lock(&file) && self.is_beside(&file) => return Ok(file),
                 Ok(_) => {}
                 Err(Errno::EXIST) => {
-                    let done = self.remove_stale().map_err(failed)?;
+                    let done = self.remove_stale()?;
                     if !done {
                         thread::sleep(LOOK_EVERY);
                     }
@@ -232,12 +233,13 @@ impl Place {
     }
 
     /// Removes what a killed writer left beside the name; false where a running one holds it.
-    fn remove_stale(&self) -> io::Result<bool> {
-        self.check_beside(|kind| kind == FileType::RegularFile)?;
+    fn remove_stale(&self) -> Result<bool, DurableError> {
+        self.check_beside(|kind| kind == FileType::RegularFile)
+            .map_err(|error| self.blocked(error))?;
         let file = match self.open_beside(OFlags::WRONLY) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(true),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(self.blocked(error.into())),
         };
         if !lock(&file) {
             return Ok(false);
@@ -251,7 +253,7 @@ impl Place {
 
     fn remove_stale_link(&self) -> Result<(), DurableError> {
         let fits = |kind| matches!(kind, FileType::RegularFile | FileType::Symlink);
-        self.check_beside(fits).map_err(|error| self.failed_beside(error))?;
+        self.check_beside(fits).map_err(|error| self.blocked(error))?;
         self.remove_beside();
         Ok(())
     }
@@ -303,7 +305,7 @@ impl Place {
     }
 }
 
-/// Whether nobody else holds the file. A file system without locks says so of every file.
+/// Whether no other process holds the file. On a file system without locks this is true of every file.
 fn lock(file: &File) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }

@@ -12,7 +12,7 @@ pub struct SyscallError {
     pub object: String,
     /// What the kernel says about its answer, where it says anything: netlink does.
     pub detail: Option<String>,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub source: io::Error,
 }
 

@@ -13,9 +13,9 @@ const SFEATURES: u32 = 0x3b;
 /// A number of a device and the most it may be, where the device says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParameterValue {
-    /// Now.
+    /// Current value.
     pub value: u32,
-    /// At most.
+    /// Largest value, where the device reports one.
     pub max: Option<u32>,
 }
 

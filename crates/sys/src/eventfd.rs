@@ -132,7 +132,7 @@ impl Signaller {
         if answer == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Empties the ring.
+    /// Reads and discards the completions.
     fn forget(&self) {
         let mut space = [Completion { data: 0, request: 0, outcome: 0, more: 0 }; RING];
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -17,7 +17,7 @@ pub enum LockKind {
 /// Bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
-    /// The first.
+    /// First byte of the range.
     pub start: u64,
     /// How many; 0: all from there on.
     pub length: u64,

@@ -122,7 +122,7 @@ impl FileRing {
         })
     }
 
-    /// Slots.
+    /// Number of slots.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.is_busy.len()

@@ -83,7 +83,7 @@ pub fn enter_mounts(namespace: BorrowedFd<'_>) -> Result<(), SyscallError> {
 /// thread. `with_user` is off when both already share a user namespace.
 ///
 /// # Errors
-/// The process is gone, or another user's.
+/// The process has ended, or belongs to another user.
 pub fn enter_user_and_process_ids(
     pidfd: BorrowedFd<'_>,
     with_user: bool,
@@ -100,7 +100,7 @@ pub fn enter_user_and_process_ids(
 /// thread, which may start others afterwards.
 ///
 /// # Errors
-/// The process is gone, or another user's.
+/// The process has ended, or belongs to another user.
 pub fn enter_user(pidfd: BorrowedFd<'_>) -> Result<(), SyscallError> {
     rustix::thread::move_into_thread_name_spaces(pidfd, ThreadNameSpaceType::USER)
         .map_err(|error| SyscallError::new("setns", "user namespace of the lab", error))

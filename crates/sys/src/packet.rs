@@ -26,7 +26,7 @@ const PRIORITY_CONTROL: c_int = 7;
 /// from the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What to do.
+    /// Instruction code.
     pub code: u16,
     /// Instructions to skip where a comparison holds.
     pub if_true: u8,
@@ -210,7 +210,7 @@ impl SendPackets {
     /// for, or cannot carry, is dropped, as on a wire, and those behind it are sent.
     ///
     /// # Errors
-    /// The interface is down or gone (`sendmmsg(2)`).
+    /// The interface is down or was removed (`sendmmsg(2)`).
     pub fn send(&mut self, fd: impl AsFd) -> io::Result<usize> {
         let count = std::mem::take(&mut self.count);
         let fd = fd.as_fd().as_raw_fd();
@@ -263,7 +263,7 @@ impl ReceivePackets {
     /// Takes the packets that are there; says how many. Does not wait.
     ///
     /// # Errors
-    /// There are none (`WouldBlock`), or the socket failed: its interface is down or gone.
+    /// There are none (`WouldBlock`), or the socket failed: its interface is down or was removed.
     pub fn receive(&mut self, fd: impl AsFd) -> io::Result<usize> {
         for header in &mut self.batch.headers {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

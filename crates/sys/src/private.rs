@@ -1,4 +1,4 @@
-//! Folders and files that nobody else on this machine can have prepared.
+//! Folders and files that no other user of this machine can have prepared.
 //!
 //! Whatever stands in a folder that others may write to may be a trap: a symbolic link to somebody's
 //! files, a folder made beforehand, a hard link, a program to be run. What this program keeps there is
@@ -42,7 +42,7 @@ pub enum PrivateError {
         path: PathBuf,
         /// What is wrong with it: `belongs to user 65534`.
         what: String,
-        /// What to do.
+        /// What the user can do about it.
         advice: &'static str,
     },
     /// The kernel refused.
@@ -92,7 +92,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where it is. Nobody else can put something else there.
+    /// Its path. No other user can replace it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -84,7 +84,7 @@ pub struct SignalReader {
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrivedSignal {
-    /// Its number.
+    /// The kernel's number of the signal.
     pub number: i32,
     /// Sent by the kernel itself, as a terminal's Ctrl-C is, and thus to every process of the
     /// group.
@@ -235,6 +235,24 @@ pub fn run_before_others() -> Result<(), SyscallError> {
     if answer == 0 { Ok(()) } else { Err(SyscallError::last("sched_setscheduler", "SCHED_FIFO")) }
 }
 
+/// When a process started, clock ticks since boot (field 22 of `/proc/PID/stat`, `proc_pid_stat(5)`): tells it from a
+/// later process of the same number. `None` for one that is not there, or on its way out.
+#[must_use]
+pub fn started_ticks(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_name, after) = text.rsplit_once(')')?;
+    let mut fields = after.split_ascii_whitespace();
+    let state = fields.next()?;
+    (!matches!(state, "Z" | "X")).then_some(())?;
+    // Fields 3, 9 and 22.
+    let flags: u32 = fields.nth(9 - 4)?.parse().ok()?;
+    (flags & PF_EXITING == 0).then_some(())?;
+    fields.nth(22 - 10)?.parse().ok()
+}
+
+/// Kernel `include/linux/sched.h`: it has begun to exit.
+const PF_EXITING: u32 = 0x4;
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -251,5 +269,22 @@ mod tests {
         let far = duplicate_above(number, 900).expect("a copy");
         let number = far.as_raw_fd();
         duplicate_by_number(number..number + 2).expect_err("only one is open");
+    }
+
+    #[test]
+    fn this_process_has_started_and_a_dead_one_has_not() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let ticks = started_ticks(own).unwrap();
+        assert!(ticks > 0);
+        let text = std::fs::read_to_string(format!("/proc/{own}/stat")).unwrap();
+        let after = text.rsplit_once(')').unwrap().1;
+        assert_eq!(after.split_ascii_whitespace().nth(22 - 3).unwrap(), ticks.to_string());
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        while started_ticks(pid).is_some() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert_eq!(started_ticks(i32::MAX), None);
     }
 }

@@ -28,6 +28,17 @@ pub fn on_termination_signal(flag: &'static AtomicI32) -> Result<(), SyscallErro
     Ok(())
 }
 
+/// A signal as a message names it: `signal 2 (SIGINT)`.
+#[must_use]
+pub fn named(number: i32) -> String {
+    match number {
+        libc::SIGINT => format!("signal {number} (SIGINT)"),
+        libc::SIGTERM => format!("signal {number} (SIGTERM)"),
+        libc::SIGHUP => format!("signal {number} (SIGHUP)"),
+        _ => format!("signal {number}"),
+    }
+}
+
 /// From now on what would grow a file beyond `RLIMIT_FSIZE`, shared memory too, fails with `EFBIG` instead
 /// of ending the process. By a handler: programs that are started meet the limit as they always do.
 ///

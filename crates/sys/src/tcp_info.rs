@@ -53,8 +53,8 @@ impl TcpInfo {
     words! {
         sending_mss_bytes 16 "Sending MSS, bytes.";
         unacked_segments 24 "Segments sent and not acknowledged.";
-        sacked_segments 28 "Of which acknowledged selectively.";
-        lost_segments 32 "Of which thought lost.";
+        sacked_segments 28 "Segments acknowledged selectively.";
+        lost_segments 32 "Segments considered lost.";
         retransmitted_in_flight_segments 36 "Retransmissions in flight, segments.";
         path_mtu_bytes 60 "Path MTU the kernel assumes, bytes.";
         rtt_us 68 "Smoothed round-trip time, microseconds.";
@@ -68,7 +68,7 @@ impl TcpInfo {
         not_sent_bytes 144 "Written and not yet sent, bytes (Linux 4.6).";
         rtt_min_us 148 "Lowest round-trip time seen, microseconds (Linux 4.6).";
         marked_count 196 "Segments delivered with a congestion mark (Linux 4.18).";
-        needless_retransmits_count 216 "D-SACKs received: segments sent again for nothing (Linux 4.19).";
+        needless_retransmits_count 216 "D-SACKs received: segments retransmitted needlessly (Linux 4.19).";
         reordered_count 220 "Reordering events seen (Linux 4.19).";
         out_of_order_count 224 "Packets received out of order (Linux 5.4).";
         peer_window_bytes 228 "Window the other end advertises, bytes (Linux 5.4).";
@@ -76,11 +76,11 @@ impl TcpInfo {
     }
 
     double_words! {
-        pacing_bytes_per_s 104 "Pacing rate, bytes a second; all ones when unlimited.";
-        pacing_max_bytes_per_s 112 "`SO_MAX_PACING_RATE`, bytes a second; all ones when unlimited.";
+        pacing_bytes_per_s 104 "Pacing rate, bytes per second; all ones when unlimited.";
+        pacing_max_bytes_per_s 112 "`SO_MAX_PACING_RATE`, bytes per second; all ones when unlimited.";
         bytes_acked 120 "Bytes the other end has acknowledged (Linux 4.1).";
         bytes_received 128 "Bytes received from the other end (Linux 4.1).";
-        delivery_bytes_per_s 160 "Last estimate of the delivery rate, bytes a second (Linux 4.9).";
+        delivery_bytes_per_s 160 "Last estimate of the delivery rate, bytes per second (Linux 4.9).";
         busy_us 168 "Time with data outstanding, microseconds (Linux 4.10).";
         receive_window_limited_us 176 "Time held back by the other end's window, microseconds.";
         send_buffer_limited_us 184 "Time held back by this end's send buffer, microseconds.";

@@ -29,9 +29,9 @@ pub struct SchedStat {
 /// Processor time and context switches (`getrusage(2)`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// In user mode.
+    /// Time in user mode.
     pub user: Duration,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: Duration,
     /// Times it slept for data, space or a lock.
     pub voluntary_switches_count: u64,
@@ -48,7 +48,7 @@ pub fn current_thread_id() -> i32 {
 /// The scheduler's account of a thread of this process.
 ///
 /// # Errors
-/// The thread is gone, or the kernel keeps no account (no `CONFIG_SCHED_INFO`).
+/// The thread has ended, or the kernel keeps no account (no `CONFIG_SCHED_INFO`).
 pub fn schedstat(thread_id: i32) -> Result<SchedStat, SyscallError> {
     let path = format!("/proc/self/task/{thread_id}/schedstat");
     let text =
@@ -57,13 +57,13 @@ pub fn schedstat(thread_id: i32) -> Result<SchedStat, SyscallError> {
         .ok_or_else(|| SyscallError::new("read", path, io::Error::from(io::ErrorKind::InvalidData)))
 }
 
-/// The core a thread of this process was last seen on; `None` when the thread is gone.
+/// The core a thread of this process was last seen on; `None` when the thread has ended.
 #[must_use]
 pub fn last_core(thread_id: i32) -> Option<u32> {
     parse_last_core(&fs::read_to_string(format!("/proc/self/task/{thread_id}/stat")).ok()?)
 }
 
-/// Times a thread of this process was moved to another core; `None` when the thread is gone or the
+/// Times a thread of this process was moved to another core; `None` when the thread has ended or the
 /// kernel does not tell (no `CONFIG_SCHED_DEBUG`).
 #[must_use]
 pub fn migrations_count(thread_id: i32) -> Option<u64> {

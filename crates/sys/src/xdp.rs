@@ -20,8 +20,8 @@ pub const HEADROOM_BYTES: u32 = 256;
 
 /// How a socket gets at its device's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BindWishes {
-    /// The device.
+pub struct BindOptions {
+    /// Index of the device.
     pub interface_index: u32,
     /// Which of its queues, from 0.
     pub queue: u32,
@@ -120,13 +120,13 @@ pub fn make_rings(socket: BorrowedFd<'_>, slots: u32) -> Result<(), SyscallError
 /// # Errors
 /// No such queue (`EINVAL`, also for a wish the kernel does not know), another socket has it (`EBUSY`), or
 /// the device is gone.
-pub fn bind(socket: BorrowedFd<'_>, wishes: BindWishes) -> Result<(), SyscallError> {
-    let fragments = if wishes.fragments { libc::XDP_USE_SG } else { 0 };
+pub fn bind(socket: BorrowedFd<'_>, options: BindOptions) -> Result<(), SyscallError> {
+    let fragments = if options.fragments { libc::XDP_USE_SG } else { 0 };
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: libc::XDP_USE_NEED_WAKEUP | fragments,
-        sxdp_ifindex: wishes.interface_index,
-        sxdp_queue_id: wishes.queue,
+        sxdp_ifindex: options.interface_index,
+        sxdp_queue_id: options.queue,
         sxdp_shared_umem_fd: 0,
     };
     let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
@@ -136,7 +136,7 @@ pub fn bind(socket: BorrowedFd<'_>, wishes: BindWishes) -> Result<(), SyscallErr
     if answer == 0 {
         return Ok(());
     }
-    Err(SyscallError::last("bind(AF_XDP)", format!("queue {}", wishes.queue)))
+    Err(SyscallError::last("bind(AF_XDP)", format!("queue {}", options.queue)))
 }
 
 /// Whether frames of a tied socket reach its memory without a copy.
@@ -173,7 +173,7 @@ pub fn set_send_budget(socket: BorrowedFd<'_>, frames: u32) -> Result<(), Syscal
 /// Tells the kernel that there are frames to send; true when it may not have sent all of them.
 ///
 /// # Errors
-/// The device is gone (`ENXIO`) or down (`ENETDOWN`).
+/// The device was removed (`ENXIO`) or is down (`ENETDOWN`).
 pub fn wake(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let nothing = std::ptr::null();
     // SAFETY: no bytes and no address are passed.

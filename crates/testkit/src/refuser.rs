@@ -14,7 +14,7 @@ use shm::{Listener, Message, Socket};
 pub const WORDS: [&str; 6] = [
     "vale0:a is taken",
     "vale0:a belongs to another user",
-    "vale0:a is there already",
+    "vale0:a already exists",
     "vale0:a is not there",
     "vale0:a gehört jemand anderem",
     "",

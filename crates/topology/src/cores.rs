@@ -27,7 +27,7 @@ struct Ticks {
 }
 
 impl CoreTimes {
-    /// Reads this host's.
+    /// Reads the counters of this host.
     #[must_use]
     pub fn read() -> Self {
         Self::read_from(&HostFiles::default())

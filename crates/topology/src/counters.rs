@@ -210,7 +210,14 @@ fn parse_softnet(text: &str) -> Vec<SoftnetCounters> {
             flow_limited_pkts: word(10).unwrap_or(0).into(),
         })
     };
-    text.lines().enumerate().filter_map(row).collect()
+    let mut rows: Vec<SoftnetCounters> = Vec::new();
+    for row in text.lines().enumerate().filter_map(row) {
+        // A damaged recording may have a core twice; it would then gain twice.
+        if rows.iter().all(|known| known.core != row.core) {
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 fn softnet_gain(now: SoftnetCounters, earlier: SoftnetCounters) -> SoftnetCounters {

@@ -18,11 +18,11 @@ pub struct Interface {
     pub name: String,
     /// Its number in this namespace.
     pub index: u32,
-    /// Administratively up.
+    /// Whether it is administratively up.
     pub is_up: bool,
     /// The link carries: a cable, or the other end of a pair, is there and up.
     pub has_carrier: bool,
-    /// The loopback device.
+    /// Whether it is the loopback device.
     pub is_loopback: bool,
     /// MTU, bytes.
     pub mtu_bytes: u32,

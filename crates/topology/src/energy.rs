@@ -98,7 +98,7 @@ impl EnergyMeter {
         Err(unreadable.unwrap_or(NoMeter::None))
     }
 
-    /// What is covered.
+    /// Where the energy is measured, and what it covers.
     #[must_use]
     pub fn source(&self) -> Source {
         self.source

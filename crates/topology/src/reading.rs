@@ -11,7 +11,7 @@ use crate::{CoreTimes, HostFiles, InterfaceCounters};
 pub struct HostReading {
     /// Its devices, counted since each was made.
     pub devices: Vec<DeviceCounters>,
-    /// TCP segments sent again since the host started.
+    /// TCP segments retransmitted since the host started.
     pub retransmits_count: Option<u64>,
     /// The lines of `/proc/stat` that tell of one core each.
     pub cores: String,
@@ -22,14 +22,14 @@ pub struct HostReading {
 pub struct ReadingGain {
     /// Devices that both readings have.
     pub devices: Vec<DeviceCounters>,
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub retransmits_count: Option<u64>,
     /// The core with the least idle time.
     pub busiest_core: Option<CoreUse>,
 }
 
 impl HostReading {
-    /// Reads this host's.
+    /// Reads the counters of this host.
     #[must_use]
     pub fn read() -> Self {
         Self::read_from(&HostFiles::default())

@@ -1,8 +1,8 @@
-//! The near end: asks a server for tests.
+//! The near end: requests tests from a server.
 //!
-//! [`connect`] finds out what answers at an address: our own server, or one that speaks a
-//! [`FarProtocol`] that the program hands in. A [`Session`] with our own asks for tests, round trips,
-//! the path MTU or counters; a [`ForeignPeer`] can do some of it.
+//! [`connect`] determines what answers at an address: our own server, or one that speaks a
+//! [`FarProtocol`] passed in by the program. A [`Session`] with our own server offers tests, round
+//! trips, the path MTU and counters; a [`ForeignPeer`] offers some of these.
 
 mod dial;
 mod error;
@@ -29,19 +29,20 @@ use crate::control::{
 };
 use crate::engine::IntervalReport;
 
-/// Time for a peer to answer, unless said otherwise.
+/// Default time limit for a peer to answer.
 pub const CONNECT_TIMEOUT: Duration = GREETING_TIMEOUT;
-/// Time for a server to answer a request.
+/// Time limit for a server to answer a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for one message to come in whole: the account of a long test over a thin path is large.
+/// Time limit for receiving one complete message: the report of a long test is large, and the path
+/// may be slow.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What answers at a [`Target`].
+/// The server that answers at a [`Target`].
 #[derive(Debug)]
 pub enum Peer {
     /// Our own server.
     ClearStream(Box<Session>),
-    /// A server that speaks another protocol and waits for a test.
+    /// A server that speaks another protocol and is ready for a test.
     Foreign(ForeignPeer),
 }
 
@@ -56,17 +57,18 @@ pub struct Session {
     target: Target,
 }
 
-/// An interval at both ends.
+/// The samples of one interval at both ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntervalPair {
-    /// Here.
+    /// This end's samples.
     pub near: IntervalReport,
-    /// There; absent with a foreign peer, or when its report came too late to wait for.
+    /// The far end's samples; absent with a foreign peer, or if its report came too late to wait
+    /// for.
     pub far: Option<IntervalReport>,
 }
 
 impl Peer {
-    /// Where it is.
+    /// The server's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         match self {
@@ -75,7 +77,7 @@ impl Peer {
         }
     }
 
-    /// What it is: `clearstream 0.1.0`, or the name of a [`FarProtocol`].
+    /// The server's name: `clearstream 0.1.0`, or the name of a [`FarProtocol`].
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -85,11 +87,11 @@ impl Peer {
     }
 }
 
-/// Connects to whatever answers at `target`, our own server or one that speaks one of the protocols
-/// in `known`, and waits at most `timeout` for each step.
+/// Connects to whatever answers at `target`: our own server or one that speaks one of the protocols
+/// in `known`. Waits at most `timeout` for each step.
 ///
 /// # Errors
-/// [`ClientError`] says in one line what is in the way.
+/// [`ClientError`] says in one line what went wrong.
 pub fn connect(
     target: &Target,
     timeout: Duration,
@@ -108,11 +110,11 @@ pub fn connect(
 }
 
 /// Runs one test against our own server at `target`. `on_interval` is called for every interval,
-/// `should_stop` several times a second; when it says yes the test ends early and what was measured
-/// so far is returned.
+/// `should_stop` several times per second; when that returns true, the test ends early, and what
+/// was measured so far is returned.
 ///
 /// # Errors
-/// [`ClientError`] says in one line what is in the way.
+/// [`ClientError`] says in one line what went wrong.
 pub fn run_test(
     target: &Target,
     spec: &TestSpec,
@@ -125,12 +127,12 @@ pub fn run_test(
     }
 }
 
-/// Watches interface counters of the far host: readings every `interval` until dropped. Without
-/// `interfaces`, the one that leads here. Of the protocols in `known` none can do it; they are there
-/// for the error to name the server.
+/// Watches interface counters of the far host: one reading every `interval` until the [`Watch`] is
+/// dropped. Without `interfaces`, reads the interface that leads to this host. None of the
+/// protocols in `known` can do this; they only let the error name the server.
 ///
 /// # Errors
-/// [`ClientError`]; only our own server can tell its counters.
+/// [`ClientError`]; only our own server can report its counters.
 pub fn watch(
     target: &Target,
     interfaces: &[String],
@@ -190,13 +192,13 @@ impl Session {
         self.address
     }
 
-    /// Version of the program there.
+    /// Version of the server's program.
     #[must_use]
     pub fn tool_version(&self) -> &str {
         &self.tool_version
     }
 
-    /// The far host, its interface towards this one included.
+    /// Facts about the far host, including its interface towards this one.
     #[must_use]
     pub fn host(&self) -> &HostFacts {
         &self.host
@@ -206,7 +208,7 @@ impl Session {
         self.link.send(message).map_err(|error| self.lost(error))
     }
 
-    /// The next message, if one comes within `timeout`.
+    /// The next message, if one arrives within `timeout`.
     fn hear(&mut self, timeout: Duration) -> Result<Option<ServerMessage>, ClientError> {
         match self.link.receive(Instant::now() + timeout) {
             Ok(Some(ServerMessage::Failed { reason })) => {
@@ -217,7 +219,7 @@ impl Session {
         }
     }
 
-    /// The next message that is an answer; a refusal is an error.
+    /// The next message that answers a request; a refusal is an error.
     fn answer(&mut self, timeout: Duration) -> Result<ServerMessage, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -226,7 +228,7 @@ impl Session {
                 Some(ServerMessage::Refused(refusal)) => {
                     return Err(ClientError::refused(&self.target, refusal));
                 }
-                // What is left of the request before: a probe that came late.
+                // What remains of the previous request, such as a late probe report.
                 Some(
                     ServerMessage::Alive | ServerMessage::Unknown | ServerMessage::ProbeSeen { .. },
                 ) => {}
@@ -252,7 +254,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A courtesy; the server notices the end of the connection as well.
+        // A courtesy: the server also notices the end of the connection.
         self.link.send(&ClientMessage::Bye).ok();
     }
 }

@@ -1,11 +1,11 @@
-//! The control protocol: what near and far say to each other, and nothing about how it is carried
-//! out. `docs/protocol.md` is its specification.
+//! The control protocol: the messages between near and far, not how they are carried out. Specified
+//! in `docs/protocol.md`.
 //!
-//! One port. Every TCP connection, and every UDP stream, opens with a [`Greeting`] of 37 bytes, so
-//! that other protocols can share the port and each side can tell what the other speaks.
-//! Then come frames: a length and one JSON message ([`ClientMessage`], [`ServerMessage`]).
+//! A server has one port. Every TCP connection and every UDP stream starts with a [`Greeting`] of
+//! 37 bytes, so that other protocols can share the port and each side can recognise the other's.
+//! Frames follow: a length and one JSON message ([`ClientMessage`], [`ServerMessage`]).
 //!
-//! All but [`Link`], the TCP connection that carries the frames, is pure.
+//! Everything except [`Link`], the TCP connection that carries the frames, is pure.
 
 mod frame;
 mod greeting;
@@ -27,17 +27,17 @@ pub use streams::{PROBE_LABEL, StreamPlan, streams_of};
 
 /// Name of the extension by which one end changes the other host's settings.
 pub const TUNE_EXTENSION: &str = "tune";
-/// Largest frame a server accepts from a client, bytes.
+/// Largest frame that a server accepts from a client, in bytes.
 pub const CLIENT_FRAME_BYTES_MAX: usize = 64 << 10;
-/// Largest frame a client accepts from a server, bytes: the account of a long test.
+/// Largest frame that a client accepts from a server, in bytes: the report of a long test.
 pub const SERVER_FRAME_BYTES_MAX: usize = 64 << 20;
-/// Time for the 37 bytes of a greeting, and for one frame of a client to come in whole.
+/// Time limit for receiving the 37 bytes of a greeting, and for one complete frame of a client.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Both ends say something at least this often while a test runs.
+/// While a test runs, both ends send a message at least this often.
 pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// A peer that says nothing for this long while a test runs is gone.
+/// While a test runs, a peer that sends nothing for this long is considered gone.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Time for all data connections of a test to be there.
+/// Time limit for opening all data connections of a test.
 pub const STREAMS_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a client repeats the greeting of a UDP stream until the server has confirmed it.
+/// How often a client repeats the greeting of a UDP stream until the server confirms it.
 pub const UDP_GREETING_EVERY: Duration = Duration::from_millis(100);

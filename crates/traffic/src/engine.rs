@@ -1,7 +1,7 @@
-//! One end of one test: a thread a stream, a sampler beside them, an account at the end.
+//! One end of one test: a thread per stream, a sampler thread, and a report at the end.
 //!
-//! The caller connects the sockets (whatever protocol set them up), hands them over with the
-//! [`results::TestSpec`], and reads [`Event`]s until the end is [`Event::Finished`].
+//! The caller connects the sockets (by any protocol), passes them in with the
+//! [`results::TestSpec`], and reads [`Event`]s until [`Event::Finished`].
 
 mod account;
 mod datagram;
@@ -53,7 +53,7 @@ pub enum StreamRole {
     Request,
     /// Answers requests.
     Respond,
-    /// Like `Request`, but paced, one byte each way: the latency beside a bulk test.
+    /// Like `Request`, but paced and with one byte each way: measures latency during a bulk test.
     Probe,
 }
 
@@ -62,60 +62,60 @@ pub enum StreamRole {
 pub struct StreamSocket {
     /// Stream number, the same at both ends.
     pub index: u32,
-    /// What to do with it.
+    /// What the stream's thread does with the socket.
     pub role: StreamRole,
     /// A connected TCP, MPTCP or UDP socket.
     pub socket: OwnedFd,
 }
 
-/// Everything one end needs to run its part.
+/// The configuration of one end.
 #[derive(Debug)]
 pub struct EndPlan {
-    /// What was asked.
+    /// The test, as both ends run it.
     pub spec: TestSpec,
-    /// Which end this is: decides whose cores apply.
+    /// Which end this is: selects the cores and is named in findings.
     pub end: End,
-    /// Connected sockets.
+    /// The connected sockets, one per stream.
     pub streams: Vec<StreamSocket>,
-    /// UDP header: 64-bit sequence numbers (16 bytes, ours and iperf3 `--udp-counters-64bit`) or
-    /// 32-bit (12 bytes, iperf3's default).
+    /// Whether UDP headers have 64-bit sequence numbers (16 bytes: ours, and iperf3's with
+    /// `--udp-counters-64bit`) or 32-bit ones (12 bytes: iperf3's default).
     pub udp_counters_64bit: bool,
 }
 
-/// What one interval gave.
+/// The samples of one interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntervalReport {
-    /// Start, seconds since the test began, omitted start included.
+    /// Start, in seconds since the test began, omitted start included.
     pub start_s: f64,
-    /// End.
+    /// End, in seconds since the test began.
     pub end_s: f64,
-    /// Whether it lies in the omitted start.
+    /// Whether the interval lies in the omitted start.
     pub omitted: bool,
-    /// One entry a stream: index, whether it sends, the sample.
+    /// For each stream: its index, whether it sends, and its sample.
     pub streams: Vec<(u32, bool, IntervalSample)>,
 }
 
-/// What happens while an end runs.
+/// Something that happened while an end runs.
 #[derive(Debug)]
 pub enum Event {
-    /// An interval is over.
+    /// An interval has ended.
     Interval(IntervalReport),
     /// This end has nothing more to do: its limit is reached or every peer has closed.
     Finished,
-    /// Nothing within the time given to [`RunningEnd::next_event`].
+    /// Nothing happened within the timeout passed to [`RunningEnd::next_event`].
     Quiet,
 }
 
-/// What an end says when it is done.
+/// The results of one end.
 #[derive(Debug)]
 pub struct EndOutcome {
-    /// The account.
+    /// Counters and findings of this end.
     pub report: EndReport,
-    /// Of the requests, when this end made them.
+    /// Request latencies, when this end made requests.
     pub request_response: Option<RequestResponseOutcome>,
-    /// Of the probe, when this end ran it.
+    /// Latencies of the probe, when this end ran it.
     pub latency_under_load: Option<LatencySummary>,
-    /// Seconds measured, without the omitted start.
+    /// Measured time in seconds, without the omitted start.
     pub duration_s: f64,
 }
 
@@ -126,13 +126,13 @@ pub enum EngineError {
     /// A system call failed.
     #[error(transparent)]
     Syscall(#[from] SyscallError),
-    /// The spec asks for what cannot be.
+    /// The spec cannot be carried out.
     #[error("{0}")]
     Spec(String),
 }
 
 /// How long a peer may be silent where the test's own limit does not bound it: before the first
-/// byte, and in a test that ends after so many bytes.
+/// byte, and in a test limited by an amount of data.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// A running end. Dropping it stops its threads and closes its sockets.
@@ -145,27 +145,27 @@ pub struct RunningEnd {
 }
 
 impl RunningEnd {
-    /// Starts the threads; the clock of senders starts now, that of receivers with the first byte.
+    /// Starts the threads. The clock of senders starts now, that of receivers with the first byte.
     ///
     /// # Errors
-    /// The spec asks for what cannot be, or the host gives no more threads.
+    /// The spec cannot be carried out, or the host cannot start more threads.
     pub fn start(plan: EndPlan) -> Result<Self, EngineError> {
         Self::start_with_patience(plan, SILENCE_MAX)
     }
 
-    /// As [`Self::start`], with another bound on how long a peer may be silent.
+    /// Like [`Self::start`], with another bound on how long a peer may be silent.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// Those of [`Self::start`].
     pub fn start_with_patience(plan: EndPlan, silence_max: Duration) -> Result<Self, EngineError> {
         Self::start_keeping(plan, silence_max, usize::MAX)
     }
 
-    /// As [`Self::start_with_patience`]; of each stream's samples the account has only about so many of the newest.
-    /// For callers that follow the events.
+    /// Like [`Self::start_with_patience`], but the report keeps only the newest samples of each
+    /// stream, between `samples_count` and twice as many. For callers that follow the events.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// Those of [`Self::start`].
     pub fn start_keeping(
         plan: EndPlan,
         silence_max: Duration,
@@ -190,7 +190,7 @@ impl RunningEnd {
         Ok(running)
     }
 
-    /// The next event, waiting at most `timeout`. After [`Event::Finished`] there is nothing else.
+    /// The next event, after waiting at most `timeout`. [`Event::Finished`] is the last one.
     pub fn next_event(&mut self, timeout: Duration) -> Event {
         match self.events.recv_timeout(timeout) {
             Ok(event) => event,
@@ -199,33 +199,33 @@ impl RunningEnd {
         }
     }
 
-    /// Payload bytes that have moved so far, all streams and both ways.
+    /// Payload bytes moved so far, on all streams and in both directions.
     #[must_use]
     pub fn moved_bytes(&self) -> u64 {
         let moved = |stream: &Stream| stream.counters.bytes.load(Ordering::Relaxed);
         self.shared.streams.iter().map(moved).fold(0, u64::wrapping_add)
     }
 
-    /// Ends the test early: what was measured so far is the account, threads wind down at once.
+    /// Ends the test early; what was measured so far is reported. Returns without waiting for the
+    /// threads.
     pub fn stop(&self) {
         self.shared.ask_to_stop();
     }
 
-    /// Ends the test if it still runs, waits for the threads, closes the sockets and gives the
-    /// account. What a sender still has queued is cut when the limit was a duration: the connection
-    /// is reset.
+    /// Ends the test if it still runs, waits for the threads, closes the sockets and reports. TCP
+    /// connections are reset, which discards what a sender still has queued.
     #[must_use]
     pub fn finish(self) -> EndOutcome {
         let (outcome, sockets) = self.finish_keeping_sockets();
         for socket in sockets {
-            // UDP has nothing to cut, and a connection that has failed already does not matter.
+            // UDP has nothing to reset, and a connection that has already failed does not matter.
             sys::socket::reset_on_close(socket).ok();
         }
         outcome
     }
 
-    /// As [`Self::finish`], but leaves the sockets open, in the plan's order, for protocols that
-    /// have more to say before the data connections close.
+    /// Like [`Self::finish`], but leaves the sockets open, in the order of the plan, for protocols
+    /// that exchange more messages before the data connections close.
     #[must_use]
     pub fn finish_keeping_sockets(mut self) -> (EndOutcome, Vec<OwnedFd>) {
         self.stop();
@@ -240,17 +240,17 @@ impl RunningEnd {
         (outcome, sockets.unwrap_or_default())
     }
 
-    /// Tells every thread that the test is over, wakes those that wait for data, waits for all.
+    /// Tells every thread that the test is over, wakes those that wait for data, and waits for all.
     fn join_workers(&mut self) -> Vec<Option<Remains>> {
         self.shared.announce(Phase::Over);
         for stream in &self.shared.streams {
             if stream.protocol == Protocol::Tcp && !stream.sends_bulk() {
-                // Sends nothing: the other end does not see it. A connection that is gone needs
-                // no waking.
+                // Shutting down the reading side sends no packet. It fails on a connection that is
+                // already gone, which needs no waking.
                 rustix::net::shutdown(&stream.socket, Shutdown::Read).ok();
             }
         }
-        // A thread that panicked has said so on stderr; the account names its stream.
+        // A panicking thread has printed its message to stderr; the report names its stream.
         std::mem::take(&mut self.workers).into_iter().map(|thread| thread.join().ok()).collect()
     }
 }
@@ -259,7 +259,7 @@ impl Drop for RunningEnd {
     fn drop(&mut self) {
         self.stop();
         if let Some(sampler) = self.sampler.take() {
-            // Its record is of no interest to anybody.
+            // Nobody needs its record.
             sampler.join().ok();
         }
         self.join_workers();
@@ -268,7 +268,7 @@ impl Drop for RunningEnd {
 
 fn stream_of(stream: StreamSocket, spec: &TestSpec) -> Stream {
     let StreamSocket { index, role, socket } = stream;
-    // A probe beside a UDP test may be a TCP connection: the socket knows.
+    // A probe during a UDP test may be a TCP connection, so ask the socket.
     let kind = rustix::net::sockopt::socket_type(&socket);
     let protocol = match kind {
         Ok(SocketType::STREAM) => Protocol::Tcp,
@@ -307,7 +307,7 @@ fn spawn<T: Send + 'static>(
         .map_err(|error| SyscallError::new("clone", format!("thread {object}"), error).into())
 }
 
-/// The kernel keeps 15 bytes of a thread's name.
+/// Short because the kernel keeps only 15 bytes of a thread's name.
 fn short_name(role: StreamRole) -> &'static str {
     match role {
         StreamRole::Send => "send",

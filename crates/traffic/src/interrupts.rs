@@ -1,9 +1,11 @@
-//! Moving what takes an interface's packets in, for the length of one test.
+//! Moves the interrupts or threads that receive an interface's packets to one core, for the
+//! duration of one test.
 //!
-//! Interrupts through `/proc/irq/N/smp_affinity_list`, the kernel threads of threaded NAPI through
-//! their affinity. Both ends do it only when the test asks for it, a server only when its owner has
-//! allowed it, and both put it back when the test is over, also when they are killed. Each interrupt
-//! and thread has one owner at a time ([`lease`]): a second test waits a moment and is refused.
+//! Interrupts are moved through `/proc/irq/N/smp_affinity_list`, the kernel threads of threaded
+//! NAPI through their affinity. Each end does so only when the test requests it, a server only if
+//! its owner has allowed it, and both restore the previous cores when the test is over, even if
+//! they are killed. Each interrupt and thread has one owner at a time ([`lease`]): a second test
+//! waits a moment and is then refused.
 
 mod lease;
 
@@ -18,55 +20,55 @@ use thiserror::Error;
 
 use lease::{InterruptLease, Source, What};
 
-/// Why nothing was moved; whatever was is back.
+/// Why nothing was moved; what had already been moved is restored.
 #[derive(Debug, Error)]
 pub enum MoveError {
-    /// There is nothing to move.
+    /// The interface has no interrupt and no NAPI thread that can be moved.
     #[error("{0} has no interrupt and no NAPI thread that can be seen from here")]
     Nothing(String),
-    /// The path leaves through no known interface.
+    /// No known interface leads to the address.
     #[error("no interface leads to {0}")]
     NoInterface(IpAddr),
-    /// The kernel refuses.
+    /// The kernel refuses the change.
     #[error("{what} cannot be moved to core {core}: {why}")]
     Refused {
-        /// `irq 42`, `napi/eth0-8193`.
+        /// The interrupt or thread: `irq 42`, `napi/eth0-8193`.
         what: String,
-        /// Where it should have gone.
+        /// The core it should have moved to.
         core: u32,
-        /// The system's reason.
+        /// The kernel's reason.
         why: String,
     },
-    /// Another test has it.
+    /// Another test has moved it.
     #[error(
         "{0} is in use by another test that moves interrupts; try again when that test has ended"
     )]
     Busy(String),
-    /// Who has moved what cannot be recorded.
+    /// The record of the previous cores cannot be read or written.
     #[error("nothing is moved: {path}: {why}")]
     Record {
         /// The directory or file.
         path: String,
-        /// Why.
+        /// The error of the system call.
         why: String,
     },
-    /// No guard, no change.
+    /// The guard process could not be started, so nothing was changed.
     #[error(transparent)]
     Guard(#[from] sys::SyscallError),
 }
 
-/// Moved interrupts; they go back when this does.
+/// Moved interrupts or threads; dropping this restores them.
 #[derive(Debug)]
 pub(crate) struct Moved {
     guard: Guard,
     interface: String,
-    /// What was moved from where to where.
+    /// What was moved, with the cores before and after.
     pub(crate) changes: Vec<SettingChange>,
 }
 
 impl Moved {
-    /// Puts everything back and accounts for it: each change as a record, and as a finding for people;
-    /// what would not go back is one more finding.
+    /// Restores everything and reports it: each change as a record and as a finding for people, and
+    /// a failure to restore as one more finding.
     pub(crate) fn undo(self, report: &mut EndReport, end: End) {
         let mut note = |code: &str, text| {
             report.findings.push(Finding { end: Some(end), code: code.to_owned(), text });
@@ -81,7 +83,7 @@ impl Moved {
     }
 }
 
-/// The line for people.
+/// The text of the finding.
 fn told(change: &SettingChange, interface: &str) -> String {
     let source = change.key.parse::<Key>().ok().and_then(|key| key.packet_source());
     format!(
@@ -92,10 +94,10 @@ fn told(change: &SettingChange, interface: &str) -> String {
     )
 }
 
-/// Has everything that takes in packets of the interface toward `address` run on `core`.
+/// Moves everything that receives packets of the interface toward `address` to `core`.
 ///
 /// # Errors
-/// [`MoveError`]; nothing is moved then.
+/// [`MoveError`]; in that case nothing is moved.
 pub(crate) fn move_to(core: u32, address: IpAddr, end: End) -> Result<Moved, MoveError> {
     let interface = topology::interface_toward(address).ok_or(MoveError::NoInterface(address))?;
     let machine = topology::machine();
@@ -106,8 +108,9 @@ pub(crate) fn move_to(core: u32, address: IpAddr, end: End) -> Result<Moved, Mov
     move_all(&lease::directory()?, sources, &interface, core, end)
 }
 
-/// Puts back what a test has moved that was killed together with its guard, which is what otherwise
-/// does; a line for each. For a start, before anything is moved.
+/// Restores what a test left behind that was killed together with its guard, which otherwise
+/// restores it. Returns one line for each thing restored. To be called at program start, before
+/// anything is moved.
 ///
 /// # Errors
 /// The records cannot be read.
@@ -122,7 +125,7 @@ fn move_all(
     core: u32,
     end: End,
 ) -> Result<Moved, MoveError> {
-    // Whoever wants several takes them in the same order.
+    // Everybody takes several leases in the same order.
     sources.sort_by_key(Source::file_name);
     let mut lease = InterruptLease::take(directory, sources, core)?;
     let before = Before {
@@ -130,7 +133,7 @@ fn move_all(
         threads: std::mem::take(&mut lease.threads),
         emptied: std::mem::take(&mut lease.records),
     };
-    // The guard first: from here on everything goes back, whatever happens.
+    // Start the guard first: from here on everything is restored, whatever happens.
     let guard = match Guard::start(&before) {
         Ok(guard) => guard,
         Err(error) => {
@@ -154,7 +157,7 @@ fn move_all(
     Ok(Moved { guard, interface: interface.to_owned(), changes })
 }
 
-/// The kernel threads where NAPI has them, the receive interrupts otherwise.
+/// The kernel threads if NAPI is threaded, otherwise the receive interrupts.
 fn sources_of(nic: &Nic) -> Vec<Source> {
     let threads = nic.napi_threads.iter().filter_map(|thread| {
         let pid = i32::try_from(thread.pid).ok()?;

@@ -1,10 +1,11 @@
 //! Traffic: the engine that moves bytes, and the protocols that set it up at both ends.
 //!
 //! - [`engine`] — threads, sockets and counters of *one end* of one test;
-//! - [`control`] — our control protocol: what near and far say to each other (pure codec);
-//! - [`client`] / [`server`] — the two ends of a test over that protocol, and where a program hands in
-//!   other protocols ([`client::FarProtocol`], [`server::Personality`]); one port for everything;
-//! - [`describe_test`] — what a test is, in words.
+//! - [`control`] — the messages between the near and the far end (a pure codec, except for the
+//!   connection that carries them);
+//! - [`client`] / [`server`] — the two ends of a test over that protocol, on a single port;
+//!   programs add other protocols with [`client::FarProtocol`] and [`server::Personality`];
+//! - [`describe_test`] — a one-line description of a test.
 
 pub mod client;
 pub mod control;

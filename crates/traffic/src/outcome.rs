@@ -1,4 +1,4 @@
-//! From the accounts of two ends to the outcome of a test. Pure.
+//! Combines the reports of both ends into the outcome of a test. Pure.
 
 use results::{
     Direction, DirectionOutcome, End, EndReport, Finding, HostAccount, Protocol, StreamEnd,
@@ -7,8 +7,8 @@ use results::{
 
 use crate::engine::EndOutcome;
 
-/// The outcome of a test. What only the far end could know is absent without its account; then a
-/// forward direction's received bytes are those this end sent.
+/// The outcome of a test. Without the far end's report, what only that end can know is absent; a
+/// forward direction's received bytes are then those that this end sent.
 #[must_use]
 pub fn assemble(spec: &TestSpec, near: EndOutcome, far: Option<EndReport>) -> TestOutcome {
     let EndOutcome { report, request_response, latency_under_load, duration_s } = near;
@@ -39,7 +39,7 @@ pub fn assemble(spec: &TestSpec, near: EndOutcome, far: Option<EndReport>) -> Te
     outcome.with_figures()
 }
 
-/// Adds what was noticed at `end`; the same remark about many streams is made once.
+/// Adds the findings of `end`; equal findings of several streams are added once.
 pub(crate) fn note(findings: &mut Vec<Finding>, noticed: Vec<Finding>, end: End) {
     for finding in noticed {
         let finding = Finding { end: Some(end), ..finding };
@@ -49,7 +49,7 @@ pub(crate) fn note(findings: &mut Vec<Finding>, noticed: Vec<Finding>, end: End)
     }
 }
 
-/// One direction from its two ends, of which one may not have told.
+/// The outcome of one direction from the reports of its two ends, either of which may be absent.
 fn one_direction(
     spec: &TestSpec,
     direction: Direction,
@@ -86,7 +86,7 @@ impl Flow {
     fn of(end: Option<&EndReport>, sending: bool, duration_s: f64) -> Option<Self> {
         let streams: Vec<_> = streams(end?, sending).collect();
         let bytes = streams.iter().map(|stream| stream.bytes).sum();
-        // All streams run at the same time, so the longest one's is the direction's.
+        // All streams run at the same time, so the direction takes as long as its longest stream.
         let longest_s = streams.iter().map(|stream| stream.duration_s).fold(0.0, f64::max);
         let seconds = if longest_s > 0.0 { longest_s } else { duration_s };
         let bits_per_s = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
@@ -133,10 +133,10 @@ fn udp(spec: &TestSpec, sender: Option<&EndReport>, receiver: Option<&EndReport>
     }
 }
 
-/// Datagrams lost. Gaps in the sequence are certain; what was lost after the last one that came
-/// leaves no gap and shows only in the difference of the two ends' counts. In a test of a given
-/// length each end counts by its own clock, so there a difference says something only when it is
-/// larger than what the clocks may be apart.
+/// The number of lost datagrams. Gaps in the sequence are certain. Losses after the last datagram
+/// received leave no gap and show only in the difference of the two ends' counts. In a test limited
+/// by duration each end counts by its own clock, so there the difference counts only where it
+/// exceeds what the clocks can differ by.
 fn lost(spec: &TestSpec, sent: Option<u64>, received: Option<u64>, gaps: Option<u64>) -> u64 {
     const CLOCKS_APART_S: f64 = 0.25;
     let gaps = gaps.unwrap_or(0);
@@ -153,9 +153,9 @@ fn lost(spec: &TestSpec, sent: Option<u64>, received: Option<u64>, gaps: Option<
     if missing > gaps + slack { missing } else { gaps }
 }
 
-/// Shares the loss out among the places that count drops, nearest to the receiving application
-/// first; what none of them accounts for was lost on the path. Softnet and device counters are the
-/// host's, so each takes no more than is left.
+/// Attributes the loss to the places that count drops, starting nearest to the receiving
+/// application; what none of them accounts for was lost on the path. Softnet and device counters
+/// cover the whole host, so each is credited with no more than the remaining loss.
 fn attribute(lost_count: u64, sender: Option<&EndReport>, receiver: Option<&EndReport>) -> UdpLoss {
     let mut left = lost_count;
     let mut take = |dropped: u64| {
@@ -179,7 +179,7 @@ fn attribute(lost_count: u64, sender: Option<&EndReport>, receiver: Option<&EndR
     let socket_buffer_count = socket_drops.map(&mut take);
     let softnet_count = softnet_drops.map(&mut take);
     let device_count = device_drops.map(&mut take);
-    // Without the receiver's counters the remainder is anybody's.
+    // Without the receiver's counters, the remainder cannot be attributed.
     let path_count = receiver.map(|_| left);
     UdpLoss { socket_buffer_count, softnet_count, device_count, path_count }
 }

@@ -1,10 +1,9 @@
-//! The far end: serves tests to many clients at once, on one port, in our own protocol and in those
-//! that the program hands in ([`Personality`]).
+//! The far end: serves many clients at once, on one port, in our own protocol and in those that the
+//! program passes in ([`Personality`]).
 //!
-//! One thread (the *hub*) owns the listening sockets and the connections that have not said yet
-//! what they are; every client that has been let in gets a thread of its own. Nothing here waits
-//! without a deadline, and what one client can make the server hold is bounded: see [`Limits`] and
-//! [`ServerConfig`].
+//! One thread (the *hub*) owns the listening sockets and the connections whose greeting is not
+//! complete; every admitted client has its own thread. Nothing here waits without a deadline, and
+//! the resources that one client can occupy are bounded: see [`Limits`] and [`ServerConfig`].
 
 mod activation;
 mod hub;
@@ -35,40 +34,42 @@ use crate::engine::Need;
 use hub::Hub;
 use sockets::Sockets;
 
-/// The port where a server is looked for unless another one is named.
+/// The default TCP and UDP port of a server.
 pub const DEFAULT_PORT: u16 = 5201;
 
-/// What a server is.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Address to listen on; absent: all, IPv4 and IPv6.
+    /// Address to listen on; absent: all addresses, IPv4 and IPv6.
     pub bind: Option<IpAddr>,
-    /// TCP and UDP port; 0: any that is free.
+    /// TCP and UDP port; 0: any free one.
     pub port: u16,
     /// Accept multipath TCP. Windows beyond `net.ipv4.tcp_rmem` are then not offered.
     pub mptcp: bool,
-    /// What one client may ask for.
+    /// Limits on the tests of one client.
     pub limits: Limits,
-    /// Clients at once.
+    /// Upper bound on simultaneous clients.
     pub sessions_max: usize,
-    /// Of those, from one address (IPv6: from one network of 64 bits); absent: a quarter, at least 2.
+    /// Upper bound on simultaneous clients of one address (IPv6: of one network of 64 bits);
+    /// absent: a quarter of `sessions_max`, at least 2.
     pub sessions_an_address_max: Option<usize>,
-    /// Most memory for the tests of all clients together, bytes; half of it for one address.
+    /// Upper bound on the memory for the tests of all clients together, in bytes; one address may
+    /// use half of it.
     pub memory_bytes_max: u64,
-    /// Networks clients may come from; empty: any.
+    /// Networks from which clients are admitted; empty: any.
     pub networks: Vec<Network>,
-    /// A client that asks for nothing this long is sent away.
+    /// A client that requests nothing for this long is disconnected.
     pub idle_timeout: Duration,
-    /// Who answers requests about this host's settings; absent: they are refused.
+    /// Answers requests about this host's settings; absent: they are refused.
     pub tuning: Option<Arc<dyn Tuning>>,
-    /// The protocols spoken beside our own; the first one that recognises a greeting has its client.
+    /// Protocols besides our own; a client belongs to the first one that recognises its greeting.
     pub personalities: Vec<Arc<dyn Personality>>,
 }
 
-/// Answers requests about this host's settings (extension `tune`). Called from a client's thread;
-/// the request is whatever the client sent, and its address is all that is known of it.
+/// Answers requests about this host's settings (extension `tune`). Called from a client's thread.
+/// The request is whatever the client sent, and nothing but the client's address is known about it.
 pub trait Tuning: std::fmt::Debug + Send + Sync {
-    /// The answer; a failure is an answer too.
+    /// Returns the answer; a failure is reported as an answer too.
     fn handle(&self, client: IpAddr, request: &serde_json::Value) -> serde_json::Value;
 }
 
@@ -90,59 +91,59 @@ impl Default for ServerConfig {
     }
 }
 
-/// What happens at a server, for its log.
+/// Events of a server, for its log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A client has been let in.
+    /// A client has been admitted.
     Opened {
-        /// Its address.
+        /// The client's address.
         peer: SocketAddr,
         /// `clearstream`, or the name of a [`Personality`].
         protocol: &'static str,
     },
-    /// A client runs a test, or something else worth a line.
+    /// A client has started a test or another activity worth a log line.
     Began {
-        /// Its address.
+        /// The client's address.
         peer: SocketAddr,
-        /// What, in a few words.
+        /// The activity, in a few words.
         what: String,
     },
-    /// That is over.
+    /// A session has ended.
     Ended {
-        /// Its address.
+        /// The client's address.
         peer: SocketAddr,
         /// How it ended, in a few words.
         how: String,
     },
-    /// Something was turned down.
+    /// A connection or a request was refused.
     Refused {
         /// The client's address.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 }
 
-/// Where notices go; called from several threads.
+/// Receives notices; called from several threads.
 pub type NoticeSink = Arc<dyn Fn(&Notice) + Send + Sync>;
 
-/// Why there is no server.
+/// Why a server cannot start or go on.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Nothing to listen on.
+    /// This host has no address to listen on.
     #[error("there is no address to listen on: this host has neither IPv4 nor IPv6")]
     NoSockets,
-    /// What the service manager handed over is not usable.
+    /// The sockets passed by the service manager are not usable.
     #[error("the sockets from the service manager are not usable ({0})")]
     Inherited(String),
     /// Waiting for clients failed.
@@ -156,7 +157,7 @@ impl ServerError {
     }
 }
 
-/// A server that listens and does not serve yet.
+/// A server that listens but does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
@@ -164,11 +165,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the sockets, or takes those a service manager has bound (`LISTEN_FDS`, see
+    /// Binds the sockets, or adopts those that a service manager has bound (`LISTEN_FDS`, see
     /// `sd_listen_fds(3)`).
     ///
     /// # Errors
-    /// The address is taken, needs a privilege or does not exist here.
+    /// The address is in use, needs a privilege or does not exist on this host, or the service
+    /// manager's sockets are not usable.
     pub fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         let inherited = activation::inherited_sockets()?;
         let sockets =
@@ -176,14 +178,14 @@ impl Server {
         Ok(Self { config, sockets })
     }
 
-    /// The TCP addresses it listens on.
+    /// The TCP addresses that the server listens on.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.addresses()
     }
 
-    /// Serves until `should_stop` says so (it is asked several times a second), then ends the
-    /// sessions that run and waits for them a few seconds.
+    /// Serves until `should_stop` returns true (it is called several times per second), then ends
+    /// the running sessions and waits a few seconds for them.
     ///
     /// # Errors
     /// Waiting on the sockets failed.
@@ -196,30 +198,29 @@ impl Server {
     }
 }
 
-/// Where the session of a [`Personality`] gets the data connections of its test from: they arrive on
-/// the server's one port and are told apart by their greeting (a UDP datagram by the address it comes
-/// from).
+/// The source of the data connections for a test of a [`Personality`]. They arrive on the server's
+/// single port and are assigned by their greeting (a UDP datagram by its source address).
 pub trait DataConnections: std::fmt::Debug {
-    /// Asks for what the test needs, before any of it is made; it is held until this ends. Data
-    /// connections beyond `need` are not taken.
+    /// Reserves what the test needs, before any of it is allocated, for as long as this value
+    /// lives. Data connections beyond `need` are not accepted.
     ///
     /// # Errors
-    /// There is no room for it, now or ever.
+    /// The resources are in use, or exceed what any client may have.
     fn reserve(&mut self, need: Need) -> Result<(), Refusal>;
 
-    /// The next TCP connection of this test, its greeting already taken, and its place
-    /// among the connections that were accepted: the order in which the client opened them, which
-    /// need not be that in which their greetings were read.
+    /// The next TCP connection of this test, after its greeting, with its number among all accepted
+    /// connections. The numbers give the order in which the client opened them; the greetings may
+    /// be read in another order.
     ///
     /// # Errors
-    /// None came before `deadline`, or the server is ending.
+    /// No connection arrived before `deadline`, or the server is ending.
     fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError>;
 
-    /// A socket on the server's port, connected to a new address of this test's peer, and the
-    /// datagram that came from it first. Nothing has been sent back yet.
+    /// A socket on the server's port, connected to a new address of this test's peer, and the first
+    /// datagram from there. Nothing has been sent back yet.
     ///
     /// # Errors
-    /// None came before `deadline`, or the server is ending.
+    /// No datagram arrived before `deadline`, or the server is ending.
     fn next_udp(&mut self, deadline: Instant) -> Result<(UdpSocket, Vec<u8>), DataError>;
 }
 

@@ -1,4 +1,4 @@
-//! A test in a few words, for terminals and logs.
+//! One-line descriptions of tests, for terminals and logs.
 
 use results::{Direction, Protocol, TestLimit, TestSpec};
 use units::{show_byte_size, show_count, show_seconds};

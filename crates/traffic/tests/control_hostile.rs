@@ -1,4 +1,4 @@
-//! Clients that break the rules: each is sent away, and the next honest one is served.
+//! Clients that break the rules: each is disconnected, and the next honest one is served.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};

@@ -181,7 +181,7 @@ fn the_servers_limits_bind_a_personalitys_clients() {
     let mut greedy = greeted(&server, GREETING);
     greedy.write_all(&u64::to_be_bytes(1 << 40)).unwrap();
     assert_eq!(rest(greedy), b"");
-    eventually("it was sent away", TOLD, || server.endings().len() == 1);
+    eventually("it was disconnected", TOLD, || server.endings().len() == 1);
     assert!(server.endings()[0].contains("memory"), "{:?}", server.endings());
 
     let elsewhere = Running::with(|config| {

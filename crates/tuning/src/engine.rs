@@ -244,7 +244,7 @@ impl Engine<'_> {
             .any(|entry| entry.intent.key == *key && entry.state == State::Done(from.to_owned()));
         (!RootQdisc::of(from).is_default && !ours).then(|| {
             format!(
-                "{key}: somebody configured {from} there; with its options it could not be put back"
+                "{key}: somebody configured {from} there, and its options could not be restored"
             )
         })
     }

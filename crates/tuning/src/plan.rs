@@ -12,7 +12,7 @@ mod protocol;
 mod seen;
 mod windows;
 
-use results::{End, Results};
+use results::{End, Limit, Results};
 use serde::{Deserialize, Serialize};
 use settings::{Change, Key};
 
@@ -97,6 +97,9 @@ pub struct Plan {
     pub bandwidth_delay_product_bytes: Option<u64>,
     /// The changes, the one for the binding limit first.
     pub changes: Vec<PlannedChange>,
+    /// What binds and no setting of [`settings`] changes: what it is, and the commands that change it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_hand: Vec<String>,
     /// What was looked at and left, and why.
     #[serde(default)]
     pub remarks: Vec<String>,
@@ -129,6 +132,10 @@ pub fn plan(results: &Results) -> Plan {
             .push("the far host told nothing of itself, so nothing is planned for it".into());
     }
     settle(&mut plan);
+    let binds = diagnosis.candidates.first();
+    if let Some(candidate) = binds.filter(|it| it.limit == Limit::Shaper) {
+        plan.by_hand.clone_from(&candidate.advice);
+    }
     plan
 }
 

@@ -50,13 +50,21 @@ pub enum StoreError {
     #[error(transparent)]
     Folder(#[from] sys::private::PrivateError),
     /// The system's answer.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}{}", needs(source))]
     Io {
         /// What it was for.
         path: String,
         /// Why.
         source: io::Error,
     },
+}
+
+/// What its caller lacks, if that is why.
+fn needs(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; changing a host's settings needs root",
+        _ => "",
+    }
 }
 
 impl StoreError {

@@ -69,12 +69,12 @@ pub struct StatusLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undo {
-    /// All changes; what somebody else has set since is left.
+    /// All changes; what somebody else has changed since is left.
     #[default]
     All,
     /// Of each setting only the change that was made last.
     Last,
-    /// All changes, over what somebody else has set since.
+    /// All changes, over what somebody else has changed since.
     Force,
 }
 
@@ -90,8 +90,9 @@ pub enum Standing {
     Foreign,
     /// Cut short; a revert settles it.
     Unfinished,
-    /// It cannot be read (an interface that is gone).
-    Gone,
+    /// It cannot be read (its interface was removed).
+    #[serde(rename = "gone")]
+    Absent,
 }
 
 impl Tuner {
@@ -205,7 +206,7 @@ impl Tuner {
             let is_anothers = !self.owner.is_host()
                 && last.is_some_and(|one| one.intent.owner != entry.intent.owner);
             let standing = match (&now, &entry.state) {
-                (None, _) => Standing::Gone,
+                (None, _) => Standing::Absent,
                 (Some(_), _) if is_anothers => Standing::Foreign,
                 (Some(_), State::Intended) => Standing::Unfinished,
                 (Some(_), _) if !is_last => Standing::InForce,

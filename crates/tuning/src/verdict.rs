@@ -19,7 +19,7 @@ pub enum VerdictError {
     NothingBinds,
     /// A command makes the change, and no setting.
     #[error(
-        "its verdict ({limit}) asks for a change that cannot be taken back exactly and is made by hand, \
+        "its verdict ({limit}) needs a change that cannot be reverted exactly and must be made by hand, \
          at the {end} end: {command}"
     )]
     ByHand {

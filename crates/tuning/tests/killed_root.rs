@@ -102,11 +102,11 @@ fn print_dump(tuner: &Tuner) {
 }
 
 /// A network namespace of its own with a veth pair, held by a thread.
-struct Bed {
+struct Testbed {
     folder: PathBuf,
 }
 
-impl Bed {
+impl Testbed {
     /// Makes it for the calling thread, which every child is then started from.
     fn here(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
@@ -160,7 +160,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.folder).ok();
     }
@@ -178,7 +178,7 @@ fn is_empty(folder: &Path) -> bool {
 #[test]
 fn root_killed_at_every_step_of_apply_the_next_revert_restores_everything() {
     thread::spawn(|| {
-        let Some(bed) = Bed::here("apply") else { return };
+        let Some(bed) = Testbed::here("apply") else { return };
         let before = bed.dump();
         let mut kills = 0;
         for at in 0.. {
@@ -204,7 +204,7 @@ fn root_killed_at_every_step_of_apply_the_next_revert_restores_everything() {
 #[test]
 fn root_killed_at_every_step_of_revert_the_next_revert_restores_everything() {
     thread::spawn(|| {
-        let Some(bed) = Bed::here("revert") else { return };
+        let Some(bed) = Testbed::here("revert") else { return };
         let before = bed.dump();
         let mut kills = 0;
         for at in 0.. {

@@ -276,7 +276,7 @@ fn with_a_full_disk_everything_is_put_back_all_the_same() {
 }
 
 /// A host of files: `/proc/sys`, a root for persisted files, a state directory.
-struct Bed {
+struct Testbed {
     folder: PathBuf,
 }
 
@@ -285,7 +285,7 @@ const ECN: &str = "net.ipv4.tcp_ecn";
 const RMEM: &str = "net.ipv4.tcp_rmem";
 const PERSISTED: &str = "root/etc/sysctl.d/90-clearstream.conf";
 
-impl Bed {
+impl Testbed {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("strangers-{name}-{}", std::process::id()));
         let bed = Self { folder };
@@ -337,7 +337,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.folder).ok();
     }
@@ -368,7 +368,7 @@ fn was_made(answer: &Answer) -> bool {
 
 #[test]
 fn persisted_files_hold_nothing_of_clients_and_are_not_touched_for_them() {
-    let bed = Bed::new("files");
+    let bed = Testbed::new("files");
     bed.persist(SACK, "0");
     let before = bed.persisted();
     let lines = "x\n[Service]\nExecStart=/bin/sh\nkernel.core_pattern = |/x";
@@ -400,7 +400,7 @@ fn persisted_files_hold_nothing_of_clients_and_are_not_touched_for_them() {
 
 #[test]
 fn a_client_sees_and_undoes_its_own_changes_and_no_others() {
-    let bed = Bed::new("own");
+    let bed = Testbed::new("own");
     bed.persist(SACK, "0");
     assert!(was_made(&bed.ask(1, &apply(vec![asked(ECN, "1", "")]))));
     assert!(!was_made(&bed.ask(1, &apply(vec![asked(SACK, "1", "")]))), "the owner's");
@@ -430,7 +430,7 @@ fn a_client_sees_and_undoes_its_own_changes_and_no_others() {
 
 #[test]
 fn no_flood_of_requests_fills_the_journal_or_stops_an_undo() {
-    let bed = Bed::new("flood");
+    let bed = Testbed::new("flood");
     bed.persist(SACK, "0");
     let before = bed.persisted();
     let long = "\u{1b}[2J\"\\".repeat(2000);

@@ -17,6 +17,9 @@ pub enum UnitError {
     /// A number the type cannot hold.
     #[error("'{0}' is out of range")]
     OutOfRange(String),
+    /// No share: more than everything.
+    #[error("'{0}' is more than all; a share is 0% to 100%, or 0 to 1")]
+    MoreThanAll(String),
 }
 
 /// A rate in bit/s: `950M`, `40Gbit`, `1.5 Gbit/s`, `0`. Decimal prefixes k, M, G, T.
@@ -109,7 +112,7 @@ pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
         "" => number,
         _ => return Err(UnitError::UnknownUnit(text.into(), unit.into(), "%")),
     };
-    if share <= 1.0 { Ok(share) } else { Err(UnitError::OutOfRange(text.into())) }
+    if share <= 1.0 { Ok(share) } else { Err(UnitError::MoreThanAll(text.into())) }
 }
 
 fn split<'a>(text: &'a str, example: &'static str) -> Result<(f64, &'a str), UnitError> {

@@ -27,6 +27,25 @@ pub fn show_count(count: f64) -> String {
     scaled(count, 1000.0, &["", "k", "M", "G"]).trim_end().to_owned()
 }
 
+/// `98.2%`, `0.021%`: a share of 0 to 1. What is not quite nothing or everything never reads so.
+///
+/// ```
+/// assert_eq!(units::show_share(0.98187), "98.2%");
+/// assert_eq!(units::show_share(0.99996), ">99.9%");
+/// ```
+#[must_use]
+pub fn show_share(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent.abs() {
+        0.0 => "0%".to_owned(),
+        p if p < 0.000_5 => "<0.001%".to_owned(),
+        p if p < 0.099_95 => format!("{percent:.3}%"),
+        p if p < 9.995 => format!("{percent:.2}%"),
+        p if (99.95..100.0).contains(&p) => ">99.9%".to_owned(),
+        _ => format!("{percent:.1}%"),
+    }
+}
+
 /// `17.0 ms`: three significant digits, from nanoseconds to seconds.
 ///
 /// ```
@@ -74,6 +93,13 @@ fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_keep_apart_little_and_nothing_much_and_all() {
+        let shown = [0.0, 1e-7, 0.000_21, 0.012_34, 0.5, 0.9946, 0.9999, 1.0].map(show_share);
+        let wanted = ["0%", "<0.001%", "0.021%", "1.23%", "50.0%", "99.5%", ">99.9%", "100.0%"];
+        assert_eq!(shown, wanted);
+    }
 
     #[test]
     fn keeps_three_digits_across_prefixes() {

@@ -15,7 +15,7 @@ use crate::options::WatchOptions;
 
 /// Differentiated services code point of network control.
 const CLASS_SELECTOR_6: u8 = 48;
-/// Packets taken in a row.
+/// Most packets received in a row.
 const PACKETS_COUNT_MAX: usize = 256;
 
 /// BFD with the gateways that speak it.
@@ -103,7 +103,7 @@ impl BfdSockets {
     }
 }
 
-/// Nobody should be able to guess discriminators.
+/// Discriminators must not be guessable.
 fn seed() -> u64 {
     let mut bytes = [0; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {

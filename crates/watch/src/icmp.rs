@@ -6,7 +6,7 @@ use sys::SyscallError;
 
 /// Longest ICMP error that is looked at; what follows is cut off. Linux quotes up to 576 or 1280 bytes.
 const MESSAGE_BYTES_MAX: usize = 2048;
-/// Messages taken in a row: whoever floods this host with ICMP does not keep its watcher busy.
+/// Most messages received in a row, so that a flood of ICMP does not keep the watcher busy.
 const MESSAGES_COUNT_MAX: usize = 64;
 
 /// Listens to ICMP errors about this host's packets.

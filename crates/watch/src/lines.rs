@@ -25,7 +25,7 @@ struct JsonLine<'a> {
     /// Names of the gateways that the event lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     names: Vec<&'a str>,
-    /// Events that were lost before this one: whoever reads them was too slow.
+    /// Events that were lost before this one because their reader was too slow.
     #[serde(skip_serializing_if = "is_zero")]
     lost_count: u64,
     #[serde(flatten)]
@@ -137,7 +137,7 @@ fn sentence(place: &Place<'_>, kind: &EventKind) -> String {
                 let seconds = *hold_down_ns as f64 / 1e9;
                 text += &format!("; out of use for {seconds} s at least");
             } else if cause.is_some() && *is_used {
-                text += "; still in use, as there is no better one";
+                text += "; still in use, because no better one exists";
             }
             text
         }
@@ -171,7 +171,7 @@ fn sentence(place: &Place<'_>, kind: &EventKind) -> String {
         }
         EventKind::PathMtu { gateway, mtu_bytes } => {
             let name = place.name(*gateway);
-            format!("{name}: a router says that packets of {mtu_bytes} bytes at most fit")
+            format!("{name}: a router reports that packets of {mtu_bytes} bytes at most fit")
         }
     }
 }
@@ -190,10 +190,10 @@ fn state(state: GatewayState) -> &'static str {
 fn reason(cause: Cause, missed_count: u32) -> String {
     match cause {
         Cause::Probes => format!("{missed_count} rounds of probes were not answered"),
-        Cause::Unreachable => "a router says that it cannot forward".to_owned(),
+        Cause::Unreachable => "a router reports that it cannot forward".to_owned(),
         Cause::MtuHole => "full-size probes are lost, small ones are not".to_owned(),
         Cause::Bfd => "its BFD session went down".to_owned(),
-        Cause::Reported => "the sentinels say so".to_owned(),
+        Cause::Reported => "reported by sentinels".to_owned(),
         Cause::Before => "it was when the watcher began".to_owned(),
     }
 }

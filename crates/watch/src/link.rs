@@ -23,7 +23,7 @@ pub enum WatchError {
     Netlink {
         /// What was asked about.
         what: String,
-        /// Why not.
+        /// The reason.
         source: NetlinkError,
     },
     /// There is no such interface.
@@ -36,7 +36,7 @@ pub enum WatchError {
         port: u16,
         /// The address.
         address: IpAddr,
-        /// Why not.
+        /// The system's reason.
         source: io::Error,
     },
     /// The addresses of the plan do not fit together.

@@ -1,4 +1,4 @@
-//! Metrics for whoever asks by HTTP.
+//! Metrics over HTTP.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// How long a client may take in all, from its connection to the last byte of its answer.
+/// Total time of a client, from its connection to the last byte of its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest request that is read, bytes.
 const REQUEST_BYTES_MAX: usize = 8192;
@@ -105,7 +105,7 @@ fn wait(listener: &TcpListener, clients: &[Client]) {
     rustix::event::poll(&mut set, timeout.as_ref()).ok();
 }
 
-/// Somebody who asks.
+/// A connected client.
 #[derive(Debug)]
 struct Client {
     stream: TcpStream,

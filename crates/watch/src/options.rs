@@ -55,7 +55,7 @@ pub struct WatchOptions {
 pub struct SentinelOptions {
     /// UDP port that their summaries come to.
     pub port: u16,
-    /// Their numbers.
+    /// Numbers of the sentinels.
     pub numbers: Vec<u32>,
     /// Interval of this host's own probes while sentinels are heard, nanoseconds.
     pub relaxed_ns: u64,
@@ -64,11 +64,11 @@ pub struct SentinelOptions {
 /// What a sentinel sends.
 #[derive(Debug, Clone)]
 pub struct AnnounceOptions {
-    /// Its number.
+    /// Number of this sentinel.
     pub number: u32,
     /// Interval between summaries, milliseconds, 10 to 10000; a changed state is sent at once.
     pub interval_ms: u32,
-    /// Who is told.
+    /// Addresses of the hosts that receive summaries.
     pub hosts: Vec<SocketAddr>,
 }
 

@@ -27,7 +27,7 @@ enum Work {
 
 /// Where a recorder writes.
 pub struct Records {
-    /// Events go here.
+    /// Where events are written.
     pub events: Box<dyn Write + Send>,
     /// How events are written.
     pub form: Form,

@@ -12,10 +12,10 @@ use liveness::states::{GatewayCounters, GatewayState, Watcher};
 use crate::link::{WatchError, monotonic_ns, unix_us};
 use crate::options::{AnnounceOptions, WatchOptions};
 
-/// Summaries taken in a row.
+/// Most summaries received in a row.
 const SUMMARIES_COUNT_MAX: usize = 256;
 
-/// Hears sentinels.
+/// Receives the summaries of sentinels.
 #[derive(Debug)]
 pub(crate) struct Listening {
     socket: UdpSocket,

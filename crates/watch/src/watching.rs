@@ -490,7 +490,7 @@ impl Watch {
 fn check(options: &WatchOptions) -> Result<(), WatchError> {
     let wrong = |why: String| Err(WatchError::Addresses(why));
     if options.far.is_empty() {
-        return wrong("no far host is there to reflect probes: name one in the plan".to_owned());
+        return wrong("no far host can reflect probes: name one in the plan".to_owned());
     }
     let is_v6 = options.near.is_ipv6();
     let gateways = options.gateways.iter().map(|gateway| gateway.address);
@@ -499,5 +499,5 @@ fn check(options: &WatchOptions) -> Result<(), WatchError> {
     else {
         return Ok(());
     };
-    wrong(format!("{other} is of another family than {}: watch each by itself", options.near))
+    wrong(format!("{other} is of another family than {}: watch each separately", options.near))
 }

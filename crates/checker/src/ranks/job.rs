@@ -5,8 +5,8 @@
 
 use crew::{Job, Transport};
 use dve::Model;
-use statespace::Kept;
-use statespace::partition::{Aim, Outcome};
+use statespace::LossyStorage;
+use statespace::partition::{Goal, Outcome};
 
 use super::keep::Files;
 use super::{ModelRank, Task, drive, keep};
@@ -79,10 +79,10 @@ fn decode(order: &[u8]) -> Option<(Model, Order)> {
 
 /// What rank 0 asks of the other ranks.
 struct Order {
-    aim: Aim,
+    aim: Goal,
     allow_deadlock: bool,
     is_reduced: bool,
-    kept: Option<Kept>,
+    kept: Option<LossyStorage>,
     files: Files,
 }
 
@@ -101,39 +101,41 @@ impl Order {
     }
 }
 
-fn aim_code(aim: Aim) -> u8 {
+fn aim_code(aim: Goal) -> u8 {
     match aim {
-        Aim::Broken { is_full: false } => 0,
-        Aim::Broken { is_full: true } => 1,
-        Aim::Cycle => 2,
-        Aim::Judged => 3,
+        Goal::BadState { is_full: false } => 0,
+        Goal::BadState { is_full: true } => 1,
+        Goal::AcceptingCycle => 2,
+        Goal::FairCycle => 3,
     }
 }
 
-fn aim_of(code: u8) -> Option<Aim> {
+fn aim_of(code: u8) -> Option<Goal> {
     match code {
-        0 => Some(Aim::Broken { is_full: false }),
-        1 => Some(Aim::Broken { is_full: true }),
-        2 => Some(Aim::Cycle),
-        3 => Some(Aim::Judged),
+        0 => Some(Goal::BadState { is_full: false }),
+        1 => Some(Goal::BadState { is_full: true }),
+        2 => Some(Goal::AcceptingCycle),
+        3 => Some(Goal::FairCycle),
         _ => None,
     }
 }
 
 /// All of a state, a hash, or a table of so many bytes.
-fn kept_code(kept: Option<Kept>) -> u64 {
+fn kept_code(kept: Option<LossyStorage>) -> u64 {
     match kept {
         None => 0,
-        Some(Kept::Hash) => 1,
-        Some(Kept::Bits { table_bytes }) => (table_bytes as u64).max(2),
+        Some(LossyStorage::HashCompaction) => 1,
+        Some(LossyStorage::Bitstate { table_bytes }) => (table_bytes as u64).max(2),
     }
 }
 
-fn kept_of(code: u64) -> Option<Kept> {
+fn kept_of(code: u64) -> Option<LossyStorage> {
     match code {
         0 => None,
-        1 => Some(Kept::Hash),
-        bytes => Some(Kept::Bits { table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }),
+        1 => Some(LossyStorage::HashCompaction),
+        bytes => Some(LossyStorage::Bitstate {
+            table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        }),
     }
 }
 
@@ -169,7 +171,7 @@ mod tests {
     ) -> Report {
         let files = Files::default();
         let task = Task {
-            aim: Aim::Broken { is_full: true },
+            aim: Goal::BadState { is_full: true },
             allow_deadlock: false,
             what: "",
             bounds: Bounds::default(),
@@ -231,15 +233,19 @@ mod tests {
             job.give_up();
         });
         let Verdict::Undecided(why) = &report.verdict else { panic!("{report:?}") };
-        assert_eq!(why, "rank 1 was not heard of for 1 s: it is lost");
+        assert_eq!(why, "rank 1 sent nothing for 1 s and is considered lost");
     }
 
     #[test]
     fn orders_come_back() {
         let model = model(1);
         let files = Files::default();
-        for aim in [Aim::Broken { is_full: true }, Aim::Cycle, Aim::Judged] {
-            for kept in [None, Some(Kept::Hash), Some(Kept::Bits { table_bytes: 4096 })] {
+        for aim in [Goal::BadState { is_full: true }, Goal::AcceptingCycle, Goal::FairCycle] {
+            for kept in [
+                None,
+                Some(LossyStorage::HashCompaction),
+                Some(LossyStorage::Bitstate { table_bytes: 4096 }),
+            ] {
                 let bounds = Bounds { is_reduced: true, ..Bounds::default() };
                 let (what, fairness) = ("", None);
                 let task =

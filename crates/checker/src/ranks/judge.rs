@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use dve::Model;
-use statespace::{Actors, FairFound, FairSearch, Fairness, Full};
+use statespace::{Actors, FairFound, FairSearch, Fairness, StoreFull};
 
 use super::ModelRank;
 use crate::ModelSystem;
@@ -30,7 +30,7 @@ impl<'m> Judge<'m> {
     }
 
     /// Goes on for a while, once all states are here.
-    pub(super) fn go_on(&mut self, rank: &mut ModelRank<'_>) -> Result<(), Full> {
+    pub(super) fn go_on(&mut self, rank: &mut ModelRank<'_>) -> Result<(), StoreFull> {
         if let Some(states) = rank.take_gathered() {
             let system = ModelSystem::new(self.model);
             self.search = Some(FairSearch::within(system, self.fairness, states));

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crew::{Exchange, ExchangeError};
 use dve::Model;
 use statespace::SnapshotError;
-use statespace::partition::{Errand, Manifest, Rank, Written};
+use statespace::partition::{FileRequest, Manifest, Rank, Written};
 use sys::private;
 
 use super::Task;
-use crate::checkpoint::{INTERVAL, Keep, why, write_whole};
+use crate::checkpoint::{CheckpointFiles, INTERVAL, why, write_whole};
 use crate::observer::Observer;
 use crate::{CheckError, DriveError, RankedModel};
 
@@ -35,14 +35,19 @@ pub(crate) struct Files {
 
 impl Files {
     /// For rank 0 of so many; looks at the file that is to be gone on with.
-    pub(crate) fn new(keep: Keep, is_full: bool, ranks_count: usize) -> Result<Self, CheckError> {
+    pub(crate) fn new(
+        keep: CheckpointFiles,
+        is_full: bool,
+        ranks_count: usize,
+    ) -> Result<Self, CheckError> {
         let fingerprint = keep.fingerprint.wrapping_mul(3).wrapping_add(is_full.into());
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let mut files = Self { fingerprint, write: keep.write.map(absolute), resume: None };
         if let Some(path) = keep.resume.map(absolute) {
             let wrong = |why: String| CheckError::Resume { path: path.clone(), why };
             let manifest = read_manifest(&path).map_err(|error| wrong(error.to_string()))?;
-            let manifest = manifest.ok_or_else(|| wrong("it is no search of many ranks".into()))?;
+            let manifest = manifest
+                .ok_or_else(|| wrong("the file is not a checkpoint of many ranks".into()))?;
             if manifest.sums.len() != ranks_count {
                 return Err(wrong(of_ranks(manifest.sums.len())));
             }
@@ -102,7 +107,7 @@ fn path_of(bytes: &[u8]) -> Option<Option<PathBuf>> {
 
 /// What a file is that so many ranks wrote.
 pub(crate) fn of_ranks(count: usize) -> String {
-    format!("it is a search by {count} ranks and goes on with as many (--ranks {count})")
+    format!("the checkpoint was written by {count} ranks: resume it with --ranks {count}")
 }
 
 /// What belongs to a search of many ranks; none where the file is something else.
@@ -188,14 +193,14 @@ pub(super) fn run(
     exchange: &mut impl Exchange,
 ) -> Result<(), ExchangeError> {
     match (rank.errand(), &files.write) {
-        (Some(Errand::Write { serial, is_second }), Some(path)) => {
+        (Some(FileRequest::Write { serial, is_second }), Some(path)) => {
             let path = part(path, is_second, me);
             let searched: &Rank<_> = rank;
             let written =
                 beside(exchange, || write_part(searched, files.fingerprint, serial, &path))?;
             rank.was_written(written);
         }
-        (Some(Errand::Settled { is_whole, is_second }), Some(path)) => {
+        (Some(FileRequest::Settled { is_whole, is_second }), Some(path)) => {
             // The parts of the checkpoint before, or those that came to nothing. There may be none.
             fs::remove_file(part(path, is_second != is_whole, me)).ok();
         }

@@ -5,8 +5,8 @@ use std::thread;
 
 use crew::bind_thread;
 use dve::Model;
-use statespace::partition::{Aim, Subject};
-use statespace::{Ended, Gone, Together};
+use statespace::partition::{Goal, Subject};
+use statespace::{Ended, SharedSearch, ThreadFailed};
 
 use super::{LOOK_EVERY, Task, all_taken, violated};
 use crate::observer::Observer;
@@ -23,7 +23,7 @@ pub(super) fn search(
     cores: &[u32],
     observer: &mut dyn Observer,
 ) -> Result<Report, CheckError> {
-    let is_full = task.aim == Aim::Broken { is_full: true };
+    let is_full = task.aim == Goal::BadState { is_full: true };
     let traffic = Traffic {
         ranks_count,
         has_messages: false,
@@ -36,7 +36,7 @@ pub(super) fn search(
         .bounds
         .memory_bytes
         .map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let search = Together::new(model.initial(), ranks_count, is_full, memory_bytes)
+    let search = SharedSearch::new(model.initial(), ranks_count, is_full, memory_bytes)
         .map_err(|_full| CheckError::TooManyStates)?;
     let (notes, reason) = run(model, task, ranks_count, cores, &search, || {
         let progress = search.progress();
@@ -51,10 +51,10 @@ pub(super) fn search(
     let way = || search.way(&mut task.system(model));
     let verdict = match (search.ended(), way()) {
         (_, Some(way)) => violated(model, task, &way)?,
-        (Ended::Full, None) if task.bounds.memory_bytes.is_none() => {
+        (Ended::StoreFull, None) if task.bounds.memory_bytes.is_none() => {
             return Err(CheckError::SetFull);
         }
-        (Ended::Full, None) => Verdict::Undecided(too_much(progress.memory_bytes as u64)),
+        (Ended::StoreFull, None) => Verdict::Undecided(too_much(progress.memory_bytes as u64)),
         (Ended::Stopped, None) => Verdict::Undecided(reason.unwrap_or_default()),
         (Ended::Whole | Ended::Broken, None) => Verdict::Holds,
     };
@@ -74,12 +74,12 @@ fn run(
     task: &Task<'_>,
     ranks_count: usize,
     cores: &[u32],
-    search: &Together,
+    search: &SharedSearch,
     mut look: impl FnMut() -> Option<String>,
 ) -> Result<Run, CheckError> {
     let working = AtomicUsize::new(ranks_count);
     let watcher = thread::current();
-    let work = |me: usize| -> Result<Vec<u8>, Gone> {
+    let work = |me: usize| -> Result<Vec<u8>, ThreadFailed> {
         let _here = Here { working: &working, watcher: watcher.clone() };
         if let Some(&core) = cores.get(me) {
             bind_thread(core);
@@ -103,7 +103,7 @@ fn run(
             }
         }
         let notes = threads.into_iter().map(|thread| {
-            thread.join().map_err(|_panic| CheckError::Panicked)?.map_err(CheckError::Gone)
+            thread.join().map_err(|_panic| CheckError::Panicked)?.map_err(CheckError::ThreadFailed)
         });
         Ok((notes.collect::<Result<_, _>>()?, reason))
     })

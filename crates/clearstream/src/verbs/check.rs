@@ -1,4 +1,4 @@
-//! `clearstream check`: does a DVE model keep its promises?
+//! `clearstream check`: checks whether a DVE model satisfies its properties.
 
 mod document;
 mod launch;
@@ -14,7 +14,7 @@ use checker::{Bounds, CheckError, Formulas, Options, Ranks, Report, Verdict};
 use crew::MpiError;
 use dve::Model;
 use results::{NEAR, Point, Worker};
-use statespace::Kept;
+use statespace::LossyStorage;
 use sweep::{Plan, PlannedPoint, Setting};
 
 use crate::VerbResult;
@@ -27,107 +27,117 @@ use crate::verbs::options;
 use model::{Given, read};
 use show::Terminal;
 
+/// Headings of the options in the help.
+const PROPERTIES: &str = "Properties";
+const SEARCH: &str = "Search";
+const RANKS: &str = "Many ranks";
+const OUTPUT: &str = "Output";
+
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream check adding.3.dve                     deadlocks, assertions, run-time errors\n  \
-    clearstream check phils.dve --ltl 'G F {P_0.eat}'  a formula over the model's expressions\n  \
-    clearstream check phils.dve --ltl phils.ltl        every #property of a file\n  \
-    clearstream check ring.mdve -D N=5                 a model with parameters\n  \
-    clearstream check --example                        lists the models that come with the program\n  \
-    clearstream check --example peterson --print       one of them, its text\n  \
-    clearstream check adding.3.dve --ranks 2           by two ranks, each a thread\n  \
-    clearstream check adding.3.dve --hosts a,b         by two hosts, over MPI\n  \
-    mpirun -n 8 clearstream check adding.3.dve         as a job of your own\n\n\
-    A model with a property process of its own is checked for that one.\n\
-    Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted), 2 bad model.")]
+    clearstream check mutex.dve                        deadlocks, assertions, run-time errors\n  \
+    clearstream check mutex.dve --ltl 'G F {P_0.critical}'\n  \
+    clearstream check mutex.dve --ltl mutex.ltl        every #property line of a file\n  \
+    clearstream check ring.mdve -D N=5                 a model with a parameter\n  \
+    clearstream check --example                        list the models that come with the program\n  \
+    clearstream check --example peterson --print       print one of them\n  \
+    clearstream check --example peterson               check it\n  \
+    clearstream check mutex.dve --simulate             take the steps yourself\n  \
+    clearstream check mutex.dve --ranks 2              search with two threads\n  \
+    clearstream check mutex.dve --hosts a,b            search with two hosts, over MPI\n  \
+    mpirun -n 8 clearstream check mutex.dve            search with an MPI job of your own\n\n\
+    Formulas: propositions are expressions of the model in braces, {x == 1} or {PROCESS.STATE};\n\
+    operators are G F X U W R ! && || -> <->, or SPIN's [] <> V and words (always, until, ...).\n\
+    A model with a property process of its own is checked for that one.\n\n\
+    The language: docs/dve.md. A tutorial: docs/tutorial-checking.md. Searches: docs/checking.md.\n\n\
+    Exit codes: 0 holds, 10 violated, 11 undecided (memory, time, interrupted),\n\
+    2 the model, the formula or the options are wrong.")]
 pub(crate) struct CheckArgs {
-    /// Model in the DVE language; a .mdve file is expanded first.
+    /// The model, in the DVE language; a .mdve file is expanded first.
     #[arg(value_name = "MODEL.dve", required_unless_present = "example")]
     model: Option<PathBuf>,
-    /// A model that comes with the program; without a name they are listed.
+    /// Use a model that comes with the program; without a name, list them.
     #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "model")]
     #[allow(clippy::option_option, reason = "absent, without a name, with one")]
     example: Option<Option<String>>,
-    /// Print the example's text instead of searching it.
+    /// Print the example instead of checking it.
     #[arg(long, requires = "example")]
     print: bool,
-    /// A parameter of the .mdve file; may be given more than once.
+    /// Set a parameter of the .mdve file; may be repeated.
     #[arg(short = 'D', long, value_name = "NAME=VALUE", value_parser = parameter)]
     define: Vec<(String, String)>,
-    /// Formula, or a .ltl file of #define and #property lines.
-    #[arg(long, value_name = "FORMULA|FILE")]
-    ltl: Option<String>,
-    /// Only runs that leave no process out for ever: weak, no process that could always move; strong,
-    /// none that could move again and again.
-    #[arg(long, value_name = "KIND", value_enum)]
-    fairness: Option<Fairness>,
-    /// A state without a step is no violation.
-    #[arg(long)]
-    allow_deadlock: bool,
-    /// Search on after a violation, for the whole state space and its unreachable code.
-    #[arg(long, conflicts_with = "ltl")]
-    full: bool,
-    /// Leave out interleavings that make no difference, by partial-order reduction (no X in
-    /// formulas).
-    #[arg(long, conflicts_with_all = ["full", "fairness"])]
-    reduce: bool,
-    /// Keep 64 bits of a state: a third less memory with one rank, may miss errors.
-    #[arg(long, conflicts_with_all = ["ltl", "full", "fairness", "bitstate"])]
-    hash_compaction: bool,
-    /// Keep three bits of a state in a table of this size, which ranks share out: may miss errors.
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, conflicts_with_all = ["ltl", "full", "fairness"])]
-    bitstate: Option<u64>,
-    /// Write an undecided search here, and a long one every 10 minutes (no formula). With many ranks
-    /// each writes a part of its own beside it, FILE.a0, FILE.a1 … or FILE.b0 …, on its own host.
-    #[arg(long, value_name = "FILE")]
-    checkpoint: Option<PathBuf>,
-    /// Go on with the search in this file, of the same model, options and number of ranks.
-    #[arg(long, value_name = "FILE")]
-    resume: Option<PathBuf>,
-    /// End undecided when the states take more memory than this.
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
-    memory: Option<u64>,
-    /// End undecided after this long.
-    #[arg(long, value_name = "TIME", value_parser = options::duration)]
-    time: Option<Duration>,
-    /// Search with so many ranks. Without --hosts they are threads of this process, over one set of
-    /// states (for formulas, each with its share of them); with --hosts, processes of an MPI job.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    ranks: Option<u16>,
-    /// Search on these hosts, by default with one rank each: starts itself there with mpirun (Open MPI
-    /// or MPICH). Under a launcher of your own neither this nor --ranks is needed.
-    #[arg(long, value_name = "HOST", value_delimiter = ',')]
-    hosts: Vec<String>,
-    /// Bind each rank to a core: a physical core of its own while they last, packages in turn. With
-    /// --hosts that is so anyway; in a job of your own your launcher's binding comes first.
-    #[arg(long)]
-    bind: bool,
-    /// Ranks that are threads keep their states apart and send each other messages, as a job's do.
-    #[arg(long, conflicts_with = "hosts")]
-    messages: bool,
-    /// The launcher for --hosts.
-    #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts")]
-    mpirun: PathBuf,
-    /// Write the results here, for `clearstream report`: verdict, run, figures, progress over time.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Draw a violation's run here, a line for each process (SVG).
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Step through the model by hand.
+    /// Step through the model interactively.
     #[arg(long, conflicts_with_all = ["full", "ltl", "memory", "time", "ranks", "hosts"])]
     simulate: bool,
+    /// Check an LTL formula, or the #property lines of a .ltl file.
+    #[arg(long, value_name = "FORMULA|FILE", help_heading = PROPERTIES)]
+    ltl: Option<String>,
+    /// Check the formula on fair runs only. weak: no process is enabled forever without moving; strong: no
+    /// process is enabled infinitely often without moving.
+    #[arg(long, value_name = "KIND", value_enum, help_heading = PROPERTIES)]
+    fairness: Option<Fairness>,
+    /// Do not report deadlocks.
+    #[arg(long, help_heading = PROPERTIES)]
+    allow_deadlock: bool,
+    /// Search all states, also after a violation, and list unreachable code.
+    #[arg(long, conflicts_with = "ltl", help_heading = PROPERTIES)]
+    full: bool,
+    /// Skip interleavings that cannot change the verdict (partial-order reduction; formulas without X).
+    #[arg(long, conflicts_with_all = ["full", "fairness"], help_heading = SEARCH)]
+    reduce: bool,
+    /// Store a 64-bit hash of each state: a third less memory with one rank, may miss errors.
+    #[arg(long, conflicts_with_all = ["ltl", "full", "fairness", "bitstate"], help_heading = SEARCH)]
+    hash_compaction: bool,
+    /// Store three bits of each state in a table of this size, divided among ranks: may miss errors.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, conflicts_with_all = ["ltl", "full", "fairness"], help_heading = SEARCH)]
+    bitstate: Option<u64>,
+    /// Save an undecided search to this file, and a running one every 10 minutes (not for formulas). With
+    /// many ranks, each saves its part on its own host, as FILE.a0, FILE.a1 ... or FILE.b0 ...
+    #[arg(long, value_name = "FILE", help_heading = SEARCH)]
+    checkpoint: Option<PathBuf>,
+    /// Continue the search in this file, with the same model, options and number of ranks.
+    #[arg(long, value_name = "FILE", help_heading = SEARCH)]
+    resume: Option<PathBuf>,
+    /// Stop, undecided, when the states take more memory than this, for example 4G.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size, help_heading = SEARCH)]
+    memory: Option<u64>,
+    /// Stop, undecided, after this time, for example 90s or 10m.
+    #[arg(long, value_name = "TIME", value_parser = options::duration, help_heading = SEARCH)]
+    time: Option<Duration>,
+    /// Search with this many ranks. Without --hosts they are threads that share one set of states (for
+    /// formulas, each has its own part); with --hosts, processes of an MPI job.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = RANKS)]
+    ranks: Option<u16>,
+    /// Search on these hosts, by default one rank each: the program starts itself there with mpirun (Open
+    /// MPI or MPICH). Under a launcher of your own, neither this option nor --ranks is needed.
+    #[arg(long, value_name = "HOST", value_delimiter = ',', help_heading = RANKS)]
+    hosts: Vec<String>,
+    /// Bind each rank to a physical core of its own while there are enough, alternating between packages.
+    /// --hosts implies it; in a job of your own, the launcher's binding takes precedence.
+    #[arg(long, help_heading = RANKS)]
+    bind: bool,
+    /// Let threads exchange messages and keep separate sets of states, like the ranks of an MPI job.
+    #[arg(long, conflicts_with = "hosts", help_heading = RANKS)]
+    messages: bool,
+    /// The launcher for --hosts.
+    #[arg(long, value_name = "PROGRAM", default_value = "mpirun", requires = "hosts", help_heading = RANKS)]
+    mpirun: PathBuf,
+    /// Write the results (verdict, counterexample, progress) to this file, for `clearstream report`.
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+    /// Draw the counterexample as a sequence chart (SVG).
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    svg: Option<PathBuf>,
 }
 
-/// Whom a run must not leave out.
+/// Which runs are fair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Fairness {
     Weak,
     Strong,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     let ranks_count = ranks_count(args);
     if !args.hosts.is_empty() {
@@ -143,21 +153,21 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     if !ranks.is_job() {
         return result;
     }
-    // All must have been said by then: MPI may not let go of its processes.
+    // All ranks must have printed by now: MPI may not return control to them.
     let code = exit::settle(result);
     ranks.leave(code, || signals::caught().is_some());
     Ok(Exit::Program(code))
 }
 
-/// What ranks other than 0 do.
+/// The work of every rank but rank 0.
 fn serve(ranks: &mut Ranks) -> VerbResult {
-    // Launchers signal all ranks; rank 0 ends the search, in which all have their say.
+    // Launchers send a signal to all ranks; rank 0 ends the search, and all agree on that.
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     ranks.serve()?;
     Ok(Exit::Ok)
 }
 
-/// What rank 0 does.
+/// The work of rank 0.
 fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     if let Some(None) = args.example {
         return model::list_examples(json);
@@ -185,7 +195,7 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     let plan = Plan::new(vec![Setting::new(EXPERIMENT, work)], 1, 0);
     let mut search =
         Search { path: &path, model: &model, formulas, options, ranks, reports: Vec::new() };
-    // A search has checkpoints of its own; what a signal leaves of it is an undecided verdict.
+    // A search has its own checkpoints; after a signal its verdict is `undecided`, which is stored.
     let keeping = Keeping { keeps_cut_short: true, ..Keeping::NOTHING };
     let progress = Progress::new(0);
     let conducted = runner::conduct(&plan, &mut search, keeping, &mut results, progress);
@@ -205,14 +215,14 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     drawn.map(|()| ended)
 }
 
-/// What the points of a check are called.
+/// Name of the experiment that a check's points belong to.
 const EXPERIMENT: &str = "check";
 
 fn ranks_count(args: &CheckArgs) -> usize {
     args.ranks.map_or(args.hosts.len().max(1), usize::from)
 }
 
-/// One search by all ranks, of which a report comes for each of what is checked.
+/// One search by all ranks; it gives one report per checked property.
 struct Search<'a> {
     path: &'a Path,
     model: &'a Model,
@@ -253,7 +263,7 @@ impl Driver for Search<'_> {
     }
 }
 
-/// Draws the first violation's run, where that is asked for.
+/// Draws the first violation's run, if requested.
 fn draw(args: &CheckArgs, reports: &[Report]) -> Result<(), VerbError> {
     let (Some(path), Some(drawing)) = (&args.svg, show::drawing(reports)) else { return Ok(()) };
     sys::private::create(path)
@@ -261,13 +271,13 @@ fn draw(args: &CheckArgs, reports: &[Report]) -> Result<(), VerbError> {
         .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))
 }
 
-/// The options as the checker takes them.
+/// The options in the checker's form.
 fn asked(args: &CheckArgs) -> Options {
     let kept = match args.bitstate {
-        Some(bytes) => {
-            Some(Kept::Bits { table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX) })
-        }
-        None => args.hash_compaction.then_some(Kept::Hash),
+        Some(bytes) => Some(LossyStorage::Bitstate {
+            table_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        }),
+        None => args.hash_compaction.then_some(LossyStorage::HashCompaction),
     };
     let fairness = args.fairness.map(|kind| match kind {
         Fairness::Weak => statespace::Fairness::Weak,
@@ -290,23 +300,23 @@ impl From<CheckError> for VerbError {
     }
 }
 
-/// A file of formulas, else the formula itself.
+/// Parses a file of formulas or, if there is no such file, a formula.
 fn formulas(given: &str) -> Result<Formulas, VerbError> {
     let path = Path::new(given);
-    // No formula ends like that: a file that is not there says so.
+    // No formula ends in `.ltl`, so a missing file gets a proper error.
     if !path.is_file() && !given.ends_with(".ltl") {
         return Ok(Formulas::parse(given)?);
     }
     Ok(Formulas::parse_file(given, &read(path)?)?)
 }
 
-/// `NAME=VALUE`
+/// Parses `NAME=VALUE`.
 fn parameter(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, as in N=5")?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-/// Violated before undecided before holds.
+/// The worst verdict: violated, then undecided, then holds.
 fn worst(reports: &[Report]) -> Exit {
     let is = |wanted: fn(&Verdict) -> bool| reports.iter().any(|report| wanted(&report.verdict));
     if is(|verdict| matches!(verdict, Verdict::Violated { .. })) {

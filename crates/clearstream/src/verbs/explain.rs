@@ -1,27 +1,41 @@
-//! `clearstream explain`: which link of the chain binds, from a stored result, anywhere.
+//! `clearstream explain`: identifies the bottleneck from stored results, on any machine.
+
+mod load;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use results::{Results, RunKind, Verdict};
+use results::{Finding, Point, Results, RunKind, Verdict, Work};
 use serde::Serialize;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
-use crate::store;
+use crate::foreign;
 use crate::verdict_text::{self, Detail};
 
 /// Options of `explain`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  clearstream explain results.json\n\n\
-    Nothing is measured: the verdict comes from what the file holds, experiments that were run\n\
-    included. Also reads what a stock `iperf3 -J` wrote, and says what that cannot show.\n\
-    docs/limits.md lists every limit with its evidence and the experiment that decides.")]
+#[command(after_help = "Examples:\n  clearstream explain results.json\n  \
+    clearstream explain results.json --all\n  \
+    clearstream explain before.json --after after.json    does the change confirm the verdict?\n  \
+    clearstream explain io.json --after io-later.json     did it make the file system faster?\n  \
+    clearstream explain flow.pcap\n  clearstream explain udp-at-100m.json udp-at-50m.json\n  \
+    iperf3 -c geneva -J | clearstream explain -\n\n\
+    Nothing is measured: the verdict rests on the file, including experiments recorded in it. Files\n\
+    of other programs are read as well, with a note on what they cannot show: `iperf3 -J`, a packet\n\
+    capture (pcap, pcapng: the first 10 MB of its biggest TCP flow), and samples of `ss -tin`;\n\
+    docs/recordings.md says how to take them. `clearstream help limits` describes every limit, its\n\
+    evidence and the experiment that decides.")]
 pub(crate) struct ExplainArgs {
-    /// Results file of `path` or `test`, or the output of `iperf3 -J`; `-` reads standard input.
+    /// Results file of `path` or `test`, output of `iperf3 -J` or `ss -tin`, or a packet capture; `-`
+    /// reads standard input.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
-    /// The same test after the change to a host that the verdict asked for: whether it confirms.
+    /// UDP tests of the same path at other rates: two rates tell a rate limit from random loss.
+    #[arg(value_name = "MORE", conflicts_with = "after")]
+    more: Vec<PathBuf>,
+    /// The same test after the change that the verdict advises: whether it helped. Of `io` and `meta`: whether each
+    /// phase's rate changed beyond the noise of its repeats, and whether that confirms the verdict.
     #[arg(long, value_name = "RESULTS")]
     after: Option<PathBuf>,
     /// Also list every limit that was ruled out, and why.
@@ -29,7 +43,7 @@ pub(crate) struct ExplainArgs {
     all: bool,
 }
 
-/// What `--json` prints: `.verdict` is where `path --json` has it.
+/// Output of `--json`: `.verdict` is where `path --json` has it.
 #[derive(Debug, Serialize)]
 struct Told<'a> {
     schema_version: &'a str,
@@ -37,23 +51,44 @@ struct Told<'a> {
     target: &'a str,
     measured_bits_per_s: Option<f64>,
     verdict: &'a Verdict,
-    /// The verdict the file was written with, where it is another.
+    /// The verdict stored in the file, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     stored_verdict: Option<&'a Verdict>,
+    /// Findings taken from another program's recording.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recorded: Vec<&'a Finding>,
     absent: &'a [results::Absent],
+    /// What the results of `--after` say of file-system load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<&'a load::After>,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
-    let results = load(&args.results)?;
+    let mut results = foreign::load(&args.results)?;
+    for more in &args.more {
+        results.points.extend(rates_of(&args.results, &results, more)?);
+    }
     let mut verdict = explain::explain(&results);
-    if let Some(after) = &args.after {
-        verdict = confirmed_by_host(&results, verdict, &load(after)?)?;
+    let mut load_after = None;
+    if let Some(path) = &args.after {
+        let after = foreign::load(path)?;
+        if verdict_text::is_file_load(&results) {
+            let judged = load::judge(verdict, &results, &after).ok_or_else(no_common_phase)?;
+            (verdict, load_after) = (judged.0, Some(judged.1));
+        } else {
+            // The stored verdict is used if this version cannot derive advice from the figures.
+            let stored = results.verdict.clone().filter(|_| verdict.advice.is_empty());
+            verdict = explain::confirm_host_change(&results, stored.unwrap_or(verdict), &after)
+                .map_err(|error| VerbError::failed(format!("--after: {error}")))?;
+        }
     }
     let measured = explain::diagnose(&results).measured;
     if measured.is_none() && results.points.is_empty() {
         let name = args.results.display();
-        return Err(VerbError::failed(format!("{name} holds no test: nothing to explain")));
+        let why = results.partial.as_ref().map_or_else(String::new, |why| {
+            format!("; the run is not complete: {}", why.lines().next().unwrap_or(""))
+        });
+        return Err(VerbError::failed(format!("{name} holds no test: nothing to explain{why}")));
     }
     let is_other = |stored: &&Verdict| (stored.limit, stored.end) != (verdict.limit, verdict.end);
     let stored = results.verdict.as_ref().filter(is_other);
@@ -66,37 +101,46 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
             measured_bits_per_s: measured.map(|estimate| estimate.median),
             verdict: &verdict,
             stored_verdict: stored,
+            recorded: foreign::recorded(&results).collect(),
             absent: &results.absent,
+            after: load_after.as_ref(),
         };
         serde_json::to_writer_pretty(&mut out, &told).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
         let detail = if args.all { Detail::All } else { Detail::Full };
         write!(out, "{}", verdict_text::show(&results, measured, &verdict, stored, detail))?;
+        if let Some(after) = &load_after {
+            write!(out, "{}", load::show(after))?;
+        }
     }
     Ok(Exit::Ok)
 }
 
-fn load(path: &Path) -> Result<Results, VerbError> {
-    let bytes = store::read(path)?;
-    match iperf3::stored::from_iperf3(&bytes) {
-        Some(results) => Ok(results),
-        None => store::parse(path, &bytes),
-    }
+fn no_common_phase() -> VerbError {
+    VerbError::failed(
+        "--after: the two files have no phase of file-system load in common, so nothing can be compared",
+    )
 }
 
-/// Judges the same test before and after a change to a host.
-fn confirmed_by_host(
-    before: &Results,
-    verdict: Verdict,
-    after: &Results,
-) -> Result<Verdict, VerbError> {
-    if verdict.host_change.is_none() {
-        return Err(VerbError::usage(
-            "--after needs a verdict that asks for a change to a host, and this one does not",
-        ));
+/// The points of a further file, if both files hold UDP tests only.
+fn rates_of(path: &Path, results: &Results, more: &Path) -> Result<Vec<Point>, VerbError> {
+    let added = foreign::load(more)?;
+    let is_udp = |point: &Point| matches!(point.work, Work::Datagrams(_));
+    for (path, points) in [(path, &results.points), (more, &added.points)] {
+        if points.is_empty() || !points.iter().all(is_udp) {
+            let name = path.display();
+            let line = format!("{name} holds other tests than UDP: only rates of UDP are compared");
+            return Err(VerbError::usage(line));
+        }
     }
-    explain::confirm_host_change(before, verdict, after).ok_or_else(|| {
-        VerbError::failed("the two files have no test in common, so nothing can be compared")
-    })
+    let offered = |points: &[Point]| -> Vec<_> {
+        points.iter().filter_map(|point| point.work.test()?.offered_bits_per_s).collect()
+    };
+    let (known, new) = (offered(&results.points), offered(&added.points));
+    if !new.is_empty() && new.iter().all(|rate| known.contains(rate)) {
+        let line = "both files offer the same rate: a second one is needed to compare them";
+        return Err(VerbError::usage(line));
+    }
+    Ok(added.points)
 }

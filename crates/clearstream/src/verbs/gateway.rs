@@ -1,4 +1,4 @@
-//! `clearstream gateway`: native routing over many gateways, by one plan.
+//! `clearstream gateway`: routing over many gateways by one plan, with the kernel's own means.
 
 mod apply;
 mod check;
@@ -19,14 +19,15 @@ use crate::plans::{plan_text, read_plan, read_text};
 /// Options of `gateway`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream gateway plan cumulus.toml                     who is in it, and how flows spread\n  \
+    clearstream gateway plan cumulus.toml                     its hosts, and how flows spread\n  \
     clearstream gateway plan cumulus.toml --host nid0001      what that host needs, as commands\n  \
-    clearstream gateway apply cumulus.toml --host nid0001     make it so; `check` and `revert` follow\n  \
+    clearstream gateway apply cumulus.toml --host nid0001     apply it; see also `check` and `revert`\n  \
     clearstream gateway watch cumulus.toml --host nid0001     move its routes off gateways that fail\n  \
     clearstream lab up cumulus && clearstream gateway apply cumulus --lab cumulus\n  \
     clearstream gateway explain nid0001:40000 wolf03:1191 --plan cumulus.toml\n\n\
-    A plan names networks, the gateways that join them, and the hosts on them. Both ends of every flow\n\
-    derive their routes from it, so that a look-up tells which gateway carries what.")]
+    A plan lists networks, the gateways between them and the hosts on them. Both ends of every flow\n\
+    derive their routes from it, so the plan tells which gateway carries which flow. Plan files:\n\
+    `clearstream help plan-file`.")]
 pub(crate) struct GatewayArgs {
     #[command(subcommand)]
     action: Action,
@@ -36,11 +37,11 @@ pub(crate) struct GatewayArgs {
 enum Action {
     /// Check a plan; show what each host needs, how flows spread, and what would change.
     Plan(plan::PlanArgs),
-    /// Make this host, or all hosts of a lab, what the plan wants; journalled.
+    /// Apply the plan to this host or to all hosts of a lab, with a journal.
     Apply(apply::ApplyArgs),
-    /// Find what has drifted from the plan (exit 3).
+    /// Find drift from the plan (exit code 3).
     Check(check::CheckArgs),
-    /// Put back exactly what was there before.
+    /// Restore exactly the state before `apply`.
     Revert(apply::RevertArgs),
     /// Watch this host's gateways, and move its routes off those that fail.
     Watch(watch::WatchArgs),
@@ -60,7 +61,6 @@ enum Action {
     Explain(explain::ExplainArgs),
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &GatewayArgs, json: bool) -> VerbResult {
     match &args.action {
         Action::Plan(args) => plan::run(args, json),

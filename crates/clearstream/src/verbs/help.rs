@@ -1,39 +1,112 @@
-//! `clearstream help`: the help of a command, as its own `--help` prints it.
+//! `clearstream help`: prints a command's help, as its own `--help` does, or the text of a topic.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
+use serde_json::json;
 
-use crate::exit::VerbError;
+use crate::exit::{Exit, VerbError};
+use crate::topics::{self, Topic};
 use crate::{CommandLine, VerbResult};
 
 /// Options of `help`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  clearstream help path\n  clearstream help tune apply")]
+#[command(after_help = after_help())]
 pub(crate) struct HelpArgs {
-    /// The command, then its action where it has several.
-    #[arg(value_name = "COMMAND")]
+    /// A command, then its action where it has several; or a topic.
+    #[arg(value_name = "COMMAND|TOPIC")]
     words: Vec<OsString>,
 }
 
-/// The command line with `help COMMAND` written as `COMMAND --help`; any other is unchanged.
+fn after_help() -> String {
+    format!(
+        "Examples:\n  clearstream help path\n  clearstream help tune apply\n  \
+         clearstream help limits | less\n  clearstream help schema > results.schema.json\n\n{}",
+        topics::list()
+    )
+}
+
+/// Rewrites `help COMMAND` as `COMMAND --help`; any other command line is unchanged.
 pub(crate) fn expanded(arguments: Vec<OsString>) -> Vec<OsString> {
     let asks = arguments.get(1).is_some_and(|verb| verb == "help");
     let has_flag = arguments.iter().skip(2).any(|word| word.to_string_lossy().starts_with('-'));
-    if !asks || has_flag {
+    let is_ours = |word: &OsString| {
+        is_topic(&word.to_string_lossy()) || CommandLine::command().find_subcommand(word).is_none()
+    };
+    if !asks || has_flag || (arguments.len() == 3 && is_ours(&arguments[2])) {
         return arguments;
     }
     let (program, words) = (arguments[..1].to_vec(), arguments[2..].to_vec());
     [program, words, vec!["--help".into()]].concat()
 }
 
-/// Only where an option stands among its words: these belong to the command itself.
-pub(crate) fn run(args: &HelpArgs, _json: bool) -> VerbResult {
+/// Prints a topic. A command arrives here only with an option among its words, which belongs to the
+/// command itself; words that are neither command nor topic arrive here too.
+pub(crate) fn run(args: &HelpArgs, json: bool) -> VerbResult {
     let words: Vec<_> = args.words.iter().map(|word| word.to_string_lossy()).collect();
-    Err(VerbError::usage(format!("write: clearstream {} --help", words.join(" "))))
+    let mut out = crate::out::stdout();
+    match &words[..] {
+        [name] if name == topics::SCHEMA => {
+            let schema = results::json_schema();
+            serde_json::to_writer_pretty(&mut out, &schema).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        [name] if is_topic(name) => {
+            let Some(topic) = Topic::named(name) else { return Ok(Exit::Ok) };
+            let markdown = topic.markdown();
+            if json {
+                let topic =
+                    json!({ "topic": topic.name, "about": topic.about, "markdown": markdown });
+                writeln!(out, "{topic}")?;
+            } else {
+                write!(out, "{}", topics::plain(&topics::blocks(&markdown)))?;
+            }
+        }
+        [word] if CommandLine::command().find_subcommand(&**word).is_none() => {
+            let topics: Vec<&str> =
+                topics::TOPICS.iter().map(|topic| topic.name).chain([topics::SCHEMA]).collect();
+            return Err(VerbError::usage(format!(
+                "no command or topic '{}'{}; topics: {}; `clearstream help` lists the commands",
+                word.escape_debug(),
+                similar_command(word),
+                topics.join(", ")
+            )));
+        }
+        _ => {
+            let line = format!("write: clearstream {} --help", words.join(" "));
+            return Err(VerbError::usage(line));
+        }
+    }
+    Ok(Exit::Ok)
 }
 
-/// The command or action that the words of a command line name.
+/// `; similar: 'path'`, or nothing where no command is.
+fn similar_command(word: &str) -> String {
+    let refused = CommandLine::command().try_get_matches_from(["clearstream", word]).err();
+    let Some(ContextValue::Strings(similar)) =
+        refused.as_ref().and_then(|error| error.get(ContextKind::SuggestedSubcommand))
+    else {
+        return String::new();
+    };
+    // The most similar comes last. Commands that the program calls itself with are none of a person's.
+    let command = CommandLine::command();
+    let is_shown =
+        |name: &&String| command.find_subcommand(name).is_some_and(|one| !one.is_hide_set());
+    similar
+        .iter()
+        .rev()
+        .find(is_shown)
+        .map(|name| format!("; similar: '{name}'"))
+        .unwrap_or_default()
+}
+
+fn is_topic(name: &str) -> bool {
+    name == topics::SCHEMA || Topic::named(name).is_some()
+}
+
+/// The command or action that the words of a command line select.
 pub(crate) fn command_of(arguments: &[OsString]) -> Command {
     let mut command = CommandLine::command();
     command.build();
@@ -51,7 +124,7 @@ pub(crate) fn command_of(arguments: &[OsString]) -> Command {
 mod tests {
     use super::*;
 
-    /// Where no terminal tells another width, clap breaks longer lines in the middle.
+    /// Width of the help if the terminal reports none; clap itself would break longer lines in the middle.
     const COLUMNS: usize = 100;
 
     fn check(command: &Command) {

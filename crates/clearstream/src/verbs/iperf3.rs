@@ -1,6 +1,6 @@
 //! `clearstream iperf3`: iperf3's own flags, output and exit codes.
 //!
-//! Cut off before clap sees it: iperf3's options are read the way iperf3 reads them. The same
+//! Intercepted before clap, because iperf3's options are parsed the way iperf3 parses them. The same
 //! happens when the program is called by the name `iperf3`.
 
 mod place;
@@ -26,7 +26,7 @@ use crate::VerbResult;
 use crate::exit::Exit;
 use crate::signals;
 
-/// What this build can do, in the words of `iperf3 --version`.
+/// Features of this build, in the wording of `iperf3 --version`.
 const FEATURES: &str = "Optional features available: CPU affinity setting, IPv6 flow label, \
                         TCP congestion algorithm setting, sendfile / zerocopy, socket pacing, \
                         bind to device, support IPv4 don't fragment, POSIX threads, GSO/GRO support";
@@ -40,7 +40,7 @@ pub(crate) struct Iperf3Args {
     options: Vec<OsString>,
 }
 
-/// Runs the verb where it was not cut off before: behind an option of our own.
+/// Runs the verb if it was not intercepted: when an option of our own precedes it.
 pub(crate) fn run(args: &Iperf3Args, json: bool) -> VerbResult {
     let mut words = args.options.clone();
     if json {
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Iperf3Args, json: bool) -> VerbResult {
     Ok(Exit::Program(iperf3(&words)))
 }
 
-/// Takes over when the first argument is `iperf3` or the program was called by that name.
+/// Runs iperf3 if it is the first argument or the name that the program was called by.
 pub(crate) fn intercept(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, words) = arguments.split_first()?;
     let called_iperf3 = Path::new(program).file_name().is_some_and(|name| name == "iperf3");
@@ -61,7 +61,7 @@ pub(crate) fn intercept(arguments: &[OsString]) -> Option<ExitCode> {
     Some(ExitCode::from(iperf3(words)))
 }
 
-/// iperf3, from its words to its exit code.
+/// Runs iperf3 with these arguments; returns its exit code.
 fn iperf3(words: &[OsString]) -> u8 {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match options::parse(&words) {
@@ -156,7 +156,7 @@ fn run_server(options: &Options, report: &mut dyn Sink) -> u8 {
                     return code;
                 }
             }
-            // The idle timeout: a new start, which only a one-off server notices.
+            // The idle timeout restarts the server; only a one-off server ends.
             None if options.server.one_off => return 0,
             None => continue,
         }
@@ -168,7 +168,7 @@ fn run_server(options: &Options, report: &mut dyn Sink) -> u8 {
     }
 }
 
-/// Serves one client; the exit code when the program is to end.
+/// Serves one client; returns an exit code if the program is to end.
 fn serve(
     options: &Options,
     listener: &mut Listener,
@@ -215,13 +215,13 @@ fn interruption(who: &str, number: i32) -> String {
 }
 
 fn say(text: &str) -> u8 {
-    // A reader that has gone does not change the answer.
+    // A reader that has gone away does not change the exit code.
     crate::out::stdout().write_all(text.as_bytes()).ok();
     0
 }
 
 fn complain(text: &str) -> u8 {
-    // Nowhere left to complain to when stderr is closed.
+    // If stderr is closed, there is nowhere to report that.
     crate::out::stderr().write_all(text.as_bytes()).ok();
     1
 }

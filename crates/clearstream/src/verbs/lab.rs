@@ -1,4 +1,4 @@
-//! `clearstream lab`: hosts, links and switches on this machine.
+//! `clearstream lab`: emulates hosts, links and switches on this machine.
 
 mod fail;
 mod show;
@@ -18,12 +18,12 @@ use crate::exit::{Exit, VerbError};
     clearstream lab up glif2010\n  \
     clearstream lab exec geneva -- iperf3 -s -D\n  \
     clearstream lab exec amsterdam -- iperf3 -c geneva\n  \
-    clearstream lab fail gate port far    (and `lab mend gate`)\n  \
+    clearstream lab fail amsterdam hang   until: lab mend amsterdam\n  \
     clearstream lab status\n  \
     clearstream lab down\n\n\
-    A lab is one process: whatever ends it ends the lab, and nothing is left behind. Without root it\n\
-    needs user namespaces. A host with several links forwards between them. Lab files: docs/lab.md in\n\
-    the source, or `clearstream lab show glif2010` and `lab show lan` to start from.")]
+    A lab is one process; when it ends, however it ends, nothing of the lab remains. Without root, a\n\
+    lab needs user namespaces. A host with several links forwards between them. Lab files:\n\
+    `clearstream help lab-file`; `lab show glif2010` and `lab show lan` print files to start from.")]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     action: Action,
@@ -36,7 +36,7 @@ enum Action {
         /// Name of a built-in lab, or a lab file.
         #[arg(value_name = "NAME|FILE.toml")]
         lab: String,
-        /// Take it down when this process has ended, however it ended.
+        /// Take the lab down when this process ends, however it ends.
         #[arg(long = "while", value_name = "PID")]
         owner: Option<i32>,
     },
@@ -44,24 +44,24 @@ enum Action {
     Down {
         /// Its name; may be left out when one is up.
         lab: Option<String>,
-        /// All that are up.
+        /// Every lab that is up.
         #[arg(long, conflicts_with = "lab")]
         all: bool,
     },
-    /// Run a program on a host of a lab.
+    /// Run a program on a host or a guest of a lab.
     Exec(ExecArgs),
-    /// Make a host fail: it stops forwarding, hangs, or a port of it dies.
+    /// Make a host fail: it stops forwarding, hangs, or loses a port.
     Fail(fail::FailArgs),
-    /// End failures of a host; everything is as before them.
+    /// End failures of a host and restore its former state.
     Mend(fail::MendArgs),
-    /// The labs there are, and which are up.
+    /// List the labs, and which are up.
     List,
-    /// Hosts, links and what the links have done so far.
+    /// Show hosts, links and the counters of the links.
     Status {
         /// Its name; all that are up when left out.
         lab: Option<String>,
     },
-    /// Print a built-in lab's file, to start one's own from.
+    /// Print the file of a built-in lab, as a template.
     Show {
         /// Its name.
         lab: String,
@@ -77,7 +77,7 @@ enum Action {
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "clearstream lab exec [--detach] [LAB] HOST -- PROGRAM [ARGUMENT]...")]
 struct ExecArgs {
-    /// Leave it running, with its output in the lab's directory, and print its keeper's process id.
+    /// Leave it running: prints its keeper's process id, and names the log that has its output.
     #[arg(long)]
     detach: bool,
     /// The host, after its lab's name when several are up.
@@ -88,7 +88,6 @@ struct ExecArgs {
     program: Vec<OsString>,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
     match &args.action {
         Action::Up { lab, owner } => up(lab, *owner, json),
@@ -139,13 +138,25 @@ fn down_only(json: bool) -> VerbResult {
     }
 }
 
+/// `was not up; up are a, b`: a lab of another user is none that could be taken down.
+fn was_not_up() -> Result<String, VerbError> {
+    let up: Vec<String> =
+        Lab::all().map_err(refused)?.iter().map(|lab| lab.plan().name.clone()).collect();
+    let whose = if rustix::process::geteuid().is_root() { "" } else { " for this user" };
+    Ok(match &up[..] {
+        [] => format!("was not up{whose}"),
+        up => format!("was not up{whose}; up are {}", up.join(", ")),
+    })
+}
+
 fn down(names: Vec<String>, json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     let mut gone = Vec::new();
     for name in names {
         let was_up = Lab::down(&name).map_err(refused)?;
         if !json {
-            writeln!(out, "lab {name} {}", if was_up { "is down" } else { "was not up" })?;
+            let said = if was_up { "is down".to_owned() } else { was_not_up()? };
+            writeln!(out, "lab {name} {said}")?;
         }
         gone.push(json!({ "name": name, "was_up": was_up }));
     }
@@ -163,10 +174,20 @@ fn exec(args: &ExecArgs) -> VerbResult {
         [host] => (Lab::only().map_err(refused)?, host),
         _ => return Err(VerbError::usage("write: lab exec [LAB] HOST -- PROGRAM")),
     };
+    if lab.plan().guest(host).is_some() {
+        if args.detach {
+            let advice = "write: lab exec GUEST -- sh -c 'PROGRAM &'";
+            return Err(VerbError::usage(format!("{host} is a guest; {advice}")));
+        }
+        return crate::guest::run(&lab.guest(host).map_err(refused)?, &args.program);
+    }
     if args.detach {
         return match lab.exec_detached(&program(), host, &args.program) {
             Ok(pid) => {
                 writeln!(crate::out::stdout(), "{pid}")?;
+                let log = lab.detached_log(host);
+                // Informational: a closed stderr does not affect the program.
+                writeln!(crate::out::stderr(), "clearstream: output in {}", log.display()).ok();
                 Ok(Exit::Ok)
             }
             Err(error) => not_executed(error),
@@ -179,7 +200,7 @@ fn exec(args: &ExecArgs) -> VerbResult {
     }
 }
 
-/// A program that cannot be started has the codes that shells give it.
+/// A program that cannot be started ends with the exit codes that shells use.
 fn not_executed(error: ExecError) -> VerbResult {
     match error {
         ExecError::Lab(error) => Err(refused(error)),
@@ -233,7 +254,7 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
             rows.push(json!({ "name": lab.plan().name, "pid": lab.pid(),
                 "owner_pid": lab.owner_pid(), "plan": lab.plan(), "notes": lab.notes(),
                 "links": counters.links, "switches": counters.switches,
-                "failures": lab.failures().map_err(refused)? }));
+                "guests": guests(lab), "failures": lab.failures().map_err(refused)? }));
         }
         writeln!(out, "{}", json!({ "labs": rows }))?;
     } else if labs.is_empty() {
@@ -244,6 +265,14 @@ fn status(name: Option<&str>, json: bool) -> VerbResult {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// The lab's guests, and whether each is running.
+fn guests(lab: &Lab) -> Vec<serde_json::Value> {
+    let guests = lab.plan().guests.iter();
+    guests
+        .map(|guest| json!({ "name": guest.name, "up": lab.guest(&guest.name).is_ok() }))
+        .collect()
 }
 
 fn print_file(name: &str, json: bool) -> VerbResult {
@@ -262,7 +291,7 @@ fn print_file(name: &str, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// The lab's processes are this program, started again.
+/// The program for the lab's own processes: this one.
 fn program() -> Program {
     Program::new("/proc/self/exe", &["lab", "internal"])
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use packet_switch::PortName;
-use packet_switch::attachment::{Ask, Entry, LinkWishes};
+use packet_switch::attachment::{Ask, Entry, LinkConfig};
 
 use super::port::{connect, explain};
 use crate::VerbResult;
@@ -19,8 +19,8 @@ use crate::exit::{Exit, VerbError};
     clearstream link list\n  \
     clearstream link del vale0:geneva\n\n\
     A link makes a port at each end and carries frames both ways, super-segments whole; each of their\n\
-    wire packets takes its time on the line and has its own luck. What a link loses is counted at its\n\
-    ports: `clearstream port stats`.")]
+    wire packets takes its time on the line and is lost or not independently. What a link loses is\n\
+    counted at its ports: `clearstream port stats`.")]
 pub(crate) struct LinkArgs {
     #[command(subcommand)]
     action: Action,
@@ -33,7 +33,7 @@ pub(crate) struct LinkArgs {
 enum Action {
     /// Join two switches, or two ports of one.
     Add(AddArgs),
-    /// Take a link away, both its ports with it.
+    /// Remove a link and both its ports.
     Del {
         /// Either of its ports.
         port: PortName,
@@ -48,27 +48,27 @@ struct AddArgs {
     one: PortName,
     /// SWITCH:PORT at the other.
     other: PortName,
-    /// Time on the way, each way: 8.5ms.
+    /// One-way delay: 8.5ms.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
     delay: Duration,
-    /// How far the delay wanders to either side.
+    /// Variation of the delay to either side.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
     jitter: Duration,
-    /// Line rate, Ethernet's overhead counted: 40G [default: a line that takes no time].
+    /// Line rate, Ethernet's overhead counted: 40G [default: unlimited].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
-    /// What may wait for the line: 40M [default: no limit].
+    /// Bytes that may wait for the line: 40M [default: no limit].
     #[arg(long, value_name = "SIZE", value_parser = units::parse_byte_size)]
     queue: Option<u64>,
     /// Share of wire packets lost: 0.1%.
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = units::parse_percent)]
     loss: f64,
-    /// Which random draws: the same seed, the same fate.
+    /// Which random draws: the same seed gives the same losses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// Longest time on the way.
+/// Longest one-way delay of a link.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
 fn delay(text: &str) -> Result<Duration, String> {
@@ -83,7 +83,6 @@ fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &LinkArgs, json: bool) -> VerbResult {
     let mut connection = connect(args.socket.as_ref())?;
     match &args.action {
@@ -92,7 +91,7 @@ pub(crate) fn run(args: &LinkArgs, json: bool) -> VerbResult {
             if one == other {
                 return Err(VerbError::usage(format!("both ends of the link are {one}")));
             }
-            let ask = Ask::AddLink { one, other, link: add.wishes() };
+            let ask = Ask::AddLink { one, other, link: add.config() };
             connection.ask(ask).map_err(|error| explain(&error))?;
         }
         Action::Del { port } => {
@@ -132,7 +131,7 @@ fn print(entries: &[Entry], json: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn words(link: &LinkWishes) -> String {
+fn words(link: &LinkConfig) -> String {
     let time = |ns: u64| format!("{:?}", Duration::from_nanos(ns));
     let mut text = format!("delay {}", time(link.delay_ns));
     if link.jitter_ns > 0 {
@@ -151,15 +150,15 @@ fn words(link: &LinkWishes) -> String {
 }
 
 impl AddArgs {
-    fn wishes(&self) -> LinkWishes {
-        // Far below what 64 bits of nanoseconds hold; the switch refuses more than a minute.
+    fn config(&self) -> LinkConfig {
+        // Far below the range of 64-bit nanoseconds; the switch refuses more than a minute.
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        LinkWishes {
+        LinkConfig {
             delay_ns: nanoseconds(self.delay),
             jitter_ns: nanoseconds(self.jitter),
             rate_bits_per_s: self.rate,
             queue_bytes: self.queue,
-            // A share from 0 to 1.
+            // `loss` is a share from 0 to 1.
             loss_per_billion: (self.loss * 1e9).round() as u32,
             seed: self.seed,
         }

@@ -1,9 +1,9 @@
-//! `clearstream live`: what goes in and out, every second, at one end or both (figure 7 of the
+//! `clearstream live`: shows each interface's traffic, every second, at one end or both (figure 7 of the
 //! ClearStream paper: what one end sends, the other receives).
 //!
-//! A reading of the counters each interval, here and, with `--far`, by the server over there;
-//! rates are gains over the time between two readings of the *same* end, so a late line is never a
-//! wrong one. Ending the view by hand is a success.
+//! The counters are read every interval, here and, with `--far`, by the server at the far end. Rates are
+//! differences over the time between two readings of the *same* end, so a late line is still correct.
+//! Ending the view by hand is a success.
 
 mod far;
 mod json;
@@ -28,7 +28,7 @@ use meter::{Meter, Reading};
 #[command(after_help = "Example:\n  \
     clearstream live eth0 --interval 500ms\n  \
     clearstream live --far geneva        both ends of the path to a host that runs `clearstream serve`\n\n\
-    Rates are the interface's own, Ethernet headers included. --json prints an object a line.\n\
+    Rates are the interface's own, Ethernet headers included. --json prints one object per line.\n\
     Ctrl-C ends the view with a summary; in the full-screen view q does too.")]
 pub(crate) struct LiveArgs {
     /// Interfaces to show; without any, those that are up, loopback left out (with --far, the one
@@ -49,10 +49,9 @@ pub(crate) struct LiveArgs {
     tui: bool,
 }
 
-/// Seconds of the past that a view keeps.
+/// Seconds of history that a view keeps.
 const HISTORY_S: f64 = 120.0;
 
-/// Runs the verb.
 pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
     if args.tui && json {
         return Err(VerbError::usage("--tui and --json exclude each other"));
@@ -75,12 +74,12 @@ pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
         Box::new(Text { bars: text::Bars::of_locale() })
     };
     let ended = follow(&mut view, face.as_mut(), args.count);
-    // The terminal is itself again before anything else is written.
+    // The terminal is restored before anything else is written.
     let closed = face.close(&view);
     drop(face);
     ended?;
     closed?;
-    // Ended by the user's Ctrl-C: that is how a live view ends.
+    // Ctrl-C is the regular end of a live view.
     match (signals::caught(), view.far_lost()) {
         (Some(number), _lost) if number != SIGINT => Ok(Exit::Signal(number)),
         (_by_hand, Some(why)) => {
@@ -90,19 +89,19 @@ pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
     }
 }
 
-/// Number of the signal a terminal sends for Ctrl-C, on every Linux architecture.
+/// SIGINT, which a terminal sends for Ctrl-C; the number is the same on every Linux architecture.
 const SIGINT: i32 = 2;
 
-/// How far a view has come.
+/// The progress of a view.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Ticks {
-    /// Intervals so far.
+    /// Intervals since the start.
     count: u64,
     /// Seconds since the first reading.
     elapsed_s: f64,
 }
 
-/// The interfaces that are followed.
+/// The monitored interfaces.
 #[derive(Debug)]
 struct Ends {
     near: Vec<Meter>,
@@ -110,29 +109,29 @@ struct Ends {
 }
 
 impl Ends {
-    /// Each with the name of its end.
+    /// Each interface's meter with the name of its end.
     fn meters(&self) -> impl Iterator<Item = (&'static str, &Meter)> {
         let near = self.near.iter().map(|meter| ("near", meter));
         near.chain(self.far.iter().map(|meter| ("far", meter)))
     }
 }
 
-/// What a way of showing must do.
+/// A way of displaying a view.
 trait Face {
-    /// Waits until then; `false` when the user wants to end.
+    /// Waits until then; `false` if the user wants to end.
     fn wait(&mut self, view: &View, until: Instant) -> Result<bool, VerbError>;
-    /// Shows the interval that has just ended.
+    /// Shows the latest interval.
     fn show(&mut self, view: &View) -> Result<(), VerbError>;
-    /// Tells at once of something that will last.
+    /// Reports a lasting condition immediately.
     fn warn(&mut self, line: &str) {
-        // A closed stderr takes nothing from the view.
+        // A closed stderr does not affect the view.
         writeln!(crate::out::stderr(), "clearstream: {line}").ok();
     }
-    /// Says what it all came to.
+    /// Shows the totals.
     fn close(&mut self, view: &View) -> Result<(), VerbError>;
 }
 
-/// Both ends, over time.
+/// The traffic of both ends over time.
 #[derive(Debug)]
 struct View {
     ends: Ends,
@@ -143,7 +142,7 @@ struct View {
 }
 
 impl View {
-    /// The first reading sets the marks.
+    /// A view with the first reading, from which the rates are counted.
     fn new(near: Vec<String>, far: Option<FarEnd>, interval: Duration) -> Self {
         let near = near.into_iter().map(|name| Meter::new(name, HISTORY_S)).collect();
         let meter = far.as_ref().map(|far| Meter::new(&far.interface, HISTORY_S));
@@ -154,8 +153,8 @@ impl View {
         view
     }
 
-    /// When the interval under way ends. Counted from the start, so that lateness does not add up;
-    /// what a stopped process has missed is left out.
+    /// End of the current interval. Counted from the start, so that delays do not add up; intervals missed
+    /// by a stopped process are skipped.
     fn next_tick(&self) -> Instant {
         let interval_s = self.interval.as_secs_f64();
         let whole = (self.started.elapsed().as_secs_f64() / interval_s).floor();
@@ -180,7 +179,7 @@ impl View {
         }
     }
 
-    /// Why there are no more figures from the far end.
+    /// Why the far end gives no more figures, if it does not.
     fn far_lost(&self) -> Option<&str> {
         self.far.as_ref()?.lost.as_deref()
     }
@@ -201,7 +200,7 @@ fn follow(view: &mut View, face: &mut dyn Face, count: Option<u64>) -> Result<()
     Ok(())
 }
 
-/// Lines of text on stdout.
+/// Displays lines of text on stdout.
 #[derive(Debug)]
 struct Text {
     bars: text::Bars,
@@ -221,7 +220,7 @@ impl Face for Text {
     }
 }
 
-/// Objects on stdout, one a line.
+/// Displays JSON objects on stdout, one per line.
 #[derive(Debug)]
 struct Json;
 
@@ -241,7 +240,7 @@ impl Face for Json {
     }
 }
 
-/// Writes and flushes at once: a reader at the other end of a pipe wants each line when it is new.
+/// Writes and flushes at once, because the reader of a pipe wants each line when it is new.
 fn print(text: &str) -> Result<(), VerbError> {
     let mut out = crate::out::endless_stdout();
     out.write_all(text.as_bytes())?;
@@ -249,7 +248,7 @@ fn print(text: &str) -> Result<(), VerbError> {
     Ok(())
 }
 
-/// Sleeps; `false` as soon as a signal asks us to end.
+/// Sleeps until then; returns `false` as soon as a signal asks this program to end.
 fn sleep_until(until: Instant) -> bool {
     loop {
         if signals::caught().is_some() {
@@ -260,7 +259,7 @@ fn sleep_until(until: Instant) -> bool {
         if left.is_zero() {
             return true;
         }
-        // Unlike the standard library's sleep, a poll of nothing ends with a signal.
+        // Unlike the standard library's sleep, a poll without descriptors ends on a signal.
         rustix::event::poll(&mut [], Some(&timeout)).ok();
     }
 }

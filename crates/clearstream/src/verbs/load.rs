@@ -1,7 +1,7 @@
-//! What `clearstream io` and `clearstream meta` have in common: our own options beside IOR's and
-//! mdtest's, starting a job, running as a rank of one, and how it ends.
+//! Common parts of `clearstream io` and `clearstream meta`: our own options beside IOR's and mdtest's,
+//! starting a job, running as one of its ranks, and its end.
 //!
-//! Cut off before clap sees it: the options are read the way IOR and mdtest read them.
+//! Intercepted before clap, because the options are parsed the way IOR and mdtest parse them.
 
 pub(crate) mod call;
 pub(crate) mod document;
@@ -14,38 +14,49 @@ pub(crate) mod page;
 mod seat;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
+use compare::GatedVerb;
 use crew::{Job, MpiError};
 use file_load::{Limits, LoadError};
 
 use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
+use crate::out;
 use crate::signals;
 use call::Call;
 use joined::Edges;
 
-/// The exit code of a job that lost a rank.
+/// Exit code of a job that lost a rank.
 const LOST_CODE: u8 = 1;
 
-/// The exit code of a job whose options make no test on its ranks.
+/// Exit code of a job whose options describe no possible test on its ranks.
 const USAGE_CODE: u8 = 2;
 
-/// Whose command line it is.
+/// The program whose command line is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// IOR's.
+    /// IOR.
     Io,
-    /// mdtest's.
+    /// mdtest.
     Meta,
 }
 
 impl Kind {
-    /// The verb.
+    /// Name of the verb.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Io => "io",
             Self::Meta => "meta",
+        }
+    }
+
+    /// The kind of figures that gates can refer to.
+    pub(crate) fn gated(self) -> GatedVerb {
+        match self {
+            Self::Io => GatedVerb::Io,
+            Self::Meta => GatedVerb::Meta,
         }
     }
 }
@@ -59,14 +70,14 @@ pub(crate) struct LoadArgs {
     options: Vec<OsString>,
 }
 
-/// Takes over when the first argument is one of the verbs.
+/// Runs a verb of this module if it is the first argument.
 pub(crate) fn intercept(arguments: &[OsString]) -> Option<ExitCode> {
     let (verb, words) = arguments.get(1..)?.split_first()?;
     let kind = [Kind::Io, Kind::Meta].into_iter().find(|kind| verb == kind.name())?;
     Some(exit::code(start(kind, words, false)))
 }
 
-/// Runs the verb where it was not cut off before: behind an option of our own.
+/// Runs the verb if it was not intercepted: when an option of our own precedes it.
 pub(crate) fn run(kind: Kind, args: &LoadArgs, json: bool) -> VerbResult {
     start(kind, &args.options, json)
 }
@@ -78,10 +89,15 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     if call.is_help {
         return call::help(kind);
     }
+    // Checked before any rank starts its work.
+    call.gates.gates(kind.gated())?;
+    if call.locks.is_some() && !call.gates.is_empty() {
+        return Err(VerbError::usage("--locks measures no figure that a gate could judge"));
+    }
     if let Some(launch) = &call.launch {
         return launch::run(kind, launch, &call);
     }
-    // Both before the first thread of MPI.
+    // Both must happen before MPI starts its first thread.
     let edges = match &call.gateways {
         Some(gateways) if seat::own_rank() == 0 => {
             Edges::open(gateways, call.seats.as_ref().map(|seats| seats.lab.as_str()))?
@@ -98,7 +114,7 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     };
     let leads = job.me() == 0;
     let result = dispatch(kind, &call, Ranks::Job(&mut job), &edges);
-    // Rank 0 says what there is to say; all must have been said before the job is left.
+    // Rank 0 prints the errors; all ranks must have printed before they leave the job.
     let code = match result {
         Err(_) if !leads => 0,
         result => exit::settle(result),
@@ -114,7 +130,7 @@ fn dispatch(kind: Kind, call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbRes
     }
 }
 
-/// Who works.
+/// The ranks that this process runs.
 #[derive(Debug)]
 pub(crate) enum Ranks<'a> {
     /// This process: alone, or with threads as ranks.
@@ -124,7 +140,7 @@ pub(crate) enum Ranks<'a> {
 }
 
 impl Ranks<'_> {
-    /// Whether this process is rank 0 or all ranks.
+    /// Whether this process has rank 0.
     pub(crate) fn leads(&self) -> bool {
         match self {
             Self::Own => true,
@@ -132,7 +148,7 @@ impl Ranks<'_> {
         }
     }
 
-    /// Runs the work of the ranks; `work` makes that of each.
+    /// Runs the ranks' work; `work` creates the work of the given rank.
     pub(crate) fn run<R: Send + 'static, W: file_load::Work<R>>(
         self,
         call: &Call,
@@ -152,11 +168,33 @@ impl Ranks<'_> {
     }
 }
 
-/// How a test that was not whole ends: one line.
+/// Reports an incomplete test on one line.
 pub(crate) fn failure(error: &LoadError) -> VerbResult {
+    match (error, signal_of(error)) {
+        (LoadError::Usage(line), _) => Err(VerbError::usage(line)),
+        (_, Some(number)) => Ok(Exit::Signal(number)),
+        (other, None) => Err(VerbError::failed(format!("the test is incomplete: {other}"))),
+    }
+}
+
+/// The same for rank 0. A signal is no error, so what it left is said here; `files` names the test files.
+pub(crate) fn told_failure(call: &Call, error: &LoadError, files: &str) -> VerbResult {
+    if signal_of(error).is_some() {
+        let kept = call.output.as_ref().map_or_else(String::new, |path| {
+            format!("; {} holds the completed phases", path.display())
+        });
+        let line = format!("the test is incomplete: {error}{kept}; test files stay at {files}");
+        // A closed stderr does not change the exit code.
+        writeln!(out::stderr(), "clearstream: {line}").ok();
+    }
+    failure(error)
+}
+
+/// The signal that ended the test; another rank may have noticed it first.
+fn signal_of(error: &LoadError) -> Option<i32> {
     match error {
-        LoadError::Usage(line) => Err(VerbError::usage(line)),
-        LoadError::Interrupted(number) => Ok(Exit::Signal(*number)),
-        other => Err(VerbError::failed(format!("the test is not whole: {other}"))),
+        LoadError::Interrupted(number) => Some(*number),
+        LoadError::Other(_) => signals::caught(),
+        _ => None,
     }
 }

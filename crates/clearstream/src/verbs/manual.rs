@@ -1,6 +1,10 @@
-//! `clearstream manual`: man pages and shell completions, from the command line's own definition.
+//! `clearstream manual`: man pages and shell completions, generated from the command line's definition and
+//! the topics of `clearstream help`.
 //!
 //! Hidden from users' help: packagers and `make install` call it.
+
+mod sections;
+mod shells;
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,6 +15,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::exit::{Exit, VerbError};
+use crate::topics::{self, TOPICS};
 use crate::{CommandLine, VerbResult};
 
 const NAME: &str = "clearstream";
@@ -23,16 +28,26 @@ pub(crate) struct ManualArgs {
     out: PathBuf,
 }
 
-/// Writes one man page a verb, and completions for bash, zsh and fish.
+/// Writes a man page for each verb, action and topic, and completions for bash, zsh and fish.
 pub(crate) fn run(args: &ManualArgs, json: bool) -> VerbResult {
     let failed = |error: io::Error| VerbError::failed(format!("{}: {error}", args.out.display()));
     fs::create_dir_all(&args.out).map_err(failed)?;
     let mut written = Vec::new();
     write_pages(&command(), &args.out, &mut written).map_err(failed)?;
+    for topic in &TOPICS {
+        let path = args.out.join(format!("{}.{}", topic.page_name(), topic.section));
+        let page = topics::page(topic, env!("CARGO_PKG_VERSION"));
+        sys::private::create(&path)
+            .and_then(|mut file| file.write_all(page.as_bytes()))
+            .map_err(failed)?;
+        written.push(path);
+    }
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        written.push(
-            clap_complete::generate_to(shell, &mut command(), NAME, &args.out).map_err(failed)?,
-        );
+        let path =
+            clap_complete::generate_to(shell, &mut command(), NAME, &args.out).map_err(failed)?;
+        let script = fs::read_to_string(&path).map_err(failed)?;
+        fs::write(&path, shells::with_names(shell, &script)).map_err(failed)?;
+        written.push(path);
     }
     let names: Vec<OsString> =
         written.iter().filter_map(|path| path.file_name().map(Into::into)).collect();
@@ -48,7 +63,7 @@ pub(crate) fn run(args: &ManualArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// The command line without what only packagers call.
+/// The command line without verbs for packagers only.
 fn command() -> Command {
     let mut command = CommandLine::command();
     command.build();
@@ -60,11 +75,46 @@ fn write_pages(command: &Command, folder: &Path, written: &mut Vec<PathBuf>) -> 
     let title = command.get_display_name().unwrap_or(NAME).to_owned();
     let path = folder.join(format!("{title}.1"));
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone().name(title)).render(&mut page)?;
+    render(command.clone().name(title), &mut page)?;
     sys::private::create(&path)?.write_all(page.as_ref())?;
     written.push(path);
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         write_pages(verb, folder, written)?;
     }
+    Ok(())
+}
+
+/// Renders a command's page: clap's sections, then exit codes, files, and related pages.
+fn render(command: Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let name = command.get_name().to_owned();
+    let has_options = command.get_arguments().any(|argument| !argument.is_hide_set());
+    let has_actions = command.get_subcommands().any(|action| !action.is_hide_set());
+    let has_examples = command.get_after_help().is_some();
+    let actions: Vec<String> = command
+        .get_subcommands()
+        .filter(|action| !action.is_hide_set())
+        .filter_map(|action| action.get_display_name().map(str::to_owned))
+        .collect();
+    let man = clap_mangen::Man::new(command).manual("ClearStream");
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    if has_options {
+        man.render_options_section(page)?;
+    }
+    if has_actions {
+        man.render_subcommands_section(page)?;
+    }
+    if has_examples {
+        // clap_mangen calls the text after the options EXTRA.
+        let mut extra = Vec::new();
+        man.render_extra_section(&mut extra)?;
+        let extra = String::from_utf8_lossy(&extra).replace(".SH EXTRA", ".SH EXAMPLES AND NOTES");
+        page.extend_from_slice(extra.as_bytes());
+    }
+    page.extend_from_slice(sections::exit_status(&name).as_bytes());
+    page.extend_from_slice(sections::files(&name).as_bytes());
+    page.extend_from_slice(sections::see_also(&name, &actions).as_bytes());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `clearstream mpi`: an unmodified MPI job over our messages, or an error: never over TCP instead.
+//! `clearstream mpi`: an unmodified MPI job over ClearStream's messages; it fails rather than fall back to TCP.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -9,20 +9,20 @@ use std::process::Command;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// The provider, as a build and an installation name it.
+/// File name of the libfabric provider, in a build and in an installation.
 const LIBRARY: &str = "libclearstream_fi.so";
-/// The provider's own name.
+/// The provider's name in libfabric.
 const PROVIDER: &str = "clearstream";
 
-/// What makes Open MPI take the provider. With `pml` named a job that cannot have it fails.
+/// Open MPI parameters that select the provider. With `pml` set, a job without the provider fails.
 const OPEN_MPI: [(&str, &str); 3] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
     ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER),
 ];
-/// Its parameters that choose the way of messages; given on the command line they win.
+/// Open MPI parameters that select a transport; if given on the command line, they take precedence.
 const CHOICES: [&str; 4] = ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude"];
-/// What the ranks need from the environment, on every host.
+/// Environment variables that the ranks need on every host.
 const FORWARDED: [&str; 3] = ["FI_PROVIDER_PATH", "FI_CLEARSTREAM_IFACE", "FI_CLEARSTREAM_REPORT"];
 
 /// Options of `mpi`.
@@ -51,7 +51,6 @@ pub(crate) struct MpiArgs {
     launcher: Vec<OsString>,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
     let [launcher, arguments @ ..] = args.launcher.as_slice() else {
         return Err(VerbError::usage("name a launcher after --, such as mpirun"));
@@ -81,7 +80,7 @@ pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
     Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
-/// The library given, or where a build or an installation puts it.
+/// The given library, or the one of the build or installation.
 fn library(given: Option<&Path>) -> Result<PathBuf, VerbError> {
     if let Some(given) = given {
         let name = given.file_name().unwrap_or_default();
@@ -102,7 +101,7 @@ fn library(given: Option<&Path>) -> Result<PathBuf, VerbError> {
     })
 }
 
-/// A job told to go another way would go there.
+/// Refuses a job whose arguments select another transport, because its messages would use that.
 fn refuse_other_ways(arguments: &[OsString]) -> Result<(), VerbError> {
     let is_mca = |word: &OsString| word.as_encoded_bytes().ends_with(b"-mca");
     for pair in arguments.windows(2) {
@@ -116,7 +115,7 @@ fn refuse_other_ways(arguments: &[OsString]) -> Result<(), VerbError> {
     Ok(())
 }
 
-/// Open MPI with libfabric, or what is missing.
+/// Checks that the launcher is Open MPI's with libfabric; the error says what is missing.
 fn check_launcher(launcher: &OsStr) -> Result<(), VerbError> {
     let name = launcher.display();
     let asked = Command::new(launcher).arg("--version").output();
@@ -130,7 +129,7 @@ fn check_launcher(launcher: &OsStr) -> Result<(), VerbError> {
     if !version.contains("Open MPI") && !version.contains("OpenRTE") && !version.contains("PRRTE") {
         return Err(VerbError::missing(format!("{name} is no launcher of Open MPI's")));
     }
-    // Beside the launcher there is the tool that lists its components.
+    // The tool that lists Open MPI's components is in the launcher's folder.
     let beside = found(launcher).map(|path| path.with_file_name("ompi_info"));
     let tool = beside.filter(|path| path.exists()).unwrap_or_else(|| "ompi_info".into());
     let listed = Command::new(&tool).args(["--parsable", "--param", "mtl", "ofi"]).output();
@@ -145,7 +144,7 @@ fn check_launcher(launcher: &OsStr) -> Result<(), VerbError> {
     Ok(())
 }
 
-/// Where a program is, with its links followed.
+/// Path of a program, with symbolic links resolved.
 fn found(program: &OsStr) -> Option<PathBuf> {
     let path = Path::new(program);
     if path.components().count() > 1 {

@@ -1,4 +1,4 @@
-//! `clearstream netmap`: an unmodified netmap program on the ports of a running switch.
+//! `clearstream netmap`: runs an unmodified netmap program on the ports of a running switch.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,7 +13,7 @@ use super::port;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// The library that is preloaded.
+/// File name of the preloaded library.
 const LIBRARY: &str = "libclearstream_netmap.so";
 
 /// Options of `netmap`.
@@ -26,8 +26,8 @@ const LIBRARY: &str = "libclearstream_netmap.so";
     clearstream netmap -- bridge -i vale0:x -i vale1:y\n\n\
     /dev/netmap is then the switch's: ports are valeSWITCH:PORT, pipes NAME{ID and NAME}ID, and\n\
     netmap:NAME is the switch's port of that name. The library also works alone:\n\
-    LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It takes calls of\n\
-    the C library over, so programs linked statically pass it by. docs/netmap.md says what is\n\
+    LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It interposes calls of\n\
+    the C library over, so statically linked programs bypass it. docs/netmap.md says what is\n\
     served. The program takes this process's place: its exit code and its signals are its own.\n\
     126: it cannot be executed, 127: there is no such program.")]
 pub(crate) struct NetmapArgs {
@@ -42,9 +42,8 @@ pub(crate) struct NetmapArgs {
     program: Vec<OsString>,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &NetmapArgs, _json: bool) -> VerbResult {
-    // Asked here, where the answer is one line; the program would say "no such file".
+    // Checked here for a one-line error; the program would only say "no such file".
     drop(port::connect(args.socket.as_ref())?);
     let library = match &args.library {
         Some(library) => given_library(library)?,
@@ -64,7 +63,7 @@ pub(crate) fn run(args: &NetmapArgs, _json: bool) -> VerbResult {
     Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
-/// A library, which the dynamic loader would otherwise do without.
+/// Checks the given library, because the dynamic loader ignores a missing one.
 fn given_library(library: &Path) -> Result<PathBuf, VerbError> {
     let failed = |error: io::Error| VerbError::usage(format!("{}: {error}", library.display()));
     let mut magic = [0; 4];
@@ -75,7 +74,7 @@ fn given_library(library: &Path) -> Result<PathBuf, VerbError> {
     library.canonicalize().map_err(failed)
 }
 
-/// Ours before what is preloaded already.
+/// Value of `LD_PRELOAD`: this library before those already preloaded.
 fn preloaded(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -85,7 +84,7 @@ fn preloaded(library: &Path) -> OsString {
     list
 }
 
-/// Where a build or an installation puts it.
+/// Path of the library in a build or an installation.
 fn installed_library() -> Result<PathBuf, VerbError> {
     let program = std::env::current_exe()?;
     let folder = program.parent().unwrap_or(Path::new("/"));

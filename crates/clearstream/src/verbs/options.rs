@@ -1,6 +1,6 @@
-//! Options that several verbs share: where the far end is, and what a test is.
+//! Options that several verbs share: the address of the far end, and the definition of a test.
 //!
-//! Letters that iperf3 has are used with iperf3's meaning and no other.
+//! Option letters that iperf3 has are used in iperf3's meaning only.
 
 mod application;
 mod command;
@@ -18,10 +18,10 @@ pub(crate) use command::command_line;
 pub(crate) use values::{Cores, check_cores, cores, duration};
 use values::{Sizes, byte_size, count, host, sizes};
 
-/// Datagram payload that fits Ethernet's 1500 bytes in IPv4 and IPv6 alike.
+/// Datagram payload, bytes, that fits Ethernet's 1500 bytes in IPv4 and IPv6 alike.
 const DATAGRAM_BYTES_DEFAULT: u64 = 1448;
 const BATCH_COUNT_DEFAULT: u32 = 16;
-/// What a stream of datagrams offers when no rate is given, as iperf3 does.
+/// Rate of a UDP stream if none is given, as in iperf3.
 const UDP_BITS_PER_S_DEFAULT: f64 = 1e6;
 
 /// Where the far end is.
@@ -50,14 +50,14 @@ pub(crate) struct ServerOptions {
 }
 
 impl TargetOptions {
-    /// The target.
+    /// The far end's address.
     pub(crate) fn target(&self) -> Target {
         self.server.at(&self.host)
     }
 }
 
 impl ServerOptions {
-    /// The server of `host`.
+    /// The address of the server on `host`.
     pub(crate) fn at(&self, host: &str) -> Target {
         let family = match (self.ipv4, self.ipv6) {
             (true, _) => Some(Family::V4),
@@ -72,7 +72,7 @@ impl ServerOptions {
 /// bit/s).
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TestOptions {
-    /// UDP instead of TCP, at 1 Mbit/s a stream unless -b or --flood sets another rate.
+    /// UDP instead of TCP, at 1 Mbit/s per stream unless -b or --flood sets another rate.
     #[arg(short, long, help_heading = "Test")]
     udp: bool,
     /// Streams in each direction, 1 to 1024; a thread each.
@@ -94,19 +94,19 @@ pub(crate) struct TestOptions {
     #[arg(long, help_heading = "Test")]
     latency: bool,
 
-    /// Length: 10, 90s, 5m (the omitted start comes on top).
+    /// Length: 10, 90s, 5m (the omitted start is added).
     #[arg(short = 't', long = "duration", alias = "time", value_name = "TIME",
           default_value = "10s", value_parser = duration, help_heading = "Length")]
     duration: Duration,
-    /// End after so many bytes instead, all streams together: 10G.
+    /// End after this many bytes instead, all streams together: 10G.
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = byte_size, help_heading = "Length",
           conflicts_with_all = ["duration", "blocks"])]
     bytes: Option<u64>,
-    /// End after so many blocks or datagrams instead, all streams together.
+    /// End after this many blocks or datagrams instead, all streams together.
     #[arg(short = 'k', long, alias = "blockcount", value_name = "N", value_parser = count,
           help_heading = "Length", conflicts_with = "duration")]
     blocks: Option<u64>,
-    /// Let this much pass before anything counts (slow start).
+    /// Time at the start that does not count (slow start).
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = duration,
           help_heading = "Length")]
     omit: Duration,
@@ -134,10 +134,10 @@ pub(crate) struct TestOptions {
 }
 
 impl TestOptions {
-    /// The test.
+    /// The specification of the test.
     ///
     /// # Errors
-    /// A combination that makes no sense: exit code 2.
+    /// An invalid combination of options: exit code 2.
     pub(crate) fn spec(&self) -> Result<TestSpec, VerbError> {
         let protocol = if self.udp { Protocol::Udp } else { Protocol::Tcp };
         let request_response = self.rr.map(|Sizes { request_bytes, response_bytes }| {
@@ -168,7 +168,7 @@ impl TestOptions {
             omit_s: self.omit.as_secs_f64(),
             interval_s: self.interval.as_secs_f64(),
             block_bytes: application.block_bytes.filter(|_| !bulk_udp),
-            // A request that waits for the answer to the last one would measure Nagle's timer.
+            // A request that waits for the previous answer would otherwise measure Nagle's timer.
             nodelay: application.nodelay || (request_response.is_some() && !self.udp),
             udp,
             offered_bits_per_s,

@@ -1,4 +1,4 @@
-//! `clearstream path`: the main job. Measure the path, name what binds it, prove it, show it.
+//! `clearstream path`: measures a path, identifies its bottleneck, confirms it, and reports it.
 
 mod battery;
 mod confirm;
@@ -7,12 +7,15 @@ mod screen;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use compare::GatedVerb;
 use results::{Direction, RunKind};
 
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
+use crate::gates::{self, GateOptions};
+use crate::granted;
 use crate::progress::Progress;
 use crate::runner::{self, Keeping, Tested};
 use crate::signals;
@@ -21,16 +24,27 @@ use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 /// Options of `path`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  clearstream path geneva -o geneva.json --report geneva.html\n\n\
+    after_help = "Examples:\n  clearstream path geneva -o geneva.json --report geneva.html\n  \
+    clearstream path geneva --quick -R            one second per test; geneva sends\n  \
+    clearstream path geneva -w 4M --cores 2       the verdict for such an application\n  \
+    clearstream path geneva --fail-below 9G --require confirmed   exit code 3 if not\n\n\
     Options that describe an application (--window, --cores, --offered-rate, …) apply to every\n\
-    TCP test, so that the verdict is about that application on this path."
+    TCP test, so that the verdict holds for that application on this path. `clearstream help limits`\n\
+    describes every limit that a verdict can name.\n\n\
+    Gates (--fail-below, --fail-above, --require) compare the median of a test's repeats with a\n\
+    value; a figure that was not measured misses its gate. Figures: of the single stream throughput,\n\
+    retransmissions, loaded_rtt_p50, loaded_rtt_p99, loaded_rtt_p99.9, cpu, near_cpu, far_cpu; of\n\
+    the UDP test, which offers a fifth more than TCP reached, loss, reordering, jitter; of the idle\n\
+    path rtt_p50, rtt_p99, rtt_p99.9. TEST:FIGURE=VALUE judges another test, for example\n\
+    multi-stream:throughput=10G. Requirements: no-loss, no-reordering, no-retransmissions,\n\
+    confirmed (the verdict, by its experiment), complete."
 )]
 pub(crate) struct PathArgs {
     #[command(flatten)]
     target: TargetOptions,
     #[command(flatten)]
     application: ApplicationOptions,
-    /// Results file; a run cut short is taken up again from its journal beside it.
+    /// Results file; an interrupted run is resumed from its journal beside it.
     #[arg(short, long, value_name = "FILE", default_value = "results.json")]
     output: PathBuf,
     /// Report page.
@@ -42,7 +56,7 @@ pub(crate) struct PathArgs {
     /// Time each test measures.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     duration: Duration,
-    /// Repeats of the single-stream test, which the verdict rests on; the others get 3 fifths.
+    /// Repeats of the single-stream test, on which the verdict is based; other tests are repeated 3/5 as often.
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
     /// One second a test, three repeats, no window sweep.
@@ -51,32 +65,39 @@ pub(crate) struct PathArgs {
     /// No window sweep.
     #[arg(long)]
     no_sweep: bool,
-    /// Judge the way back: the far end sends.
+    /// Judge the reverse direction: the far end sends.
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Only the way that is judged: no tests of the other and of both at once.
+    /// Test only the direction that is judged, not the other one or both at once.
     #[arg(long)]
     one_way: bool,
     /// Do not confirm the verdict by an experiment.
     #[arg(long)]
     no_confirm: bool,
-    /// Begin anew even if a run of the same tests was cut short.
+    /// Start over instead of resuming an interrupted run.
     #[arg(long)]
     fresh: bool,
+    #[command(flatten)]
+    gates: GateOptions,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    let gates = args.gates.gates(GatedVerb::Path)?;
     let mut far = FarEnd::connect(&args.target.target())?;
     let mut progress = Progress::new(1);
     let mut results = far.describe(RunKind::Path, &mut progress);
+    let asked = args.application.spec();
+    granted::check(&asked, &results)?;
     let keeping = Keeping { resumes: !args.fresh, ..Keeping::beside(&args.output) };
     let (battery, mut driver) = (args.battery(), Tested(&mut far));
     let conducted = runner::conduct(&battery, &mut driver, keeping, &mut results, progress);
-    let text = format!("{}\n", screen::show(&results));
+    gates::judge_run(&gates, &mut results);
+    let text = format!("{}\n{}", screen::show(&results), gates::line("Gates    ", &results.gates));
     let said = Said { text, json: None, exit: Exit::Ok };
-    ending::end(args.outputs(json), &results, conducted, &said)
+    let ended = ending::end(args.outputs(json), &results, conducted, &said);
+    let ended = gates::settle(&results.gates, ended)?;
+    granted::check_points(&asked, &results).map(|()| ended)
 }
 
 impl PathArgs {
@@ -87,7 +108,7 @@ impl PathArgs {
 
     fn battery(&self) -> battery::Battery {
         let effort = self.effort();
-        // The judgement weighs the spread of an experiment's repeats.
+        // The judgement needs several repeats of an experiment to know their spread.
         let trial_repeats = if self.no_confirm { 0 } else { effort.baseline_repeats.min(3) };
         battery::Battery { application: self.application.spec(), effort, trial_repeats }
     }

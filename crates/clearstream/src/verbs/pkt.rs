@@ -1,4 +1,4 @@
-//! `clearstream pkt`: pkt-gen's jobs on ports and pipes.
+//! `clearstream pkt`: the functions of pkt-gen, on ports and pipes.
 
 mod lasting;
 mod show;
@@ -33,8 +33,8 @@ use show::Show;
     clearstream pkt gen 'chain{0' --duration 5s\n  \
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are\n\
-    UDP datagrams to the discard port. Every run says once a second how it goes, and at its end\n\
-    what came of it. Ctrl-C ends it. When the switch is started anew, all go on at the same ports;\n\
+    UDP datagrams to the discard port. Every run reports progress once a second, and at its end\n\
+    what came of it. Ctrl-C ends it. When the switch restarts, all continue at the same ports;\n\
     the time without a switch does not count, and frames that it had not taken are counted as\n\
     lost.")]
 pub(crate) struct PktArgs {
@@ -47,7 +47,7 @@ pub(crate) struct PktArgs {
     #[arg(long, value_name = "N", default_value_t = 256, global = true,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// How long to poll at most before sleeping; less where frames come seldom. 0s sleeps at once.
+    /// How long to poll at most before sleeping; less when frames are rare. 0s sleeps at once.
     #[arg(long, value_name = "TIME", default_value = "100us", global = true,
           value_parser = units::parse_duration)]
     linger: Duration,
@@ -60,27 +60,27 @@ pub(crate) struct PktArgs {
 enum Action {
     /// Send frames.
     Gen(GenArgs),
-    /// Take frames in and count them.
+    /// Receive frames and count them.
     Sink(SinkArgs),
     /// Send every frame back, addresses exchanged.
     Echo {
-        /// Where.
+        /// SWITCH:PORT, or an end of a pipe: GROUP{N or GROUP}N.
         port: String,
     },
     /// One frame at a time to an echo and back: round-trip percentiles.
     Ping(GenArgs),
     /// Pass frames between two ports, both ways.
     Bridge {
-        /// One.
+        /// SWITCH:PORT, or an end of a pipe.
         port: String,
-        /// The other.
+        /// The other one.
         other: String,
     },
 }
 
 #[derive(Debug, clap::Args)]
 struct GenArgs {
-    /// Where.
+    /// SWITCH:PORT, or an end of a pipe: GROUP{N or GROUP}N.
     port: String,
     /// Ethernet source address; of a range FIRST-LAST, each frame has the next.
     #[arg(long, value_name = "MAC[-MAC]", default_value = "02:00:00:00:00:01")]
@@ -88,7 +88,7 @@ struct GenArgs {
     /// Ethernet destination address, or a range.
     #[arg(long, value_name = "MAC[-MAC]", default_value = "ff:ff:ff:ff:ff:ff")]
     dst: MacRange,
-    /// IPv4 source and UDP port; of a range, ports go round before addresses.
+    /// IPv4 source and UDP port; of a range, ports vary before addresses.
     #[arg(long, value_name = "IP[:PORT][-IP[:PORT]]", default_value = "192.0.2.1:9")]
     src_ip: EndpointRange,
     /// IPv4 destination and UDP port; of a range, the next after all sources.
@@ -118,18 +118,18 @@ struct GenArgs {
 
 #[derive(Debug, clap::Args)]
 struct SinkArgs {
-    /// Where.
+    /// SWITCH:PORT, or an end of a pipe: GROUP{N or GROUP}N.
     port: String,
-    /// End after so many frames.
+    /// End after this many frames.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// End after so long.
+    /// End after this long.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
-    /// End when nothing has come for so long, once something has.
+    /// End when nothing has arrived for this long, after the first frame.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     quiet: Option<Duration>,
-    /// Look at the stamps: missing and late frames, time under way. Exit code 3 when any is missing or
+    /// Check the timestamps: missing and late frames, transit time. Exit code 3 when any is missing or
     /// late.
     #[arg(long)]
     check: bool,
@@ -148,10 +148,9 @@ fn frame_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How often a run looks whether the switch has something to say.
+/// Interval at which a run checks for messages from the switch.
 const ATTENTION: Duration = Duration::from_millis(100);
 
-/// Runs the verb.
 pub(crate) fn run(args: &PktArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     if let Some(core) = args.core {
@@ -172,22 +171,22 @@ pub(crate) fn run(args: &PktArgs, json: bool) -> VerbResult {
     }
 }
 
-/// A run ends at a signal, or when the switch says something, which is never good news.
+/// The condition that ends a run: a signal, or a message from the switch, which always means trouble.
 fn stop(switches: &[&Connection]) -> impl Fn() -> bool {
-    // Asking the clock is cheap, asking the socket is a system call.
+    // Reading the clock is cheap, reading the socket is a system call.
     let (asked, news) = (Cell::new(Instant::now()), Cell::new(false));
     move || {
         let now = Instant::now();
         if now - asked.get() >= ATTENTION {
             asked.set(now);
-            // What one has said once stays said.
+            // A message once seen is remembered.
             news.set(news.get() || switches.iter().any(|switch| switch.has_news()));
         }
         news.get() || signals::caught().is_some()
     }
 }
 
-/// What a port's or a pipe's name means.
+/// Parses the name of a port or a pipe's end.
 fn place(port: &str) -> Result<Place, VerbError> {
     let Some((group, pipe)) = port.split_once(['{', '}']) else {
         return port.parse().map(Place::Port).map_err(VerbError::usage);

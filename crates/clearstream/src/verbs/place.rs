@@ -1,4 +1,4 @@
-//! `clearstream place`: sweep where the two threads of a flow run, and say where they should.
+//! `clearstream place`: sweeps the cores of a flow's two threads and recommends a placement.
 
 mod advice;
 mod heat;
@@ -22,11 +22,11 @@ use crate::signals;
 use crate::store;
 use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 
-/// Source port of the flow when none is given: the same one every time, below those the kernel
-/// hands out, so that the flow's hash and with it its queue stays.
+/// Default source port of the flow. It is always the same, below the range of ports that the kernel
+/// assigns, so that the flow's hash and hence its queue do not change.
 const PORT_DEFAULT: u16 = 25_201;
 
-/// Cores that the interrupts of one end are tried on.
+/// Most cores on which an end's interrupts are tried.
 const INTERRUPT_CORES_MAX: usize = 4;
 
 /// Options of `place`.
@@ -37,10 +37,10 @@ const INTERRUPT_CORES_MAX: usize = 4;
     clearstream run --place placement.toml -- ./sender\n\n\
     Runs one flow, always from the same source port, with its threads on one pair of cores after\n\
     another, and without pinning in between. --cores and --far-cores name the cores to choose\n\
-    from. Cores that are equally far from the flow's queue and from the network card stand for\n\
-    each other at first; the best are then looked at more closely. Ctrl-C ends the sweep; the same\n\
-    command takes it up again. What is advised is better than no pinning beyond the noise, or the\n\
-    advice is not to pin.")]
+    from. Of cores at equal distances from the flow's queue and the network card one is measured\n\
+    first; the best groups are then measured again. Ctrl-C ends the sweep; the same command resumes\n\
+    it. A placement is advised only if it beats unpinned by more than the noise; else the advice is\n\
+    not to pin.")]
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
     target: TargetOptions,
@@ -72,11 +72,11 @@ pub(crate) struct PlaceArgs {
     /// Tests of half a second, three repeats, no closer look.
     #[arg(long, conflicts_with_all = ["duration", "repeats", "all"])]
     quick: bool,
-    /// Also try where the packets are taken in: moves that end's receive interrupts or NAPI threads
+    /// Also vary the core that receives the packets: moves that end's receive interrupts or NAPI threads
     /// for each test and back; the far end must be served with --allow-interrupt-moves.
     #[arg(long, value_enum, value_name = "END")]
     move_interrupts: Option<EndsOption>,
-    /// Results file; a sweep cut short is taken up again from its journal beside it.
+    /// Results file; an interrupted sweep resumes from its journal beside it.
     #[arg(short, long, value_name = "FILE", default_value = "placement.json")]
     output: PathBuf,
     /// Placement file for `test --place` and `run --place`.
@@ -85,12 +85,11 @@ pub(crate) struct PlaceArgs {
     /// Report page with the heat map; none when absent.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Begin anew even if the same sweep was cut short.
+    /// Start over even if the same sweep was interrupted.
     #[arg(long)]
     fresh: bool,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let (spec, wanted) = args.spec();
@@ -105,6 +104,7 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     let mut progress = Progress::new(1);
     let mut results = far.describe(RunKind::Place, &mut progress);
     let cores = Candidates::of(&results, &wanted)?;
+    crate::granted::check(&spec, &results)?;
     let placements = Placements { args, cores, spec };
     let keeping = Keeping { resumes: !args.fresh, ..Keeping::beside(&args.output) };
     let mut driver = Tested(&mut far);
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     conclude_run(args, json, results, conducted, &far)
 }
 
-/// Pairs of cores one after the other: the experiment that `place` is.
+/// The experiment of `place`: tests pairs of cores.
 struct Placements<'a> {
     args: &'a PlaceArgs,
     cores: Candidates,
@@ -121,7 +121,7 @@ struct Placements<'a> {
 
 impl Experiment for Placements<'_> {
     fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
-        // A round in the middle may have nothing to measure.
+        // An intermediate round may have nothing to measure.
         let plan = |survey: Survey<'_>| survey.round(number, &so_far.points);
         let none = || Plan::new(Vec::new(), 1, 0);
         (number < ROUNDS_COUNT).then(|| plan(self.survey(so_far)).unwrap_or_else(none))
@@ -150,7 +150,7 @@ impl Placements<'_> {
     }
 }
 
-/// Writes the files and the screen; decides the exit.
+/// Writes the files, prints the result, and decides the exit code.
 fn conclude_run(
     args: &PlaceArgs,
     json: bool,
@@ -161,8 +161,8 @@ fn conclude_run(
     let Some(found) = &results.placement else {
         return ending::nothing(conducted, &nothing_measured(&results));
     };
-    // A sweep cut short has looked at some placements and not at others: it advises nothing, and the
-    // placement that an earlier sweep saved stays.
+    // An interrupted sweep has tested only some placements: it recommends nothing, and the placement file
+    // of an earlier sweep is kept.
     let is_whole = results.partial.is_none();
     let lines = if is_whole {
         let placement = advice::placement(&results, found);
@@ -182,7 +182,7 @@ fn conclude_run(
     ending::end(outputs, &results, conducted, &Said { text, json: None, exit: Exit::Ok })
 }
 
-/// Why there is no figure: the last reason a test gave.
+/// Why there is no figure: the reason the last failed test gave.
 fn nothing_measured(results: &Results) -> String {
     let last = results.points.iter().rev().find_map(|point| match &point.outcome {
         results::PointOutcome::Failed(reason) => Some(reason.as_str()),
@@ -191,7 +191,7 @@ fn nothing_measured(results: &Results) -> String {
     format!("no placement could be measured: {}", last.unwrap_or("no test was run"))
 }
 
-/// Cores to choose from.
+/// The cores to choose from.
 struct Candidates {
     near: Vec<u32>,
     far: Vec<u32>,
@@ -221,7 +221,7 @@ impl Candidates {
 }
 
 impl PlaceArgs {
-    /// The test without its cores, and what the user named of them.
+    /// The sweep's test without cores, and the user's test with the cores named in it.
     fn spec(&self) -> (TestSpec, TestSpec) {
         let wanted = self.application.spec();
         let duration_s = if self.quick { 0.5 } else { self.duration.as_secs_f64() };
@@ -281,7 +281,7 @@ impl PlaceArgs {
         }
     }
 
-    /// Cores to try an end's interrupts on: a few, spread over those there are.
+    /// Cores on which to try an end's interrupts: a few, spread over all of its cores.
     fn interrupt_cores(&self, end: EndsOption, cores: &[u32]) -> Vec<u32> {
         let both = EndsOption::Both;
         let wanted = self.move_interrupts.is_some_and(|ends| ends == both || ends == end);

@@ -1,4 +1,4 @@
-//! `clearstream port`: the ports and pipes of a running switch.
+//! `clearstream port`: manages the ports and pipes of a running switch.
 
 mod capture;
 mod device;
@@ -35,8 +35,8 @@ use device::Settings;
     Incoming is what the switch got from the client, outgoing what the client got from the switch.\n\n\
     A device is opened in the network namespace and with the privilege of this command; the switch\n\
     itself needs neither. TAP devices pass super-segments whole, and VLAN tags as they are.\n\n\
-    A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and gives it\n\
-    back when the port goes; list says whether frames are copied on the way. Tags that the device\n\
+    A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and returns\n\
+    it when the port is removed; list says whether frames are copied on the way. Tags that the device\n\
     strips and checksums that it leaves to be filled in are not seen there: ethtool -K DEV rxvlan\n\
     off, and at the other end of a veth pair ethtool -K DEV tx off txvlan off.\n\n\
     A port of type vhost-user is a guest's. QEMU connects to its socket and shares the guest's\n\
@@ -45,7 +45,7 @@ use device::Settings;
     -device virtio-net-pci,netdev=n -machine memory-backend=mem\n  \
     -object memory-backend-memfd,id=mem,size=SIZE,share=on\n\
     The guest needs no driver of ours. It may reboot, and another may take its place; list says\n\
-    what it did wrong last.")]
+    the last rule it broke.")]
 pub(crate) struct PortArgs {
     #[command(subcommand)]
     action: Action,
@@ -56,14 +56,14 @@ pub(crate) struct PortArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Add a port that stays, or a group of pipes.
+    /// Add a persistent port, or a group of pipes.
     Add(AddArgs),
-    /// Take a port or a group of pipes away, its clients with it.
+    /// Remove a port or a group of pipes, with its clients.
     Del {
         /// SWITCH:PORT, or the group's name.
         name: String,
     },
-    /// What there is, and who is attached.
+    /// List ports, and the clients attached to them.
     List,
     /// Frames, bytes and drops by reason.
     Stats {
@@ -80,10 +80,10 @@ enum Action {
         /// The file; - for stdout.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
-        /// End after so many frames.
+        /// End after this many frames.
         #[arg(long, value_name = "N")]
         count: Option<u64>,
-        /// End after so long.
+        /// End after this long.
         #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
         duration: Option<Duration>,
     },
@@ -114,7 +114,6 @@ struct AddArgs {
     buffer: Option<u32>,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
     let mut connection = connect(args.socket.as_ref())?;
     match &args.action {
@@ -179,13 +178,13 @@ impl AddArgs {
     }
 }
 
-/// Connects to the switch.
+/// Connects to the switch at `socket`, by default at the usual place.
 pub(super) fn connect(socket: Option<&PathBuf>) -> Result<Connection, VerbError> {
     let path = socket.cloned().unwrap_or_else(default_socket);
     Connection::open(&path).map_err(|error| explain(&error))
 }
 
-/// What the user is told.
+/// Converts a client's error into one with an exit code.
 pub(super) fn explain(error: &ClientError) -> VerbError {
     match error {
         ClientError::Syscall(error) if error.is_privilege() => {

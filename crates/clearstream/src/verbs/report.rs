@@ -1,4 +1,4 @@
-//! `clearstream report`: a results file in, one offline HTML page out.
+//! `clearstream report`: converts a results file to one offline HTML page.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -9,13 +9,16 @@ use results::Results;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::foreign;
 use crate::store;
 
 /// Options of `report`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  clearstream report results.json -o report.html")]
+#[command(after_help = "Examples:\n  clearstream report results.json -o report.html\n  \
+    clearstream report - < results.json > report.html")]
 pub(crate) struct ReportArgs {
-    /// Results file of `path`, `test` or `reproduce`; `-` reads standard input.
+    /// Results file of `path`, `test` or `reproduce`, or a recording that `explain` reads; `-` reads
+    /// standard input.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
     /// Page to write, `-` for standard output [default: RESULTS with the ending .html].
@@ -23,11 +26,11 @@ pub(crate) struct ReportArgs {
     output: Option<PathBuf>,
 }
 
-/// Runs the verb. With `--json` the document itself, checked, goes to stdout; a page is then
-/// written only where `-o` names a file.
+/// Runs the verb. With `--json` the checked document goes to stdout, and a page is written only if
+/// `-o` names a file.
 pub(crate) fn run(args: &ReportArgs, json: bool) -> VerbResult {
     let place = place(args, json)?;
-    let results = store::load(&args.results)?;
+    let results = foreign::load_judged(&args.results)?;
     if json {
         print_json(&results)?;
     }
@@ -45,9 +48,9 @@ pub(crate) fn run(args: &ReportArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// Where the page goes.
+/// The destination of the page.
 enum Place {
-    /// JSON alone was asked for.
+    /// No page: only JSON was requested.
     Nowhere,
     Stdout,
     File(PathBuf),

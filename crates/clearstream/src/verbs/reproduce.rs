@@ -1,4 +1,4 @@
-//! `clearstream reproduce`: a paper's figure or table here, side by side with the paper's.
+//! `clearstream reproduce`: repeats a paper's figure or table and compares it with the paper's.
 
 mod catalogue;
 mod cumulus;
@@ -33,19 +33,19 @@ use sweep::Experiment;
 /// Options of `reproduce`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  clearstream reproduce --list\n  \
-    clearstream reproduce G-flock             native against projected, in the lab cumulus\n  \
+    clearstream reproduce G-flock             native and projected file system, in the lab cumulus\n  \
     clearstream reproduce C-fig6              in the lab, on this machine\n  \
     clearstream reproduce C-fig6 far.example  between this host and far.example\n\n\
-    Exit code 3: it ran, and the paper's law does not hold here.")]
+    Exit code 3: the experiment ran, and the paper's law does not hold here.")]
 pub(crate) struct ReproduceArgs {
     /// Which figure or table, e.g. C-fig6.
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Far host; without it both hosts are those of a lab on this machine.
+    /// Far host; without it, both hosts are in a lab on this machine.
     host: Option<String>,
     #[command(flatten)]
     server: ServerOptions,
-    /// Show every figure and table of the papers that can be reproduced.
+    /// List the figures and tables that can be reproduced.
     #[arg(long)]
     list: bool,
     /// Results file; ID.json when absent.
@@ -62,7 +62,6 @@ pub(crate) struct ReproduceArgs {
     repeats: u32,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.list {
         return list(json);
@@ -70,7 +69,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
     let Some(id) = args.id.as_deref() else {
         let ready = ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id);
         return Err(VerbError::usage(format!(
-            "name a figure or table: {}; `clearstream reproduce --list` says what each shows",
+            "name a figure or table: {}; `clearstream reproduce --list` lists what each shows",
             ready.collect::<Vec<_>>().join(", ")
         )));
     };
@@ -137,23 +136,23 @@ fn between_hosts(
     publish(entry, conducted, |results| (recipe.judge)(results), args, json)
 }
 
-/// Where tests are made: from this host, or between two hosts of a lab.
+/// Where tests run: from this host, or between two hosts of a lab.
 struct Ground {
-    // Ends before the lab does.
+    // Declared before the lab, so dropped first.
     tests: Box<dyn Tests>,
     bed: Option<TestBed>,
 }
 
 impl Ground {
-    /// From this host to a server elsewhere. From here on a signal that asks this program to end is only
-    /// noted.
+    /// Tests from this host to a remote server. From here on a signal that asks this program to end only sets
+    /// a flag.
     fn host(args: &ReproduceArgs, host: &str) -> Result<Self, VerbError> {
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
         let far = FarEnd::connect(&args.server.at(host))?;
         Ok(Self { tests: Box::new(far), bed: None })
     }
 
-    /// Between the first two hosts of a lab, which is brought up unless it is, and goes with the value.
+    /// Tests between the first two hosts of a lab, which is brought up if necessary and taken down on drop.
     fn lab(name: &str) -> Result<Self, VerbError> {
         let bed = TestBed::up(name)?;
         bed.serve()?;
@@ -165,14 +164,14 @@ impl Ground {
     }
 }
 
-/// An experiment that was run, and its document.
+/// An experiment after its run, with its document.
 struct Reproduced {
     results: Results,
     conducted: Conducted,
 }
 
 impl Reproduced {
-    /// A document to which nothing was to be measured.
+    /// A document that needed no measurement.
     fn at_once(results: Results) -> Self {
         let finished_unix_ms = Some(runner::now_unix_ms());
         let results = Results { finished_unix_ms, ..results };
@@ -180,7 +179,7 @@ impl Reproduced {
     }
 }
 
-/// Runs an experiment; its points go to `results`.
+/// Runs an experiment and stores its points in `results`.
 fn conduct(
     entry: &Entry,
     experiment: &(impl Experiment + ?Sized),
@@ -201,7 +200,7 @@ impl ReproduceArgs {
     }
 }
 
-/// Judges what was measured, writes and shows it, and ends as it deserves. What was cut short is not
+/// Judges the measurements, writes and shows them, and decides the exit code. An interrupted run is not
 /// judged.
 fn publish(
     entry: &'static Entry,
@@ -233,7 +232,7 @@ fn publish(
 fn shown(reproduction: &Reproduction) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         writeln!(text, "{line}").ok();
     };
     let Reproduction { id, title, source, figures, law } = reproduction;

@@ -1,4 +1,4 @@
-//! `clearstream run`: a program where a placement file says it should run.
+//! `clearstream run`: runs a program on the cores of a placement file.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -41,7 +41,6 @@ enum EndOption {
     Far,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &RunArgs, _json: bool) -> VerbResult {
     let placement = load(&args.place)?;
     let end = match args.end {

@@ -1,4 +1,4 @@
-//! `clearstream serve`.
+//! `clearstream serve`: serves tests to other hosts.
 
 use std::io;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ pub(crate) struct ServeArgs {
     /// Longest test, the omitted start included.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration)]
     max_duration: Duration,
-    /// Most a test may carry in one direction, all streams together: 10G [default: no limit].
+    /// Highest rate of a test in one direction, all streams together: 10G [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = positive_rate)]
     max_rate: Option<f64>,
     /// Most streams in each direction.
@@ -60,12 +60,12 @@ pub(crate) struct ServeArgs {
     /// Network whose clients are served; may be given several times [default: any].
     #[arg(long, value_name = "CIDR")]
     allow: Vec<Network>,
-    /// A client that asks for nothing this long is sent away.
+    /// A client that requests nothing for this long is disconnected.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     idle_timeout: Duration,
     /// Let clients change this host's network settings (`clearstream tune apply`); every change is
     /// journalled here and undone by `clearstream tune revert`. Only together with --allow: a client's
-    /// address is all that is checked. Settings changed by local users are left alone.
+    /// address is the only check. Settings changed by local users are left alone.
     #[arg(long)]
     allow_tuning: bool,
     /// Where the journal of those changes is kept [default: as `clearstream tune`].
@@ -73,12 +73,11 @@ pub(crate) struct ServeArgs {
     tuning_state: Option<std::path::PathBuf>,
     /// Let a test move the interface's receive interrupts or NAPI threads for its length
     /// (`place --move-interrupts`); they go back when it ends, also when this is killed. Only together
-    /// with --allow: a client's address is all that is checked.
+    /// with --allow: a client's address is the only check.
     #[arg(long)]
     allow_interrupt_moves: bool,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     args.check_permissions()?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
@@ -90,8 +89,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     }
     if let Some(permission) = args.permission() {
         let text = format!(
-            "{permission}: clients are not authenticated, an address within --allow is all that is \
-             checked"
+            "{permission}: clients are not authenticated, an address within --allow is the only check"
         );
         log.line("warning", &text);
     }
@@ -106,19 +104,19 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     }
     let log_rate = Mutex::new(LogRateLimit { since: Instant::now(), lines_count: 0 });
     let notices = Arc::new(move |notice: &Notice| {
-        // Held while the line is written; a panic elsewhere leaves a figure at most.
+        // Locked while the line is written. A panic elsewhere cannot leave it inconsistent.
         let mut log_rate = log_rate.lock().unwrap_or_else(PoisonError::into_inner);
         if log_rate.allows(log, Instant::now()) {
             tell(log, notice);
         }
     });
     server.run(notices, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
-    // Asked to end by a signal, and nothing was left undone.
+    // Ended by a signal, with nothing left undone: success.
     Ok(Exit::Ok)
 }
 
 impl ServeArgs {
-    /// The option by which clients may change something of this host.
+    /// The options that permit clients to change this host, if any is given.
     fn permission(&self) -> Option<&'static str> {
         match (self.allow_tuning, self.allow_interrupt_moves) {
             (true, true) => Some("--allow-tuning and --allow-interrupt-moves"),
@@ -128,12 +126,12 @@ impl ServeArgs {
         }
     }
 
-    /// Who may change something of this host must be said: clients are not authenticated.
+    /// Requires --allow with such an option, because clients are not authenticated.
     fn check_permissions(&self) -> Result<(), VerbError> {
         match self.permission() {
             Some(permission) if self.allow.is_empty() => Err(VerbError::usage(format!(
                 "{permission} needs --allow: clients can change this host and are not authenticated; name \
-                 their networks with --allow NETWORK (an address is all that is checked)"
+                 their networks with --allow NETWORK (an address is the only check)"
             ))),
             _ => Ok(()),
         }
@@ -161,7 +159,7 @@ impl ServeArgs {
     }
 }
 
-/// Sessions alone take 4 MiB each.
+/// Least memory for tests, bytes: sessions alone take 4 MiB each.
 const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
 fn server_memory(text: &str) -> Result<u64, String> {
@@ -172,11 +170,11 @@ fn server_memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// As many open files as the host allows without asking anybody: a stream is one or two.
+/// Raises the limit of open files to the hard limit: a stream needs one or two.
 fn open_as_many_files_as_allowed() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::Nofile).maximum;
-    // Where it is refused, fewer streams are let in.
+    // If that fails, fewer streams are accepted.
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).ok();
 }
 
@@ -200,17 +198,17 @@ fn explain(error: &ServerError) -> VerbError {
     }
 }
 
-/// Lines a second that clients may cause; beyond it they are counted.
+/// Log lines per second that clients may cause; the excess is only counted.
 const LINES_A_SECOND_MAX: u64 = 100;
 
-/// How many lines clients have caused in this second.
+/// Number of log lines that clients caused in the current second.
 struct LogRateLimit {
     since: Instant,
     lines_count: u64,
 }
 
 impl LogRateLimit {
-    /// Whether one more line is written; says first how many before it were not.
+    /// Whether one more line may be written; first logs how many were left out in the previous second.
     fn allows(&mut self, log: Log, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             let left_out = self.lines_count.saturating_sub(LINES_A_SECOND_MAX);

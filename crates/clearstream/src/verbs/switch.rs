@@ -1,4 +1,4 @@
-//! `clearstream switch`: the packet switch's daemon.
+//! `clearstream switch`: the daemon of the packet switch.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,15 +39,14 @@ struct RunArgs {
     /// Where clients connect [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// How long an idle switch polls at most before it sleeps, while frames keep coming: longer answers
-    /// faster, shorter frees the core.
+    /// Longest time an idle switch polls before it sleeps, while frames keep coming: longer gives lower latency, shorter frees the core.
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::parse_duration)]
     linger: Duration,
     /// Cores on which the switch's threads run: 0,2-5, or auto for those next to the fastest network card
     /// that serve no receive interrupts [default: any].
     #[arg(long, value_name = "CORES", value_parser = place)]
     cores: Option<Place>,
-    /// Keep every system call of this user, instead of giving up those that a switch has no need of.
+    /// Keep every system call instead of giving up those that a switch has no need of.
     #[arg(long)]
     no_sandbox: bool,
     /// Most memory for all ports, pipes, devices and links together: 8G.
@@ -55,7 +54,7 @@ struct RunArgs {
     memory: u64,
 }
 
-/// Where the threads run.
+/// Placement of the switch's threads.
 #[derive(Debug, Clone)]
 enum Place {
     Auto,
@@ -67,7 +66,7 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 impl Place {
-    /// The cores, and what is said of them.
+    /// The cores, and their description with the reason.
     fn decide(&self) -> (Vec<u32>, String) {
         let (cores, why) = match self {
             Self::On(Cores(list)) => (list.clone(), "as asked for".to_owned()),
@@ -82,7 +81,6 @@ impl Place {
     }
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     let Action::Run(run) = &args.action;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
@@ -116,14 +114,14 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
     log.line("listening", &format!("at {socket}"));
     let mut notice = |notice: Notice| tell(log, &notice);
     daemon.run(&mut notice, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
-    // Asked to end by a signal, and nothing was left undone.
+    // Ended by a signal, with nothing left undone: success.
     Ok(Exit::Ok)
 }
 
-/// As many descriptors as this process may have: a port takes about ten.
+/// Raises the limit of open files to the hard limit: a port needs about ten.
 fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Without, the limit is met sooner, and said then.
+    // If that fails, the switch reports the limit when it reaches it.
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 

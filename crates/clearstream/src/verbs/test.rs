@@ -1,11 +1,13 @@
-//! `clearstream test`: one test, shown while it runs and accounted for at its end.
+//! `clearstream test`: runs one test, with output while it runs and a summary at its end.
 
+mod export;
 mod lines;
 mod summary;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use compare::GatedVerb;
 use results::{End, HostFacts, Placement, Results, RunKind, TestSpec};
 use sweep::{Plan, PlannedPoint, Setting};
 use traffic::client::IntervalPair;
@@ -14,6 +16,8 @@ use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::{self, FarEnd};
+use crate::gates::{self, GateOptions};
+use crate::granted;
 use crate::placement;
 use crate::progress::Progress;
 use crate::runner::{self, Conducted, Done, Driver, Keeping};
@@ -23,12 +27,22 @@ use lines::IntervalLines;
 
 /// Options of `test`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  clearstream test geneva -P 4 -t 30s -w 40M --latency\n  \
+#[command(after_help = "Examples:\n  clearstream test geneva -P 4 -t 30s -w 40M --latency\n  \
     clearstream test geneva -u -b 5G -l 8900 -R          UDP, the far end sends\n  \
     clearstream test geneva --rr                         TCP_RR, one byte each way\n  \
-    clearstream test geneva --place placement.toml       on the cores `place` found\n\n\
-    The figure to quote is the receiver's. Ctrl-C ends the test and prints what there is; of several\n\
-    repeats with --output the same command then makes those that are left.")]
+    clearstream test geneva --place placement.toml       on the cores that `place` found\n  \
+    clearstream test geneva --repeat 5 --fail-below 1G   exit code 3 if the median is lower\n  \
+    clearstream test geneva --repeat 5 --csv > runs.csv  one row per run\n\n\
+    Gates (--fail-below, --fail-above, --require) hold the median of the repeats against a value, and\n\
+    a requirement against each repeat; a figure that was not measured misses its gate. Figures:\n\
+    throughput (of each direction), loss, reordering, jitter, retransmissions, transactions, rtt_p50,\n\
+    rtt_p99, rtt_p99.9 (of --rr, otherwise of the idle path), loaded_rtt_p50, loaded_rtt_p99,\n\
+    loaded_rtt_p99.9 (--latency), cpu, near_cpu, far_cpu (processor time per 10^9 bits).\n\
+    Requirements: no-loss, no-reordering, no-retransmissions, complete.\n\n\
+    The rate to quote is the receiver's. If a kernel does not grant an option (-C, -M, -m, --cores,\n\
+    zero copy), the test ends with exit code 4; a smaller window is reported beside the rate. Ctrl-C\n\
+    ends the test and prints what was measured. With --repeat and --output, the same command resumes\n\
+    an interrupted series.")]
 pub(crate) struct TestArgs {
     #[command(flatten)]
     target: TargetOptions,
@@ -41,40 +55,58 @@ pub(crate) struct TestArgs {
     /// Run both ends where this placement file says (see `clearstream place`).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cores", "far_cores"])]
     place: Option<PathBuf>,
+    /// Also list every stream, busy core and note, a line each.
+    #[arg(long)]
+    verbose: bool,
+    /// Print the figures as comma-separated values: a header, then a row a run.
+    #[arg(long, conflicts_with = "openmetrics")]
+    csv: bool,
+    /// Print the figures as OpenMetrics text, for Prometheus and others.
+    #[arg(long)]
+    openmetrics: bool,
     /// Also write the results document to FILE.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Begin anew even if the same repeats were cut short.
+    /// Start over even if the same repeats were interrupted.
     #[arg(long, requires = "output")]
     fresh: bool,
+    #[command(flatten)]
+    gates: GateOptions,
 }
 
-/// What the points of a test are called.
+/// Name of the experiment that a test's points belong to.
 const EXPERIMENT: &str = "test";
 
-/// Runs the verb.
 pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
+    if json && (args.csv || args.openmetrics) {
+        return Err(VerbError::usage("write one of --json, --csv and --openmetrics"));
+    }
+    let prints = !(json || args.csv || args.openmetrics);
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let (target, mut spec) = (args.target.target(), args.test.spec()?);
+    let gates = args.gates.gates(GatedVerb::Test)?;
     let placement = args.place.as_ref().map(|path| place_near(path, &mut spec)).transpose()?;
     let mut far_end = FarEnd::connect(&target)?;
     let mut results = far_end.describe(RunKind::Test, &mut Progress::new(1));
     if let (Some(path), Some(placement)) = (&args.place, placement) {
         place_far(path, &placement, results.far(), &mut spec)?;
     }
-    if !json {
+    granted::check(&spec, &results)?;
+    if prints {
         writeln!(crate::out::stderr(), "{}", summary::heading(&target, &results, &spec)).ok();
     }
-    // In an order of one setting nothing is shuffled.
-    let plan = Plan::new(vec![Setting::new(EXPERIMENT, spec)], args.repeat, 0);
-    let mut driver = Watched { far: far_end, prints: !json };
+    // The seed has no effect with a single setting.
+    let plan = Plan::new(vec![Setting::new(EXPERIMENT, spec.clone())], args.repeat, 0);
+    let mut driver = Watched { far: far_end, prints, numbers: args.repeat > 1 };
     let conducted =
         runner::conduct(&plan, &mut driver, args.keeping(), &mut results, Progress::new(0));
-    end(args, json, &results, conducted)
+    gates::judge_run(&gates, &mut results);
+    let ended = gates::settle(&results.gates, end(args, json, &results, conducted))?;
+    granted::check_points(&spec, &results).map(|()| ended)
 }
 
 impl TestArgs {
-    /// A single test is over when it is on disk; several are journalled where there is a file.
+    /// A journal only for several runs with an output file: a single test is stored once it is complete.
     fn keeping(&self) -> Keeping<'_> {
         Keeping {
             output: self.output.as_deref().filter(|_| self.repeat > 1),
@@ -86,10 +118,12 @@ impl TestArgs {
     }
 }
 
-/// Tests whose intervals are printed as they come.
+/// Tests whose intervals are printed as they arrive.
 struct Watched {
     far: FarEnd,
     prints: bool,
+    /// Whether each run is followed by its number and figures, because there are several.
+    numbers: bool,
 }
 
 impl Driver for Watched {
@@ -113,24 +147,35 @@ impl Driver for Watched {
         let ended = self.far.watch_test(spec, &mut on_interval, &|| signals::caught().is_some());
         let command = command_line(self.far.target(), spec);
         let ended = ended.map_err(|error| far::explain(&error));
+        if let (Ok(outcome), true) = (&ended, self.prints && self.numbers) {
+            let text = summary::run(planned.repeat + 1, spec, outcome);
+            crate::out::stdout().write_all(text.as_bytes()).ok();
+        }
         Ok(runner::tested(planned, started_unix_ms, command, ended))
     }
 }
 
-/// Prints what there is; without a measured test only why.
+/// Prints the results; without a measured test, only the reason.
 fn end(args: &TestArgs, json: bool, results: &Results, conducted: Conducted) -> VerbResult {
     if results.points.iter().all(|point| point.measured().is_none()) {
         return ending::nothing(conducted, "nothing was measured");
     }
     let Conducted { ended, log } = conducted;
-    // Some of it was done.
+    // Some tests succeeded, so an error makes the result partial.
     let conducted = Conducted { ended: ended.map_err(VerbError::partial), log };
-    let text = shown(results, args.repeat);
+    let data = match (args.csv, args.openmetrics) {
+        (true, _) => Some(export::csv(results)),
+        (_, true) => Some(export::openmetrics(results)),
+        _ => None,
+    };
+    let json = json || data.is_some();
     let outputs = Outputs { results: args.output.as_deref(), report: None, also: None, json };
-    ending::end(outputs, results, conducted, &Said { text, json: None, exit: Exit::Ok })
+    let text = shown(results, args) + &gates::line("gates      ", &results.gates);
+    let said = Said { text, json: data.as_deref(), exit: Exit::Ok };
+    ending::end(outputs, results, conducted, &said)
 }
 
-/// The near end of a placement file, laid over the test.
+/// Applies the near end of a placement file to the test.
 fn place_near(path: &Path, spec: &mut TestSpec) -> Result<Placement, VerbError> {
     let placement = placement::load(path)?;
     let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;
@@ -140,7 +185,7 @@ fn place_near(path: &Path, spec: &mut TestSpec) -> Result<Placement, VerbError> 
     Ok(placement)
 }
 
-/// The far end of it; a peer that does not tell its cores may still refuse them.
+/// Applies the far end of a placement file; a peer that does not report its cores may still refuse them.
 fn place_far(
     path: &Path,
     placement: &Placement,
@@ -154,14 +199,18 @@ fn place_far(
     Ok(())
 }
 
-fn shown(results: &Results, repeats: u32) -> String {
+fn shown(results: &Results, args: &TestArgs) -> String {
     let mut text = String::new();
     for point in &results.points {
         let Some((spec, outcome)) = point.tested() else { continue };
-        let number = (repeats > 1).then_some(point.repeat + 1);
-        text.push_str(&summary::outcome(spec, outcome, number));
+        if args.repeat == 1 {
+            text.push_str(&summary::outcome(spec, outcome));
+        }
+        if args.verbose {
+            text.push_str(&summary::details(spec, outcome));
+        }
     }
-    if repeats > 1 {
+    if args.repeat > 1 {
         text.push_str(&summary::repeats(&results.summaries));
     }
     text

@@ -1,4 +1,4 @@
-//! `clearstream tester`: the process in a lab that makes tests for another process of this program.
+//! `clearstream tester`: the process in a lab that runs tests for another process of this program.
 
 use crate::exit::Exit;
 use crate::{VerbResult, tester};
@@ -10,7 +10,6 @@ pub(crate) struct TesterArgs {
     host: String,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &TesterArgs, _json: bool) -> VerbResult {
     tester::answer_all(&args.host).map(|()| Exit::Ok)
 }

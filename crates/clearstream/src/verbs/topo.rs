@@ -1,4 +1,4 @@
-//! `clearstream topo`: what this host is made of, and the ceilings above its interfaces.
+//! `clearstream topo`: this host's hardware, and the ceilings of its interfaces.
 
 mod memory;
 
@@ -20,8 +20,8 @@ use crate::store;
     clearstream topo\n  \
     clearstream topo --svg host.svg\n  \
     clearstream --json topo | jq '.ceilings[].ceilings[] | {link, goodput_bits_per_s}'\n\n\
-    A ceiling is what one link of the way could carry if nothing else were in it; the lowest one\n\
-    names the limit. Every step of its arithmetic is shown.")]
+    A ceiling is the rate of one link if nothing else limited it; the lowest is the\n\
+    limit. Every step of its arithmetic is shown.")]
 pub(crate) struct TopoArgs {
     /// Also draw it, as an SVG file.
     #[arg(long, value_name = "FILE")]
@@ -37,10 +37,9 @@ pub(crate) struct TopoArgs {
     tree: Option<PathBuf>,
 }
 
-/// Widest drawing: tables grow with the terminal, but not beyond what the eye follows.
+/// Widest drawing, in columns: tables grow with the terminal only up to what is comfortable to read.
 const COLUMNS: usize = 96;
 
-/// Runs the verb.
 pub(crate) fn run(args: &TopoArgs, json: bool) -> VerbResult {
     let machine = read(args)?;
     let headers = Headers { is_ipv6: args.ipv6, lacks_timestamps: lacks_timestamps(args) };
@@ -75,7 +74,7 @@ fn read(args: &TopoArgs) -> Result<Machine, VerbError> {
     Ok(topology::machine_from(&HostFiles::at(tree)))
 }
 
-/// Whether this host, or the recorded one, sends without timestamps.
+/// Whether this host, or the recorded one, has TCP timestamps switched off.
 fn lacks_timestamps(args: &TopoArgs) -> bool {
     let root = args.tree.clone().unwrap_or_else(|| PathBuf::from("/"));
     let setting = fs::read_to_string(root.join("proc/sys/net/ipv4/tcp_timestamps"));

@@ -1,4 +1,4 @@
-//! `clearstream tune`: what to change on a host, changing it, proving it, and taking it back.
+//! `clearstream tune`: recommends changes to a host, makes them, measures their effect, and reverts them.
 
 mod apply;
 mod cc;
@@ -23,15 +23,15 @@ use crate::tuners::tuner;
 /// Options of `tune`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream tune plan geneva                  what to change here and there, and why\n  \
-    clearstream tune apply geneva --measure       change it, keep what helps beyond the noise\n  \
-    clearstream tune apply --from results.json    carry out the verdict of `path`, measured\n  \
+    clearstream tune plan geneva                  what to change at both ends, and why\n  \
+    clearstream tune apply geneva --measure       apply, and keep what helps beyond the noise\n  \
+    clearstream tune apply --from results.json    apply the advice of a verdict of `path`\n  \
     clearstream tune status\n  \
     clearstream tune revert\n  \
     clearstream tune profile compare cumulus-2018\n  \
     clearstream tune cc htcp\n\n\
     Every change is journalled on disk before it is made; `revert` restores exactly what was there,\n\
-    also after a crash and after a reboot. Changes are gone after a reboot unless --persist was given.\n\
+    also after a crash and after a reboot. Changes are lost at a reboot unless --persist was given.\n\
     The far host is changed too where `clearstream serve --allow-tuning --allow NETWORK` runs;\n\
     settings that its local users or other clients have changed are left alone.")]
 pub(crate) struct TuneArgs {
@@ -41,22 +41,22 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// List the changes the evidence asks for, with their reasons; changes nothing.
+    /// List the changes that the evidence justifies, with their reasons; changes nothing.
     Plan(plan::PlanArgs),
-    /// Make changes, journalled; with --measure keep only what helps.
+    /// Apply changes, with a journal; with --measure keep only those that help.
     Apply(apply::ApplyArgs),
-    /// Show the changes that are in force, and what somebody else changed since.
+    /// Show the changes in force and what others have changed since.
     Status(status::StatusArgs),
-    /// Take changes back, exactly.
+    /// Revert changes exactly.
     Revert(status::RevertArgs),
-    /// Published lists of settings, compared with the running kernel.
+    /// Compare published lists of settings with the running kernel.
     Profile(profile::ProfileArgs),
     /// Print every setting this program can change, and its value.
     Dump(status::DumpArgs),
     /// Make persisted changes again at boot.
     #[command(hide = true)]
     Boot(status::BootArgs),
-    /// Congestion controls as BPF programs, and one against the other.
+    /// Congestion controls as BPF programs, and comparisons of them.
     Cc(cc::CcArgs),
 }
 
@@ -77,7 +77,6 @@ impl StateOptions {
     }
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &TuneArgs, json: bool) -> VerbResult {
     match &args.action {
         Action::Plan(args) => plan::run(args, json),
@@ -91,7 +90,7 @@ pub(crate) fn run(args: &TuneArgs, json: bool) -> VerbResult {
     }
 }
 
-/// A tuning error with the exit code it stands for.
+/// Converts a tuning error into one with an exit code.
 fn explain(error: &TuneError) -> VerbError {
     let line = chain(error);
     let is_privilege = match error {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::{Bed, Lab, LabError};
+use lab::{Lab, LabError, ScopedLab};
 use sys::process::{Ending, Owned};
 
 use crate::PROGRAM;
@@ -17,8 +17,8 @@ fn name(purpose: &str) -> String {
 }
 
 /// `None` after saying why it cannot be here.
-fn up(purpose: &str) -> Option<Bed> {
-    match Bed::inline(&format!("name = \"{}\"\n{LINK}", name(purpose)), PROGRAM) {
+fn up(purpose: &str) -> Option<ScopedLab> {
+    match ScopedLab::inline(&format!("name = \"{}\"\n{LINK}", name(purpose)), PROGRAM) {
         Ok(bed) => Some(bed),
         Err(error) if error.is_missing_privilege() => {
             println!("skipped: {error}");
@@ -29,7 +29,7 @@ fn up(purpose: &str) -> Option<Bed> {
 }
 
 /// Bytes that a host's link has sent.
-fn sent_bytes(bed: &Bed, host: &str) -> u64 {
+fn sent_bytes(bed: &ScopedLab, host: &str) -> u64 {
     let devices = bed.devices(host).expect("its counters");
     devices.iter().find(|device| device.interface == "eth0").expect("its link").tx_bytes
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use packet_switch::attachment::{Ask, LinkWishes, Shape};
+use packet_switch::attachment::{Ask, LinkConfig, Shape};
 use packet_switch::client::{Attached, Connection};
 use ring::Patience;
 
@@ -176,7 +176,7 @@ fn links_hold_no_more_than_the_memory_there_may_be() {
     let mut source = attach(&mut connection, "vale0:a", Shape { slots: 256, ..Shape::default() });
     let add = |connection: &mut Connection, number: u32| {
         let end = |letter| format!("vale0:{letter}{number}").parse().unwrap();
-        let link = LinkWishes { delay_ns: 10_000_000_000, ..LinkWishes::default() };
+        let link = LinkConfig { delay_ns: 10_000_000_000, ..LinkConfig::default() };
         connection.ask(Ask::AddLink { one: end('x'), other: end('y'), link })
     };
     let links = (0..100).take_while(|number| add(&mut connection, *number).is_ok()).count();

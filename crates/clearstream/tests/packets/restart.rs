@@ -33,7 +33,7 @@ fn a_generator_and_a_sink_go_on_at_the_next_switch() {
     for said in [sender_said, receiver_said] {
         let lines: Vec<_> = said.lines().collect();
         assert_eq!(lines.len(), 2, "once each: {said}");
-        assert!(lines[0].contains("the switch has gone; waiting for the next one"), "{said}");
+        assert!(lines[0].contains("the switch has ended; waiting for the next one"), "{said}");
         assert!(lines[1].contains("the switch is back after"), "{said}");
     }
     assert_eq!(sent["frames"], count);
@@ -62,7 +62,7 @@ fn ping_bridge_and_echo_go_on_at_the_next_switch() {
     switch.replace();
     switch.wait_for_clients(4);
     let (pinged, said) = outcome(ping);
-    assert!(said.contains("the switch has gone") && said.contains("is back after"), "{said}");
+    assert!(said.contains("the switch has ended") && said.contains("is back after"), "{said}");
     let number = |value: &Value| value.as_u64().unwrap();
     let (back, lost) = (number(&pinged["round_trips"]), number(&pinged["lost"]));
     assert_eq!((back + lost, number(&pinged["outage"]["reconnects"])), (300, 1), "{pinged}");

@@ -2,13 +2,14 @@
 //!
 //! A state is a set of formulas that must hold from here on. Each is split into what must hold now
 //! and what must hold next (Couvreur 1999): `a U b` is `b`, or `a` now and `a U b` next, which puts the
-//! coming of `b` off. A run that puts some until off for ever is not accepted: an edge that does not
+//! coming of `b` off. A run that puts some until off forever is not accepted: an edge that does not
 //! put it off is in its acceptance set. The sets are then visited in turn, so that one set of states
 //! suffices, and states that do the same are merged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::file::Definition;
 use super::formula::{Formula, Temporal};
 
 /// A proposition that must hold, or (`false`) must not.
@@ -23,7 +24,7 @@ pub struct Edge {
     pub to: usize,
 }
 
-/// A Büchi automaton; state 0 is the first. It accepts the runs that visit accepting states for ever.
+/// A Büchi automaton; state 0 is the first. It accepts the runs that visit accepting states forever.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Automaton {
     edges: Vec<Vec<Edge>>,
@@ -106,9 +107,12 @@ impl Automaton {
 
     /// The automaton with propositions replaced by the expressions they stand for.
     #[must_use]
-    pub fn with_atoms(mut self, definitions: &BTreeMap<String, String>) -> Self {
+    pub fn with_definitions(mut self, definitions: &BTreeMap<String, Definition>) -> Self {
         for edge in self.edges.iter_mut().flatten() {
-            let defined = |(name, holds)| (definitions.get(&name).cloned().unwrap_or(name), holds);
+            let defined = |(name, holds)| match definitions.get(&name) {
+                Some(definition) => (definition.expression.clone(), holds),
+                None => (name, holds),
+            };
             edge.literals = std::mem::take(&mut edge.literals).into_iter().map(defined).collect();
         }
         self

@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
 use crate::syntax::{BinaryOp, Expr, Node, UnaryOp};
 
-use super::{Parser, quoted};
+use super::Parser;
 
 /// Deepest nesting of parentheses, indices and signs. How many operands stand in a row has no limit
 /// but the model's length: a row becomes a tree that is deep on its left side only, and that side is
@@ -34,7 +34,7 @@ impl<'s> Parser<'s> {
             for (name, rule) in others {
                 if shape(rule) != ours {
                     let text =
-                        format!("{name} groups this expression differently: add parentheses");
+                        format!("{name} groups these operators differently; add parentheses");
                     self.warn(operands[0].at, text);
                 }
             }
@@ -55,7 +55,7 @@ impl<'s> Parser<'s> {
         let unary = match self.peek() {
             Token::Mark("-") => Some(UnaryOp::Negate),
             Token::Mark("~") => Some(UnaryOp::Complement),
-            Token::Word("not") => Some(UnaryOp::Not),
+            Token::Word("not") | Token::Mark("!") => Some(UnaryOp::Not),
             _ => None,
         };
         if let Some(operator) = unary {
@@ -78,12 +78,28 @@ impl<'s> Parser<'s> {
                 self.back();
                 self.named()?
             }
-            other => {
+            _ => {
                 self.back();
-                return Err(self.error(&format!("expected a value, found {}", quoted(other))));
+                return Err(self.unexpected("a value"));
             }
         };
         Ok(Expr { at, node })
+    }
+
+    /// What can be assigned: `x`, `x[i]`, `P->x`, `P->x[i]`.
+    pub(super) fn place(&mut self) -> Result<Expr<'s>, Diagnostic> {
+        let at = self.at();
+        if !matches!(self.peek(), Token::Word(_)) {
+            return Err(self.unexpected("a variable"));
+        }
+        match self.named()? {
+            Node::InState(..) => {
+                let text =
+                    "a state cannot be assigned: a process changes its state by a transition";
+                Err(Diagnostic::new(self.source, at, text))
+            }
+            node => Ok(Expr { at, node }),
+        }
     }
 
     /// `x`, `x[i]`, `P.state`, `P->x`, `P->x[i]`.

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use crate::code::{Code, Entry, Op, binary, unary};
 use crate::diagnostic::{At, Diagnostic};
+use crate::ltl::PROPERTY_NAME;
 use crate::model::{Location, Place};
+use crate::suggest::did_you_mean_or_list;
 use crate::syntax::{BinaryOp, Expr, Kind, Name, Node};
 
 /// A variable as expressions see it.
@@ -47,13 +49,21 @@ impl<'s> Symbols<'s> {
     }
 
     pub(super) fn process(&self, name: Name<'s>) -> Result<usize, Diagnostic> {
-        let found = self.processes.get(name.text).copied();
-        found.ok_or_else(|| self.error(name.at, format!("there is no process `{}`", name.text)))
+        self.processes.get(name.text).copied().ok_or_else(|| {
+            let known = self.processes.keys().copied().filter(|name| *name != PROPERTY_NAME);
+            let hint = did_you_mean_or_list(name.text, "the processes are", known);
+            self.error(name.at, format!("there is no process `{}`{hint}", name.text))
+        })
     }
 
     pub(super) fn state(&self, process: usize, name: Name<'s>) -> Result<u16, Diagnostic> {
-        let found = self.states[process].get(name.text).copied();
-        found.ok_or_else(|| self.error(name.at, format!("there is no state `{}`", name.text)))
+        self.states[process].get(name.text).copied().ok_or_else(|| {
+            let known = self.states[process].keys().copied();
+            let whose = self.processes.iter().find(|(_, number)| **number == process);
+            let whose = whose.map_or_else(String::new, |(name, _)| format!(" in `{name}`"));
+            let hint = did_you_mean_or_list(name.text, "its states are", known);
+            self.error(name.at, format!("there is no state `{}`{whose}{hint}", name.text))
+        })
     }
 
     /// A variable: of the named process, else of the one around it, else a global one.
@@ -69,7 +79,49 @@ impl<'s> Symbols<'s> {
                 .and_then(|process| self.locals[process].get(name.text))
                 .or_else(|| self.globals.get(name.text)),
         };
-        found.ok_or_else(|| self.error(name.at, format!("there is no variable `{}`", name.text)))
+        found.ok_or_else(|| self.no_variable(scope, of, name))
+    }
+
+    /// The error for a name that is no variable where it stands: what it is instead, or the name that was
+    /// probably meant.
+    fn no_variable(
+        &self,
+        scope: Option<usize>,
+        of: Option<Name<'s>>,
+        name: Name<'s>,
+    ) -> Diagnostic {
+        let word = name.text;
+        if let Some(process) = of {
+            let number = self.processes.get(process.text).copied().unwrap_or(0);
+            let process = process.text;
+            let hint = if self.states[number].contains_key(word) {
+                format!("; of a state write `{process}.{word}`")
+            } else if self.globals.contains_key(word) {
+                format!("; `{word}` is a global variable")
+            } else {
+                let known = self.locals[number].keys().copied();
+                did_you_mean_or_list(word, "its variables are", known)
+            };
+            return self.error(name.at, format!("`{process}` has no variable `{word}`{hint}"));
+        }
+        // A state of the process around it, else of any.
+        let mut order: Vec<(usize, &str)> =
+            self.processes.iter().map(|(name, &number)| (number, *name)).collect();
+        order.sort_unstable_by_key(|(number, _)| (Some(*number) != scope, *number));
+        let of_state = order.iter().find(|(number, _)| self.states[*number].contains_key(word));
+        let of_variable = order.iter().find(|(number, _)| self.locals[*number].contains_key(word));
+        let hint = if let Some((_, process)) = of_state {
+            format!("; of the state write `{process}.{word}`")
+        } else if let Some((_, process)) = of_variable {
+            format!("; of the variable of `{process}` write `{process}->{word}`")
+        } else if self.processes.contains_key(word) {
+            format!("; `{word}` is a process, of its states write `{word}.STATE`")
+        } else {
+            let locals = scope.map(|process| self.locals[process].keys());
+            let known = locals.into_iter().flatten().chain(self.globals.keys()).copied();
+            did_you_mean_or_list(word, "the variables are", known)
+        };
+        self.error(name.at, format!("there is no variable `{word}`{hint}"))
     }
 
     /// The value of an expression before the first step.
@@ -103,9 +155,11 @@ impl<'s> Symbols<'s> {
                 usize::try_from(index)
                     .ok()
                     .and_then(|index| values.get(index).copied())
-                    .ok_or_else(|| self.error(expr.at, "this index is out of range"))
+                    .ok_or_else(|| self.error(expr.at, "this index is outside the array"))
             }
-            Node::InState(..) => Err(self.error(expr.at, "a state is no constant")),
+            Node::InState(..) => {
+                Err(self.error(expr.at, "an initial value cannot depend on a process's state"))
+            }
             Node::Unary(operator, operand) => Ok(unary(*operator, self.constant(scope, operand)?)),
             Node::Binary(..) => self.constant(scope, expr),
         }
@@ -135,9 +189,8 @@ impl<'s> Symbols<'s> {
             return Err(self.error(expr.at, "only a variable can be assigned"));
         };
         match self.variable(scope, *of, *name)?.clone() {
-            Symbol::Constant { .. } => {
-                Err(self.error(expr.at, format!("`{}` is a constant", name.text)))
-            }
+            Symbol::Constant { .. } => Err(self
+                .error(expr.at, format!("`{}` is a constant and cannot be assigned", name.text))),
             Symbol::Stored { kind, at, length, number, .. } => {
                 let index = match index {
                     Some(index) if length.is_some() => Some(self.compile(code, scope, index)?),
@@ -150,7 +203,7 @@ impl<'s> Symbols<'s> {
     }
 
     fn no_array(&self, at: At, name: Name<'s>) -> Diagnostic {
-        self.error(at, format!("`{}` is no array", name.text))
+        self.error(at, format!("`{}` is not an array", name.text))
     }
 
     fn emit(

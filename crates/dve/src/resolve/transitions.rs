@@ -4,6 +4,7 @@ use super::expressions::Symbols;
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Assignment, Channel, Process, Sync, Transition};
+use crate::suggest::did_you_mean_or_list;
 use crate::syntax::{self, Kind, Source};
 
 /// Compiles all transitions and assertions, and lists them with the states they begin in.
@@ -85,10 +86,11 @@ fn channel_number(
     sync: &syntax::Sync<'_>,
 ) -> Result<usize, Diagnostic> {
     let name = sync.channel;
-    channels
-        .iter()
-        .position(|channel| channel.name == name.text)
-        .ok_or_else(|| symbols.error(name.at, format!("there is no channel `{}`", name.text)))
+    channels.iter().position(|channel| channel.name == name.text).ok_or_else(|| {
+        let known = channels.iter().map(|channel| channel.name.as_str());
+        let hint = did_you_mean_or_list(name.text, "the channels are", known);
+        symbols.error(name.at, format!("there is no channel `{}`{hint}", name.text))
+    })
 }
 
 fn compile_sync<'s>(
@@ -102,8 +104,9 @@ fn compile_sync<'s>(
     let number = channel_number(symbols, channels, sync)?;
     let arity = *arities[number].get_or_insert(sync.values.len());
     if arity != sync.values.len() {
-        let text =
-            format!("`{}` carries {arity} values, not {}", sync.channel.text, sync.values.len());
+        let (name, given) = (sync.channel.text, sync.values.len());
+        let values = if arity == 1 { "value" } else { "values" };
+        let text = format!("`{name}` carries {arity} {values} at a time, {given} given here");
         return Err(symbols.error(sync.channel.at, text));
     }
     let channel = &channels[number];

@@ -1,10 +1,10 @@
-//! What PCI Express leaves of a link for TCP payload, by what crosses it for each frame.
+//! The TCP payload rate of a PCI Express link, from the transactions each frame needs.
 //!
 //! The model is that of Neugebauer et al., "Understanding PCIe performance for end host
 //! networking" (SIGCOMM 2018), section 3: a frame crosses as transactions of at most MaxPayload
-//! bytes, each with header and framing, and beside it go descriptors, completion entries and the
-//! link's own acknowledgements. Each direction is a link of its own; only what shares the payload's
-//! direction takes from it. Sizes of headers: PCI Express Base Specification 3.0, 2.2 (header 12 or
+//! bytes, each with header and framing; beside it go descriptors, completion entries and the
+//! link's own acknowledgements. Each direction is a link of its own; only traffic in the payload's
+//! direction takes capacity from it. Header sizes: PCI Express Base Specification 3.0, 2.2 (header 12 or
 //! 16 bytes, LCRC 4), 3.5 (sequence number 2), 4.2 (framing 2), 3.4 (link-layer packet 8 framed).
 
 use results::{Ceiling, CeilingLink, Nic, PcieLink, pcie_bits_per_s};
@@ -15,13 +15,13 @@ use super::{Headers, Steps};
 const REQUEST_BYTES: f64 = 24.0;
 /// Completion with data: header 12, sequence and LCRC 6, framing 2.
 const COMPLETION_BYTES: f64 = 20.0;
-/// What flits take from a transaction: they carry sequence, CRC and framing for all in them.
+/// Bytes that a transaction saves in flit mode: the flit carries sequence, CRC and framing for all of them.
 const FLIT_SAVES_BYTES: f64 = 8.0;
 /// Acknowledgement or credit update of the link layer, framed.
 const LINK_PACKET_BYTES: f64 = 8.0;
-/// At most one acknowledgement and one credit update for each transaction that comes the other way.
+/// At most one acknowledgement and one credit update for each transaction in the opposite direction.
 const LINK_PACKETS_PER_TRANSACTION: f64 = 2.0;
-/// What a PCI Express device may always use, and firmware often leaves.
+/// MaxPayload that every PCI Express device supports, and that firmware often leaves in place.
 const PAYLOAD_LEAST_BYTES: u32 = 128;
 /// Reset value of MaxReadRequest.
 const READ_REQUEST_DEFAULT_BYTES: u32 = 512;
@@ -32,7 +32,7 @@ const SUPER_SEGMENT_BYTES: f64 = 65_536.0;
 /// Receive descriptors are read in cache lines.
 const DESCRIPTOR_READ_BYTES: f64 = 64.0;
 
-/// How a driver talks with its device; sizes in bytes.
+/// Descriptor and completion sizes of a driver's rings, bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Ring {
     receive_descriptor: f64,
@@ -59,7 +59,7 @@ impl Ring {
     }
 }
 
-/// The frames of a bulk flow, and what its host makes of them.
+/// The frames of a bulk flow, and how its host batches them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Frames {
     frame_bytes: f64,
@@ -86,13 +86,13 @@ impl Frames {
             header_bytes: ETHERNET_BYTES + f64::from(headers.bytes()),
             ring: Ring::of(nic.driver.as_deref()),
             segments_a_send: if is_segmenting { joined } else { 1.0 },
-            // Joined segments are acknowledged once, single ones every second time (RFC 5681 4.2).
+            // Combined segments are acknowledged once, single ones every second time (RFC 5681 4.2).
             segments_an_acknowledgement: if is_joining { joined } else { 2.0 },
         }
     }
 }
 
-/// Whether the figures of a link are any.
+/// Whether the link's speed and width are those of a possible link.
 pub(super) fn is_plausible(link: &PcieLink) -> bool {
     is_link(link.speed_gt_per_s, link.lanes_count)
 }
@@ -101,7 +101,7 @@ fn is_link(speed_gt_per_s: f64, lanes_count: u32) -> bool {
     (1.0..=1024.0).contains(&speed_gt_per_s) && (1..=32).contains(&lanes_count)
 }
 
-/// From the wire into memory: the device writes.
+/// Ceiling from the wire into memory, where the device writes.
 pub(super) fn receive(link: &PcieLink, frames: &Frames) -> Ceiling {
     let (mut steps, wire) = begin(link);
     let tax = Tax::of(wire.speed);
@@ -110,26 +110,26 @@ pub(super) fn receive(link: &PcieLink, frames: &Frames) -> Ceiling {
     let data = frames.frame_bytes + writes * tax.request;
     steps.then(
         &format!("transactions: {writes} writes of at most {}", payload.text),
-        format!("{} of {data} bytes a frame", frames.frame_bytes),
+        format!("{} of {data} bytes per frame", frames.frame_bytes),
         wire.rate * frames.frame_bytes / data,
     );
     let ring = frames.ring;
     let descriptor_reads = ring.receive_descriptor / DESCRIPTOR_READ_BYTES;
     let completion = ring.completion + tax.request;
-    // An acknowledgement leaves: its descriptor and itself are asked for, its end is written.
+    // Sending an acknowledgement costs two read requests (its descriptor, its data) and a completion entry.
     let acknowledgement = (tax.request * 2.0 + completion) / frames.segments_an_acknowledgement;
     let beside = completion + descriptor_reads * tax.request + acknowledgement;
-    // The other way come descriptors, the acknowledgement with its descriptor, and its doorbell.
+    // Opposite direction: descriptors, the acknowledgement with its descriptor, and its doorbell.
     let opposite = descriptor_reads + 3.0 / frames.segments_an_acknowledgement;
     finish(steps, &wire, frames, data, (beside, opposite), CeilingLink::PcieReceive)
 }
 
-/// From memory to the wire: the device asks, the host answers.
+/// Ceiling from memory to the wire, where the device reads and the host answers.
 pub(super) fn transmit(link: &PcieLink, frames: &Frames) -> Ceiling {
     let (mut steps, wire) = begin(link);
     let tax = Tax::of(wire.speed);
     let payload = max_payload(link);
-    // The device makes the headers of all segments of one send but the first.
+    // Of one super-segment only one header is read: the device makes those of the other segments.
     let send = frames.payload_bytes * frames.segments_a_send + frames.header_bytes;
     let answers = (send / f64::from(payload.bytes)).ceil();
     let data = (send + answers * tax.completion) / frames.segments_a_send;
@@ -137,7 +137,7 @@ pub(super) fn transmit(link: &PcieLink, frames: &Frames) -> Ceiling {
     steps.then(
         &format!("transactions: {answers} completions of at most {} a send", payload.text),
         format!("{share:.0} of {data:.0} bytes a segment, {} a send", frames.segments_a_send),
-        // The rate on the wire: a frame for each share read.
+        // As a rate on the wire: one frame for each segment's share of the data read.
         wire.rate * frames.frame_bytes / data,
     );
     let ring = frames.ring;
@@ -147,7 +147,7 @@ pub(super) fn transmit(link: &PcieLink, frames: &Frames) -> Ceiling {
         ring.receive_descriptor + ring.receive_descriptor / DESCRIPTOR_READ_BYTES * tax.completion;
     let beside = (descriptor + doorbell) / frames.segments_a_send
         + incoming / frames.segments_an_acknowledgement;
-    // The other way go read requests, completion entries, and acknowledgements coming in.
+    // Opposite direction: read requests, completion entries, and incoming acknowledgements.
     let asked = link.read_request_max_bytes.unwrap_or(READ_REQUEST_DEFAULT_BYTES).max(128);
     let requests = (send / f64::from(asked)).ceil() + 2.0;
     let opposite = requests / frames.segments_a_send + 2.0 / frames.segments_an_acknowledgement;
@@ -165,7 +165,7 @@ fn finish(
     let all = data + beside;
     steps.then(
         &format!("descriptors, completions, doorbells, TCP ACKs ({})", frames.ring.source),
-        format!("{data:.0} + {beside:.1} bytes a frame"),
+        format!("{data:.0} + {beside:.1} bytes per frame"),
         wire.rate * frames.frame_bytes / all,
     );
     let link_layer = opposite * LINK_PACKETS_PER_TRANSACTION * LINK_PACKET_BYTES;
@@ -174,7 +174,7 @@ fn finish(
     let all = all + link_layer;
     steps.then(
         "link layer: acknowledgement and credit update, 8 bytes each",
-        format!("+ {link_layer:.1} bytes a frame, for {opposite:.2} transactions the other way"),
+        format!("+ {link_layer:.1} bytes per frame, for {opposite:.2} transactions the other way"),
         wire.rate * frames.frame_bytes / all,
     );
     steps.then(
@@ -185,7 +185,7 @@ fn finish(
     steps.end(link)
 }
 
-/// The narrowest link on the way: its rate for transactions.
+/// The narrowest link between device and memory, with its rate for transactions.
 #[derive(Debug)]
 struct Wire {
     speed: f64,
@@ -193,7 +193,7 @@ struct Wire {
     is_flit: bool,
 }
 
-/// Header bytes of a transaction on a link.
+/// Bytes that each transaction adds on a link, by kind.
 #[derive(Debug)]
 struct Tax {
     request: f64,
@@ -229,8 +229,8 @@ fn begin(link: &PcieLink) -> (Steps, Wire) {
         _flits => ("flits: transactions, their CRC and FEC", "236/256"),
     };
     steps.then(encoding, format!("{gbit:.1} x {share}"), encoded);
-    // So that two clocks may differ: 4 symbols every 1538 at most (3.0, 4.2.7.3), or a block of
-    // 16 bytes every 375. Flits keep the latter's pace in twice as many (6.0, 4.2.8).
+    // Skip ordered sets compensate for clock differences: 4 symbols every 1538 at most (3.0, 4.2.7.3), or
+    // a block of 16 bytes every 375. Flits send one in twice as many (6.0, 4.2.8).
     let (every, pause) = match speed {
         speed if speed <= 5.0 => (1538.0, 4.0),
         speed if speed <= 32.0 => (376.0, 1.0),
@@ -241,7 +241,7 @@ fn begin(link: &PcieLink) -> (Steps, Wire) {
     (steps, Wire { speed, rate, is_flit })
 }
 
-/// `3.0` for 8 GT/s.
+/// The PCI Express generation of a speed: `3.0` for 8 GT/s.
 fn generation(speed_gt_per_s: f64) -> &'static str {
     match speed_gt_per_s {
         speed if speed <= 2.5 => "1.x",

@@ -1,4 +1,4 @@
-//! Applications that offer or take less than the path carries.
+//! Applications that offer or read less than the path carries.
 
 use results::{End, Limit};
 use units::{saturating_u64, show_bit_rate, show_byte_size};
@@ -10,7 +10,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp, ratio};
 use crate::observed::Observed;
 
-/// Most an experiment that lifts an application's own rate expects to gain.
+/// Largest gain, as a factor, that is expected from lifting an application's own rate.
 const GAIN_MAX: f64 = 20.0;
 
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl Mechanism for ReceivingApplication {
     }
 }
 
-/// The weight where no read rate was asked for: a full socket before a thread with time to spare.
+/// Weight of a slow reader without a requested read rate: its socket is full although its thread has time.
 fn unasked_weight(seen: &Observed<'_>) -> f64 {
     let held_back = ramp(seen.receive_window_share(), 0.1, 0.5);
     let Some(fullness) = seen.receiver_fullness() else {
@@ -177,7 +177,7 @@ fn unasked_weight(seen: &Observed<'_>) -> f64 {
         return 0.4 * unsteady * held_back;
     };
     let full = ramp(fullness, 0.3, 0.7);
-    // Who says how long it paused is believed; else time its thread neither ran nor waited is.
+    // Reported pauses count; without them, the time in which the thread neither ran nor waited.
     match (seen.receiver.application_idle_share, seen.receiver.busy_share()) {
         (Some(paused), _) => full * held_back * ramp(paused, 0.05, 0.3),
         (None, Some(busy)) => full * held_back * (1.0 - ramp(busy, 0.7, 0.95)),

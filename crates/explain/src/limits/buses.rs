@@ -1,4 +1,4 @@
-//! The ways between device, memory and core: PCI Express, memory bandwidth.
+//! The buses between device, memory and core: PCI Express, memory bandwidth.
 
 use results::{Ceiling, CeilingLink, Limit};
 use units::show_bit_rate;
@@ -102,7 +102,7 @@ impl Mechanism for Pcie {
     }
 }
 
-/// The PCI Express ceiling of the judged way that is lowest.
+/// The lower PCI Express ceiling of the two ends in the judged direction.
 fn narrowest<'s, 'a>(seen: &'s Observed<'a>) -> Option<(&'s HostView<'a>, Ceiling)> {
     let of = |host: &'s HostView<'a>| {
         let nic = host.machine()?.nic(&host.interface()?.name)?;
@@ -192,7 +192,7 @@ fn traffic_bytes_per_s(host: &HostView<'_>) -> Option<f64> {
     ratio(bytes, host.duration_s)
 }
 
-/// Memory traffic over payload; 0 where it is unknown.
+/// Memory traffic per byte of payload; 0 if unknown.
 fn excess(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     traffic_bytes_per_s(host).and_then(|bytes| ratio(bytes, seen.rate() / 8.0)).unwrap_or(0.0)
 }

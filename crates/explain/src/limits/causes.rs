@@ -1,15 +1,15 @@
-//! Why a core has no time left, where something other than its own work is the reason: shared by the
-//! limits that name the reason and by those that name the core.
+//! Why a core has no time left, if the reason is not its own work: shared by the limits that name
+//! the reason and by those that name the core.
 
 use results::Proximity;
 
 use crate::numbers::{ramp, ratio};
 use crate::observed::{HostView, Observed};
 
-/// A packet is small when it is at most this: two frames of the usual Ethernet.
+/// Largest size of a small packet: two standard Ethernet frames.
 const SMALL_PACKET_BYTES: f64 = 3200.0;
 
-/// The clock of the busiest thread's core against the highest the processor can, kHz.
+/// Clock of the busiest thread's core, and the highest the processor reaches; kHz.
 pub(super) fn clock_khz(host: &HostView<'_>) -> Option<(f64, f64)> {
     let core = host.thread.core?;
     let clock = host.counters?.clocks.iter().find(|clock| clock.core == core)?;
@@ -17,13 +17,13 @@ pub(super) fn clock_khz(host: &HostView<'_>) -> Option<(f64, f64)> {
     Some((seen, clock.hardware_max_khz? as f64)).filter(|(seen, most)| *seen > 0.0 && *most > 0.0)
 }
 
-/// How surely the clock is held low, 0 to 1.
+/// Confidence, 0 to 1, that the clock is held low.
 pub(super) fn slow_clock(host: &HostView<'_>) -> f64 {
     clock_khz(host).map_or(0.0, |(seen, most)| ramp(1.0 - seen / most, 0.2, 0.4))
 }
 
-/// How far the busiest thread is from where its packets come in, and that core; for a sender, from
-/// the device.
+/// Proximity of the busiest thread's core to the core its packets arrive on (for a sender, its
+/// acknowledgements), and the two cores.
 pub(super) fn distance(host: &HostView<'_>) -> Option<(Proximity, u32, u32)> {
     let machine = host.machine()?;
     let thread = host.thread.core?;
@@ -31,7 +31,7 @@ pub(super) fn distance(host: &HostView<'_>) -> Option<(Proximity, u32, u32)> {
     Some((machine.proximity(thread, packets)?, thread, packets))
 }
 
-/// Whether the busiest thread's memory node is another than the device's: both nodes.
+/// Memory nodes of the busiest thread and of the device, if they differ.
 pub(super) fn device_nodes(host: &HostView<'_>) -> Option<(u32, u32)> {
     let machine = host.machine()?;
     let own = machine.core(host.thread.core?)?.node?;
@@ -39,7 +39,7 @@ pub(super) fn device_nodes(host: &HostView<'_>) -> Option<(u32, u32)> {
     (own != device).then_some((own, device))
 }
 
-/// How surely the thread lies far from its packets or its device, 0 to 1.
+/// Confidence, 0 to 1, that the thread runs far from its packets or its device.
 pub(super) fn misplaced(host: &HostView<'_>) -> f64 {
     let by_cores = match distance(host).map(|found| found.0) {
         Some(Proximity::OtherNode) => 1.0,
@@ -50,21 +50,21 @@ pub(super) fn misplaced(host: &HostView<'_>) -> f64 {
     by_device.max(by_cores)
 }
 
-/// Whether any two cores of the host share a cache of the second level or above: only then is it a
-/// choice not to.
+/// Whether any two cores of the host share a cache of the second level or above: only then could
+/// the thread have been placed next to its packets.
 fn shares_caches(host: &HostView<'_>) -> bool {
     host.machine().is_some_and(|machine| {
         machine.caches.iter().any(|cache| cache.level >= 2 && cache.cores.len() > 1)
     })
 }
 
-/// How surely each packet passes an end's stack alone, 0 to 1; 0 where its device moves them joined.
+/// Confidence, 0 to 1, that an end's stack handles small packets one by one; 0 if its device combines them.
 pub(super) fn small_packets(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     seen.packet_bytes(host)
         .map_or(0.0, |bytes| 1.0 - ramp(bytes, SMALL_PACKET_BYTES, 2.0 * SMALL_PACKET_BYTES))
 }
 
-/// Offloads that would join an end's packets and are off; empty where the host does not tell.
+/// Offloads that would combine an end's packets and are off; empty if the host does not report them.
 pub(super) fn offloads_off(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<&'static str> {
     let Some(interface) = host.interface() else { return Vec::new() };
     if interface.offloads.is_empty() && host.machine().is_none() {
@@ -74,7 +74,7 @@ pub(super) fn offloads_off(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<&'st
     let mut off = Vec::new();
     if host.end == seen.sender.end {
         let segmentation = if seen.is_ipv6() { "tso6" } else { "tso" };
-        // Either joins: the device cuts, or the stack does just before it.
+        // Either one suffices: the device segments, or the stack does just before it.
         if !is_on(segmentation) && !is_on("tso") {
             off.push("tso");
         }
@@ -86,7 +86,7 @@ pub(super) fn offloads_off(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<&'st
         if cuts_small {
             off.push("gso_max_size");
         }
-        // One of both is enough for the stack to hand super-segments down.
+        // One of them is enough for the stack to pass super-segments down.
         let joined = (is_on("gso") || is_on(segmentation) || is_on("tso")) && !cuts_small;
         if joined {
             off.retain(|name| *name != "gso");
@@ -97,19 +97,19 @@ pub(super) fn offloads_off(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<&'st
     off
 }
 
-/// How surely missing offloads make an end's packets many, 0 to 1.
+/// Confidence, 0 to 1, that missing offloads raise an end's number of packets.
 pub(super) fn uncombined(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     if offloads_off(seen, host).is_empty() { 0.0 } else { small_packets(seen, host) }
 }
 
-/// How surely the connection's segments are smaller than they need be, 0 to 1.
+/// Confidence, 0 to 1, that the connection's segments are smaller than necessary.
 pub(super) fn small_segments(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let Some(mss) = seen.flow.mss_bytes else { return 0.0 };
-    // Joined segments cost a packet together.
+    // Combined segments cost as much as one packet.
     1.0_f64.min(1.0 - ramp(mss, 1000.0, 1400.0)) * small_packets(seen, host)
 }
 
-/// The surest of the reasons at one end, 0 to 1.
+/// The strongest of these reasons at one end, 0 to 1.
 pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     [
         host.throttled(),
@@ -123,13 +123,13 @@ pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     .fold(0.0, f64::max)
 }
 
-/// Drops of an end over the segments sent again, 0 (they explain none) to 1 (all).
+/// Share of the retransmissions that an end's drops explain, 0 (none) to 1 (all).
 pub(super) fn explains_losses(seen: &Observed<'_>, dropped_pkts: u64) -> f64 {
     if seen.flow.retransmits_count.is_none_or(|again| again < 3.0) {
         return 0.0;
     }
     let again = seen.flow.run_retransmits_count.unwrap_or(0.0).max(1.0);
-    // A dropped packet may be many segments joined, so a few drops may cause many repeats.
+    // A dropped packet may combine many segments, so a few drops may cause many retransmissions.
     ramp(ratio(dropped_pkts as f64, again).unwrap_or(0.0), 0.01, 0.1)
         * ramp(dropped_pkts as f64, 1.0, 5.0)
 }

@@ -1,4 +1,4 @@
-//! The congestion window without loss: its ramp, or the algorithm's own choice.
+//! The congestion window without loss: slow start, or the algorithm's own choice.
 
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
@@ -8,13 +8,13 @@ use crate::ceiling::window_ceiling;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp, ratio};
+use crate::numbers::{fine_percent, percent, ramp, ratio};
 use crate::observed::{Observed, end_name};
 
 #[derive(Debug)]
 pub(crate) struct CongestionControl;
 
-/// Throughput of the last third of a test over that of the first from which it counts as rising.
+/// Range of throughput growth, last third of a test over the first, in which it begins to count as rising.
 const RISING: (f64, f64) = (1.15, 1.5);
 
 impl Mechanism for CongestionControl {
@@ -125,7 +125,7 @@ fn rising(seen: &Observed<'_>) -> f64 {
     seen.flow.growth.map_or(0.0, |growth| ramp(growth, RISING.0, RISING.1))
 }
 
-/// Whether the kernel's pacing is what spaces the data: its rate is the throughput.
+/// Whether the kernel's pacing spaces the packets: its rate then equals the throughput.
 fn paced(seen: &Observed<'_>) -> bool {
     let pacing = seen.flow.pacing_bits_per_s.and_then(|pacing| ratio(pacing, seen.rate()));
     pacing.is_some_and(|of_rate| (0.9..1.3).contains(&of_rate))
@@ -135,7 +135,7 @@ fn law(seen: &Observed<'_>) -> Option<f64> {
     window_ceiling(seen.flow.congestion_window_bytes?, seen.flow.rtt_s?)
 }
 
-/// Another algorithm the sender has: BBR, or CUBIC where BBR is in use.
+/// Another algorithm that the sender has: BBR, or CUBIC if BBR is in use.
 fn another(seen: &Observed<'_>) -> Option<String> {
     let names = seen.sysctl(seen.sender.end, "net.ipv4.tcp_available_congestion_control")?;
     let current = seen.flow.congestion_control.as_deref()?;
@@ -175,7 +175,7 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
         lines.push(format!("{streams} streams carry {together} together, {gain:.1} times as much"));
     }
     if let Some(share) = seen.flow.retransmit_share {
-        lines.push(format!("{:.4}% of the segments sent again", share * 100.0));
+        lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
     }
     lines
 }
@@ -187,6 +187,9 @@ fn against(seen: &Observed<'_>) -> String {
         }
         (_, Some(used)) if used < 0.6 => {
             format!("only {} of the congestion window is in flight", percent(used))
+        }
+        _ if seen.flow.receive_window_share.is_none() && seen.flow.send_buffer_share.is_none() => {
+            "the sender's kernel keeps no account of what holds it back".to_owned()
         }
         _ => format!("other limits hold it back {} of the time", percent(1.0 - seen.unexplained())),
     }

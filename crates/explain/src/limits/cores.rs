@@ -1,4 +1,4 @@
-//! Cores with no time left.
+//! Cores without idle time, at either end.
 
 use results::{End, Limit, ReceivePath, SendPath};
 
@@ -16,7 +16,7 @@ pub(crate) struct SenderCore;
 #[derive(Debug)]
 pub(crate) struct ReceiverCore;
 
-/// Most that a cheaper way in or out of the socket is expected to give.
+/// Largest gain, as a factor, expected from a cheaper way of passing data to or from the socket.
 const CHEAPER_GAIN_MAX: f64 = 2.0;
 
 impl Mechanism for SenderCore {
@@ -28,14 +28,14 @@ impl Mechanism for SenderCore {
         Page {
             title: "the sending core",
             ceiling: "the sending thread running all the time",
-            mechanism: "A stream is fed by one thread on one core. A thread that never sleeps never waits for \
+            mechanism: "One thread feeds a stream on one core. A thread that never sleeps never waits for \
                 the path: it is the slowest stage. It has no time left because it runs all the time, or \
-                because others (threads, interrupts) have its core.",
+                because others (threads, interrupts) occupy its core.",
             evidence: "Time run plus time ready but waiting for the core (`/proc/PID/schedstat`) is the whole \
                 test; neither the window nor the send buffer holds it back; its core is never idle.",
             against: "The thread sleeps, waiting for room in its socket: something behind it is slower.",
-            experiment: "Elsewhere: unpinned, when the test pinned it. Else a cheaper way into the socket \
-                (sendfile); smaller blocks, which cost more a byte: throughput falls in proportion; more \
+            experiment: "Elsewhere: unpinned, when the test pinned it. Else a cheaper send path \
+                (sendfile); smaller blocks, which cost more per byte: throughput falls in proportion; more \
                 streams on more cores.",
             advice: "Give the thread a core of its own near the NIC's queue; use sendfile or MSG_ZEROCOPY, \
                 larger blocks, segmentation offload, more streams.",
@@ -79,8 +79,8 @@ impl Mechanism for ReceiverCore {
             evidence: "The reading thread's time run plus time waiting for its core is the whole test; unread \
                 data fills its socket and the window closes; or one core spends itself in softirq.",
             against: "The reading thread sleeps, waiting for data: something before it is slower.",
-            experiment: "Elsewhere: unpinned, when the test pinned it. Else a cheaper way out of the socket \
-                (discard without copying); smaller blocks, which cost more a byte: throughput falls in \
+            experiment: "Elsewhere: unpinned, when the test pinned it. Else a cheaper receive path \
+                (discard without copying); smaller blocks, which cost more per byte: throughput falls in \
                 proportion; more streams on more cores.",
             advice: "Give the thread a core of its own that shares a cache with the one that takes the \
                 interrupts; larger MTU, GRO, more receive queues, more streams.",
@@ -106,12 +106,12 @@ impl Mechanism for ReceiverCore {
     }
 }
 
-/// How surely the processor time of an end's threads binds, whatever takes it, 0 to 1.
+/// Confidence, 0 to 1, that the processor time of an end's threads binds, for whatever reason.
 pub(super) fn cpu_weight(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     if host.end == seen.sender.end { sender_weight(seen) } else { receiver_weight(seen) }
 }
 
-/// Experiments that tell whether an end's processor time binds, whatever takes it.
+/// Experiments that show whether an end's processor time binds, for whatever reason.
 pub(super) fn cpu_experiments(
     limit: Limit,
     seen: &Observed<'_>,
@@ -132,12 +132,12 @@ fn receiver_weight(seen: &Observed<'_>) -> f64 {
     let (own, other) = (&seen.receiver, &seen.sender);
     let fullness = seen.receiver_fullness();
     let full = own.starved().unwrap_or_else(|| {
-        // Unread data and a full core; whose work fills it is not known.
+        // Unread data and a full core, but it is unknown whose work fills the core.
         0.6 * core_full(own) * ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
     });
     let feeder_is_slower = other.starved().unwrap_or(0.0) * (1.0 - fullness.unwrap_or(0.3));
     let by_thread = full * (1.0 - 0.6 * feeder_is_slower) * (1.0 - own_choice(own));
-    // A full socket before a reader that never paused: it is woken too late, or too briefly.
+    // The socket is full although the reader never paused: the reader is scheduled too late or too briefly.
     let by_queue = ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
         * ramp(seen.receive_window_share(), 0.1, 0.5)
         * own.busy_share().map_or(0.0, |busy| ramp(busy, 0.5, 0.9))
@@ -155,7 +155,7 @@ fn opinion(
     let mut evidence: Vec<String> =
         own.thread_text().map(|text| format!("{}: {text}", own.name())).into_iter().collect();
     if let Some(text) = own.mode_text() {
-        evidence.push(format!("its time: {text}{}", work_text(own)));
+        evidence.push(format!("thread time: {text}{}", work_text(own)));
     }
     if let Some(core) = own.core.filter(|core| core.steal > 0.02) {
         evidence.push(format!("the hypervisor took {} of core {}", percent(core.steal), core.core));
@@ -189,18 +189,18 @@ fn opinion(
                 percent(1.0 - busy)
             ),
             None if own.told => "its thread's times are unknown".to_owned(),
-            None => format!("the {} end tells nothing of its cores", end_name(own.end)),
+            None => format!("the {} end reports nothing about its cores", end_name(own.end)),
         },
         ceiling_bits_per_s: own
             .busy_share()
-            // A thread that mostly sleeps spends its time on waking up: that does not scale.
+            // A thread that mostly sleeps spends its time on wake-ups, which do not scale.
             .filter(|busy| *busy > 0.5)
             .map(|busy| seen.rate() / busy),
     }
 }
 
-/// A host without idle time starves threads that look asleep, more surely where its thread is seen
-/// waiting for a core: the end that lacks more is the likelier one.
+/// Weight for a host without idle time, 0 to 1. Higher if the end's thread was seen waiting for a core;
+/// 0 if the other end's thread was busier.
 fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) -> f64 {
     let exhausted = seen.exhausted(own);
     let lacks = |host: &HostView<'_>| host.busy_share().unwrap_or(0.0);
@@ -211,12 +211,12 @@ fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) 
     (0.5 + 0.2 * waits) * exhausted * seen.unexplained() * (1.0 - 0.75 * other_reason(seen, own))
 }
 
-/// How surely the core its thread ran on has no time left, 0 to 1.
+/// Confidence, 0 to 1, that the core its thread ran on has no time left.
 fn core_full(host: &HostView<'_>) -> f64 {
     host.core.map_or(0.0, |core| 1.0 - ramp(core.idle, 0.02, 0.08))
 }
 
-/// How surely its application pauses by choice, 0 to 1: then the core has time.
+/// Confidence, 0 to 1, that its application pauses by choice; the core then has time.
 fn own_choice(host: &HostView<'_>) -> f64 {
     ramp(host.application_idle_share.unwrap_or(0.0), 0.05, 0.3)
 }
@@ -233,15 +233,15 @@ fn experiments(
         let change = Change::MoveCores { end: own.end, from: own.pinned.clone(), to: Vec::new() };
         let waited = own.wait_share.unwrap_or(0.0).min(0.8);
         let mut elsewhere = lifted(limit, seen, change, 1.1 / (1.0 - waited), headroom);
-        // A thread that fills a core by itself would fill another one just as well.
+        // A thread that fills a core by itself would fill another core as well.
         if own.idle_cores.is_none_or(|idle| idle < 0.5) || waited < 0.1 {
             elsewhere.rule = Rule::Eases;
         }
         experiments.push(elsewhere);
     }
     experiments.extend(cheaper.map(|change| {
-        // Whether it is cheaper is the kernel's affair, and on one machine the other end takes
-        // what this one leaves: only a gain says something.
+        // The kernel may or may not make it cheaper, and on one machine the other end uses the time that
+        // this end saves: only a gain decides.
         let may_cost_more = matches!(change, Change::SendPath(_)) || seen.one_machine;
         let mut experiment = lifted(limit, seen, change, CHEAPER_GAIN_MAX, headroom);
         if may_cost_more {
@@ -250,7 +250,7 @@ fn experiments(
         experiment
     }));
     experiments.extend(dearer(limit, seen, own.end));
-    // On one machine, or with no idle core, further streams only share what there is.
+    // On one machine, or without an idle core, more streams only divide the same time.
     if own.idle_cores.is_none_or(|idle| idle > 0.5)
         && own.host.is_none_or(|host| host.usable_cores.len() != 1)
     {
@@ -269,7 +269,7 @@ fn dearer(limit: Limit, seen: &Observed<'_>, end: End) -> Option<Experiment> {
     })
 }
 
-/// What the core does beside the thread, when that is much: `; softirq takes 40% of its core`.
+/// Describes the other work of the core, if it is considerable: `; softirq takes 40% of its core`.
 fn work_text(host: &HostView<'_>) -> String {
     let Some(core) = &host.core else { return String::new() };
     let mut text = String::new();
@@ -284,7 +284,7 @@ fn work_text(host: &HostView<'_>) -> String {
     text
 }
 
-/// Small enough that system calls cost as much as copying, large enough to stay a transfer.
+/// Block size at which system calls cost about as much as copying, yet still large enough for a transfer.
 const DEARER_BLOCK_BYTES: u64 = 8 << 10;
 
 fn placement(host: &HostView<'_>) -> Vec<String> {
@@ -294,7 +294,7 @@ fn placement(host: &HostView<'_>) -> Vec<String> {
         ([], false) => {
             vec![format!("pin the {end} end's thread next to the core that serves its NIC queue")]
         }
-        ([], true) => vec![format!("free the {end} end's cores: other threads want them too")],
+        ([], true) => vec![format!("free the {end} end's cores: other threads compete for them")],
         (_, waited) => {
             let reason = if waited { ": others use that core too" } else { "" };
             let option = match host.end {

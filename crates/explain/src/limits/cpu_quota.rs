@@ -1,4 +1,4 @@
-//! A control group's processor quota.
+//! The processor quota of a control group.
 
 use results::{CpuQuota as Quota, Limit};
 use units::show_seconds;
@@ -28,7 +28,7 @@ impl Mechanism for CpuQuota {
             evidence: "`cpu.stat`: periods in which the group was stopped, and for how long; the process \
                 used about as many cores as the quota allows.",
             against: "The group was hardly ever stopped, or there is no quota.",
-            experiment: "Smaller blocks, which cost more a byte: throughput falls in proportion, as the time \
+            experiment: "Smaller blocks, which cost more per byte: throughput falls in proportion, as the time \
                 allowed stays the same. A larger quota: `cpu.max`.",
             advice: "Raise or lift the quota; or spend less on each byte (larger blocks, sendfile, offloads).",
         }
@@ -98,7 +98,7 @@ fn quota_of<'a>(host: &HostView<'a>) -> Option<&'a Quota> {
     host.counters?.quota.as_ref()
 }
 
-/// The end that was stopped more.
+/// The end that was throttled more.
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
     let stopped = |host: &HostView<'_>| quota_of(host).map_or(0.0, |quota| quota.throttled_s);
     if stopped(&seen.receiver) > stopped(&seen.sender) { &seen.receiver } else { &seen.sender }

@@ -77,7 +77,7 @@ impl Mechanism for CrossTraffic {
     }
 }
 
-/// How surely the test shares a line or a rate with other traffic that the hosts see, 0 to 1.
+/// Confidence, 0 to 1, that the test shares a line or a rate with other traffic that the hosts see.
 pub(super) fn shares(seen: &Observed<'_>) -> f64 {
     let Some((host, other)) = most_other(seen) else { return 0.0 };
     let together = seen.rate() + other;
@@ -86,17 +86,17 @@ pub(super) fn shares(seen: &Observed<'_>) -> f64 {
     ramp(ratio(other, together).unwrap_or(0.0), 0.08, 0.2) * held
 }
 
-/// Other traffic takes its share of a queue too: round trips that grow say as much as a plateau.
+/// Confidence in a plateau, 0 to 1. Other traffic also fills queues, so longer round trips count nearly as much.
 fn plateau_with_others(seen: &Observed<'_>) -> f64 {
     plateau(seen).max(0.8 * seen.queue())
 }
 
-/// Payload-sized rate of what an end's interface carried beyond the test, bit/s.
+/// Rate at which an end's interface carried bytes beyond those of the test, headers included, bit/s.
 fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
-    /// IP, TCP with options, Ethernet.
+    /// IP 20, TCP with options 32, Ethernet 14.
     const HEADERS_BYTES: f64 = 20.0 + 32.0 + 14.0;
     let interface = host.interface()?;
-    // On loopback everything is sent and received by the same device.
+    // On loopback the same device sends and receives everything.
     if interface.name == "lo" {
         return None;
     }
@@ -105,12 +105,12 @@ fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
     let bytes = if sends { device.tx_bytes } else { device.rx_bytes } as f64;
     let mss = seen.flow.mss_bytes?;
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    // At most: every segment with headers of its own, and those sent again.
+    // Upper bound: every segment with its own headers, and the retransmissions.
     let own = host.payload_bytes * (mss + HEADERS_BYTES) / mss * (1.0 + again) * 1.01;
     ratio((bytes - own).max(0.0) * 8.0, host.duration_s).or(Some(0.0))
 }
 
-/// The end whose interface carried more of it.
+/// The end whose interface carried more other traffic.
 fn most_other<'s, 'a>(seen: &'s Observed<'a>) -> Option<(&'s HostView<'a>, f64)> {
     let both = [&seen.sender, &seen.receiver].into_iter();
     let told = both.filter_map(|host| Some((host, other_bits_per_s(seen, host)?)));

@@ -1,4 +1,4 @@
-//! Queues of the two hosts that overflow: each with a counter of its own.
+//! Queues of the two hosts that overflow, each with its own counter.
 
 use results::{Limit, QdiscCounters};
 use settings::RootQdisc;
@@ -9,7 +9,7 @@ use super::loss;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{ramp, ratio};
+use crate::numbers::{fine_percent, ramp, ratio};
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
 
@@ -22,8 +22,7 @@ pub(crate) struct SoftnetBacklog;
 #[derive(Debug)]
 pub(crate) struct RingOverrun;
 
-const ANSWER: &str = "Spaced packets at about the same throughput: the losses go away, as no burst overflows the \
-                queue. If they stay, they are not this queue's.";
+const ANSWER: &str = "Spaced packets at about the same throughput: the losses disappear, because no burst overflows the queue. If they remain, another queue causes them.";
 
 impl Mechanism for Qdisc {
     fn limit(&self) -> Limit {
@@ -33,14 +32,14 @@ impl Mechanism for Qdisc {
     fn page(&self) -> Page {
         Page {
             title: "the sending host's queue",
-            ceiling: "what the congestion control answers its drops with",
+            ceiling: "what the congestion control allows at these drops",
             mechanism: "Packets that the device cannot take at once wait in the sending host's queueing \
                 discipline. A queue shorter than the bursts a stream makes (a super-segment is 64 KiB) \
-                drops them before they ever leave the host, and the congestion window pays for it.",
-            evidence: "Drops that `tc -s qdisc` counts, against the segments sent again; its limit; it has \
+                drops them before they ever leave the host, and the congestion window shrinks.",
+            evidence: "Drops that `tc -s qdisc` counts, against the retransmissions; its limit; it has \
                 no rate of its own, or throughput is well below that.",
             against: "The queueing discipline dropped nothing; or it holds to a rate that is reached, and \
-                its drops are that rate's (then the rate is the limit).",
+                the rate causes its drops (then the rate is the limit).",
             experiment: ANSWER,
             advice: "A longer queue, or one that spaces packets: `tc qdisc replace dev DEV root fq`.",
         }
@@ -75,7 +74,7 @@ impl Mechanism for Qdisc {
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
-        // Where nothing is sent again, spaced packets have nothing to calm.
+        // Without retransmissions there is nothing that paced packets could prevent.
         if seen.flow.retransmits_count.is_some_and(|count| count >= 3.0) {
             return spaced(self.limit(), seen);
         }
@@ -105,9 +104,9 @@ impl Mechanism for Qdisc {
     }
 }
 
-/// How surely drops of the sender's own queue hold throughput down, 0 to 1: those of segments that
-/// had to be sent again, and those that TCP was told of at once. The latter are never counted as
-/// sent again, and the congestion window pays as for a loss.
+/// Confidence, 0 to 1, that drops of the sender's own queue bind: drops of segments that were retransmitted,
+/// and drops that TCP learned of at once. The latter never count as retransmissions, but shrink the
+/// congestion window as a loss does.
 pub(super) fn own_drops_bind(seen: &Observed<'_>) -> f64 {
     let dropped = short_queue(seen).map_or(0, |qdisc| qdisc.dropped_pkts) as f64;
     let told_at_once = seen
@@ -117,7 +116,7 @@ pub(super) fn own_drops_bind(seen: &Observed<'_>) -> f64 {
     explains_losses(seen, dropped as u64).max(told_at_once * ramp(dropped, 0.0, 2.0))
 }
 
-/// The sender's discipline that dropped most, unless it dropped to hold a rate that is reached.
+/// The sender's queueing discipline that dropped most, except one that holds a configured rate.
 fn short_queue<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
     let rate = seen.rate();
     let keeps_its_rate = |qdisc: &QdiscCounters| {
@@ -132,8 +131,8 @@ fn short_queue<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
     own.max_by_key(|qdisc| qdisc.dropped_pkts)
 }
 
-/// A queue that spaces packets. `tune` takes back what the kernel itself put there; what somebody set up
-/// has options that a command alone can tell.
+/// The change to a queue that paces packets. `tune` can revert what the kernel itself set up; a queue that
+/// somebody configured has options that only a command can restore.
 fn longer_queue(qdisc: &QdiscCounters) -> Option<Method> {
     let key = format!("{}/qdisc", qdisc.interface);
     match qdisc_setting(qdisc).as_deref() {
@@ -148,7 +147,7 @@ fn longer_queue(qdisc: &QdiscCounters) -> Option<Method> {
     }
 }
 
-/// `pfifo limit 2`, where that is all there is to it.
+/// The options of a simple discipline, `pfifo limit 2`; `None` if it has more than these.
 fn qdisc_setting(qdisc: &QdiscCounters) -> Option<String> {
     match (qdisc.kind.as_str(), qdisc.limit_pkts, qdisc.limit_bytes) {
         (kind @ ("pfifo" | "fq" | "fq_codel" | "codel"), Some(limit), _)
@@ -188,12 +187,12 @@ impl Mechanism for SoftnetBacklog {
     fn page(&self) -> Page {
         Page {
             title: "the softnet backlog",
-            ceiling: "what the congestion control answers its drops with",
+            ceiling: "what the congestion control allows at these drops",
             mechanism: "Packets that RPS hands to another core, and those of virtual devices, wait in that \
-                core's backlog until its softirq comes. Beyond `net.core.netdev_max_backlog` packets they \
-                are dropped, though the device received them well.",
+                core's backlog until its softirq runs. Beyond `net.core.netdev_max_backlog` packets they \
+                are dropped, though the device received them correctly.",
             evidence: "Drops that `/proc/net/softnet_stat` counts on the receiving host, by core, against the \
-                segments sent again; the backlog's length.",
+                retransmissions; the backlog's length.",
             against: "No backlog dropped anything.",
             experiment: ANSWER,
             advice: "A longer backlog; packet work spread over more cores; GRO, so that fewer packets wait.",
@@ -246,7 +245,7 @@ impl Mechanism for SoftnetBacklog {
 
 const BACKLOG: &str = "net.core.netdev_max_backlog";
 
-/// 10 ms of full-sized packets at 10 Gbit/s.
+/// Backlog to recommend: somewhat more than 10 ms of full-sized packets at 10 Gbit/s.
 const BACKLOG_PKTS: u32 = 10_000;
 
 fn longer_backlog(seen: &Observed<'_>) -> Option<settings::Change> {
@@ -307,12 +306,12 @@ impl Mechanism for RingOverrun {
     fn page(&self) -> Page {
         Page {
             title: "the device's receive ring",
-            ceiling: "what the congestion control answers its overruns with",
+            ceiling: "what the congestion control allows at these overruns",
             mechanism: "The device puts packets into a ring of buffers that the host empties. When the host is \
                 late (a short ring, a busy core, slow coalescing), the ring is full and the device drops.",
             evidence: "`rx_missed_errors`, `rx_fifo_errors` and `rx_over_errors` of the receiving interface, \
-                against the segments sent again; the ring's length, now and possible.",
-            against: "The receiving interface overran nothing.",
+                against the retransmissions; the ring's length, now and possible.",
+            against: "The receiving interface had no overruns.",
             experiment: ANSWER,
             advice: "A longer ring (`ethtool -G`); a core with time for the queue's interrupt; more queues; \
                 pause frames where the network allows.",
@@ -342,7 +341,7 @@ impl Mechanism for RingOverrun {
             end: Some(host.end),
             evidence,
             against: match overrun {
-                Some(0) => "the receiving interface overran nothing".to_owned(),
+                Some(0) => "the receiving interface had no overruns".to_owned(),
                 Some(count) => format!("{} overruns, too few to bind", show_count(count as f64)),
                 None => "the receiving interface tells no overruns".to_owned(),
             },
@@ -380,13 +379,13 @@ impl Mechanism for RingOverrun {
     }
 }
 
-/// Receive descriptors now and possible.
+/// Receive descriptors, configured and possible.
 fn ring(host: &HostView<'_>) -> Option<(u32, u32)> {
     let rings = host.machine()?.nic(&host.interface()?.name)?.rings?;
     Some((rings.receive_count, rings.receive_max_count))
 }
 
-/// How surely overflow, not something else, holds throughput back, 0 to 1.
+/// Confidence, 0 to 1, that overflow and nothing else limits throughput.
 fn overflow_binds(seen: &Observed<'_>) -> f64 {
     let starved = seen.sender.starved().unwrap_or(0.0).max(seen.receiver.starved().unwrap_or(0.0));
     seen.unexplained() * (1.0 - 0.7 * starved)
@@ -394,11 +393,11 @@ fn overflow_binds(seen: &Observed<'_>) -> f64 {
 
 fn repeats_text(seen: &Observed<'_>) -> Option<String> {
     let (count, of_sent) = (seen.flow.retransmits_count?, seen.flow.retransmit_share?);
-    Some(format!("{} segments sent again, {:.3}%", show_count(count), of_sent * 100.0))
+    Some(format!("{} retransmissions, {}", show_count(count), fine_percent(of_sent)))
 }
 
-/// Experiments that space the packets: first just below what was measured, then, where bursts fit in even
-/// then, at half.
+/// Experiments that pace the packets: first just below the measured rate, then, in case bursts pass even
+/// that, at half of it.
 pub(super) fn spaced(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
     let rate = seen.rate();
     let lost = ramp(seen.flow.retransmit_share.unwrap_or(0.0), 0.0, 1.0);

@@ -1,4 +1,4 @@
-//! The core that takes packets off the device.
+//! The core that processes packets from the device.
 
 use results::{CoreUse, Interrupt, KernelThreadUse, Limit, NapiThread, Nic, ReceiveQueue};
 use settings::Key;
@@ -36,7 +36,7 @@ impl Mechanism for InterruptCore {
             against: "The core that takes the packets has idle time; or a stream's thread never sleeps.",
             experiment: "Smaller segments, so that a byte costs more packets: throughput falls. More \
                 streams, where there are more queues: throughput rises.",
-            advice: "Give the queue's interrupt (or NAPI thread, or RPS) a core with time of its own near the \
+            advice: "Give the queue's interrupt (or NAPI thread, or RPS) a core with spare time near the \
                 reader's; more queues and RSS; RPS over several cores; GRO and a larger MTU.",
         }
     }
@@ -57,7 +57,7 @@ impl Mechanism for InterruptCore {
                     percent(core.softirq)
                 ),
                 None if host.told => "where its packets came in is unknown".to_owned(),
-                None => format!("the {} end tells nothing of its cores", end_name(host.end)),
+                None => format!("the {} end reports nothing about its cores", end_name(host.end)),
             },
             ceiling_bits_per_s: host
                 .softirq_core
@@ -104,7 +104,7 @@ impl Mechanism for InterruptCore {
     }
 }
 
-/// An experiment in which each byte costs more packets, where its segments can be halved.
+/// An experiment in which each byte costs more packets, if the segments can be halved.
 pub(super) fn more_packets(limit: Limit, seen: &Observed<'_>) -> Option<Experiment> {
     const MSS_MIN: f64 = 180.0;
     let from = seen.flow.mss_bytes.filter(|mss| *mss >= 2.0 * MSS_MIN)?;
@@ -119,36 +119,36 @@ pub(super) fn more_packets(limit: Limit, seen: &Observed<'_>) -> Option<Experime
     })
 }
 
-/// How surely it binds, 0 to 1.
+/// Confidence, 0 to 1, that this core binds.
 pub(super) fn weight(seen: &Observed<'_>) -> f64 {
     let host = &seen.receiver;
     let free_sender = 1.0 - 0.85 * seen.sender.starved().unwrap_or(0.0);
-    // A reader that never sleeps on a core of its own is slower than what feeds it.
+    // A reader that never sleeps, on a core of its own, is slower than the core that feeds it.
     let fed = host.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
     let others = seen.unexplained() * free_sender * (1.0 - 0.8 * fed);
     let by_softirq = host.softirq_core.map_or(0.0, |core| 0.9 * ramp(core.softirq, 0.55, 0.85));
     let by_thread = match hungry_thread(host) {
-        // On one machine the kernel's threads serve both ends and the path between them.
+        // On one machine `ksoftirqd` threads serve both ends and the path between them.
         Some(thread) if !seen.one_machine || thread.name.starts_with("napi/") => 0.96,
         Some(_) => 0.8,
         None => 0.0,
     };
     let by_crowd = 0.93 * crowded_packet_core(seen, host);
     let own_reader = host.starved().unwrap_or(0.0) * same_core(host);
-    // What waits for that core is a queue too: only softirq time alone does not say where it stands.
+    // Packets that wait for this core are a queue too, but softirq time alone does not locate that queue.
     by_crowd.max(by_thread).max(by_softirq * (1.0 - 0.5 * seen.queue()))
         * others
         * (1.0 - 0.6 * own_reader)
 }
 
-/// Whether the reader shares the core of its packets.
+/// 1 if the reader runs on the core that processes its packets, else 0.
 fn same_core(host: &HostView<'_>) -> f64 {
     let same = packet_core(host).zip(host.thread.core).is_some_and(|(core, own)| core.core == own);
     f64::from(u8::from(same))
 }
 
-/// How surely packets are sent, by name, to a core that others fill, 0 to 1: by RPS, or by the
-/// affinity of a NAPI thread.
+/// Confidence, 0 to 1, that RPS or the affinity of a NAPI thread directs packets to cores that other
+/// work fills.
 fn crowded_packet_core(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let Some(nic) = nic_of(host) else { return 0.0 };
     let chosen: Vec<u32> = match (pinned_napi(nic), rps_cores(nic)) {
@@ -156,7 +156,7 @@ fn crowded_packet_core(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
         (None, Some(cores)) => cores.to_vec(),
         (None, None) => return 0.0,
     };
-    // The choice explains something only where it leaves other cores out.
+    // An affinity to all cores explains nothing.
     if chosen.is_empty() || chosen.len() >= host.cores.len().max(1) {
         return 0.0;
     }
@@ -169,7 +169,7 @@ fn crowded_packet_core(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
         * if seen.one_machine { 0.9 } else { ramp(elsewhere, 0.05, 0.2).max(0.8) }
 }
 
-/// The kernel thread of packet work that always runs or waits for its core.
+/// The kernel thread for packet processing that always runs or waits for its core.
 fn hungry_thread<'a>(host: &HostView<'a>) -> Option<&'a KernelThreadUse> {
     let busy = |thread: &KernelThreadUse| {
         share(thread.run_s + thread.wait_s, host.duration_s).unwrap_or(0.0)
@@ -182,24 +182,24 @@ fn nic_of<'a>(host: &HostView<'a>) -> Option<&'a Nic> {
     host.machine()?.nic(&host.interface()?.name)
 }
 
-/// A NAPI thread that is held to some cores.
+/// The NAPI thread with the narrowest affinity, if any has one.
 fn pinned_napi(nic: &Nic) -> Option<&NapiThread> {
     let threads = nic.napi_threads.iter().filter(|thread| !thread.allowed_cores.is_empty());
     threads.min_by_key(|thread| thread.allowed_cores.len())
 }
 
-/// The queue whose packets RPS hands to the fewest cores.
+/// The queue whose packets RPS distributes to the fewest cores.
 fn rps_queue(nic: &Nic) -> Option<&ReceiveQueue> {
     let queues = nic.receive_queues.iter().filter(|queue| !queue.rps_cores.is_empty());
     queues.min_by_key(|queue| queue.rps_cores.len())
 }
 
-/// The cores RPS hands packets to.
+/// The cores that RPS distributes packets to.
 fn rps_cores(nic: &Nic) -> Option<&[u32]> {
     rps_queue(nic).map(|queue| queue.rps_cores.as_slice())
 }
 
-/// The core the packets came in on, else the one full of softirq.
+/// The core the packets arrived on, else the one full of softirq work.
 fn packet_core(host: &HostView<'_>) -> Option<CoreUse> {
     let named = host.thread.incoming_core.and_then(|core| host.core_use(core)).copied();
     named.or(host.softirq_core)
@@ -209,11 +209,11 @@ fn idlest(host: &HostView<'_>) -> Option<u32> {
     host.cores.iter().max_by(|a, b| a.idle.total_cmp(&b.idle)).map(|core| core.core)
 }
 
-/// The change that has the packet work done on this core: of the kernel thread that has no time left,
-/// else of one that is held to some cores, else of RPS, else of the interrupt that rang most.
+/// The change that moves the packet processing to core `to`: of the kernel thread that has no time left,
+/// else of a NAPI thread with an affinity, else of RPS, else of the interrupt that fired most.
 fn packets_on(host: &HostView<'_>, to: u32) -> Option<settings::Change> {
     let nic = nic_of(host);
-    // A `ksoftirqd` belongs to its core.
+    // A `ksoftirqd` cannot move: it belongs to its core.
     let hungry = hungry_thread(host).map(|thread| (&thread.name, &thread.allowed_cores));
     let pinned = nic.and_then(pinned_napi).map(|thread| (&thread.name, &thread.allowed_cores));
     let thread = [hungry, pinned].into_iter().flatten().find_map(|(name, cores)| {

@@ -45,12 +45,12 @@ impl Mechanism for LinkRate {
             return Opinion { against, ..Opinion::default() };
         };
         let reached = seen.rate() / line.goodput_bits_per_s;
-        // One stream may leave a little of a line that several fill.
+        // One stream may leave a little of the line unused that several streams fill.
         let of_all = best(seen) / line.goodput_bits_per_s;
         let nearly =
             ramp(of_all, 0.95, 0.98) * ramp(reached, 0.82, 0.9) * (1.0 - seen.hosts_full());
         let at_the_line = ramp(reached, 0.90, 0.96).max(nearly * seen.unexplained());
-        // Payload above what the line can carry: the device made its speed up.
+        // Payload above the line's capacity: the speed that the device reports is not real.
         let believed = 1.0 - ramp(of_all, 1.04, 1.10);
         let shown = if plateau(seen) > 0.5 { 0.97 } else { 0.9 };
         let weight = shown * at_the_line * believed * (1.0 - 0.9 * seen.lifted_by_streams());
@@ -87,7 +87,7 @@ impl Mechanism for LinkRate {
     }
 }
 
-/// The interface that carries least; of two alike the sender's, where the queue builds up.
+/// The interface with the lowest goodput; if equal, the sender's, where the queue builds up.
 fn slowest(seen: &Observed<'_>) -> Option<Line> {
     let ends = [seen.sender.end, opposite(seen.sender.end)];
     let lines = ends.into_iter().filter_map(|end| {

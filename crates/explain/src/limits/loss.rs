@@ -1,20 +1,20 @@
-//! Packets lost on the path, and the congestion window that pays for them.
+//! Packets lost on the path, and the congestion window that shrinks because of them.
 
 use results::Limit;
-use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds};
+use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
 use super::{more_streams, policer, signals};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, positive, ramp};
+use crate::numbers::{fine_percent, percent, positive, ramp};
 use crate::observed::{Observed, end_name};
 
 #[derive(Debug)]
 pub(crate) struct Loss;
 
-/// Retransmissions below this many are no rate to reason from.
+/// Fewer retransmissions than this give no usable rate.
 const RETRANSMITS_MIN: f64 = 3.0;
 
 impl Mechanism for Loss {
@@ -25,7 +25,7 @@ impl Mechanism for Loss {
     fn page(&self) -> Page {
         Page {
             title: "packet loss on the path",
-            ceiling: "what the congestion control in use answers the losses with",
+            ceiling: "what the congestion control in use allows at these losses",
             mechanism: "Every loss makes Reno or CUBIC shrink the congestion window, so a path that loses a \
                 share p of its packets whatever the load carries about 1.22 MSS / (RTT sqrt(p)) under Reno \
                 (Mathis et al. 1997) and 1.05 MSS (RTT/p)^0.75 / RTT under CUBIC (RFC 9438 section 5.1).",
@@ -33,8 +33,8 @@ impl Mechanism for Loss {
                 trips no longer than on the idle path; more streams carry more; UDP at a moderate rate loses \
                 a share too.",
             against: "The losses come with a standing queue or a rate that no number of streams exceeds: then \
-                the queue at that rate overflows, and the rate is the limit. BBR takes little notice of loss.",
-            experiment: "A congestion control that does not take loss for congestion (BBR), where the sender \
+                the queue at that rate overflows, and the rate is the limit. BBR hardly reacts to loss.",
+            experiment: "A congestion control that does not treat loss as congestion (BBR), where the sender \
                 has one: throughput rises. Else UDP at half the rate: it still loses datagrams.",
             advice: "Find where packets are lost (device and softnet counters, optics, duplex, a policer); \
                 until then use BBR or more streams.",
@@ -45,14 +45,14 @@ impl Mechanism for Loss {
         let count = seen.flow.retransmits_count.unwrap_or(0.0);
         let share = seen.flow.retransmit_share.unwrap_or(0.0);
         let response = law(seen, share);
-        // Losses of one burst count once: between the two laws the truth lies.
+        // The window shrinks once per burst of losses: the truth lies between counting losses and bursts.
         let by_events = seen.flow.loss_event_share.and_then(|events| law(seen, events));
         let answers = match response {
             Some(response) => {
                 let above = (seen.rate() / by_events.unwrap_or(response).max(response)).ln();
                 let below = (response / seen.rate()).ln();
-                // Far above the law it is tolerated (a short test has not paid for all losses yet);
-                // far below, something else is tighter.
+                // Far above the law the loss is tolerated (a short test has not yet responded to every loss);
+                // far below it another limit is tighter.
                 1.0 - ramp(above, 1.8, 2.7).max(ramp(below, 1.1, 2.0))
             }
             None => ramp(share, 0.05, 0.2),
@@ -115,8 +115,8 @@ impl Mechanism for Loss {
     }
 }
 
-/// The experiment with a congestion control that takes no loss for congestion, where the sender has
-/// it and does not use it.
+/// The experiment with a congestion control that does not treat loss as congestion, if the sender has one
+/// and does not use it.
 pub(super) fn with_bbr(
     limit: Limit,
     seen: &Observed<'_>,
@@ -133,8 +133,8 @@ pub(super) fn with_bbr(
     })
 }
 
-/// How surely what was sent again was not lost on the path, 0 to 1: dropped in a queue of a host
-/// that counts its drops, or not lost at all.
+/// Confidence, 0 to 1, that retransmitted segments were not lost on the path: they were dropped in a
+/// queue of a host that counts its drops, or not lost at all.
 fn elsewhere(seen: &Observed<'_>) -> f64 {
     let own =
         seen.sender.qdiscs().filter(|qdisc| !matches!(qdisc.kind.as_str(), "ingress" | "clsact"));
@@ -150,7 +150,7 @@ fn elsewhere(seen: &Observed<'_>) -> f64 {
     counted.into_iter().fold(ramp(signals::mistaken(seen), 0.2, 0.6), f64::max)
 }
 
-/// Which drop counters of the two hosts were seen not to move: what is left is the path.
+/// States that the drop counters of both hosts did not move, which leaves the path; else `None`.
 fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
     let both = seen.sender.counters.zip(seen.receiver.counters);
     (both.is_some() && elsewhere(seen) < 0.1).then(|| {
@@ -159,8 +159,8 @@ fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
     })
 }
 
-/// Throughput the algorithm in use answers a share of lost segments with, bit/s; `None` for those
-/// that do not take loss for congestion.
+/// Throughput at which the algorithm in use settles for a share of lost segments, bit/s; `None` for BBR,
+/// which does not treat loss as congestion.
 pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
     let name = seen.flow.congestion_control.as_deref().unwrap_or("cubic");
     if name.starts_with("bbr") {
@@ -175,7 +175,7 @@ pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
     positive(segments * mss_bytes * 8.0 / rtt_s * seen.streams())
 }
 
-/// How surely the losses are the overflow of a queue at some rate, 0 to 1.
+/// Confidence, 0 to 1, that the losses come from a queue that overflows at some rate.
 fn overflow(seen: &Observed<'_>) -> f64 {
     let plateau = match seen.streams_gain() {
         Some(gain) => 1.0 - ramp(gain, 1.1, 1.4),
@@ -193,7 +193,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
     let mut lines = Vec::new();
     let name = seen.flow.congestion_control.as_deref().unwrap_or("the congestion control");
     if let (Some(count), Some(share)) = (seen.flow.retransmits_count, seen.flow.retransmit_share) {
-        let mut line = format!("{} segments sent again, {:.3}%", show_count(count), share * 100.0);
+        let mut line = format!("{} retransmissions, {}", show_count(count), fine_percent(share));
         if let Some(response) = response {
             line += &format!(
                 "; {name} answers that with about {}{}; measured {}",
@@ -220,15 +220,15 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
     }
     if let Some(udp) = seen.udp.filter(|udp| udp.lost_share > 0.0) {
         lines.push(format!(
-            "UDP at {} lost {:.3}% too",
+            "UDP at {} lost {} too",
             show_bit_rate(udp.sent_bits_per_s),
-            udp.lost_share * 100.0
+            show_share(udp.lost_share)
         ));
     }
     lines
 }
 
-/// What the law gives where losses come in bursts, each of which counts once.
+/// Describes the law's rate for losses in bursts, each of which counts once.
 fn in_bursts(each: f64, by_events: Option<f64>) -> String {
     match by_events.filter(|by_events| *by_events > 1.2 * each) {
         Some(by_events) => {
@@ -247,12 +247,12 @@ fn against(
 ) -> String {
     if count < RETRANSMITS_MIN {
         return if count == 0.0 {
-            "no segment was sent again".to_owned()
+            "no retransmissions".to_owned()
         } else {
-            format!("{count} segments sent again")
+            format!("{count} retransmissions")
         };
     }
-    let lost = format!("{} segments sent again ({:.3}%)", show_count(count), share * 100.0);
+    let lost = format!("{} retransmissions ({})", show_count(count), fine_percent(share));
     if overflow > 0.3 {
         return format!(
             "{lost}, but a full queue explains them: more streams carry no more, or round trips grow"

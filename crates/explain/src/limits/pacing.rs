@@ -1,4 +1,4 @@
-//! Packets spaced by the sender's kernel.
+//! Packets paced by the sender's kernel.
 
 use results::Limit;
 use units::show_bit_rate;
@@ -15,7 +15,7 @@ use crate::remedy::{Method, Remedy};
 #[derive(Debug)]
 pub(crate) struct Pacing;
 
-/// A rate the kernel spaces packets at, all streams together.
+/// A rate at which the kernel paces packets, all streams together.
 struct Paced {
     goodput_bits_per_s: f64,
     words: String,
@@ -24,11 +24,11 @@ struct Paced {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// The test asked for it.
+    /// The test requested it.
     Test,
-    /// The program set `SO_MAX_PACING_RATE`.
+    /// The application set `SO_MAX_PACING_RATE`.
     Socket,
-    /// fq's `maxrate`.
+    /// The queueing discipline fq has a `maxrate`.
     Fq,
 }
 
@@ -157,7 +157,7 @@ fn paced(seen: &Observed<'_>) -> Option<Paced> {
     }
 }
 
-/// fq's `maxrate` at the sender's interface, bit/s a flow.
+/// fq's `maxrate` at the sender's interface, bit/s per flow.
 fn fq_rate(seen: &Observed<'_>) -> Option<f64> {
     let interface = seen.sender.interface()?;
     let of_facts =

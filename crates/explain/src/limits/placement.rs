@@ -1,4 +1,4 @@
-//! Threads far from their packets.
+//! Threads that run far from the cores that process their packets.
 
 use results::{End, Limit, Machine, Proximity};
 
@@ -13,7 +13,7 @@ use crate::observed::{HostView, Observed, end_name};
 #[derive(Debug)]
 pub(crate) struct Placement;
 
-/// Most that a better place is expected to give (the papers saw up to about 1.7).
+/// Largest gain, as a factor, expected from a better placement (the papers saw up to about 1.7).
 const GAIN_MAX: f64 = 2.0;
 
 impl Mechanism for Placement {
@@ -64,7 +64,7 @@ impl Mechanism for Placement {
         let change =
             Change::MoveCores { end: host.end, from: host.pinned.clone(), to: vec![better] };
         let mut experiment = lifted(self.limit(), seen, change, GAIN_MAX, headroom);
-        // An unpinned thread may have been next to them already.
+        // An unpinned thread may already have run next to its packets.
         if host.pinned.is_empty() {
             experiment.rule = Rule::Eases;
         }
@@ -91,8 +91,8 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> &'s HostView<'a> {
     if weigh(&seen.receiver) > weigh(&seen.sender) { &seen.receiver } else { &seen.sender }
 }
 
-/// A core next to the packets: one that shares a cache with the core they came in on, else one of
-/// the device's node.
+/// A core next to the packets: one that shares a cache with the core they arrived on, else one of the
+/// device's node.
 fn better_core(host: &HostView<'_>) -> Option<u32> {
     let machine = host.machine()?;
     let now = host.thread.core?;
@@ -113,7 +113,7 @@ fn better_core(host: &HostView<'_>) -> Option<u32> {
     let by_packets = usable.iter().copied().filter(on_node).filter_map(rank).min();
     let limit = distance(host).map(|found| found.0);
     match by_packets {
-        // Only if it is really nearer than now, or on the right node at last.
+        // Only if it is nearer than the present core, or on the device's node when the present one is not.
         Some((proximity, core))
             if device_node.is_some() || limit.is_some_and(|now| proximity < now) =>
         {
@@ -123,7 +123,8 @@ fn better_core(host: &HostView<'_>) -> Option<u32> {
     }
 }
 
-/// Sharing a cache is best; the very same core would share its time too.
+/// Rank of a core next to the packets' core: sharing a cache is best. The packets' own core and its SMT
+/// sibling rank as any core of the node, because they would share its time.
 fn near_first(machine: &Machine, core: u32, packets: u32) -> Option<Proximity> {
     match machine.proximity(core, packets)? {
         Proximity::SameCore | Proximity::SmtSibling => Some(Proximity::SameNode),

@@ -1,4 +1,4 @@
-//! A rate that drops instead of queueing.
+//! A rate limit that drops packets instead of queueing them.
 
 use results::{End, Limit, QdiscCounters};
 use units::{show_bit_rate, show_count};
@@ -9,7 +9,7 @@ use super::shaper::{plateau, plateau_evidence, stays};
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp, ratio};
+use crate::numbers::{fine_percent, percent, ramp, ratio};
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy};
 
@@ -25,8 +25,8 @@ impl Mechanism for Policer {
         Page {
             title: "a policer",
             ceiling: "the rate that all streams together reach",
-            mechanism: "Something on the way drops at once what exceeds a rate (and a burst), instead of \
-                letting it wait as a shaper does. The congestion window pays for the drops, so TCP often \
+            mechanism: "A device on the path drops at once packets that exceed a rate (and a burst), instead of \
+                letting it wait as a shaper does. The drops shrink the congestion window, so TCP often \
                 gets less than the rate itself.",
             evidence: "A policer that either host shows (`tc filter`, drops of `ingress` or `clsact`). On the \
                 path: a rate that more streams and UDP do not exceed, and many losses, while round trips \
@@ -34,7 +34,7 @@ impl Mechanism for Policer {
             against: "Round trips grow under load (a shaper's queue); few losses; more streams carry more.",
             experiment: "UDP a third faster, then more streams: no more gets through. Where a host shows the \
                 policer, spaced packets at about the same throughput: the losses go away.",
-            advice: "Pace just below the rate; ask who polices for a shaper, a higher rate or a larger burst.",
+            advice: "Pace just below the rate; ask the operator for a shaper in place of the policer, a higher rate or a larger burst.",
         }
     }
 
@@ -43,8 +43,8 @@ impl Mechanism for Policer {
             return own;
         }
         let reached = plateau(seen) * drops_without_queue(seen);
-        // The two add up: the more streams lift it, the less of a plateau and the more of a stream
-        // that its own drops keep below the rate.
+        // These two add up: the more that streams lift throughput, the less it is a plateau and the more it is
+        // a stream kept below the rate by its own drops.
         let weight = 0.96
             * (reached + common_ceiling(seen)).min(1.0)
             * seen.unexplained()
@@ -59,7 +59,7 @@ impl Mechanism for Policer {
             evidence,
             against: match seen.flow.retransmit_share {
                 Some(again) if again < 4e-4 => {
-                    format!("only {:.4}% of the segments sent again", again * 100.0)
+                    format!("only {} of the segments retransmitted", fine_percent(again))
                 }
                 _ if plateau(seen) < 0.5 => "nothing shows a rate that cannot be lifted".to_owned(),
                 _ => "round trips grow under load: something queues".to_owned(),
@@ -102,27 +102,26 @@ impl Mechanism for Policer {
             ],
             None => vec![
                 pace,
-                "ask who runs the path for the contracted rate and burst, or for a shaper in the policer's place".to_owned(),
+                "ask the operator of the path for the contracted rate and burst, or for a shaper in the policer's place".to_owned(),
             ],
         }
     }
 }
 
-/// How surely drops come without any queue before them, 0 to 1.
+/// Confidence, 0 to 1, that packets are dropped without a queue before them.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
     ramp(again, 4e-4, 1.5e-3) * (1.0 - waits(seen))
 }
 
-/// How surely packets wait in a queue on the path, 0 to 1.
+/// Confidence, 0 to 1, that packets wait in a queue on the path.
 fn waits(seen: &Observed<'_>) -> f64 {
     let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 1.0 };
     ramp(rtt_s - base_s, 0.2e-3 + 0.04 * base_s, 0.6e-3 + 0.15 * base_s)
 }
 
-/// How surely drops above one rate, and not losses at any rate, keep a single stream down, 0 to 1:
-/// several streams, and UDP that was sent faster, end at the same throughput, and UDP loses all
-/// beyond it.
+/// Confidence, 0 to 1, that drops above one common rate, not random losses, keep a single stream down:
+/// several streams, and UDP sent faster than that, end at the same throughput, and UDP loses the excess.
 pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
     let (Some((_, several)), Some(udp)) = (seen.several, seen.udp) else { return 0.0 };
     let lost = seen.flow.retransmits_count.is_some_and(|count| count >= 3.0);
@@ -131,10 +130,9 @@ pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
     }
     let apart = (udp.delivered_bits_per_s / several.median).ln().abs();
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    // Losses at any rate would take as large a share of UDP as of TCP.
+    // Random losses would take as large a share of UDP as of TCP.
     let beyond = ramp(udp.lost_share, 0.03 + 3.0 * again, 0.08 + 6.0 * again);
-    // Nor could a stream be so fast with as many losses of its own making at any rate: one burst
-    // beyond the rate was dropped.
+    // With random losses at this share no stream could be as fast: one burst above the rate was dropped.
     let too_fast = [Some(again), seen.flow.loss_event_share]
         .into_iter()
         .flatten()
@@ -152,8 +150,8 @@ pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
         * (1.0 - waits(seen))
 }
 
-/// A policer that a host of the judged way shows: the sender's on what leaves, the receiver's on
-/// what comes in.
+/// A policer that a host reports in the judged direction: the sender's for outgoing packets, the
+/// receiver's for incoming ones.
 fn shown<'s, 'a>(seen: &'s Observed<'a>) -> Option<(&'s HostView<'a>, &'a QdiscCounters)> {
     let drops = |qdisc: &&QdiscCounters| {
         qdisc.dropped_pkts > 0 && matches!(qdisc.kind.as_str(), "ingress" | "clsact")
@@ -179,7 +177,7 @@ fn visible(seen: &Observed<'_>) -> Option<Opinion> {
     let goodput =
         qdisc.police_bits_per_s.and_then(|rate| goodput_ceiling(seen, rate, ETHERNET_QDISC_BYTES));
     let reached = goodput.and_then(|goodput| ratio(seen.rate(), goodput));
-    // Loss keeps TCP below the rate, often far below; far above, it is not on this way.
+    // Loss keeps TCP below the rate, often far below; throughput far above it does not pass this policer.
     let near = match reached {
         Some(reached) => ramp(reached, 0.02, 0.1) * (1.0 - ramp(reached, 1.15, 1.4)),
         None => 0.9,
@@ -216,12 +214,12 @@ fn visible(seen: &Observed<'_>) -> Option<Opinion> {
     })
 }
 
-/// How surely windows, buffers or applications hold it back instead, 0 to 1.
+/// Confidence, 0 to 1, that windows, buffers or applications limit throughput instead.
 fn held_elsewhere(seen: &Observed<'_>) -> f64 {
     1.0 - seen.unexplained()
 }
 
-/// Which end polices, for the shaper to stand back.
+/// The end that polices, if any; the shaper's weight yields to it.
 pub(super) fn polices(seen: &Observed<'_>) -> Option<End> {
     visible(seen).filter(|opinion| opinion.weight > 0.35).and_then(|opinion| opinion.end)
 }

@@ -1,4 +1,4 @@
-//! Cores that sleep, and cores that run slowly.
+//! Idle states and low clocks of cores.
 
 use results::{IdleStateUse, Limit};
 use units::show_seconds;
@@ -98,7 +98,7 @@ impl Mechanism for IdleStates {
     }
 }
 
-/// The deep state that costs the busiest thread's core most.
+/// The deep idle state that costs the busiest thread's core most.
 fn deepest<'a>(host: &HostView<'a>) -> Option<&'a IdleStateUse> {
     let core = host.thread.incoming_core.or(host.thread.core)?;
     let states = host.counters?.idle_states.iter().filter(|state| state.core == core);
@@ -132,7 +132,7 @@ impl Mechanism for CpuFrequency {
                 maximum; the thread never sleeps.",
             against: "The clock is near its highest, or the thread has time to spare; most virtual machines \
                 do not show a clock.",
-            experiment: "Smaller blocks, which cost more a byte: throughput falls in proportion, so processor \
+            experiment: "Smaller blocks, which cost more per byte: throughput falls in proportion, so processor \
                 time binds. A higher clock: `cpupower frequency-set -g performance`.",
             advice: "Governor `performance`; lift `scaling_max_freq`; look for thermal or power limits.",
         }
@@ -193,8 +193,8 @@ impl Mechanism for CpuFrequency {
     }
 }
 
-/// The governor of the one core that the test was given at this end; where a thread may wander, no one
-/// core's governor is the change.
+/// The governor of the one core that the test was pinned to at this end; a thread that may move between
+/// cores has no single governor to change.
 fn governor(seen: &Observed<'_>, host: &HostView<'_>) -> Option<settings::Change> {
     let near = host.end == results::End::Near;
     let cores = if near { &seen.spec.near_cores } else { &seen.spec.far_cores };

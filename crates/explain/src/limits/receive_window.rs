@@ -1,11 +1,12 @@
 //! The receiver's window over the round-trip time.
 
-use results::{Limit, SettingChange, TestSpec};
+use results::{Limit, SettingChange, TestSpec, WindowUse};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
+use super::other_windows;
 use super::windows::{Autotuned, sysctl};
-use super::{buffer_needed, hoped_for, other_windows};
-use crate::ceiling::{autotuning_max_bytes, window_ceiling};
+use crate::buffers::Buffer;
+use crate::ceiling::window_ceiling;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp};
@@ -25,16 +26,17 @@ impl Mechanism for ReceiveWindow {
             ceiling: "the window the kernel may let the receiving socket have, over the round-trip time",
             mechanism: "A sender may have one receive window outstanding a round trip: T = window / RTT. \
                 The window is what the receiving socket's buffer leaves free; the kernel tunes it up to \
-                `net.ipv4.tcp_rmem`, an application that asks for one gets at most `net.core.rmem_max`.",
-            evidence: "TCP_INFO `tcpi_rwnd_limited` over `tcpi_busy_time` near 1; window / RTT equals the \
-                throughput; the receive queue is empty, so the reader keeps up; buffer given against \
-                buffer asked.",
+                `net.ipv4.tcp_rmem`, an application that requests one gets at most `net.core.rmem_max`.",
+            evidence: "TCP_INFO `tcpi_rwnd_limited` over `tcpi_busy_time` near 1; what is in flight fills \
+                the advertised window, and in flight / RTT under load equals the throughput; the receive \
+                queue is empty, so the reader keeps up; granted buffer against requested buffer.",
             against: "Unread data fills the receive queue (a slow reader or a full core); the round trip \
                 grows under load while more streams carry no more (a queue on the path fills any window).",
-            experiment: "A wider window: throughput follows the window the kernel really gave, up to the \
+            experiment: "A wider window: throughput follows the window that the kernel really granted, up to the \
                 next ceiling. Where it gives no wider one, half the window: half the throughput.",
-            advice: "Raise `net.ipv4.tcp_rmem` at the receiver to twice the bandwidth-delay product, or \
-                ask for no window and let the kernel tune it.",
+            advice: "Raise `net.ipv4.tcp_rmem` at the receiver so that it holds a window of twice the \
+                bandwidth-delay product (about half of a buffer is window), or ask for no window and let \
+                the kernel tune it.",
         }
     }
 
@@ -44,7 +46,7 @@ impl Mechanism for ReceiveWindow {
         let slow_reader = ramp(fullness.unwrap_or(0.0), 0.3, 0.7);
         let starved =
             seen.receiver.starved().unwrap_or(0.0) * ramp(fullness.unwrap_or(0.5), 0.05, 0.3);
-        // Without the receiver's account, a window that comes and goes is all that shows its reader.
+        // Without the receiver's report, a varying window is the only sign of a slow reader.
         let unsteady = if fullness.is_some() { 0.0 } else { 1.0 - steadiness(seen) };
         let law = law(seen);
         let by_law = law.map_or(0.8, |law| 1.0 - ramp((law / seen.rate()).ln().abs(), 0.25, 0.7));
@@ -65,10 +67,11 @@ impl Mechanism for ReceiveWindow {
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         let rule = Rule::FollowsReceiveWindow;
-        other_windows(self.limit(), rule, seen, seen.flow.peer_window_bytes, headroom)
+        let window = (seen.receive_window_bytes(), seen.receiver.receive_buffer_bytes);
+        other_windows(self.limit(), rule, seen, window, headroom)
     }
 
-    fn changes(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<SettingChange> {
+    fn changes(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<SettingChange> {
         let mut changes = Vec::new();
         for end in [seen.sender.end, seen.receiver.end] {
             let is_off = seen.sysctl(end, SCALING).is_some_and(|value| value.trim() == "0");
@@ -81,12 +84,12 @@ impl Mechanism for ReceiveWindow {
                 let is_still = seen.sysctl(end, MODERATE).is_some_and(|on| on.trim() == "0");
                 let why = || "receive windows stay at their first size".to_owned();
                 changes.extend(is_still.then(|| sysctl(seen, end, MODERATE, "1", why())).flatten());
-                changes.extend(buffers(seen).larger(seen, headroom));
+                changes.extend(buffers(seen).larger(seen));
             }
             (Some(asked), Some(why)) => {
                 changes.extend(sysctl(seen, end, "net.core.rmem_max", &asked.to_string(), why));
             }
-            // The test itself asks for no more.
+            // The test itself requests no more.
             (Some(_), None) => {}
         }
         changes
@@ -95,7 +98,6 @@ impl Mechanism for ReceiveWindow {
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
         let mut lines = Vec::new();
         let end = end_name(seen.receiver.end);
-        let buffer = buffer_needed(seen, hoped_for(seen));
         if seen.spec.window_bytes.is_some() {
             lines.push(
                 "ask for no window (leave out --window): the kernel then tunes it".to_owned(),
@@ -112,16 +114,16 @@ impl Mechanism for ReceiveWindow {
                 "at the {end} end take `window` out of the route: ip route change …"
             ));
         }
-        if let Some(bytes) = buffer {
-            let window = show_byte_size(bytes / 2);
+        if let Some(bytes) = buffers(seen).needed_bytes(seen) {
+            let window_bytes = buffers(seen).window_of(seen, bytes);
+            let window = show_byte_size(window_bytes);
             lines.push(format!(
                 "at the {end} end let the window grow to {window}: {}",
                 buffers(seen).command(seen, "4096 131072", bytes)
             ));
             if seen.spec.window_bytes.is_some() {
                 lines.push(format!(
-                    "or let applications there ask for that much: sysctl -w net.core.rmem_max={}",
-                    bytes / 2
+                    "or let applications there ask for that much: sysctl -w net.core.rmem_max={window_bytes}"
                 ));
             }
         }
@@ -133,21 +135,21 @@ impl Mechanism for ReceiveWindow {
 const SCALING: &str = "net.ipv4.tcp_window_scaling";
 const MODERATE: &str = "net.ipv4.tcp_moderate_rcvbuf";
 
-/// What the kernel may tune the receiver's buffer up to.
+/// The autotuning bound of the receiver's buffer.
 fn buffers(seen: &Observed<'_>) -> Autotuned {
-    Autotuned { end: seen.receiver.end, key: "net.ipv4.tcp_rmem", share: 0.5 }
+    let window_bytes = seen.receive_window_bytes().map(|bytes| bytes / seen.streams());
+    Autotuned { end: seen.receiver.end, buffer: Buffer::Receive, window_bytes }
 }
 
-/// Window over round-trip time, bit/s.
+/// Rate that the window in effect allows over the round-trip time, bit/s.
 fn law(seen: &Observed<'_>) -> Option<f64> {
-    window_ceiling(seen.flow.peer_window_bytes?, seen.base_rtt_s?)
+    window_ceiling(seen.receive_window_bytes()?, seen.window_rtt_s()?)
 }
 
-/// What the window could grow to by itself, over the round-trip time.
+/// Rate that the window allows once autotuning has grown it fully, bit/s.
 fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
     let TestSpec { window_bytes: None, .. } = seen.spec else { return None };
-    let most = autotuning_max_bytes(seen.sysctl(seen.receiver.end, "net.ipv4.tcp_rmem")?)?;
-    window_ceiling(most / 2.0 * seen.streams(), seen.base_rtt_s?)
+    buffers(seen).ceiling(seen)
 }
 
 fn steadiness(seen: &Observed<'_>) -> f64 {
@@ -160,7 +162,7 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let source = if counted { "" } else { " (judged by the data in flight)" };
     let mut first = format!("receive-window-limited {} of the time{source}", percent(share));
     if let (Some(window), Some(rtt_s), Some(law)) =
-        (seen.flow.peer_window_bytes, seen.base_rtt_s, law)
+        (seen.receive_window_bytes(), seen.window_rtt_s(), law)
     {
         first += &format!(
             "; window {} / {} = {}; measured {}",
@@ -171,13 +173,14 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
         );
     }
     lines.push(first);
+    lines.extend(seen.window.as_ref().and_then(sizes));
     match (seen.receiver.receive_queue_bytes, seen.receiver.told) {
         (Some(unread), _) => lines.push(format!(
             "the reader keeps up: {} unread in its socket",
             show_byte_size(saturating_u64(unread))
         )),
         (None, false) => lines.push(format!(
-            "the {} tells nothing of its reader and cores: a slow reader there would look much the same",
+            "the {} reports nothing about its reader and cores; a slow reader there would look the same",
             seen.receiver.name()
         )),
         (None, true) => {}
@@ -186,7 +189,23 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     lines
 }
 
-/// What holds the window down: the test, a clamp, a route, no window scaling, or the kernel's bound.
+/// The window in numbers: `advertised 202 KiB, 194 KiB in flight; asked for 128 KiB, receive buffer 256 KiB`.
+fn sizes(window: &WindowUse) -> Option<String> {
+    let show = |bytes: f64| show_byte_size(saturating_u64(bytes));
+    let mut line = format!("advertised {}", show(window.advertised_bytes?));
+    if let Some(in_flight) = window.in_flight_bytes {
+        line += &format!(", {} in flight", show(in_flight));
+    }
+    let asked = window.asked_bytes.map(|bytes| format!("asked for {}", show(bytes)));
+    let given = window.receive_buffer_bytes.map(|bytes| format!("receive buffer {}", show(bytes)));
+    let buffers: Vec<String> = asked.into_iter().chain(given).collect();
+    if !buffers.is_empty() {
+        line += &format!("; {}", buffers.join(", "));
+    }
+    Some(line)
+}
+
+/// What limits the window: the test, a clamp, a route, no window scaling, or the kernel's bound.
 fn why(seen: &Observed<'_>) -> Vec<String> {
     let end = end_name(seen.receiver.end);
     let window = seen.flow.peer_window_bytes.map(|window| window / seen.streams());
@@ -214,12 +233,12 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
     if let Some(metric) = seen.receiver.interface().and_then(|i| i.route_metrics.get("window")) {
         lines.push(format!("clamped: the {end} end's route sets window {metric}"));
     }
-    let most = seen.sysctl(seen.receiver.end, "net.ipv4.tcp_rmem").and_then(autotuning_max_bytes);
+    let most = buffers(seen).most_bytes(seen);
     if let (Some(most), Some(window), None) = (most, window, seen.spec.window_bytes)
-        && (0.4..1.1).contains(&(window / (most / 2.0)))
+        && (0.2..1.0).contains(&(window / most))
     {
         lines.push(format!(
-            "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}, about half of which is window",
+            "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}; the window is part of it",
             show_byte_size(saturating_u64(most))
         ));
     }
@@ -235,7 +254,7 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
     lines
 }
 
-/// What was asked for and what the kernel gave, when that is less.
+/// Describes the requested and the granted size, if the kernel granted less.
 fn clamp(seen: &Observed<'_>) -> Option<String> {
     let asked = seen.spec.window_bytes? as f64 * seen.streams();
     let given = seen.receiver.receive_buffer_bytes? / 2.0;
@@ -254,7 +273,10 @@ fn clamp(seen: &Observed<'_>) -> Option<String> {
 fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
     let limited = format!("receive-window-limited {} of the time", percent(share));
     if share < 0.3 {
-        return limited;
+        return match seen.flow.receive_window_share {
+            Some(_) => limited,
+            None => "the sender's kernel keeps no account of it, and no window was full".to_owned(),
+        };
     }
     if slow_reader > 0.3 {
         let unread = seen.receiver.receive_queue_bytes.unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! Threads that are ready and not run.
+//! Threads that are ready but not running.
 
 use results::Limit;
 use units::show_seconds;
@@ -47,7 +47,7 @@ impl Mechanism for Scheduler {
                 Some(wait) => format!("its threads wait for a core {} of the time", percent(wait)),
                 None => "the threads' waiting is unknown".to_owned(),
             },
-            // Without waiting, the same work would be done in the time it ran.
+            // Without waiting, the thread would do the same work in the time it ran.
             ceiling_bits_per_s: host
                 .wait_share
                 .filter(|_| weight > 0.3)
@@ -57,7 +57,7 @@ impl Mechanism for Scheduler {
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
         let (host, _) = worse(seen);
-        // Who goes first is not the test's to change.
+        // Scheduling priority is not a setting of the test.
         if host.thread.policy.is_some() {
             return Vec::new();
         }
@@ -106,11 +106,11 @@ fn unheld(seen: &Observed<'_>, host: &HostView<'_>, headroom: Option<f64>) -> f6
     (seen.rate() / (1.0 - wait)).min(headroom.unwrap_or(f64::MAX)).max(seen.rate())
 }
 
-/// The end whose threads are held up more, and how surely that binds.
+/// The end whose threads wait more, and the confidence, 0 to 1, that this binds.
 fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let weigh = |host: &HostView<'_>| {
         let cpu = cpu_weight(seen, host);
-        // A thread that others go before waits where it would run: that alone is the symptom.
+        // For a thread of lower priority, waiting for its core is by itself the symptom.
         let waits = ramp(host.wait_share.unwrap_or(0.0), 0.2, 0.45);
         let behind = 0.97 * host.held_behind() * cpu.max(waits * seen.unexplained());
         let unmoved = 0.92 * cpu * left_waiting(host) * (1.0 - host.throttled());
@@ -120,7 +120,7 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     if receiver > sender { (&seen.receiver, receiver) } else { (&seen.sender, sender) }
 }
 
-/// How surely it waits though other cores idle and nothing pins it, 0 to 1.
+/// Confidence, 0 to 1, that it waits although other cores are idle and nothing pins it.
 fn left_waiting(host: &HostView<'_>) -> f64 {
     let free = host.pinned.is_empty() && host.host.is_some_and(|host| host.usable_cores.len() > 1);
     if !free {
@@ -141,7 +141,7 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
     if let Some(delay_s) = host.thread.delay_s {
         let preempted = host.thread.preempted_per_s.unwrap_or(0.0);
         lines.push(format!(
-            "from ready to running it took {} on average; it slept {:.0} times a second, others took its core {preempted:.0} times",
+            "from ready to running it took {} on average; it slept {:.0} times per second, others took its core {preempted:.0} times",
             show_seconds(delay_s),
             host.thread.sleeps_per_s.unwrap_or(0.0)
         ));

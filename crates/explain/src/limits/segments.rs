@@ -1,4 +1,4 @@
-//! Many packets a byte: small segments, and offloads that are off.
+//! High numbers of packets per byte: small segments, and offloads that are off.
 
 use results::Limit;
 use settings::Change as SettingChange;
@@ -28,13 +28,13 @@ impl Mechanism for PathMtu {
     fn page(&self) -> Page {
         Page {
             title: "small segments",
-            ceiling: "the cores' packets a second times the payload of each",
+            ceiling: "the cores' packets per second times the payload of each",
             mechanism: "Each packet costs the hosts about the same whatever it carries. With small segments (a \
                 small MTU somewhere on the path, `TCP_MAXSEG`, a route's `advmss` or `mtu`) a byte costs \
-                many packets, and the core that handles them is full early.",
+                many packets, and the core that handles them is saturated early.",
             evidence: "The connection's segments against the interface's MTU and what the device could take; \
-                a core without time left, and packets that pass the stack alone.",
-            against: "Packets travel joined (segmentation and receive offloads), so their size does not \
+                a core without time left, and packets that pass the stack one by one.",
+            against: "Packets travel merged (segmentation and receive offloads), so their size does not \
                 matter; the cores have time.",
             experiment: "The same test without its own segment size: throughput rises. Else segments of half \
                 the size: throughput falls.",
@@ -46,7 +46,7 @@ impl Mechanism for PathMtu {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = worse(seen, small_segments);
         let by_cost = 0.95 * packet_weight(seen, host) * small_segments(seen, host);
-        // Segments the test itself made small are the first thing to ask about.
+        // Segments that the test itself made small rank slightly higher.
         let asked = if seen.spec.mss_bytes.is_some() { 1.0 } else { 0.98 };
         let weight = by_cost * asked;
         Opinion {
@@ -116,14 +116,14 @@ impl Mechanism for Offloads {
     fn page(&self) -> Page {
         Page {
             title: "offloads that are off",
-            ceiling: "the cores' packets a second times the payload of each",
+            ceiling: "the cores' packets per second times the payload of each",
             mechanism: "With segmentation offload (TSO, GSO) a sender's stack handles up to 64 KiB at once; \
-                with GRO a receiver's joins what came in pieces. Without them each packet passes the whole \
-                stack alone, and the core that does it is full early.",
+                with GRO a receiver merges packets again. Without them each packet passes the whole \
+                stack alone, and the core that does it is saturated early.",
             evidence: "Features that are off at the interface (`ethtool -k`), the mean size of the packets \
                 its device moved, and the core without time left.",
-            against: "They are on; or packets travel joined all the same; or the cores have time.",
-            experiment: "Segments of half the size: throughput falls, as packets are what costs. The \
+            against: "They are on; or packets are merged all the same; or the cores have time.",
+            experiment: "Segments of half the size: throughput falls, as the cost is per packet. The \
                 features on: `ethtool -K DEV tso on gso on gro on`.",
             advice: "Switch them on; where they must be off (bridging, capture), a larger MTU.",
         }
@@ -185,7 +185,7 @@ impl Mechanism for Offloads {
     }
 }
 
-/// The features that are off, on.
+/// The changes that switch on the features that are off.
 fn switches(seen: &Observed<'_>, host: &HostView<'_>) -> Option<Vec<SettingChange>> {
     let name = &host.interface()?.name;
     let off = offloads_off(seen, host);
@@ -206,14 +206,14 @@ fn feature(seen: &Observed<'_>, short: &str) -> Option<&'static str> {
     })
 }
 
-/// How surely an end's packets, one by one, are what binds, 0 to 1.
+/// Confidence, 0 to 1, that an end's per-packet cost binds.
 fn packet_weight(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let by_thread = cpu_weight(seen, host);
     let by_packets = if host.end == seen.receiver.end { interrupt_core::weight(seen) } else { 0.0 };
     by_thread.max(by_packets)
 }
 
-/// The end where a cause of many packets weighs more.
+/// The end where a cause of high packet counts weighs more.
 fn worse<'s, 'a>(
     seen: &'s Observed<'a>,
     cause: impl Fn(&Observed<'_>, &HostView<'_>) -> f64,
@@ -223,11 +223,11 @@ fn worse<'s, 'a>(
     if receiver > sender { &seen.receiver } else { &seen.sender }
 }
 
-/// The end whose missing offloads make packets many where they bind, and how surely.
+/// The end whose missing offloads raise the packet count where that binds, with the confidence, 0 to 1.
 fn cutting_end<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let host = worse(seen, uncombined);
     let cut = uncombined(seen, &seen.sender);
-    // Between veths a sender's super-segments arrive whole: what it cuts, both ends pay for.
+    // Between veths super-segments arrive whole: if the sender cuts them, both ends pay for it.
     let is_veth = |host: &HostView<'_>| {
         host.interface().is_some_and(|interface| interface.driver.as_deref() == Some("veth"))
     };
@@ -284,7 +284,7 @@ fn offload_evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
     lines
 }
 
-/// Packet size, packets a second and the core that handles them.
+/// Packet size, packets per second, and the core that handles them.
 fn cost_lines(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(bytes), true) = (seen.packet_bytes(host), small_packets(seen, host) > 0.0) {

@@ -3,9 +3,10 @@
 use results::{Limit, SettingChange};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
+use super::other_windows;
 use super::windows::{Autotuned, sysctl};
-use super::{buffer_needed, hoped_for, other_windows};
-use crate::ceiling::{autotuning_max_bytes, window_ceiling};
+use crate::buffers::Buffer;
+use crate::ceiling::window_ceiling;
 use crate::change::Change;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -14,10 +15,6 @@ use crate::observed::{Observed, end_name};
 
 #[derive(Debug)]
 pub(crate) struct SendBuffer;
-
-/// Share of `SO_SNDBUF` as read back (twice what was asked) that holds payload, the rest being the
-/// kernel's own overhead per buffer: with page fragments a little more than half.
-const PAYLOAD_SHARE: f64 = 0.6;
 
 impl Mechanism for SendBuffer {
     fn limit(&self) -> Limit {
@@ -29,16 +26,17 @@ impl Mechanism for SendBuffer {
             title: "the send buffer",
             ceiling: "the buffer the kernel may let the sending socket have, over the round-trip time",
             mechanism: "Data stays in the send buffer until it is acknowledged, one round trip later: \
-                T = usable buffer / RTT. Linux doubles the size asked for and charges its own overhead \
+                T = usable buffer / RTT. Linux doubles the requested size and charges its own overhead \
                 to it; the kernel tunes it up to `net.ipv4.tcp_wmem`.",
             evidence: "TCP_INFO `tcpi_sndbuf_limited` over `tcpi_busy_time` near 1; the send queue is as \
                 long as the buffer allows and all of it is in flight; queue / RTT equals the throughput.",
             against: "The receiver's window or a standing queue on the path holds the data back; the \
                 receiving thread never sleeps.",
-            experiment: "A larger buffer: throughput follows the buffer the kernel really gave. Where it \
+            experiment: "A larger buffer: throughput follows the buffer that the kernel really granted. Where it \
                 gives no larger one, half of it: half the throughput.",
-            advice: "Raise `net.ipv4.tcp_wmem` at the sender to twice the bandwidth-delay product, or ask \
-                for no buffer size and let the kernel tune it.",
+            advice: "Raise `net.ipv4.tcp_wmem` at the sender so that it holds twice the bandwidth-delay \
+                product (about 0.6 of a buffer is payload), or ask for no buffer size and let the kernel \
+                tune it.",
         }
     }
 
@@ -66,26 +64,27 @@ impl Mechanism for SendBuffer {
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
-        let asked = seen.sender.send_buffer_bytes.map(|given| given / 2.0);
+        let window = (usable_bytes(seen), seen.sender.send_buffer_bytes);
         let mut experiments =
-            other_windows(self.limit(), Rule::FollowsSendBuffer, seen, asked, headroom);
-        // The same option sets the receiver's window, which must not become the tighter one.
+            other_windows(self.limit(), Rule::FollowsSendBuffer, seen, window, headroom);
+        // The same option sets the receiver's window, which must not become the tighter limit.
         let receiver = saturating_u64(seen.flow.peer_window_bytes.unwrap_or(0.0) / seen.streams());
         for experiment in &mut experiments {
-            if let Change::Window { from_bytes, to_bytes } = &mut experiment.change
+            if let Change::Window { from_bytes, to_bytes, ask_bytes } = &mut experiment.change
                 && *to_bytes > *from_bytes
             {
-                *to_bytes = receiver.max(*to_bytes);
+                *ask_bytes = receiver.max(*ask_bytes);
+                *to_bytes = (*ask_bytes).max(*to_bytes);
             }
         }
         experiments
     }
 
-    fn changes(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<SettingChange> {
+    fn changes(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<SettingChange> {
         let Some(asked) = seen.spec.window_bytes else {
-            return buffers(seen).larger(seen, headroom).into_iter().collect();
+            return buffers(seen).larger(seen).into_iter().collect();
         };
-        // A buffer as large as was asked for binds by the test's own choice.
+        // A buffer of the requested size binds by the test's own choice.
         let given = seen.sender.send_buffer_bytes.map_or(f64::MAX, |given| given / 2.0);
         let why = format!(
             "asked {}, given {}",
@@ -108,15 +107,16 @@ impl Mechanism for SendBuffer {
                 "ask for no buffer size (leave out --window): the kernel then tunes it".to_owned(),
             );
         }
-        if let Some(bytes) = buffer_needed(seen, hoped_for(seen)) {
+        if let Some(bytes) = buffers(seen).needed_bytes(seen) {
+            let window_bytes = buffers(seen).window_of(seen, bytes);
             lines.push(format!(
-                "at the {end} end let the buffer grow: {}",
+                "at the {end} end let the buffer grow until it holds {}: {}",
+                show_byte_size(window_bytes),
                 buffers(seen).command(seen, "4096 16384", bytes)
             ));
             if seen.spec.window_bytes.is_some() {
                 lines.push(format!(
-                    "or let applications there ask for that much: sysctl -w net.core.wmem_max={}",
-                    bytes / 2
+                    "or let applications there ask for that much: sysctl -w net.core.wmem_max={window_bytes}"
                 ));
             }
         }
@@ -124,33 +124,35 @@ impl Mechanism for SendBuffer {
     }
 }
 
-/// What the kernel may tune the sender's buffer up to.
+/// The autotuning bound of the sender's buffer.
 fn buffers(seen: &Observed<'_>) -> Autotuned {
-    Autotuned { end: seen.sender.end, key: "net.ipv4.tcp_wmem", share: PAYLOAD_SHARE }
+    let full = usable_bytes(seen).filter(|_| seen.send_buffer_share() > 0.5);
+    let window_bytes = full.map(|bytes| bytes / seen.streams());
+    Autotuned { end: seen.sender.end, buffer: Buffer::Send, window_bytes }
 }
 
-/// Bytes of payload the buffer holds: what was seen queued when it was full, else its usual share.
+/// Bytes of payload the buffer holds: as queued when it was full, else its usual share.
 fn usable_bytes(seen: &Observed<'_>) -> Option<f64> {
     let full = seen.send_buffer_share() > 0.5;
     let queued = seen.sender.send_queue_bytes.filter(|queued| full && *queued > 0.0);
-    queued.or_else(|| seen.sender.send_buffer_bytes.map(|given| given * PAYLOAD_SHARE))
+    let share = Buffer::Send.window_share(seen.host(seen.sender.end));
+    queued.or_else(|| seen.sender.send_buffer_bytes.map(|given| given * share))
 }
 
 fn law(seen: &Observed<'_>) -> Option<f64> {
-    window_ceiling(usable_bytes(seen)?, seen.base_rtt_s?)
+    window_ceiling(usable_bytes(seen)?, seen.window_rtt_s()?)
 }
 
 fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
     if seen.spec.window_bytes.is_some() {
         return None;
     }
-    let most = autotuning_max_bytes(seen.sysctl(seen.sender.end, "net.ipv4.tcp_wmem")?)?;
-    window_ceiling(most * PAYLOAD_SHARE * seen.streams(), seen.base_rtt_s?)
+    buffers(seen).ceiling(seen)
 }
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let mut first = format!("send-buffer-limited {} of the time", percent(share));
-    if let (Some(usable), Some(rtt_s), Some(law)) = (usable_bytes(seen), seen.base_rtt_s, law) {
+    if let (Some(usable), Some(rtt_s), Some(law)) = (usable_bytes(seen), seen.window_rtt_s(), law) {
         first += &format!(
             "; {} of payload in it / {} = {}; measured {}",
             show_byte_size(saturating_u64(usable)),

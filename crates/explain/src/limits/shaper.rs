@@ -1,7 +1,7 @@
-//! A rate below the line's, imposed on a host or on the path.
+//! A shaper on a host or on the path: a rate below that of the line.
 
 use results::{End, Limit, QdiscCounters};
-use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
+use units::{show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
 use super::policer::{drops_without_queue, polices};
@@ -10,7 +10,7 @@ use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, g
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, positive, ramp, ratio};
+use crate::numbers::{fine_percent, percent, positive, ramp, ratio};
 use crate::observed::{Observed, end_name, opposite};
 use crate::remedy::{Method, Remedy};
 
@@ -24,17 +24,17 @@ impl Mechanism for Shaper {
 
     fn page(&self) -> Page {
         Page {
-            title: "a rate imposed on the way",
+            title: "a rate limiter on the path",
             ceiling: "the rate that all streams together reach",
-            mechanism: "Something on the way passes packets at a fixed rate: a shaping queueing discipline \
-                on a host, a shaper or a slower link on the path. What comes faster waits in its queue.",
+            mechanism: "A device on the path forwards packets at a fixed rate: a shaping queueing discipline \
+                on a host, a shaper or a slower link on the path. Faster traffic waits in its queue.",
             evidence: "A ceiling that more streams do not lift and that UDP meets too; round trips longer \
                 under load; hosts with time to spare; the rate of a queueing \
                 discipline that either host shows.",
             against: "More streams carry more; UDP gets more through; a thread never sleeps; the ceiling is \
                 the interface's own.",
             experiment: "UDP a third faster, then more streams: no more gets through.",
-            advice: "Ask who imposes the rate; on a host, `tc qdisc show`.",
+            advice: "Ask the operator of the path about the shaper; on a host, `tc qdisc show`.",
         }
     }
 
@@ -42,7 +42,7 @@ impl Mechanism for Shaper {
         if let Some(opinion) = shaped_on_a_host(seen) {
             return opinion;
         }
-        // What drops without a queue is a policer's; so is what a host shows to be one's.
+        // Drops without a queue are a policer's, as is a rate that a host reports as policed.
         let policed = if polices(seen).is_some() { 1.0 } else { drops_without_queue(seen) };
         let at_the_line = at_the_line(seen);
         let weight = 0.95
@@ -63,7 +63,7 @@ impl Mechanism for Shaper {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        // Of a rate that a host shows, one stream may get less than all of them.
+        // One stream may get less of a reported rate than all streams together.
         let rate = if shaped(seen).is_some() { best(seen) } else { seen.rate() };
         stays(self.limit(), seen, rate)
     }
@@ -84,32 +84,65 @@ impl Mechanism for Shaper {
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
         match shaped(seen) {
-            Some((end, rate)) => vec![format!(
-                "the {} end shapes to {} itself: tc qdisc show, then change or delete it",
-                end_name(end),
-                show_bit_rate(rate)
-            )],
+            Some((end, rate)) => by_hand(seen, end, rate),
             None => vec![
-                "ask who runs the path for its contracted rate; look for shapers, policers and slower links".to_owned(),
+                "ask the operator of the path for its contracted rate; look for shapers, policers and slower links".to_owned(),
                 "traffic that joins on the path looks the same: look at the rate at other times of the day".to_owned(),
             ],
         }
     }
 }
 
-/// A shaping queueing discipline a host shows: which end, bit/s.
+/// A shaping queueing discipline that a host reports: its end, and its rate in bit/s.
 fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
     let ends = [seen.sender.end, opposite(seen.sender.end)];
     let rates = ends.into_iter().filter_map(|end| {
-        // A queueing discipline shapes what leaves: the receiver's acts on acknowledgements only.
+        // A queueing discipline shapes outgoing packets: the receiver's affects acknowledgements only.
         let interface = seen.interface(end)?;
-        // fq's rate is a flow's: that is pacing.
+        // fq's rate is per flow, which is pacing.
         let rate =
             interface.qdisc_rate_bits_per_s.filter(|_| interface.qdisc.as_deref() != Some("fq"));
         let rate = rate.and_then(positive)?;
         (end == seen.sender.end).then_some((end, rate))
     });
     rates.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Device, discipline and rate of a shaper that a host reports, with the commands that show and change it.
+fn by_hand(seen: &Observed<'_>, end: End, rate: f64) -> Vec<String> {
+    let Some(interface) = seen.interface(end) else { return Vec::new() };
+    // The counters tell its parent; without them, assume the root.
+    let counted = shaping(seen).filter(|qdisc| qdisc.interface == interface.name);
+    let kind = counted.map(|qdisc| qdisc.kind.as_str()).or(interface.qdisc.as_deref());
+    let (kind, device) = (kind.unwrap_or("a shaper"), &interface.name);
+    let place = match counted.map(|qdisc| qdisc.parent.as_str()) {
+        Some(parent) if parent != "root" => format!("parent {parent}"),
+        _ => "root".to_owned(),
+    };
+    let twice = format!("{}mbit", (rate * 2e-6).ceil());
+    let change = match kind {
+        "tbf" => {
+            format!("tc qdisc change dev {device} {place} tbf rate {twice} burst 1mb latency 50ms")
+        }
+        "cake" => format!("tc qdisc change dev {device} {place} cake bandwidth {twice}"),
+        // Its rates are configured in its classes.
+        "htb" | "hfsc" => format!("tc class show dev {device}"),
+        _ => format!("tc qdisc replace dev {device} {place} fq"),
+    };
+    let effect = match kind {
+        "tbf" | "cake" => "doubles the rate",
+        "htb" | "hfsc" => "lists the classes whose rates `tc class change` sets",
+        _ => "puts fq in its place",
+    };
+    let rate = show_bit_rate(rate);
+    let end = end_name(end);
+    vec![
+        format!(
+            "{device} at the {end} end has the queueing discipline {kind} ({place}), which holds it to \
+             {rate}: `tc -s qdisc show dev {device}` shows it"
+        ),
+        format!("`{change}` {effect}; `tc qdisc del dev {device} {place}` removes it"),
+    ]
 }
 
 fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
@@ -139,17 +172,17 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
     })
 }
 
-/// The most that one stream or several got, bit/s.
+/// Highest throughput of one stream or several, bit/s.
 pub(super) fn best(seen: &Observed<'_>) -> f64 {
     seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()))
 }
 
-/// How surely nothing but the shaper's own short queue keeps one stream below its rate, 0 to 1: it
-/// drops the stream's bursts, several streams fill the rate.
+/// Confidence, 0 to 1, that only the shaper's own short queue keeps one stream below its rate: it
+/// drops the stream's bursts, and several streams fill the rate.
 fn bursts_overflow(seen: &Observed<'_>) -> f64 {
     let dropped = shaping(seen).map_or(0, |qdisc| qdisc.dropped_pkts);
     let again = seen.flow.retransmits_count.unwrap_or(0.0);
-    // Drops that TCP is told of at once are never counted as sent again.
+    // Drops that TCP learns of at once never count as retransmissions.
     let lost_elsewhere = if again < 3.0 { 0.0 } else { 1.0 - explains_losses(seen, dropped) };
     seen.unexplained() * (1.0 - seen.hosts_full()) * (1.0 - lost_elsewhere)
 }
@@ -173,7 +206,7 @@ fn drops_text(seen: &Observed<'_>) -> Option<String> {
     Some(format!("its queue{limit} dropped {dropped} packets meanwhile"))
 }
 
-/// How surely a rate that nothing lifts is reached, 0 to 1.
+/// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
 pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
     let streams = seen.streams_gain().map(|gain| 1.0 - ramp(gain, 1.1, 1.3));
     match (streams, udp_meets_it(seen)) {
@@ -184,17 +217,17 @@ pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
     }
 }
 
-/// How surely UDP meets the same ceiling, 0 to 1; `None` when it did not get far enough to say.
+/// Confidence, 0 to 1, that UDP meets the same ceiling; `None` if its rate was too low to tell.
 fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
     let udp = seen.udp?;
     let best = best(seen);
     let above = 1.0 - ramp(udp.delivered_bits_per_s / best, 1.12, 1.25);
     let pushed = udp.sent_bits_per_s > best * 1.05;
-    // It went no faster than TCP did, so it says nothing unless it was dropped on the way.
+    // It was sent no faster than TCP, so a delivery as slow as TCP's shows nothing.
     if !pushed && above == 1.0 {
         return None;
     }
-    // Pushed beyond, delivered about as much and lost the rest: the same ceiling.
+    // Sent faster, about as much delivered, the rest lost: the same ceiling.
     let lost = if udp.located { ramp(udp.lost_share, 0.002, 0.02) } else { 0.0 };
     let delivered_alike = ramp(udp.delivered_bits_per_s / best, 0.6, 0.85);
     Some(above * (0.5 + 0.5 * lost) * (0.6 + 0.4 * delivered_alike))
@@ -211,10 +244,10 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
     }
     if let Some(udp) = seen.udp {
         lines.push(format!(
-            "UDP offered {}: {} delivered, {:.1}% lost {}",
+            "UDP offered {}: {} delivered, {} lost {}",
             show_bit_rate(udp.sent_bits_per_s),
             show_bit_rate(udp.delivered_bits_per_s),
-            udp.lost_share * 100.0,
+            show_share(udp.lost_share),
             if udp.located { "on the way" } else { "somewhere" }
         ));
     }
@@ -226,12 +259,12 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
         ));
     }
     if let Some(share) = seen.flow.retransmit_share.filter(|share| *share > 0.0) {
-        lines.push(format!("{:.3}% of the segments sent again", share * 100.0));
+        lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
     }
     lines
 }
 
-/// Experiments that a fixed rate survives: nothing gets more than that through.
+/// Experiments that leave the throughput of a fixed rate unchanged.
 pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experiment> {
     let predicted = Prediction::new(rate * 0.85, rate, rate * 1.12);
     let from_count = seen.spec.streams.max(1);
@@ -251,10 +284,10 @@ pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experim
         .collect()
 }
 
-/// How surely the ceiling is an interface's own line rate, 0 to 1.
+/// Confidence, 0 to 1, that the ceiling is an interface's own line rate.
 pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
     let ends = [seen.sender.end, opposite(seen.sender.end)];
-    // Several streams come closer to it than one.
+    // Several streams come closer to the line rate than one.
     let most = best(seen);
     let reached = ends.into_iter().filter_map(|end| {
         let line = positive(seen.interface(end)?.speed_bits_per_s?)?;

@@ -1,13 +1,13 @@
-//! What congestion control takes for congestion though nothing is lost: marks, and late packets.
+//! Congestion signals without loss: marks, and late packets.
 
 use results::Limit;
-use units::{saturating_u64, show_bit_rate, show_count};
+use units::{saturating_u64, show_bit_rate, show_count, show_share};
 
 use super::{loss, more_streams};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{ramp, ratio, share};
+use crate::numbers::{fine_percent, ramp, ratio, share};
 use crate::observed::{Observed, end_name};
 use crate::remedy::{Remedy, change};
 
@@ -25,14 +25,14 @@ impl Mechanism for EcnMarks {
     fn page(&self) -> Page {
         Page {
             title: "congestion marks",
-            ceiling: "what the congestion control in use answers the marks with",
+            ceiling: "what the congestion control in use allows at these marks",
             mechanism: "A queue on the path marks packets (ECN, RFC 3168) instead of dropping them, and the \
                 sender answers each marked round trip as it would answer a loss. A threshold set too low \
                 holds the congestion window down though the path has room.",
-            evidence: "Segments delivered with a mark (`tcpi_delivered_ce`); few or none sent again; windows, \
+            evidence: "Segments delivered with a mark (`tcpi_delivered_ce`); few or no retransmissions; windows, \
                 buffers and cores leave room; more streams carry more.",
             against: "No marks; or more streams carry no more (then the rate that fills the queue is the limit).",
-            experiment: "A congestion control that takes no notice of marks (BBR), where the sender has one; \
+            experiment: "A congestion control that ignores marks (BBR), where the sender has one; \
                 more streams, each with a window of its own.",
             advice: "Raise the marking threshold where the queue is; switch ECN off at the sender \
                 (`net.ipv4.tcp_ecn=0`) until then.",
@@ -48,9 +48,9 @@ impl Mechanism for EcnMarks {
             * (1.0 - plateau(seen))
             * (1.0 - 0.8 * seen.hosts_full());
         let first = format!(
-            "{} segments came back marked, {:.3}% of all",
+            "{} segments came back marked, {} of all",
             show_count(marked),
-            of_all * 100.0
+            fine_percent(of_all)
         );
         let mut evidence = vec![first.clone()];
         if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
@@ -60,7 +60,7 @@ impl Mechanism for EcnMarks {
             ));
         }
         if let Some(again) = seen.flow.retransmit_share {
-            evidence.push(format!("{:.4}% of the segments sent again", again * 100.0));
+            evidence.push(format!("{} of the segments retransmitted", fine_percent(again)));
         }
         Opinion {
             weight,
@@ -106,14 +106,13 @@ impl Mechanism for Reordering {
     fn page(&self) -> Page {
         Page {
             title: "packets out of order",
-            ceiling: "what the congestion control answers the mistaken losses with",
+            ceiling: "what the congestion control allows at these spurious losses",
             mechanism: "Packets overtake each other (several links without flow hashing, queues served by \
-                several cores). The receiver asks for what is only late, the sender sends it again for \
-                nothing and shrinks its window; the receiver joins fewer packets.",
-            evidence: "Reordering the sender noticed (`tcpi_reord_seen`), segments sent again for nothing (the \
-                receiver's D-SACKs), packets out of order at the receiver; UDP comes out of order too.",
-            against: "Packets come in order; what was sent again was really lost.",
-            experiment: "UDP at half the rate: datagrams come late, and hardly any is lost.",
+                several cores). The receiver requests packets that are only late, the sender retransmits them needlessly and shrinks its window; GRO merges fewer packets.",
+            evidence: "Reordering the sender noticed (`tcpi_reord_seen`), spurious retransmissions (the \
+                receiver's D-SACKs), packets out of order at the receiver; UDP arrives out of order too.",
+            against: "Packets arrive in order; what was retransmitted was really lost.",
+            experiment: "UDP at half the rate: datagrams arrive late, and hardly any is lost.",
             advice: "Find what splits a flow (bonding by round robin, per-packet multipath, RPS changed under \
                 load) and hash by flow; until then a larger `net.ipv4.tcp_reordering`.",
         }
@@ -131,16 +130,16 @@ impl Mechanism for Reordering {
             * (1.0 - plateau(seen))
             * (1.0 - 0.8 * seen.hosts_full());
         let mut evidence = vec![format!(
-            "{} of {} segments sent again were sent for nothing; the sender noticed reordering {} times",
+            "{} of {} retransmissions were spurious; the sender noticed reordering {} times",
             show_count(seen.flow.needless_count.unwrap_or(0.0)),
             show_count(again),
             show_count(seen.flow.reordered_count.unwrap_or(0.0))
         )];
         if let Some(udp) = seen.udp.filter(|udp| udp.reordered_share > 0.0) {
             evidence.push(format!(
-                "{:.2}% of UDP's datagrams came late, {:.2}% were lost",
-                udp.reordered_share * 100.0,
-                udp.lost_share * 100.0
+                "{} of UDP's datagrams came late, {} were lost",
+                show_share(udp.reordered_share),
+                show_share(udp.lost_share)
             ));
         }
         if let Some(late) = seen.flow.out_of_order_count.filter(|late| *late > 0.0) {
@@ -188,20 +187,20 @@ impl Mechanism for Reordering {
     }
 }
 
-/// How surely congestion control had marks to answer, 0 to 1.
+/// Confidence, 0 to 1, that congestion control responded to marks.
 pub(super) fn marks(seen: &Observed<'_>) -> f64 {
     let marked = seen.flow.marked_count.unwrap_or(0.0);
     let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
     ramp(of_all, 5e-5, 5e-4) * ramp(marked, 2.0, 10.0)
 }
 
-/// How surely more streams carry no more, 0 to 1.
+/// Confidence, 0 to 1, that more streams carry no more.
 fn plateau(seen: &Observed<'_>) -> f64 {
     seen.streams_gain().map_or(0.0, |gain| 1.0 - ramp(gain, 1.1, 1.4)).max(seen.queue())
 }
 
-/// Segments sent again for nothing, of all sent again: as the receiver tells (D-SACK) or, where it
-/// does not, as UDP shows that comes late about as often, and is hardly ever lost.
+/// Spurious retransmissions as a share of all, 0 to 1: the larger of what the receiver reports (D-SACK)
+/// and of what UDP suggests, if it arrives late about as often and is hardly ever lost.
 pub(super) fn mistaken(seen: &Observed<'_>) -> f64 {
     let needless = seen.flow.needless_count.unwrap_or(0.0);
     let told = seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again));

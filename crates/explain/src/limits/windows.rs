@@ -1,75 +1,99 @@
-//! The settings that let windows and buffers grow: named by the verdict on either.
+//! The settings that let windows and buffers grow, which verdicts on either of them recommend.
 
 use results::{End, SettingChange};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::{buffer_needed, hoped_for};
+use crate::buffers::Buffer;
 use crate::ceiling::{autotuning_max_bytes, window_ceiling};
 use crate::observed::Observed;
 use crate::remedy::{change, stored};
+use crate::wanted::Wanted;
 
 const SOURCE: &str = "kernel Documentation/networking/ip-sysctl.rst; RFC 7323";
 
-/// What tuning may raise a buffer to, as a setting.
+/// The autotuning bound of a buffer, as a setting.
 #[derive(Debug)]
 pub(super) struct Autotuned {
-    /// At this end.
+    /// The end that has it.
     pub(super) end: End,
-    /// `net.ipv4.tcp_rmem`, `net.ipv4.tcp_wmem`.
-    pub(super) key: &'static str,
-    /// Share of a buffer that holds payload.
-    pub(super) share: f64,
+    pub(super) buffer: Buffer,
+    /// The window in effect that the buffer holds, bytes per stream.
+    pub(super) window_bytes: Option<f64>,
 }
 
 impl Autotuned {
-    /// The change that lets buffers grow to what the path needs; `None` where they may already, or where
-    /// the setting's value is not known, of which two numbers of three stay.
-    pub(super) fn larger(
-        &self,
-        seen: &Observed<'_>,
-        headroom: Option<f64>,
-    ) -> Option<SettingChange> {
-        let from = seen.sysctl(self.end, self.key)?;
-        let rtt_s = seen.base_rtt_s?;
-        let most = autotuning_max_bytes(from)?;
-        let hoped = hoped_for(seen).max(headroom.unwrap_or(0.0));
-        let bytes = buffer_needed(seen, hoped)?;
-        if bytes as f64 <= most {
-            return None;
-        }
+    /// The largest size that autotuning allows now, bytes.
+    pub(super) fn most_bytes(&self, seen: &Observed<'_>) -> Option<f64> {
+        autotuning_max_bytes(seen.sysctl(self.end, self.buffer.key())?)
+    }
+
+    /// The size that autotuning must allow, bytes; `None` if it already does.
+    pub(super) fn needed_bytes(&self, seen: &Observed<'_>) -> Option<u64> {
+        let Wanted { bits_per_s, .. } = seen.wanted.as_ref()?;
+        let bytes =
+            self.buffer.needed_bytes(*bits_per_s, seen.sizing_rtt_s()?, seen.host(self.end))?;
+        let may_already = self.most_bytes(seen).is_some_and(|most| bytes as f64 <= most);
+        (!may_already).then_some(bytes)
+    }
+
+    /// The window that a buffer of this size holds, bytes.
+    pub(super) fn window_of(&self, seen: &Observed<'_>, bytes: u64) -> u64 {
+        saturating_u64(bytes as f64 * self.buffer.window_share(seen.host(self.end)))
+    }
+
+    /// Rate that a fully grown window allows over the round-trip time, bit/s.
+    pub(super) fn ceiling(&self, seen: &Observed<'_>) -> Option<f64> {
+        let most = self.most_bytes(seen)? * seen.streams();
+        self.buffer.allows_bits_per_s(most, seen.window_rtt_s()?, seen.host(self.end))
+    }
+
+    /// The change that lets buffers grow to what the path needs; `None` if they already may, or if the
+    /// present value is unknown, because its first two figures are kept.
+    pub(super) fn larger(&self, seen: &Observed<'_>) -> Option<SettingChange> {
+        let key = self.buffer.key();
+        let from = seen.sysctl(self.end, key)?;
+        let most = self.most_bytes(seen)?;
+        let rtt_s = seen.window_rtt_s()?;
+        let bytes = self.needed_bytes(seen)?;
+        let wanted = seen.wanted.as_ref()?;
         let mut words = from.split_ascii_whitespace();
         let to = format!("{} {} {bytes}", words.next()?, words.next()?);
-        let allows = window_ceiling(most * self.share, rtt_s)?;
+        let window = self
+            .window_bytes
+            .unwrap_or_else(|| most * self.buffer.window_share(seen.host(self.end)));
         let why = format!(
-            "{} of {} usable over {} allow {}; {} is hoped for",
-            show_byte_size(saturating_u64(most * self.share)),
+            "a buffer of {} holds a window of {}: {} over {}; {} is wanted ({})",
             show_byte_size(saturating_u64(most)),
+            show_byte_size(saturating_u64(window)),
+            show_bit_rate(window_ceiling(window, rtt_s)?),
             show_seconds(rtt_s),
-            show_bit_rate(allows),
-            show_bit_rate(hoped)
+            show_bit_rate(wanted.bits_per_s),
+            wanted.source
         );
-        let predicted = window_ceiling(bytes as f64 * self.share, rtt_s).map(|law| law.min(hoped));
-        let change = change(self.key, Some(from), &to)?.because(why, SOURCE);
+        let law = self.buffer.allows_bits_per_s(bytes as f64, rtt_s, seen.host(self.end));
+        let predicted = law.map(|law| law.min(wanted.bits_per_s));
+        let change = change(key, Some(from), &to)?.because(why, SOURCE);
         Some(stored(self.end, change, predicted))
     }
 
-    /// The command that lets buffers grow to so many bytes, where the least and the first size are
-    /// `rest` unless they are known.
+    /// The command that lets buffers grow to `bytes`; `rest` replaces the setting's first two figures (minimum
+    /// and default) if they are unknown.
     pub(super) fn command(&self, seen: &Observed<'_>, rest: &str, bytes: u64) -> String {
-        let known = seen.sysctl(self.end, self.key).and_then(|from| {
+        let key = self.buffer.key();
+        let known = seen.sysctl(self.end, key).and_then(|from| {
             let mut words = from.split_ascii_whitespace();
             Some(format!("{} {}", words.next()?, words.next()?))
         });
         let to = format!("{} {bytes}", known.as_deref().unwrap_or(rest));
-        // Of a results file whose numbers are none, only the name is known.
-        change(self.key, None, &to).map_or_else(
-            || format!("raise {}", self.key),
+        // If the setting's values are not numbers, only its name can be given.
+        change(key, None, &to).map_or_else(
+            || format!("raise {key}"),
             |change| settings::command(&change.key, &change.to),
         )
     }
 }
 
-/// A change of a kernel setting of one end, where it has another value now.
+/// A change of a kernel setting at one end, if its present value differs.
 pub(super) fn sysctl(
     seen: &Observed<'_>,
     end: End,

@@ -3,47 +3,48 @@
 use super::run::Run;
 use crate::numbers::{counted, positive, share};
 
-/// TCP's account. Windows and queues are of all streams together, times of the typical one.
+/// Figures of TCP. Windows and queues are summed over all streams, times are of the typical stream.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flow {
     pub(crate) rtt_s: Option<f64>,
     pub(crate) rtt_min_s: Option<f64>,
-    /// Time with data outstanding, of the measured time.
+    /// Share of the measured time with data outstanding, 0 to 1.
     pub(crate) busy_share: Option<f64>,
-    /// Held back by the receiver's window, of the busy time.
+    /// Share of the busy time limited by the receiver's window, 0 to 1.
     pub(crate) receive_window_share: Option<f64>,
-    /// Held back by the send buffer, of the busy time.
+    /// Share of the busy time limited by the send buffer, 0 to 1.
     pub(crate) send_buffer_share: Option<f64>,
     pub(crate) congestion_window_bytes: Option<f64>,
     pub(crate) in_flight_bytes: Option<f64>,
     pub(crate) peer_window_bytes: Option<f64>,
-    /// Smallest over largest advertised window in the steady part, 0 to 1.
+    /// The receiver's smallest over its largest advertised window in the steady part, 0 to 1.
     pub(crate) peer_window_steadiness: Option<f64>,
-    /// Samples whose delivery was limited by the application, of all.
+    /// Share of the samples whose delivery was limited by the application, 0 to 1.
     pub(crate) application_limited_share: Option<f64>,
     pub(crate) retransmits_count: Option<f64>,
-    /// The same of the typical run alone: what its hosts' counters stand against.
+    /// Retransmissions of the typical run alone, to compare with the counters of its hosts.
     pub(crate) run_retransmits_count: Option<f64>,
-    /// Segments sent again, of those sent.
+    /// Segments retransmitted, as a share of those sent, 0 to 1.
     pub(crate) retransmit_share: Option<f64>,
-    /// Samples between which segments were sent again, of the segments sent: losses in one burst
-    /// cost the congestion window once.
+    /// Sampling intervals with retransmissions, over segments sent: losses in one burst shrink the
+    /// congestion window once.
     pub(crate) loss_event_share: Option<f64>,
-    /// Throughput of the last third over that of the first.
+    /// Throughput of the last third of the test over that of the first.
     pub(crate) growth: Option<f64>,
     pub(crate) pacing_bits_per_s: Option<f64>,
     pub(crate) mss_bytes: Option<f64>,
     pub(crate) congestion_control: Option<String>,
-    /// `SO_MAX_PACING_RATE`, all streams.
+    /// `SO_MAX_PACING_RATE`, summed over all streams.
     pub(crate) pacing_max_bits_per_s: Option<f64>,
-    /// Segments delivered with a congestion mark.
+    /// Segments delivered with an ECN congestion mark.
     pub(crate) marked_count: Option<f64>,
-    /// Reordering events the sender noticed, and segments it sent again for nothing.
+    /// Reordering events that the sender noticed.
+    /// Segments that the sender retransmitted needlessly.
     pub(crate) reordered_count: Option<f64>,
     pub(crate) needless_count: Option<f64>,
-    /// Packets that came out of order, as the receiver counts.
+    /// Packets that arrived out of order, as the receiver counts them.
     pub(crate) out_of_order_count: Option<f64>,
-    /// Whether a window scale was agreed on; `None` where the account does not say.
+    /// Whether a window scale was negotiated; `None` if the sender's kernel did not report its options.
     pub(crate) is_window_scaled: Option<bool>,
 }
 
@@ -82,7 +83,7 @@ impl Flow {
             needless_count: Run::gained_count(&run.senders, |tcp| tcp.needless_retransmits_count),
             out_of_order_count: Run::gained_count(&run.receivers, |tcp| tcp.out_of_order_count),
             is_window_scaled: tcp
-                // A kernel that tells its segments tells its options.
+                // A kernel that reports its segment count also reports the options.
                 .filter(|tcp| tcp.segments_out_count.is_some())
                 .map(|tcp| tcp.window_scale_shifts.is_some()),
             congestion_control: tcp
@@ -91,7 +92,7 @@ impl Flow {
         }
     }
 
-    /// The same with the losses of all repeats together: losses are few and far between.
+    /// The same, with the losses of all repeats combined, because losses are rare.
     pub(super) fn with_losses_of<'a, 'r: 'a>(
         self,
         runs: impl Iterator<Item = &'a Run<'r>>,
@@ -112,7 +113,7 @@ impl Flow {
         }
     }
 
-    /// In flight over the congestion window, 0 to 1: near 1 means that the window is used up.
+    /// Data in flight over the congestion window, 0 to 1: near 1 means that the window is used up.
     pub(crate) fn window_use(&self) -> Option<f64> {
         share(self.in_flight_bytes?, self.congestion_window_bytes?)
     }

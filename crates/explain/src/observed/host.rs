@@ -5,54 +5,55 @@ use results::{
     Results, StreamEnd, TestSpec,
 };
 
-use super::run::{Run, steady};
+use super::run::Run;
 use crate::numbers::{counted, middle, percent, ramp, share};
 
-/// What one end showed. Shares are of the measured time, 0 to 1.
+/// Observations of one end. Shares are of the measured time, 0 to 1.
 #[derive(Debug, Clone)]
 pub(crate) struct HostView<'a> {
     pub(crate) end: End,
-    /// Facts of the host, where it told them.
+    /// Facts about the host, if it reported them.
     pub(crate) host: Option<&'a HostFacts>,
-    /// Whether the end gave an account of the test at all.
+    /// Whether the end reported on the test at all.
     pub(crate) told: bool,
-    /// The busiest stream thread was running.
+    /// Share in which the busiest stream thread ran.
     pub(crate) run_share: Option<f64>,
-    /// It was ready, but another had its core.
+    /// Share in which that thread was ready but another one had its core.
     pub(crate) wait_share: Option<f64>,
-    /// Its application chose to pause. A generator that tells its thread's times and no pauses was
-    /// asked for none and made none.
+    /// Share in which its application chose to pause; 0 for a generator that reports its thread's times and
+    /// no pauses.
     pub(crate) application_idle_share: Option<f64>,
-    /// The core it ran on most.
+    /// The core that thread ran on most.
     pub(crate) core: Option<CoreUse>,
-    /// A core that does nothing but receive work of the kernel, if there is one.
+    /// A core that only does the kernel's receive work, if there is one.
     pub(crate) softirq_core: Option<CoreUse>,
-    /// Cores' worth of idle time on the host.
+    /// Idle time of the host's cores, in cores.
     pub(crate) idle_cores: Option<f64>,
-    /// Mean idle share of its cores.
+    /// Mean idle share of the host's cores.
     pub(crate) mean_idle: Option<f64>,
-    /// Unread bytes in the socket, of the typical stream in the steady part.
+    /// Unread bytes in the socket of the typical stream, in the steady part.
     pub(crate) receive_queue_bytes: Option<f64>,
-    /// Window it advertised last, bytes, all streams.
+    /// Median of the window that it advertised in the steady part, bytes, all streams.
     pub(crate) advertised_window_bytes: Option<f64>,
-    /// `SO_RCVBUF` and `SO_SNDBUF` read back (twice what was asked), all streams.
+    /// `SO_RCVBUF` as the kernel reports it (twice the requested size), bytes, all streams.
     pub(crate) receive_buffer_bytes: Option<f64>,
+    /// `SO_SNDBUF`, likewise.
     pub(crate) send_buffer_bytes: Option<f64>,
-    /// Sent or unsent bytes in the socket, all streams, in the steady part.
+    /// Bytes in the send queue, sent or unsent, all streams, in the steady part.
     pub(crate) send_queue_bytes: Option<f64>,
-    /// Cores the test pinned it to; empty: not pinned.
+    /// Cores that the test pinned it to; empty: not pinned.
     pub(crate) pinned: Vec<u32>,
-    /// The busiest stream thread in more detail.
+    /// Further figures of the busiest stream thread.
     pub(crate) thread: Thread,
     /// Use of each core of the host.
     pub(crate) cores: &'a [CoreUse],
-    /// What the host's counters gained, where the end gave an account.
+    /// Differences of the host's counters, if the end reported them.
     pub(crate) counters: Option<&'a EndCounters>,
     /// Measured time, seconds.
     pub(crate) duration_s: f64,
-    /// Payload its streams moved this way, bytes.
+    /// Payload that its streams moved in the test's direction, bytes.
     pub(crate) payload_bytes: f64,
-    /// Processor time of its whole process, in cores.
+    /// Processor time of the end's whole process, in cores.
     pub(crate) process_cores: Option<f64>,
 }
 
@@ -92,18 +93,19 @@ impl<'a> HostView<'a> {
             receive_queue_bytes: middle(
                 streams
                     .iter()
-                    .flat_map(|stream| steady(stream))
+                    .flat_map(|stream| stream.steady())
                     .filter_map(|interval| interval.receive_queue_bytes.map(|bytes| bytes as f64)),
             ),
             advertised_window_bytes: summed(&|stream| {
-                let sampled = steady(stream)
+                let sampled = stream
+                    .steady()
                     .filter_map(|interval| interval.tcp.as_ref()?.advertised_window_bytes);
                 middle(sampled.map(|bytes| bytes as f64))
             }),
             receive_buffer_bytes: summed(&|stream| stream.receive_buffer_bytes.and_then(counted)),
             send_buffer_bytes: summed(&|stream| stream.send_buffer_bytes.and_then(counted)),
             send_queue_bytes: summed(&|stream| {
-                middle(steady(stream).filter_map(|i| i.send_queue_bytes.map(|bytes| bytes as f64)))
+                middle(stream.steady().filter_map(|i| i.send_queue_bytes.map(|bytes| bytes as f64)))
             }),
             pinned: pinned.clone(),
             thread,
@@ -118,7 +120,7 @@ impl<'a> HostView<'a> {
         }
     }
 
-    /// What the host is made of, where it told.
+    /// The hardware of the host, if it reported it.
     pub(crate) fn machine(&self) -> Option<&'a Machine> {
         self.host?.machine.as_ref()
     }
@@ -128,13 +130,13 @@ impl<'a> HostView<'a> {
         self.host?.interface.as_ref()
     }
 
-    /// What that interface's own counters gained.
+    /// Differences of the counters of the path's interface.
     pub(crate) fn device(&self) -> Option<&'a DeviceCounters> {
         let name = &self.interface()?.name;
         self.counters?.devices.iter().find(|device| device.interface == *name)
     }
 
-    /// The queueing disciplines at that interface.
+    /// The queueing disciplines at the path's interface.
     pub(crate) fn qdiscs(&self) -> impl Iterator<Item = &'a QdiscCounters> + use<'a> {
         let name = self.interface().map(|interface| interface.name.as_str());
         let all = self.counters.map_or(&[][..], |counters| &counters.qdiscs);
@@ -146,7 +148,7 @@ impl<'a> HostView<'a> {
         self.cores.iter().find(|core| core.core == number)
     }
 
-    /// How surely its processor quota stopped it, 0 to 1.
+    /// Confidence, 0 to 1, that its processor quota throttled it.
     pub(crate) fn throttled(&self) -> f64 {
         let Some(quota) = self.counters.and_then(|counters| counters.quota.as_ref()) else {
             return 0.0;
@@ -156,7 +158,7 @@ impl<'a> HostView<'a> {
         ramp(periods.unwrap_or(0.0), 0.05, 0.3) * ramp(stopped, 0.02, 0.1)
     }
 
-    /// How surely a policy that puts it behind others keeps it waiting, 0 to 1.
+    /// Confidence, 0 to 1, that a scheduling policy of low priority keeps it waiting.
     pub(crate) fn held_behind(&self) -> f64 {
         let behind = self.thread.policy.as_deref().is_some_and(|policy| {
             let nice = policy.strip_prefix("nice ").and_then(|nice| nice.parse::<i32>().ok());
@@ -165,7 +167,7 @@ impl<'a> HostView<'a> {
         if behind { ramp(self.wait_share.unwrap_or(0.0), 0.1, 0.35) } else { 0.0 }
     }
 
-    /// `user 8%, system 91%`: what the thread's time went to, when it is known.
+    /// How the thread's time divides, if known: `user 8%, system 91%: mostly in the kernel`.
     pub(crate) fn mode_text(&self) -> Option<String> {
         let (user, system) = (self.thread.user_share?, self.thread.system_share?);
         let total = crate::numbers::positive(user + system)?;
@@ -180,7 +182,7 @@ impl<'a> HostView<'a> {
         Some(format!("user {}, system {}: {what}", percent(user), percent(system)))
     }
 
-    /// `near end (amsterdam)`.
+    /// The end with its host's name: `near end (amsterdam)`.
     pub(crate) fn name(&self) -> String {
         let end = end_name(self.end);
         match self.host.map(|host| host.name.as_str()).filter(|name| !name.is_empty()) {
@@ -189,26 +191,27 @@ impl<'a> HostView<'a> {
         }
     }
 
-    /// How surely its thread never slept, 0 to 1: a stage that never waits for the others is the
-    /// slowest one. `None` where the thread's times are unknown.
+    /// Confidence, 0 to 1, that its thread never slept: a stage that never waits for the others is the
+    /// slowest one. `None` if the thread's times are unknown.
     pub(crate) fn starved(&self) -> Option<f64> {
         let busy = self.run_share? + self.wait_share.unwrap_or(0.0);
         Some(ramp(busy, 0.75, 0.95))
     }
 
-    /// How surely full cores touch this flow, 0 to 1. Where its thread gets a core as soon as it
-    /// wants one and packets take next to none, it is others that fill them, and behind it.
+    /// Confidence, 0 to 1, that full cores slow this flow. If its thread gets a core as soon as it is ready
+    /// and packets take next to no time, the cores are full of work of lower priority.
     pub(crate) fn feels_its_cores(&self) -> f64 {
         let (Some(run), Some(wait)) = (self.run_share, self.wait_share) else { return 1.0 };
         let softirq = self.cores.iter().map(|core| core.softirq).fold(0.0, f64::max);
         ramp(run, 0.15, 0.4).max(ramp(wait, 0.01, 0.05)).max(ramp(softirq, 0.05, 0.2))
     }
 
-    /// Running or waiting for its core, share of the time.
+    /// Share of the time in which the thread ran or waited for its core, 0 to 1.
     pub(crate) fn busy_share(&self) -> Option<f64> {
         Some((self.run_share? + self.wait_share.unwrap_or(0.0)).min(1.0))
     }
 
+    /// Describes its thread:
     /// `thread ran 62% and waited for its core 37% of the time (core 1: 0% idle, 38% softirq)`.
     pub(crate) fn thread_text(&self) -> Option<String> {
         let mut text = format!("thread ran {}", percent(self.run_share?));
@@ -225,7 +228,7 @@ impl<'a> HostView<'a> {
     }
 }
 
-/// `near`, `far`.
+/// Name of an end: `near` or `far`.
 pub(crate) fn end_name(end: End) -> &'static str {
     match end {
         End::Near => "near",
@@ -233,25 +236,25 @@ pub(crate) fn end_name(end: End) -> &'static str {
     }
 }
 
-/// The thread of one stream.
+/// Figures of one stream's thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Thread {
     run_share: Option<f64>,
     wait_share: Option<f64>,
     application_idle_share: Option<f64>,
-    /// The core it was seen on most.
+    /// The core it was sampled on most often.
     pub(crate) core: Option<u32>,
     pub(crate) user_share: Option<f64>,
     pub(crate) system_share: Option<f64>,
-    /// How it is scheduled, when not as any other.
+    /// Its scheduling policy, if it is not the default.
     pub(crate) policy: Option<String>,
-    /// Times it went to sleep, a second.
+    /// Times per second that it went to sleep.
     pub(crate) sleeps_per_s: Option<f64>,
-    /// Times another thread took its core, a second.
+    /// Times per second that another thread took its core.
     pub(crate) preempted_per_s: Option<f64>,
     /// Mean time from ready to running, seconds.
     pub(crate) delay_s: Option<f64>,
-    /// The core its packets came in on.
+    /// The core that its packets arrived on.
     pub(crate) incoming_core: Option<u32>,
 }
 

@@ -1,13 +1,12 @@
-//! One test: both ends of its bulk direction.
+//! The bulk direction of one test, with both of its ends.
 
 use results::{
-    Direction, DirectionOutcome, End, EndReport, IntervalSample, Point, StreamEnd, TcpSample,
-    TestOutcome, Work,
+    Direction, DirectionOutcome, End, EndReport, Point, StreamEnd, TcpSample, TestOutcome, Work,
 };
 
 use crate::numbers::{middle, positive, share};
 
-/// A TCP bulk test that moved data.
+/// A TCP bulk test that transferred data.
 #[derive(Debug, Clone)]
 pub(super) struct Run<'a> {
     pub(super) outcome: &'a TestOutcome,
@@ -22,7 +21,7 @@ impl<'a> Run<'a> {
     /// The run of a point; `None` unless it measured a TCP bulk transfer.
     pub(super) fn of(point: &'a Point) -> Option<Self> {
         let (Work::Bulk(_), outcome) = (&point.work, point.measured()?) else { return None };
-        // Both ways at once is judged on the way there.
+        // A bidirectional test is judged by its first direction.
         let direction = outcome.directions.first()?;
         let goodput_bits_per_s = goodput(direction)?;
         let sender = match direction.direction {
@@ -44,19 +43,19 @@ impl<'a> Run<'a> {
         report_of(self.outcome, end)
     }
 
-    /// A sender's TCP figure in the steady part, all streams together.
+    /// A TCP figure of the sender in the steady part, summed over all streams.
     pub(super) fn summed(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
         let of_streams = self.senders.iter().filter_map(|stream| steady_tcp(stream, &read));
         of_streams.reduce(|sum, value| sum + value).and_then(positive)
     }
 
-    /// A sender's TCP figure in the steady part, of the typical stream.
+    /// A TCP figure of the sender in the steady part, for the typical stream.
     pub(super) fn typical(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
         middle(self.senders.iter().filter_map(|stream| steady_tcp(stream, &read)))
             .and_then(positive)
     }
 
-    /// What a counter of seconds gained while the test was measured, all streams together.
+    /// Difference of a counter of seconds over the measured time, summed over all streams.
     pub(super) fn gained_s(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
         let of_streams = self.senders.iter().filter_map(|stream| {
             let tcp = stream.tcp.as_ref()?;
@@ -66,7 +65,7 @@ impl<'a> Run<'a> {
         of_streams.reduce(|sum, value| sum + value)
     }
 
-    /// What a counter of events gained while the test was measured, all streams of one end together.
+    /// Difference of a counter of events over the measured time, summed over all streams of one end.
     pub(super) fn gained_count(
         streams: &[&StreamEnd],
         read: impl Fn(&TcpSample) -> Option<u64>,
@@ -78,7 +77,7 @@ impl<'a> Run<'a> {
         of_streams.reduce(|sum, value| sum + value)
     }
 
-    /// Segments sent again and segments sent, as far as the sender's kernel says.
+    /// Segments retransmitted, and segments sent, as far as the sender's kernel reports them.
     pub(super) fn retransmits(&self) -> Option<(f64, f64)> {
         let counts = self.senders.iter().filter_map(|stream| {
             let tcp = stream.tcp.as_ref()?;
@@ -90,7 +89,7 @@ impl<'a> Run<'a> {
         counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// Spans between two samples in which a stream sent something again.
+    /// Number of sampling intervals in which a stream retransmitted something.
     pub(super) fn loss_events(&self) -> f64 {
         let of_stream = |stream: &&StreamEnd| {
             let Some(tcp) = &stream.tcp else { return 0 };
@@ -106,20 +105,20 @@ impl<'a> Run<'a> {
         self.senders.iter().map(of_stream).sum::<usize>() as f64
     }
 
-    /// Share of the steady samples for which `holds`.
+    /// Share of the steady samples, 0 to 1, for which `holds` is true.
     pub(super) fn sampled_share(&self, holds: impl Fn(&TcpSample) -> bool) -> Option<f64> {
         let samples =
-            self.senders.iter().flat_map(|stream| steady(stream)).filter_map(|i| i.tcp.as_ref());
+            self.senders.iter().flat_map(|stream| stream.steady()).filter_map(|i| i.tcp.as_ref());
         let (count, held) = samples.fold((0.0, 0.0), |(count, held), tcp| {
             (count + 1.0, held + f64::from(u8::from(holds(tcp))))
         });
         share(held, count)
     }
 
-    /// Smallest and largest value of a figure over the steady samples of the first stream.
+    /// Smallest and largest value of a figure over the first stream's steady samples.
     pub(super) fn swing(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<(f64, f64)> {
         let stream = self.senders.first()?;
-        let values = steady(stream).filter_map(|interval| read(interval.tcp.as_ref()?));
+        let values = stream.steady().filter_map(|interval| read(interval.tcp.as_ref()?));
         values.filter(|value| value.is_finite()).fold(None, |range, value| {
             let (low, high) = range.unwrap_or((value, value));
             Some((value.min(low), value.max(high)))
@@ -149,12 +148,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a direction delivered; where the receiver did not say, what was sent.
+/// Rate that a direction delivered, bit/s; the rate sent if the receiver did not report.
 pub(super) fn goodput(direction: &DirectionOutcome) -> Option<f64> {
     positive(direction.received_bits_per_s).or_else(|| positive(direction.sent_bits_per_s))
 }
 
-/// The other end.
+/// The end opposite to `end`.
 pub(crate) fn opposite(end: End) -> End {
     match end {
         End::Near => End::Far,
@@ -169,13 +168,7 @@ fn report_of(outcome: &TestOutcome, end: End) -> Option<&EndReport> {
     }
 }
 
-/// Intervals that count, without their first fifth: the ramp is no state to judge.
-pub(super) fn steady(stream: &StreamEnd) -> impl Iterator<Item = &IntervalSample> {
-    let counted = || stream.intervals.iter().filter(|interval| !interval.omitted);
-    counted().skip(counted().count() / 5)
-}
-
 fn steady_tcp(stream: &StreamEnd, read: &impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
-    let sampled = steady(stream).filter_map(|interval| read(interval.tcp.as_ref()?));
+    let sampled = stream.steady().filter_map(|interval| read(interval.tcp.as_ref()?));
     middle(sampled).or_else(|| read(&stream.tcp.as_ref()?.last))
 }

@@ -87,6 +87,7 @@ impl Load {
             transfer_bytes: 1 << 20,
             segments_count: 1,
             by: "pread".to_owned(),
+            options: Default::default(),
         };
         let outcome = TestOutcome {
             figures: vec![Figure::new("moved_bytes", LOAD as f64)],
@@ -162,6 +163,89 @@ fn absurd_counters_name_no_limit_and_do_not_fail() {
     assert!(verdict.evidence.iter().all(|line| line.weight <= 1.0), "{verdict:#?}");
     let nothing = Load { crossed: Vec::new(), pairs: 0, ..Load::default() };
     assert_eq!(explain::explain(&nothing.results()).limit, Limit::NoneFound);
+}
+
+#[test]
+fn a_second_load_confirms_a_limit_only_where_its_rates_changed_as_expected() {
+    use explain::LoadTrial::{Confirmed, NoLimit, NotConfirmed, OtherSettings, TooFewRepeats};
+    let rates = |risen: &'static [&str], fallen: &'static [&str]| explain::LoadRates {
+        risen,
+        fallen,
+        can_tell: true,
+        has_other_settings: false,
+    };
+    let (rises, falls) = (rates(&["write 0"], &[]), rates(&[], &["read 0"]));
+    let (same, both) = (rates(&[], &[]), rates(&["write 0"], &["read 0"]));
+    let few = explain::LoadRates { can_tell: false, ..same };
+    let other = explain::LoadRates { has_other_settings: true, ..same };
+    let free = Load::default();
+    let drops = Load { drops: 500, ..Load::default() };
+    let cached = Load { crossed: vec![(0.01, 0.01); 3], ..Load::default() };
+    for (what, before, after, seen, trial) in [
+        ("a gateway was relieved", &drops, &free, &rises, Confirmed),
+        ("nothing changed", &drops, &free, &same, NotConfirmed),
+        ("it got worse", &drops, &free, &falls, NotConfirmed),
+        ("one phase got better, one worse", &drops, &free, &both, NotConfirmed),
+        ("few repeats", &drops, &free, &few, TooFewRepeats),
+        ("another load", &drops, &free, &other, OtherSettings),
+        ("the cache is passed by", &cached, &free, &falls, Confirmed),
+        ("the cache still answers", &cached, &cached, &falls, NotConfirmed),
+        ("without the cache, and faster", &cached, &free, &rises, NotConfirmed),
+        ("there was no limit", &free, &free, &rises, NoLimit),
+    ] {
+        let (before, after) = (before.results(), after.results());
+        let verdict = explain::explain(&before);
+        let (judged, told, words) =
+            explain::confirm_load_change(&before, verdict.clone(), &after, seen);
+        assert_eq!(told, trial, "{what}: {words}");
+        assert_eq!(judged.confirmed, trial == Confirmed, "{what}");
+        assert_eq!(judged.confirmation, None, "{what}: nothing predicted a rate");
+        assert_eq!(judged.summary == verdict.summary, trial != Confirmed, "{what}");
+    }
+    // Without counters there is no limit either, and the words say what would name one.
+    let bare = Results::begun(RunKind::Io, 0);
+    let (_, told, words) =
+        explain::confirm_load_change(&bare, explain::explain(&bare), &bare, &rises);
+    assert_eq!(told, NoLimit);
+    assert!(words.contains("write 0") && words.contains("--gateways"), "{words}");
+}
+
+#[test]
+fn advice_names_the_plan_that_the_command_named_and_else_says_what_plan_stands_for() {
+    let few = Load { crossed: vec![(1.02, 1.02), (0.0, 0.0)], pairs: 2, ..Load::default() };
+    let advice = |command: &[&str]| {
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        let verdict = explain::explain(&Results { command, ..few.results() });
+        assert_eq!(verdict.limit, Limit::FewFlows);
+        assert!(verdict.summary.contains("the busiest 2.00 equal shares"), "{}", verdict.summary);
+        verdict.advice.concat()
+    };
+    for command in
+        [&["clearstream", "io", "--gateways", "/etc/p.toml"][..], &["x", "--gateways=/etc/p.toml"]]
+    {
+        let told = advice(command);
+        let pasted = "`clearstream gateway plan /etc/p.toml --simulate --clients N`";
+        assert!(told.contains(pasted) && !told.contains("PLAN"), "{told}");
+    }
+    for command in [&[][..], &["clearstream", "io", "--gateways"], &["io", "--gateways=a; b"]] {
+        let told = advice(command);
+        assert!(told.contains("plan PLAN --simulate"), "{told}");
+        assert!(told.contains("(PLAN: the plan's file)"), "{told}");
+    }
+}
+
+#[test]
+fn a_load_without_gateways_is_told_how_to_record_them() {
+    let mut results = Load::default().results();
+    let point = &mut results.points[0];
+    point.command = "clearstream io -r -o /pfs/f".to_owned();
+    let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!("measured") };
+    outcome.carried = None;
+    let verdict = explain::explain(&results);
+    assert_eq!((verdict.limit, verdict.confirmed), (Limit::NoneFound, false));
+    assert!(verdict.summary.contains("a file-system load"), "{}", verdict.summary);
+    let again = "`clearstream io --gateways PLAN -- -r -o /pfs/f`";
+    assert!(verdict.advice[0].contains(again), "{:?}", verdict.advice);
 }
 
 /// Two clients and two servers of the lab `cumulus`: four pairs, of which each phase uses two, over three gateways.

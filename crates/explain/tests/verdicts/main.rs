@@ -4,8 +4,10 @@
 mod absurd;
 mod account;
 mod chain;
+mod datagrams;
 mod files;
 mod model;
+mod round_trips;
 
 use explain::{Diagnosis, Judgement, diagnose, judge};
 use model::{FAR, Model, NEAR};
@@ -301,7 +303,7 @@ fn a_far_end_that_tells_nothing_leaves_the_near_evidence() {
     expect("window", &window, &tcp(), Limit::ReceiveWindow, FAR);
     let (verdict, _) = verdict_of(&window, &tcp());
     assert!(
-        verdict.evidence.iter().any(|line| line.text.contains("tells nothing")),
+        verdict.evidence.iter().any(|line| line.text.contains("reports nothing")),
         "{verdict:#?}"
     );
     let shaper = Model { capacity_bits_per_s: 2e9, ..unseen.clone() };
@@ -317,7 +319,7 @@ fn the_evidence_reads_like_the_law() {
     let model = Model { window_max_bytes: 4e6, noise: 0.0, ..Model::default() };
     let (verdict, _) = verdict_of(&model, &tcp());
     let first = &verdict.evidence[0].text;
-    let wanted = "receive-window-limited 97% of the time; window 3.81 MiB / 17.0 ms = 1.88 Gbit/s; measured 1.88 Gbit/s";
+    let wanted = "receive-window-limited 97% of the time; window 3.81 MiB / 17.2 ms = 1.86 Gbit/s; measured 1.88 Gbit/s";
     assert_eq!(first, wanted);
     let confirmation = verdict.confirmation.expect("confirmed");
     assert!(confirmation.change.starts_with("window 3.81 MiB -> "), "{confirmation:?}");
@@ -414,4 +416,85 @@ fn an_hour_is_explained_within_a_second() {
     let begun = std::time::Instant::now();
     assert_eq!(diagnose(&results).best().map(|best| best.limit), Some(Limit::ReceiveWindow));
     assert!(begun.elapsed().as_secs_f64() < 1.0, "{:?}", begun.elapsed());
+}
+
+/// `explain before.json --after after.json`, whatever the verdict advises and whether it was confirmed.
+#[test]
+fn a_change_to_a_host_is_judged_for_every_verdict_with_advice() {
+    let clamped = Model { window_max_bytes: product(&Model::default(), 0.2e9), ..Model::default() };
+    let (confirmed, before) = verdict_of(&clamped, &tcp());
+    let unconfirmed = diagnose(&clamped.results(&tcp())).verdict();
+    assert_eq!((confirmed.confirmed, unconfirmed.confirmed), (true, false));
+    assert!(confirmed.host_change.is_none() && !confirmed.changes.is_empty());
+    let mut after = Model::default().results(&tcp());
+    let to = confirmed.changes[0].to.clone();
+    let far = after.far_mut().expect("it told of itself");
+    far.sysctls.insert("net.ipv4.tcp_rmem".to_owned(), to);
+    for verdict in [confirmed.clone(), unconfirmed.clone()] {
+        let told = explain::confirm_host_change(&before, verdict, &after).expect("a common test");
+        assert!(told.confirmed && told.summary.contains("confirmed by the change"), "{told:#?}");
+        let change = told.confirmation.expect("measured").change;
+        assert!(change.starts_with("net.ipv4.tcp_rmem at the far end: "), "{change}");
+    }
+    let unchanged = explain::confirm_host_change(&before, confirmed.clone(), &before);
+    let why = unchanged.expect_err("the setting is what it was").to_string();
+    assert!(why.starts_with("the change was not made: net.ipv4.tcp_rmem at the far end"), "{why}");
+    // Made, and without effect.
+    let mut in_vain = clamped.results(&tcp());
+    in_vain.hosts = after.hosts.clone();
+    let told = explain::confirm_host_change(&before, unconfirmed, &in_vain).expect("a common test");
+    assert!(!told.confirmed && told.ruled_out[0].text.contains("refuted"), "{told:#?}");
+    let told = explain::confirm_host_change(&before, confirmed, &in_vain).expect("a common test");
+    assert!(told.confirmed && told.summary.contains("did not lift it"), "{told:#?}");
+    // "Ask for no window" is advice too.
+    let asking = TestSpec { window_bytes: Some(425_000), ..tcp() };
+    let (verdict, before) = verdict_of(&Model::default(), &asking);
+    assert_eq!(verdict.limit, Limit::ReceiveWindow, "{verdict:#?}");
+    let told = explain::confirm_host_change(&before, verdict, &after).expect("a common test");
+    let change = told.confirmation.expect("measured").change;
+    assert_eq!(change, "window asked for by the test: 415 KiB -> none");
+    let silent = Verdict { advice: Vec::new(), ..diagnose(&after).verdict() };
+    let silent = Verdict { changes: Vec::new(), host_change: None, ..silent };
+    assert_eq!(
+        explain::confirm_host_change(&before, silent, &after),
+        Err(explain::HostChangeError::NothingAdvised)
+    );
+}
+
+/// Kernels make more of a window than was asked for; what is named is what was given.
+#[test]
+fn a_wider_window_is_named_as_it_is_given_and_asked_for_as_it_is_made() {
+    let spec = TestSpec { window_bytes: Some(128 << 10), ..tcp() };
+    let mut results = Model { noise: 0.0, ..Model::default() }.results(&spec);
+    for point in &mut results.points {
+        let results::PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
+        for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
+            let sampled = stream.intervals.iter_mut().filter_map(|interval| interval.tcp.as_mut());
+            let ends = stream.tcp.iter_mut().flat_map(|tcp| [&mut tcp.first, &mut tcp.last]);
+            for tcp in sampled.chain(ends).filter(|tcp| tcp.peer_window_bytes.is_some()) {
+                (tcp.peer_window_bytes, tcp.in_flight_bytes) = (Some(202 << 10), 194 << 10);
+            }
+        }
+    }
+    let diagnosis = diagnose(&results);
+    let candidate = diagnosis.candidates.iter().find(|one| one.limit == Limit::ReceiveWindow);
+    let change = &candidate.expect("the window is full").experiments[0].change;
+    let explain::Change::Window { from_bytes, to_bytes, ask_bytes } = *change else {
+        panic!("{change}")
+    };
+    assert_eq!(from_bytes, 194 << 10, "what was in flight: {change}");
+    let ratio = to_bytes as f64 / ask_bytes as f64;
+    assert!((ratio - 194.0 / 128.0).abs() < 0.01, "{change}");
+    assert_eq!(change.apply(&spec).window_bytes, Some(ask_bytes));
+}
+
+#[test]
+fn a_window_over_a_path_without_delay_is_no_ceiling() {
+    // 1 GB of window over 30 us would be 267 Tbit/s.
+    let model = Model { rtt_s: 30e-6, capacity_bits_per_s: 9e9, ..Model::default() };
+    let results = model.results(&tcp());
+    for limit in Limit::ALL {
+        let next = explain::next_ceiling(&results, limit);
+        assert!(next.as_ref().is_none_or(|next| next.bits_per_s <= 1e12), "{limit:?}: {next:?}");
+    }
 }

@@ -181,7 +181,7 @@ unsafe extern "C" fn strerror(
         libc::ETIMEDOUT => c"the peer does not answer",
         libc::ECONNREFUSED => c"the peer's process has ended",
         libc::ECONNRESET => c"the peer closed its endpoint",
-        libc::ECONNABORTED => c"the peer began anew",
+        libc::ECONNABORTED => c"the peer restarted",
         _ => c"failed",
     }
     .as_ptr()

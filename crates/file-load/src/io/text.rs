@@ -324,10 +324,16 @@ pub fn latency_line(one: &Measured) -> String {
     ];
     for (name, value) in points {
         if let Some(value) = value {
-            text += &format!(", {name} {value:.6}");
+            text += &format!(", {name} {}", call_time(value));
         }
     }
     text + " s\n"
+}
+
+/// Seconds that a call took: to the microsecond, below a millisecond to the nanosecond.
+#[must_use]
+pub fn call_time(seconds: f64) -> String {
+    if seconds < 1e-3 { format!("{seconds:.9}") } else { format!("{seconds:.6}") }
 }
 
 /// How far the clocks of the ranks' hosts are apart; times are corrected for it.

@@ -381,7 +381,7 @@ impl MetaOptions {
             ),
             (
                 self.has_no_barriers && self.stride > 0,
-                "-B with -N: files would be looked at before they are created",
+                "-B with -N: files would be examined before they are created",
             ),
             (
                 self.is_shared && !self.files_only,
@@ -404,7 +404,7 @@ impl MetaOptions {
             ),
             (
                 self.items == 0 && self.items_per_directory == 0 && self.status_file.is_none(),
-                "-n: how many items?",
+                "how many items? -n ITEMS for each rank, or -I ITEMS per directory",
             ),
             (self.write_bytes > 0 && self.makes_nodes, "-k is not compatible with -w"),
             (self.verifies_reads && !self.reads, "-X needs the read phase: -E"),

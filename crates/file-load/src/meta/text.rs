@@ -1,6 +1,6 @@
 //! mdtest's tables, column by column: people's scripts read them.
 
-use crate::io::text::{exponent, scientific};
+use crate::io::text::{call_time, exponent, scientific};
 use crate::meta::options::MetaOptions;
 use crate::meta::shape::Shape;
 use crate::meta::summary::{Iteration, PHASES, Phase, summarise};
@@ -186,7 +186,7 @@ pub fn latency_line(phase: Phase, iterations: &[Iteration]) -> Option<String> {
         ("p99.9", all.percentile_s(99.9)?),
         ("max", all.max_s()?),
     ];
-    let times = times.map(|(name, value)| format!(", {name} {value:.6}"));
+    let times = times.map(|(name, value)| format!(", {name} {}", call_time(value)));
     Some(format!("Latency of {}: {} calls{} s\n", phase.name(), all.count(), times.concat()))
 }
 

@@ -23,9 +23,9 @@ const IPV6_CONF: &str = "/proc/sys/net/ipv6/conf";
 pub(super) enum Change {
     /// A kernel setting.
     Setting {
-        /// Its file.
+        /// File below `/proc/sys`.
         path: String,
-        /// What it held.
+        /// Former value.
         was: String,
         /// What is written; absent where the kernel changes it along with another one.
         becomes: Option<String>,
@@ -34,14 +34,14 @@ pub(super) enum Change {
     /// packets go to that address, which nobody has. Works on every Ethernet device, without a privilege beyond the
     /// namespace, and the carrier stays.
     Deaf {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// Its address.
+        /// Former hardware address.
         was: [u8; 6],
     },
     /// An interface has no carrier.
     Carrier {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
     },
 }

@@ -33,7 +33,9 @@ pub(super) fn read_switch(
         let message = "a switch joins two hosts at least: write hosts = [\"HOST\", \"HOST\"]";
         return Err(section.error_at("hosts", message));
     }
-    check_hosts(section, "hosts", &hosts, &plan.hosts)?;
+    let is_guest = |name: &&str| plan.guest(name).is_some();
+    let machines: Vec<&str> = hosts.iter().copied().filter(|name| !is_guest(name)).collect();
+    check_hosts(section, "hosts", &machines, &plan.hosts)?;
     for (number, host) in hosts.iter().enumerate() {
         if hosts[..number].contains(host) {
             let message = format!("'{host}' is on the switch twice");
@@ -45,6 +47,10 @@ pub(super) fn read_switch(
         return Err(section.error_at("hosts", message));
     }
     let line = read_line(section)?;
+    if let Some(guest) = hosts.iter().find(|name| line.is_some() && is_guest(name)) {
+        let message = format!("'{guest}' is a guest: nothing can lie between it and the switch");
+        return Err(section.error_at("hosts", message));
+    }
     let rate = line.as_ref().and_then(|line| line.rate_bits_per_s);
     let speed_bits_per_s = section.rate("speed")?.or(rate);
     let mtu_bytes = read_mtu(section)?;

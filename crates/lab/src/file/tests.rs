@@ -28,7 +28,10 @@ fn built_in_labs_are_right() {
     for lab in builtin_labs() {
         let plan = lab.plan().unwrap();
         assert_eq!(plan.name, lab.name);
-        assert!(plan.hosts.len() >= 2 && plan.ends().count() >= 2 && !plan.description.is_empty());
+        let guests_count = plan.guests.len();
+        assert!(plan.hosts.len() + guests_count >= 2, "{}", plan.name);
+        assert!(plan.ends().count() + guests_count >= 2, "{}", plan.name);
+        assert!(!plan.description.is_empty());
     }
     let plan = builtin_labs()[0].plan().unwrap();
     let (there, back) = directions(plan.links[0].clone());
@@ -122,7 +125,7 @@ fn a_wrong_link_is_explained() {
             "rate = \"fast\"",
             "rate: 'fast' is not a number; write for example 950M, 10G or 40Gbit/s",
         ),
-        ("loss = \"150%\"", "loss: '150%' is out of range"),
+        ("loss = \"150%\"", "loss: '150%' is more than all; a share is 0% to 100%, or 0 to 1"),
         ("wire = \"vet\"", "no wire 'vet'; did you mean 'veth'?"),
         (
             "wire = \"veth\"\nrate = \"1G\"",
@@ -340,4 +343,31 @@ fn any_text_is_a_lab_or_one_line() {
             assert_eq!(error.to_string().lines().count(), 1, "{error}");
         }
     });
+}
+
+#[test]
+fn guests_are_on_one_switch_and_their_mistakes_are_told() {
+    let with = |rest: &str| parse_lab("g", &format!("name = \"g\"\n[guest.one]\n{rest}"));
+    let on_desk = "[guest.two]\nmemory = \"1GiB\"\ncores = 2\n[[switch]]\nname = \"desk\"\nhosts = [\"one\", \"two\"]\n";
+    let plan = with(on_desk).unwrap();
+    assert!(plan.hosts.is_empty());
+    let two = plan.guest("two").unwrap();
+    assert_eq!((two.memory_bytes, two.cores), (1 << 30, 2));
+    assert_eq!(plan.guest("one").map(|one| (one.memory_bytes, one.cores)), Some((256 << 20, 1)));
+    assert_eq!(plan.guest_end("two").map(|(switch, _)| switch.name.as_str()), Some("desk"));
+    assert!(plan.hosts_file().contains("10.78.0.2 two\n"), "{}", plan.hosts_file());
+    let shared = "[host.a]\n[[switch]]\nname = \"s\"\nhosts = [\"one\", \"a\"]\n";
+    for (rest, why) in [
+        ("memory = \"1MiB\"\n", "64MiB at least"),
+        ("cores = 99\n", "1 to 16 cores"),
+        ("disk = \"x\"\n", "unknown key 'disk'"),
+        ("[host.one]\n", "'one' is a host already"),
+        ("[host.a]\n", "'one' is on 0 switches"),
+        (&format!("{shared}[[switch]]\nname = \"t\"\nhosts = [\"one\", \"a\"]\n"), "on 2 switches"),
+        (&format!("{shared}delay = \"1ms\"\n"), "nothing can lie between"),
+        ("[host.a]\n[[link]]\nbetween = [\"one\", \"a\"]\n", "no host 'one'"),
+    ] {
+        let error = with(rest).unwrap_err();
+        assert!(error.message.contains(why), "{rest}: {error}");
+    }
 }

@@ -147,11 +147,11 @@ pub enum MalformedControlPacketError {
     #[error("the packet is of version {0}, not 1")]
     Version(u8),
     /// The length it states is less than that of its fields, or more than came.
-    #[error("the packet says it has {stated} bytes; {came} came")]
+    #[error("the packet states {stated} bytes; {came} arrived")]
     Length {
         /// What the packet says.
         stated: u8,
-        /// What came.
+        /// Bytes that arrived.
         came: usize,
     },
     /// It is authenticated, and no session here is.

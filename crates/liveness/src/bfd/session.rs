@@ -12,7 +12,7 @@ use crate::steady::SteadyClock;
 /// A session that is not Up sends no more often than this (RFC 5880 section 6.8.3).
 const SLOW_TX_US: u32 = 1_000_000;
 
-/// Which end begins.
+/// Which end starts the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Sends from the start.
@@ -62,9 +62,9 @@ impl SessionConfig {
 pub struct StateChange {
     /// When, on the session's clock.
     pub at_ns: u64,
-    /// Its state before.
+    /// Former state.
     pub from: State,
-    /// Its state now.
+    /// New state.
     pub to: State,
     /// Why, by this end.
     pub diagnostic: Diagnostic,
@@ -93,7 +93,7 @@ enum Poll {
     RunningThenAgain,
 }
 
-/// One session.
+/// State machine of one session.
 #[derive(Debug, Clone)]
 pub struct Session {
     config: SessionConfig,

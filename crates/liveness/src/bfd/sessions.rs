@@ -30,7 +30,7 @@ pub struct Peer {
 /// Where a packet came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its source address.
+    /// Source address of the session.
     pub source: IpAddr,
     /// Index of the interface it came by.
     pub interface_index: u32,
@@ -49,7 +49,7 @@ pub enum RefusedPacketError {
     /// It comes from farther away than the session allows.
     #[error("the packet arrived with TTL {came}; the session wants at least {least}")]
     Ttl {
-        /// The packet's.
+        /// TTL of the packet.
         came: u8,
         /// What the session accepts.
         least: u8,
@@ -71,11 +71,11 @@ pub enum RefusedPacketError {
 /// How many packets were discarded, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RefusalCounters {
-    /// No control packets.
+    /// Packets that are not control packets.
     pub malformed_count: u64,
     /// From too far away.
     pub ttl_count: u64,
-    /// For no session.
+    /// Packets for no session.
     pub unknown_count: u64,
     /// For a session with somebody else.
     pub wrong_source_count: u64,
@@ -109,7 +109,7 @@ pub enum AddSessionError {
     Taken(IpAddr),
     /// There are as many sessions as a host may have.
     #[error("this host has 4096 BFD sessions, the most it can have")]
-    Full,
+    TooMany,
 }
 
 /// The sessions of a host.
@@ -140,7 +140,7 @@ impl Sessions {
     /// See [`AddSessionError`].
     pub fn add(&mut self, peer: Peer, config: SessionConfig) -> Result<SessionId, AddSessionError> {
         if self.sessions.len() >= SESSIONS_COUNT_MAX {
-            return Err(AddSessionError::Full);
+            return Err(AddSessionError::TooMany);
         }
         let is_same = |other: &Peer| {
             other.address == peer.address

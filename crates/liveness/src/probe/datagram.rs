@@ -19,7 +19,7 @@ const V6_BYTES: usize = 40;
 pub struct Datagram {
     /// Where it comes from.
     pub source: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: IpAddr,
     /// UDP port it comes from.
     pub source_port: u16,

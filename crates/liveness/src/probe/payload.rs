@@ -33,9 +33,9 @@ const TAGGED_BYTES: usize = 40;
 /// Which way a probe goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// To the reflector.
+    /// From the prober to the reflector.
     Question,
-    /// Back.
+    /// From the reflector to the prober.
     Answer,
 }
 
@@ -68,9 +68,9 @@ pub struct Payload {
 /// Both ends' addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// Who asks.
+    /// Address of the prober.
     pub prober: IpAddr,
-    /// Who answers.
+    /// Address of the reflector.
     pub reflector: IpAddr,
 }
 

@@ -9,7 +9,7 @@ pub enum RefusedProbeError {
     /// Neither IPv4 nor IPv6, or an IP header with options.
     #[error("the packet has no plain IP header")]
     Header,
-    /// A fragment.
+    /// The packet is a fragment.
     #[error("the packet is a fragment")]
     Fragment,
     /// Not UDP, or between other ports.
@@ -60,7 +60,7 @@ pub enum RefusedProbeError {
 }
 
 impl RefusedProbeError {
-    /// All of them.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Self; 18] = [
         Self::TooShort,
         Self::Header,
@@ -86,7 +86,7 @@ impl RefusedProbeError {
 /// What became of the packets so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProbeCounters {
-    /// Accepted.
+    /// Packets accepted.
     pub accepted_count: u64,
     refused_count: [u64; RefusedProbeError::ALL.len()],
 }

@@ -1,4 +1,4 @@
-/// Sequence numbers that are told apart behind the newest.
+/// Sequence numbers that are distinguished behind the newest.
 const WINDOW_BITS: u64 = 1024;
 const WORDS: usize = (WINDOW_BITS / 64) as usize;
 

@@ -31,7 +31,7 @@ pub struct BelieverConfig {
 /// Why a summary was discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RefusedSummaryError {
-    /// It is none.
+    /// The packet is not a summary.
     #[error(transparent)]
     Malformed(#[from] MalformedSummaryError),
     /// It belongs to another plan.
@@ -52,9 +52,9 @@ pub enum Belief {
     Relax(bool),
     /// Sentinels say that a gateway has failed, or no longer.
     Reported {
-        /// Its index.
+        /// Index of the gateway.
         gateway: u16,
-        /// It has failed.
+        /// Whether it has failed.
         is_failed: bool,
     },
 }
@@ -82,7 +82,7 @@ pub struct Believer {
 }
 
 impl Believer {
-    /// A believer that has heard nobody: its host watches by itself.
+    /// A believer that has heard no sentinel: its host watches by itself.
     #[must_use]
     pub fn new(config: &BelieverConfig) -> Self {
         let count = usize::from(config.gateways_count);

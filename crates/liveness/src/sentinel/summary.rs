@@ -29,9 +29,9 @@ pub const SUMMARY_BYTES_MAX: usize = HEADER_BYTES + VERDICTS_COUNT_MAX * VERDICT
 /// What a sentinel thinks of a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opinion {
-    /// It forwards.
+    /// The gateway forwards.
     Works,
-    /// It does not.
+    /// The gateway does not forward.
     Failed,
     /// It loses large packets.
     MtuHole,
@@ -73,13 +73,13 @@ pub enum MalformedSummaryError {
     /// It is something else.
     #[error("the message is no summary of a sentinel")]
     NoSummary,
-    /// Of another version.
+    /// The summary is of another version.
     #[error("the summary is of version {0}, not 1")]
     Version(u8),
     /// Its length is not what it says.
-    #[error("the summary has {came} bytes and says it has {stated}")]
+    #[error("the summary has {came} bytes and states {stated}")]
     Length {
-        /// What came.
+        /// Bytes that arrived.
         came: usize,
         /// What the number of gateways makes.
         stated: usize,

@@ -32,7 +32,7 @@ pub enum Cause {
     MtuHole,
     /// Its BFD session went down.
     Bfd,
-    /// Sentinels say so.
+    /// Sentinels reported the failure.
     Reported,
     /// It was down when the watcher began.
     Before,
@@ -62,27 +62,27 @@ impl BfdInput {
     }
 }
 
-/// Something has happened.
+/// A change that the watcher reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// When, on the caller's clock.
     pub at_ns: u64,
-    /// What.
+    /// Kind of the event.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What has happened.
+/// Kinds of events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// A gateway has another state.
     State {
-        /// Its index.
+        /// Index of the gateway.
         gateway: u16,
-        /// Before.
+        /// Former state.
         from: GatewayState,
-        /// Now.
+        /// New state.
         to: GatewayState,
         /// What it failed by, while it is failed.
         cause: Option<Cause>,
@@ -107,7 +107,7 @@ pub enum EventKind {
     AllFailedEnded,
     /// A gateway is used before its hold-down has ended: there is no other.
     HoldDownCutShort {
-        /// Its index.
+        /// Index of the gateway.
         gateway: u16,
     },
     /// The watcher was not run in time; the open round is discounted.
@@ -117,19 +117,19 @@ pub enum EventKind {
     },
     /// The clock went back; time is taken to have stood still.
     ClockWentBack {
-        /// By how much.
+        /// How far the clock went back.
         by_ns: u64,
     },
     /// This host's own link went down or came back. While it is down nothing is concluded.
     Carrier {
-        /// It is up.
+        /// Whether the link is up.
         is_up: bool,
     },
     /// A gateway's BFD session says something else than before.
     Bfd {
         /// Index of the gateway.
         gateway: u16,
-        /// What.
+        /// What the session now reports.
         says: BfdInput,
     },
     /// A router says that full-size packets do not fit, as it must: the path works with smaller ones.

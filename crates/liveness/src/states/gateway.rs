@@ -14,11 +14,11 @@ const FULL_COUNT_MAX: usize = 64;
 pub struct GatewayCounters {
     /// Rounds sent through it.
     pub rounds_count: u64,
-    /// Of these answered.
+    /// Probes answered.
     pub answered_count: u64,
     /// Full-size probes sent.
     pub full_count: u64,
-    /// Of these answered.
+    /// Full-size probes answered.
     pub full_answered_count: u64,
     /// Times it failed.
     pub failures_count: u64,
@@ -38,7 +38,7 @@ pub(super) enum Health {
     Failed(Cause),
 }
 
-/// What BFD says.
+/// What the gateway's BFD session reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BfdEvidence {
     /// The session has never been up: it says nothing.

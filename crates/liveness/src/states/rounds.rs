@@ -52,7 +52,7 @@ impl Rounds {
         self.sent.iter_mut().rev().take_while(is_open).for_each(|round| round.is_discounted = true);
     }
 
-    /// Discounts all.
+    /// Discounts all open rounds.
     pub(super) fn discount_all(&mut self) {
         self.sent.iter_mut().for_each(|round| round.is_discounted = true);
     }

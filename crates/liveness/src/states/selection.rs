@@ -12,7 +12,7 @@ pub(super) enum Tier {
     Draining,
     /// They lose large packets.
     MtuHoles,
-    /// All have failed.
+    /// All gateways have failed, and routes stay as they are.
     Held,
 }
 

@@ -19,9 +19,9 @@ const SUSPECT_PROBES_COUNT: u8 = 3;
 /// A probe to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// Through which gateway.
+    /// Index of the gateway to probe through.
     pub gateway: u16,
-    /// How long.
+    /// Size of the probe.
     pub size: SizeClass,
     /// To be handed back with the answer.
     pub round: u64,
@@ -144,7 +144,7 @@ impl Watcher {
         self.is_changed = true;
     }
 
-    /// This host's own link has gone or come back.
+    /// This host's own link has gone down or come up again.
     pub fn handle_carrier(&mut self, now_ns: u64, is_up: bool) {
         self.advance(now_ns);
         if self.has_carrier == is_up {

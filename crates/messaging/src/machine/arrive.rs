@@ -1,4 +1,4 @@
-//! A packet comes in: whose it is, whether it is genuine, and what its header says.
+//! Received packets: their session, their tag, and their header.
 
 use super::{Machine, stamp};
 use crate::peer::State;
@@ -8,12 +8,12 @@ use crate::wire::{
     extend,
 };
 
-/// Samples beyond this come from a peer that was away, or lies.
+/// Larger round-trip samples come from a peer that was suspended, or lies.
 const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
 
 impl Machine {
-    /// Takes a packet in. `packet` is any bytes from anybody; message bytes in it are copied at
-    /// once, to where they belong.
+    /// Processes a received packet. `packet` may be any bytes from anybody; the message bytes in it
+    /// are copied to their destination at once.
     pub fn handle_packet(&mut self, now_ns: u64, packet: &[u8], memory: &mut impl Memory) {
         self.counters.received_pkts += 1;
         let Some(header) = Header::parse(packet) else {
@@ -46,7 +46,7 @@ impl Machine {
             return;
         }
         if self.peers[peer as usize].state != State::Open {
-            // It does not know yet that the session is over.
+            // The peer does not know yet that the session is over.
             if header.kind != Kind::Close {
                 self.peers[peer as usize].must.close = true;
                 self.mark_ready(peer);
@@ -88,7 +88,7 @@ impl Machine {
         self.sample_echo(now_ns, peer, header.echo);
     }
 
-    /// What the time in an answer says about the path.
+    /// Takes a round-trip sample from the echoed time; 0 is none.
     pub(super) fn sample_echo(&mut self, now_ns: u64, peer: u32, echo: u32) {
         if echo == 0 {
             return;
@@ -99,7 +99,7 @@ impl Machine {
         }
     }
 
-    /// The peer itself was heard.
+    /// Resets the silence of a peer that was itself heard.
     pub(super) fn heard(&mut self, now_ns: u64, peer: u32) {
         let silence = &mut self.peers[peer as usize].silence;
         silence.host_ns = 0;
@@ -137,7 +137,7 @@ impl Machine {
         }
     }
 
-    /// Lets the peer transmit if it may have something to.
+    /// Queues the peer for transmission if it may have something to send.
     fn mark_if_busy(&mut self, peer: u32) {
         let known = &self.peers[peer as usize];
         let out = &known.out;
@@ -153,8 +153,8 @@ impl Machine {
     }
 }
 
-/// What both ends know of a packet's numbers and the packet does not say: so that no packet means
-/// anything once the 32 bits it says have come round.
+/// The upper halves of a packet's numbers, which both ends know and the packet does not carry. They
+/// enter the tag, so that a recorded packet is invalid once the 32 bits it carries have wrapped.
 pub(super) fn hidden(seq: u64, ack: u64) -> u64 {
     seq >> 32 << 32 | ack >> 32
 }

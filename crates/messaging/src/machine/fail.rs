@@ -1,17 +1,17 @@
-//! The end of a session: everything that hangs on it ends with an error, once.
+//! The end of a session: every operation that depends on it completes with an error, exactly once.
 
 use super::Machine;
 use crate::matching::Body;
 use crate::peer::{Inbound, Must, Outbound, Pulls, State, Target};
 use crate::types::{Event, Failure, OperationError, PeerId, Status};
 
-/// What a `Close` says as its reason.
+/// Reasons in a `Close`.
 const CLOSED: u8 = 0;
 const GIVEN_UP: u8 = 1;
 
 impl Machine {
-    /// Ends the session with a peer: what was under way completes with
-    /// [`Status::PeerFailed`], receives that name it too. Messages that had arrived wholly stay.
+    /// Ends the session with a peer: operations in progress and receives that name the peer
+    /// complete with [`Status::PeerFailed`]. Messages that had arrived completely stay.
     pub(super) fn fail_peer(&mut self, now_ns: u64, peer: u32, failure: Failure) {
         let known = &mut self.peers[peer as usize];
         if matches!(known.state, State::Failed(_)) {
@@ -44,7 +44,7 @@ impl Machine {
             self.pullers.remove(&mut self.peers, peer);
         }
         let known = &mut self.peers[peer as usize];
-        // Numbers stay as they are: packets that are still on their way have to be understood.
+        // The numbers stay: packets that are still under way have to be understood.
         let (seq, oldest_seq) = (known.out.next_seq, known.out.oldest_seq);
         let next_seq = known.inn.next_seq;
         known.out = Outbound::new(u64::from(known.packet_bytes_max), 0);
@@ -59,7 +59,8 @@ impl Machine {
         self.events.push_back(Event::PeerFailed(PeerId(peer), failure));
     }
 
-    /// Ends receives that wait for this peer or have part of a message of its.
+    /// Ends receives that name this peer or hold part of a message from it, and drops its
+    /// incomplete unexpected messages.
     fn fail_receiving(&mut self, peer: u32, status: Status) {
         let target = std::mem::replace(&mut self.peers[peer as usize].inn.target, Target::Nothing);
         if let Target::Receiving(index) = target {
@@ -78,7 +79,7 @@ impl Machine {
                 Body::Eager(_) => target != Target::Unexpected(index),
             };
             if unexpected.source == peer && is_whole {
-                // Nobody waits to hear that it was matched.
+                // The sender no longer waits to hear of the match.
                 self.matcher.unexpected[index].handle = None;
             } else if unexpected.source == peer {
                 self.matcher.withdraw(index);
@@ -98,7 +99,7 @@ impl Machine {
         self.fail_peer(now_ns, peer, failure);
     }
 
-    /// What a `Close` to this peer says.
+    /// The reason in a `Close` to this peer.
     pub(super) fn close_reason(&self, peer: u32) -> u8 {
         match self.peers[peer as usize].state {
             State::Failed(Failure::Closed) => CLOSED,
@@ -106,8 +107,9 @@ impl Machine {
         }
     }
 
-    /// Ends all sessions; polled once more for transmits, the machine tells every peer. What was
-    /// under way completes as failed: wait until [`is_drained`](Self::is_drained) first.
+    /// Ends all sessions; the following polls for transmits return a `Close` for every peer with an
+    /// open session. Operations in progress complete as failed: wait until
+    /// [`is_drained`](Self::is_drained) first.
     pub fn close(&mut self, now_ns: u64) {
         for peer in 0..self.peers.len() as u32 {
             let known = &mut self.peers[peer as usize];
@@ -118,10 +120,10 @@ impl Machine {
         }
     }
 
-    /// Gives a failed peer another chance: the next operation asks it for a new session.
+    /// Permits a failed peer a new session; the next operation requests it.
     ///
     /// # Errors
-    /// There is no such peer.
+    /// [`OperationError::UnknownPeer`]: the peer is not in the table.
     pub fn reconnect(&mut self, peer: PeerId) -> Result<(), OperationError> {
         let known =
             self.peers.get_mut(peer.0 as usize).ok_or(OperationError::UnknownPeer(peer.0))?;

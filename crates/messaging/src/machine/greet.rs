@@ -1,10 +1,11 @@
-//! How a session begins: `Hello`, `Cookie`, `Open`, `Accept`, each tagged with the job's key.
+//! How a session begins: `Hello`, `Cookie`, `Open`, `Accept`, tagged with the key of the end that
+//! answers.
 //!
-//! Nothing is kept for a `Hello`: its answer has a cookie that only this endpoint can make, over
-//! what the `Hello` said and the number of sessions with that peer so far. So a recorded `Hello`
-//! or `Open` opens nothing, and a session in use ends only for an `Open` with a fresh cookie, which
-//! its sender can have only by receiving at the address it claims. When two ask one another at the
-//! same time the smaller address goes on and the other one answers.
+//! A `Hello` leaves no state: its answer has a cookie that only this endpoint can compute, over the
+//! contents of the `Hello` and the number of sessions with that peer so far. A recorded `Hello` or
+//! `Open` therefore opens nothing, and a session in use ends only for an `Open` with a fresh
+//! cookie, which its sender can obtain only by receiving at the address it claims. When both ends
+//! initiate at the same time, the one with the smaller address continues and the other answers.
 
 use super::{Machine, REPLIES_MAX, stamp};
 use crate::peer::{Inbound, Must, Outbound, Peer, State};
@@ -13,7 +14,7 @@ use crate::types::{Event, Failure};
 use crate::wire::{GREETING_BYTES, Greeting, Header, Kind, NO_SESSION, PacketHeader, u64_at};
 
 impl Machine {
-    /// Asks for a session if there is none.
+    /// Requests a session if there is none.
     pub(super) fn want_session(&mut self, now_ns: u64, peer: u32) {
         if self.peers[peer as usize].state != State::Idle {
             return;
@@ -39,7 +40,7 @@ impl Machine {
             self.counters.stray_pkts += 1;
             return;
         }
-        // Who answers has its own key; who asked knows it.
+        // The end that answers has its own key, which the initiator knows.
         let is_question = matches!(header.kind, Kind::Hello | Kind::Open);
         let key = if is_question { Some(self.own_key) } else { self.key_of(header, &greeting) };
         let Some(key) = key else {
@@ -68,7 +69,7 @@ impl Machine {
         crate::tag::tag(key.derive(3, &[]), &self.payload_key, 0, packet, &[], 0)
     }
 
-    /// The cookie for who asks like this, now.
+    /// The cookie for this greeting, given the number of sessions so far.
     fn cookie(&self, greeting: &Greeting) -> u64 {
         let sessions_count = self
             .by_address
@@ -82,7 +83,7 @@ impl Machine {
         self.secret.prf(&words)
     }
 
-    /// This end asks too, and goes on with its own question.
+    /// Whether this end has initiated a session too, and continues with its own request.
     fn insists(&self, peer: Option<u32>) -> bool {
         peer.map(|index| &self.peers[index as usize]).is_some_and(|peer| {
             matches!(peer.state, State::Greeting | State::Opening)
@@ -102,7 +103,7 @@ impl Machine {
                 known.must.accept = true;
                 return self.mark_ready(peer);
             } else if greeting.cookie == known.cookie {
-                // It only wants to know whether this end still has the session.
+                // The peer only asks whether this end still has the session.
                 known.must.ack = true;
                 self.heard(now_ns, peer);
                 return self.mark_ready(peer);
@@ -112,7 +113,7 @@ impl Machine {
         self.replies.push_back((Kind::Cookie, greeting.index, header.stamp, reply));
     }
 
-    /// The session with this peer, if it is open, began with this question.
+    /// Whether the session with this peer is open and began with this nonce.
     fn has_nonce(&self, peer: u32, greeting: &Greeting) -> bool {
         let peer = &self.peers[peer as usize];
         peer.state == State::Open
@@ -123,7 +124,7 @@ impl Machine {
         self.has_nonce(peer, greeting) && self.peers[peer as usize].cookie == greeting.cookie
     }
 
-    /// An answer in this end's name.
+    /// An answer of this endpoint to `to`.
     fn greeting(&self, index: u32, to: &Greeting) -> Greeting {
         Greeting {
             from: self.config.address,
@@ -156,8 +157,8 @@ impl Machine {
                 self.sample_echo(now_ns, peer, header.echo);
                 self.mark_ready(peer);
             }
-            // Asked after the session began, it answers as if there were none: another life of
-            // it, or it gave the session up.
+            // The peer was asked after the session began and answers as if there were none: it
+            // restarted, or gave the session up.
             State::Open if (header.echo.wrapping_sub(known.begun) as i32) > 0 => {
                 self.fail_peer(now_ns, peer, Failure::Restarted);
             }
@@ -198,7 +199,8 @@ impl Machine {
 
     fn handle_accept(&mut self, now_ns: u64, header: &Header, greeting: &Greeting) {
         let Some(known) = self.peers.get(header.session as usize) else { return };
-        // The nonce is this question's own; the cookie is the one the session began with there.
+        // The nonce is that of this request; the cookie is the one the session began with at the
+        // peer.
         let is_awaited = matches!(known.state, State::Greeting | State::Opening)
             && (known.address, known.nonce) == (greeting.from, greeting.nonce);
         if is_awaited {
@@ -208,7 +210,7 @@ impl Machine {
         }
     }
 
-    /// Both ends have the keys. Messages that wait go now.
+    /// Opens the session: both ends have the keys. Queued messages can be sent now.
     fn begin(
         &mut self,
         now_ns: u64,
@@ -233,7 +235,7 @@ impl Machine {
         known.instance = greeting.instance;
         known.remote_index = greeting.index;
         known.remote_endpoint = greeting.endpoint;
-        // Less than 256 no honest peer says.
+        // A correct peer never sends less than 256.
         known.packet_bytes_max =
             greeting.packet_bytes_max.max(256).min(self.config.packet_bytes_max);
         restart(known, window, credit_bytes);
@@ -244,12 +246,12 @@ impl Machine {
         self.mark_ready(peer);
     }
 
-    /// What the way in holds, as a greeting says it.
+    /// The capacity of the receive path, for greetings; capped at the largest 32-bit number.
     fn way_in_bytes(&self) -> u32 {
         u32::try_from(self.config.pull_bytes_max).unwrap_or(u32::MAX)
     }
 
-    /// An endpoint's session with itself: the transport brings its packets back.
+    /// Opens an endpoint's session with itself; the transport loops its packets back.
     pub(super) fn begin_with_itself(&mut self, peer: u32) {
         let window = self.config.eager_window_bytes();
         let nonce = self.draw();
@@ -266,7 +268,7 @@ impl Machine {
         restart(known, window, window);
     }
 
-    /// The bytes of a greeting to a peer in the state it is in.
+    /// The header of a greeting to a peer, in its present state.
     pub(super) fn plan_greeting(&mut self, now_ns: u64, peer: u32, kind: Kind) -> PacketHeader {
         let known = &self.peers[peer as usize];
         let session = if kind == Kind::Accept { known.remote_index } else { NO_SESSION };
@@ -318,7 +320,7 @@ impl Machine {
     }
 }
 
-/// Empties what belongs to a session; what waits to be sent in the next one stays.
+/// Resets what belongs to a session; messages queued for the next one stay.
 fn restart(peer: &mut Peer, window_bytes: u32, credit_bytes: u32) {
     let (queue, sends) = (peer.out.queue, peer.out.sends);
     peer.out = Outbound::new(u64::from(peer.packet_bytes_max), credit_bytes);

@@ -1,4 +1,4 @@
-//! What the owner asks for: send, receive, probe, claim, cancel, close.
+//! The owner's operations: send, receive, probe, claim, cancel.
 
 use super::Machine;
 use crate::matching::{Body, Posted, Unexpected};
@@ -10,12 +10,12 @@ use crate::types::{
 };
 
 impl Machine {
-    /// Sends a message. Messages to one peer are matched in the order of these calls. A buffer
-    /// that was not copied stays untouched until the completion; an inject's may be used at once.
+    /// Sends a message. Messages to one peer are matched in the order of these calls. A buffer that
+    /// was not copied must stay unchanged until the completion; an inject's may be reused at once.
     ///
     /// # Errors
-    /// The peer is unknown or failed, the message too long to inject, or memory is used up for
-    /// now; then nothing was begun.
+    /// The peer is unknown or has failed, the message is too long to inject, or resources are
+    /// exhausted for now; in each case nothing was started.
     pub fn send(
         &mut self,
         now_ns: u64,
@@ -98,7 +98,7 @@ impl Machine {
     /// Posts a receive. Receives take messages in the order of these calls.
     ///
     /// # Errors
-    /// The source is unknown or failed, or there are too many receives; then nothing was begun.
+    /// The source is unknown or has failed, or there are too many receives; nothing was started.
     pub fn receive(
         &mut self,
         now_ns: u64,
@@ -152,8 +152,8 @@ impl Machine {
         posted.is_some_and(|index| self.matcher.posted[index].link.is_linked())
     }
 
-    /// A posted receive's next message: room for it is taken, and the receive is posted no longer
-    /// where it takes no other.
+    /// Assigns a message to a posted receive and reserves room for it. A receive that can take no
+    /// further message is removed from matching.
     pub(super) fn occupy(&mut self, index: u32, arrived: &Arriving) -> Receiving {
         let posted = &mut self.matcher.posted[index];
         let (offset, room) = (posted.offset, posted.room);
@@ -204,7 +204,7 @@ impl Machine {
         self.occupy(posted, &arriving)
     }
 
-    /// Moves an unexpected message into a receive's buffer, or has the rest of it go there.
+    /// Copies an unexpected message into a receive's buffer, and directs the rest of it there.
     fn take_unexpected(
         &mut self,
         now_ns: u64,
@@ -234,7 +234,7 @@ impl Machine {
         }
     }
 
-    /// Forgets an unexpected message that is in no list any more.
+    /// Removes an unexpected message that is no longer in a list.
     pub(super) fn remove_unexpected(&mut self, index: u32) -> Unexpected {
         let unexpected = self.matcher.unexpected.remove(index);
         if let Body::Eager(_) = unexpected.body {
@@ -243,7 +243,7 @@ impl Machine {
         unexpected
     }
 
-    /// A message of an announced or synchronous kind has been matched and is here.
+    /// Sends a `Done`: an announced or synchronous message has been matched and has arrived.
     pub(super) fn say_done(&mut self, now_ns: u64, peer: u32, handle: u64) {
         self.enqueue(
             now_ns,
@@ -267,7 +267,7 @@ impl Machine {
         );
     }
 
-    /// A receive has all of its message.
+    /// Completes a receive that has all of its message.
     pub(super) fn finish(&mut self, now_ns: u64, receiving: Receiving) {
         if let Some(handle) = receiving.handle {
             self.say_done(now_ns, receiving.peer, handle);
@@ -304,8 +304,8 @@ impl Machine {
         });
     }
 
-    /// The message that such a receive would take now, without taking it. Progress is the
-    /// caller's: packets that wait in the transport are not looked at.
+    /// The message that such a receive would take now; it stays. The caller makes progress: packets
+    /// still in the transport are not seen.
     #[must_use]
     pub fn probe(
         &self,
@@ -329,7 +329,8 @@ impl Machine {
         }
     }
 
-    /// Takes the message that such a receive would take now: no other receive or probe finds it.
+    /// Removes the message that such a receive would take now from matching: no other receive or
+    /// probe finds it.
     pub fn claim(
         &mut self,
         source: Option<PeerId>,
@@ -344,10 +345,11 @@ impl Machine {
         Some((ClaimId(self.matcher.unexpected.handle(index)), arrived))
     }
 
-    /// Receives a claimed message. Of `receive`, source, channel and bits do not count.
+    /// Receives a claimed message. The source, channel and bits of `receive` are ignored.
     ///
     /// # Errors
-    /// The claim is over: used before, or its sender failed before all of it was here.
+    /// [`OperationError::NoClaim`]: the claim was used before, or the sender failed before the
+    /// whole message had arrived.
     pub fn receive_claimed(
         &mut self,
         now_ns: u64,
@@ -375,9 +377,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes a receive back. True: no message matched it, and it has completed as
-    /// [`Status::Cancelled`]; false: it has completed or will, with its message. A receive of many
-    /// messages takes no further ones; the last one under way releases its buffer.
+    /// Cancels a receive. Returns true if no message had matched: it has completed with
+    /// [`Status::Cancelled`]. False: it has completed, or will, with its message. A multi-message
+    /// receive takes no further messages; the last one in progress releases its buffer.
     pub fn cancel(&mut self, receive: ReceiveId) -> bool {
         let Some(index) = self.matcher.posted.find(receive.0) else { return false };
         if !self.matcher.posted[index].link.is_linked() {
@@ -402,7 +404,7 @@ impl Machine {
     }
 }
 
-/// A message as its envelope says it.
+/// A message as its envelope describes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arriving {
     pub(super) peer: u32,

@@ -8,23 +8,23 @@ use crate::slab::{Link, NONE};
 use crate::types::{Channel, Failure, Memory};
 use crate::wire::{Envelope, FLAG_ACK_NOW, FLAG_DATA, Header, Kind, u64_at};
 
-/// An acknowledgement goes out after so many packets at the latest.
+/// An acknowledgement is sent after at most this many packets.
 const ACK_EVERY_PKTS: u32 = 16;
-/// Early packets of a peer that are kept, beyond the bytes of its eager window.
+/// Bytes of early packets kept for a peer, beyond its eager window.
 const EARLY_BYTES: u64 = 32 * 1024;
 
-/// What became of a packet whose turn it was.
+/// The result of processing a packet whose turn it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Taken,
-    /// No room: as if it had not come.
+    /// There is no room: the packet counts as not received.
     Refused,
-    /// No honest peer sends this.
+    /// No correct peer sends this.
     Violation,
 }
 
 impl Machine {
-    /// An ordered packet with a good tag.
+    /// Processes an ordered packet with a valid tag.
     pub(super) fn handle_ordered(
         &mut self,
         now_ns: u64,
@@ -49,7 +49,7 @@ impl Machine {
         self.drain_early(now_ns, peer, memory);
     }
 
-    /// Takes early packets whose turn has come.
+    /// Processes early packets whose turn has come.
     fn drain_early(&mut self, now_ns: u64, peer: u32, memory: &mut impl Memory) {
         while let Some(index) = self.peers[peer as usize].inn.early.first() {
             if self.early[index].seq != self.peers[peer as usize].inn.next_seq {
@@ -59,7 +59,7 @@ impl Machine {
             let header = Header::parse(&packet).expect("it was parsed when it came");
             let is_taken = self.take_ordered(now_ns, peer, &header, &packet, memory);
             if self.peers[peer as usize].inn.early.first() != Some(index) {
-                // The peer failed, and its early packets are gone.
+                // The peer failed, and its early packets were removed.
                 let bytes = packet.len();
                 self.pool.put(packet, bytes);
                 return;
@@ -101,7 +101,7 @@ impl Machine {
         self.peers[peer as usize].inn.early.insert_before(&mut self.early, before, index);
     }
 
-    /// The next packet in order. False: it was not taken.
+    /// Processes the next packet in order. Returns false if it was not taken.
     fn take_ordered(
         &mut self,
         now_ns: u64,
@@ -215,13 +215,13 @@ impl Machine {
         Fate::Taken
     }
 
-    /// Another unexpected message may be kept.
+    /// Whether another unexpected message may be kept.
     fn has_room(&self, bytes: u64) -> bool {
         self.matcher.unexpected.count() < self.config.unexpected_max
             && self.unexpected_bytes + bytes <= self.config.unexpected_bytes_max
     }
 
-    /// The owner does not take its completions.
+    /// Whether the owner has left too many completions unpolled.
     fn is_overrun(&self) -> bool {
         self.completions.len() >= self.config.operations_max
     }
@@ -333,7 +333,7 @@ impl Machine {
         Fate::Taken
     }
 
-    /// Eager bytes of a peer are here no longer: it may send as many more.
+    /// Releases eager bytes of a peer that are no longer kept: it may send as many more.
     pub(super) fn consume(&mut self, peer: u32, bytes: u32) {
         let window_bytes = self.config.eager_window_bytes();
         let known = &mut self.peers[peer as usize];
@@ -345,7 +345,7 @@ impl Machine {
         }
     }
 
-    /// What was refused may be taken now: asks for it again, or takes it if it was kept.
+    /// Accepts what was refused earlier: requests it again, or processes it if it was kept.
     pub(super) fn retry_refused(&mut self, now_ns: u64, memory: &mut impl Memory) {
         for _ in 0..self.refused.len() {
             let Some(peer) = self.refused.pop_front() else { break };

@@ -1,9 +1,9 @@
-//! Announced messages: the receiver asks for blocks of fragments, all its senders share one window
-//! of bytes asked for, and whoever announced serves what it is asked for.
+//! Announced messages: the receiver requests blocks of fragments, all its senders share one window
+//! of requested bytes, and a sender serves the requests for what it announced.
 //!
-//! The receiver alone knows what is missing: fragments are not acknowledged, they are asked for
-//! again. A fragment that later ones of its block overtook, a block that answers to later requests
-//! overtook, or silence, says that something is lost.
+//! Only the receiver knows what is missing: fragments are not acknowledged but requested again.
+//! Three events indicate a loss: later fragments of its block overtake a fragment, answers to later
+//! requests overtake a block, or nothing arrives for too long.
 
 use super::Machine;
 use crate::peer::{Block, Class, Job, Pull, Receiving};
@@ -11,13 +11,13 @@ use crate::slab::{Link, NONE};
 use crate::types::Memory;
 use crate::wire::{DATA_BYTES, Fragment, PullRequest};
 
-/// Most bytes of a block.
+/// Upper bound on the bytes of a block.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
-/// Fragments overtaken by so many are asked for again.
+/// Fragments that this many later ones overtook are requested again.
 const OVERTAKEN_PKTS: u32 = 3;
-/// Requests of a peer that wait to be served; it asks again for what is dropped.
+/// Upper bound on a peer's requests waiting to be served; it repeats those that are dropped.
 const JOBS_MAX: u32 = 128;
-/// Smallest fragment that is served, but for a message's last.
+/// Smallest fragment that is served, except for a message's last.
 const FRAGMENT_BYTES_MIN: u64 = 128;
 
 /// The lowest `count` bits.
@@ -26,7 +26,7 @@ fn low_bits(count: u64) -> u64 {
 }
 
 impl Machine {
-    /// A receive took an announced message.
+    /// Starts to pull an announced message that a receive has matched.
     pub(super) fn begin_pull(&mut self, now_ns: u64, receiving: Receiving) {
         let wanted = receiving.length.min(receiving.room);
         if wanted == 0 {
@@ -45,14 +45,14 @@ impl Machine {
         self.ask(now_ns);
     }
 
-    /// The peer may be asked for more when its turn comes.
+    /// Queues the peer for further requests if there is something left to request.
     fn line_up(&mut self, peer: u32) {
         if !self.peers[peer as usize].puller.is_linked() && self.next_unasked(peer) != NONE {
             self.pullers.push_back(&mut self.peers, peer);
         }
     }
 
-    /// The first pull from this peer of which not everything was asked for.
+    /// The first pull from this peer that is not completely requested, or [`NONE`].
     fn next_unasked(&self, peer: u32) -> u32 {
         let mut index = self.peers[peer as usize].pulls.list.front();
         while index != NONE && self.pulls[index].asked >= self.pulls[index].wanted {
@@ -61,7 +61,8 @@ impl Machine {
         index
     }
 
-    /// Asks for blocks while the window has room, peer by peer, each up to its share.
+    /// Requests blocks while the window has room, from one peer after the other, each up to its
+    /// share.
     fn ask(&mut self, now_ns: u64) {
         let window_bytes = self.pull_window.bytes();
         let share_bytes = window_bytes / self.pulling_count.max(1);
@@ -69,7 +70,7 @@ impl Machine {
             && let Some(peer) = self.pullers.pop_front(&mut self.peers)
         {
             let under_way_bytes = self.peers[peer as usize].pulls.under_way_bytes;
-            // It comes back to the line with its next fragment.
+            // The peer is queued again with its next fragment.
             if under_way_bytes > 0 && under_way_bytes >= share_bytes {
                 continue;
             }
@@ -108,11 +109,11 @@ impl Machine {
         self.put_to_ask(now_ns, block);
     }
 
-    /// The next request to the peer is for the block's wanted fragments.
+    /// Queues a request for the block's wanted fragments.
     fn put_to_ask(&mut self, now_ns: u64, block: u32) {
         let peer = self.blocks[block].peer;
         let pulls = &mut self.peers[peer as usize].pulls;
-        // In the order of asking, so that the first is the one to arrive first.
+        // In the order of the requests, so that the first is answered first.
         pulls.asked.remove(&mut self.blocks, block);
         pulls.asked.push_back(&mut self.blocks, block);
         pulls.request = pulls.request.wrapping_add(1);
@@ -139,7 +140,7 @@ impl Machine {
         (request, pull.fragment_bytes as u16)
     }
 
-    /// A fragment arrived.
+    /// Processes a fragment that arrived.
     pub(super) fn handle_fragment(
         &mut self,
         now_ns: u64,
@@ -184,7 +185,7 @@ impl Machine {
         self.ask(now_ns);
     }
 
-    /// The block and bit of a fragment that is missing.
+    /// The block and bit of a fragment, if it is missing.
     fn find_fragment(&self, peer: u32, fragment: &Fragment, bytes: usize) -> Option<(u32, u64)> {
         let pull_index = self.pulls.find(fragment.pull)?;
         let pull = &self.pulls[pull_index];
@@ -210,7 +211,7 @@ impl Machine {
         None
     }
 
-    /// Asks again for what the fragment that came, of `request`, has overtaken.
+    /// Requests again what the arrived fragment, an answer to `request`, has overtaken.
     fn find_overtaken(&mut self, now_ns: u64, peer: u32, block: u32, bit: u64, request: u32) {
         let this = &mut self.blocks[block];
         let before = low_bits((bit + 1).saturating_sub(u64::from(OVERTAKEN_PKTS)));
@@ -244,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// No fragment came for too long: asks for the oldest block again.
+    /// Handles the case that no fragment arrived for too long: requests the oldest block again.
     pub(super) fn handle_late_fragments(&mut self, now_ns: u64, peer: u32) {
         self.counters.timeouts += 1;
         let known = &mut self.peers[peer as usize];
@@ -277,7 +278,7 @@ impl Machine {
         self.blocks.remove(index);
     }
 
-    /// Ends a pull with what is still under way for it.
+    /// Ends a pull together with its outstanding requests.
     pub(super) fn remove_pull(&mut self, index: u32) -> Receiving {
         let peer = self.pulls[index].receiving.peer;
         let mut block = self.peers[peer as usize].pulls.asked.front();
@@ -309,7 +310,7 @@ impl Machine {
             .sum()
     }
 
-    /// A peer asks for fragments of a message that was announced to it.
+    /// Queues a peer's request for fragments of a message that was announced to it.
     pub(super) fn handle_pull(&mut self, peer: u32, fragment_bytes: u16, request: &PullRequest) {
         let fragment_bytes = u64::from(fragment_bytes);
         let known = &self.peers[peer as usize];
@@ -354,7 +355,7 @@ impl Machine {
         self.peers[peer as usize].out.jobs.push_back(&mut self.jobs, job);
     }
 
-    /// A request counts once: a recorded one asks for nothing.
+    /// Whether a request is new: each number counts once, so that a replayed request has no effect.
     fn is_new_request(&mut self, peer: u32, request: u32) -> bool {
         let out = &mut self.peers[peer as usize].out;
         let step = request.wrapping_sub(out.last_request) as i32;
@@ -372,7 +373,8 @@ impl Machine {
         is_new
     }
 
-    /// The next fragment to serve to a peer: its message, where it begins, how long it is.
+    /// The next fragment to send to a peer: the index of its message, its position, and its length
+    /// in bytes.
     pub(super) fn next_fragment(&mut self, peer: u32) -> Option<(u32, Fragment, u64)> {
         while let Some(index) = self.peers[peer as usize].out.jobs.first() {
             let job = &mut self.jobs[index];

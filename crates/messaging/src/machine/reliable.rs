@@ -1,4 +1,4 @@
-//! Which ordered packets arrived, which are lost, and what that says about the path.
+//! Which ordered packets arrived, which are lost, and what that implies for the path.
 
 use super::Machine;
 use crate::peer::{Class, FlightState, Source};
@@ -6,11 +6,12 @@ use crate::slab::NONE;
 use crate::types::{Completion, Operation, Status};
 use crate::wire::{HEADER_BYTES, Header, Kind, SACK_WORDS, u64_at};
 
-/// Packets by which one may be overtaken, at most.
+/// Upper bound on the reordering threshold.
 const REORDERING_PKTS_MAX: u8 = 64;
 
 impl Machine {
-    /// `ack` is the first packet that the peer lacks; an `Ack` says which later ones it has.
+    /// Processes an acknowledgement. `ack` is the first packet that the peer lacks; an `Ack` also
+    /// says which later ones it has.
     pub(super) fn handle_ack(
         &mut self,
         now_ns: u64,
@@ -50,7 +51,7 @@ impl Machine {
         self.find_losses(now_ns, peer);
     }
 
-    /// The packets that an `Ack` names beyond the first that is missing.
+    /// Notes the packets that an `Ack` names beyond the first missing one. Returns their bytes.
     fn note_later(&mut self, peer: u32, ack: u64, echo: u32, packet: &[u8]) -> u64 {
         let mut arrived_bytes = 0;
         let mut index = self.peers[peer as usize].out.flights.front();
@@ -72,7 +73,7 @@ impl Machine {
         arrived_bytes
     }
 
-    /// A packet is with the peer. Returns its bytes, 0 if that was known.
+    /// Notes that a packet arrived at the peer. Returns its bytes, 0 if that was already known.
     fn note_arrival(&mut self, peer: u32, index: u32, echo: u32) -> u64 {
         let flight = &mut self.flights[index];
         if flight.state == FlightState::Acked {
@@ -80,8 +81,8 @@ impl Machine {
         }
         let out = &mut self.peers[peer as usize].out;
         let bytes = u64::from(flight.packet_bytes);
-        // The echo is the time of the packet that came last: if that is before the repetition, it
-        // was the original that came.
+        // The echo is the time of the packet that arrived last: if that is before the
+        // retransmission, the original arrived.
         let is_original =
             flight.is_repeated && (super::stamp(flight.sent_ns).wrapping_sub(echo) as i32) > 0;
         match flight.state {
@@ -90,7 +91,7 @@ impl Machine {
         }
         let was_given_up = flight.state == FlightState::Lost && !flight.is_repeated;
         if (is_original || was_given_up) && !flight.is_probe {
-            // It was late, not lost: allow for as much from now on.
+            // The packet was late, not lost: tolerate as much reordering from now on.
             self.counters.spurious_losses += 1;
             out.reordering_pkts = (out.reordering_pkts + 2).min(REORDERING_PKTS_MAX);
             if flight.seq < out.recovery_seq {
@@ -107,7 +108,7 @@ impl Machine {
         bytes
     }
 
-    /// Packets that others overtook, by enough of them or by enough time, are lost.
+    /// Marks packets as lost that were overtaken, by enough packets or for long enough.
     pub(super) fn find_losses(&mut self, now_ns: u64, peer: u32) {
         let known = &mut self.peers[peer as usize];
         let acked_order = known.out.acked_order;
@@ -122,7 +123,7 @@ impl Machine {
             index = flight.link.next();
             let overtaken = acked_order.wrapping_sub(flight.order) as i32;
             if overtaken <= 0 {
-                // Those behind were sent later still, unless this one was sent again.
+                // Later ones in the list were also sent later, unless this one was retransmitted.
                 if flight.is_repeated {
                     continue;
                 }
@@ -156,7 +157,7 @@ impl Machine {
         self.arm(peer);
     }
 
-    /// The peer has room again for what it refused.
+    /// Retransmits what the peer refused earlier and now has room for.
     pub(super) fn send_again(&mut self, now_ns: u64, peer: u32) {
         if let Some(index) = self.peers[peer as usize].out.flights.first()
             && self.flights[index].state == FlightState::UnderWay
@@ -166,7 +167,7 @@ impl Machine {
         self.await_answer(now_ns, peer);
     }
 
-    /// Sends a packet again without taking it for a sign of congestion.
+    /// Has a packet retransmitted without treating it as a sign of congestion.
     pub(super) fn lose(&mut self, peer: u32, index: u32) {
         let out = &mut self.peers[peer as usize].out;
         self.flights[index].state = FlightState::Lost;
@@ -176,7 +177,7 @@ impl Machine {
         self.mark_ready(peer);
     }
 
-    /// Ends a message that is done with: all its packets arrived and nothing more is awaited.
+    /// Ends a message if all its packets have arrived and no `Done` is awaited.
     pub(super) fn retire(&mut self, index: u32) {
         let send = &self.sends[index];
         if !send.is_cut || send.unacked_pkts > 0 || send.awaits_done {
@@ -185,7 +186,8 @@ impl Machine {
         self.end_send(index, Status::Ok);
     }
 
-    /// Removes a message, completes it and frees its copy. Its packets must be gone or acknowledged.
+    /// Removes a message, completes it and frees its copy. Its packets must be removed or
+    /// acknowledged.
     pub(super) fn end_send(&mut self, index: u32, status: Status) {
         let peer = self.sends[index].peer;
         let out = &mut self.peers[peer as usize].out;

@@ -1,23 +1,23 @@
-//! What is due: acknowledgements that waited for a packet to ride on, answers that did not come,
-//! peers that nobody has heard of for too long.
+//! Deadlines: delayed acknowledgements, overdue answers, and peers that have been silent for too
+//! long.
 
 use super::Machine;
 use crate::peer::{FlightState, State};
 use crate::slab::NONE;
 use crate::types::{Event, Failure, PeerId};
 
-/// Repetitions come at least this often: of packets, of greetings and questions.
+/// Upper bound on the interval between retransmissions, unless the estimated timeout is longer.
 const BACKOFF_NS_MAX: u64 = 200_000_000;
-/// Timeouts in a row after which a peer is asked whether it still has the session.
+/// Consecutive timeouts after which a peer is asked whether it still has the session.
 pub(super) const TIMEOUTS_BEFORE_DOUBT: u8 = 6;
 
 impl Machine {
-    /// Does what is due at `now_ns`.
+    /// Does everything that is due at `now_ns`.
     pub fn handle_timeouts(&mut self, now_ns: u64) {
         while let Some(peer) = self.deadlines.pop_due(now_ns) {
             self.handle_due(now_ns, peer);
             if let Some(at_ns) = self.peers[peer as usize].due.earliest_ns() {
-                // Whatever happened, time passes until the next look.
+                // At least 1 ns later, so that this loop ends.
                 self.deadlines.wake_by(peer, at_ns.max(now_ns + 1));
             }
         }
@@ -56,7 +56,7 @@ impl Machine {
         self.backoff_ns(self.config.ack_delay_ns, peer, timeouts)
     }
 
-    /// The same where the peer answers at once.
+    /// How long to wait for the next fragment; the peer does not delay it.
     pub(super) fn fragment_patience_ns(&self, peer: u32, timeouts: u8) -> u64 {
         self.backoff_ns(0, peer, timeouts)
     }
@@ -66,7 +66,7 @@ impl Machine {
         (usual_ns << timeouts.min(12)).min(BACKOFF_NS_MAX.max(usual_ns))
     }
 
-    /// Something was sent that the peer answers, or part of it was answered.
+    /// Restarts the wait for an answer, after something was sent or partly answered.
     pub(super) fn await_answer(&mut self, now_ns: u64, peer: u32) {
         let known = &self.peers[peer as usize];
         let is_awaited = !known.out.flights.is_empty() || known.silence.is_pinged;
@@ -75,7 +75,7 @@ impl Machine {
         self.arm(peer);
     }
 
-    /// The same for fragments.
+    /// Restarts the wait for fragments.
     pub(super) fn await_fragments(&mut self, now_ns: u64, peer: u32) {
         let known = &self.peers[peer as usize];
         let at_ns = now_ns + self.fragment_patience_ns(peer, known.silence.pull_timeouts);
@@ -104,7 +104,7 @@ impl Machine {
         match known.state {
             State::Greeting | State::Opening => {
                 known.must.greet = true;
-                // A cookie is good for one session: after a while it may be old.
+                // A cookie is good for one session: after a while it may be outdated.
                 if timeouts % 4 == 3 {
                     known.state = State::Greeting;
                     known.cookie = 0;
@@ -122,8 +122,8 @@ impl Machine {
         }
     }
 
-    /// Sends one packet again: the last at first, whose acknowledgement says what else is lost,
-    /// then the oldest.
+    /// Retransmits one packet: at first the last, whose acknowledgement shows what else is lost,
+    /// later the oldest.
     fn probe_path(&mut self, peer: u32, timeouts: u8) {
         let known = &mut self.peers[peer as usize];
         if known.silence.is_pinged {
@@ -149,7 +149,7 @@ impl Machine {
         }
     }
 
-    /// The peer was waited for in vain, for so long. True: it has failed.
+    /// Records that the peer left `waited_ns` of waiting unanswered. Returns true if it has failed.
     pub(super) fn note_silence(&mut self, now_ns: u64, peer: u32, waited_ns: u64) -> bool {
         let silence = &mut self.peers[peer as usize].silence;
         silence.last_waited_ns = now_ns;
@@ -172,7 +172,7 @@ impl Machine {
         false
     }
 
-    /// A receive names this peer: it is asked now and then whether it is there.
+    /// Sends a `Ping` to a quiet peer that a posted receive names, once per keepalive interval.
     pub(super) fn await_peer(&mut self, now_ns: u64, peer: u32) {
         if self.peers[peer as usize].due.keepalive_ns > 0 || !self.matcher.is_awaited(peer) {
             return;
@@ -195,13 +195,13 @@ impl Machine {
                 _ => self.want_session(now_ns, peer),
             }
         } else if is_first {
-            // So that the next look asks.
+            // So that the next check sends one.
             known.silence.last_heard_ns = 1;
         }
         self.arm(peer);
     }
 
-    /// The peer's machine answered a probe: it runs, whatever the peer does.
+    /// Reports that the peer's host answered a probe: it runs, whatever the peer does.
     pub fn host_answered(&mut self, peer: PeerId) {
         if let Some(known) = self.peers.get_mut(peer.0 as usize) {
             known.silence.host_ns = 0;
@@ -209,7 +209,7 @@ impl Machine {
         }
     }
 
-    /// The peer's process answered a probe: it runs, whatever it computes.
+    /// Reports that the peer's process answered a probe: it runs, whatever it computes.
     pub fn process_answered(&mut self, peer: PeerId) {
         self.host_answered(peer);
         if let Some(known) = self.peers.get_mut(peer.0 as usize) {
@@ -218,8 +218,8 @@ impl Machine {
         }
     }
 
-    /// The peer's machine says that nobody listens there. Anybody on the network may say so: it
-    /// counts only while the peer itself stays silent.
+    /// Reports that nobody listens at the peer's port, according to its host. Anybody on the
+    /// network can forge that, so it counts only while the peer itself stays silent.
     pub fn port_refused(&mut self, peer: PeerId) {
         if let Some(known) = self.peers.get_mut(peer.0 as usize) {
             known.silence.is_refused = true;

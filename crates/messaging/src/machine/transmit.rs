@@ -1,4 +1,4 @@
-//! What goes out: one packet a call, a header with a place in the owner's memory.
+//! Packets to send: one per call, a header and a reference to payload bytes.
 
 use super::arrive::hidden;
 use super::{Machine, stamp};
@@ -11,23 +11,24 @@ use crate::wire::{
     Fragment, Header, Kind, MORE_BYTES, PacketHeader, SACK_WORDS,
 };
 
-/// Packets in a row to one peer: a device or a kernel takes them as one piece.
+/// Consecutive packets to one peer, which a device or a kernel can accept as one batch.
 const BURST_PKTS: u32 = 44;
 
-/// A packet's bytes after its header.
+/// The bytes of a packet after its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// None.
+    /// No payload.
     None,
-    /// These.
+    /// Bytes that the machine holds.
     Bytes(&'a [u8]),
-    /// These, of the owner's. They must be read before the machine is handed another packet.
+    /// Bytes in a buffer of the owner. They must be read before the next packet is passed to the
+    /// machine.
     User {
-        /// The buffer that was given to [`send`](Machine::send).
+        /// The buffer that was passed to [`send`](Machine::send).
         buffer: BufferId,
-        /// Where they begin in it.
+        /// Where the payload begins in the buffer, in bytes.
         offset: u64,
-        /// How many they are.
+        /// Length of the payload.
         length_bytes: usize,
     },
 }
@@ -35,18 +36,18 @@ pub enum Payload<'a> {
 /// A packet to send.
 #[derive(Debug)]
 pub struct Transmit<'a> {
-    /// To whom; none for an answer to somebody who is not in the table.
+    /// The destination; none for an answer to a greeting.
     pub peer: Option<PeerId>,
-    /// To which address.
+    /// The address of the destination.
     pub address: Address,
-    /// What follows the header.
+    /// The bytes after the header.
     pub payload: Payload<'a>,
     header: PacketHeader,
     seal: Option<(Key, &'a PayloadKey, u64, bool)>,
 }
 
 impl Transmit<'_> {
-    /// Bytes of the whole packet.
+    /// Length of the whole packet.
     #[must_use]
     pub fn packet_bytes(&self) -> usize {
         let payload_bytes = match self.payload {
@@ -57,8 +58,8 @@ impl Transmit<'_> {
         self.header.bytes().len() + payload_bytes
     }
 
-    /// The header with its tag. `payload` is what follows it: the bytes of [`Payload::Bytes`], or
-    /// those that [`Payload::User`] names, in one piece.
+    /// The header with its tag. `payload` is all of what follows it: the bytes of
+    /// [`Payload::Bytes`], or those that [`Payload::User`] names, in one slice.
     #[must_use]
     pub fn header(&mut self, payload: &[u8]) -> &[u8] {
         if let Some((key, payload_key, hidden, covers)) = self.seal.take() {
@@ -135,7 +136,7 @@ impl Machine {
         if std::mem::take(&mut known.must.accept) {
             return Some(Plan::Greet(Kind::Accept));
         }
-        // What is missing only an acknowledgement by itself says.
+        // Only a bare `Ack` reports which packets are missing.
         if known.must.ack && (!known.inn.early.is_empty() || known.must.again) {
             return Some(Plan::Bare(Kind::Ack));
         }
@@ -154,7 +155,7 @@ impl Machine {
         self.peers[peer as usize].must.ack.then_some(Plan::Bare(Kind::Ack))
     }
 
-    /// A lost packet, to be sent again now.
+    /// A lost packet, to be retransmitted now.
     fn next_lost(&mut self, now_ns: u64, peer: u32) -> Option<u32> {
         let out = &mut self.peers[peer as usize].out;
         let is_full = out.under_way_bytes > 0 && out.under_way_bytes >= out.window.bytes();
@@ -185,7 +186,7 @@ impl Machine {
         }
     }
 
-    /// Cuts the next packet off the messages that wait, if it may go.
+    /// Cuts the next packet off the queued messages, if the window and the pace permit it.
     fn cut(&mut self, now_ns: u64, peer: u32) -> Option<u32> {
         let known = &mut self.peers[peer as usize];
         let index = known.out.queue.first()?;
@@ -237,8 +238,8 @@ impl Machine {
         Some(flight)
     }
 
-    /// Decides at its first packet whether a message goes by itself: only where the peer has room
-    /// for it. None: the peer may say soon that it has.
+    /// Before its first packet, decides whether a message is eager: only if the peer has room for
+    /// it. None: wait, since an acknowledgement in flight may bring credit.
     fn choose_class(&mut self, peer: u32, index: u32) -> Option<()> {
         let out = &mut self.peers[peer as usize].out;
         let send = &mut self.sends[index];
@@ -259,7 +260,7 @@ impl Machine {
         Some(())
     }
 
-    /// Packets leave no faster than a window a round trip, with room to spare, in short bursts.
+    /// Paces packets slightly faster than one window per round trip, in short bursts.
     fn may_go_by_pace(&mut self, now_ns: u64, peer: u32) -> bool {
         let known = &mut self.peers[peer as usize];
         let slack_ns = (known.rtt.smoothed_ns() / 2).max(30_000);
@@ -335,7 +336,7 @@ impl Machine {
         Transmit { peer: Some(PeerId(peer)), address, payload, header: packet, seal }
     }
 
-    /// What every packet to a peer says now; with it all that arrived is acknowledged.
+    /// The header of a packet sent to a peer now; it acknowledges everything received.
     fn next_header(&mut self, now_ns: u64, peer: u32) -> Header {
         let window_bytes = self.config.eager_window_bytes();
         let known = &mut self.peers[peer as usize];
@@ -392,7 +393,7 @@ impl Machine {
         let mut words_count = 0;
         let mut index = inn.early.front();
         while index != NONE {
-            // One that was refused at its turn has no bit.
+            // A packet refused when its turn came has no bit.
             let ahead = self.early[index].seq - inn.next_seq;
             if let Some(bit) = ahead.checked_sub(1).map(|bit| bit as usize)
                 && let Some(word) = words.get_mut(bit / 64)
@@ -418,7 +419,8 @@ impl Machine {
         };
         let is_eager_end = send.class == Class::Eager
             && flight.offset + u64::from(flight.payload_bytes) == send.length;
-        // The sender waits for it: for a buffer, for room, or because it was silent.
+        // The sender waits for the acknowledgement: to release a buffer, for room in the window, or
+        // after a timeout.
         let is_awaited = is_eager_end && send.context.is_some() && !send.is_sync;
         let out = &self.peers[peer as usize].out;
         if is_awaited || flight.is_repeated || 2 * out.under_way_bytes >= out.window.bytes() {
@@ -444,7 +446,7 @@ impl Machine {
     }
 }
 
-/// A packet of an address by itself, for tests of transports.
+/// Prints the address as 64 hexadecimal digits.
 impl std::fmt::Display for Address {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))

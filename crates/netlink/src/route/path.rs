@@ -41,7 +41,7 @@ impl Default for Path {
 }
 
 impl Path {
-    /// By a gateway.
+    /// A path through a gateway.
     #[must_use]
     pub fn via(gateway: IpAddr) -> Self {
         Self { gateway: Some(gateway), ..Self::default() }

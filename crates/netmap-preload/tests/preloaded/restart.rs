@@ -98,7 +98,7 @@ fn a_new_daemon_is_found_and_frames_go_on() {
     for said in [sender_said, receiver_said] {
         let lines: Vec<_> = said.lines().collect();
         assert_eq!(lines.len(), 2, "once each: {said}");
-        assert!(lines[0].ends_with("the switch has gone; waiting for the next one"), "{said}");
+        assert!(lines[0].ends_with("the switch has ended; waiting for the next one"), "{said}");
         assert!(lines[1].contains("the switch is back; "), "{said}");
     }
 }

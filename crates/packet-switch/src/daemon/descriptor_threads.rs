@@ -38,9 +38,9 @@ pub(super) struct ReceivedMessage {
 pub(super) enum MessageContent {
     /// A request, and the device that its descriptors are if it is to add one.
     Asked { ask: Box<Ask>, device: Option<Result<Adopted, DeviceError>>, keep: Keep },
-    /// No request.
+    /// The message is not a request.
     Unreadable(MessageError),
-    /// The client has gone.
+    /// The client has disconnected.
     Closed,
 }
 
@@ -126,15 +126,17 @@ fn unpack(socket: &Socket, keep: Keep) -> (MessageContent, Vec<OwnedFd>) {
     };
     match Request::decode(&bytes) {
         Err(error) => (MessageContent::Unreadable(error), fds),
-        Ok(ask @ Ask::AddDevice { .. }) => {
-            let Ask::AddDevice { device: kind, .. } = &ask else { unreachable!("just matched") };
-            let (device, rest) = Adopted::open(kind, fds);
-            let keep = if rest.is_empty() { Keep::until_accepted(keep) } else { keep };
-            (MessageContent::Asked { ask: Box::new(ask), device: Some(device), keep }, rest)
-        }
-        Ok(ask) => {
-            (MessageContent::Asked { ask: Box::new(ask), device: None, keep: Keep::default() }, fds)
-        }
+        Ok(ask) => match &ask {
+            Ask::AddDevice { device: kind, .. } | Ask::LendDevice { device: kind, .. } => {
+                let (device, rest) = Adopted::open(kind, fds);
+                let keep = if rest.is_empty() { Keep::until_accepted(keep) } else { keep };
+                (MessageContent::Asked { ask: Box::new(ask), device: Some(device), keep }, rest)
+            }
+            _ => {
+                let keep = Keep::default();
+                (MessageContent::Asked { ask: Box::new(ask), device: None, keep }, fds)
+            }
+        },
     }
 }
 

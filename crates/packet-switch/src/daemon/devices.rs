@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use sys::SyscallError;
 
+use super::Notice;
 use super::entries::Client;
 use super::make;
 use super::registry::{Refusal, Registry};
 use super::session::SessionId;
-use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkWishes, Shape};
+use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkConfig, Shape};
 use crate::datapath::{Command, Resident};
 use crate::device::{Adopted, Device, Keep, Plug, device_bytes, link_bytes};
 use crate::name::PortName;
@@ -42,15 +43,34 @@ impl Registry {
         self.settle(&[name], device)
     }
 
+    /// From now on the port goes with that connection.
+    pub(super) fn lend(&mut self, name: &PortName, session: SessionId) {
+        if let Some(port) = self.port_mut(name) {
+            port.lender = Some(session);
+        }
+    }
+
+    /// A connection has closed: the ports that it lent go.
+    pub(super) fn take_back_lent(&mut self, session: SessionId, notice: &mut dyn FnMut(Notice)) {
+        let lent = self.switches.iter().flat_map(|(switch, entry)| {
+            let ports = entry.ports.iter().filter(|(_, port)| port.lender == Some(session));
+            ports.map(|(port, _)| PortName { switch: switch.clone(), port: port.clone() })
+        });
+        for name in lent.collect::<Vec<_>>() {
+            // Root may delete any port, and this one is there.
+            self.delete_port(0, &name, notice).ok();
+        }
+    }
+
     pub(super) fn add_link(
         &mut self,
         user: u32,
         names: &[PortName; 2],
-        wishes: &LinkWishes,
+        config: &LinkConfig,
     ) -> Result<(), Refusal> {
         let [one, other] = names;
         let shape = Shape::of_device();
-        let inside = (HEADER_BYTES, link_bytes(wishes, self.memory_bytes_max));
+        let inside = (HEADER_BYTES, link_bytes(config, self.memory_bytes_max));
         let first = self.add_inner_port(user, one, shape, inside)?;
         let second = match self.add_inner_port(user, other, shape, inside) {
             Ok(plug) => plug,
@@ -60,7 +80,7 @@ impl Registry {
             }
         };
         let device =
-            Device::link(names, wishes, self.memory_bytes_max, [first, second], &self.threads);
+            Device::link(names, config, self.memory_bytes_max, [first, second], &self.threads);
         self.settle(&[one, other], device)
     }
 

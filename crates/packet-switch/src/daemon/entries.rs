@@ -27,7 +27,7 @@ pub(super) struct Switch {
     pub(super) ports: BTreeMap<Name, Port>,
     /// Whom its thread was waking when the control thread looked last.
     pub(super) ringing: u64,
-    /// Bells of clients that have left, until the thread has let go of them too.
+    /// Doorbells of clients that have left, until the thread has dropped them too.
     pub(super) gone: Vec<Bell>,
 }
 
@@ -37,8 +37,10 @@ pub(super) struct Port {
     pub(super) shape: Shape,
     /// Whether it goes with its client.
     pub(super) kind: Kind,
-    /// Who may take it away, besides root: whoever added it.
+    /// The user who may remove it, besides root: the one that added it.
     pub(super) user: u32,
+    /// With whose connection its device goes.
+    pub(super) lender: Option<SessionId>,
     pub(super) counters: Arc<PortCounters>,
     pub(super) client: Option<Client>,
     pub(super) last_cut_off: Option<String>,
@@ -64,7 +66,7 @@ pub(super) struct Client {
 pub(super) struct Group {
     pub(super) pipes: Vec<Ends>,
     pub(super) memory: PipeGroup,
-    /// Whether it goes when nobody is attached to it.
+    /// Whether it is removed when no client is attached.
     pub(super) ephemeral: bool,
     pub(super) shape: Shape,
     pub(super) user: u32,

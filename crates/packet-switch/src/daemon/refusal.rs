@@ -1,4 +1,4 @@
-//! Why a wish is not granted.
+//! Why a request is refused.
 
 use std::error::Error;
 
@@ -33,7 +33,7 @@ pub(super) fn words(refusal: &Refusal) -> String {
 pub(super) enum Refusal {
     #[error("{0} is not there")]
     NotThere(String),
-    #[error("{0} is there already")]
+    #[error("{0} already exists")]
     Exists(String),
     #[error("{0} is taken")]
     Taken(String),

@@ -123,6 +123,13 @@ impl Registry {
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(Answer::Done.into())
             }
+            Ask::LendDevice { port, device, shape } => {
+                let adopted = adopted.unwrap_or_else(|| Adopted::open(&device, Vec::new()).0);
+                self.add_device(user, &port, &device, shape, adopted?, keep)?;
+                self.lend(&port, session);
+                notice(Notice::Attached { name: port.to_string(), user });
+                Ok(Answer::Done.into())
+            }
             Ask::AddLink { one, other, link } => {
                 self.add_link(user, &[one, other], &link)?;
                 Ok(Answer::Done.into())
@@ -195,7 +202,7 @@ impl Registry {
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
         // What the client takes itself counts too.
         let bytes = client.bytes + make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
-        switch.link.bed().add(&ends.kick)?;
+        switch.link.wake_set().add(&ends.kick)?;
         switch.link.send(Command::Add(Box::new(ends)))?;
         port.client = Some(Client { bytes, bells, ..client });
         self.memory_bytes += bytes;
@@ -272,7 +279,7 @@ impl Registry {
         Ok(Answer::Done.into())
     }
 
-    fn delete_port(
+    pub(super) fn delete_port(
         &mut self,
         user: u32,
         name: &PortName,
@@ -331,6 +338,7 @@ impl Registry {
     /// A connection has closed.
     pub(super) fn leave(&mut self, session: SessionId, notice: &mut dyn FnMut(Notice)) {
         self.detach(notice, |one, _| one == session);
+        self.take_back_lent(session, notice);
     }
 
     /// Clients that a switch cut off, or whose port was taken away: whom to tell what.
@@ -361,7 +369,7 @@ impl Registry {
     pub(super) fn watch_bells(&mut self) {
         for switch in self.switches.values_mut().chain(&mut self.ending) {
             for serial in switch.free_jam(&self.deferred_drop) {
-                let why = CutOff::Bell("it makes whoever rings it wait".to_owned());
+                let why = CutOff::Bell("a write to it would block".to_owned());
                 // Both ends of this channel are here, and the bell is ours alone.
                 self.trouble.0.send(Trouble { serial, why }).ok();
                 self.trouble_bell.ring().ok();
@@ -465,6 +473,7 @@ impl Registry {
             shape,
             kind,
             user,
+            lender: None,
             counters,
             client: None,
             last_cut_off: None,

@@ -114,7 +114,7 @@ impl Registry {
     }
 }
 
-/// For the hash of addresses; nobody outside should guess it.
+/// Key of the address hash; it must not be guessable.
 fn random_seed() -> u64 {
     let mut bytes = [0; 8];
     // Where the kernel has no randomness yet, the table still works, only predictably.

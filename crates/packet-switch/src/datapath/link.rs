@@ -8,7 +8,7 @@ use shm::Bell;
 use switch::vale::PortId;
 use sys::SyscallError;
 
-use super::sleep::Bed;
+use super::sleep::WakeSet;
 use super::{Monitor, PortEnds, Resident};
 
 /// What the control thread asks of a switch.
@@ -59,7 +59,7 @@ pub(crate) struct Link {
     waiting: AtomicBool,
     bell: Bell,
     /// Where the thread sleeps.
-    bed: Bed,
+    wake_set: WakeSet,
     /// The wake-up under way, see [`Link::wake_up`]; 0 for none.
     pub(crate) ringing: AtomicU64,
     /// The thread's folder below `/proc`, as that numbers it: it may be that of an outer namespace.
@@ -72,7 +72,7 @@ impl Link {
         Ok(Self {
             commands: Mutex::new(Vec::new()),
             waiting: AtomicBool::new(false),
-            bed: Bed::new(&bell)?,
+            wake_set: WakeSet::new(&bell)?,
             bell,
             ringing: AtomicU64::new(0),
             thread: OnceLock::new(),
@@ -128,7 +128,7 @@ impl Link {
 
     /// To which the bell of a new port is added before its client has it: whoever holds an eventfd can
     /// make the kernel's bookkeeping of who waits for it long (`epoll_ctl(2)`, `ELOOP`).
-    pub(crate) fn bed(&self) -> &Bed {
-        &self.bed
+    pub(crate) fn wake_set(&self) -> &WakeSet {
+        &self.wake_set
     }
 }

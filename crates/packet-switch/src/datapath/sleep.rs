@@ -13,17 +13,17 @@ use shm::Bell;
 use sys::SyscallError;
 
 #[derive(Debug)]
-pub(crate) struct Bed {
+pub(crate) struct WakeSet {
     fd: OwnedFd,
 }
 
-impl Bed {
+impl WakeSet {
     pub(crate) fn new(command_bell: &Bell) -> Result<Self, SyscallError> {
         let fd = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| SyscallError::new("epoll_create1", "switch", error))?;
-        let bed = Self { fd };
-        bed.add(command_bell)?;
-        Ok(bed)
+        let wake_set = Self { fd };
+        wake_set.add(command_bell)?;
+        Ok(wake_set)
     }
 
     pub(crate) fn add(&self, bell: &Bell) -> Result<(), SyscallError> {
@@ -38,7 +38,7 @@ impl Bed {
     }
 
     /// Until a bell rings that has not been slept through already, one of the others is readable, or that
-    /// long. The others are no part of the bed: the kernel would look for it at each frame that they send.
+    /// long. The others are not part of the set: the kernel would search it at each frame that they send.
     pub(crate) fn sleep(
         &self,
         others: &[BorrowedFd<'_>],

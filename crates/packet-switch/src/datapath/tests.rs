@@ -1,4 +1,4 @@
-//! A client that breaks the protocol is cut off with the reason, and nobody else notices.
+//! A client that breaks the protocol is disconnected with the reason, and no other client is affected.
 
 use std::sync::mpsc;
 

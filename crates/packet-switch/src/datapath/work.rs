@@ -21,7 +21,7 @@
 pub(super) const ROUND_WORK: u64 = 32 << 20;
 /// What one port may cause in a turn, however few there are.
 pub(super) const TURN_WORK: u64 = 512 << 10;
-/// What all copies for watchers may take in a round.
+/// Most work for all watchers' copies in a round.
 pub(super) const WATCH_WORK: u64 = 8 << 20;
 /// Longest packet, virtio-net header included: no port sends longer ones.
 pub(super) const PACKET_BYTES_MAX: u32 = switch::delay_line::PACKET_BYTES_MAX as u32;

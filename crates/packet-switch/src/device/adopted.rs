@@ -19,7 +19,7 @@ pub(crate) enum Adopted {
     },
     /// Where a guest's hypervisor connects.
     Guest {
-        /// For people.
+        /// Path for messages.
         path: String,
         listener: ports::vm::Listener,
     },
@@ -79,12 +79,12 @@ impl Keep {
         Self { has_more: false, ..self }
     }
 
-    /// The device stays.
+    /// Keeps the device.
     pub(crate) fn accepted(self) -> Self {
         if self.has_more { self } else { Self::default() }
     }
 
-    /// It does not: that thread lets go of it.
+    /// Refuses the device; that thread closes it.
     pub(crate) fn refuse(self, device: Adopted) {
         if let Some(back) = self.back {
             // A thread that has ended has nothing to wait for.

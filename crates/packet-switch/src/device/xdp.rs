@@ -37,14 +37,14 @@ pub(super) fn run(
 
 /// A queue that the switch's own thread drives.
 #[derive(Debug)]
-pub(super) struct Inmate {
+pub(super) struct DrivenQueue {
     pub(super) port: Port,
     pub(super) plug: Plug,
     pub(super) counters: Arc<DeviceCounters>,
     pub(super) end: End,
 }
 
-impl Resident for Inmate {
+impl Resident for DrivenQueue {
     fn bring(&mut self) -> Option<u32> {
         let brought = from_device(&mut self.port, &mut self.plug, &self.counters);
         if matches!(brought, Ok(0)) && self.port.wants_poll() {

@@ -7,7 +7,7 @@ use super::{Manner, PktError, Ticker};
 /// What was sent back or passed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BridgeCount {
-    /// Frames.
+    /// Frames returned.
     pub frames: u64,
     /// Frames that found no free slot at the other side.
     pub dropped: u64,

@@ -11,7 +11,7 @@ use super::frame::MacAddress;
 /// RFC 863.
 const DISCARD_PORT: u16 = 9;
 
-/// Not a range.
+/// Why a text is not a range.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RangeError {
     /// Its parts are none.
@@ -41,7 +41,7 @@ pub struct MacRange {
 }
 
 impl MacRange {
-    /// One address.
+    /// The range of one address.
     #[must_use]
     pub const fn one(address: MacAddress) -> Self {
         Self { first: number(address), count: 1 }
@@ -177,13 +177,13 @@ fn shown(text: &str) -> String {
 /// through all of theirs before the next destination, as with pkt-gen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flows {
-    /// Ethernet sources.
+    /// Ethernet source addresses.
     pub source_macs: MacRange,
-    /// Ethernet destinations.
+    /// Ethernet destination addresses.
     pub destination_macs: MacRange,
-    /// Where from.
+    /// IPv4 sources.
     pub sources: EndpointRange,
-    /// Where to.
+    /// IPv4 destinations.
     pub destinations: EndpointRange,
 }
 

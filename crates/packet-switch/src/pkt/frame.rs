@@ -54,7 +54,7 @@ impl fmt::Display for MacAddress {
 /// Which frame of a stream, and when it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// From 0.
+    /// Sequence number, from 0.
     pub sequence: u64,
     /// `CLOCK_MONOTONIC` of the sending host.
     pub sent_ns: u64,

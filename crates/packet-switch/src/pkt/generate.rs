@@ -34,9 +34,9 @@ pub struct Generate {
 pub struct GenerateCount {
     /// Frames handed over.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// For how long.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
@@ -45,7 +45,7 @@ pub struct GenerateCount {
 pub struct Sent {
     frames: u64,
     began: Option<Instant>,
-    /// Time that does not count: there was nobody to send to.
+    /// Time that does not count: there was no switch to send to.
     pub away: Duration,
 }
 
@@ -234,7 +234,7 @@ impl Writer {
     }
 }
 
-/// Round trips.
+/// Results of `pkt ping`.
 #[derive(Debug, Clone, Default)]
 pub struct PingCount {
     /// How long each took.
@@ -251,7 +251,7 @@ const LOST_AFTER: Duration = Duration::from_secs(1);
 pub struct Pinged {
     count: PingCount,
     began: Option<Instant>,
-    /// Time that does not count: there was nobody to send to.
+    /// Time that does not count: there was no switch to send to.
     pub away: Duration,
 }
 

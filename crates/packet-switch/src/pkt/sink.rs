@@ -8,7 +8,7 @@ use stats::LatencyHistogram;
 use super::frame::{FRAME_BYTES_MIN, Stamp};
 use super::{Manner, PktError, Ticker, now_ns};
 
-/// What to take in.
+/// What to receive.
 #[derive(Debug, Clone)]
 pub struct Sink {
     /// Looks at the stamps: order, gaps and how long the frames were under way.
@@ -17,7 +17,7 @@ pub struct Sink {
     pub slots_only: bool,
     /// How many; without end without.
     pub count: Option<u64>,
-    /// For how long.
+    /// When to end; `None`: at a signal.
     pub duration: Option<Duration>,
     /// Ends when nothing has come for so long, once something has.
     pub quiet: Option<Duration>,
@@ -25,12 +25,12 @@ pub struct Sink {
     pub manner: Manner,
 }
 
-/// What came.
+/// Frames received, and their stamps.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SinkCount {
-    /// Frames.
+    /// Frames received.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
     /// From the first frame to the last.
     pub elapsed: Duration,
@@ -50,13 +50,13 @@ pub struct SinkCount {
 /// How long frames were under way, seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UnderWay {
-    /// Mean of all.
+    /// Mean transit time, seconds.
     pub mean_s: f64,
     /// Half took no longer.
     pub p50_s: f64,
     /// 99 of a hundred took no longer.
     pub p99_s: f64,
-    /// The longest.
+    /// Longest transit time, seconds.
     pub max_s: f64,
 }
 

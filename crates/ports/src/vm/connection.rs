@@ -20,7 +20,7 @@ use super::message::{HEADER_BYTES, Message, MessageError, REGIONS_MAX, payload_b
 /// How long nothing is done where no descriptor is left for a hypervisor that connects.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Where hypervisors connect.
+/// The socket to which hypervisors connect.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
@@ -109,8 +109,8 @@ fn is_socket(path: &Path) -> bool {
 /// Why a connection is over.
 #[derive(Debug, Error)]
 pub enum ConnectionError {
-    /// The hypervisor has gone.
-    #[error("the hypervisor has gone")]
+    /// The hypervisor has disconnected.
+    #[error("the hypervisor has disconnected")]
     Closed,
     /// It says what is no message.
     #[error(transparent)]

@@ -40,7 +40,7 @@ pub enum GuestState {
     Connected,
     /// So many pairs of queues run.
     Running {
-        /// Pairs.
+        /// Pairs of queues.
         pairs: usize,
     },
 }
@@ -96,7 +96,7 @@ impl Guest {
         }
     }
 
-    /// Where it is.
+    /// State of the connection and the queues.
     #[must_use]
     pub fn state(&self) -> GuestState {
         match (&self.connection, self.pairs) {

@@ -24,7 +24,7 @@ pub(super) enum MemoryError {
     /// Not a descriptor a region.
     #[error("a memory table of {regions} regions with {fds} descriptors")]
     Descriptors {
-        /// In the table.
+        /// Regions in the table.
         regions: usize,
         /// That came with it.
         fds: usize,

@@ -26,7 +26,7 @@ const NEEDS_REPLY: u32 = 8;
 pub struct RegionEntry {
     /// Where the guest has it.
     pub guest_address: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub bytes: u64,
     /// Where the hypervisor has it.
     pub user_address: u64,
@@ -37,11 +37,11 @@ pub struct RegionEntry {
 /// Where the areas of a queue are, in the hypervisor's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// The descriptor table.
+    /// Address of the descriptor table.
     pub descriptors: u64,
-    /// The used ring.
+    /// Address of the used ring.
     pub used: u64,
-    /// The available ring.
+    /// Address of the available ring.
     pub available: u64,
 }
 
@@ -104,7 +104,7 @@ pub enum Request {
 /// A request and whether its sender waits for an answer to it, beside those that always have one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What is asked.
+    /// The request.
     pub request: Request,
     /// The protocol's `need_reply`.
     pub needs_reply: bool,
@@ -114,15 +114,15 @@ pub struct Message {
 /// Why bytes are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MessageError {
-    /// Of another version.
+    /// The message is of another protocol version.
     #[error("vhost-user message of version {0}")]
     Version(u32),
-    /// Longer than any.
+    /// The message is longer than any request.
     #[error("vhost-user message {request} of {bytes} bytes")]
     Length {
-        /// Its number.
+        /// Number of the request.
         request: u32,
-        /// Of its payload.
+        /// Length of its payload.
         bytes: u32,
     },
     /// A memory table of more regions than there may be.

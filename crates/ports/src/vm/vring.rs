@@ -68,7 +68,7 @@ pub(super) struct Vring {
     pub(super) is_enabled: bool,
     /// The hypervisor wants it to run.
     pub(super) is_started: bool,
-    /// It runs.
+    /// The running queue.
     pub(super) queue: Option<Queue<Areas>>,
 }
 

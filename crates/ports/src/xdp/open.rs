@@ -8,7 +8,7 @@ use shm::{Region, RegionError};
 use sys::SyscallError;
 use sys::bpf::xdp::{self as program, Mode};
 use sys::interface::RouteSocket;
-use sys::xdp::BindWishes;
+use sys::xdp::BindOptions;
 use thiserror::Error;
 
 use super::{CHUNK_BYTES, RECEIVE_CHUNKS, RING_SLOTS};
@@ -22,17 +22,17 @@ pub enum OpenError {
     /// The device has fewer queues.
     #[error("{device} has no queue {queue} that both receives and sends")]
     NoQueue {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Which was asked for.
+        /// Number of the queue.
         queue: u32,
     },
     /// Another socket has the queue.
     #[error("queue {queue} of {device} is taken by another AF_XDP socket")]
     QueueTaken {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Which was asked for.
+        /// Number of the queue.
         queue: u32,
     },
     /// The device runs a program already, which stays.
@@ -145,12 +145,12 @@ fn bind(
     device: &str,
     queue: u32,
 ) -> Result<bool, OpenError> {
-    let wishes = BindWishes { interface_index, queue, fragments: true };
-    if sys::xdp::bind(socket.as_fd(), wishes).is_ok() {
+    let options = BindOptions { interface_index, queue, fragments: true };
+    if sys::xdp::bind(socket.as_fd(), options).is_ok() {
         return Ok(true);
     }
     // Before Linux 6.6, and with some drivers still, a frame is one descriptor.
-    let bound = sys::xdp::bind(socket.as_fd(), BindWishes { fragments: false, ..wishes });
+    let bound = sys::xdp::bind(socket.as_fd(), BindOptions { fragments: false, ..options });
     let device = device.to_owned();
     bound.map_err(|error| match errno(&error) {
         Some(Errno::INVAL) => OpenError::NoQueue { device, queue },

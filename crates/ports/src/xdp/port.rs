@@ -41,7 +41,7 @@ pub enum PortError {
 /// A frame that arrived, or a part of one.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// Its bytes.
+    /// Contents of the frame.
     pub bytes: Buffer<'a>,
     /// Whether it goes on in the next one.
     pub goes_on: bool,
@@ -247,7 +247,7 @@ impl Port {
     /// Hands the first `count` parts over, and has the kernel send them.
     ///
     /// # Errors
-    /// The device is gone.
+    /// The device was removed.
     pub fn publish(&mut self, count: u32) -> io::Result<Flush> {
         self.free.truncate(self.free.len().saturating_sub(count as usize));
         self.rings.tx.publish(count);
@@ -257,7 +257,7 @@ impl Port {
     /// Has the kernel send what it has not yet.
     ///
     /// # Errors
-    /// The device is gone.
+    /// The device was removed.
     pub fn flush(&mut self) -> io::Result<Flush> {
         for _ in 0..FLUSH_CALLS {
             let before = self.rings.tx.pending();

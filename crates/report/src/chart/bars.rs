@@ -69,6 +69,31 @@ pub(crate) fn interval(estimate: &Estimate, high: f64, class: &str) -> Drawing {
     drawing
 }
 
+/// A difference with its interval around 0, both as far as `most` to either side, for a table's row.
+pub(crate) fn difference((low, middle, high): (f64, f64, f64), most: f64, class: &str) -> Drawing {
+    const WIDTH: f64 = 220.0;
+    const MIDDLE: f64 = 11.0;
+    let most = if show::finite(most) > 0.0 { show::finite(most) } else { 1.0 };
+    let at = |value: f64| {
+        WIDTH / 2.0 + (show::finite(value) / most).clamp(-1.0, 1.0) * (WIDTH / 2.0 - 5.0)
+    };
+    let mut drawing = Drawing::new(WIDTH, 2.0 * MIDDLE);
+    drawing.draw(svg::line("rail", (5.0, MIDDLE), (WIDTH - 5.0, MIDDLE)));
+    let (from, to) = (at(0.0).min(at(middle)), at(0.0).max(at(middle)));
+    drawing.draw(svg::rect(
+        &format!("bar {class}"),
+        (from, MIDDLE - 4.0),
+        ((to - from).max(1.0), 8.0),
+    ));
+    drawing.draw(svg::line("whisker", (at(0.0), 0.0), (at(0.0), 2.0 * MIDDLE)));
+    let (low, high) = (at(low), at(high));
+    drawing.draw(svg::line("whisker", (low, MIDDLE), (high, MIDDLE)));
+    for end in [low, high] {
+        drawing.draw(svg::line("whisker", (end, MIDDLE - 6.0), (end, MIDDLE + 6.0)));
+    }
+    drawing
+}
+
 /// How busy the cores of both ends were in one test.
 pub(crate) fn cores(id: String, title: String, ends: &[(&str, &[CoreUse])]) -> Option<Figure> {
     if ends.iter().all(|(_, cores)| cores.is_empty()) {
@@ -185,12 +210,12 @@ pub(crate) fn loss(id: String, title: String, udp: &UdpOutcome) -> Figure {
     let places = loss_places(udp);
     let known: u64 = places.iter().filter_map(|(_, _, count)| *count).fold(0, u64::saturating_add);
     let unknown = udp.lost_count.saturating_sub(known);
-    let lost_share = share_of(udp.lost_count, udp.sent_count);
     let mut caption = format!(
-        "{} of {} datagrams were lost ({})",
-        show::count(udp.lost_count as f64),
+        "{} datagrams were sent, {} received and {} lost ({})",
         show::count(udp.sent_count as f64),
-        lost_share.map_or_else(|| show::DASH.to_owned(), show::share),
+        show::count(udp.received_count as f64),
+        show::count(udp.lost_count as f64),
+        udp.lost_share().map_or_else(|| show::DASH.to_owned(), units::show_share),
     );
     let worst = places
         .iter()
@@ -208,15 +233,18 @@ pub(crate) fn loss(id: String, title: String, udp: &UdpOutcome) -> Figure {
     if let Some(jitter_s) = udp.jitter_s {
         caption.push_str(&format!(" Jitter {}.", Quantity::Time.show(jitter_s)));
     }
-    let mut table =
-        Table::new("Lost datagrams by place", 1, &["place", "datagrams", "share of those sent"]);
+    let mut table = Table::new(
+        "Lost datagrams by place",
+        1,
+        &["place", "datagrams", "share of those lost or received"],
+    );
     let told = |count: Option<u64>| {
         count.map_or_else(|| "not known".to_owned(), |count| count.to_string())
     };
     let part = |count: Option<u64>| {
         count
-            .and_then(|count| share_of(count, udp.sent_count))
-            .map_or_else(|| show::DASH.to_owned(), show::share)
+            .and_then(|count| Some(udp.lost_share()? * share_of(count, udp.lost_count)?))
+            .map_or_else(|| show::DASH.to_owned(), units::show_share)
     };
     for (_, name, count) in &places {
         table.row([(*name).to_owned(), told(*count), part(*count)]);

@@ -61,7 +61,7 @@ pub(crate) fn figure(id: &str, curves: &[Curve<'_>]) -> Option<Figure> {
         .iter()
         .enumerate()
         .map(|(style, curve)| {
-            let method = show::clip(&curve.summary.method, 24);
+            let method = show::clip(&show::method(&curve.summary.method), 24);
             let how = if methods.len() > 1 { format!(" ({method})") } else { String::new() };
             (Swatch::Marked(style), format!("{}{how}", curve.label))
         })
@@ -169,7 +169,7 @@ fn table(curves: &[Curve<'_>]) -> Table {
         let summary = curve.summary;
         let mut cells = vec![
             curve.label.clone(),
-            summary.method.clone(),
+            show::method(&summary.method),
             show::count(summary.count as f64),
             show::seconds(summary.min_s),
         ];

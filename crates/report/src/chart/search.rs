@@ -25,7 +25,7 @@ pub(crate) fn figure(id: String, check: &Check) -> Option<Figure> {
     }
     let end = samples.last()?;
     let caption = format!(
-        "{} states found in {}, {} of them not looked at in the end; they take {}.",
+        "{} states found in {}, {} of them unexplored at the end; they take {}.",
         show::count(end.states_count as f64),
         show::seconds(end.at_s),
         show::count(end.queued_count as f64),
@@ -37,7 +37,7 @@ pub(crate) fn figure(id: String, check: &Check) -> Option<Figure> {
         caption,
         legend: vec![
             (Swatch::Line(0), "states found".to_owned()),
-            (Swatch::Line(1), "waiting to be looked at".to_owned()),
+            (Swatch::Line(1), "waiting to be explored".to_owned()),
         ],
         wide: draw(&samples, FULL_PX),
         narrow: draw(&samples, NARROW_PX),

@@ -1,5 +1,7 @@
 //! Throughput over one varied setting; for the window with its law and the bandwidth-delay product.
 
+use results::WindowUse;
+
 use super::{Area, FULL_PX, Figure, NARROW_PX, Swatch};
 use crate::digest::sweep::{Setting, Sweep};
 use crate::scale::{Scale, Spread, ticks_from_zero, ticks_log, ticks_within};
@@ -13,7 +15,7 @@ const CURVE_POINTS_COUNT: usize = 96;
 /// The law of the window: `T(w) = min(w / RTT, Tmax)`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowLaw {
-    /// Idle round-trip time, seconds.
+    /// Round-trip time under load where windows were full; else of the idle path. Seconds.
     pub(crate) rtt_s: f64,
     /// The plateau, bit/s.
     pub(crate) most_bits_per_s: f64,
@@ -32,7 +34,9 @@ impl WindowLaw {
 
 /// The figure of one sweep.
 pub(crate) fn figure(id: String, sweep: &Sweep<'_>, rtt_s: Option<f64>) -> Figure {
-    let law = rtt_s
+    let law = sweep
+        .loaded_rtt_s()
+        .or(rtt_s)
         .filter(|_| sweep.is_window())
         .map(|rtt_s| WindowLaw { rtt_s, most_bits_per_s: sweep.best_bits_per_s() })
         .filter(|law| law.knee_bytes() > 0.0);
@@ -46,7 +50,7 @@ pub(crate) fn figure(id: String, sweep: &Sweep<'_>, rtt_s: Option<f64>) -> Figur
             .push((Swatch::Stroke("model"), "model: min(window / RTT, highest median)".to_owned()));
         legend.push((Swatch::Stroke("mark-line"), "bandwidth-delay product".to_owned()));
     }
-    let name = show::words(sweep.varied);
+    let name = axis_name(sweep);
     Figure {
         id,
         title: format!("Goodput by {name}"),
@@ -56,6 +60,13 @@ pub(crate) fn figure(id: String, sweep: &Sweep<'_>, rtt_s: Option<f64>) -> Figur
         narrow: draw(sweep, law, &axes, NARROW_PX),
         table: table(sweep, law),
     }
+}
+
+/// What the axis shows: `window in effect`, `block size`.
+fn axis_name(sweep: &Sweep<'_>) -> String {
+    let name = show::words(sweep.varied);
+    let is_measured = sweep.settings.iter().any(|setting| setting.window.is_some());
+    if is_measured { format!("{name} in effect") } else { name }
 }
 
 fn caption(sweep: &Sweep<'_>, law: Option<WindowLaw>) -> String {
@@ -139,7 +150,7 @@ fn draw(sweep: &Sweep<'_>, law: Option<WindowLaw>, axes: &Axes, width: f64) -> D
         axes.y_ticks.iter().map(|tick| (*tick, show::number(*tick))).collect();
     area.y_axis(&mut drawing, &y, &y_labels, &format!("{}, goodput", axes.y_unit.name));
     let quantity = Quantity::of(sweep.varied);
-    let name = show::words(sweep.varied);
+    let name = axis_name(sweep);
     let x_title =
         if axes.x_unit.name.is_empty() { name } else { format!("{name}, {}", axes.x_unit.name) };
     let wanted = if width > 600.0 { 12 } else { 6 };
@@ -212,12 +223,18 @@ fn draw_setting(
 }
 
 fn table(sweep: &Sweep<'_>, law: Option<WindowLaw>) -> Table {
-    let name = show::words(sweep.varied);
+    let name = axis_name(sweep);
     let mut table = Table::new(
         &format!("Goodput by {name}"),
         0,
         &[&name, "median", "interval", "what interval", "n"],
     );
+    let has_windows = sweep.settings.iter().any(|setting| setting.window.is_some());
+    if has_windows {
+        ["advertised", "in flight", "asked for", "receive buffer", "RTT under load"]
+            .into_iter()
+            .for_each(|name| table.column(name.to_owned()));
+    }
     if law.is_some() {
         table.column("model".to_owned());
         table.column("off the model".to_owned());
@@ -231,6 +248,9 @@ fn table(sweep: &Sweep<'_>, law: Option<WindowLaw>) -> Table {
             show::interval_kind(estimate),
             estimate.count.to_string(),
         ];
+        if has_windows {
+            cells.extend(window_cells(setting.window.unwrap_or_default()));
+        }
         if let Some(law) = law {
             let error = law_error(setting, law);
             cells.push(show::rate(law.rate(setting.value)));
@@ -244,6 +264,19 @@ fn table(sweep: &Sweep<'_>, law: Option<WindowLaw>) -> Table {
         table.row(cells);
     }
     table
+}
+
+fn window_cells(window: WindowUse) -> [String; 5] {
+    let shown = |value: Option<f64>, show: fn(f64) -> String| {
+        value.map_or_else(|| show::DASH.to_owned(), show)
+    };
+    [
+        shown(window.advertised_bytes, show::size),
+        shown(window.in_flight_bytes, show::size),
+        shown(window.asked_bytes, show::size),
+        shown(window.receive_buffer_bytes, show::size),
+        shown(window.rtt_s, show::seconds),
+    ]
 }
 
 #[cfg(test)]
@@ -260,6 +293,7 @@ mod tests {
         let varied = BTreeMap::new();
         let setting = |value: f64, rates: &[f64]| Setting {
             value,
+            window: None,
             varied: &varied,
             repeats: rates.to_vec(),
             estimate: Estimate::of(rates).expect("rates"),

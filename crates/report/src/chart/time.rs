@@ -44,7 +44,7 @@ fn caption(series: &TestSeries) -> String {
     });
     let lines: Vec<String> = if series.rates.len() <= 2 { spans.collect() } else { Vec::new() };
     let mut caption = if lines.is_empty() {
-        format!("{} lines, one a stream.", series.rates.len())
+        format!("{} lines, one per stream.", series.rates.len())
     } else {
         format!("{}.", lines.join("; "))
     };

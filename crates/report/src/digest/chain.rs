@@ -2,6 +2,7 @@
 
 use results::{
     CoreUse, Direction, End, EndReport, HostFacts, InterfaceFacts, Limit, StreamEnd, TestOutcome,
+    WindowUse,
 };
 
 use super::{Digest, direction_of, ends_of, streams_of};
@@ -121,6 +122,9 @@ impl Chain {
     }
 }
 
+/// No connection moves more, bit/s.
+const BITS_PER_S_MAX: f64 = 1e12;
+
 /// What the links are read from.
 struct Survey<'a> {
     digest: &'a Digest<'a>,
@@ -213,10 +217,7 @@ impl Survey<'_> {
     ) -> Link {
         let place = if sending { Place::SendBuffer } else { Place::ReceiveWindow };
         let mut link = blank(place, Some(end), None);
-        let sender = self
-            .outcome
-            .map_or_else(Vec::new, |outcome| streams_of(ends_of(outcome, self.direction).0, true));
-        let sent_state = sender.first().and_then(|stream| stream.tcp.as_ref()).map(|tcp| &tcp.last);
+        let told = self.window();
         // A send buffer is charged little more than its payload and may fill up with it; of a
         // receive buffer half is promised (socket(7), SO_RCVBUF).
         let buffer = stream.and_then(|stream| {
@@ -226,17 +227,19 @@ impl Survey<'_> {
                 stream.receive_buffer_bytes.map(|booked| booked as f64 / 2.0)
             }
         });
-        let peer_window =
-            sent_state.and_then(|state| state.peer_window_bytes).map(|bytes| bytes as f64);
-        let window = if sending { buffer } else { peer_window.or(buffer) };
+        let received = told.and_then(|window| window.receive_bytes());
+        let window = if sending { buffer } else { received.or(buffer) };
         let Some(window) = window.filter(|window| *window > 0.0) else {
             link.unseen = unseen.map(str::to_owned);
             return link;
         };
         link.figure = show::size(window);
-        if let Some(rtt_s) = self.digest.idle_rtt_s() {
+        // The window is spread over the round trip that its own load makes.
+        let rtt_s = told.and_then(|window| window.rtt_s).or(self.digest.idle_rtt_s());
+        if let Some(rtt_s) = rtt_s {
             let ceiling = window * 8.0 / rtt_s;
-            link.ceiling_bits_per_s = Some(ceiling);
+            // Over a path without delay a window is no ceiling that anything could reach.
+            link.ceiling_bits_per_s = Some(ceiling).filter(|ceiling| *ceiling <= BITS_PER_S_MAX);
             link.used = self.rate.map(|rate| rate / ceiling);
         }
         let limited = stream.and_then(|stream| stream.tcp.as_ref()).and_then(|tcp| {
@@ -249,6 +252,12 @@ impl Survey<'_> {
             link.notes.push(format!("held {}", show::share(held)));
         }
         link
+    }
+
+    /// The windows of the main test.
+    fn window(&self) -> Option<WindowUse> {
+        let spec = self.digest.main_group()?.spec;
+        self.outcome?.window_use(spec, self.direction)
     }
 
     fn nic(&self, end: End, facts: Option<&HostFacts>, unseen: Option<String>) -> Link {

@@ -91,7 +91,10 @@ impl TestSeries {
             Some(interval.bytes as f64 * 8.0 / (interval.end_s - interval.start_s))
         }));
         let tcp = |read: fn(&TcpSample) -> f64| {
-            move |interval: &IntervalSample| interval.tcp.as_ref().map(read)
+            // What is zero was not told: a recording of packets holds no congestion window.
+            move |interval: &IntervalSample| {
+                interval.tcp.as_ref().map(read).filter(|value| *value > 0.0)
+            }
         };
         let window = tcp(|tcp| tcp.congestion_window_bytes as f64);
         self.windows.extend(tracks(&senders, names, first, self.summed, Join::Sum, window));

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use results::{Estimate, Point};
+use results::{Estimate, Point, WindowUse};
 
 use super::total_rate;
 
 /// Values a setting must take before its experiment is drawn as a sweep.
 const SETTINGS_COUNT_MIN: usize = 3;
+
+/// The setting that is a window.
+const WINDOW: &str = "window_bytes";
 
 /// Settings a chart has room for.
 const SETTINGS_COUNT_MAX: usize = 200;
@@ -26,8 +29,10 @@ pub(crate) struct Sweep<'a> {
 /// One setting and what it gave.
 #[derive(Debug)]
 pub(crate) struct Setting<'a> {
-    /// Value of what was varied.
+    /// Value of what was varied; of a window, the one that was in effect.
     pub(crate) value: f64,
+    /// Windows and buffers of the typical repeat, in a sweep of the window.
+    pub(crate) window: Option<WindowUse>,
     /// All that was varied.
     pub(crate) varied: &'a BTreeMap<String, f64>,
     /// Goodput of each repeat, all directions together, bit/s.
@@ -52,7 +57,16 @@ impl Sweep<'_> {
 
     /// Whether the setting is the window, whose law is known.
     pub(crate) fn is_window(&self) -> bool {
-        self.varied == "window_bytes"
+        self.varied == WINDOW
+    }
+
+    /// Round trip under load where a window was full and held the goodput down, seconds.
+    pub(crate) fn loaded_rtt_s(&self) -> Option<f64> {
+        let rising = 0.9 * self.best_bits_per_s();
+        let below = self.settings.iter().filter(|setting| setting.estimate.median < rising);
+        let full = below.filter_map(|setting| setting.window).filter(|window| window.is_full);
+        let full: Vec<f64> = full.filter_map(|window| window.rtt_s).collect();
+        Estimate::of(&full).map(|estimate| estimate.median)
     }
 }
 
@@ -104,14 +118,25 @@ fn settings<'a>(points: &[&'a Point], varied: &str) -> Vec<Setting<'a>> {
         })
         .collect();
     measured.sort_by(|one, other| one.0.total_cmp(&other.0));
-    measured
+    let mut settings: Vec<Setting<'a>> = measured
         .chunk_by(|one, other| one.0.total_cmp(&other.0).is_eq())
         .take(SETTINGS_COUNT_MAX)
         .filter_map(|chunk| {
-            let (value, first, _) = chunk.first()?;
+            let (asked, first, _) = chunk.first()?;
             let repeats: Vec<f64> = chunk.iter().map(|(_, _, rate)| *rate).collect();
             let estimate = Estimate::of(&repeats)?;
-            Some(Setting { value: *value, varied: &first.varied, repeats, estimate })
+            let of_window = || chunk.iter().filter_map(|(_, point, _)| window_use(point)).collect();
+            let windows: Vec<WindowUse> = if varied == WINDOW { of_window() } else { Vec::new() };
+            let window = WindowUse::typical(&windows);
+            let value = window.and_then(|window| window.effective_bytes()).unwrap_or(*asked);
+            Some(Setting { value, window, varied: &first.varied, repeats, estimate })
         })
-        .collect()
+        .collect();
+    settings.sort_by(|one, other| one.value.total_cmp(&other.value));
+    settings
+}
+
+fn window_use(point: &Point) -> Option<WindowUse> {
+    let (spec, outcome) = point.tested()?;
+    outcome.window_use(spec, outcome.directions.first()?.direction)
 }

@@ -122,9 +122,11 @@ fn smaller_caches(page: &mut Page, machine: &Machine) {
             _unified => "",
         };
         let size = size.map_or_else(|| "of unknown size".to_owned(), show_byte_size);
-        let cores = if sharers == 1 { "a core" } else { "cores" };
-        let sharers = if sharers == 1 { String::new() } else { format!("{sharers} ") };
-        format!("{count} L{level}{kind} {size}, for {sharers}{cores} each")
+        let share = match sharers {
+            1 => "one per core".to_owned(),
+            _ => format!("each shared by {sharers} cores"),
+        };
+        format!("{count} x L{level}{kind} {size}, {share}")
     });
     let told: Vec<String> = told.collect();
     if !told.is_empty() {

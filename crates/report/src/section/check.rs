@@ -10,6 +10,8 @@ use crate::sequence::{self, Sequence, SequenceStep};
 use crate::show::{self, DASH};
 use crate::table::Table;
 
+/// Fewest states at which the memory of one is shown.
+const MANY_STATES: u64 = 10_000;
 /// Checks and lines shown; the results file has them all.
 const CHECKS_MAX: usize = 40;
 const LINES_MAX: usize = 300;
@@ -25,7 +27,7 @@ pub(crate) fn card(run: &CheckRun) -> Element {
         .attr("id", "verdict")
         .class("verdict")
         .attr("aria-labelledby", "verdict-heading")
-        .child(el("p").class("eyebrow").text("Does the model keep its promise?"));
+        .child(el("p").class("eyebrow").text("Does the model satisfy its properties?"));
     let Some(check) = leading else {
         return card.child(title("Nothing was checked"));
     };
@@ -52,10 +54,10 @@ fn word(verdict: CheckVerdict) -> &'static str {
 
 fn sign(check: &Check) -> Element {
     match check.verdict {
-        CheckVerdict::Holds => badge("badge yes", "✓", "every reachable state was looked at"),
+        CheckVerdict::Holds => badge("badge yes", "✓", "every reachable state was explored"),
         CheckVerdict::Violated => {
             let steps = check.run.len().saturating_sub(1);
-            badge("badge no", "✗", &format!("a run of {steps} steps shows it"))
+            badge("badge no", "✗", &format!("counterexample of {steps} steps"))
         }
         CheckVerdict::Undecided => badge("badge open", "?", "no error found so far"),
     }
@@ -79,7 +81,7 @@ pub(crate) fn sections(run: &CheckRun, host: &HostFacts) -> Vec<Section> {
         search::figure(format!("search-{number}"), check).map(Figure::into_element)
     });
     [
-        Section::new("run", "The run that shows it", runs),
+        Section::new("run", "The counterexample", runs),
         Section::new("unreachable", "Unreachable code", checks().filter_map(|(_, one)| code(one))),
         Section::new("search", "The search", [figures(run, host)]),
         Section::new("time", "Over time", times),
@@ -106,14 +108,14 @@ fn violation(number: usize, check: &Check) -> Option<Element> {
         repeats_from: check.cycle_begins_at.map(|turn| usize::try_from(turn).unwrap_or(usize::MAX)),
     };
     let mut caption =
-        "A line down for each process that moves, a box for a step of one, an arrow for a \
-                       meeting of two."
+        "A vertical line for each process that moves, a box for a step of one process, an arrow \
+                       for a rendezvous of two."
             .to_owned();
     if check.cycle_begins_at.is_some() {
-        caption += " What stands below the dashed line repeats for ever.";
+        caption += " The steps below the dashed line repeat forever.";
     }
     let mut table =
-        Table::new("The run, state by state", 3, &["state", "step that led to it", "in it"]);
+        Table::new("The counterexample, state by state", 3, &["state", "step to it", "values"]);
     for (number, line) in check.run.iter().enumerate() {
         let step = line.step.clone().unwrap_or_else(|| DASH.to_owned());
         table.row([
@@ -148,11 +150,13 @@ fn code(check: &Check) -> Option<Element> {
                 .child(el("ul").class("unreached").children(items).maybe(rest))
         })
     };
-    let states = lines("States of processes that no run comes to", &code.never_reached);
-    let transitions = lines("Transitions that no step takes", &code.never_taken);
+    let states = lines("States of processes that are never reached", &code.never_reached);
+    let transitions = lines("Transitions that are never taken", &code.never_taken);
     if states.is_none() && transitions.is_none() {
         return Some(
-            el("p").text("None: every transition is taken and every state of a process reached."),
+            el("p").text(
+                "None: every transition is taken and every state of each process is reached.",
+            ),
         );
     }
     Some(el("div").class("pairs").maybe(states).maybe(transitions))
@@ -172,13 +176,21 @@ fn figures(run: &CheckRun, host: &HostFacts) -> Element {
     row("verdict", &|one| word(one.verdict).to_owned());
     row("states", &|one| one.states_count.to_string());
     row("transitions", &|one| one.transitions_count.to_string());
-    row("depth", &|one| one.depth.to_string());
+    // A depth-first search has left its path when it ends.
+    row("depth", &|one| match one.depth {
+        0 => DASH.to_owned(),
+        depth => depth.to_string(),
+    });
     row("time", &|one| show::seconds(one.duration_s));
-    row("states a second", &|one| show::count(per_second(one.states_count as f64, one)));
+    row("states per second", &|one| show::count(per_second(one.states_count as f64, one)));
     row("memory", &|one| show::size(one.memory_bytes as f64));
-    row("bytes a state, of", &|one| {
-        let stored = one.memory_bytes as f64 / (one.states_count as f64).max(1.0);
-        format!("{}, {}", show::number(stored), one.state_bytes)
+    row("bytes per state (state vector)", &|one| {
+        // With few states it would be what the empty tables take.
+        let stored = match one.states_count {
+            MANY_STATES.. => show::number(one.memory_bytes as f64 / one.states_count as f64),
+            _ => DASH.to_owned(),
+        };
+        format!("{stored} ({})", one.state_bytes)
     });
     if checks.iter().any(|one| one.ranks.is_some()) {
         let ranked = |one: &Check, read: &dyn Fn(&RankTraffic) -> String| {
@@ -189,7 +201,7 @@ fn figures(run: &CheckRun, host: &HostFacts) -> Element {
         row("sent between them", &|one| {
             ranked(one, &|ranks| show::rate(per_second(ranks.sent_bytes as f64 * 8.0, one)))
         });
-        row("states looked at again", &|one| {
+        row("states explored again", &|one| {
             ranked(one, &|ranks| ranks.looked_at_again_count.to_string())
         });
     }

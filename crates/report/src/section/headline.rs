@@ -7,9 +7,7 @@ use crate::chart::bars;
 use crate::digest::{Digest, Group, direction_of};
 use crate::markup::{Element, el};
 use crate::show::{self, DASH, Quantity};
-
-/// Heads of the columns that hold figures.
-const FIGURE_HEADS: [&str; 6] = ["median", "p50", "p99", "p99.9", "highest", "round trips"];
+use crate::table::headline as table;
 
 /// Throughput and round trips.
 pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
@@ -78,16 +76,15 @@ fn group_rows(digest: &Digest<'_>, group: &Group<'_>) -> Vec<Row> {
 /// What a reader must know beside the figure: retransmissions or loss.
 fn beside(group: &Group<'_>, direction: Direction) -> String {
     if group.spec.protocol == Protocol::Udp {
-        let lost = group.estimate(|outcome| {
-            let udp = direction_of(outcome, direction)?.udp.as_ref()?;
-            (udp.sent_count > 0).then(|| udp.lost_count as f64 / udp.sent_count as f64)
-        });
+        let lost =
+            group.estimate(|outcome| direction_of(outcome, direction)?.udp.as_ref()?.lost_share());
         let sent =
             group.estimate(|outcome| Some(direction_of(outcome, direction)?.sent_bits_per_s));
         let sent =
             sent.map_or_else(String::new, |sent| format!(" of {} sent", show::rate(sent.median)));
-        return lost
-            .map_or_else(String::new, |lost| format!("{} lost{sent}", show::share(lost.median)));
+        return lost.map_or_else(String::new, |lost| {
+            format!("{} lost{sent}", units::show_share(lost.median))
+        });
     }
     let resent =
         group.estimate(|outcome| Some(direction_of(outcome, direction)?.retransmits_count? as f64));
@@ -149,7 +146,8 @@ fn round_trip_row(label: &str, summaries: &[&LatencySummary]) -> Element {
     let percentile =
         |wanted: f64| over_repeats(&move |summary: &LatencySummary| summary.percentile_s(wanted));
     let count = summaries.iter().fold(0_u64, |sum, summary| sum.saturating_add(summary.count));
-    let method = summaries.first().map_or("", |summary| summary.method.as_str());
+    let method = summaries.first().map(|summary| show::method(&summary.method));
+    let method = method.unwrap_or_default();
     let runs = if summaries.len() > 1 { format!(", n {}", summaries.len()) } else { String::new() };
     el("tr")
         .child(el("th").attr("scope", "row").class("w").text(label))
@@ -161,7 +159,7 @@ fn round_trip_row(label: &str, summaries: &[&LatencySummary]) -> Element {
             el("td")
                 .class("f")
                 .text(show::count(count as f64))
-                .child(el("small").text(format!(" {}{runs}", show::clip(method, 24)))),
+                .child(el("small").text(format!(" {}{runs}", show::clip(&method, 24)))),
         )
 }
 
@@ -181,23 +179,4 @@ fn request_response(digest: &Digest<'_>) -> Option<Element> {
         })
         .collect();
     (!rows.is_empty()).then(|| table("Transactions", &["test", "median", "interval"], rows))
-}
-
-fn table(caption: &str, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
-    let head = head.iter().map(|name| {
-        let is_figure = FIGURE_HEADS.contains(name);
-        el("th").attr("scope", "col").class(if is_figure { "f" } else { "w" }).text(name)
-    });
-    el("div")
-        .class("scroll")
-        .attr("tabindex", 0)
-        .attr("role", "region")
-        .attr("aria-label", caption)
-        .child(
-            el("table")
-                .class("headline")
-                .child(el("caption").text(caption))
-                .child(el("thead").child(el("tr").children(head)))
-                .child(el("tbody").children(rows)),
-        )
 }

@@ -79,7 +79,8 @@ pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
 }
 
 fn row(point: &Point) -> Vec<String> {
-    let mut cells = vec![point.experiment.clone(), point.repeat.to_string(), tasks(&point.work)];
+    let mut cells =
+        vec![show::name(&point.experiment), point.repeat.to_string(), tasks(&point.work)];
     let outcome = match &point.outcome {
         PointOutcome::Measured(outcome) => outcome,
         PointOutcome::Failed(why) => {

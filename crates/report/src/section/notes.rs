@@ -15,8 +15,19 @@ const FINDINGS_MAX: usize = 200;
 
 /// Findings, absences and changes.
 pub(crate) fn section(digest: &Digest<'_>) -> Option<Section> {
-    let parts = [findings(digest), absent(digest), changes(digest), Some(reading(digest))];
+    let parts =
+        [gates(digest), findings(digest), absent(digest), changes(digest), Some(reading(digest))];
     Section::new("notes", "Notes", parts.into_iter().flatten())
+}
+
+/// The requirements that the run was held against.
+fn gates(digest: &Digest<'_>) -> Option<Element> {
+    let mut table = Table::new("Gates", 3, &["gate", "result", "why"]);
+    for gate in &digest.results.gates {
+        let result = if gate.is_met { "met" } else { "missed" };
+        table.row([gate.gate.clone(), result.to_owned(), gate.text.clone()]);
+    }
+    (!table.is_empty()).then(|| table.into_element())
 }
 
 /// Findings of the run and those the ends noticed during tests, each once with its count.
@@ -25,9 +36,9 @@ fn findings(digest: &Digest<'_>) -> Option<Element> {
     for (end, finding) in every_finding(digest) {
         *counted.entry((place(digest, end), &finding.code, &finding.text)).or_default() += 1;
     }
-    let mut table = Table::new("Findings", 3, &["code", "where", "what", "times"]);
+    let mut table = Table::new("Findings", 3, &["finding", "where", "what", "times"]);
     for ((place, code, text), count) in counted.into_iter().take(FINDINGS_MAX) {
-        table.row([code.to_owned(), place, text.to_owned(), count.to_string()]);
+        table.row([show::name(code), place, text.to_owned(), count.to_string()]);
     }
     (!table.is_empty()).then(|| table.into_element())
 }

@@ -53,14 +53,15 @@ pub(super) fn verdict(digest: &Digest<'_>, found: &PlacementFindings) -> String 
         return format!("Best of those measured: {place}.");
     };
     let gain = found.gain.map_or_else(|| show::DASH.to_owned(), show::share);
-    let chance = found.chance.map_or_else(|| show::DASH.to_owned(), show::share);
+    let chance =
+        found.chance.map_or_else(|| show::DASH.to_owned(), |chance| format!("{chance:.3}"));
     if found.beats_unpinned {
         let without = show(unpinned.median);
-        format!("{place}, {gain} better than {without} without pinning (by chance: {chance}).")
+        format!("{place}, {gain} better than {without} without pinning (p = {chance}).")
     } else {
         format!(
             "Leave it unpinned: the best placement, {place}, is not better than {} without pinning \
-             beyond the noise ({gain}, by chance: {chance}).",
+             beyond the noise ({gain}, p = {chance}).",
             show(unpinned.median)
         )
     }

@@ -22,7 +22,7 @@ fn summaries(digest: &Digest<'_>) -> Option<Element> {
     for summary in &digest.results.summaries {
         let quantity = Quantity::of(&summary.figure);
         table.row([
-            summary.experiment.clone(),
+            show::name(&summary.experiment),
             show::setting(&summary.varied),
             show::words(&summary.figure),
             quantity.show(summary.estimate.median),
@@ -80,7 +80,7 @@ fn points(digest: &Digest<'_>) -> Option<Element> {
 
 fn point_cells(point: &Point) -> Vec<String> {
     let mut cells = vec![
-        point.experiment.clone(),
+        show::name(&point.experiment),
         show::setting(&point.varied),
         asked(point),
         point.repeat.to_string(),

@@ -96,7 +96,10 @@ fn measured(digest: &Digest<'_>) -> Vec<Element> {
         eyebrow,
         title(show::rate(estimate.median)),
         el("p").class("lead").text(lead),
-        prose("p", "No verdict was asked for; `clearstream path HOST` names what binds the path."),
+        prose(
+            "p",
+            "No verdict was requested; `clearstream path HOST` identifies the bottleneck of the path.",
+        ),
     ]
 }
 

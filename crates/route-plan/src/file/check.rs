@@ -289,7 +289,7 @@ impl<'a> Reader<'a> {
         if let Some(why) = name_objection(name, NAME_BYTES_MAX) {
             self.wrong(place.span(), format!("the name '{name}' {why}"));
         } else if !self.names.insert(name.to_owned()) {
-            self.wrong(place.span(), format!("'{name}' is there already; names are unique"));
+            self.wrong(place.span(), format!("'{name}' is already defined; names are unique"));
         }
     }
 

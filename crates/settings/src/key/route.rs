@@ -8,9 +8,9 @@ use super::plain_number;
 /// A route's name: `254,4096,0,10.10.0.0/24`, with a fifth part for an IPv6 route from certain addresses only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteName {
-    /// Its table.
+    /// Number of the table.
     pub table: u32,
-    /// Its metric.
+    /// Metric of the route.
     pub metric: u32,
     /// Of this type of service only (IPv4).
     pub tos: u8,

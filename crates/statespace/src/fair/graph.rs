@@ -1,7 +1,7 @@
 //! A state space with its edges.
 
 use super::{Acting, Actors};
-use crate::pairs::Full;
+use crate::pairs::StoreFull;
 use crate::reach::Progress;
 use crate::store::{Batch, Store, Unpacked};
 
@@ -62,7 +62,7 @@ pub(super) struct Explorer<S> {
 }
 
 impl<S: Acting> Explorer<S> {
-    pub(super) fn new(system: S) -> Result<Self, Full> {
+    pub(super) fn new(system: S) -> Result<Self, StoreFull> {
         let mut store = Store::new(system.state_bytes());
         store.insert(&system.initial())?;
         Ok(Self { begins_at: Some(0), ..Self::within(system, store) })
@@ -77,7 +77,7 @@ impl<S: Acting> Explorer<S> {
     }
 
     /// Looks at up to `states_max` further states; tells whether there are more.
-    pub(super) fn advance(&mut self, states_max: usize) -> Result<bool, Full> {
+    pub(super) fn advance(&mut self, states_max: usize) -> Result<bool, StoreFull> {
         for _ in 0..states_max {
             let number = self.graph.len() as u32;
             if number == self.store.len() {

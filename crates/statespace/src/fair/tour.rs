@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::graph::{Explorer, Graph};
-use super::{Acting, Actors, FairLasso, Wanted};
+use super::{Acting, Actors, FairComponent, FairLasso};
 use crate::cycle::Lasso;
 
 /// A step: from where, who, to where.
@@ -16,7 +16,7 @@ struct Move {
 
 impl<S: Acting> Explorer<S> {
     /// A shortest way to an accepting state of the component, then round through all that it needs.
-    pub(super) fn lasso(&self, wanted: &Wanted) -> FairLasso {
+    pub(super) fn lasso(&self, wanted: &FairComponent) -> FairLasso {
         let graph = &self.graph;
         let inside: HashSet<u32> = wanted.states.iter().copied().collect();
         let is_home = |state: u32| inside.contains(&state) && graph.accepting[state as usize];
@@ -35,7 +35,7 @@ impl<S: Acting> Explorer<S> {
     }
 }
 
-fn round(graph: &Graph, home: u32, inside: &HashSet<u32>, wanted: &Wanted) -> Vec<Move> {
+fn round(graph: &Graph, home: u32, inside: &HashSet<u32>, wanted: &FairComponent) -> Vec<Move> {
     let stays = |one: &Move| inside.contains(&one.to);
     let mut round: Vec<Move> = Vec::new();
     for actor in 0..graph.actors_count {

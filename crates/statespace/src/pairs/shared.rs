@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{
-    BLOCK_PAIRS, BUCKET_ENTRIES, FREE, Full, Hashed, INDEXED_TOGETHER, Room, following, place,
+    BLOCK_PAIRS, BUCKET_ENTRIES, FREE, Hashed, INDEXED_TOGETHER, Room, StoreFull, following, place,
 };
 
 /// Share of the entries that may be in use, of 100; and where the index may not grow any more.
@@ -74,11 +74,11 @@ pub(crate) type Segment = Box<[Line]>;
 /// On cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct CacheAligned<T>(pub(crate) T);
 
 /// What a pair may be the same as.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Likely {
+pub(crate) struct Candidate {
     number: u32,
     pair: u64,
 }
@@ -120,7 +120,7 @@ pub(crate) trait Cells {
     fn write(&self, number: u32, pair: u64);
 
     /// Further numbers.
-    fn grant(&self) -> Result<Range<u32>, Full>;
+    fn grant(&self) -> Result<Range<u32>, StoreFull>;
 }
 
 /// The number of a pair, and whether it is new.
@@ -129,7 +129,7 @@ pub(crate) fn find_or_add<C: Cells>(
     cells: &C,
     wanted: Hashed,
     numbers: &mut Numbers,
-) -> Result<(u32, bool), Full> {
+) -> Result<(u32, bool), StoreFull> {
     let buckets = cells.buckets();
     let mask = number_mask(buckets);
     let mut tag = tag(wanted.hash, buckets);
@@ -200,14 +200,14 @@ fn filled(word: u64, entry: u32) -> u64 {
 
 /// Pairs that a thread met not long ago, with their numbers.
 #[derive(Debug)]
-pub(crate) struct Recent(Vec<Likely>);
+pub(crate) struct Recent(Vec<Candidate>);
 
 /// How many; they fit a core's first cache.
 const RECENT_BITS: u32 = 10;
 
 impl Default for Recent {
     fn default() -> Self {
-        Self(vec![Likely { number: FREE, pair: 0 }; 1 << RECENT_BITS])
+        Self(vec![Candidate { number: FREE, pair: 0 }; 1 << RECENT_BITS])
     }
 }
 
@@ -227,7 +227,7 @@ pub(crate) struct SharedPairs {
     may_grow: bool,
     /// There is no memory for another pair, or no number.
     is_full: AtomicBool,
-    granted: Apart<AtomicU64>,
+    granted: CacheAligned<AtomicU64>,
     room: Room,
 }
 
@@ -243,7 +243,7 @@ impl SharedPairs {
             wants_more: AtomicBool::new(false),
             may_grow: true,
             is_full: AtomicBool::new(false),
-            granted: Apart::default(),
+            granted: CacheAligned::default(),
             room,
         };
         pairs.resize(BUCKETS_MIN);
@@ -295,13 +295,13 @@ impl SharedPairs {
         ((pair >> 32) as u32, pair as u32)
     }
 
-    /// The number of a pair, and whether it is new. Also [`Full`] when the index must grow first.
+    /// The number of a pair, and whether it is new. Also [`StoreFull`] when the index must grow first.
     #[inline]
     pub(crate) fn insert(
         &self,
         wanted: Hashed,
         numbers: &mut Numbers,
-    ) -> Result<(u32, bool), Full> {
+    ) -> Result<(u32, bool), StoreFull> {
         find_or_add(self, wanted, numbers)
     }
 
@@ -312,16 +312,16 @@ impl SharedPairs {
         wanted: Hashed,
         numbers: &mut Numbers,
         recent: &mut Recent,
-    ) -> Result<u32, Full> {
+    ) -> Result<u32, StoreFull> {
         let known = &mut recent.0[(wanted.hash >> (u64::BITS - RECENT_BITS)) as usize];
         if known.pair != wanted.pair || known.number == FREE {
             let (number, _) = self.insert(wanted, numbers)?;
-            *known = Likely { number, pair: wanted.pair };
+            *known = Candidate { number, pair: wanted.pair };
         }
         Ok(known.number)
     }
 
-    /// Inserts many; `each` hears their places, their numbers and whether they are new. After [`Full`]
+    /// Inserts many; `each` hears their places, their numbers and whether they are new. After [`StoreFull`]
     /// those from the last place on were not inserted.
     ///
     /// All buckets are read first, then all pairs that may be the wanted ones: the processor waits for
@@ -330,12 +330,12 @@ impl SharedPairs {
         &self,
         wanted: &[Hashed],
         numbers: &mut Numbers,
-        likely: &mut Vec<Likely>,
+        likely: &mut Vec<Candidate>,
         mut each: impl FnMut(usize, u32, bool),
-    ) -> Result<(), (usize, Full)> {
+    ) -> Result<(), (usize, StoreFull)> {
         self.touch(wanted);
         likely.clear();
-        likely.extend(wanted.iter().map(|&pair| Likely { number: self.likely(pair), pair: 0 }));
+        likely.extend(wanted.iter().map(|&pair| Candidate { number: self.likely(pair), pair: 0 }));
         for likely in likely.iter_mut().filter(|likely| likely.number != FREE) {
             likely.pair = self.pair(likely.number);
         }
@@ -610,9 +610,9 @@ impl Cells for SharedPairs {
     }
 
     #[cold]
-    fn grant(&self) -> Result<Range<u32>, Full> {
+    fn grant(&self) -> Result<Range<u32>, StoreFull> {
         if self.is_full() {
-            return Err(Full);
+            return Err(StoreFull);
         }
         let more = |granted: u64| {
             (granted + u64::from(GRANT) <= self.end).then_some(granted + u64::from(GRANT))
@@ -620,7 +620,7 @@ impl Cells for SharedPairs {
         let Ok(first) = self.granted.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
         else {
             self.wants_more.store(true, Ordering::Relaxed);
-            return Err(Full);
+            return Err(StoreFull);
         };
         if first + u64::from(GRANT) > self.grow_at && self.may_grow {
             self.wants_more.store(true, Ordering::Relaxed);
@@ -629,7 +629,7 @@ impl Cells for SharedPairs {
         if is_new_block && !self.room.take(BLOCK_PAIRS * 8) {
             // Nobody is given any from now on, and the index stays as it is.
             self.is_full.store(true, Ordering::Relaxed);
-            return Err(Full);
+            return Err(StoreFull);
         }
         let empty = || (0..BLOCK_PAIRS).map(|_| AtomicU64::new(0)).collect();
         let block = self.blocks[first as usize / BLOCK_PAIRS].get_or_init(empty);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::message::{Message, Question, Task, origin_parts};
-use super::{Aim, Figures, Written};
+use super::{Figures, Goal, Written};
 use crate::cycle::Lasso;
 
 /// What a search came to.
@@ -11,7 +11,7 @@ use crate::cycle::Lasso;
 pub enum Ending {
     /// Nothing of what was searched for is there.
     Nothing,
-    /// A shortest run to a state that breaks a promise.
+    /// A shortest run to a state that violates a property.
     Broken(Vec<Vec<u8>>),
     /// An accepting cycle.
     Cycle(Lasso),
@@ -38,7 +38,7 @@ enum Stage {
     Reach,
     Forward,
     Prune,
-    /// Asked for the nearest state that breaks a promise.
+    /// Asked for the nearest state that violates a property.
     Broken,
     /// Going back from a state, step by step.
     Back(Back),
@@ -76,7 +76,7 @@ pub(super) type Order = (Option<usize>, Message);
 /// Rank 0's knowledge of all.
 #[derive(Debug)]
 pub(super) struct Lead {
-    aim: Aim,
+    aim: Goal,
     stage: Stage,
     task: u32,
     wave: u32,
@@ -104,7 +104,7 @@ pub(super) struct Lead {
 }
 
 impl Lead {
-    pub(super) fn new(ranks_count: usize, aim: Aim) -> Self {
+    pub(super) fn new(ranks_count: usize, aim: Goal) -> Self {
         Self {
             aim,
             stage: Stage::Reach,
@@ -222,7 +222,7 @@ impl Lead {
 
     /// Halts a search for states, so that it can be written down; none if it is past that.
     pub(super) fn pause(&mut self, serial: u64, is_second: bool) -> Vec<Order> {
-        if !matches!((&self.stage, self.aim), (Stage::Reach, Aim::Broken { .. })) {
+        if !matches!((&self.stage, self.aim), (Stage::Reach, Goal::BadState { .. })) {
             return Vec::new();
         }
         self.stage = Stage::Pausing { serial, is_second };
@@ -268,7 +268,7 @@ impl Lead {
                 self.written.fill(None);
                 vec![(None, Message::Write { serial, is_second })]
             }
-            (Stage::Reach, Aim::Broken { .. }, _) => {
+            (Stage::Reach, Goal::BadState { .. }, _) => {
                 self.ask(Stage::Broken, None, Question::Broken)
             }
             (Stage::Reach | Stage::Forward, _, Some((rank, id))) => {
@@ -278,7 +278,7 @@ impl Lead {
             (Stage::Forward, ..) => self.begin(Stage::Prune, Task::Prune),
             (Stage::Prune, ..) if kept == 0 => self.end(Ending::Nothing),
             // Few more would go, and it would take as long again.
-            (Stage::Prune, Aim::Judged, _)
+            (Stage::Prune, Goal::FairCycle, _)
                 if self.kept_count.is_some_and(|before| kept >= before - before / 8) =>
             {
                 self.begin(Stage::Gather, Task::Gather)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Aim;
+use super::Goal;
 use super::message::{Key, NO_ORIGIN, Task, origin};
 use super::queue::Queue;
 use crate::store::StateId;
@@ -18,9 +18,9 @@ const SEEN: u8 = 1;
 const ACCEPTING: u8 = 2;
 /// Still a candidate for an accepting cycle.
 const KEPT: u8 = 4;
-/// Reached from an accepting candidate; for [`Aim::Judged`]: is to tell what it heard.
+/// Reached from an accepting candidate; for [`Goal::FairCycle`]: is to tell what it heard.
 const REACHED: u8 = 8;
-/// Breaks a promise.
+/// Violates a property.
 const BROKEN: u8 = 16;
 /// Its steps were told in this task, once.
 const TOLD: u8 = 64;
@@ -38,7 +38,7 @@ pub(super) struct Find {
 #[derive(Debug)]
 pub(super) struct Marks {
     me: u32,
-    aim: Aim,
+    aim: Goal,
     task: Task,
     pub(super) queue: Queue,
     /// Distances from the first state.
@@ -46,22 +46,22 @@ pub(super) struct Marks {
     /// For each distance the first state that was farther when it came: those before it are not.
     farther_from: Vec<StateId>,
     flags: Vec<u8>,
-    /// The greatest accepting state each was reached from; for [`Aim::Judged`] the demands that are
-    /// served on the way to it. Not for [`Aim::Broken`], as the next.
+    /// The greatest accepting state each was reached from; for [`Goal::FairCycle`] the demands that are
+    /// served on the way to it. Not for [`Goal::BadState`], as the next.
     origins: Vec<u64>,
     /// Steps that lead there, or distances from the state of [`Task::Loop`].
     seconds: Vec<u32>,
     /// What is this far away needs no look.
     bound: u32,
     kept_count: u64,
-    /// States that break a promise.
+    /// States that violate a property.
     broken: Vec<StateId>,
     /// Not yet told to rank 0.
     find: Option<Find>,
 }
 
 impl Marks {
-    pub(super) fn new(me: u32, aim: Aim) -> Self {
+    pub(super) fn new(me: u32, aim: Goal) -> Self {
         Self {
             me,
             aim,
@@ -157,7 +157,7 @@ impl Marks {
             }
             if *flags & KEPT != 0 {
                 self.kept_count += 1;
-                if *flags & ACCEPTING != 0 || self.aim == Aim::Judged {
+                if *flags & ACCEPTING != 0 || self.aim == Goal::FairCycle {
                     *flags |= REACHED;
                     self.queue.push(0, id);
                 }
@@ -170,7 +170,7 @@ impl Marks {
             if *flags & KEPT == 0 {
                 continue;
             }
-            let is_judged = self.aim == Aim::Judged;
+            let is_judged = self.aim == Goal::FairCycle;
             let was_reached = is_judged || *flags & REACHED != 0;
             let is_served = !is_judged || self.origins[id as usize] == u64::MAX;
             if !was_reached || !is_served || self.seconds[id as usize] == 0 {
@@ -207,12 +207,12 @@ impl Marks {
                         self.queue.push(key.distance, id);
                     }
                 }
-                if self.aim == Aim::Cycle {
+                if self.aim == Goal::AcceptingCycle {
                     self.hear_of(id, key.origin);
                 }
             }
             Task::Forward if self.flags[at] & KEPT != 0 => {
-                if self.aim == Aim::Judged {
+                if self.aim == Goal::FairCycle {
                     return self.hear_served(id, key);
                 }
                 self.seconds[at] += 1;
@@ -296,10 +296,10 @@ impl Marks {
 
     /// Whether states tell which demands are served on the way to them.
     pub(super) fn is_serving(&self) -> bool {
-        self.aim == Aim::Judged && self.task == Task::Forward
+        self.aim == Goal::FairCycle && self.task == Task::Forward
     }
 
-    /// A state that breaks a promise.
+    /// A state that violates a property.
     pub(super) fn found_broken(&mut self, id: StateId) {
         self.broken.push(id);
         self.flags[id as usize] |= BROKEN;
@@ -314,7 +314,7 @@ impl Marks {
     }
 
     fn look_at_broken(&mut self, id: StateId) {
-        if let Aim::Broken { is_full: false } = self.aim {
+        if let Goal::BadState { is_full: false } = self.aim {
             self.found(Find { distance: self.distances[id as usize], cycle_at: None });
         }
     }
@@ -373,7 +373,7 @@ impl Marks {
     pub(super) fn key(&self, id: StateId, distance: u32, is_accepting: bool) -> Key {
         let own = if is_accepting { origin(self.me, id) } else { NO_ORIGIN };
         match self.task {
-            Task::Reach | Task::Forward if self.aim == Aim::Cycle => {
+            Task::Reach | Task::Forward if self.aim == Goal::AcceptingCycle => {
                 Key { distance: distance + 1, origin: self.origins[id as usize].max(own) }
             }
             _ => Key { distance: distance + 1, origin: NO_ORIGIN },
@@ -384,7 +384,7 @@ impl Marks {
         self.kept_count
     }
 
-    /// The nearest state that breaks a promise, and its distance.
+    /// The nearest state that violates a property, and its distance.
     pub(super) fn nearest_broken(&self) -> Option<(u32, StateId)> {
         self.broken.iter().map(|&id| (self.distances[id as usize], id)).min()
     }

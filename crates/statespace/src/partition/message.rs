@@ -13,7 +13,7 @@ pub(super) enum Task {
     Prune,
     /// Distances from one state, of this rank, until it is met again.
     Loop { rank: u32, id: u32 },
-    /// Hand all states that are kept to rank 0.
+    /// NumberCache all states that are kept to rank 0.
     Gather,
 }
 
@@ -85,7 +85,7 @@ pub(super) enum Message {
 /// What rank 0 asks for once all is quiet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Question {
-    /// The nearest state that breaks a promise, and its distance.
+    /// The nearest state that violates a property, and its distance.
     Broken,
     /// A state `distance` away that leads to this one.
     Before { distance: u32, in_loop: bool, state: Vec<u8> },
@@ -99,9 +99,9 @@ pub(super) enum Question {
     Where { state: Vec<u8> },
 }
 
-/// These bytes are no message.
+/// Bytes that no rank sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoMessage;
+pub struct MalformedMessage;
 
 impl Message {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -167,7 +167,7 @@ impl Message {
     }
 
     /// The message at the head of `bytes`, and the rest of them.
-    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), NoMessage> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), MalformedMessage> {
         let mut from = Reader(bytes);
         let message = match from.u8()? {
             0 => Self::Data { task: from.u32()? },
@@ -212,7 +212,7 @@ impl Message {
             },
             17 => Self::Settled { is_whole: from.u8()? != 0, is_second: from.u8()? != 0 },
             18 => Self::Unable { why: from.text() },
-            _ => return Err(NoMessage),
+            _ => return Err(MalformedMessage),
         };
         Ok((message, from.0))
     }
@@ -233,7 +233,7 @@ pub(super) fn group(key: Key, states_count: u32) -> [u8; GROUP_BYTES] {
 pub(super) fn groups(
     bytes: &[u8],
     state_bytes: usize,
-) -> impl Iterator<Item = Result<(Key, &[u8]), NoMessage>> {
+) -> impl Iterator<Item = Result<(Key, &[u8]), MalformedMessage>> {
     let mut from = Reader(bytes);
     std::iter::from_fn(move || {
         if from.0.is_empty() {
@@ -242,7 +242,7 @@ pub(super) fn groups(
         let mut read = || {
             let count = from.u32()? as usize;
             let key = Key { distance: from.u32()?, origin: from.u64()? };
-            let states = from.take(count.checked_mul(state_bytes).ok_or(NoMessage)?)?;
+            let states = from.take(count.checked_mul(state_bytes).ok_or(MalformedMessage)?)?;
             Ok((key, states))
         };
         let result = read();
@@ -281,19 +281,19 @@ impl Writer {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], NoMessage> {
-        let (head, rest) = self.0.split_at_checked(count).ok_or(NoMessage)?;
+    fn take(&mut self, count: usize) -> Result<&'a [u8], MalformedMessage> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or(MalformedMessage)?;
         self.0 = rest;
         Ok(head)
     }
-    fn u8(&mut self) -> Result<u8, NoMessage> {
+    fn u8(&mut self) -> Result<u8, MalformedMessage> {
         Ok(self.take(1)?[0])
     }
-    fn u32(&mut self) -> Result<u32, NoMessage> {
+    fn u32(&mut self) -> Result<u32, MalformedMessage> {
         let bytes = self.take(4)?;
         Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
-    fn u64(&mut self) -> Result<u64, NoMessage> {
+    fn u64(&mut self) -> Result<u64, MalformedMessage> {
         Ok(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
     }
     fn rest(&mut self) -> Vec<u8> {
@@ -302,14 +302,14 @@ impl<'a> Reader<'a> {
     fn text(&mut self) -> String {
         String::from_utf8_lossy(&self.rest()).into_owned()
     }
-    fn figures(&mut self) -> Result<Figures, NoMessage> {
+    fn figures(&mut self) -> Result<Figures, MalformedMessage> {
         let mut values = [0; Figures::COUNT];
         for value in &mut values {
             *value = self.u64()?;
         }
         Ok(Figures::from_array(values))
     }
-    fn task(&mut self) -> Result<Task, NoMessage> {
+    fn task(&mut self) -> Result<Task, MalformedMessage> {
         let (kind, rank, id) = (self.u8()?, self.u32()?, self.u32()?);
         match kind {
             0 => Ok(Task::Reach),
@@ -317,10 +317,10 @@ impl<'a> Reader<'a> {
             2 => Ok(Task::Prune),
             3 => Ok(Task::Loop { rank, id }),
             4 => Ok(Task::Gather),
-            _ => Err(NoMessage),
+            _ => Err(MalformedMessage),
         }
     }
-    fn question(&mut self) -> Result<Question, NoMessage> {
+    fn question(&mut self) -> Result<Question, MalformedMessage> {
         match self.u8()? {
             0 => Ok(Question::Broken),
             1 => {
@@ -331,7 +331,7 @@ impl<'a> Reader<'a> {
             3 => Ok(Question::Kept),
             4 => Ok(Question::Origin { id: self.u32()? }),
             5 => Ok(Question::Where { state: self.rest() }),
-            _ => Err(NoMessage),
+            _ => Err(MalformedMessage),
         }
     }
 }

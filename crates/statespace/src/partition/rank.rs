@@ -6,17 +6,17 @@ mod lossy;
 
 use std::collections::VecDeque;
 
-pub use kept::{Errand, Written};
+pub use kept::{FileRequest, Written};
 
 use super::home::{Home, hash};
 use super::lead::{Ending, Lead, Order, Outcome};
 use super::marks::Marks;
 use super::mesh::Mesh;
-use super::message::{Key, Message, NO_ORIGIN, NoMessage, Question, Task, groups};
+use super::message::{Key, MalformedMessage, Message, NO_ORIGIN, Question, Task, groups};
 use super::sent::Sent;
-use super::thin::Thin;
-use super::{Aim, Figures, Subject};
-use crate::pairs::Full;
+use super::thin::LossyStates;
+use super::{Figures, Goal, Subject};
+use crate::pairs::StoreFull;
 use crate::store::{Batch, StateId, Store, Unpacked};
 
 /// States that are looked up together.
@@ -29,17 +29,17 @@ const FIGURES_EVERY_US: u64 = 200_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankError {
     /// No further state can be numbered.
-    Full,
-    /// Another rank sent what is no message.
-    NoMessage {
-        /// Which.
+    StoreFull,
+    /// Another rank sent a malformed message.
+    MalformedMessage {
+        /// The rank that sent it.
         from: usize,
     },
 }
 
-impl From<Full> for RankError {
-    fn from(Full: Full) -> Self {
-        Self::Full
+impl From<StoreFull> for RankError {
+    fn from(StoreFull: StoreFull) -> Self {
+        Self::StoreFull
     }
 }
 
@@ -49,12 +49,12 @@ pub struct Rank<S> {
     me: usize,
     ranks_count: usize,
     home: Home,
-    aim: Aim,
+    aim: Goal,
     system: S,
     store: Store,
     marks: Marks,
     /// In place of both, where not all of a state is kept.
-    thin: Option<Thin>,
+    thin: Option<LossyStates>,
     /// States that are still to be looked up, and what each was told with.
     batch: Batch,
     keys: Vec<Key>,
@@ -84,7 +84,7 @@ pub struct Rank<S> {
     has_ended: bool,
     /// No state's steps are looked at.
     is_paused: bool,
-    errand: Option<Errand>,
+    errand: Option<FileRequest>,
     /// States that all ranks handed to rank 0.
     gathered: Option<Store>,
 }
@@ -93,11 +93,11 @@ impl<S: Subject> Rank<S> {
     /// Rank `me` of `ranks_count`; rank 0 leads.
     ///
     /// # Errors
-    /// Never for a fresh store; [`RankError::Full`].
+    /// Never for a fresh store; [`RankError::StoreFull`].
     ///
     /// # Panics
     /// When there is no such rank.
-    pub fn new(system: S, aim: Aim, me: usize, ranks_count: usize) -> Result<Self, RankError> {
+    pub fn new(system: S, aim: Goal, me: usize, ranks_count: usize) -> Result<Self, RankError> {
         let initial = system.initial();
         let mut rank = Self::empty(system, aim, me, ranks_count);
         if rank.home.of(&initial) == me {
@@ -109,7 +109,7 @@ impl<S: Subject> Rank<S> {
         Ok(rank)
     }
 
-    fn empty(system: S, aim: Aim, me: usize, ranks_count: usize) -> Self {
+    fn empty(system: S, aim: Goal, me: usize, ranks_count: usize) -> Self {
         let store = Store::new(system.state_bytes());
         Self::of(system, aim, me, ranks_count, (store, Marks::new(me as u32, aim)))
     }
@@ -117,7 +117,7 @@ impl<S: Subject> Rank<S> {
     /// A rank with states of its own.
     fn of(
         mut system: S,
-        aim: Aim,
+        aim: Goal,
         me: usize,
         ranks_count: usize,
         (store, marks): (Store, Marks),
@@ -162,11 +162,11 @@ impl<S: Subject> Rank<S> {
     /// Takes in a message of another rank.
     ///
     /// # Errors
-    /// [`RankError::NoMessage`] for what no rank sends, [`RankError::Full`].
+    /// [`RankError::MalformedMessage`] for what no rank sends, [`RankError::StoreFull`].
     pub fn handle(&mut self, from: usize, bytes: &[u8]) -> Result<(), RankError> {
-        let bad = |NoMessage: NoMessage| RankError::NoMessage { from };
+        let bad = |MalformedMessage: MalformedMessage| RankError::MalformedMessage { from };
         if from >= self.ranks_count {
-            return Err(RankError::NoMessage { from });
+            return Err(RankError::MalformedMessage { from });
         }
         match Message::decode(bytes).map_err(bad)? {
             (Message::Data { task }, states) if task == self.task => self.take_in(from, states),
@@ -246,26 +246,26 @@ impl<S: Subject> Rank<S> {
     pub fn figures(&self) -> Figures {
         let thin = self.thin.as_ref();
         Figures {
-            states_count: thin.map_or(u64::from(self.store.len()), Thin::states_count),
+            states_count: thin.map_or(u64::from(self.store.len()), LossyStates::states_count),
             queued_count: self.waiting_count(),
             transitions_count: self.transitions_count,
             deadlocks_count: self.deadlocks_count,
-            depth: u64::from(thin.map_or(self.marks.queue.nearest(), Thin::depth)),
+            depth: u64::from(thin.map_or(self.marks.queue.nearest(), LossyStates::depth)),
             memory_bytes: (self.store.memory_bytes()
                 + self.marks.memory_bytes()
-                + thin.map_or(0, Thin::memory_bytes)
+                + thin.map_or(0, LossyStates::memory_bytes)
                 + self.gathered.as_ref().map_or(0, Store::memory_bytes)
                 + self.sent.memory_bytes()) as u64,
             again_count: self.again_count,
             sent_batches: self.mesh.sent_batches(),
             sent_bytes: self.mesh.sent_bytes(),
-            marked_count: thin.map_or(0, Thin::marked_count),
+            marked_count: thin.map_or(0, LossyStates::marked_count),
         }
     }
 
     /// States whose steps are still to be looked at.
     fn waiting_count(&self) -> u64 {
-        self.thin.as_ref().map_or(self.marks.queue.len(), Thin::waiting_count)
+        self.thin.as_ref().map_or(self.marks.queue.len(), LossyStates::waiting_count)
     }
 
     /// How far all ranks were when rank 0, which alone knows, last heard of them.
@@ -312,7 +312,7 @@ impl<S: Subject> Rank<S> {
 
     /// A message that is no batch of states.
     fn hear(&mut self, from: usize, message: Message) -> Result<(), RankError> {
-        let bad = RankError::NoMessage { from };
+        let bad = RankError::MalformedMessage { from };
         match message {
             Message::Taken { batches } => self.mesh.was_taken(from, batches),
             Message::Probe { wave } => self.probe = Some(wave),
@@ -324,7 +324,7 @@ impl<S: Subject> Rank<S> {
             }
             Message::Bound { task, distance } if task == self.task => {
                 self.marks.limit(distance);
-                self.thin.iter_mut().for_each(Thin::was_found);
+                self.thin.iter_mut().for_each(LossyStates::was_found);
             }
             Message::Bound { .. } => {}
             Message::Ask { question, what } => {
@@ -333,13 +333,14 @@ impl<S: Subject> Rank<S> {
             }
             Message::Release(uses) => {
                 let thin = self.thin.as_mut().ok_or(bad)?;
-                thin.released(&uses).map_err(|NoMessage| bad)?;
+                thin.released(&uses).map_err(|MalformedMessage| bad)?;
             }
             Message::End => {
-                let farthest = self.thin.as_ref().map_or_else(|| self.marks.depth(), Thin::depth);
+                let farthest =
+                    self.thin.as_ref().map_or_else(|| self.marks.depth(), LossyStates::depth);
                 let figures = Figures { depth: u64::from(farthest), ..self.figures() };
                 self.marks.queue.clear();
-                self.thin.iter_mut().for_each(Thin::end);
+                self.thin.iter_mut().for_each(LossyStates::end);
                 self.mesh.clear();
                 self.keys.clear();
                 self.batch = Batch::default();
@@ -351,10 +352,10 @@ impl<S: Subject> Rank<S> {
             Message::Pause => self.is_paused = true,
             Message::GoOn => self.is_paused = false,
             Message::Write { serial, is_second } => {
-                self.errand = Some(Errand::Write { serial, is_second });
+                self.errand = Some(FileRequest::Write { serial, is_second });
             }
             Message::Settled { is_whole, is_second } => {
-                self.errand = Some(Errand::Settled { is_whole, is_second });
+                self.errand = Some(FileRequest::Settled { is_whole, is_second });
             }
             of_lead => return self.hear_as_lead(from, of_lead),
         }
@@ -363,7 +364,7 @@ impl<S: Subject> Rank<S> {
 
     /// The same, of what is for rank 0 alone.
     fn hear_as_lead(&mut self, from: usize, message: Message) -> Result<(), RankError> {
-        let bad = RankError::NoMessage { from };
+        let bad = RankError::MalformedMessage { from };
         let Some(lead) = &mut self.lead else { return Err(bad) };
         let orders = match message {
             Message::Quiet { wave, sent, received, kept } => {
@@ -462,7 +463,8 @@ impl<S: Subject> Rank<S> {
         }
         let state_bytes = self.system.state_bytes();
         for group in groups(bytes, state_bytes) {
-            let (key, states) = group.map_err(|NoMessage| RankError::NoMessage { from })?;
+            let (key, states) =
+                group.map_err(|MalformedMessage| RankError::MalformedMessage { from })?;
             if let Some(thin) = &mut self.thin {
                 thin.take_in(from, key, states)?;
                 continue;
@@ -532,8 +534,8 @@ impl<S: Subject> Rank<S> {
         let is_first = self.marks.see(id, is_accepting);
         let key = self.marks.key(id, distance, is_accepting);
         // Where nothing but a distance is told, telling it twice is of no use.
-        let is_distance = matches!(self.aim, Aim::Broken { .. })
-            || self.aim == Aim::Judged && self.marks.is_reaching();
+        let is_distance = matches!(self.aim, Goal::BadState { .. })
+            || self.aim == Goal::FairCycle && self.marks.is_reaching();
         let Self { system, store, batch, keys, parent, next, mesh, sent, me, home, .. } = self;
         next.clear();
         let steps_count = system.each(parent.bytes(), |state| next.extend_from_slice(state));
@@ -549,7 +551,7 @@ impl<S: Subject> Rank<S> {
         if is_first {
             self.transitions_count += steps_count as u64;
             self.deadlocks_count += u64::from(steps_count == 0);
-            if matches!(self.aim, Aim::Broken { .. })
+            if matches!(self.aim, Goal::BadState { .. })
                 && self.system.is_broken(self.parent.bytes(), steps_count)
             {
                 self.marks.found_broken(id);

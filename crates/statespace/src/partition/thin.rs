@@ -1,7 +1,7 @@
 //! A rank that keeps less than its states: a hash of each, or some bits of a table.
 //!
 //! States that wait for a look are kept whole, and so are those that led to them, rank by rank back to
-//! the first: what a search by one rank has on its path. So a state that breaks a promise is shown by
+//! the first: what a search by one rank has on its path. So a state that violates a property is shown by
 //! a real run, whatever was missed. A state that leads to nothing that waits is dropped; when the state
 //! it was reached from belongs to another rank, that rank is told. Each state is looked at once, the one
 //! met last first: that goes deep, finds errors soon and keeps few waiting; runs are not the shortest.
@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use super::marks::Find;
-use super::message::{Key, NoMessage, Question};
+use super::message::{Key, MalformedMessage, Question};
 use super::rank::RankError;
-use crate::lossy::{Kept, Seen};
-use crate::pairs::Full;
+use crate::lossy::{LossyStorage, Seen};
+use crate::pairs::StoreFull;
 use crate::reach::System;
 
 /// Uses that are over are told together, so many or when there is nothing else to do.
@@ -34,7 +34,7 @@ struct Node {
 
 /// What a rank keeps.
 #[derive(Debug)]
-pub(super) struct Thin {
+pub(super) struct LossyStates {
     me: u32,
     is_full: bool,
     seen: Seen,
@@ -47,7 +47,7 @@ pub(super) struct Thin {
     waiting: Vec<u32>,
     /// Some rank found what was searched for: nothing needs a look any more.
     is_found: bool,
-    /// The nearest state that breaks a promise.
+    /// The nearest state that violates a property.
     broken: Option<u32>,
     find: Option<Find>,
     /// Nothing is dropped any more: a run is being asked for.
@@ -60,11 +60,11 @@ pub(super) struct Thin {
     releases: Vec<Vec<(u32, u32)>>,
 }
 
-impl Thin {
+impl LossyStates {
     pub(super) fn new(
         state_bytes: usize,
         is_full: bool,
-        kept: Kept,
+        kept: LossyStorage,
         me: usize,
         ranks_count: usize,
     ) -> Self {
@@ -89,12 +89,17 @@ impl Thin {
     }
 
     /// The first state of all.
-    pub(super) fn add_first(&mut self, state: &[u8]) -> Result<(), Full> {
+    pub(super) fn add_first(&mut self, state: &[u8]) -> Result<(), StoreFull> {
         self.add(state, 0, (NOWHERE, 0)).map(drop)
     }
 
     /// A state reached from the one with number `parent` here.
-    pub(super) fn add_own(&mut self, state: &[u8], distance: u32, parent: u32) -> Result<(), Full> {
+    pub(super) fn add_own(
+        &mut self,
+        state: &[u8],
+        distance: u32,
+        parent: u32,
+    ) -> Result<(), StoreFull> {
         let is_new = self.add(state, distance, (self.me, parent))?;
         self.nodes[parent as usize].uses += u32::from(is_new);
         Ok(())
@@ -108,7 +113,7 @@ impl Thin {
         states: &[u8],
     ) -> Result<(), RankError> {
         let parent =
-            u32::try_from(key.origin).map_err(|_too_large| RankError::NoMessage { from })?;
+            u32::try_from(key.origin).map_err(|_too_large| RankError::MalformedMessage { from })?;
         let mut known_count = 0;
         for state in states.chunks_exact(self.state_bytes.max(1)) {
             known_count += u32::from(!self.add(state, key.distance, (from as u32, parent))?);
@@ -124,7 +129,7 @@ impl Thin {
         state: &[u8],
         distance: u32,
         (rank, parent): (u32, u32),
-    ) -> Result<bool, Full> {
+    ) -> Result<bool, StoreFull> {
         if !self.seen.add(state) {
             return Ok(false);
         }
@@ -141,7 +146,7 @@ impl Thin {
                 id
             }
             None => {
-                let id = u32::try_from(self.nodes.len()).map_err(|_too_many| Full)?;
+                let id = u32::try_from(self.nodes.len()).map_err(|_too_many| StoreFull)?;
                 grow(&mut self.nodes, 1);
                 grow(&mut self.states, self.state_bytes);
                 self.nodes.push(node);
@@ -219,11 +224,11 @@ impl Thin {
     }
 
     /// What other ranks say of uses that are over.
-    pub(super) fn released(&mut self, uses: &[(u32, u32)]) -> Result<(), NoMessage> {
+    pub(super) fn released(&mut self, uses: &[(u32, u32)]) -> Result<(), MalformedMessage> {
         for &(id, count) in uses {
-            let known = self.nodes.get(id as usize).ok_or(NoMessage)?;
+            let known = self.nodes.get(id as usize).ok_or(MalformedMessage)?;
             if known.uses < count {
-                return Err(NoMessage);
+                return Err(MalformedMessage);
             }
             if count > 0 && !self.is_frozen {
                 self.release(self.me, id, count);

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::pairs::shared::{Likely, Numbers, Recent, SharedPairs};
-use crate::pairs::{Full, Room};
+use crate::pairs::shared::{Candidate, Numbers, Recent, SharedPairs};
+use crate::pairs::{Room, StoreFull};
 
 use super::shape::{Halves, Shape};
 use super::{Batch, LOOK_AGAIN_TIMES, LOOK_AT, STATES_PER_JOINT, StateId, Unpacked};
@@ -21,11 +21,11 @@ pub(crate) struct SharedStore {
 
 /// What one thread has of a store: numbers that are its own.
 #[derive(Debug, Default)]
-pub(crate) struct Hand {
+pub(crate) struct NumberCache {
     pub(crate) inner: Numbers,
     pub(crate) roots: Numbers,
     recent: Recent,
-    likely: Vec<Likely>,
+    likely: Vec<Candidate>,
 }
 
 impl SharedStore {
@@ -36,7 +36,7 @@ impl SharedStore {
         Self { shape: Shape::new(state_bytes), inner, roots, room, look_at: LOOK_AT }
     }
 
-    /// Lets it take so much memory from now on, bytes; then every new state is [`Full`].
+    /// Lets it take so much memory from now on, bytes; then every new state is [`StoreFull`].
     pub(crate) fn limit_memory(&mut self, bytes: usize) {
         self.room = Room::new(bytes);
         self.inner.take_from(self.room.clone());
@@ -59,28 +59,28 @@ impl SharedStore {
         self.inner.is_full() || self.roots.is_full()
     }
 
-    /// As [`super::Store::prepare`]. After [`Full`] the same may succeed when the index has grown.
+    /// As [`super::Store::prepare`]. After [`StoreFull`] the same may succeed when the index has grown.
     #[inline]
     pub(crate) fn prepare(
         &self,
-        hand: &mut Hand,
+        hand: &mut NumberCache,
         parent: &Unpacked,
         state: &[u8],
         batch: &mut Batch,
-    ) -> Result<(), Full> {
-        let Hand { inner, recent, .. } = hand;
+    ) -> Result<(), StoreFull> {
+        let NumberCache { inner, recent, .. } = hand;
         prepare_in(&self.shape, &self.inner, inner, recent, parent, state, batch)
     }
 
     /// Adds the states of a batch and empties it; `each` hears their numbers and whether they are new.
-    /// After [`Full`] those that were not added are still in it.
+    /// After [`StoreFull`] those that were not added are still in it.
     pub(crate) fn insert_batch(
         &self,
-        hand: &mut Hand,
+        hand: &mut NumberCache,
         batch: &mut Batch,
         mut each: impl FnMut(StateId, bool),
-    ) -> Result<(), Full> {
-        let Hand { roots, likely, .. } = hand;
+    ) -> Result<(), StoreFull> {
+        let NumberCache { roots, likely, .. } = hand;
         let done =
             self.roots.insert_all(&batch.roots, roots, likely, |_, id, is_new| each(id, is_new));
         match done {
@@ -115,7 +115,7 @@ impl SharedStore {
         &mut self,
         cut_at: usize,
         ids: &[Range<StateId>],
-        hands: &mut [&mut Hand],
+        hands: &mut [&mut NumberCache],
     ) {
         let shape = self.shape.cut_elsewhere(cut_at);
         let mut inner = SharedPairs::new(Room::new(usize::MAX));
@@ -164,7 +164,7 @@ fn prepare_in(
     parent: &Unpacked,
     state: &[u8],
     batch: &mut Batch,
-) -> Result<(), Full> {
+) -> Result<(), StoreFull> {
     shape.to_words(state, &mut batch.words);
     batch.shape = Some(shape.number());
     let mut changed = u64::MAX;

@@ -6,10 +6,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Looks at the round before a thread sleeps: some 50 µs, so that short levels cost no system calls.
 const SPINS: usize = 500;
 
-/// A thread that took part is gone before the end.
+/// A thread of the search panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a thread of the search failed")]
-pub struct Gone;
+pub struct ThreadFailed;
 
 /// All threads arrive; the last one decides what comes next and opens it for the others.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Meeting {
     }
 
     /// True for the last one at once, who must [`Self::open`]; false for the others when that is done.
-    pub(super) fn arrive(&self) -> Result<bool, Gone> {
+    pub(super) fn arrive(&self) -> Result<bool, ThreadFailed> {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads_count {
             self.arrived.store(0, Ordering::Relaxed);
@@ -84,8 +84,8 @@ impl Meeting {
         self.is_broken.load(Ordering::Acquire)
     }
 
-    fn unless_broken(&self, is_last: bool) -> Result<bool, Gone> {
-        if self.is_broken() { Err(Gone) } else { Ok(is_last) }
+    fn unless_broken(&self, is_last: bool) -> Result<bool, ThreadFailed> {
+        if self.is_broken() { Err(ThreadFailed) } else { Ok(is_last) }
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         thread::scope(|scope| {
             let waits = scope.spawn(|| meeting.arrive());
             meeting.break_up();
-            assert_eq!(waits.join().unwrap(), Err(Gone));
+            assert_eq!(waits.join().unwrap(), Err(ThreadFailed));
         });
     }
 }

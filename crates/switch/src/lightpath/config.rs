@@ -5,17 +5,17 @@ use thiserror::Error;
 /// One direction of a link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LightpathConfig {
-    /// Every random draw comes from this: same seed, same frames, same fate.
+    /// Every random draw comes from this: the same seed and frames give the same losses and delays.
     pub seed: u64,
     /// Time on the fibre, one way, nanoseconds.
     pub delay_ns: u64,
-    /// How far the delay wanders to either side, nanoseconds.
+    /// Variation of the delay to either side, nanoseconds.
     pub jitter_ns: u64,
     /// How the wandering is distributed.
     pub jitter_shape: JitterShape,
-    /// Line rate, bit/s, Ethernet's own overhead counted; `None` for a line that takes no time.
+    /// Line rate, bit/s, Ethernet's own overhead counted; `None` for an unlimited rate.
     pub rate_bits_per_s: Option<u64>,
-    /// What may wait for the line, wire bytes; `None` for no limit.
+    /// Bytes that may wait for the line, wire bytes; `None` for no limit.
     pub queue_bytes: Option<u64>,
     /// Marks frames that find more than this waiting, wire bytes; `None` never marks.
     pub mark_above_bytes: Option<u64>,
@@ -82,23 +82,23 @@ pub enum LightpathConfigError {
     /// A probability outside 0 to 1.
     #[error("{name} is {value}, not a share between 0 and 1")]
     NotAShare {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
     },
     /// A rate or size of zero where nothing could ever pass.
     #[error("{name} must be more than 0")]
     Zero {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
     },
     /// More than a minute of delay, or a rate beyond 100 Tbit/s: out of what the arithmetic holds.
     #[error("{name} is {value}, beyond {most}")]
     TooMuch {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
         /// The most there can be.
         most: u64,

@@ -5,7 +5,7 @@ use crate::lightpath::JitterShape;
 /// A delay that wanders: independent draws at knots in time, a straight line between them.
 ///
 /// What makes a long path jitter (switches on the way, protection switching) changes slowly against
-/// the gap between two frames, so neighbours share their fate and order holds: probes a second apart
+/// the gap between two frames, so neighbouring frames have similar delays and order holds: probes a second apart
 /// see independent draws, back-to-back frames see almost the same one. Knots are at least
 /// [`KNOT_NS_MIN`] apart and far enough for the line to rise by no more than half a nanosecond a
 /// nanosecond.

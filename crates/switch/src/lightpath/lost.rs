@@ -1,7 +1,7 @@
 use crate::frame::FrameShape;
 
 /// Which wire packets of a frame are lost: a bit each for up to 128. Packets of a frame that has
-/// more (a segment size below 500 bytes) share their fate with their neighbours, as evenly as can be.
+/// more (a segment size below 500 bytes) are lost together with their neighbours, spread as evenly as possible.
 /// So whatever a frame claims to stand for, nothing here takes more than 128 steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LostPackets {
@@ -9,7 +9,7 @@ pub struct LostPackets {
 }
 
 impl LostPackets {
-    /// All arrive.
+    /// No packet is lost.
     pub const NONE: Self = Self { mask: 0 };
 
     /// How many neighbours share a bit.
@@ -18,7 +18,7 @@ impl LostPackets {
         packets_count.div_ceil(u128::BITS).max(1)
     }
 
-    /// Those from `first` on are lost, and those that share the fate of the first of them.
+    /// Those from `first` on are lost, and those that are lost together with the first of them.
     #[must_use]
     pub(crate) fn beyond(first: u32, packets_count: u32) -> Self {
         let bits = |packets: u32| u128::MAX.checked_shr(u128::BITS - packets).unwrap_or(0);
@@ -29,7 +29,7 @@ impl LostPackets {
         Self { mask: bits(packets_count.div_ceil(sharing)) & !bits(first / sharing) }
     }
 
-    /// Loses one, and those that share its fate; how many are newly lost.
+    /// Loses one packet, and those that are lost together with it; returns how many are newly lost.
     pub(crate) fn lose(&mut self, index: u32, packets_count: u32) -> u32 {
         if self.is_lost(index, packets_count) {
             return 0;
@@ -39,19 +39,19 @@ impl LostPackets {
         sharing.min(packets_count - index / sharing * sharing)
     }
 
-    /// Whether any is.
+    /// Whether any packet is lost.
     #[must_use]
     pub fn any(&self) -> bool {
         self.mask != 0
     }
 
-    /// Whether this one is.
+    /// Whether this packet is lost.
     #[must_use]
     pub fn is_lost(&self, index: u32, packets_count: u32) -> bool {
         self.mask >> (index / Self::sharing(packets_count)) & 1 == 1
     }
 
-    /// How many are.
+    /// Number of lost packets of `packets_count`.
     #[must_use]
     pub fn count(&self, packets_count: u32) -> u32 {
         let sharing = Self::sharing(packets_count);

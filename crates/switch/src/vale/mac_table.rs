@@ -14,7 +14,7 @@ const SETS: usize = 4096;
 pub struct Mac(u64);
 
 impl Mac {
-    /// Nobody's.
+    /// An address that no station has.
     pub const NONE: Self = Self(u64::MAX >> 16);
 
     /// From its bytes as they stand in a frame.

@@ -43,7 +43,7 @@ impl PortSet {
         self.bits[port.index() / 64] |= 1 << (port.index() % 64);
     }
 
-    /// Takes it out.
+    /// Removes a port.
     pub fn remove(&mut self, port: PortId) {
         self.bits[port.index() / 64] &= !(1 << (port.index() % 64));
     }
@@ -54,7 +54,7 @@ impl PortSet {
         self.bits[port.index() / 64] >> (port.index() % 64) & 1 == 1
     }
 
-    /// How many are.
+    /// Number of ports in the set.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.bits.iter().map(|word| word.count_ones()).sum()

@@ -86,6 +86,26 @@ fn a_missing_folder_is_told_before_anything_is_written() {
 }
 
 #[test]
+fn a_file_that_cannot_be_made_is_named_as_it_was_asked_for() {
+    let scratch = scratch();
+    let folder = scratch.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
+    let path = folder.join("file");
+    let refused = thread::scope(|scope| {
+        let both = || {
+            obey_modes();
+            [replace(&path, b"new"), replace_by_link(&path, "other")].map(Result::unwrap_err)
+        };
+        scope.spawn(both).join().unwrap()
+    });
+    for error in refused {
+        assert_eq!((error.step, error.path.as_path()), (Step::Create, path.as_path()));
+        assert_eq!(error.source.kind(), io::ErrorKind::PermissionDenied);
+    }
+}
+
+#[test]
 fn an_error_of_the_contents_leaves_the_old_file() {
     let scratch = scratch();
     let path = scratch.path().join("file");

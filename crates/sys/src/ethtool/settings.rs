@@ -63,9 +63,9 @@ pub struct Coalescing {
 pub struct Feature {
     /// The kernel's name: `tx-tcp-segmentation`.
     pub name: String,
-    /// On.
+    /// Whether it is on.
     pub is_on: bool,
-    /// May be switched.
+    /// Whether it can be switched.
     pub may_change: bool,
 }
 

@@ -58,7 +58,7 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()

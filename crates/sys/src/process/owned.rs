@@ -62,7 +62,7 @@ pub struct Owned {
 /// What came of a child.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// Exit status of the process.
     pub status: ExitStatus,
     /// What it wrote on its standard output, where that was captured.
     pub stdout: Vec<u8>,
@@ -122,7 +122,7 @@ impl Owned {
         Ok(self)
     }
 
-    /// Its process id.
+    /// Process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use lab::Bed;
+use lab::ScopedLab;
 use results::Results;
 use sys::process::{Ending, Owned};
 
@@ -28,7 +28,7 @@ const COMPLAINT_BYTES_MAX: usize = 4096;
 /// A lab that is up, with a server in its far host; gone when dropped.
 pub struct PlantedLab {
     // First: what runs in it ends with it, and then the control group is empty.
-    bed: Bed,
+    bed: ScopedLab,
     background: Vec<Owned>,
     group: Option<Group>,
     folder: Folder,
@@ -39,7 +39,8 @@ impl PlantedLab {
     /// Brings a case's lab up; `program` measures and serves in it.
     pub fn up(case: &Case, program: &'static str) -> Result<Self, String> {
         let name = format!("planted-{}-{}", case.name, std::process::id());
-        let bed = Bed::inline(&file(&name, case), program).map_err(|error| error.to_string())?;
+        let bed =
+            ScopedLab::inline(&file(&name, case), program).map_err(|error| error.to_string())?;
         let folder = Folder::new(&name)?;
         let mut lab = Self { bed, background: Vec::new(), group: None, folder, program };
         for OnHost { host, run } in &case.prepare {

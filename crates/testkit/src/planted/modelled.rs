@@ -62,7 +62,7 @@ struct Path {
     rate: f64,
     several: f64,
     udp: f64,
-    /// Share of the segments sent again.
+    /// Share of the segments retransmitted.
     lost: f64,
     /// Share of the time held back by the receiver's window.
     window_limited: f64,

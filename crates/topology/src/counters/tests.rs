@@ -79,6 +79,16 @@ fn softnet_lines_carry_their_core() {
 }
 
 #[test]
+fn a_core_that_a_damaged_recording_has_twice_gains_once() {
+    let torn = SOFTNET.replacen("00000002 00000000", "00000002\n00000000", 1);
+    let cores: Vec<u32> = parse_softnet(&torn).iter().map(|row| row.core).collect();
+    assert_eq!(cores, [0, 1, 3]);
+    let torn = SOFTNET.replacen("00000000 00000003", "00000000 00000000", 1);
+    let cores: Vec<u32> = parse_softnet(&torn).iter().map(|row| row.core).collect();
+    assert_eq!(cores, [0]);
+}
+
+#[test]
 fn damaged_recordings_neither_panic_nor_invent() {
     let recorded = [DEV, SOFTNET];
     bolero::check!().with_type::<(bool, Vec<(u16, u8)>)>().for_each(|(which, damage)| {

@@ -8,7 +8,7 @@ use crate::HostFiles;
 /// Caches of a core that are read; processors have four or five.
 const INDEXES_MAX: u32 = 16;
 
-/// Every cache once.
+/// Reads every cache once.
 pub(super) fn read(files: &HostFiles, online: &[u32], absent: &mut Vec<Absent>) -> Vec<Cache> {
     let mut caches: Vec<Cache> = Vec::new();
     for &core in online {

@@ -68,10 +68,10 @@ fn note_absences(cores: &[Core], clocks: &Clocks, absent: &mut Vec<Absent>) {
     if cores.is_empty() {
         note(absent, "cores", "neither /sys/devices/system/cpu nor /proc/stat names one");
     } else if running().all(|core| core.package.is_none()) {
-        note(absent, "packages", "the kernel does not say which core is in which package");
+        note(absent, "packages", "the kernel does not report which core is in which package");
     }
     if !cores.is_empty() && running().all(|core| core.frequency.is_none()) {
-        note(absent, "clock and governor", "no cpufreq: the hypervisor or firmware steers it");
+        note(absent, "clock and governor", "no cpufreq: controlled by the hypervisor or firmware");
     }
     if !cores.is_empty() && running().all(|core| core.idle_states.is_empty()) {
         note(absent, "idle states", "no cpuidle driver: the kernel halts, the host decides");

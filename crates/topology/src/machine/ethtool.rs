@@ -53,7 +53,7 @@ pub(super) fn lay_over(nic: &mut Nic, absent: &mut Vec<Absent>) {
     .collect();
     if !lacks.is_empty() {
         let driver = nic.driver.as_deref().unwrap_or("its driver");
-        let why = format!("{driver} does not tell (ethtool)");
+        let why = format!("not reported by {driver} (ethtool)");
         note(absent, format!("{} of {}", lacks.join(", "), nic.name), why);
     }
 }

@@ -5,7 +5,7 @@ use results::{Absent, MemoryNode};
 use super::{core_list, note};
 use crate::HostFiles;
 
-/// The online nodes.
+/// Reads the online nodes.
 pub(super) fn read(files: &HostFiles, absent: &mut Vec<Absent>) -> Vec<MemoryNode> {
     let numbers = core_list(files, "devices/system/node/online").unwrap_or_default();
     if numbers.is_empty() {

@@ -16,14 +16,14 @@ const PROCESSES_MAX: usize = 1 << 16;
 pub(super) struct KernelThreads {
     /// Process id and name, `napi/` in front.
     napi: Vec<(u32, String)>,
-    /// `irqbalance` runs.
+    /// Whether `irqbalance` runs.
     pub(super) irqbalance_runs: bool,
     /// Kernel threads can be seen at all.
     pub(super) are_visible: bool,
 }
 
 impl KernelThreads {
-    /// Looks through `/proc`.
+    /// Scans `/proc`.
     pub(super) fn read(files: &HostFiles) -> Self {
         let mut threads = Self::default();
         for name in files.proc_names("").iter().take(PROCESSES_MAX) {
@@ -56,7 +56,7 @@ impl KernelThreads {
     }
 }
 
-/// A thread's cores.
+/// The cores a thread may run on and the one it last ran on.
 pub(super) fn describe(files: &HostFiles, pid: u32, name: &str) -> NapiThread {
     let status = files.proc(&format!("{pid}/status")).unwrap_or_default();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

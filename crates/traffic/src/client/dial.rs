@@ -1,4 +1,4 @@
-//! From a name to a connection, and finding out what is at its other end.
+//! Resolves a name, connects, and determines what is at the other end.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -23,19 +23,19 @@ pub enum Family {
     V6,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Name or address; an IPv6 address may stand in brackets.
+    /// Name or address; an IPv6 address may be in brackets.
     pub host: String,
-    /// TCP and UDP port.
+    /// The port, for both TCP and UDP.
     pub port: u16,
-    /// Only this version, when given.
+    /// Connect only over this IP version; absent: over either.
     pub family: Option<Family>,
 }
 
 impl Target {
-    /// A host at the default port, in whatever version it answers.
+    /// A host at the default port, over either IP version.
     #[must_use]
     pub fn new(host: impl Into<String>) -> Self {
         Self { host: host.into(), port: crate::server::DEFAULT_PORT, family: None }
@@ -48,14 +48,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// What the first byte of a server says about it.
+/// What the first byte from a server says about it.
 #[derive(Debug)]
 pub(super) enum Answer {
     Ours,
     Foreign(&'static dyn FarProtocol),
 }
 
-/// Why a greeting was not answered well.
+/// Why a greeting did not lead to a session.
 #[derive(Debug)]
 pub(super) enum GreetError {
     Busy(&'static dyn FarProtocol),
@@ -85,7 +85,7 @@ impl GreetError {
     }
 }
 
-/// Connects to the first address of `target` that takes the connection.
+/// Connects to the first address of `target` that accepts the connection.
 pub(super) fn dial(
     target: &Target,
     timeout: Duration,
@@ -98,7 +98,7 @@ pub(super) fn dial(
             if v6.ip().is_unicast_link_local() && v6.scope_id() == 0);
         match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => return Ok((stream, address)),
-            // An address that refuses says more than one that cannot be reached at all.
+            // An address that refuses says more than one that cannot be reached.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => failure = Some(error),
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -132,7 +132,7 @@ fn resolve(target: &Target) -> Result<Vec<SocketAddr>, ClientError> {
     let host = target.host.trim_start_matches('[').trim_end_matches(']');
     let addresses = (host, target.port).to_socket_addrs().map_err(|error| {
         let reason = error.to_string();
-        // The resolver's own words without the library's preamble.
+        // The resolver's own words without the library's prefix.
         let reason = reason.rsplit(": ").next().unwrap_or(&reason).to_owned();
         ClientError::UnknownHost { host: target.host.clone(), reason }
     })?;
@@ -144,7 +144,7 @@ fn resolve(target: &Target) -> Result<Vec<SocketAddr>, ClientError> {
     Ok(addresses.filter(wanted).collect())
 }
 
-/// Sends the greeting and looks at, without taking, the first byte of the answer.
+/// Sends the greeting and peeks at the first byte of the answer without removing it.
 pub(super) fn greet(
     mut stream: &TcpStream,
     greeting: &[u8; GREETING_BYTES],
@@ -156,7 +156,7 @@ pub(super) fn greet(
     let mut first = [0];
     match stream.peek(&mut first) {
         Ok(0) => Err(GreetError::Closed),
-        // The length of a first frame is far below 16 MiB.
+        // The first frame is far shorter than 16 MiB, so the first byte of its length is 0.
         Ok(_) if first == [0] => Ok(Answer::Ours),
         Ok(_) => {
             let answers = known.iter().filter_map(|one| Some((*one, one.first_answer(first[0])?)));
@@ -172,7 +172,7 @@ pub(super) fn greet(
     }
 }
 
-/// Connects a socket that was prepared before, waiting at most until `deadline`.
+/// Connects a prepared socket, waiting at most until `deadline`.
 pub(super) fn connect_prepared(
     fd: OwnedFd,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What can be in the way of a client, each in one line.
+//! The errors of a client, each in one line.
 
 use std::error::Error as StdError;
 use std::io;
@@ -9,7 +9,7 @@ use super::Target;
 use crate::control::{LinkError, Refusal, RefusalCode};
 use crate::engine::EngineError;
 
-/// Why a client did not get what it asked for.
+/// Why a client did not get what it requested.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -18,16 +18,16 @@ pub enum ClientError {
     UnknownHost {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's reason.
         reason: String,
     },
-    /// A link-local address without the interface it is meant for.
+    /// A link-local address without an interface.
     #[error("{host} is the same on every link; add its interface: {host}%eth0")]
     NoInterface {
         /// The address.
         host: String,
     },
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     #[error("nothing listens on {target}; start {start} there")]
     NothingListens {
         /// `host port N`.
@@ -35,21 +35,21 @@ pub enum ClientError {
         /// The commands that start a server, for a user to read.
         start: String,
     },
-    /// The network gives no connection.
+    /// The network does not permit a connection.
     #[error("no connection to {target}")]
     Unreachable {
         /// `host port N`.
         target: String,
-        /// Why.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// No answer in time.
+    /// No answer arrived in time.
     #[error("{target} does not answer (a firewall, or no such host)")]
     Timeout {
         /// `host port N`.
         target: String,
     },
-    /// It accepts connections and never says what it is.
+    /// The server accepts connections but sends nothing.
     #[error("{target} accepts connections and says nothing: {what}")]
     Mute {
         /// `host port N`.
@@ -57,7 +57,7 @@ pub enum ClientError {
         /// What it is not, for a user to read.
         what: String,
     },
-    /// Something else listens there.
+    /// The server speaks an unknown protocol.
     #[error("what listens on {target} is {what}")]
     Foreign {
         /// `host port N`.
@@ -65,23 +65,23 @@ pub enum ClientError {
         /// What it is not, for a user to read.
         what: String,
     },
-    /// Another major version.
+    /// The server speaks another major version of the protocol.
     #[error("{target} runs another version of clearstream's protocol: {reason}")]
     Version {
         /// `host port N`.
         target: String,
-        /// Which.
+        /// Which versions the two ends speak.
         reason: String,
     },
-    /// The server turns the request down.
+    /// The server refuses the request.
     #[error("{target} refuses: {refusal}")]
     Refused {
         /// `host port N`.
         target: String,
-        /// Why.
+        /// The server's reason.
         refusal: Refusal,
     },
-    /// What takes this end's packets in could not be moved.
+    /// The interrupts or threads that receive this end's packets could not be moved.
     #[error(transparent)]
     Move(#[from] crate::interrupts::MoveError),
     /// The connection broke.
@@ -89,53 +89,53 @@ pub enum ClientError {
     Lost {
         /// `host port N`.
         target: String,
-        /// How.
+        /// The error of the connection.
         source: LinkError,
     },
-    /// Nothing comes any more.
-    #[error("{target} has gone silent")]
+    /// The server no longer sends anything.
+    #[error("{target} does not respond any more")]
     Silent {
         /// `host port N`.
         target: String,
     },
-    /// It says what makes no sense here.
+    /// The server sent a message that is not valid at this point.
     #[error("{target} does not keep to the protocol ({what})")]
     Unexpected {
         /// `host port N`.
         target: String,
-        /// What.
+        /// What it sent or did.
         what: String,
     },
-    /// The far end could not do it.
+    /// The far end failed.
     #[error("{target}: {reason}")]
     Far {
         /// `host port N`.
         target: String,
-        /// Why.
+        /// The far end's reason.
         reason: String,
     },
-    /// This end could not do it.
+    /// This end cannot run the test.
     #[error("this end cannot run the test")]
     Engine(#[from] EngineError),
-    /// A system call here failed.
+    /// A system call failed at this end.
     #[error("{what}")]
     Socket {
-        /// For what.
+        /// The object or operation that it was for.
         what: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A test in another protocol failed, or that protocol cannot do it.
+    /// A test in another protocol failed, or that protocol does not support it.
     #[error("the {protocol} server at {target}: {source}")]
     ForeignTest {
         /// The protocol's name.
         protocol: &'static str,
         /// `address:port`.
         target: String,
-        /// In that protocol's words.
+        /// The error of that protocol.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The server speaks another protocol, which has nothing of the kind.
+    /// The server speaks another protocol, which does not offer the requested function.
     #[error(
         "{target} is a stock {protocol} server and cannot {what}; run `clearstream serve` there"
     )]
@@ -144,20 +144,20 @@ pub enum ClientError {
         target: String,
         /// The protocol's name.
         protocol: &'static str,
-        /// What it cannot do.
+        /// The function that it lacks.
         what: &'static str,
     },
-    /// Our own server, of a version without this extension.
+    /// Our own server, in a version without this extension.
     #[error("{target} runs clearstream {version}, which lacks the extension to {what}")]
     NoExtension {
         /// `host port N`.
         target: String,
-        /// Its version.
+        /// Version of the server's program.
         version: String,
-        /// What it cannot do.
+        /// The function that it lacks.
         what: &'static str,
     },
-    /// The user stopped it before it had begun.
+    /// The user stopped the test before it began.
     #[error("stopped before the test began")]
     Stopped,
 }
@@ -176,13 +176,13 @@ impl ClientError {
         }
     }
 
-    /// Whether the request itself was at fault.
+    /// Whether the request itself was invalid.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Refused { refusal, .. } if refusal.code == RefusalCode::BadRequest)
     }
 
-    /// Whether a privilege was missing at this end.
+    /// Whether this end lacked a privilege.
     #[must_use]
     pub fn is_privilege(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Servers that speak a protocol other than our own, as far as the program knows some.
+//! Servers that speak a protocol other than ours, as far as the program supports it.
 
 use std::error::Error;
 use std::fmt;
@@ -11,26 +11,27 @@ use super::{ClientError, IntervalPair, PathMtu, probes};
 use crate::control::GREETING_BYTES;
 use crate::engine::IntervalReport;
 
-/// A protocol other than our own in which a server can be asked for tests. Its servers take our
-/// greeting for a greeting of their own and answer with a byte by which the client knows them.
+/// A protocol other than ours in which a server can run tests. Its servers take our greeting for
+/// one of their own protocol and answer with a byte by which the client recognises them.
 pub trait FarProtocol: fmt::Debug + Send + Sync {
     /// Name of the protocol and of its program, one word.
     fn name(&self) -> &'static str;
 
-    /// The command that starts a server; a client that finds none tells its user.
+    /// The command that starts a server, shown to the user when nothing listens.
     fn server_command(&self) -> &'static str;
 
-    /// What a server says that answers our greeting with this byte; `None` when no server of this
-    /// protocol does. Our own servers answer with 0.
+    /// The state of a server of this protocol that answers our greeting with the byte `first`;
+    /// `None` if none does. Our own servers answer with 0.
     fn first_answer(&self, first: u8) -> Option<FirstAnswer>;
 
-    /// Runs one test on a control connection that the server has accepted `greeting` on and has not
-    /// been read from. `on_report` is called for every interval of this end; `should_stop` is asked
-    /// several times a second, and when it says yes the test ends early and is reported. The
-    /// outcome's account of the far end is absent.
+    /// Runs one test on a control connection on which the server has accepted `greeting` and from
+    /// which nothing has been read. `on_report` is called for every interval of this end,
+    /// `should_stop` several times per second; when that returns true, the test ends early and its
+    /// outcome is returned. The far end's report in the outcome is absent.
     ///
     /// # Errors
-    /// In one line: what the protocol cannot do, what the server refuses, how the connection broke.
+    /// In one line: what the protocol does not support, what the server refuses, or how the
+    /// connection broke.
     fn run_test(
         &self,
         control: TcpStream,
@@ -41,12 +42,12 @@ pub trait FarProtocol: fmt::Debug + Send + Sync {
     ) -> Result<TestOutcome, Box<dyn Error + Send + Sync>>;
 }
 
-/// What a server of a [`FarProtocol`] answers to a greeting.
+/// How a server of a [`FarProtocol`] answers a greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstAnswer {
-    /// It waits for a test.
+    /// It is ready for a test.
     Ready,
-    /// It serves another client and none besides.
+    /// It serves another client and accepts only one at a time.
     Busy,
 }
 
@@ -60,23 +61,23 @@ pub struct ForeignPeer {
 }
 
 impl ForeignPeer {
-    /// The protocol it speaks.
+    /// The protocol that the server speaks.
     #[must_use]
     pub fn protocol(&self) -> &'static dyn FarProtocol {
         self.protocol
     }
 
-    /// Where it is.
+    /// The server's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Measures `count` round trips of connection set-ups, one every `interval`: all that a server
-    /// without an echo has to offer.
+    /// Measures the set-up times of `count` connections, one every `interval`: the only round trip
+    /// that a server without an echo offers.
     ///
     /// # Errors
-    /// [`ClientError`] says in one line what is in the way.
+    /// [`ClientError`] says in one line what went wrong.
     pub fn round_trips(
         &self,
         count: u32,
@@ -88,16 +89,16 @@ impl ForeignPeer {
     /// The path MTU that this kernel assumes.
     ///
     /// # Errors
-    /// [`ClientError`] when the kernel does not say.
+    /// [`ClientError`] if the kernel does not report it.
     pub fn path_mtu(&self) -> Result<PathMtu, ClientError> {
         probes::assumed_path_mtu(&self.control)
     }
 
-    /// Runs one test; see [`Session::run_test`](super::Session::run_test). The far end's own account
-    /// is absent.
+    /// Runs one test; see [`Session::run_test`](super::Session::run_test). The far end's report is
+    /// absent.
     ///
     /// # Errors
-    /// [`ClientError`]; among them what the protocol cannot do.
+    /// [`ClientError`], also for what the protocol does not support.
     pub fn run_test(
         self,
         spec: &TestSpec,
@@ -118,7 +119,7 @@ impl ForeignPeer {
     }
 }
 
-/// What a server may be, for a user who has none: `` `clearstream serve` (or `iperf3 -s`) ``.
+/// The commands that start a server: `` `clearstream serve` (or `iperf3 -s`) ``.
 pub(super) fn server_commands(known: &[&'static dyn FarProtocol]) -> String {
     let ours = "`clearstream serve`";
     if known.is_empty() {
@@ -128,7 +129,7 @@ pub(super) fn server_commands(known: &[&'static dyn FarProtocol]) -> String {
     format!("{ours} (or {})", others.join(" or "))
 }
 
-/// What something is that speaks no protocol we know: `neither clearstream nor iperf3`.
+/// What a server is not if it speaks no known protocol: `neither clearstream nor iperf3`.
 pub(super) fn none_of(known: &[&'static dyn FarProtocol]) -> String {
     if known.is_empty() {
         return "not clearstream".to_owned();

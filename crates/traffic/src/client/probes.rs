@@ -1,4 +1,4 @@
-//! Idle round trips and the path MTU.
+//! Idle round-trip times and the path MTU.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -14,28 +14,28 @@ use sys::socket::{Family, Transport, new_socket};
 use super::{ANSWER_TIMEOUT, ClientError, Session};
 use crate::control::{ClientMessage, GREETING_BYTES, Purpose, ServerMessage, Token};
 
-/// A round trip longer than this is no round trip.
+/// A round trip that takes longer fails.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Tries for each packet size; any one may be lost by chance.
+/// Attempts per packet size; a single packet may be lost by chance.
 const PROBE_TRIES: u32 = 3;
 const PROBE_PATIENCE: Duration = Duration::from_millis(250);
-/// Sizes worth trying before searching: jumbo frames, Ethernet, PPPoE, tunnels, IPv6's minimum.
+/// Common sizes to try before searching: jumbo frames, Ethernet, PPPoE, tunnels, IPv6's minimum.
 const USUAL_MTUS_BYTES: [u32; 9] = [65_535, 9_000, 8_000, 4_470, 1_500, 1_492, 1_476, 1_400, 1_280];
-/// Every IPv4 path carries this (RFC 791).
+/// Smallest size tried: every IPv4 host accepts datagrams of 576 bytes (RFC 791).
 const MTU_BYTES_MIN: u32 = 576;
-/// IP and UDP headers, bytes.
+/// Total length of the IP and UDP headers, in bytes.
 const HEADERS_V4_BYTES: u32 = 28;
 const HEADERS_V6_BYTES: u32 = 48;
-/// Largest payload of a UDP datagram over IPv4, bytes.
+/// Largest payload of a UDP datagram over IPv4, in bytes.
 const PAYLOAD_BYTES_MAX: u32 = 65_507;
 
-/// The largest packet that gets through.
+/// The largest packet that the path carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMtu {
-    /// IP packet, header included, bytes.
+    /// Size of the IP packet including its header, in bytes.
     pub bytes: u32,
-    /// Whether a packet of that size was seen at the far end; otherwise it is what this kernel
-    /// assumes.
+    /// Whether a packet of that size arrived at the far end; otherwise the size is this kernel's
+    /// assumption.
     pub confirmed: bool,
 }
 
@@ -43,7 +43,7 @@ impl Session {
     /// Measures `count` round trips of one byte over TCP, one every `interval`.
     ///
     /// # Errors
-    /// [`ClientError`]; unless it is a refusal the session is of no more use.
+    /// [`ClientError`]; unless it is a refusal, the session is no longer usable.
     pub fn round_trips(
         &mut self,
         count: u32,
@@ -72,10 +72,11 @@ impl Session {
         LatencySummary::of(&histogram, "tcp-rr").ok_or_else(|| self.silent())
     }
 
-    /// The largest packet that gets through to the server whole, found by sending some.
+    /// Finds the largest packet that reaches the server unfragmented, by sending packets of several
+    /// sizes.
     ///
     /// # Errors
-    /// [`ClientError`]; unless it is a refusal the session is of no more use.
+    /// [`ClientError`]; unless it is a refusal, the session is no longer usable.
     pub fn path_mtu(&mut self) -> Result<PathMtu, ClientError> {
         self.say(&ClientMessage::ProbeMtu)?;
         let token = self.granted()?;
@@ -102,8 +103,9 @@ impl Session {
     }
 }
 
-/// Round trips of connection set-ups: all that a server without an echo has to offer. The control
-/// connection stays open meanwhile, so that the server turns these away at once.
+/// Measures how long connections take to open: the only round trip that a server without an echo
+/// offers. The control connection stays open meanwhile, so that the server rejects these
+/// connections at once.
 pub(super) fn connect_times(
     address: SocketAddr,
     count: u32,
@@ -124,7 +126,7 @@ pub(super) fn connect_times(
         .ok_or_else(|| ClientError::Silent { target: address.to_string() })
 }
 
-/// The path MTU this kernel assumes for a connection.
+/// The path MTU that this kernel assumes for a connection.
 pub(super) fn assumed_path_mtu(stream: &TcpStream) -> Result<PathMtu, ClientError> {
     let failed = |source| ClientError::socket("path MTU", source);
     let address = stream.peer_addr().map_err(failed)?;
@@ -144,8 +146,8 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A connected socket whose packets are never cut on the way and may exceed what the kernel has
-/// learned about the path (`IP_PMTUDISC_PROBE`, ip(7)).
+/// A connected socket whose packets are never fragmented and may exceed the path MTU that the
+/// kernel has learned (`IP_PMTUDISC_PROBE`, ip(7)).
 fn probe_socket(address: SocketAddr) -> io::Result<UdpSocket> {
     let fd = new_socket(Family::of(&address), Transport::Udp).map_err(io::Error::other)?;
     if address.is_ipv4() {
@@ -163,7 +165,7 @@ fn kernel_mtu(socket: &impl std::os::fd::AsFd, address: SocketAddr) -> io::Resul
     Ok(bytes?)
 }
 
-/// A search by packets of several sizes.
+/// A search that sends packets of several sizes.
 struct Search<'a> {
     session: &'a mut Session,
     socket: UdpSocket,
@@ -172,8 +174,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The largest size up to `ceiling_bytes` that gets through; `None` when nothing does (UDP is
-    /// filtered).
+    /// The largest size up to `ceiling_bytes` that reaches the server; `None` if no packet does
+    /// (UDP is filtered).
     fn largest(&mut self, ceiling_bytes: u32) -> Result<Option<u32>, ClientError> {
         let ceiling_bytes = ceiling_bytes.min(PAYLOAD_BYTES_MAX + self.headers_bytes);
         if self.gets_through(ceiling_bytes)? {
@@ -191,7 +193,7 @@ impl Search<'_> {
             above_bytes = bytes;
         }
         let Some(mut best_bytes) = best_bytes else { return Ok(None) };
-        // One byte more tells the usual case at once.
+        // Probing one more byte settles the usual case at once.
         let mut next_bytes = best_bytes + 1;
         while next_bytes < above_bytes {
             if self.gets_through(next_bytes)? {
@@ -210,7 +212,7 @@ impl Search<'_> {
         datagram[..GREETING_BYTES].copy_from_slice(&self.greeting);
         for _ in 0..PROBE_TRIES {
             if let Err(error) = self.socket.send(&datagram) {
-                // Larger than the interface takes: no need to ask the path.
+                // Larger than the interface's MTU: the path need not be probed.
                 if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) {
                     return Ok(false);
                 }

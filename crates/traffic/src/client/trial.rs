@@ -1,4 +1,4 @@
-//! One test against our own server, the near end of it.
+//! The near end of one test against our own server.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,10 +23,10 @@ use crate::outcome;
 use crate::running::{NearAction, NearRun, TURN};
 
 impl Session {
-    /// Runs one test; see [`super::run_test`]. The session can run another one afterwards.
+    /// Runs one test; see [`super::run_test`]. The session can run further tests afterwards.
     ///
     /// # Errors
-    /// [`ClientError`]; unless it is a refusal the session is of no more use.
+    /// [`ClientError`]; unless it is a refusal, the session is no longer usable.
     pub fn run_test(
         &mut self,
         spec: &TestSpec,
@@ -55,14 +55,15 @@ impl Session {
         Ok(outcome::assemble(&spec, near, far))
     }
 
-    /// The token, and the test as the server will run it.
+    /// Receives the server's grant: the token, the test as the server will run it, and the server's
+    /// findings.
     fn accepted(
         &mut self,
         asked: &TestSpec,
     ) -> Result<(Token, TestSpec, Vec<Finding>), ClientError> {
         match self.answer(ANSWER_TIMEOUT)? {
             ServerMessage::Accepted { token, spec: Some(spec), findings } => {
-                // A server may slow a test down and nothing else: this end allocates by the spec.
+                // A server may only slow a test down: this end allocates according to the spec.
                 let same =
                     TestSpec { offered_bits_per_s: asked.offered_bits_per_s, ..*spec.clone() };
                 if asked.far_interrupt_core.is_some() && spec.far_interrupt_core.is_none() {
@@ -81,7 +82,7 @@ impl Session {
         }
     }
 
-    /// Starts both ends, each before it can be sent anything it would miss.
+    /// Starts both ends, each before it can be sent anything that it would miss.
     fn begin(
         &mut self,
         spec: &TestSpec,
@@ -134,7 +135,7 @@ impl Session {
         Ok(opened)
     }
 
-    /// Waits until the server has every stream, repeating what UDP may have lost.
+    /// Waits until the server has all streams, repeating UDP greetings, which may be lost.
     fn await_ready(
         &mut self,
         opened: &mut [Opened],
@@ -164,7 +165,7 @@ impl Session {
     }
 }
 
-/// A data connection under way.
+/// A data connection being set up.
 struct Opened {
     plan: StreamPlan,
     greeting: [u8; crate::control::GREETING_BYTES],
@@ -176,7 +177,7 @@ struct Opened {
 impl Opened {
     fn greet_again(&self) {
         if self.plan.protocol == Protocol::Udp && !self.confirmed {
-            // A refusal (ICMP) here is that of an earlier one; the deadline decides.
+            // A refusal (ICMP) here answers an earlier greeting; the deadline decides.
             rustix::io::write(&self.socket.socket, &self.greeting).ok();
         }
     }
@@ -215,7 +216,7 @@ fn open(
     Ok((fd, findings))
 }
 
-/// A running test: carries out what [`NearRun`] decides.
+/// A running test: carries out the actions of [`NearRun`].
 struct Trial<'a> {
     session: &'a mut Session,
     on_interval: &'a mut dyn FnMut(&IntervalPair),
@@ -224,12 +225,13 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Runs it to its end: this end's account, what was found on the way, the far end's account.
+    /// Runs the test to its end. Returns this end's outcome, the findings made on the way, and the
+    /// far end's report.
     fn finish(
         mut self,
         should_stop: &dyn Fn() -> bool,
     ) -> Result<(EndOutcome, Vec<Finding>, Option<EndReport>), ClientError> {
-        // Leaving early drops the engine, which ends its threads.
+        // Returning early drops the engine, which ends its threads.
         while !self.run.is_over() {
             if should_stop() {
                 self.run.stop(Instant::now());

@@ -1,4 +1,4 @@
-//! Asking about the far host's settings.
+//! Requests about the far host's settings.
 
 use std::time::Duration;
 
@@ -7,15 +7,17 @@ use serde_json::Value;
 use super::{ClientError, Session};
 use crate::control::{ClientMessage, ServerMessage, TUNE_EXTENSION};
 
-/// Time for a far host to make and undo changes; a driver that restarts its link takes seconds.
+/// Time limit for a far host to make or undo changes; a driver that restarts its link takes
+/// seconds.
 const TUNE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Session {
-    /// Asks something of the far host's settings and returns the answer, whatever it is.
+    /// Sends a request about the far host's settings and returns the answer, which it does not
+    /// interpret.
     ///
     /// # Errors
-    /// [`ClientError::NoExtension`] where the server is too old, [`ClientError::Refused`] where it was
-    /// started without permission; in both cases the session goes on.
+    /// [`ClientError::NoExtension`] if the server is too old, [`ClientError::Refused`] if it was
+    /// started without permission; in both cases the session remains usable.
     pub fn tune(&mut self, request: &Value) -> Result<Value, ClientError> {
         if !self.extensions.iter().any(|known| known == TUNE_EXTENSION) {
             return Err(ClientError::NoExtension {

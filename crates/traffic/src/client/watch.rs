@@ -1,11 +1,11 @@
-//! Counters of the far host, reading by reading.
+//! Periodic readings of the far host's counters.
 
 use std::time::{Duration, Instant};
 
 use super::{ANSWER_TIMEOUT, ClientError, Session};
 use crate::control::{ALIVE_EVERY, ClientMessage, CounterReading, ServerMessage};
 
-/// A far host that is being watched; ends when dropped.
+/// A far host that is being watched; dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watch {
     session: Session,
@@ -27,10 +27,11 @@ impl Watch {
         Ok(Self { session, interval, heard: now, spoke: now })
     }
 
-    /// The next reading; `None` when none comes within `timeout`.
+    /// The next reading; `None` if none arrives within `timeout`.
     ///
     /// # Errors
-    /// The far host refuses (an interface it does not have), is gone or has gone silent.
+    /// The far host refuses (for example, it has no such interface), has closed the connection, or
+    /// has fallen silent.
     pub fn next_reading(
         &mut self,
         timeout: Duration,
@@ -60,13 +61,13 @@ impl Watch {
         }
     }
 
-    /// Its address.
+    /// The far host's address.
     #[must_use]
     pub fn address(&self) -> std::net::SocketAddr {
         self.session.address()
     }
 
-    /// The far host.
+    /// Facts about the far host.
     #[must_use]
     pub fn host(&self) -> &results::HostFacts {
         self.session.host()

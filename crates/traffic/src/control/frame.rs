@@ -1,4 +1,4 @@
-//! Frames: four bytes of length, big-endian, then that many bytes of JSON.
+//! Frames: a length of four bytes, big-endian, then that many bytes of JSON.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,16 +6,16 @@ use thiserror::Error;
 
 const LENGTH_BYTES: usize = 4;
 
-/// What is wrong with a frame.
+/// Why a frame is invalid.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The length alone says it is not acceptable; nothing was allocated for it.
+    /// The announced length exceeds the limit; nothing was allocated for it.
     #[error("a message of {bytes} bytes is announced, {max_bytes} are allowed")]
     TooLong {
-        /// The length announced.
+        /// The announced length.
         bytes: usize,
-        /// The most this end accepts.
+        /// The limit of this end.
         max_bytes: usize,
     },
     /// Not JSON, or not a message of this protocol.
@@ -23,38 +23,39 @@ pub enum FrameError {
     Malformed(String),
 }
 
-/// Bytes received so far, cut into frames. Holds no more than one frame and one read beyond it.
+/// Received bytes, split into frames. Holds at most one frame and one read beyond it.
 #[derive(Debug)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
-    /// How much of `bytes` was taken as messages: moving the rest for each would cost its square.
+    /// How much of `bytes` was returned as messages: moving the rest after each message would cost
+    /// quadratic time.
     taken: usize,
     frame_bytes_max: usize,
 }
 
 impl FrameBuffer {
-    /// Accepts frames of at most `frame_bytes_max` bytes of JSON.
+    /// Creates an empty buffer that accepts frames of at most `frame_bytes_max` bytes of JSON.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), taken: 0, frame_bytes_max }
     }
 
-    /// Adds received bytes.
+    /// Appends received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.taken));
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether part of a frame is waiting for the rest.
+    /// Whether a frame has arrived in part.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.bytes.len() > self.taken
     }
 
-    /// Takes the next message; `None` until all of it is here.
+    /// Removes and returns the next message; `None` until it has arrived completely.
     ///
     /// # Errors
-    /// The frame is too long or not a message; the connection is of no more use.
+    /// The frame is too long or not a message; the connection is no longer usable.
     pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
         let bytes = &self.bytes[self.taken..];
         let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
@@ -65,7 +66,7 @@ impl FrameBuffer {
         }
         let end = LENGTH_BYTES + length_bytes;
         let Some(json) = bytes.get(LENGTH_BYTES..end) else { return Ok(None) };
-        // serde_json refuses nesting beyond 128 levels by itself.
+        // serde_json itself rejects nesting beyond 128 levels.
         let message = serde_json::from_slice(json)
             .map_err(|error| FrameError::Malformed(error.to_string()))?;
         self.taken += end;
@@ -73,10 +74,10 @@ impl FrameBuffer {
     }
 }
 
-/// The frame that carries `message`.
+/// Encodes `message` as a frame.
 ///
 /// # Errors
-/// The message does not serialise, or is beyond 4 GiB.
+/// The message cannot be serialised, or exceeds 4 GiB.
 pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut frame, message)

@@ -1,50 +1,51 @@
-//! The first 37 bytes of a connection.
+//! The greeting: the first 37 bytes of a connection.
 //!
-//! They are as long as iperf3's cookie (36 characters of `a-z2-7` and a NUL: `iperf_util.c`,
-//! `make_cookie`), so a stock iperf3 server takes them for one and answers with one state byte; a
-//! client that speaks both protocols then knows what it talks to and can go on in the server's.
+//! A greeting is as long as iperf3's cookie (36 characters of `a-z2-7` and a NUL: `iperf_util.c`,
+//! `make_cookie`), so a stock iperf3 server takes it for a cookie and answers with one state byte.
+//! A client that speaks both protocols then knows what it talks to and can continue in the server's
+//! protocol.
 
 use std::fmt;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Length of every greeting, bytes.
+/// Length of every greeting, in bytes.
 pub const GREETING_BYTES: usize = 37;
 
-/// Major version of the protocol; ends with different ones do not talk.
+/// Major version of the protocol; ends with different major versions do not talk.
 pub const PROTOCOL_MAJOR: u32 = 1;
 
 const MAGIC: &[u8] = b"CLEARSTREAM/";
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const TOKEN_CHARS: usize = 16;
 
-/// What the first 37 bytes say.
+/// The contents of a greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Greeting {
-    /// Our protocol, a version we speak.
+    /// Our protocol, in a version this program speaks.
     Ours(Purpose),
-    /// Our protocol, another major version.
+    /// Our protocol, in another major version.
     OtherVersion(u32),
 }
 
-/// What a connection of ours is for.
+/// The purpose of a connection in our protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// Control: frames follow.
     Control,
     /// Data of one stream of a test that was accepted on a control connection.
     Stream {
-        /// The test.
+        /// Names the test.
         token: Token,
-        /// The stream, 0 to 65535.
+        /// Number of the stream.
         index: u16,
     },
 }
 
 impl Greeting {
-    /// Reads a greeting; `None` when it is not ours.
+    /// Reads a greeting; `None` if it is not ours.
     ///
-    /// For UDP more than 37 bytes may follow (path MTU probes are padded); they are ignored.
+    /// More than 37 bytes may follow over UDP (path MTU probes are padded); they are ignored.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; GREETING_BYTES] = bytes.first_chunk()?;
@@ -71,7 +72,7 @@ fn parse_ours(rest: &[u8]) -> Option<Greeting> {
 }
 
 impl Purpose {
-    /// The greeting a client sends for this purpose.
+    /// The greeting that a client sends for this purpose.
     #[must_use]
     pub fn greeting(&self) -> [u8; GREETING_BYTES] {
         let text = match self {
@@ -87,12 +88,12 @@ impl Purpose {
     }
 }
 
-/// Names one accepted test; who holds it may open its data connections.
+/// Names one accepted test; its holder may open the test's data connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Token(String);
 
 impl Token {
-    /// 80 random bits.
+    /// A token of 80 random bits.
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0_u8; TOKEN_CHARS];
@@ -101,7 +102,7 @@ impl Token {
         Self(bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect())
     }
 
-    /// Reads 16 characters of `a-z2-7`.
+    /// Reads a token of 16 characters of `a-z2-7`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let known = text.bytes().all(|byte| ALPHABET.contains(&byte));

@@ -1,5 +1,5 @@
-//! What a server lets a client ask for. Pure: a spec and limits in, the spec that will run or a
-//! reason out.
+//! What a server permits a client to request. Pure: maps a spec and limits to the spec that will
+//! run, or to a refusal.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use results::{Direction, End, Finding, Protocol, TestLimit, TestSpec};
 
 use super::{Refusal, RefusalCode, SERVER_FRAME_BYTES_MAX};
 
-/// What one client may have.
+/// Limits on the tests of one client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// Longest test, the omitted start included.
     pub duration_max: Duration,
-    /// Most a test may carry in one direction, all streams together, bit/s; `None`: no limit.
+    /// Highest rate of a test in one direction, all streams together, in bit/s; `None`: unlimited.
     pub rate_bits_per_s_max: Option<f64>,
-    /// Most streams in each direction.
+    /// Upper bound on the streams in each direction.
     pub streams_max: u32,
-    /// A test may move this host's receive interrupts for its length.
+    /// Whether a test may move this host's receive interrupts while it runs.
     pub may_move_interrupts: bool,
 }
 
 impl Default for Limits {
-    /// An hour, any rate, 128 streams.
+    /// One hour, any rate, 128 streams, no moving of interrupts.
     fn default() -> Self {
         Self {
             duration_max: Duration::from_secs(3600),
@@ -32,21 +32,23 @@ impl Default for Limits {
     }
 }
 
-/// Streams no limit may exceed: a thread and sockets each.
+/// Upper bound on `streams_max`: each stream has a thread and sockets.
 const STREAMS_MAX: u32 = 1024;
 const BLOCK_BYTES_MAX: u64 = 16 << 20;
-/// Buffers of all streams together.
+/// Upper bound on the buffers of all streams together, in bytes.
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 const WINDOW_BYTES_MAX: u64 = 2 << 30;
 const MESSAGE_BYTES_MAX: u32 = 1 << 20;
-/// Samples of a test, so that its account stays below the largest message: [`SAMPLE_BYTES_MAX`] each.
+/// Upper bound on the samples of a test, at [`SAMPLE_BYTES_MAX`] each, so that its report fits into
+/// the largest message.
 const SAMPLES_MAX: f64 = (SERVER_FRAME_BYTES_MAX / SAMPLE_BYTES_MAX) as f64;
-/// A sample in a message, every figure as long as it gets in practice, bytes.
+/// Size of a sample in a message, in bytes, with every value as long as it gets in practice.
 const SAMPLE_BYTES_MAX: usize = 1 << 10;
 
 impl Limits {
-    /// How long a test that was admitted may run, its omitted start included: as long as it says; one
-    /// that ends after an amount as long as any other with these streams and this interval.
+    /// How long an admitted test may run, its omitted start included: as long as its spec says. A
+    /// test limited by an amount may run as long as the longest one with the same streams and
+    /// interval.
     #[must_use]
     pub fn longest(&self, spec: &TestSpec) -> Duration {
         let longest_s = match spec.limit {
@@ -60,21 +62,21 @@ impl Limits {
     }
 }
 
-/// Samples of all streams a second.
+/// Samples of all streams per second.
 fn samples_per_s(spec: &TestSpec) -> f64 {
     f64::from(spec.streams) * ways(spec) as f64 / spec.interval_s
 }
 
-/// Directions with streams of their own.
+/// Number of directions that have their own streams.
 fn ways(spec: &TestSpec) -> u64 {
     if spec.direction == Direction::Bidirectional { 2 } else { 1 }
 }
 
-/// The test as a server with these limits runs it, and what they changed.
+/// The test as a server with these limits runs it, and findings about what the limits changed.
 ///
 /// # Errors
-/// The test makes no sense (`bad-request`) or is beyond a limit that cannot be met by slowing it
-/// down (`limit`).
+/// The test is invalid (`bad-request`), or exceeds a limit that slowing it down cannot meet
+/// (`limit`, `not-allowed`).
 pub fn admit(mut spec: TestSpec, limits: &Limits) -> Result<(TestSpec, Vec<Finding>), Refusal> {
     check_amounts(&spec, limits)?;
     check_sizes(&spec)?;
@@ -222,7 +224,7 @@ fn check_interrupts(spec: &TestSpec, limits: &Limits) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Slows a test down to the server's rate limit; says so when that changed it.
+/// Reduces the test's rate to the server's limit; returns a finding if that changed it.
 fn clamp_rate(spec: &mut TestSpec, limits: &Limits) -> Option<Finding> {
     let total = limits.rate_bits_per_s_max?;
     let share = total / f64::from(spec.streams);

@@ -1,4 +1,4 @@
-//! One control connection: messages over TCP, with a deadline on everything.
+//! A control connection: messages over TCP, with a deadline for every operation.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,22 +12,22 @@ use thiserror::Error;
 
 use super::{FrameBuffer, FrameError, encode};
 
-/// A peer that takes none of what we send for this long is gone.
+/// A peer that reads nothing of what is sent for this long is considered gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer that takes it more slowly than this, bytes a second, holds us up on purpose.
+/// A peer that reads more slowly than this, in bytes per second, is considered stalled.
 const SEND_BYTES_PER_S_MIN: u64 = 16 << 10;
 
-/// Why a control connection is of no more use.
+/// Why a control connection is no longer usable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The peer has closed it, in the middle of a message or between two.
+    /// The peer closed it, in the middle of a message or between two.
     #[error("the peer closed the connection")]
     Closed,
-    /// The peer began a message and does not go on, or reads nothing any more.
+    /// The peer does not finish a message it began, or no longer reads.
     #[error("the peer stalled in the middle of a message")]
     Stalled,
-    /// What came is not this protocol.
+    /// The received bytes are not this protocol.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The network failed.
@@ -46,8 +46,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Takes over a connection whose greeting is done. Messages of at most `frame_bytes_max` bytes
-    /// are accepted, and each must be complete `message_timeout` after it began.
+    /// Takes over a connection after its greeting. Accepts messages of at most `frame_bytes_max`
+    /// bytes; each must be complete `message_timeout` after it began.
     ///
     /// # Errors
     /// The socket cannot be made non-blocking.
@@ -57,7 +57,8 @@ impl Link {
         message_timeout: Duration,
     ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // Small messages that somebody waits for; a socket that cannot do it is only slower.
+        // The peer waits for each of these small messages; a socket without the option is only
+        // slower.
         stream.set_nodelay(true).ok();
         let buffer = FrameBuffer::new(frame_bytes_max);
         let received_at = Instant::now();
@@ -72,17 +73,17 @@ impl Link {
         self.stream.local_addr()
     }
 
-    /// Time since anything came from the peer, be it part of a message.
+    /// Time since anything arrived from the peer, even part of a message.
     #[must_use]
     pub fn silent_for(&self) -> Duration {
         self.received_at.elapsed()
     }
 
-    /// Sends one message. The peer may take nothing of it for ten seconds at most, and may take ten
-    /// and one more for every 16 KiB for all of it.
+    /// Sends one message. The peer must read part of it every 10 s, and all of it within 10 s plus
+    /// 1 s for every 16 KiB.
     ///
     /// # Errors
-    /// [`LinkError`]: the link is of no more use.
+    /// [`LinkError`]: the link is no longer usable.
     pub fn send(&mut self, message: &impl Serialize) -> Result<(), LinkError> {
         let frame = encode(message)?;
         let mut rest = frame.as_slice();
@@ -107,10 +108,10 @@ impl Link {
         Ok(())
     }
 
-    /// The next message; `None` when none is complete at `deadline` (which may be now).
+    /// The next message; `None` if none is complete at `deadline` (which may be now).
     ///
     /// # Errors
-    /// [`LinkError`]: the link is of no more use.
+    /// [`LinkError`]: the link is no longer usable.
     pub fn receive<M: DeserializeOwned>(
         &mut self,
         deadline: Instant,
@@ -130,7 +131,7 @@ impl Link {
         }
     }
 
-    /// Takes what the socket has; `false` when it has nothing.
+    /// Reads what the socket has; returns `false` if it has nothing.
     fn read_some(&mut self) -> Result<bool, LinkError> {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
@@ -165,10 +166,10 @@ fn failure(error: io::Error) -> LinkError {
     }
 }
 
-/// Waits until the socket is ready or `deadline` is there; `false` for the latter. Returns early
-/// (as if ready) on a signal, so that the caller looks at its flags.
+/// Waits until the socket is ready or the deadline passes; `false` for the latter. Also returns
+/// `true` early, after `LOOK_AGAIN` or on a signal, so that the caller checks its own state again.
 fn wait(socket: &impl AsFd, flags: PollFlags, deadline: Instant) -> io::Result<bool> {
-    // A partial message is looked at again and again, so that a stall is noticed.
+    // The interval at which a partial message is checked, so that a stall is noticed.
     const LOOK_AGAIN: Duration = Duration::from_millis(500);
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {

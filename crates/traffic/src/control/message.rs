@@ -1,5 +1,5 @@
-//! The messages. Both enums are open: a type a later minor version adds is read as `Unknown` and
-//! ignored, and unknown fields are ignored everywhere.
+//! The control messages. Both enums are open: a type added by a later minor version is read as
+//! `Unknown` and ignored, and so are unknown fields.
 
 use results::{DeviceCounters, EndReport, Finding, HostFacts, IntervalSample, TestSpec};
 use serde::{Deserialize, Serialize};
@@ -8,138 +8,138 @@ use thiserror::Error;
 use super::Token;
 use crate::engine::IntervalReport;
 
-/// From the near end.
+/// Messages from the near end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ClientMessage {
-    /// Who asks; sent once, after the server's hello.
+    /// Identifies the client; sent once, after the server's hello.
     Hello {
-        /// Version of the program.
+        /// Version of the client's program.
         tool_version: String,
     },
-    /// Asks for a test.
+    /// Requests a test.
     Start {
-        /// The test.
+        /// The requested test.
         spec: Box<TestSpec>,
     },
-    /// Asks for a connection that returns every byte (idle round trips).
+    /// Requests a connection that returns every byte (idle round trips).
     Echo,
-    /// Asks for answers to padded greetings over UDP (path MTU).
+    /// Requests reports of padded greetings received over UDP (path MTU).
     ProbeMtu,
-    /// Asks for the counters of interfaces, again and again until `bye`.
+    /// Requests readings of interface counters until `bye`.
     Watch {
-        /// Interfaces; empty: the one that carries this connection.
+        /// Interfaces to read; empty: the one that carries this connection.
         #[serde(default)]
         interfaces: Vec<String>,
         /// Seconds between readings, 0.1 to 60.
         interval_s: f64,
     },
-    /// Asks something of the far host's settings (extension `tune`); what, the program's tuning part
-    /// knows.
+    /// A request about the far host's settings (extension `tune`), which only the program's tuning
+    /// part interprets.
     Tune {
         /// The request.
         request: serde_json::Value,
     },
-    /// All streams are there: begin.
+    /// All streams are connected: start the test.
     Go,
-    /// Still here.
+    /// Keeps the session alive.
     Alive,
     /// The near end has nothing more to send or has received all there is.
     Finished,
-    /// End the test now; the account is still wanted.
+    /// Ends the test now; the report is still wanted.
     Stop,
-    /// The end.
+    /// Ends the session.
     Bye,
-    /// Of a later minor version.
+    /// A type of a later minor version.
     #[serde(other)]
     Unknown,
 }
 
-/// From the far end.
+/// Messages from the far end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ServerMessage {
-    /// The first message, sent unasked.
+    /// The first message, sent unprompted.
     Hello {
         /// Protocol version, `major.minor`.
         protocol: String,
-        /// Version of the program.
+        /// Version of the server's program.
         tool_version: String,
         /// The far host, its interface towards this client included.
         host: Box<HostFacts>,
-        /// Extensions of the protocol it knows: `tune`.
+        /// Protocol extensions that the server knows: `tune`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         extensions: Vec<String>,
     },
-    /// The request, or the connection itself, is turned down.
+    /// The request, or the connection itself, is refused.
     Refused(Refusal),
     /// The request is granted.
     Accepted {
         /// For the greetings of the data connections.
         token: Token,
-        /// The test as it will run, limits applied; absent for `echo` and `probe-mtu`.
+        /// The test as it will run, with the limits applied; absent for `echo` and `probe-mtu`.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         spec: Option<Box<TestSpec>>,
         /// What the limits changed.
         #[serde(default)]
         findings: Vec<Finding>,
     },
-    /// The data connection of a stream is there (for UDP: stop greeting).
+    /// The data connection of a stream has arrived (for UDP: stop greeting).
     StreamConnected {
-        /// The stream.
+        /// Number of the stream.
         index: u16,
     },
-    /// All of them are.
+    /// All data connections have arrived.
     Ready,
-    /// The far end's part runs.
+    /// The far end has started its part of the test.
     Started,
-    /// What an interval gave at the far end.
+    /// The far end's samples of an interval.
     Interval(WireInterval),
-    /// Still here.
+    /// Keeps the session alive.
     Alive,
     /// The far end has nothing more to send or has received all there is.
     Finished,
-    /// The far end has ended the test before its time.
+    /// The far end has stopped the test early.
     Stopped {
-        /// Why, in one line.
+        /// The reason, in one line.
         reason: String,
     },
-    /// The far end's account; the test is over.
+    /// The far end's report; the test is over.
     Report {
-        /// The account.
+        /// The report.
         report: Box<EndReport>,
     },
-    /// A padded greeting came through.
+    /// A padded greeting was received.
     ProbeSeen {
-        /// UDP payload received, bytes.
+        /// Its UDP payload in bytes.
         payload_bytes: u32,
     },
-    /// A reading of `watch`.
+    /// Counters for `watch`.
     Counters(CounterReading),
     /// The answer to `tune`.
     Tuned {
-        /// The answer.
+        /// The answer, for the program's tuning part.
         answer: serde_json::Value,
     },
-    /// Something failed; the connection ends.
+    /// Something failed; the server closes the connection.
     Failed {
-        /// What, in one line.
+        /// The reason, in one line.
         reason: String,
     },
-    /// Of a later minor version.
+    /// A type of a later minor version.
     #[serde(other)]
     Unknown,
 }
 
-/// Why a request is turned down.
+/// A refused request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// For programs.
+    /// The kind of refusal, for programs.
     pub code: RefusalCode,
-    /// For people, one line.
+    /// The reason in one line, for people.
     pub reason: String,
 }
 
@@ -154,17 +154,17 @@ impl Refusal {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RefusalCode {
-    /// No slot is free.
+    /// No place is free, or what the request needs is in use.
     Busy,
     /// The client's network may not use this server.
     NotAllowed,
-    /// Other major version.
+    /// The client speaks another major version of the protocol.
     Version,
-    /// The request makes no sense.
+    /// The request is invalid.
     BadRequest,
-    /// The request goes beyond a limit of this server.
+    /// The request exceeds a limit of this server.
     Limit,
-    /// A kind a later minor version adds.
+    /// A kind that a later minor version adds, or a reason that has no kind.
     #[serde(other)]
     Other,
 }
@@ -174,12 +174,12 @@ pub enum RefusalCode {
 pub struct WireInterval {
     /// Start, seconds since the far end's test began.
     pub start_s: f64,
-    /// End.
+    /// End, in the same seconds.
     pub end_s: f64,
-    /// In the omitted start.
+    /// Whether the interval lies in the omitted start.
     #[serde(default)]
     pub omitted: bool,
-    /// Stream, whether the far end sends on it, the sample.
+    /// For each stream: its number, whether the far end sends on it, and its sample.
     pub streams: Vec<(u32, bool, IntervalSample)>,
 }
 
@@ -200,7 +200,7 @@ impl From<WireInterval> for IntervalReport {
 /// Interface counters at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CounterReading {
-    /// Seconds since the watch began, the far end's clock.
+    /// Seconds since the watch began, on the far end's clock.
     pub at_s: f64,
     /// Counters since the interface came up.
     pub devices: Vec<DeviceCounters>,

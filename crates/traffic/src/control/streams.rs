@@ -1,10 +1,10 @@
-//! Which streams a test has: the same answer at both ends.
+//! Derives the streams of a test from its spec; both ends get the same result.
 
 use results::{Direction, Protocol, TestSpec};
 
 use crate::engine::StreamRole;
 
-/// What the latency probe beside a test is called in messages.
+/// The name of the latency probe in messages.
 pub const PROBE_LABEL: &str = "latency probe";
 
 /// One stream of a test.
@@ -14,9 +14,9 @@ pub struct StreamPlan {
     pub index: u16,
     /// Transport of this stream (the probe is always TCP).
     pub protocol: Protocol,
-    /// What the near end does with it.
+    /// The role of the near end.
     pub near: StreamRole,
-    /// What the far end does with it.
+    /// The role of the far end.
     pub far: StreamRole,
 }
 

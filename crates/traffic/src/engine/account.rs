@@ -1,4 +1,4 @@
-//! From what the threads left behind to what the end says.
+//! Builds the report of one end from what its threads left behind.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -14,10 +14,11 @@ use super::shared::{Shared, Stream};
 use super::worker::{Ending, Remains};
 use super::{EndOutcome, StreamRole, observe};
 
-/// Connections that end this close to the end of the measured time ended with it, seconds.
+/// A connection that ends at most this long before the end of the measured time ended with it, in
+/// seconds.
 const EARLY_S: f64 = 0.25;
 
-/// The account of one end; `remains` in the order of [`Shared::streams`].
+/// The outcome of one end; `remains` is in the order of [`Shared::streams`].
 pub(super) fn outcome(
     shared: &Shared,
     record: Record,
@@ -59,11 +60,11 @@ pub(super) fn outcome(
     }
 }
 
-/// The measured time on the end's clock; empty when it never began.
+/// The measured time on the end's clock; empty if it never began.
 struct Window {
     from_ns: u64,
     to_ns: u64,
-    /// When this end's receivers could begin.
+    /// When this end's receivers could begin to count.
     received_from_ns: u64,
 }
 
@@ -73,7 +74,7 @@ impl Window {
         let to_ns = at(&record.ended).unwrap_or(0);
         let from_ns = at(&record.began).unwrap_or(to_ns).min(to_ns);
         let first_ns = shared.first_byte_ns().unwrap_or(to_ns);
-        // Without an omitted start the first mark is taken a moment after the first byte.
+        // Without an omitted start, the first mark is taken a moment after the first byte.
         let omits = shared.spec.omit_s > 0.0;
         let only_receives = shared
             .streams
@@ -112,7 +113,7 @@ fn stream_end(
     };
     let (mut before, after) = (counted(&began), counted(&ended));
     if spec.omit_s <= 0.0 {
-        // Everything counts, also what came before the first mark could be taken.
+        // Everything counts, including what arrived before the first mark could be taken.
         before = Count::default();
     }
     if !matches!(spec.limit, TestLimit::DurationS(_)) && stream.sends_bulk() {
@@ -162,7 +163,7 @@ fn stream_end(
     }
 }
 
-/// Messages a UDP receiver dropped; those before the measured time do not count.
+/// Messages that a UDP receiver dropped in the measured time.
 fn drops_between(
     began: &Option<super::sampler::StreamMark>,
     ended: &Option<super::sampler::StreamMark>,
@@ -190,9 +191,9 @@ fn udp_end(stream: &Stream, before: &Count, after: &Count) -> UdpStreamEnd {
     }
 }
 
-/// Datagrams dropped at the socket. The kernel counts messages, and one message may be many
-/// datagrams joined: then the figure is as if each had been as full as the fullest that came, but
-/// no more than are missing.
+/// Datagrams dropped at the socket. The kernel counts messages, and one message may be many joined
+/// datagrams: then this assumes that each was as full as the fullest one received, but counts no
+/// more than are missing.
 fn dropped_datagrams(
     stream: &Stream,
     before: &Count,
@@ -224,7 +225,7 @@ fn zero_copy(
     })
 }
 
-/// When the test was to end: by its limit, or by the caller's word.
+/// When the test was planned to end: at its limit, or when the caller stopped it.
 fn planned_ns(shared: &Shared, record: &Record, window: &Window) -> u64 {
     match (record.stopped_ns, shared.spec.limit) {
         (Some(stopped_ns), _) => stopped_ns,
@@ -233,7 +234,7 @@ fn planned_ns(shared: &Shared, record: &Record, window: &Window) -> u64 {
     }
 }
 
-/// What is wrong with how a stream ended.
+/// The finding about a stream that ended abnormally.
 fn complaint(
     shared: &Shared,
     stream: &Stream,
@@ -254,7 +255,7 @@ fn complaint(
             Some(("peer-silent", format!("nothing moved for {:.1} s", patience.as_secs_f64())))
         }
         Ending::Unable(error) => Some(("stream-failed", format!("{error}: {}", error.source))),
-        // The caller's own end of the connection at the end of the test.
+        // Near the end of the test, the other end may already have reset the connection.
         Ending::Failed(_) if timed && !before_its_end => None,
         Ending::Failed(error) => Some(("stream-failed", error.to_string())),
     }

@@ -1,20 +1,21 @@
-//! The datagram both ends agree on: iperf3's header, then anything.
+//! The datagram format of both ends: iperf3's header, then arbitrary bytes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Payload of the largest UDP datagram over IPv4, bytes.
+/// Payload of the largest UDP datagram over IPv4, in bytes.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 65507;
 
-/// Layout of the header: when it was sent (seconds, microseconds since 1970) and its number, all
-/// big-endian; the number has 32 or 64 bits.
+/// Layout of the header: the time of sending (seconds and microseconds since 1970, 32 bits each)
+/// and the sequence number (32 or 64 bits), all big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// iperf3's `--udp-counters-64bit`.
+    /// Whether the number has 64 bits (iperf3's `--udp-counters-64bit`).
     pub(super) wide: bool,
 }
 
 impl Header {
-    /// Writes the header of a datagram. Shorter datagrams than the header carry its front.
+    /// Writes the header of a datagram. A datagram shorter than the header gets only the fields
+    /// that fit.
     #[inline]
     pub(super) fn write(self, datagram: &mut [u8], stamp: [u8; 8], number: u64) {
         if let Some(front) = datagram.first_chunk_mut() {
@@ -29,8 +30,8 @@ impl Header {
         }
     }
 
-    /// When a datagram was sent, nanoseconds since 1970, and its number; a 32-bit number as it
-    /// came. `None` when it is too short to tell.
+    /// The time of sending, in nanoseconds since 1970, and the sequence number; a 32-bit number is
+    /// not extended. `None` if the datagram is too short.
     #[inline]
     pub(super) fn read(self, datagram: &[u8]) -> Option<(i64, u64)> {
         let sent_s = i64::from(u32::from_be_bytes(*datagram.first_chunk()?));
@@ -44,7 +45,7 @@ impl Header {
     }
 }
 
-/// The time now as the header has it.
+/// The current time, as the header encodes it.
 pub(super) fn stamp_now() -> [u8; 8] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut stamp = [0; 8];
@@ -53,7 +54,7 @@ pub(super) fn stamp_now() -> [u8; 8] {
     stamp
 }
 
-/// The time now, nanoseconds since 1970.
+/// The current time, in nanoseconds since 1970.
 pub(super) fn unix_now_ns() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)

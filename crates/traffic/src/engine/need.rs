@@ -1,28 +1,29 @@
-//! What one end of a test may come to hold: counted before anything of it is made, so that a server
-//! can say no. Pure but for [`BufferCaps::probe`].
+//! What one end of a test may consume at most, computed before anything is allocated, so that a
+//! server can refuse the test. Pure except for [`BufferCaps::probe`].
 
 use results::{IntervalSample, Protocol, ReceivePath, SendPath, TestSpec};
 use sys::socket::{Family, Transport, new_socket};
 
 use super::{StreamRole, options, request_response, tcp_receive, tcp_send, udp_receive, udp_send};
 
-/// A thread with what it touches of its stack and heap, the kernel's side of a socket, its books.
+/// A thread with the parts of its stack and heap that it touches, the kernel's socket structures,
+/// and bookkeeping, in bytes.
 const STREAM_BYTES: u64 = 256 << 10;
 
-/// A sample in a message: twenty-five figures with their names.
+/// A sample in a message, in bytes: thirty values with their names.
 const SAMPLE_JSON_BYTES: u64 = 2 << 10;
 
-/// Memory and streams.
+/// Amounts of memory and streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Need {
-    /// Bytes, of this process and in socket buffers it sets.
+    /// Memory of this process and of the socket buffers it sets, in bytes.
     pub bytes: u64,
-    /// Streams: a thread and a descriptor or two each.
+    /// Streams, each with a thread and one or two descriptors.
     pub streams: u64,
 }
 
 impl Need {
-    /// Both together.
+    /// The sum of two needs.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -31,7 +32,7 @@ impl Need {
         }
     }
 
-    /// Without that.
+    /// The difference of two needs, 0 where it would be negative.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self {
@@ -40,24 +41,26 @@ impl Need {
         }
     }
 
-    /// Whether it is no more than `most`.
+    /// Whether neither amount exceeds that of `most`.
     #[must_use]
     pub fn fits(self, most: Self) -> bool {
         self.bytes <= most.bytes && self.streams <= most.streams
     }
 }
 
-/// The largest socket buffers the kernel grants to this process, bytes as it counts them.
+/// The largest socket buffers that the kernel grants to this process, in bytes as the kernel counts
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferCaps {
-    /// `SO_SNDBUF`.
+    /// Largest value of `SO_SNDBUF`.
     pub send_bytes: u64,
-    /// `SO_RCVBUF`.
+    /// Largest value of `SO_RCVBUF`.
     pub receive_bytes: u64,
 }
 
 impl BufferCaps {
-    /// Asks the kernel for more than it has; where it says nothing, all is possible.
+    /// Requests the largest buffers from the kernel; a bound that cannot be read counts as
+    /// unlimited.
     #[must_use]
     pub fn probe() -> Self {
         let Ok(socket) = new_socket(Family::Ipv4, Transport::Udp) else {
@@ -73,13 +76,13 @@ impl BufferCaps {
 /// How the samples of a test are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Samples {
-    /// All of them, each also under way to the other end and in the account: so many a stream.
+    /// This many samples per stream, all kept for the report and also sent to the other end.
     All(u64),
-    /// Only so many of the newest of each stream.
+    /// Only this many of the newest samples per stream.
     Newest(u64),
 }
 
-/// The most an end with these streams (protocol and role of each) may come to hold.
+/// Upper bound on what an end with these streams (protocol and role of each) may consume.
 #[must_use]
 pub fn need_of(
     spec: &TestSpec,
@@ -88,7 +91,7 @@ pub fn need_of(
     caps: BufferCaps,
 ) -> Need {
     let sample_bytes = size_of::<IntervalSample>() as u64;
-    // Kept, copied for the account, and on its way as an event.
+    // Kept, copied for the report, and queued as an event.
     let samples_bytes = match samples {
         Samples::All(count) => count.saturating_mul(3 * sample_bytes + SAMPLE_JSON_BYTES),
         Samples::Newest(count) => count.saturating_mul(6 * sample_bytes),
@@ -110,7 +113,7 @@ pub fn need_of(
     Need { bytes, streams: streams.len() as u64 }
 }
 
-/// What a stream's thread allocates.
+/// What a stream's thread allocates, in bytes.
 fn stream_bytes(spec: &TestSpec, protocol: Protocol, role: StreamRole) -> u64 {
     match (protocol, role) {
         (Protocol::Tcp, StreamRole::Send) if spec.send_path == SendPath::Sendfile => {
@@ -129,14 +132,14 @@ fn stream_bytes(spec: &TestSpec, protocol: Protocol, role: StreamRole) -> u64 {
     }
 }
 
-/// What its socket's buffers may hold, where this program sets them; else the kernel tunes and bounds
-/// them itself (`net.ipv4.tcp_mem`).
+/// What the stream's socket buffers may hold, in bytes, where this program sets their size;
+/// otherwise the kernel tunes and bounds them itself (`net.ipv4.tcp_mem`).
 fn socket_bytes(spec: &TestSpec, protocol: Protocol, role: StreamRole, caps: BufferCaps) -> u64 {
     let is_tcp = protocol == Protocol::Tcp;
     let (send, receive) = options::buffers_asked(spec, is_tcp, role == StreamRole::Send);
     // Nothing is written to the socket of a stream that only receives.
     let send = send.filter(|_| !(is_tcp && role == StreamRole::Receive));
-    // The kernel doubles what is asked, for its own bookkeeping.
+    // The kernel doubles the requested size for its own bookkeeping.
     let granted =
         |asked: Option<u64>, most: u64| asked.map_or(0, |bytes| bytes.saturating_mul(2).min(most));
     granted(send, caps.send_bytes).saturating_add(granted(receive, caps.receive_bytes))

@@ -1,4 +1,4 @@
-//! What the kernel says of a stream's connection.
+//! What the kernel reports about a stream's connection.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -9,10 +9,11 @@ use sys::tcp_info::{TcpInfo, tcp_info};
 use super::StreamRole;
 use super::shared::Stream;
 
-/// A slow-start threshold that is none (kernel `include/net/tcp.h`).
+/// The slow-start threshold that stands for none (kernel `include/net/tcp.h`).
 const TCP_INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// `TCP_INFO` of a stream now; `None` for UDP and for a socket the kernel no longer answers for.
+/// `TCP_INFO` of a stream now; `None` for UDP and for a socket that the kernel no longer reports
+/// on.
 pub(super) fn tcp_sample(stream: &Stream) -> Option<TcpSample> {
     if stream.protocol != Protocol::Tcp {
         return None;
@@ -20,7 +21,7 @@ pub(super) fn tcp_sample(stream: &Stream) -> Option<TcpSample> {
     Some(sample_of(&tcp_info(&stream.socket).ok()?))
 }
 
-/// The whole account of a connection now; `first` is for the caller to fill.
+/// The whole summary of a connection now; the caller fills in `first`.
 pub(super) fn tcp_summary(stream: &Stream, mptcp_asked: bool) -> Option<TcpSummary> {
     if stream.protocol != Protocol::Tcp {
         return None;
@@ -40,7 +41,7 @@ pub(super) fn tcp_summary(stream: &Stream, mptcp_asked: bool) -> Option<TcpSumma
     })
 }
 
-/// `SO_MAX_PACING_RATE` of a stream; `None` when it is unlimited.
+/// `SO_MAX_PACING_RATE` of a stream, in bit/s; `None` if it is unlimited.
 pub(super) fn pacing_max_bits_per_s(stream: &Stream) -> Option<f64> {
     if stream.protocol != Protocol::Tcp {
         return None;
@@ -54,7 +55,7 @@ fn sample_of(info: &TcpInfo) -> TcpSample {
     let seconds = |us: u64| us as f64 * 1e-6;
     let mss_bytes = u64::from(info.sending_mss_bytes().unwrap_or(0));
     let count = |segments: Option<u32>| u64::from(segments.unwrap_or(0));
-    // As `tcp_packets_in_flight` of kernel `include/net/tcp.h`.
+    // As `tcp_packets_in_flight` in kernel `include/net/tcp.h`.
     let in_flight_segments = (count(info.unacked_segments())
         + count(info.retransmitted_in_flight_segments()))
     .saturating_sub(count(info.sacked_segments()) + count(info.lost_segments()));
@@ -93,13 +94,13 @@ fn sample_of(info: &TcpInfo) -> TcpSample {
     }
 }
 
-/// This end's address and port.
+/// This end's address and port; empty if unknown.
 pub(super) fn local_address(socket: impl AsFd) -> String {
     let address = rustix::net::getsockname(socket).and_then(|any| any.try_into());
     address.map_or_else(|_unknown| String::new(), |address: SocketAddr| shown(address))
 }
 
-/// The other end's address and port.
+/// The other end's address and port; empty if unknown.
 pub(super) fn remote_address(socket: impl AsFd) -> String {
     let address = rustix::net::getpeername(socket).and_then(|any| match any {
         Some(any) => any.try_into(),
@@ -108,12 +109,13 @@ pub(super) fn remote_address(socket: impl AsFd) -> String {
     address.map_or_else(|_gone| String::new(), |address: SocketAddr| shown(address))
 }
 
-/// IPv4 is shown as IPv4, also on a socket that speaks both.
+/// Shows an IPv4 address as IPv4 even on a dual-stack socket.
 fn shown(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
-/// Messages a UDP receiver's socket has dropped; a joined super-datagram is one message.
+/// Messages that a UDP receiver's socket has dropped; a super-datagram joined by GRO is one
+/// message.
 pub(super) fn drops_count(stream: &Stream) -> Option<u64> {
     if stream.protocol != Protocol::Udp || stream.role != StreamRole::Receive {
         return None;

@@ -1,4 +1,4 @@
-//! What a spec asks of a socket before it is connected.
+//! Socket options that a spec requests, set before the socket is connected.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -7,19 +7,21 @@ use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 use sys::SyscallError;
 use sys::socket::{Family, Transport, new_socket};
+use units::show_byte_size;
 
 use super::EngineError;
 
-/// Socket buffer of a UDP stream when the spec asks for none, bytes: a burst of 256 datagrams of
-/// 64 KiB would not fit the kernel's default of 208 KiB.
+/// Socket buffer of a UDP stream when the spec requests none, in bytes: the kernel's default of
+/// 208 KiB would not hold a burst of 256 datagrams of 64 KiB.
 const UDP_BUFFER_BYTES: u64 = 4 << 20;
 
-/// Of all UDP streams of a direction together, bytes: many streams get less each.
+/// Upper bound on the buffers of all UDP streams of a direction together, in bytes; many streams
+/// get less each.
 const UDP_BUFFERS_BYTES: u64 = 128 << 20;
 
-/// The send and receive buffers a spec asks for at this end of a socket; `None`: the kernel's own.
-/// Without a wish only UDP has one, and only for the way its data goes: what nobody reads must not
-/// fill more than the kernel's default.
+/// The send and receive buffers that a spec requests for this end of a socket; `None`: the kernel's
+/// default. Where the spec requests none, only UDP sockets get one, and only in the direction of
+/// their data: the buffer that nobody reads must not exceed the kernel's default.
 pub(super) fn buffers_asked(
     spec: &TestSpec,
     is_tcp: bool,
@@ -33,20 +35,21 @@ pub(super) fn buffers_asked(
     if sending { (bytes, None) } else { (None, bytes) }
 }
 
-/// A TCP socket of this family, MPTCP when the spec asks for it, closed on exec, not yet bound.
+/// Creates a TCP socket of this family, MPTCP if the spec requests it; closed on exec, not yet
+/// bound.
 ///
 /// # Errors
-/// The kernel has no MPTCP, or too many files are open.
+/// The kernel does not support MPTCP, or too many files are open.
 pub fn tcp_socket(family: Family, spec: &TestSpec) -> Result<OwnedFd, EngineError> {
     let transport = if spec.mptcp { Transport::Mptcp } else { Transport::Tcp };
     Ok(new_socket(family, transport)?)
 }
 
 /// Applies the spec to a socket before `connect` or `listen`: buffers, MSS, congestion control,
-/// DSCP, pacing, `TCP_NODELAY`. What the kernel clamps or refuses is a finding, not an error;
-/// findings name no end, because only the caller knows which it is.
+/// DSCP, pacing, `TCP_NODELAY`. What the kernel clamps or refuses becomes a finding, not an error.
+/// The findings name no end, because only the caller knows which end this is.
 ///
-/// `sending`: whether this end of the socket carries bulk data out.
+/// `sending`: whether this end of the socket sends bulk data.
 pub fn prepare_socket(socket: impl AsFd, spec: &TestSpec, sending: bool) -> Vec<Finding> {
     let socket = socket.as_fd();
     let mut findings = Findings(Vec::new());
@@ -102,10 +105,14 @@ impl Findings {
         for (which, given) in given {
             let Some((bytes, given)) = given else { continue };
             match given {
-                // The kernel doubles what it grants.
-                Ok(given_bytes) if asked.is_some() && given_bytes / 2 < bytes => {
+                // The kernel reports twice what it grants.
+                Ok(given_bytes) if asked.is_some() && given_bytes.div_ceil(2) < bytes => {
                     let half = given_bytes / 2;
-                    let text = format!("asked for a {which} buffer of {bytes} bytes, got {half}");
+                    let text = format!(
+                        "asked for a {which} buffer of {}, got {}",
+                        show_byte_size(bytes),
+                        show_byte_size(half)
+                    );
                     self.add("window-clamped", text);
                 }
                 Ok(_) => {}

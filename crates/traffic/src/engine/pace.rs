@@ -1,17 +1,18 @@
-//! An application that offers or reads no faster than it was told.
+//! Pacing: an application that sends or reads no faster than it was told to.
 
 use std::time::{Duration, Instant};
 
 use super::shared::add;
 use super::worker::{PATIENCE, Worker};
 
-/// How much of the schedule may be made up for at once after a stall.
+/// How much of the schedule may be caught up at once after a stall.
 const CREDIT_MAX: Duration = Duration::from_millis(100);
 
-/// Portions are this far apart, so that a slow rate is smooth and a fast one cheap.
+/// Time between portions, in seconds: short enough for a smooth slow rate, long enough for a cheap
+/// fast one.
 const PORTION_TIME_S: f64 = 2e-3;
 
-/// An absolute schedule: what is late is made up for, what a stall cost is not.
+/// An absolute schedule: lateness is caught up, except what a stall beyond [`CREDIT_MAX`] cost.
 #[derive(Debug)]
 pub(super) struct Pace {
     ns_per_byte: f64,
@@ -20,9 +21,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Starts now; the thread's timers become precise.
+    /// Starts the schedule now and makes the thread's timers precise.
     pub(super) fn new(bits_per_s: f64) -> Self {
-        // Where the kernel refuses, sleeps are 50 us longer and the schedule makes up for it.
+        // If the kernel refuses, sleeps are 50 us longer, and the schedule compensates for that.
         sys::thread::timer_slack_ns(1).ok();
         Self { ns_per_byte: 8e9 / bits_per_s.max(1.0), due: Instant::now(), owed_ns: 0.0 }
     }
@@ -33,8 +34,8 @@ impl Pace {
         (portion as u64).clamp(1, block_bytes)
     }
 
-    /// Whether the next portion's time has come; sleeps towards it if not, but never for longer
-    /// than the thread's patience.
+    /// Whether the next portion is due. If not, sleeps until then, but never for longer than
+    /// [`PATIENCE`].
     #[inline]
     pub(super) fn is_due(&mut self, worker: &Worker<'_>) -> bool {
         let now = Instant::now();
@@ -50,7 +51,7 @@ impl Pace {
         false
     }
 
-    /// How many pieces of this size are due; waits as [`Self::is_due`] does when none is.
+    /// How many pieces of this size are due; waits like [`Self::is_due`] when none is.
     pub(super) fn due_count(&mut self, worker: &Worker<'_>, piece_bytes: u64) -> u64 {
         if !self.is_due(worker) {
             return 0;
@@ -59,7 +60,7 @@ impl Pace {
         (late_ns / (self.ns_per_byte * piece_bytes as f64)) as u64 + 1
     }
 
-    /// Moves the schedule on by what went.
+    /// Advances the schedule by the bytes that were moved.
     #[inline]
     pub(super) fn took(&mut self, bytes: u64) {
         self.owed_ns += bytes as f64 * self.ns_per_byte;

@@ -1,8 +1,8 @@
-//! Requests, answers and probes: one transaction outstanding a stream.
+//! Requests, answers and probes: one outstanding transaction per stream.
 //!
-//! A transaction costs two system calls and one look at the clock: the end of one is the start of
-//! the next. Over UDP as many bytes of a number as fit travel in the request and come back in the
-//! answer, so that a late answer is not taken for the next one.
+//! A transaction costs two system calls and one reading of the clock: the end of one is the start
+//! of the next. Over UDP, the request carries as many bytes of a sequence number as fit, and the
+//! answer returns them, so that a late answer is not mistaken for the next one.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,25 +15,25 @@ use stats::LatencyHistogram;
 use super::shared::add;
 use super::worker::{Ending, PATIENCE, Worker, is_pause};
 
-/// An answer over UDP that takes longer is lost.
+/// A UDP answer that takes longer counts as lost.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Probes are this far apart.
+/// Time between probes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Bytes of the number that tells answers over UDP apart, where they fit.
+/// Upper bound on the bytes of the sequence number in UDP requests and answers.
 const NUMBER_BYTES_MAX: usize = 8;
 
-/// Largest request or response, bytes.
+/// Largest request or response, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
-/// What one stream takes, bytes.
+/// Memory of one stream, in bytes.
 pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
     let (request, response) = payload_bytes(spec);
     (request + response) as u64
 }
 
-/// Request and response, bytes.
+/// Sizes of request and response, in bytes.
 fn payload_bytes(spec: &TestSpec) -> (usize, usize) {
     let sizes = spec.request_response.as_ref();
     let (request, response) =
@@ -48,7 +48,7 @@ pub(super) fn request(worker: &mut Worker<'_>) -> Ending {
     let mut start = Instant::now();
     while worker.goes_on() {
         if worker.allowance(1) == 0 {
-            // Tells the other end that nothing more will come; UDP counts instead.
+            // Tells the other end that nothing more will come; over UDP it counts requests instead.
             rustix::net::shutdown(&worker.stream.socket, Shutdown::Write).ok();
             return Ending::Spent;
         }
@@ -71,11 +71,11 @@ pub(super) fn request(worker: &mut Worker<'_>) -> Ending {
     Ending::Over
 }
 
-/// Like [`request`], but at a steady pace and beside the test: counts for no limit.
+/// Like [`request`], but at a steady pace and not counted against a limit.
 pub(super) fn probe(worker: &mut Worker<'_>) -> Ending {
     let mut pair = Exchange::new(worker);
     worker.latency = Some(LatencyHistogram::default());
-    // Half a probe interval of slack would be measured as latency by whoever waits for us.
+    // With the default timer slack, sleeps would end up to 50 us late.
     sys::thread::timer_slack_ns(1).ok();
     let mut due = Instant::now();
     while worker.goes_on() {
@@ -89,7 +89,7 @@ pub(super) fn probe(worker: &mut Worker<'_>) -> Ending {
             Ok(false) => worker.timeouts_count += 1,
             Err(ending) => return ending,
         }
-        // Slots that passed while an answer was waited for are left out, not made up for.
+        // Skip the slots that passed during a transaction instead of making up for them.
         due += PROBE_INTERVAL;
         due = due.max(Instant::now());
     }
@@ -147,7 +147,7 @@ impl Exchange {
         }
     }
 
-    /// One transaction; `false` when no answer came in time (UDP).
+    /// One transaction; `false` if no answer arrived in time (UDP).
     #[inline]
     fn transact(&mut self, worker: &mut Worker<'_>) -> Result<bool, Ending> {
         if self.is_udp {
@@ -182,19 +182,19 @@ impl Exchange {
                     if !worker.goes_on() {
                         return Err(Ending::Over);
                     }
-                    // A refused request is not repeated at once: the other end may not be there.
+                    // Do not repeat a refused request at once: the other end may not be there.
                     std::thread::sleep(Duration::from_millis(u64::from(!is_pause(error))));
                 }
                 Err(error) => return Err(failed(error)),
             }
-            // Only a transaction that goes wrong looks at the clock here.
+            // Only a transaction that goes wrong reads the clock here.
             if since.get_or_insert_with(Instant::now).elapsed() + PATIENCE > ANSWER_TIME_MAX {
                 return Ok(false);
             }
         }
     }
 
-    /// Waits for a request and answers it; says how many bytes the request had.
+    /// Waits for a request and answers it; returns the size of the request in bytes.
     #[inline]
     fn answer(&mut self, worker: &mut Worker<'_>) -> Result<u64, Ending> {
         if !self.is_udp {

@@ -1,4 +1,4 @@
-//! The thread beside the streams: it keeps the time, samples, and ends the test.
+//! The sampler thread: it keeps the time, takes samples, and ends the test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use topology::{CoreTimes, CounterSnapshot};
 use super::shared::{Phase, Shared, Stream};
 use super::{Event, IntervalReport, StreamRole, observe};
 
-/// A last interval shorter than this is part of the one before.
+/// A last interval shorter than this, in seconds, is merged into the one before.
 const INTERVAL_MIN_S: f64 = 1e-3;
 
-/// What the sampler leaves behind.
+/// What the sampler returns.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// When the measured time began and ended on the end's clock; `None` when it never did.
+    /// The marks at the start and the end of the measured time; `None` if it was not reached.
     pub(super) began: Option<Mark>,
     pub(super) ended: Option<Mark>,
     /// Samples of each stream, in the order of [`Shared::streams`].
     intervals: Vec<Vec<IntervalSample>>,
-    /// How often each stream's thread was seen on which core.
+    /// How often each stream's thread was seen on each core.
     cores: Vec<BTreeMap<u32, u32>>,
-    /// How often each stream's packets were seen to come in on which core.
+    /// How often each stream's packets were seen to arrive on each core.
     incoming_cores: Vec<BTreeMap<u32, u32>>,
-    /// TCP's account at the end of the measured time.
+    /// The TCP summary of each stream at the end of the measured time.
     tcp: Vec<Option<TcpSummary>>,
-    /// When the caller ended the test before its time.
+    /// When the caller stopped the test early, on the end's clock.
     pub(super) stopped_ns: Option<u64>,
     pub(super) findings: Vec<(&'static str, String)>,
 }
@@ -40,18 +40,18 @@ impl Record {
         self.intervals.get(position).cloned().unwrap_or_default()
     }
 
-    /// TCP's account of the stream at this position.
+    /// TCP summary of the stream at this position.
     pub(super) fn tcp_of(&self, position: usize) -> Option<TcpSummary> {
         self.tcp.get(position).cloned().flatten()
     }
 
-    /// The core most of the samples saw the packets of the stream at this position come in on.
+    /// The core on which most samples saw the packets of the stream at this position arrive.
     pub(super) fn incoming_core_of(&self, position: usize) -> Option<u32> {
         let seen = self.incoming_cores.get(position)?;
         seen.iter().max_by_key(|(_, times)| **times).map(|(core, _)| *core)
     }
 
-    /// Cores the thread of the stream at this position was seen on, most used first.
+    /// Cores on which the thread of the stream at this position was seen, most frequent first.
     pub(super) fn cores_of(&self, position: usize) -> Vec<u32> {
         let Some(seen) = self.cores.get(position) else { return Vec::new() };
         let mut cores: Vec<u32> = seen.keys().copied().collect();
@@ -60,7 +60,7 @@ impl Record {
     }
 }
 
-/// Everything there is to read at one moment.
+/// All readings taken at one moment.
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) at_ns: u64,
@@ -75,7 +75,7 @@ pub(super) struct Mark {
 pub(super) struct StreamMark {
     pub(super) count: Count,
     pub(super) tcp: Option<TcpSample>,
-    /// Messages the socket dropped so far (UDP receiver).
+    /// Messages that the socket has dropped so far (UDP receiver).
     pub(super) drops: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl Count {
     }
 }
 
-/// Why the sampler woke.
+/// Why the sampler woke up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wake {
     Time,
@@ -154,7 +154,7 @@ pub(super) fn run(
     };
     let record = sampler.keep_time();
     shared.announce(Phase::Over);
-    // Nobody may be listening any more: the caller went straight to the account.
+    // The caller may have stopped listening: it went straight to the report.
     events.send(Event::Finished).ok();
     record
 }
@@ -163,9 +163,9 @@ struct Sampler<'a> {
     shared: &'a Shared,
     events: &'a Sender<Event>,
     silence_max: Duration,
-    /// Samples of a stream that are kept, at least; never more than twice as many.
+    /// At least this many samples of a stream are kept, and at most twice as many.
     samples_count: usize,
-    /// When the test began on the end's clock.
+    /// When the test began, on the end's clock.
     zero_ns: u64,
     last_at_ns: u64,
     last: Vec<Count>,
@@ -197,7 +197,8 @@ impl Sampler<'_> {
         self.record
     }
 
-    /// Senders start at once; an end that only receives starts with the first byte.
+    /// Senders start at once; an end that only receives starts with the first byte. Returns whether
+    /// it started.
     fn wait_for_start(&mut self) -> bool {
         let starts_alone =
             |stream: &Stream| matches!(stream.role, StreamRole::Send | StreamRole::Request);
@@ -220,7 +221,7 @@ impl Sampler<'_> {
         false
     }
 
-    /// Lives through one phase, from `start_s` to `end_s` of the test, an interval at a time.
+    /// Runs one phase, from `start_s` to `end_s` of the test, one interval at a time.
     fn pass(&mut self, start_s: f64, end_s: f64, omitted: bool) -> Wake {
         let interval_s = self.shared.spec.interval_s.clamp(0.01, 3600.0);
         let mut number = 1.0;
@@ -244,11 +245,12 @@ impl Sampler<'_> {
         }
     }
 
-    /// The measured time is over: counts first, everything else after.
+    /// Ends the measured time: reads the counters first, everything else after.
     fn finish_measured(&mut self, why: Wake) {
         let counts = self.counts();
         let mut at_ns = self.shared.now_ns();
-        // Past the deadline what moves does not count, so senders stop before the slow readings.
+        // What moves after the deadline does not count, so stop the senders before the slow
+        // readings.
         self.shared.announce(Phase::Over);
         if matches!(why, Wake::AllEnded | Wake::Silent) {
             let last_byte = |stream: &Stream| stream.counters.last_byte_ns.load(Ordering::Relaxed);
@@ -318,7 +320,7 @@ impl Sampler<'_> {
         }
         self.last.copy_from_slice(counts);
         self.last_at_ns = at_ns;
-        // Nobody may be listening any more: the caller went straight to the account.
+        // The caller may have stopped listening: it went straight to the report.
         self.events.send(Event::Interval(report)).ok();
     }
 
@@ -351,7 +353,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// Whether nothing has moved on any stream for too long.
+    /// Whether nothing has moved on any stream for `silence_max`.
     fn is_silent(&mut self) -> bool {
         let moved = |stream: &Stream| stream.counters.bytes.load(Ordering::Relaxed);
         let total = self.shared.streams.iter().map(moved).fold(0, u64::wrapping_add);
@@ -377,7 +379,7 @@ fn sample(
         omitted: false,
         tcp: observe::tcp_sample(stream),
         datagrams_count: is_udp.then(|| now.datagrams - last.datagrams),
-        // A late datagram takes back a loss counted in an earlier interval.
+        // A late datagram cancels a loss that was counted in an earlier interval.
         lost_count: receives_udp.then(|| now.lost.saturating_sub(last.lost)),
         jitter_s: receives_udp.then_some(now.jitter_s),
         receive_queue_bytes: sys::socket::receive_queue_bytes(&stream.socket).ok(),

@@ -1,22 +1,22 @@
-//! Which datagrams came, which did not, which came late or twice; and how evenly they came.
+//! Received, lost, reordered and duplicate datagrams, and their jitter.
 
-/// Numbers there is a bit for.
+/// Sequence numbers that have a bit.
 const WINDOW_COUNT: u64 = 1 << 16;
 
-/// How far back a late datagram is still told from a duplicate: bits are cleared a word at a time,
-/// so the oldest word is not to be trusted.
+/// How far back a late datagram can be told from a duplicate: bits are cleared a word at a time, so
+/// the oldest word is unreliable.
 const BACK_COUNT_MAX: u64 = WINDOW_COUNT - 64;
 
-/// A number further ahead than this is not loss but nonsense: at 100 million datagrams a second
-/// it would be an outage of 40 seconds.
+/// A larger gap than this is not loss but an invalid number: at 100 million datagrams per second it
+/// would be an outage of 40 seconds.
 const AHEAD_COUNT_MAX: u64 = 1 << 32;
 
-/// Follows sequence numbers, counted from 1 as iperf3 does.
+/// Tracks sequence numbers, counted from 1 as iperf3 does.
 #[derive(Debug)]
 pub(super) struct SequenceTracker {
     /// One more than the highest number seen.
     next: u64,
-    /// One bit a number in `next - WINDOW_COUNT .. next`, at the number modulo the window.
+    /// One bit for each number in `next - WINDOW_COUNT .. next`, at the number modulo the window.
     seen: Vec<u64>,
     pub(super) received_count: u64,
     pub(super) lost_count: u64,
@@ -38,10 +38,10 @@ impl Default for SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// What its window takes.
+    /// Memory of the window, in bytes.
     pub(super) const MEMORY_BYTES: usize = (WINDOW_COUNT / 8) as usize;
 
-    /// A datagram with this number came.
+    /// Records the arrival of a datagram.
     #[inline]
     pub(super) fn observe(&mut self, number: u64) {
         self.received_count += 1;
@@ -56,7 +56,7 @@ impl SequenceTracker {
         }
     }
 
-    /// The full number of which only the low 32 bits came: the one nearest to what is expected.
+    /// The full number of which only the low 32 bits arrived: the one nearest to the next expected.
     #[inline]
     pub(super) fn widened(&self, low: u32) -> u64 {
         let ahead = low.wrapping_sub(self.next as u32).cast_signed();
@@ -74,7 +74,7 @@ impl SequenceTracker {
                 self.seen[word(number)] |= bit(number);
             }
         } else if number == 0 || self.next - number > BACK_COUNT_MAX {
-            // Too late to tell whether it came before: its loss stands.
+            // Too late to tell whether it is a duplicate: its loss still counts.
             self.reordered_count += 1;
         } else if self.seen[word(number)] & bit(number) != 0 {
             self.duplicate_count += 1;
@@ -85,8 +85,9 @@ impl SequenceTracker {
         }
     }
 
-    /// Clears the bits of `count` numbers from `first` on. In order, [`Self::observe`] clears a
-    /// word as it enters it, so bits ahead of `next` in its own word are clear already.
+    /// Clears the bits of `count` numbers from `first` on. While numbers arrive in order,
+    /// [`Self::observe`] clears each word when it enters it, so the bits ahead of `next` in its own
+    /// word are already clear.
     fn forget(&mut self, first: u64, count: u64) {
         if count >= WINDOW_COUNT {
             self.seen.fill(0);
@@ -96,7 +97,7 @@ impl SequenceTracker {
         for number in first..=last {
             self.seen[word(number)] &= !bit(number);
         }
-        // The rest of the last word belongs to numbers to come.
+        // The rest of the last word belongs to later numbers.
         let ahead = !(bit(last) | (bit(last) - 1));
         self.seen[word(last)] &= !ahead;
     }
@@ -110,8 +111,8 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// Interarrival jitter, RFC 3550 section 6.4.1 with the gain of 1/16 of its appendix A.8, in
-/// seconds. The clocks of the two ends need not agree.
+/// Interarrival jitter as in RFC 3550 section 6.4.1, with the gain of 1/16 of its appendix A.8. The
+/// clocks of the two ends need not agree.
 #[derive(Debug, Default)]
 pub(super) struct Jitter {
     transit_ns: Option<i64>,
@@ -119,7 +120,8 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    /// A datagram sent at `sent_ns` of the sender's clock came at `came_ns` of ours.
+    /// Records a datagram sent at `sent_ns` of the sender's clock that arrived at `came_ns` of this
+    /// end's clock.
     #[inline]
     pub(super) fn observe(&mut self, sent_ns: i64, came_ns: i64) {
         let transit_ns = came_ns.wrapping_sub(sent_ns);
@@ -129,7 +131,7 @@ impl Jitter {
         }
     }
 
-    /// Seconds.
+    /// The smoothed jitter in seconds.
     pub(super) fn jitter_s(&self) -> f64 {
         self.smoothed_ns * 1e-9
     }

@@ -1,4 +1,4 @@
-//! What the threads of one end share: the clock, the phase of the test, the counters.
+//! State shared by the threads of one end: the clock, the phase of the test, the counters.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -12,19 +12,19 @@ use sys::memory::Block;
 
 use super::{StreamRole, tcp_send};
 
-/// Where a test stands.
+/// The phases of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Bytes do not count yet.
     Omitted,
     /// Bytes count.
     Measured,
-    /// Over: threads wind down.
+    /// The test is over: threads terminate.
     Over,
 }
 
-/// What one stream's thread counts. One writer (the thread), one reader (the sampler): plain loads
-/// and stores, on cache lines of its own.
+/// The counters of one stream's thread. The thread is the only writer and the sampler the only
+/// reader, so plain loads and stores suffice; each stream has its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
@@ -35,19 +35,19 @@ pub(super) struct Counters {
     pub(super) duplicates: AtomicU64,
     pub(super) send_failures: AtomicU64,
     pub(super) joined_batches: AtomicU64,
-    /// Datagrams in the fullest message a receiver saw.
+    /// Datagrams in the fullest message that a receiver saw.
     pub(super) segments_max: AtomicU64,
     pub(super) zero_copy_asked_bytes: AtomicU64,
     pub(super) zero_copied_bytes: AtomicU64,
     pub(super) idle_ns: AtomicU64,
     /// Jitter in seconds, as the bits of an `f64`.
     pub(super) jitter_bits: AtomicU64,
-    /// Time of the last byte on the end's clock; kept only where the limit is not a duration.
+    /// Time of the last byte on the end's clock; recorded only if the limit is not a duration.
     pub(super) last_byte_ns: AtomicU64,
-    /// Bytes counted before the measured time, noted by the thread itself so that limits in bytes
-    /// are exact.
+    /// Bytes counted before the measured time, recorded by the thread itself so that limits in
+    /// bytes are exact.
     pub(super) bytes_before: AtomicU64,
-    /// Core the thread was last seen on, plus one; 0 before it ran.
+    /// Core on which the thread was last seen, plus one; 0 before it ran.
     pub(super) core_plus_1: AtomicU32,
 }
 
@@ -56,14 +56,14 @@ pub(super) fn add(counter: &AtomicU64, gain: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(gain), Ordering::Relaxed);
 }
 
-/// One stream as its thread and the sampler see it.
+/// One stream, as its thread and the sampler see it.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) index: u32,
     pub(super) role: StreamRole,
     pub(super) protocol: Protocol,
     pub(super) socket: OwnedFd,
-    /// Kept from the start: a connection that was reset forgets them.
+    /// Stored from the start: a socket forgets its addresses when its connection is reset.
     pub(super) local: String,
     pub(super) remote: String,
     pub(super) counters: Counters,
@@ -74,7 +74,7 @@ impl Stream {
         self.role == StreamRole::Send
     }
 
-    /// Whether this stream is part of the account: a probe and its answers are not.
+    /// Whether this stream is part of the report: a probe and its answers are not.
     pub(super) fn counts(&self, spec: &TestSpec) -> bool {
         match self.role {
             StreamRole::Send | StreamRole::Receive | StreamRole::Request => true,
@@ -91,22 +91,23 @@ pub(super) struct Shared {
     pub(super) end: End,
     pub(super) udp_counters_64bit: bool,
     pub(super) streams: Vec<Stream>,
-    /// Zero of the clock all `_ns` here are on.
+    /// Zero of the clock of all times in `_ns` here.
     epoch: Instant,
-    /// Phase in the low two bits, interval number above: one word for threads to compare.
+    /// The phase in the low two bits, the interval number above: a single word for threads to
+    /// compare.
     signal: AtomicU64,
     /// What is left of a limit in bytes (TCP), datagrams (UDP) or transactions.
     pub(super) budget: Option<AtomicU64>,
     /// What receivers without an end of stream (UDP) still wait for.
     pub(super) awaited: Option<AtomicU64>,
-    /// When the first byte came to any receiver; 0 before.
+    /// When the first byte arrived at any receiver; 0 before.
     first_byte_ns: AtomicU64,
-    /// Threads that keep the end going and have not ended.
+    /// Running threads that count for the report; the test ends with the last of them.
     busy_threads: AtomicUsize,
     stop_asked: AtomicBool,
     sampler: OnceLock<Thread>,
-    /// What TCP senders send, the same for all (of other tests too) so that it stays in the caches;
-    /// never written to.
+    /// What TCP senders send; never written to. All senders share it, also those of other tests, so
+    /// that it stays in the caches.
     pub(super) source: Option<Arc<Block>>,
 }
 
@@ -143,7 +144,8 @@ impl Shared {
         u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// The word threads compare in their loops; it changes with the phase and every interval.
+    /// The word that threads compare in their loops; it changes with the phase and with every
+    /// interval.
     pub(super) fn signal(&self) -> u64 {
         self.signal.load(Ordering::Relaxed)
     }
@@ -155,7 +157,7 @@ impl Shared {
         self.signal.store(interval << 2 | phase as u64, Ordering::Release);
     }
 
-    /// Streams of this end that do the same.
+    /// Number of streams of this end with this role.
     pub(super) fn role_count(&self, role: StreamRole) -> usize {
         self.streams.iter().filter(|stream| stream.role == role).count()
     }
@@ -172,7 +174,7 @@ impl Shared {
         Some(self.first_byte_ns.load(Ordering::Acquire)).filter(|&ns| ns != 0)
     }
 
-    /// A receiver has its first byte; the earliest of them starts the clock.
+    /// Records a receiver's first byte; the earliest one starts the clock.
     pub(super) fn first_byte(&self) {
         let now_ns = self.now_ns();
         let first =
@@ -202,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// To be called by the sampler before anything else.
+    /// Must be called by the sampler before anything else.
     pub(super) fn i_am_the_sampler(&self) {
         self.sampler.set(std::thread::current()).expect("an end has one sampler");
     }
@@ -214,7 +216,7 @@ impl Shared {
     }
 }
 
-/// The limit in what the senders count: bytes (TCP), datagrams (UDP), transactions.
+/// The limit in the senders' units: bytes (TCP), datagrams (UDP) or transactions.
 fn budget_of(spec: &TestSpec) -> Option<u64> {
     let per_datagram = spec.udp.as_ref().map(|udp| u64::from(udp.datagram_bytes.max(1)));
     let per_request =

@@ -13,30 +13,29 @@ use super::shared::add;
 use super::tempo::Tempo;
 use super::worker::{Ending, Worker, is_pause};
 
-/// Bytes a `recv` may take when nothing else was asked.
+/// Default bytes per `recv`.
 const BLOCK_BYTES: u64 = 512 << 10;
 
-/// How much may wait in the receive queue before the receiver is woken, in time: waking a sleeping
-/// thread costs the core that processes the segments a few microseconds each time, and that core is
-/// where a fast stream is bound.
+/// How much may queue before the receiver is woken, in seconds of data: each wake-up costs a few
+/// microseconds on the core that processes the segments, and that core limits a fast stream.
 const LOW_WATER_TIME_S: f64 = 100e-6;
 
-/// Below this the receiver is woken by whatever comes, bytes.
+/// Below this amount, in bytes, any arrival wakes the receiver.
 const LOW_WATER_BYTES_MIN: u64 = 32 << 10;
 
-/// Most that may wait, bytes: half a block, so that one call takes it all.
+/// Upper bound on the amount that may queue, in bytes: half a block, so that one call reads it all.
 const LOW_WATER_BYTES_MAX: u64 = 256 << 10;
 
-/// Largest block that makes sense.
+/// Largest block, in bytes.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
-/// A way out of the socket.
+/// A method of reading bytes from the socket.
 trait Sink {
-    /// Takes at most `bytes`; says how many came, 0 at the end of the stream.
+    /// Reads at most `bytes`; returns how many were read, 0 at the end of the stream.
     fn pull(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno>;
 }
 
-/// Bytes per `recv` for this test, at most.
+/// Upper bound on the bytes per `recv` for this test.
 pub(super) fn block_bytes(spec: &TestSpec) -> u64 {
     spec.block_bytes.unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES_MAX)
 }
@@ -51,7 +50,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
         ReceivePath::Discard => Copied::new(bytes).map(|Copied { block, .. }| {
             pump(worker, &mut Copied { block, flags: RecvFlags::TRUNC })
         }),
-        ReceivePath::Zerocopy => Shown::new(worker, bytes).map(|mut sink| pump(worker, &mut sink)),
+        ReceivePath::Zerocopy => Mapped::new(worker, bytes).map(|mut sink| pump(worker, &mut sink)),
     };
     pumped.unwrap_or_else(Ending::Unable)
 }
@@ -92,9 +91,9 @@ fn pump(worker: &mut Worker<'_>, sink: &mut impl Sink) -> Ending {
     Ending::Over
 }
 
-/// Has the kernel wake the receiver when it is worth it (`SO_RCVLOWAT`). Acknowledgements and the
-/// window do not wait for it: kernel `net/ipv4/tcp_input.c`, `__tcp_ack_snd_check`, and a window
-/// that runs out wakes the receiver, `tcp_epollin_ready`.
+/// Delays wake-ups until they are worth their cost (`SO_RCVLOWAT`). Acknowledgements and the window
+/// are not delayed: see kernel `net/ipv4/tcp_input.c`, `__tcp_ack_snd_check`; and a window that
+/// runs out wakes the receiver, see `tcp_epollin_ready`.
 struct Wakes {
     tempo: Tempo,
     low_water_bytes: u64,
@@ -109,7 +108,7 @@ impl Wakes {
     fn came(&mut self, worker: &Worker<'_>, bytes: u64) {
         let rate = self.tempo.moved(bytes);
         if bytes < self.low_water_bytes {
-            // Woken by the clock or by a window that ran out: the path is not that fast any more.
+            // Woken by the timeout or by a window that ran out: the path is no longer that fast.
             self.set(worker, 1);
         } else if let Some(bytes_per_s) = rate {
             self.adapt(worker, bytes_per_s);
@@ -118,10 +117,10 @@ impl Wakes {
 
     #[cold]
     fn adapt(&mut self, worker: &Worker<'_>, bytes_per_s: f64) {
-        // The core is shared by all receivers, so each may wait in proportion.
+        // The receivers share the core, so each may wait in proportion.
         let receivers_count = worker.shared.role_count(StreamRole::Receive) as f64;
         let worth = (bytes_per_s * receivers_count * LOW_WATER_TIME_S) as u64;
-        // The window must never depend on the reader being woken early enough. The kernel's figure
+        // The window must never depend on waking the reader early enough. The kernel's buffer size
         // is twice the window.
         let buffer_bytes = sys::socket::receive_buffer_bytes(&worker.stream.socket).unwrap_or(0);
         let most = LOW_WATER_BYTES_MAX.min(worker.block_bytes / 2).min(buffer_bytes / 8);
@@ -134,7 +133,7 @@ impl Wakes {
 
     fn set(&mut self, worker: &Worker<'_>, bytes: u64) {
         self.low_water_bytes = bytes;
-        // Where the kernel refuses, the receiver is woken more often, no more.
+        // If the kernel refuses, the receiver is only woken more often.
         sys::socket::set_receive_low_water(&worker.stream.socket, bytes as u32).ok();
     }
 }
@@ -161,16 +160,16 @@ impl Sink for Copied {
     }
 }
 
-/// `TCP_ZEROCOPY_RECEIVE`: what fills whole pages is mapped, the rest copied.
-struct Shown {
+/// `TCP_ZEROCOPY_RECEIVE`: full pages are mapped, the rest is copied.
+struct Mapped {
     window: ReceiveWindow,
     copy: Copied,
 }
 
-/// Least size of the window: mapping pays per call, so a window takes more than a block.
+/// Smallest window, in bytes: mapping has a cost per call, so a window holds more than a block.
 const WINDOW_BYTES_MIN: u64 = 1 << 20;
 
-impl Shown {
+impl Mapped {
     fn new(worker: &Worker<'_>, bytes: u64) -> Result<Self, SyscallError> {
         let window_bytes = bytes.max(WINDOW_BYTES_MIN).next_multiple_of(4096);
         let window_bytes = usize::try_from(window_bytes).unwrap_or(usize::MAX);
@@ -179,10 +178,10 @@ impl Shown {
     }
 }
 
-impl Sink for Shown {
+impl Sink for Mapped {
     fn pull(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno> {
         let socket = &worker.stream.socket;
-        // Waits for data, or the end of the stream.
+        // Waits for data or the end of the stream.
         if rustix::net::recv(socket, &mut [0], RecvFlags::PEEK)?.1 == 0 {
             return Ok(0);
         }

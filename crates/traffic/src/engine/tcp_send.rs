@@ -18,36 +18,37 @@ use super::shared::{Stream, add};
 use super::tempo::Tempo;
 use super::worker::{Ending, PATIENCE, Worker, is_pause};
 
-/// Bytes a `send` takes when nothing else was asked: as iperf has it.
+/// Default bytes per `send`, the same as iperf's.
 const BLOCK_BYTES: u64 = 128 << 10;
 
-/// Bytes a `send` takes on a fast path when nothing else was asked: fewer sleeps, and still within
-/// a core's second-level cache.
+/// Default bytes per `send` on a fast path: fewer sleeps, and still within a core's second-level
+/// cache.
 const FAST_BLOCK_BYTES: u64 = 512 << 10;
 
-/// A path is fast when all senders together move a large block in less time than this, seconds.
+/// A path is fast if all senders together move a [`FAST_BLOCK_BYTES`] block in less than this, in
+/// seconds.
 const FAST_BLOCK_TIME_S: f64 = 2e-3;
 
-/// Largest block that makes sense: the kernel takes less than 2 GiB in one call.
+/// Largest block, in bytes; the kernel accepts less than 2 GiB in one call.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
-/// What is sent.
+/// The byte that is sent.
 const FILL: u8 = 0x55;
 
-/// How often a sender that has sent everything looks whether it has arrived.
+/// How often a sender that has sent everything checks whether it has arrived.
 const DRAIN_TURN: Duration = Duration::from_millis(1);
 
-/// Bytes per `send` for this test.
+/// Bytes per `send` for this test, before adapting to a fast path.
 pub(super) fn block_bytes(spec: &TestSpec) -> u64 {
     spec.block_bytes.unwrap_or(BLOCK_BYTES).clamp(1, BLOCK_BYTES_MAX)
 }
 
-/// A way into the socket.
+/// A method of passing bytes to the socket.
 trait Source {
-    /// Sends at most `bytes`; says how many went.
+    /// Sends at most `bytes`; returns how many were sent.
     fn push(&mut self, worker: &Worker<'_>, bytes: usize) -> Result<usize, Errno>;
 
-    /// Accounts for what the kernel has done with since.
+    /// Accounts for the sends that the kernel has completed since the last call.
     fn settle(&mut self, _worker: &Worker<'_>) {}
 }
 
@@ -58,7 +59,7 @@ pub(super) fn run(worker: &mut Worker<'_>) -> Ending {
     let carried = match path {
         SendPath::Copy => Ok(carry(worker, &mut Copied)),
         SendPath::Sendfile => Referenced::new(worker).map(|mut source| carry(worker, &mut source)),
-        SendPath::Zerocopy => Shown::new(worker).map(|mut source| carry(worker, &mut source)),
+        SendPath::Zerocopy => Zerocopy::new(worker).map(|mut source| carry(worker, &mut source)),
     };
     carried.unwrap_or_else(Ending::Unable)
 }
@@ -111,7 +112,7 @@ fn pump(worker: &mut Worker<'_>, source: &mut impl Source) -> Ending {
     Ending::Over
 }
 
-/// Says that no more will come and waits until the other end has it all.
+/// Shuts down the sending side and waits until the other end has acknowledged everything.
 fn drain(worker: &mut Worker<'_>) -> Ending {
     let socket = &worker.stream.socket;
     if let Err(error) = rustix::net::shutdown(socket, Shutdown::Write) {
@@ -147,7 +148,7 @@ impl Source for Copied {
     }
 }
 
-/// `sendfile` of one file in memory.
+/// `sendfile` of a file in memory.
 struct Referenced {
     file: File,
 }
@@ -167,41 +168,42 @@ impl Source for Referenced {
     }
 }
 
-/// `MSG_ZEROCOPY` of one block, which is never written to again: the kernel may look at it as long
-/// as it likes.
-struct Shown {
-    /// Bytes of the sends whose completion has not been seen, oldest first; the number of the
-    /// oldest.
+/// `MSG_ZEROCOPY` of one block. The block is never written to again, so the kernel may read it at
+/// any later time.
+struct Zerocopy {
+    /// The size of each send whose completion has not been seen, oldest first, and the number of
+    /// the oldest.
     pending: VecDeque<u64>,
     oldest: u32,
 }
 
-/// Completions are looked for once so many sends wait for theirs.
+/// Completions are read as soon as this many sends await theirs.
 const PENDING_COUNT: usize = 64;
 
-impl Shown {
+impl Zerocopy {
     fn new(worker: &Worker<'_>) -> Result<Self, SyscallError> {
         sys::zerocopy::allow_zero_copy(&worker.stream.socket)?;
         Ok(Self { pending: VecDeque::new(), oldest: 0 })
     }
 
-    /// Too many completions wait to be sent: until there is room again, or patience is over.
+    /// Waits until there is room for further completion notifications, or for [`PATIENCE`] at most.
     #[cold]
     fn wait(&mut self, worker: &Worker<'_>) {
         let mut socket = [PollFd::new(&worker.stream.socket, PollFlags::empty())];
         let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
-        // An error other than a signal would show in the next send.
+        // An error other than a signal also shows in the next send.
         poll(&mut socket, Some(&patience)).ok();
         self.settle(worker);
     }
 }
 
-impl Source for Shown {
-    /// Reads the completions that are there; the share is of sends whose completion was seen.
+impl Source for Zerocopy {
+    /// Reads the available completions; only sends whose completion was seen enter the share.
     fn settle(&mut self, worker: &Worker<'_>) {
         let counters = &worker.stream.counters;
         while let Ok(Some(completion)) = sys::zerocopy::next_completion(&worker.stream.socket) {
-            // TCP completes in order, so a range starts at the oldest and ends among the pending.
+            // TCP completes in order, so a range starts at the oldest and ends among the pending
+            // sends.
             let count = completion.last.wrapping_sub(self.oldest).wrapping_add(1) as usize;
             let done = self.pending.drain(..count.min(self.pending.len()));
             let bytes: u64 = done.sum();
@@ -235,27 +237,27 @@ impl Source for Shown {
     }
 }
 
-/// The first bytes of what is sent.
+/// The first `bytes` bytes of the block to send.
 #[inline]
 fn block<'a>(worker: &Worker<'a>, bytes: usize) -> &'a [u8] {
     worker.shared.source.as_ref().and_then(|source| source.get(..bytes)).unwrap_or_default()
 }
 
-/// Largest block a sender may use.
+/// Size of the largest block that a sender may send, in bytes.
 pub(super) fn source_bytes(spec: &TestSpec) -> u64 {
     if spec.block_bytes.is_some() { block_bytes(spec) } else { FAST_BLOCK_BYTES }
 }
 
-/// The block that [`source_of`] gives for it.
+/// Size of the shared block that [`source_of`] returns for this spec, in bytes.
 pub(super) fn source_block_bytes(spec: &TestSpec) -> u64 {
     source_bytes(spec).max(FAST_BLOCK_BYTES).next_power_of_two()
 }
 
-/// What is sent is the same for all tests of this process, so those of one size share it: powers of
-/// two, each made when somebody needs it and gone with the last that does.
+/// The blocks of all tests of this process. Their content is the same, so tests share one per size;
+/// sizes are powers of two. A block is created on first use and freed with its last user.
 static SOURCES: Mutex<Vec<Weak<Block>>> = Mutex::new(Vec::new());
 
-/// What the TCP senders among these streams need, when there are any.
+/// The block for the TCP senders among these streams, if there are any.
 pub(super) fn source_of(
     spec: &TestSpec,
     streams: &[Stream],

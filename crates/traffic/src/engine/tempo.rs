@@ -1,13 +1,13 @@
-//! How fast a stream is, measured by itself at next to no cost.
+//! The rate of a stream, measured by its own thread at almost no cost.
 
 use std::time::Instant;
 
-/// The clock is read once in so many calls.
+/// Calls per reading of the clock.
 const CALLS_COUNT: u32 = 64;
 
-/// A rate over the last few calls. Streams use it to choose what a system call should move: large
-/// pieces where the path is fast, because each sleep and each wake-up costs as much as copying tens
-/// of kilobytes; small ones where it is slow, so that bytes are counted when they move.
+/// The rate over the last few calls, by which streams choose how much one system call moves: large
+/// blocks on a fast path, because each sleep and wake-up costs as much as copying tens of
+/// kilobytes; small blocks on a slow path, so that bytes are counted when they move.
 #[derive(Debug)]
 pub(super) struct Tempo {
     calls_count: u32,
@@ -16,12 +16,13 @@ pub(super) struct Tempo {
 }
 
 impl Tempo {
-    /// Starts now.
+    /// Starts measuring now.
     pub(super) fn new() -> Self {
         Self { calls_count: 0, bytes: 0, since: Instant::now() }
     }
 
-    /// A call moved this many bytes; the rate in bytes a second, once in a while.
+    /// Counts a call that moved `bytes`. Every [`CALLS_COUNT`] calls, returns the rate in bytes per
+    /// second.
     #[inline]
     pub(super) fn moved(&mut self, bytes: u64) -> Option<f64> {
         self.calls_count += 1;

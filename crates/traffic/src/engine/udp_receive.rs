@@ -12,10 +12,10 @@ use super::pace::Pace;
 use super::sequence::{Jitter, SequenceTracker};
 use super::worker::{Ending, Worker, is_pause};
 
-/// Most memory a batch may take, bytes: about what a second-level cache holds.
+/// Memory limit of a batch, in bytes: about the size of a second-level cache.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Messages of a batch, and the bytes of each.
+/// Number of messages in a batch, and bytes of each.
 fn batch_of(udp: &UdpSpec, joins: bool) -> (usize, usize) {
     let message_bytes = if joins { DATAGRAM_BYTES_MAX } else { udp.datagram_bytes as usize };
     let message_bytes = message_bytes.clamp(1, DATAGRAM_BYTES_MAX);
@@ -23,7 +23,7 @@ fn batch_of(udp: &UdpSpec, joins: bool) -> (usize, usize) {
     (count, message_bytes)
 }
 
-/// What a receiver takes, bytes.
+/// Memory of a receiver, in bytes.
 pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
     let Some(udp) = &spec.udp else { return 0 };
     let (count, message_bytes) = batch_of(udp, udp.gro);
@@ -81,7 +81,7 @@ impl Receiver {
             let count = match self.batch.receive(&worker.stream.socket) {
                 Ok(count) => count,
                 Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
-                    // A refusal answers what this end sent before the test: not our business.
+                    // A refusal answers what this end sent before the test and is ignored.
                     Some(errno) if is_pause(errno) || errno == Errno::CONNREFUSED => continue,
                     _ => return Ending::Failed(error),
                 },
@@ -103,7 +103,7 @@ impl Receiver {
         Ending::Over
     }
 
-    /// Looks at every datagram of the messages received; says how many bytes they carried.
+    /// Examines every datagram of the received messages; returns their total bytes.
     fn take(&mut self, count: usize) -> u64 {
         let came_ns = unix_now_ns();
         let mut bytes = 0;
@@ -122,8 +122,8 @@ impl Receiver {
                 let wide = self.header.wide;
                 let number = if wide { number } else { self.tracker.widened(number as u32) };
                 self.tracker.observe(number);
-                // Datagrams handed to the kernel together left together: only the first of them
-                // says something about the path.
+                // Datagrams with one time stamp were passed to the kernel together: only the first
+                // of them says something about the path.
                 if sent_ns != self.last_sent_ns {
                     self.last_sent_ns = sent_ns;
                     self.jitter.observe(sent_ns, came_ns);

@@ -11,15 +11,15 @@ use super::pace::Pace;
 use super::shared::add;
 use super::worker::{Ending, Worker};
 
-/// Most datagrams the kernel cuts out of one send: `UDP_MAX_SEGMENTS` (kernel
-/// `include/linux/udp.h`), 128 since Linux 6.9, 64 before.
+/// Limits to try, in this order, on the datagrams that the kernel cuts out of one send:
+/// `UDP_MAX_SEGMENTS` (kernel `include/linux/udp.h`) is 128 since Linux 6.9 and 64 before.
 const SEGMENTS_COUNT_MAX: [usize; 3] = [128, 64, 1];
 
-/// How long a peer may refuse datagrams (it answers with ICMP port unreachable) before the stream
-/// gives up: the port may not be open yet.
+/// How long a peer may refuse datagrams (with ICMP port unreachable) before the stream gives up:
+/// the port may not be open yet.
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What a sender takes, bytes: every message of the batch as full as GSO makes it.
+/// Memory of a sender, in bytes: every message of the batch as full as GSO permits.
 pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
     let Some(udp) = &spec.udp else { return 0 };
     let datagram_bytes = (udp.datagram_bytes as usize).clamp(1, DATAGRAM_BYTES_MAX);
@@ -29,7 +29,7 @@ pub(super) fn memory_bytes(spec: &TestSpec) -> u64 {
     (messages_count * message_bytes) as u64
 }
 
-/// Most datagrams of this size in one message.
+/// The most datagrams of this size that fit in one message.
 fn segments_fitting(datagram_bytes: usize) -> usize {
     (DATAGRAM_BYTES_MAX / datagram_bytes).clamp(1, SEGMENTS_COUNT_MAX[0])
 }
@@ -57,10 +57,10 @@ struct Sender {
     gso_refused: bool,
     /// Number of the next datagram; iperf3 counts from 1.
     next: u64,
-    /// The last call sent less than all: it met an error it did not tell. The next one sends one
-    /// message only, so that the one after it does.
+    /// The last call sent only part of the batch, so it met an error that it did not report. The
+    /// next call sends one message only, so that the error is reported.
     fell_short: bool,
-    /// First and last of the refusals that go on.
+    /// Times of the first and the last refusal in a continuing series.
     refused: Option<(Instant, Instant)>,
 }
 
@@ -83,7 +83,7 @@ impl Sender {
         sender
     }
 
-    /// Sets the socket and the batch up for at most this many datagrams a message.
+    /// Configures the socket and the batch for at most `most` datagrams per message.
     fn cut_into(&mut self, worker: &Worker<'_>, messages_count: usize, most: usize) {
         let mut segments_count = most.min(segments_fitting(self.datagram_bytes));
         let segment_bytes = if segments_count > 1 { self.datagram_bytes as u32 } else { 0 };
@@ -93,7 +93,7 @@ impl Sender {
             segments_count = 1;
         }
         self.segments_count = segments_count;
-        // The old one goes first: there is never room for two.
+        // Free the old batch first: there may not be room for two.
         self.batch = SendBatch::new(1, 1);
         self.batch = SendBatch::new(messages_count, segments_count * self.datagram_bytes);
     }
@@ -130,7 +130,7 @@ impl Sender {
         Ending::Over
     }
 
-    /// Sends this many datagrams; says how many went.
+    /// Sends `count` datagrams; returns how many were sent.
     fn send(&mut self, worker: &mut Worker<'_>, count: usize) -> io::Result<u64> {
         let messages_count = count.div_ceil(self.segments_count);
         let stamp = stamp_now();
@@ -149,7 +149,7 @@ impl Sender {
         let went = self.batch.send(&worker.stream.socket, 0..messages_count)?;
         self.fell_short = went < messages_count;
         let datagrams = ((went * self.segments_count).min(count)) as u64;
-        // What did not go keeps its numbers: it is written anew next time.
+        // Datagrams that were not sent keep their numbers: they are written again next time.
         self.next += datagrams;
         add(&worker.stream.counters.datagrams, datagrams);
         add(&worker.stream.counters.bytes, datagrams * self.datagram_bytes as u64);
@@ -157,7 +157,7 @@ impl Sender {
         Ok(datagrams)
     }
 
-    /// What a failed send means; an ending when it means the end.
+    /// Handles a failed send; returns an ending if the stream cannot go on.
     #[cold]
     fn handle(&mut self, worker: &mut Worker<'_>, error: io::Error) -> Option<Ending> {
         match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
@@ -176,7 +176,7 @@ impl Sender {
                 (now - first > REFUSAL_TIME_MAX).then_some(Ending::Failed(error))
             }
             // Too many segments for this kernel, a segment larger than the path's MTU, or a device
-            // without checksum offload: less, then none.
+            // without checksum offload: try fewer segments, then none.
             Some(rustix::io::Errno::INVAL | rustix::io::Errno::MSGSIZE | rustix::io::Errno::IO)
                 if self.segments_count > 1 =>
             {

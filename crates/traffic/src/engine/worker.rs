@@ -1,4 +1,4 @@
-//! What every stream's thread does around its loop.
+//! The code that the threads of all streams share, around their loops.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -14,38 +14,38 @@ use super::{StreamRole, request_response, tcp_receive, tcp_send, udp_receive, ud
 /// Longest sleep in one system call: how late a thread may notice that the test is over.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How a stream came to its end.
+/// How a stream ended.
 #[derive(Debug, Default)]
 pub(super) enum Ending {
-    /// Nobody knows: the thread panicked.
+    /// Unknown: the thread panicked.
     #[default]
     Lost,
     /// The test was over.
     Over,
     /// The limit was reached: everything was sent.
     Spent,
-    /// The peer closed in an orderly way.
+    /// The peer closed the connection in an orderly way.
     Closed,
     /// The peer stayed silent for this long.
     Silent(Duration),
-    /// What the spec asks for cannot be had here.
+    /// The spec requests something that this host cannot do.
     Unable(sys::SyscallError),
     /// The socket failed.
     Failed(io::Error),
 }
 
-/// What a stream's thread leaves behind.
+/// What a stream's thread returns.
 #[derive(Debug, Default)]
 pub(super) struct Remains {
     pub(super) ending: Ending,
     /// When the loop ended, on the end's clock.
     pub(super) ended_ns: u64,
-    /// Used in the measured time.
+    /// Resources used in the measured time.
     pub(super) usage: Option<Usage>,
     pub(super) wait_s: Option<f64>,
     pub(super) slices_count: Option<u64>,
     pub(super) migrations_count: Option<u64>,
-    /// How it is scheduled, when not as any other thread.
+    /// Its scheduling policy, if it is not the default one.
     pub(super) policy: Option<String>,
     pub(super) core_first_last: Option<(u32, u32)>,
     pub(super) block_bytes: u64,
@@ -55,7 +55,7 @@ pub(super) struct Remains {
     pub(super) findings: Vec<(&'static str, String)>,
 }
 
-/// The thread's side of a stream.
+/// The thread's view of a stream.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     pub(super) shared: &'a Shared,
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
         Self {
             shared,
             stream,
-            // Differs from any signal, so that the first look notes where the thread runs.
+            // Differs from any real signal, so that the first check records the thread's core.
             signal: u64::MAX,
             held: 0,
             used_before: None,
@@ -131,7 +131,7 @@ impl<'a> Worker<'a> {
         self.findings.push((code, text));
     }
 
-    /// Whether the test goes on. One load and one comparison while nothing has changed.
+    /// Whether the test goes on. Costs one load and one comparison while nothing has changed.
     #[inline]
     pub(super) fn goes_on(&mut self) -> bool {
         let signal = self.shared.signal();
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
         Shared::phase_of(self.signal) == Phase::Measured
     }
 
-    /// How much of `want` the limit allows now; 0 when it is spent.
+    /// How much of `want` the limit permits now; 0 once it is used up.
     #[inline]
     pub(super) fn allowance(&mut self, want: u64) -> u64 {
         let Some(budget) = &self.shared.budget else { return want };
@@ -178,14 +178,14 @@ impl<'a> Worker<'a> {
         want.min(self.held)
     }
 
-    /// Counts what was sent.
+    /// Counts bytes that were sent.
     #[inline]
     pub(super) fn sent(&mut self, bytes: u64) {
         add(&self.stream.counters.bytes, bytes);
         self.spend(bytes);
     }
 
-    /// Takes from what [`Self::allowance`] granted.
+    /// Uses up part of what [`Self::allowance`] granted.
     #[inline]
     pub(super) fn spend(&mut self, units: u64) {
         if self.keeps_last_byte {
@@ -194,7 +194,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Counts what was received.
+    /// Counts bytes that were received.
     #[inline]
     pub(super) fn received(&mut self, bytes: u64) {
         add(&self.stream.counters.bytes, bytes);
@@ -203,8 +203,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Takes received units from what a receiver without an end of stream waits for; whether that
-    /// is all of it.
+    /// For receivers without an end of stream: subtracts received units from the awaited total.
+    /// Returns whether that was the last of it.
     #[inline]
     pub(super) fn has_all(&self, units: u64) -> bool {
         let Some(awaited) = &self.shared.awaited else { return false };
@@ -218,13 +218,13 @@ impl<'a> Worker<'a> {
     }
 
     fn leave(mut self, ending: Ending) -> Remains {
-        // After the end a connection may end as it likes; we may have woken the thread ourselves.
+        // After the end a connection may end in any way; this end may itself have woken the thread.
         let over = Shared::phase_of(self.shared.signal()) == Phase::Over;
         let ending = match ending {
             Ending::Closed | Ending::Failed(_) if over => Ending::Over,
             ending => ending,
         };
-        // What was granted and not sent is for the others.
+        // Return what was granted and not sent to the other streams.
         if let Some(budget) = &self.shared.budget {
             budget.fetch_add(std::mem::take(&mut self.held), Ordering::Relaxed);
         }
@@ -251,7 +251,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// What a thread has used at one moment, and where it was.
+/// A thread's resource usage and core at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Used {
     usage: Usage,
@@ -284,7 +284,7 @@ fn usage_between(before: Usage, after: Usage) -> Usage {
     }
 }
 
-/// Whether a call merely ran out of its patience.
+/// Whether a call only timed out or was interrupted.
 pub(super) fn is_pause(error: rustix::io::Errno) -> bool {
     matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)
 }

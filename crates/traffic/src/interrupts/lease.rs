@@ -1,12 +1,15 @@
-//! Who has what moved: one file for each interrupt and thread, below `/run`, where only root writes.
+//! Ownership of moved interrupts and threads: one file for each, below `/run`, where only root
+//! writes.
 //!
-//! The file's lock says that a test has it now. The guard that puts things back holds the lock with the
-//! test, so it is free only when everything is back, whoever was killed. In the file stands what there
-//! was before; it is empty when that is back. What stands in a file without a lock was left by a test
-//! that was killed together with its guard: the next one puts it back before it looks what there is.
+//! A locked file means that a test owns the interrupt or thread. The guard that restores the cores
+//! holds the lock together with the test, so the lock is free only when everything is restored,
+//! whoever was killed. The file contains the previous state and is empty once that is restored. A
+//! record in an unlocked file was left by a test that was killed together with its guard; the next
+//! owner restores it before it reads the current state.
 //!
-//! The setting is named as everywhere else ([`settings::Key`]); why this is not the journal of `tune` is
-//! told in `docs/decisions/0003-one-vocabulary-of-host-changes.md`.
+//! Settings are named by [`settings::Key`], as everywhere else.
+//! `docs/decisions/0003-one-vocabulary-of-host-changes.md` explains why the records are not part of
+//! the journal of `tune`.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -22,26 +25,27 @@ use settings::Key;
 
 use super::MoveError;
 
-/// Gone with the next boot, as is what the records speak of.
+/// Cleared at boot, like the settings that the records describe.
 const DIRECTORY: &str = "/run/clearstream-interrupts";
 
-/// How long a test waits for the one before it to end; a guard needs a moment to put things back.
+/// How long a test waits for the one before it to end; its guard needs a moment to restore
+/// everything.
 const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Longest record that is read, bytes.
+/// Longest record that is read, in bytes.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 
-/// One thing that takes packets in, whose cores are a setting of the host.
+/// An interrupt or thread that receives packets; its cores are a setting of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Source {
-    /// `irq:42/affinity`, `thread:napi/eth0-8193/affinity`.
+    /// For example `irq:42/affinity` or `thread:napi/eth0-8193/affinity`.
     #[serde(alias = "name", deserialize_with = "key_or_name")]
     pub(super) key: Key,
     pub(super) what: What,
 }
 
-/// Where the setting is kept, and which of two with one name it is.
+/// Where the setting is stored, with what distinguishes two sources of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum What {
     Interrupt {
@@ -49,34 +53,35 @@ pub(super) enum What {
     },
     Thread {
         pid: i32,
-        /// Ticks since boot: tells it from another thread with its number.
+        /// Start time in ticks since boot: distinguishes it from another thread with the same
+        /// number.
         began: u64,
     },
 }
 
-/// What stands in a file.
+/// The contents of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     source: Source,
-    /// Cores before: `0-3,8`.
+    /// The previous cores, for example `0-3,8`.
     from: String,
 }
 
-/// Things that are this test's to move.
+/// The interrupts and threads that this test may move.
 #[derive(Debug, Default)]
 pub(super) struct InterruptLease {
-    /// Each with the cores it was on.
+    /// Each with its previous cores.
     pub(super) sources: Vec<(Source, String)>,
-    /// For the guard: where to write what.
+    /// For the guard: files, and what to write to them.
     pub(super) files: Vec<(File, Vec<u8>)>,
     /// For the guard: threads and their cores.
     pub(super) threads: Vec<(i32, Vec<u32>)>,
-    /// For the guard: the files of the records, locked.
+    /// For the guard: the locked record files.
     pub(super) records: Vec<File>,
 }
 
 impl InterruptLease {
-    /// Takes all of `sources`, or none; records what there was before.
+    /// Acquires all of `sources`, or none; records their previous cores.
     pub(super) fn take(
         directory: &Path,
         sources: Vec<Source>,
@@ -104,9 +109,9 @@ impl InterruptLease {
         recorded.map(|()| lease)
     }
 
-    /// Nothing is moved: what is recorded is no "before" any more.
+    /// Empties the records: nothing was moved, so there is nothing to restore.
     pub(super) fn forget(&self) {
-        // A record that stays puts back what has been put back: it harms nobody who moves nothing.
+        // A record that remains only restores cores that nobody has moved, which is harmless.
         self.records.iter().for_each(|file| file.set_len(0).unwrap_or_default());
     }
 
@@ -135,7 +140,7 @@ impl InterruptLease {
 }
 
 impl Source {
-    /// `irq 42`, `napi/eth0-8193`.
+    /// The name for people: `irq 42`, `napi/eth0-8193`.
     pub(super) fn name(&self) -> String {
         self.key.packet_source().unwrap_or_else(|| self.key.to_string())
     }
@@ -154,7 +159,7 @@ impl Source {
         }
     }
 
-    /// Has it run on one core.
+    /// Moves it to one core.
     pub(super) fn put_on(&self, core: u32) -> io::Result<()> {
         self.put(&core.to_string())
     }
@@ -163,7 +168,7 @@ impl Source {
         MoveError::Refused { what: self.name(), core, why: error.to_string() }
     }
 
-    /// The cores it may run on now.
+    /// The cores on which it may run now.
     fn cores(&self) -> io::Result<String> {
         match &self.what {
             What::Interrupt { path, .. } => Ok(fs::read_to_string(path)?.trim().to_owned()),
@@ -186,7 +191,7 @@ impl Source {
         }
     }
 
-    /// Whether it is still the very same.
+    /// Whether the same interrupt or thread still exists.
     fn is_there(&self) -> bool {
         match &self.what {
             What::Interrupt { path, .. } => path.exists(),
@@ -195,14 +200,15 @@ impl Source {
     }
 }
 
-/// When a thread began, ticks since boot.
+/// When a thread started, in ticks since boot.
 pub(super) fn thread_began(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold blanks and parentheses; the time is the 20th word after it.
+    // The name, in parentheses, may contain blanks and parentheses; the start time is the 20th word
+    // after it.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// The directory of the records, made where it is not there.
+/// The directory of the records, created if it does not exist.
 pub(super) fn directory() -> Result<PathBuf, MoveError> {
     let path = PathBuf::from(DIRECTORY);
     let made = DirBuilder::new().mode(0o700).create(&path);
@@ -218,7 +224,7 @@ pub(super) fn directory() -> Result<PathBuf, MoveError> {
     Ok(path)
 }
 
-/// Puts back what stands in records that nobody has locked; a line for each thing.
+/// Restores what unlocked records describe; returns one line for each.
 pub(super) fn put_back_all(directory: &Path) -> Result<Vec<String>, MoveError> {
     let mut told = Vec::new();
     let entries = fs::read_dir(directory).map_err(|error| record_error(directory, &error))?;
@@ -227,7 +233,8 @@ pub(super) fn put_back_all(directory: &Path) -> Result<Vec<String>, MoveError> {
         let mut file = open(&path)?;
         if file.try_lock().is_ok() {
             let line = put_back(&mut file).map_err(|error| record_error(&path, &error));
-            // Closing does not unlock while a process being forked still has a copy.
+            // Closing does not unlock while a process being forked still holds a copy of the
+            // descriptor.
             file.unlock().map_err(|error| record_error(&path, &error))?;
             told.extend(line?);
         }
@@ -235,12 +242,12 @@ pub(super) fn put_back_all(directory: &Path) -> Result<Vec<String>, MoveError> {
     Ok(told)
 }
 
-/// Puts back what a locked file says, if anything, and empties it.
+/// Restores what a locked file describes, if anything, and empties it.
 fn put_back(file: &mut File) -> io::Result<Option<String>> {
     let mut text = Vec::new();
     file.take(RECORD_BYTES_MAX).read_to_end(&mut text)?;
     let mut told = None;
-    // Half a record was being written when nothing had been moved yet.
+    // A partial record was being written, so nothing had been moved yet.
     if let Ok(Record { source, from }) = serde_json::from_slice::<Record>(&text)
         && source.is_there()
     {
@@ -255,7 +262,7 @@ fn put_back(file: &mut File) -> io::Result<Option<String>> {
 }
 
 fn open(path: &Path) -> Result<File, MoveError> {
-    // Appending: a record begins where the file ends, at 0 whenever it is empty.
+    // Append mode: a record starts at the end of the file, which is 0 for an empty one.
     OpenOptions::new()
         .read(true)
         .append(true)
@@ -270,7 +277,7 @@ fn record_error(path: &Path, error: &io::Error) -> MoveError {
     MoveError::Record { path: path.display().to_string(), why: error.to_string() }
 }
 
-/// The key; records of earlier versions have the name of the source in its place.
+/// Reads the key; records of earlier versions have the name of the source in its place.
 fn key_or_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
     let text = String::deserialize(deserializer)?;
     let known = text.parse().or_else(|error| Key::of_packet_source(&text).ok_or(error));

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use super::*;
 
 /// A folder with three interrupts on cores of their own, and a place for records.
-struct Bed {
+struct Testbed {
     folder: PathBuf,
 }
 
 const BEFORE: [&str; 3] = ["0-1\n", "2\n", "0-3,5\n"];
 
-impl Bed {
+impl Testbed {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("irq-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("records")).expect("a folder of our own");
@@ -52,7 +52,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.folder).ok();
     }
@@ -81,14 +81,14 @@ fn orders() -> Vec<Vec<usize>> {
 /// middle interrupt, which only one at a time may have; what they end with is what there was.
 #[test]
 fn whatever_the_order_of_overlapping_tests_all_interrupts_are_back_after_the_last() {
-    let bed = Bed::new("orders");
+    let bed = Testbed::new("orders");
     let of_test: [&[u32]; 3] = [&[0, 1], &[1, 2], &[2, 1, 0]];
     let (mut refused, mut overlaps) = (0, 0);
     let all = orders();
     assert_eq!(all.len(), 90);
     // A refused test has waited for the one before it; the orders are shared by threads.
     let patience_ends = |order: &[usize]| {
-        let bed = Bed::new(&format!("order-{order:?}").replace([' ', ','], ""));
+        let bed = Testbed::new(&format!("order-{order:?}").replace([' ', ','], ""));
         let mut running: BTreeMap<usize, Option<Moved>> = BTreeMap::new();
         let mut refusals = 0;
         for &test in order {
@@ -124,7 +124,7 @@ fn whatever_the_order_of_overlapping_tests_all_interrupts_are_back_after_the_las
 
 #[test]
 fn a_test_waits_for_one_that_is_about_to_end() {
-    let bed = Bed::new("waits");
+    let bed = Testbed::new("waits");
     let first = bed.begin(&[0, 1], 7).expect("free");
     std::thread::scope(|scope| {
         let second = scope.spawn(|| bed.begin(&[1], 8));
@@ -146,7 +146,7 @@ fn a_test_waits_for_one_that_is_about_to_end() {
 /// One of several is taken: none is moved, and none stays locked.
 #[test]
 fn a_refused_test_has_moved_nothing_and_holds_nothing() {
-    let bed = Bed::new("refused");
+    let bed = Testbed::new("refused");
     let first = bed.begin(&[2], 7).expect("free");
     let error = bed.begin(&[0, 1, 2], 8).expect_err("one of them is taken");
     assert_eq!(
@@ -166,7 +166,7 @@ fn a_refused_test_has_moved_nothing_and_holds_nothing() {
 /// "before" is what there was before the killed one, and so is what a start puts back.
 #[test]
 fn what_a_killed_guard_left_goes_back_before_anything_is_moved_again() {
-    let bed = Bed::new("killed");
+    let bed = Testbed::new("killed");
     let leave = |irq: u32, from: &str| {
         let record = serde_json::json!({ "source": bed.source(irq), "from": from });
         fs::write(bed.records().join(format!("irq-{irq}")), record.to_string()).expect("written");
@@ -191,7 +191,7 @@ fn what_a_killed_guard_left_goes_back_before_anything_is_moved_again() {
 
 #[test]
 fn a_record_of_an_earlier_version_is_put_back() {
-    let bed = Bed::new("earlier");
+    let bed = Testbed::new("earlier");
     let path = bed.folder.join("1");
     let record = serde_json::json!({
         "source": { "name": "irq 1", "what": { "Interrupt": { "irq": 1, "path": path } } },
@@ -206,7 +206,7 @@ fn a_record_of_an_earlier_version_is_put_back() {
 
 #[test]
 fn a_record_that_is_no_record_changes_nothing() {
-    let bed = Bed::new("damaged");
+    let bed = Testbed::new("damaged");
     let own = std::process::id();
     for text in [
         "{".to_owned(),

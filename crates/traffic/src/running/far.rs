@@ -1,4 +1,4 @@
-//! The server's end.
+//! The far end of a running test: the server's state machine.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use super::drain_of;
 use crate::control::{ALIVE_EVERY, ClientMessage, Limits, SILENCE_MAX, ServerMessage};
 use crate::engine::{Event, IntervalReport};
 
-/// Time beyond its length that a test may take to begin and to end.
+/// Extra time, beyond its length, for a test to begin and to end.
 pub(crate) const MARGIN: Duration = Duration::from_secs(15);
-/// A client that sends this much faster than it was allowed to is stopped.
+/// A client that sends faster than its permitted rate times this factor is stopped.
 const RATE_TOLERANCE: f64 = 1.5;
-/// Intervals shorter than this are too noisy to accuse a client of sending too fast, seconds.
+/// Shorter intervals, in seconds, are too noisy to conclude that a client sends too fast.
 const RATE_INTERVAL_MIN_S: f64 = 0.2;
 
 /// What the server has to do next.
@@ -21,21 +21,21 @@ const RATE_INTERVAL_MIN_S: f64 = 0.2;
 pub(crate) enum FarAction {
     /// Send this to the client.
     Say(ServerMessage),
-    /// Stop this end's engine; it may have stopped already.
+    /// Stop this end's engine, which may already have stopped.
     StopEngine,
-    /// The client is active: its place stays its own.
+    /// Record that the client is active, so that it keeps its place.
     Touch,
 }
 
 /// How the running part of a test ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FarEnding {
-    /// The account is due ([`FarRun::closing`]): both ends are done, or the server has stopped the
-    /// test and said why.
+    /// The report is due ([`FarRun::closing`]): both ends are done, or the server stopped the test
+    /// and sent the reason.
     Account,
     /// The client has left.
     Left,
-    /// Nothing has come from the client for [`SILENCE_MAX`].
+    /// Nothing has arrived from the client for [`SILENCE_MAX`].
     Silent,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct FarRun {
     rate_bits_per_s_max: Option<f64>,
     moved_bytes: u64,
     spoke: Instant,
-    /// When the client said that its end is done.
+    /// When the client reported that its end is done.
     near_done: Option<Instant>,
     far_done: bool,
     ending: Option<FarEnding>,
@@ -55,11 +55,11 @@ pub(crate) struct FarRun {
 }
 
 impl FarRun {
-    /// A test that both ends have begun.
+    /// A test that both ends have started.
     pub(crate) fn new(now: Instant, spec: &TestSpec, limits: &Limits) -> Self {
         let margin = match spec.limit {
             TestLimit::DurationS(_) => MARGIN,
-            // Nothing says when such a test is over, so the limit is the end.
+            // Such a test has no planned end, so the limit applies exactly.
             TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => Duration::ZERO,
         };
         Self {
@@ -75,17 +75,17 @@ impl FarRun {
         }
     }
 
-    /// Whether this end's engine has finished: it has no more events.
+    /// Whether this end's engine has finished and has no more events.
     pub(crate) fn far_done(&self) -> bool {
         self.far_done
     }
 
-    /// How it ended, once it has.
+    /// How the test ended, once it has.
     pub(crate) fn ending(&self) -> Option<FarEnding> {
         self.ending
     }
 
-    /// This end's engine reports.
+    /// Processes an event of this end's engine.
     pub(crate) fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Interval(report) => match self.too_fast(&report) {
@@ -100,7 +100,7 @@ impl FarRun {
         }
     }
 
-    /// The client says something.
+    /// Processes a message from the client.
     pub(crate) fn on_message(&mut self, now: Instant, message: &ClientMessage) {
         match message {
             ClientMessage::Finished => self.near_done = Some(now),
@@ -113,8 +113,8 @@ impl FarRun {
         }
     }
 
-    /// Time has passed; nothing has come from the client, not even part of a message, for
-    /// `silent_for`, and the engine has moved `moved_bytes` since the beginning.
+    /// Processes the passing of time. Nothing has arrived from the client for `silent_for`, not
+    /// even part of a message, and the engine has moved `moved_bytes` since the start.
     pub(crate) fn on_time(&mut self, now: Instant, silent_for: Duration, moved_bytes: u64) {
         if moved_bytes != self.moved_bytes {
             self.moved_bytes = moved_bytes;
@@ -132,18 +132,18 @@ impl FarRun {
         }
     }
 
-    /// What to do next; `None` when there is nothing until the next input.
+    /// The next action; `None` if there is none until the next input.
     pub(crate) fn poll(&mut self) -> Option<FarAction> {
         self.actions.pop_front()
     }
 
-    /// The last messages of the test, after [`FarEnding::Account`], with this end's account.
+    /// The last messages of the test, after [`FarEnding::Account`], with this end's report.
     pub(crate) fn closing(&self, report: Box<EndReport>) -> impl Iterator<Item = ServerMessage> {
         let finished = (!self.far_done).then_some(ServerMessage::Finished);
         finished.into_iter().chain([ServerMessage::Report { report }])
     }
 
-    /// Why the client is sent away, when it sends much faster than it was told to.
+    /// Why the test is stopped, if the client sends much faster than permitted.
     fn too_fast(&self, report: &IntervalReport) -> Option<String> {
         let max = self.rate_bits_per_s_max?;
         let received_bytes: u64 = report
@@ -160,7 +160,7 @@ impl FarRun {
         })
     }
 
-    /// Ends the test from here; the first reason counts.
+    /// Stops the test from this end; the first reason counts.
     fn stop(&mut self, now: Instant, reason: String) {
         if self.ending.is_none() {
             self.say(now, ServerMessage::Stopped { reason });

@@ -1,4 +1,4 @@
-//! The client's end.
+//! The near end of a running test: the client's state machine.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::client::IntervalPair;
 use crate::control::{ALIVE_EVERY, ClientMessage, SILENCE_MAX, ServerMessage};
 use crate::engine::{Event, IntervalReport};
 
-/// How long an interval waits for the far end's report of the same one.
+/// How long a near interval waits for the far end's report of the same interval.
 const PAIRING_PATIENCE: Duration = Duration::from_millis(300);
 
 /// What the client has to do next.
@@ -18,13 +18,13 @@ const PAIRING_PATIENCE: Duration = Duration::from_millis(300);
 pub(crate) enum NearAction {
     /// Send this to the server.
     Say(ClientMessage),
-    /// Stop this end's engine; it may have stopped already.
+    /// Stop this end's engine, which may already have stopped.
     StopEngine,
     /// Show the user an interval.
     Show(IntervalPair),
 }
 
-/// Nothing has come from the server for [`SILENCE_MAX`].
+/// Nothing has arrived from the server for [`SILENCE_MAX`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Silence;
 
@@ -36,7 +36,7 @@ pub(crate) struct NearRun {
     spoke: Instant,
     stopping: bool,
     near_done: bool,
-    /// When the server said that its end is done.
+    /// When the server reported that its end is done.
     far_done: Option<Instant>,
     report: Option<EndReport>,
     findings: Vec<Finding>,
@@ -44,7 +44,7 @@ pub(crate) struct NearRun {
 }
 
 impl NearRun {
-    /// A test that both ends have begun.
+    /// A test that both ends have started.
     pub(crate) fn new(now: Instant, spec: &TestSpec) -> Self {
         Self {
             drain: drain_of(spec),
@@ -59,22 +59,22 @@ impl NearRun {
         }
     }
 
-    /// Whether this end's engine has finished: it has no more events.
+    /// Whether this end's engine has finished and has no more events.
     pub(crate) fn near_done(&self) -> bool {
         self.near_done
     }
 
-    /// Whether the server's account is there: what it says from then on belongs to no test.
+    /// Whether the server's report has arrived; later messages do not belong to this test.
     pub(crate) fn has_report(&self) -> bool {
         self.report.is_some()
     }
 
-    /// Whether there is nothing more to wait for.
+    /// Whether both ends are done: there is nothing more to wait for.
     pub(crate) fn is_over(&self) -> bool {
         self.near_done && self.report.is_some()
     }
 
-    /// Ends the test early, with what was measured so far.
+    /// Ends the test early; what was measured so far is reported.
     pub(crate) fn stop(&mut self, now: Instant) {
         if !self.stopping {
             self.stopping = true;
@@ -83,7 +83,7 @@ impl NearRun {
         }
     }
 
-    /// This end's engine reports.
+    /// Processes an event of this end's engine.
     pub(crate) fn on_event(&mut self, now: Instant, event: Event) {
         match event {
             Event::Interval(report) => self.pairing.near.push_back((now, report)),
@@ -95,7 +95,7 @@ impl NearRun {
         }
     }
 
-    /// The server says something.
+    /// Processes a message from the server.
     pub(crate) fn on_message(&mut self, now: Instant, message: ServerMessage) {
         match message {
             ServerMessage::Interval(wire) => self.pairing.far.push_back(wire.into()),
@@ -113,11 +113,11 @@ impl NearRun {
         }
     }
 
-    /// Time has passed; nothing has come from the server, not even part of a message, for
-    /// `silent_for`.
+    /// Processes the passing of time. Nothing has arrived from the server for `silent_for`, not
+    /// even part of a message.
     ///
     /// # Errors
-    /// The server is gone.
+    /// The server has been silent for too long.
     pub(crate) fn on_time(&mut self, now: Instant, silent_for: Duration) -> Result<(), Silence> {
         self.show(now, PAIRING_PATIENCE);
         if self.far_done.is_some_and(|since| now.duration_since(since) > self.drain) {
@@ -132,17 +132,17 @@ impl NearRun {
         Ok(())
     }
 
-    /// What to do next; `None` when there is nothing until the next input.
+    /// The next action; `None` if there is none until the next input.
     pub(crate) fn poll(&mut self) -> Option<NearAction> {
         self.actions.pop_front()
     }
 
-    /// The intervals that still waited for the server's report of them.
+    /// The intervals still waiting for the server's report of them.
     pub(crate) fn last_intervals(&mut self, now: Instant) -> impl Iterator<Item = IntervalPair> {
         std::iter::from_fn(move || self.pairing.next(now, Duration::ZERO))
     }
 
-    /// What was found, and the server's account.
+    /// The findings, and the server's report.
     pub(crate) fn into_parts(self) -> (Vec<Finding>, Option<EndReport>) {
         (self.findings, self.report)
     }
@@ -159,12 +159,12 @@ impl NearRun {
     }
 }
 
-/// Brings the two ends' reports of the same interval together, in order.
+/// Pairs the two ends' reports of the same interval, in order.
 #[derive(Debug, Default)]
 struct Pairing {
     near: VecDeque<(Instant, IntervalReport)>,
     far: VecDeque<IntervalReport>,
-    /// Far reports whose near ones could not wait: to be passed over when they come.
+    /// Number of far reports to skip because their near reports were shown without them.
     late_count: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Working under a service manager: sockets it bound for us, and telling it that we are ready.
+//! Running under a service manager: adopting its sockets and notifying it.
 
 use std::env;
 use std::io;
@@ -13,10 +13,10 @@ use super::ServerError;
 
 /// First inherited descriptor (`SD_LISTEN_FDS_START`, sd_listen_fds(3)).
 const FIRST_FD: i32 = 3;
-/// More than a port needs in every protocol and family.
+/// Upper bound on inherited sockets: more than one port needs in all protocols and families.
 const SOCKETS_MAX: i32 = 64;
 
-/// The sockets a service manager passed to this process; none when there is no such manager.
+/// The sockets that a service manager passed to this process; none without such a manager.
 pub(super) fn inherited_sockets() -> Result<Vec<OwnedFd>, ServerError> {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
     let for_us = number("LISTEN_PID") == Some(getpid().as_raw_nonzero().get());
@@ -27,16 +27,16 @@ pub(super) fn inherited_sockets() -> Result<Vec<OwnedFd>, ServerError> {
     if count > SOCKETS_MAX {
         return Err(ServerError::Inherited(format!("LISTEN_FDS={count}")));
     }
-    // Duplicated: the numbers are only a claim of the environment, and this way nothing is taken over
-    // that somebody else here owns.
+    // Duplicate them: the numbers are only a claim of the environment, and a descriptor may belong
+    // to another part of this process.
     duplicate_by_number(FIRST_FD..FIRST_FD + count)
         .map_err(|error| ServerError::Inherited(error.source.to_string()))
 }
 
-/// Tells the service manager, if there is one, that the server serves (`READY=1`, sd_notify(3)).
+/// Tells the service manager, if there is one, that the server is ready (`READY=1`, sd_notify(3)).
 ///
 /// # Errors
-/// There is one, and it cannot be told.
+/// There is a service manager, but the notification cannot be sent.
 pub fn notify_ready() -> io::Result<()> {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let name = name.into_encoded_bytes();

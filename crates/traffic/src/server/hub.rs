@@ -1,5 +1,4 @@
-//! The hub: takes connections and datagrams, finds out what each is, and sends it where it
-//! belongs.
+//! The hub: accepts connections and datagrams, identifies each, and passes it to its session.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -21,21 +20,22 @@ use crate::control::{
 };
 use crate::engine::BufferCaps;
 
-/// Connections that have not said yet what they are; beyond it the oldest of the address that has
-/// most goes. Less where the process may open few files.
+/// Upper bound on connections whose greeting is not complete, lower where the process may open few
+/// files. Beyond it, the address with most of them loses its oldest.
 const PENDING_MAX: usize = 256;
-/// Streams of all tests together, at least; and room for four tests of the largest kind.
+/// Limit on the streams of all tests together, unless four tests of the largest kind need more or
+/// descriptors are scarce.
 const STREAMS_MIN: u64 = 2048;
-/// Descriptors that are neither streams nor connections yet: listeners, files read, log.
+/// Descriptors of neither streams nor connections: listeners, files being read, the log.
 const DESCRIPTORS_OWN: u64 = 64;
-/// Connections and datagrams taken in a row before everything else gets its turn.
+/// Connections and datagrams processed in a row before everything else gets its turn.
 const BATCH_COUNT: usize = 64;
-/// How often `should_stop` is asked.
+/// How often `should_stop` is called.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
-/// How long sessions get to wind down when the server ends.
+/// Time for sessions to end when the server ends.
 const WIND_DOWN: Duration = Duration::from_secs(3);
 
-/// What all sessions share.
+/// State shared by all sessions.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) config: Arc<ServerConfig>,
@@ -52,7 +52,7 @@ impl Shared {
     }
 }
 
-/// The listening sockets and the connections that are not known yet.
+/// The listening sockets, and the connections that are not identified yet.
 pub(super) struct Hub {
     shared: Shared,
     sockets: Sockets,
@@ -63,7 +63,7 @@ pub(super) struct Hub {
 
 /// A connection whose greeting is not complete.
 struct Pending {
-    /// Its place among all that were accepted.
+    /// Its number among all accepted connections.
     place: u64,
     stream: TcpStream,
     peer: SocketAddr,
@@ -75,7 +75,7 @@ struct Pending {
 enum Progress {
     Waiting,
     Complete,
-    Gone,
+    Disconnected,
 }
 
 impl Hub {
@@ -135,12 +135,12 @@ impl Hub {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if is_out_of_descriptors(&error) => {
                         // The connection stays in the backlog until there is a descriptor for it;
-                        // without a pause this would spin.
+                        // without a pause this would be a busy loop.
                         drop_surplus(&mut self.pending, self.pending_max / 2);
                         thread::sleep(Duration::from_millis(20));
                         break;
                     }
-                    // That one connection was gone before we took it.
+                    // That connection was closed before it could be accepted.
                     Err(_) => {}
                 }
             }
@@ -148,7 +148,7 @@ impl Hub {
         drop_surplus(&mut self.pending, self.pending_max);
     }
 
-    /// Reads greetings; connections that are complete or gone leave the list.
+    /// Reads greetings; removes connections whose greeting is complete or that are gone or late.
     fn advance(&mut self) {
         let mut waiting = Vec::with_capacity(self.pending.len());
         for mut pending in std::mem::take(&mut self.pending) {
@@ -156,7 +156,7 @@ impl Hub {
                 Progress::Waiting if pending.since.elapsed() > GREETING_TIMEOUT => {}
                 Progress::Waiting => waiting.push(pending),
                 Progress::Complete => self.route(pending),
-                Progress::Gone => {}
+                Progress::Disconnected => {}
             }
         }
         self.pending = waiting;
@@ -169,7 +169,7 @@ impl Hub {
                 self.open(stream, peer, session::Kind::Ours);
             }
             Some(Greeting::Ours(Purpose::Stream { token, index })) => {
-                // A data connection nobody waits for is closed by being dropped.
+                // A data connection that no session waits for is dropped and thereby closed.
                 self.shared.registry.deliver_tcp(&token, index, stream);
             }
             Some(Greeting::OtherVersion(major)) => {
@@ -184,7 +184,7 @@ impl Hub {
         }
     }
 
-    /// A connection that is not one of ours: a personality's, or nobody's.
+    /// Handles a connection of another protocol: one of a personality, or an unknown one.
     fn route_foreign(
         &self,
         place: u64,
@@ -194,7 +194,7 @@ impl Hub {
     ) {
         let known = &self.shared.config.personalities;
         let Some(personality) = known.iter().find(|known| known.recognises(greeting)) else {
-            // Nothing that we could answer would be understood.
+            // The client would not understand any answer.
             return;
         };
         if self.shared.registry.knows_greeting(greeting) {
@@ -220,7 +220,8 @@ impl Hub {
         };
         let session = Session { shared: self.shared.clone(), stream, peer, kind, place };
         let started = thread::Builder::new().name("session".into()).spawn(move || session.run());
-        // Without a thread the connection is dropped with the closure; the client sees it closed.
+        // If no thread can be started, the connection is dropped with the closure, and the client
+        // sees it closed.
         drop(started);
     }
 
@@ -231,8 +232,8 @@ impl Hub {
             }
             session::Kind::Foreign(personality, _) => personality.refusal().to_vec(),
         };
-        // The socket is new and its buffer empty, so this does not block; a client that is gone
-        // misses nothing.
+        // The socket is new and its send buffer empty, so this does not block; a client that has
+        // gone needs no answer.
         (&stream).write_all(&answer).ok();
         self.shared.notice(&Notice::Refused { peer, refusal });
     }
@@ -241,7 +242,7 @@ impl Hub {
         let mut datagram = vec![0; 64 << 10];
         for socket in &self.sockets.udp {
             for _ in 0..BATCH_COUNT {
-                // Errors here are those of earlier datagrams (ICMP) or "nothing more".
+                // Errors here belong to earlier datagrams (ICMP), or there is nothing more to read.
                 let Ok((count, from)) = socket.recv_from(&mut datagram) else { break };
                 self.on_datagram(socket, from, &datagram[..count]);
             }
@@ -267,12 +268,13 @@ impl Hub {
     }
 }
 
-/// What this configuration and this many descriptors allow.
+/// The limits that follow from the configuration and the number of descriptors.
 fn caps_of(config: &ServerConfig, descriptors: u64, pending_max: usize) -> Caps {
     let places = config.sessions_max;
     let quarter = (places / 4).max(2).min(places);
     let tests = 4 * (2 * u64::from(config.limits.streams_max) + 2);
-    // A session has one of its own and 16 of data connections nobody fetches; a stream up to two.
+    // A session has one descriptor of its own and up to 16 of unclaimed data connections; a stream
+    // up to two.
     let elsewhere = DESCRIPTORS_OWN + pending_max as u64 + 17 * places as u64;
     Caps {
         places,
@@ -283,13 +285,13 @@ fn caps_of(config: &ServerConfig, descriptors: u64, pending_max: usize) -> Caps 
     }
 }
 
-/// Files this process may open.
+/// Limit on the open files of this process.
 fn descriptors_max() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Closes connections until `most` are left: of the address that has most of them the oldest, so
-/// that a flood from one place does not push out a greeting on its way from another.
+/// Closes connections until `most` are left: the oldest of the address that has most of them, so
+/// that a flood from one address does not displace a slow greeting from another.
 fn drop_surplus(pending: &mut Vec<Pending>, most: usize) {
     while pending.len() > most {
         let mut counts = HashMap::new();
@@ -316,13 +318,13 @@ impl Pending {
     fn read(&mut self) -> Progress {
         loop {
             match self.stream.read(&mut self.greeting[self.received_bytes..]) {
-                Ok(0) => return Progress::Gone,
+                Ok(0) => return Progress::Disconnected,
                 Ok(count) => self.received_bytes += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Progress::Waiting;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Progress::Gone,
+                Err(_) => return Progress::Disconnected,
             }
             if self.received_bytes == GREETING_BYTES {
                 return Progress::Complete;

@@ -1,16 +1,16 @@
-//! How much memory a server's tests may take when nobody says.
+//! The default memory limit of a server's tests.
 
 use std::fs;
 
-/// The share of what there is.
+/// The default is one part in this many of the available memory.
 const SHARE: u64 = 4;
-/// What a small machine gives all the same, up to half of what it has: ordinary tests need that much, bytes.
+/// Minimum on small machines, in bytes, up to half of their memory: ordinary tests need this much.
 const SMALL_BYTES: u64 = 1 << 30;
-/// What is assumed where the kernel does not say, bytes.
+/// Assumed memory if the kernel does not report it, in bytes.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
-/// A quarter of this machine's memory, or of what the control group of this process may have: 1 GiB at
-/// least, but never more than half of it.
+/// A quarter of this machine's memory, or of the limit of this process's control group if that is
+/// lower, in bytes; at least 1 GiB, but never more than half of it.
 #[must_use]
 pub fn default_memory_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_bytes(&text));
@@ -21,13 +21,14 @@ fn budget_bytes(all_bytes: u64) -> u64 {
     (all_bytes / SHARE).max(SMALL_BYTES.min(all_bytes / 2))
 }
 
-/// `MemTotal` of `/proc/meminfo`.
+/// `MemTotal` of `/proc/meminfo`, in bytes.
 fn total_bytes(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The lowest `memory.max` between this process's control group and the root (version 2).
+/// The lowest `memory.max` between this process's control group and the root (cgroup version 2), in
+/// bytes.
 fn group_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;

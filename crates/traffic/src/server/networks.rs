@@ -1,4 +1,4 @@
-//! Networks a client may come from.
+//! Networks from which clients are admitted.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,13 +13,13 @@ pub struct Network {
     prefix_bits: u8,
 }
 
-/// What is wrong with a network somebody typed.
+/// The text that is not a valid network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("'{0}' is not a network; write for example 192.0.2.0/24, 2001:db8::/32 or one address")]
 pub struct NetworkError(String);
 
 impl Network {
-    /// Whether `address` lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
+    /// Whether the network contains `address`. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

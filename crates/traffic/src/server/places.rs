@@ -1,7 +1,8 @@
-//! Who has a place, and what all of them hold together: memory, streams, places, of the whole server
-//! and of one address. Everything is counted before it is made.
+//! Places for clients, and the total of the memory and streams that they hold, for the whole server
+//! and for each address. Everything is counted before it is allocated.
 //!
-//! An address is an IPv4 address or an IPv6 network of 64 bits, which one host has all of.
+//! An address here is an IPv4 address or an IPv6 network of 64 bits, all of which belongs to one
+//! host.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -12,36 +13,37 @@ use std::time::{Duration, Instant};
 use crate::control::{Refusal, RefusalCode};
 use crate::engine::Need;
 
-/// A place whose holder has moved nothing and asked for nothing this long goes to whoever has none.
+/// A place whose holder has neither moved data nor requested anything for this long may be
+/// reassigned.
 pub(super) const RECLAIM_AFTER: Duration = Duration::from_secs(3);
 
-/// What a session holds before it has asked for anything: its thread, its messages as they are read
-/// (a frame of 64 KiB is up to 2 MiB once taken apart).
+/// Memory of a session before it requests anything, in bytes: its thread, and its messages while
+/// they are parsed (a frame of 64 KiB takes up to 2 MiB when parsed).
 pub(super) const SESSION_BYTES: u64 = 4 << 20;
 
-/// The most there is.
+/// The limits of the whole server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Caps {
     /// Clients at once.
     pub(super) places: usize,
-    /// Of those, from one address.
+    /// Clients at once from one address.
     pub(super) places_an_address: usize,
-    /// Memory of all tests and sessions, bytes.
+    /// Memory of all tests and sessions, in bytes.
     pub(super) bytes: u64,
     /// Streams of all tests.
     pub(super) streams: u64,
-    /// A session older than this goes after its test when others wait.
+    /// An older session ends after its current test if other clients are waiting.
     pub(super) age: Duration,
 }
 
 impl Caps {
-    /// What one address may have of what is there for all.
+    /// The part of the server's resources that one address may use.
     fn of_one_address(self) -> Need {
         Need { bytes: self.bytes / 2, streams: self.streams / 2 }
     }
 }
 
-/// All places.
+/// The places of all clients.
 #[derive(Debug)]
 pub(super) struct Places {
     caps: Caps,
@@ -52,7 +54,7 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Inner {
     seats: Vec<Arc<Seat>>,
-    /// Places whose thread has not ended, taken back ones included.
+    /// Places whose thread has not ended, including those taken back.
     threads_count: usize,
     held: Need,
     of: HashMap<IpAddr, Need>,
@@ -62,13 +64,13 @@ struct Inner {
 struct Seat {
     owner: IpAddr,
     since_ms: u64,
-    /// When its holder last did something, milliseconds after the epoch.
+    /// When its holder was last active, in milliseconds after the epoch.
     active_ms: AtomicU64,
     is_taken_back: AtomicBool,
     goes_after_test: AtomicBool,
 }
 
-/// Which address `peer` counts as: IPv6 by its first 64 bits.
+/// The address that `peer` counts as: for IPv6 the first 64 bits.
 pub(super) fn owner_of(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V6(address) => {
@@ -83,10 +85,11 @@ impl Places {
         Arc::new(Self { caps, epoch: Instant::now(), inner: Mutex::default() })
     }
 
-    /// A place for one more client. Where all are taken, one whose holder does nothing is taken back.
+    /// Assigns a place to one more client. If none is free, takes one back from an idle holder.
     ///
     /// # Errors
-    /// `busy`: its address has its share, all others do something, or the memory is given out.
+    /// `busy`: the client's address has all its places, all other holders are active, or the memory
+    /// is in use.
     pub(super) fn enter(self: &Arc<Self>, peer: SocketAddr) -> Result<Place, Refusal> {
         let owner = owner_of(peer);
         let now_ms = self.now_ms();
@@ -122,7 +125,7 @@ impl Places {
         Ok(Place { places: Arc::clone(self), seat, _share: share })
     }
 
-    /// Sessions whose threads have not ended.
+    /// Number of sessions whose threads have not ended.
     pub(super) fn sessions_count(&self) -> usize {
         self.lock().threads_count
     }
@@ -151,7 +154,7 @@ impl Places {
         let all = Need { bytes: self.caps.bytes, streams: self.caps.streams };
         if !own.and(need).fits(most) || !inner.held.and(need).fits(all) {
             if own.and(need).fits(most) {
-                // What a test that does nothing holds is there for the next who asks.
+                // Free what an idle test holds, for the next request.
                 inner.take_back_memory(self.now_ms());
             }
             return Err(busy(format!(
@@ -182,14 +185,14 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every critical section leaves the sums whole, so a panic elsewhere does not matter.
+        // Every critical section leaves the sums consistent, so a panic elsewhere does not matter.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// Frees the seat of a holder that does nothing: of the address with the most, the one that has
-    /// done nothing for longest. Its session ends within moments; `false` when all do something.
+    /// Takes back the place of an idle holder: of the address with most places, the one that has
+    /// been idle longest. Its session ends within moments. Returns `false` if no holder is idle.
     fn take_back(&mut self, now_ms: u64, eligible: impl Fn(&Seat) -> bool) -> bool {
         let reclaim_ms = RECLAIM_AFTER.as_millis() as u64;
         let idle_ms = |seat: &Seat| now_ms.saturating_sub(seat.active_ms.load(Ordering::Relaxed));
@@ -205,8 +208,8 @@ impl Inner {
         true
     }
 
-    /// Ends the session of a holder that does nothing, of the address with most memory. That memory is
-    /// free when the session's thread has ended, moments later.
+    /// Ends the session of an idle holder, of the address with most memory. The memory is freed
+    /// when the session's thread ends, moments later.
     fn take_back_memory(&mut self, now_ms: u64) {
         let reclaim_ms = RECLAIM_AFTER.as_millis() as u64;
         let bytes = |owner: IpAddr| self.of.get(&owner).map_or(0, |need| need.bytes);
@@ -224,7 +227,7 @@ fn busy(reason: String) -> Refusal {
     Refusal::new(RefusalCode::Busy, reason)
 }
 
-/// One client's place. Free again when dropped, or before when it was taken back.
+/// One client's place. Freed when dropped, or earlier when it is taken back.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -233,25 +236,25 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Its holder has asked for something or moved data.
+    /// Records that the holder has requested something or moved data.
     pub(super) fn touch(&self) {
         self.seat.active_ms.store(self.places.now_ms(), Ordering::Relaxed);
     }
 
-    /// Whether somebody else has the place now.
+    /// Whether the place has been assigned to another client.
     pub(super) fn is_taken_back(&self) -> bool {
         self.seat.is_taken_back.load(Ordering::Relaxed)
     }
 
-    /// Whether the session has lasted long, and others wait.
+    /// Whether the session has lasted long and other clients are waiting.
     pub(super) fn goes_after_test(&self) -> bool {
         self.seat.goes_after_test.load(Ordering::Relaxed)
     }
 
-    /// What a test needs, held until the share is dropped.
+    /// Reserves what a test needs until the share is dropped.
     ///
     /// # Errors
-    /// `limit`: no address may have that much; `busy`: others have it now.
+    /// `limit`: no address may have that much; `busy`: other tests hold it now.
     pub(super) fn take(&self, need: Need) -> Result<Share, Refusal> {
         self.touch();
         self.places.grant(&mut self.places.lock(), self.seat.owner, need)
@@ -266,7 +269,7 @@ impl Drop for Place {
     }
 }
 
-/// Part of what there is for all. Given back when dropped.
+/// Part of the server's resources. Returned when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     places: Arc<Places>,

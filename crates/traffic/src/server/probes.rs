@@ -1,4 +1,4 @@
-//! What a client may ask for besides tests: round trips, the path MTU, counters.
+//! Requests other than tests: round trips, the path MTU, counters.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use super::registry::{Arrival, Wanted};
 use super::session::{Client, SessionEnd};
 use crate::control::{ClientMessage, CounterReading, STREAMS_TIMEOUT, ServerMessage, Token};
 
-/// A series of round trips is over after this long, whatever the client does.
+/// Upper bound on the duration of a series of round trips.
 const ECHO_MAX: Duration = Duration::from_secs(60);
-/// And when nothing came for this long.
+/// A series of round trips ends when nothing has arrived for this long.
 const ECHO_SILENCE_MAX: Duration = Duration::from_secs(5);
-/// A search for the path MTU is over after this long.
+/// Upper bound on the duration of a path MTU search.
 const PROBES_MAX: Duration = Duration::from_secs(30);
 const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
-/// A watcher says that it is alive; one that has not for this long is gone.
+/// Watching clients send `alive`; one that has sent nothing for this long is considered gone.
 const WATCH_SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Interfaces one client may watch.
+/// Upper bound on the interfaces that one client may watch.
 const INTERFACES_MAX: usize = 64;
 
 /// Returns every byte of one data connection until the client closes it.
@@ -59,14 +59,14 @@ pub(super) fn echo(client: &mut Client) -> Result<(), SessionEnd> {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Silence or a broken connection: the client will see the end of this one.
+            // Silence or a broken connection: the client sees this end close it.
             Err(_) => break,
         }
     }
     Ok(())
 }
 
-/// Reports padded greetings that came through, until the client stops asking.
+/// Reports the padded greetings that arrive, until the client ends the search.
 pub(super) fn path_mtu(client: &mut Client) -> Result<(), SessionEnd> {
     let token = Token::random();
     let wanted = Wanted { streams_max: 64, probes: true };
@@ -88,7 +88,7 @@ pub(super) fn path_mtu(client: &mut Client) -> Result<(), SessionEnd> {
     Ok(())
 }
 
-/// Sends the counters of interfaces at every interval until the client says `bye`.
+/// Sends interface counters at every interval until the client sends `bye` or `stop`.
 pub(super) fn watch(
     client: &mut Client,
     mut interfaces: Vec<String>,

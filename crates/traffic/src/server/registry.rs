@@ -1,4 +1,4 @@
-//! Who waits for which data connections, and how many clients there are.
+//! Assigns arriving data connections to the sessions that expect them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -15,19 +15,20 @@ use crate::engine::Need;
 /// What arrives for a session.
 #[derive(Debug)]
 pub(super) enum Arrival {
-    /// A TCP data connection, its greeting taken.
+    /// A TCP data connection after its greeting.
     Tcp { index: u16, stream: TcpStream },
-    /// One of a personality's test, and its place among all connections that were accepted.
+    /// A TCP connection of a personality's test, with its number among all accepted connections.
     Foreign { place: u64, stream: TcpStream },
-    /// A UDP socket, connected to the peer, and its first datagram.
+    /// A UDP socket connected to the peer, and the first datagram if the stream is a personality's.
     Udp { index: u16, socket: UdpSocket, first: Vec<u8> },
-    /// A padded greeting came through.
+    /// A padded greeting was received.
     Probe { payload_bytes: u32 },
 }
 
-/// Data connections beyond the expected that may wait to be fetched; a client may open any number.
+/// How many data connections beyond the expected number may be queued; a client may open any
+/// number.
 const SURPLUS_MAX: usize = 16;
-/// How often a waiting session looks whether the server ends.
+/// How often a waiting session checks whether the server is ending.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
 
 /// Sessions that expect data connections. Shared by the hub and all sessions.
@@ -39,7 +40,7 @@ pub(super) struct Registry {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Tests of our protocol.
+    /// Tests of our protocol, by token.
     ours: HashMap<Token, Expected>,
     /// Sessions of personalities, by the greeting that all connections of one test share.
     foreign: HashMap<[u8; GREETING_BYTES], Expected>,
@@ -50,22 +51,23 @@ struct Expected {
     peer: IpAddr,
     local: SocketAddr,
     arrivals: SyncSender<Arrival>,
-    /// UDP streams that have a socket already, by index.
+    /// UDP streams that already have a socket, by index.
     udp_peers: HashMap<u16, SocketAddr>,
     streams_max: usize,
     probes: bool,
-    /// Whether the session is waiting for a UDP stream at this moment (a personality's only).
+    /// Whether the session is waiting for a UDP stream now (personalities only).
     wants_udp: Arc<AtomicBool>,
-    /// Data connections it still takes (a personality's only): none before its test is admitted.
+    /// How many more data connections it accepts (personalities only); 0 before its test is
+    /// admitted.
     wants: Arc<AtomicUsize>,
 }
 
-/// What the hub does with a datagram that came to the listening socket.
+/// What the hub does with a datagram that arrived at the listening socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DatagramFate {
-    /// Nobody waits for it.
+    /// No session waits for it.
     Ignore,
-    /// Give its stream a socket at this local address.
+    /// Create a socket for its stream at this local address.
     Connect { local: SocketAddr },
     /// It was a path MTU probe and has been reported.
     Reported,
@@ -81,7 +83,7 @@ impl Registry {
         self.ending.load(Ordering::Relaxed)
     }
 
-    /// Data connections that name `token` now go to the inbox, UDP ones only from `peer`.
+    /// From now on, data connections that name `token` go to the inbox, UDP ones only from `peer`.
     pub(super) fn expect(
         self: &Arc<Self>,
         token: &Token,
@@ -94,7 +96,8 @@ impl Registry {
         Inbox { registry: Arc::clone(self), key: Key::Ours(token.clone()), arrivals }
     }
 
-    /// The same for the connections of a personality's test; `None` when its greeting is in use.
+    /// Like `expect`, for the connections of a personality's test; `None` if its greeting is in
+    /// use.
     pub(super) fn expect_foreign(
         self: &Arc<Self>,
         greeting: [u8; GREETING_BYTES],
@@ -116,18 +119,19 @@ impl Registry {
         Some(ForeignInbox { inbox, wants_udp, wants, place, share: None })
     }
 
-    /// Whether a session with this greeting runs: then the connection is one of its streams.
+    /// Whether a session with this greeting is running; the connection is then one of its streams.
     pub(super) fn knows_greeting(&self, greeting: &[u8; GREETING_BYTES]) -> bool {
         self.lock().foreign.contains_key(greeting)
     }
 
-    /// Hands over a TCP data connection; `false` when nobody waits for it.
+    /// Delivers a TCP data connection; returns `false` if no session takes it.
     pub(super) fn deliver_tcp(&self, token: &Token, index: u16, stream: TcpStream) -> bool {
         let arrivals = self.lock().ours.get(token).map(|expected| expected.arrivals.clone());
         arrivals.is_some_and(|arrivals| offer(&arrivals, Arrival::Tcp { index, stream }))
     }
 
-    /// Hands over a TCP data connection of a personality's test.
+    /// Delivers a TCP data connection of a personality's test; returns `false` if no session takes
+    /// it.
     pub(super) fn deliver_foreign(
         &self,
         greeting: &[u8; GREETING_BYTES],
@@ -139,7 +143,7 @@ impl Registry {
         takes_one(&expected.wants) && offer(&expected.arrivals, Arrival::Foreign { place, stream })
     }
 
-    /// Decides on a greeting that came by UDP.
+    /// Decides about a greeting that arrived over UDP.
     pub(super) fn on_greeting(
         &self,
         token: &Token,
@@ -160,8 +164,8 @@ impl Registry {
         claim(expected, index, from)
     }
 
-    /// Decides on any other datagram: the first of a personality's stream, if a session waits for
-    /// one from that address. Returns the session's greeting with the fate.
+    /// Decides about any other datagram: it may be the first of a personality's stream, if a
+    /// session waits for one from that address. Returns the session's greeting as well.
     pub(super) fn on_stranger(
         &self,
         from: SocketAddr,
@@ -182,14 +186,14 @@ impl Registry {
         (claim(expected, index, from), Some(*greeting))
     }
 
-    /// Hands over the socket of a UDP stream of ours.
+    /// Delivers the socket of a UDP stream of our protocol.
     pub(super) fn deliver_udp(&self, token: &Token, index: u16, socket: UdpSocket) {
         if let Some(expected) = self.lock().ours.get(token) {
             offer(&expected.arrivals, Arrival::Udp { index, socket, first: Vec::new() });
         }
     }
 
-    /// Hands over the socket of a personality's UDP stream with its first datagram.
+    /// Delivers the socket of a personality's UDP stream with its first datagram.
     pub(super) fn deliver_foreign_udp(
         &self,
         greeting: &[u8; GREETING_BYTES],
@@ -202,7 +206,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every critical section leaves the maps whole, so a panic elsewhere does not matter.
+        // Every critical section leaves the maps consistent, so a panic elsewhere does not matter.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,9 +214,9 @@ impl Registry {
 /// What a session expects.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
-    /// Streams, TCP or UDP.
+    /// Upper bound on the streams, TCP or UDP.
     pub(super) streams_max: usize,
-    /// Path MTU probes instead of streams.
+    /// Expects path MTU probes instead of streams.
     pub(super) probes: bool,
 }
 
@@ -231,7 +235,7 @@ fn expected(peer: IpAddr, local: SocketAddr, wanted: Wanted) -> (Expected, Recei
     (expected, arrivals)
 }
 
-/// An IPv4 address mapped into IPv6 as IPv4; everything else as it is, scope included.
+/// Converts an IPv4-mapped IPv6 address to IPv4; leaves others unchanged, including the scope.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
@@ -248,7 +252,7 @@ fn claim(expected: &mut Expected, index: u16, from: SocketAddr) -> DatagramFate 
     DatagramFate::Connect { local: expected.local }
 }
 
-/// Whether one more data connection is wanted; it is not any more.
+/// Decrements the number of wanted connections; returns `false` if it was 0.
 fn takes_one(wants: &AtomicUsize) -> bool {
     let relaxed = Ordering::Relaxed;
     wants.fetch_update(relaxed, relaxed, |left| left.checked_sub(1)).is_ok()
@@ -257,7 +261,7 @@ fn takes_one(wants: &AtomicUsize) -> bool {
 fn offer(arrivals: &SyncSender<Arrival>, arrival: Arrival) -> bool {
     match arrivals.try_send(arrival) {
         Ok(()) => true,
-        // A client with more connections than its session fetches loses the surplus.
+        // Drops the connections that the session does not fetch.
         Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
     }
 }
@@ -268,7 +272,7 @@ enum Key {
     Foreign([u8; GREETING_BYTES]),
 }
 
-/// Data connections of one session. Nobody is expected any more when dropped.
+/// The data connections of one session. Dropping it ends the registration.
 #[derive(Debug)]
 pub(super) struct Inbox {
     registry: Arc<Registry>,
@@ -277,7 +281,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// The next arrival, waiting at most `timeout`.
+    /// The next arrival, after waiting at most `timeout`.
     pub(super) fn next(&self, timeout: Duration) -> Option<Arrival> {
         self.arrivals.recv_timeout(timeout).ok()
     }
@@ -308,7 +312,7 @@ impl Drop for Inbox {
     }
 }
 
-/// Data connections of a personality's session.
+/// The data connections of a personality's session.
 #[derive(Debug)]
 pub(super) struct ForeignInbox {
     inbox: Inbox,

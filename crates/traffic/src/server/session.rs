@@ -1,4 +1,4 @@
-//! One client that has been let in.
+//! The session of one admitted client.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::control::{
     PROTOCOL_MAJOR, Refusal, RefusalCode, ServerMessage, TUNE_EXTENSION,
 };
 
-/// Minor version of the protocol spoken here.
+/// Minor version of the protocol that this program speaks.
 const PROTOCOL_MINOR: u32 = 0;
-/// How often a waiting session looks whether the server ends.
+/// How often a waiting session checks whether the server is ending.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
 
-/// What a client speaks.
+/// The protocol of a client.
 pub(super) enum Kind {
     Ours,
     Foreign(Arc<dyn Personality>, [u8; GREETING_BYTES]),
 }
 
-/// A client with a place.
+/// A client that has a place.
 pub(super) struct Session {
     pub(super) shared: Shared,
     pub(super) stream: TcpStream,
@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub(super) place: Arc<Place>,
 }
 
-/// A client of our protocol.
+/// A client that speaks our protocol.
 pub(super) struct Client {
     pub(super) shared: Shared,
     pub(super) link: Link,
@@ -44,7 +44,7 @@ pub(super) struct Client {
     pub(super) place: Arc<Place>,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 #[derive(Debug, Error)]
 pub(super) enum SessionEnd {
     #[error("done")]
@@ -90,7 +90,8 @@ impl Session {
     }
 }
 
-/// A personality's client gets its data connections from the same port and the same limits.
+/// Serves a personality's client, with data connections from the same port and under the same
+/// limits.
 fn serve_foreign(
     personality: &dyn Personality,
     stream: TcpStream,
@@ -105,7 +106,7 @@ fn serve_foreign(
         Err(error) => return failed(&error),
     };
     let limits = &shared.config.limits;
-    // Both directions of a bidirectional test.
+    // A bidirectional test has streams in both directions.
     let streams_max = limits.streams_max as usize * 2;
     let expected =
         shared.registry.expect_foreign(greeting, peer.ip(), local, streams_max, Arc::clone(place));
@@ -138,7 +139,7 @@ impl Client {
         Ok(Self { shared, link, peer, local, place })
     }
 
-    /// Serves requests until the client leaves; says why it was sent away, if it was.
+    /// Serves requests until the session ends; tells the client the reason if the server ends it.
     fn serve(&mut self) -> SessionEnd {
         let end = match self.requests() {
             Err(end) => end,
@@ -154,7 +155,7 @@ impl Client {
             ),
             other => other.to_string(),
         };
-        // The client may be gone already; then nobody misses the explanation.
+        // The client may have gone, and then needs no explanation.
         self.link.send(&ServerMessage::Failed { reason }).ok();
         end
     }
@@ -182,8 +183,8 @@ impl Client {
                 }
                 Some(ClientMessage::Tune { request }) => self.tune(&request)?,
                 Some(ClientMessage::Bye) => return Err(SessionEnd::Bye),
-                // A hello, or what is left of a test that this end has ended. A client that only
-                // says it is alive asks for nothing, so none of it counts as activity.
+                // A hello, or the remainder of a test that this end has stopped. None of it counts
+                // as activity: a client that only keeps the session alive requests nothing.
                 Some(_) => {
                     self.check_idle(active)?;
                     continue;
@@ -198,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Hands a request about this host's settings on, where the server was started with permission.
+    /// Passes on a request about this host's settings, if the server was started with permission.
     fn tune(&mut self, request: &serde_json::Value) -> Result<(), SessionEnd> {
         let Some(tuning) = self.shared.config.tuning.clone() else {
             return self.refuse(Refusal::new(
@@ -216,7 +217,7 @@ impl Client {
         if idle { Err(SessionEnd::Idle) } else { Ok(()) }
     }
 
-    /// The client's next message, waiting at most `timeout`.
+    /// The client's next message, after waiting at most `timeout`.
     pub(super) fn next_message(
         &mut self,
         timeout: Duration,
@@ -230,13 +231,13 @@ impl Client {
         Ok(self.link.receive(Instant::now() + timeout)?)
     }
 
-    /// Turns a request down; the session goes on.
+    /// Refuses a request; the session continues.
     pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), SessionEnd> {
         self.shared.notice(&Notice::Refused { peer: self.peer, refusal: refusal.clone() });
         Ok(self.link.send(&ServerMessage::Refused(refusal))?)
     }
 
-    /// Turns a request down that makes no sense.
+    /// Refuses an invalid request.
     pub(super) fn refuse_bad(&mut self, reason: &str) -> Result<(), SessionEnd> {
         self.refuse(Refusal { code: RefusalCode::BadRequest, reason: reason.to_owned() })
     }

@@ -1,4 +1,4 @@
-//! The server's sockets: one port, TCP and UDP, IPv4 and IPv6 each on their own.
+//! The server's sockets: one port, TCP and UDP, with separate sockets for IPv4 and IPv6.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -12,16 +12,16 @@ use rustix::net::{
 
 use super::{ServerConfig, ServerError};
 
-/// Connections the kernel keeps for us until we take them.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG_COUNT: i32 = 1024;
-/// Tries to find a port that is free in both protocols and families, when any will do.
+/// Attempts to find a port that is free in both protocols and families, when any will do.
 const ANY_PORT_TRIES: u32 = 32;
 
-/// Windows up to this size fit the scale every connection gets anyway (`tcp_select_initial_window`
-/// scales for `net.ipv4.tcp_rmem[2]`, 4 MiB or more everywhere).
+/// Windows up to this size, in bytes, fit the scale that every connection gets anyway
+/// (`tcp_select_initial_window` scales for `net.ipv4.tcp_rmem[2]`, usually 4 MiB or more).
 const WINDOW_BYTES_USUAL: u64 = 4 << 20;
 
-/// Everything a server listens on.
+/// All sockets that a server listens on.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     pub(super) tcp: Arc<Listeners>,
@@ -32,15 +32,17 @@ pub(super) struct Sockets {
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     pub(super) sockets: Vec<TcpListener>,
-    /// Whether their buffers can be set for a while and given back to the kernel.
+    /// Whether the listeners' buffers can be set temporarily and returned to the kernel's control.
     can_offer: bool,
-    /// Windows that tests about to connect have asked for, bytes.
+    /// Window sizes, in bytes, that tests about to connect have requested.
     windows: Mutex<Vec<u64>>,
 }
 
 impl Listeners {
-    /// While the guard lives, new connections are offered a window scale that fits `window_bytes`:
-    /// the scale is decided when the connection is made, from the listener's own buffer.
+    /// While the guard lives, new connections are offered a window scale that fits `window_bytes`.
+    /// The kernel derives the scale from the listener's own buffer when the connection is made.
+    /// `None` if the usual scale suffices or the buffers cannot be returned to the kernel's
+    /// control.
     pub(super) fn offer_window(self: &Arc<Self>, window_bytes: u64) -> Option<OfferedWindow> {
         if !self.can_offer || window_bytes <= WINDOW_BYTES_USUAL {
             return None;
@@ -53,7 +55,8 @@ impl Listeners {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut windows);
         for listener in &self.sockets {
-            // Without the privilege the kernel clamps, which the stream's own buffer reports.
+            // Without the privilege the kernel clamps the buffer, which the stream's own buffer
+            // then shows.
             match windows.iter().max() {
                 Some(&bytes) => drop(sys::socket::set_receive_buffer(listener, bytes)),
                 None => restore_buffer(listener),
@@ -62,13 +65,14 @@ impl Listeners {
     }
 }
 
-/// Linux 5.14 can, but for MPTCP, whose first subflow keeps the lock (seen on 6.18).
+/// Whether the kernel can take back control of the buffers: since Linux 5.14, except for MPTCP,
+/// whose first subflow keeps the lock (seen on 6.18).
 fn can_be_released(listener: &TcpListener) -> bool {
     let mptcp = sockopt::socket_protocol(listener).is_ok_and(|known| known == Some(ipproto::MPTCP));
     !mptcp && sys::socket::release_buffers(listener).is_ok()
 }
 
-/// Back to the kernel's default, tuned by it.
+/// Restores the kernel's default receive buffer and its automatic tuning.
 fn restore_buffer(listener: &TcpListener) {
     /// `net.ipv4.tcp_rmem[1]` as every kernel since 2.6.17 has it, halved because `SO_RCVBUF`
     /// doubles.
@@ -99,7 +103,7 @@ impl Drop for OfferedWindow {
 }
 
 impl Sockets {
-    /// Binds the port (0: any) on one address, or on all addresses of both families.
+    /// Binds the port (0: any free one) on one address, or on all addresses of both families.
     pub(super) fn bind(config: &ServerConfig) -> Result<Self, ServerError> {
         let mut answer = Self::bind_once(config);
         for _ in 1..ANY_PORT_TRIES {
@@ -124,7 +128,7 @@ impl Sockets {
             let at = SocketAddr::new(address, port);
             let failed = |source| ServerError::Bind { address: at, source };
             let listener = match listener(at, config.mptcp) {
-                // A host without one of the families still has the other.
+                // A host that lacks one of the families still has the other.
                 Err(error) if optional && is_family_missing(&error) => continue,
                 other => other.map_err(failed)?,
             };
@@ -136,7 +140,7 @@ impl Sockets {
         Self::of(tcp, udp)
     }
 
-    /// Takes over sockets that a service manager has bound.
+    /// Adopts sockets that a service manager has bound.
     pub(super) fn adopt(inherited: Vec<OwnedFd>) -> Result<Self, ServerError> {
         let (mut tcp, mut udp) = (Vec::new(), Vec::new());
         for fd in inherited {
@@ -144,8 +148,8 @@ impl Sockets {
             if kind == SocketType::STREAM {
                 tcp.push(fd.into());
             } else {
-                // Streams get sockets of their own on the same port; the manager bound this one
-                // as another user, so `SO_REUSEPORT` would not let us share it.
+                // Streams get their own sockets on the same port. The manager bound this one as
+                // another user, so `SO_REUSEPORT` does not permit sharing it.
                 sockopt::set_socket_reuseaddr(&fd, true)
                     .map_err(|error| adopting(&error.into()))?;
                 udp.push(fd.into());
@@ -176,7 +180,8 @@ impl Sockets {
 /// How a UDP port is shared between its listening socket and those of the streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// `SO_REUSEPORT`: only with sockets of the same user. Ours.
+    /// `SO_REUSEPORT`: shared only with sockets of the same user; for sockets that the server binds
+    /// itself.
     SameUser,
     /// `SO_REUSEADDR`: for sockets that a service manager bound as another user.
     AnyUser,
@@ -194,7 +199,7 @@ impl Sharing {
 }
 
 /// A socket at the server's own `local` address and port, connected to `peer`, so that the kernel
-/// gives it what comes from there (connected sockets win the lookup: `net/ipv4/udp.c`,
+/// delivers datagrams from there to it (connected sockets win the lookup: `net/ipv4/udp.c`,
 /// `compute_score`).
 pub(super) fn udp_stream(
     local: SocketAddr,
@@ -203,16 +208,17 @@ pub(super) fn udp_stream(
 ) -> io::Result<UdpSocket> {
     let fd = udp_socket(local, sharing)?;
     connect(&fd, &peer)?;
-    // No more than its buffer can have held: a flood must not keep whoever makes all sockets.
+    // About as many as its buffer can hold: a flood must not block the thread that creates all
+    // sockets.
     drain(&fd, 1000);
     Ok(fd.into())
 }
 
-/// Throws away what waits in a socket: greetings that came after the first, or, between `bind` and
-/// `connect`, for somebody else (whose greeting is repeated).
+/// Discards what is queued in a socket: repeated greetings, or datagrams that arrived for another
+/// stream between `bind` and `connect` (whose greeting is repeated).
 pub(super) fn drain(socket: &impl std::os::fd::AsFd, datagrams_max: usize) {
     let mut scratch = [0_u8; 64];
-    // Bounded: a peer that floods its own stream must not keep us here.
+    // Bounded: a peer that floods its own stream must not block the caller.
     for _ in 0..datagrams_max {
         if recv(socket, &mut scratch, RecvFlags::DONTWAIT).is_err() {
             return;
@@ -221,7 +227,7 @@ pub(super) fn drain(socket: &impl std::os::fd::AsFd, datagrams_max: usize) {
 }
 
 fn listener(at: SocketAddr, mptcp: bool) -> io::Result<TcpListener> {
-    // An MPTCP listener takes plain TCP as well and gives plain TCP sockets for it (RFC 8684
+    // An MPTCP listener also accepts plain TCP and returns plain TCP sockets for it (RFC 8684
     // section 3.7).
     let fd = socket(at, SocketType::STREAM, mptcp.then_some(ipproto::MPTCP))?;
     sockopt::set_socket_reuseaddr(&fd, true)?;

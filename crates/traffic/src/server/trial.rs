@@ -1,4 +1,4 @@
-//! One test, the server's end of it.
+//! The server's end of one test.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
@@ -21,12 +21,12 @@ use crate::interrupts::{self, MoveError, Moved};
 use crate::outcome::note;
 use crate::running::{FarAction, FarEnding, FarRun, MARGIN, TURN};
 
-/// Greetings of a UDP stream that may have come after the first.
+/// Upper bound on queued repeated greetings of a UDP stream.
 const GREETINGS_MAX: usize = 10_000;
-/// Messages of a client between two looks at the clock and at the far end.
+/// Messages of a client processed before the clock and the engine are checked again.
 const MESSAGES_A_TURN: usize = 64;
 
-/// Serves one test, from the request to the account.
+/// Serves one test, from the request to the report.
 pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEnd> {
     let (spec, findings) = match admit(spec, &client.shared.config.limits) {
         Ok(admitted) => admitted,
@@ -35,7 +35,7 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
     let plans = streams_of(&spec);
     let longest = client.shared.config.limits.longest(&spec);
     let need = need_of_test(&spec, &plans, longest, client.shared.buffer_caps);
-    // Held until everything of the test is gone again.
+    // Held until every resource of the test is freed.
     let _share = match client.place.take(need) {
         Ok(share) => share,
         Err(refusal) => return client.refuse(refusal),
@@ -68,13 +68,13 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
         return Ok(());
     };
     drop(offered);
-    // What else the client connects is closed.
+    // Further connections of the client are closed.
     drop(inbox);
     client.link.send(&ServerMessage::Ready)?;
     if !wait_for_go(client)? {
         return Ok(());
     }
-    // Greetings that were under way when their stream was confirmed.
+    // Discard greetings that were in flight when their stream was confirmed.
     let datagrams = streams.iter().filter(|stream| stream.udp);
     datagrams.for_each(|stream| drain(&stream.socket.socket, GREETINGS_MAX));
     let streams = streams.into_iter().map(|stream| stream.socket).collect();
@@ -90,7 +90,7 @@ pub(super) fn serve(client: &mut Client, spec: TestSpec) -> Result<(), SessionEn
     Trial { client, run, engine }.finish(noticed, moved)
 }
 
-/// What the far end of a test may come to hold.
+/// Upper bound on the resources of the test's far end.
 fn need_of_test(
     spec: &TestSpec,
     plans: &[StreamPlan],
@@ -107,7 +107,7 @@ struct Stream {
     udp: bool,
 }
 
-/// Waits for all data connections; `None` when the client has changed its mind.
+/// Waits for all data connections; `None` if the client has cancelled the test.
 fn collect(
     client: &mut Client,
     spec: &TestSpec,
@@ -125,7 +125,8 @@ fn collect(
             && udp == (plan.protocol == Protocol::Udp)
         {
             if !udp && spec.window_bytes.is_none() {
-                // Made while another test was offered a large window, it would be stuck with it.
+                // A connection made while another test was offered a large window would otherwise
+                // keep a fixed buffer.
                 sys::socket::release_buffers(&socket).ok();
             }
             let noticed = prepare_socket(&socket, spec, plan.far == StreamRole::Send);
@@ -176,7 +177,7 @@ fn wait_for_go(client: &mut Client) -> Result<bool, SessionEnd> {
     Err(SessionEnd::Silent)
 }
 
-/// A running test: carries out what [`FarRun`] decides.
+/// A running test: carries out the actions of [`FarRun`].
 struct Trial<'a> {
     client: &'a mut Client,
     run: FarRun,
@@ -184,9 +185,9 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Runs it to its end, and sends the account.
+    /// Runs the test to its end and sends the report.
     fn finish(mut self, mut noticed: Vec<Finding>, moved: Option<Moved>) -> Result<(), SessionEnd> {
-        // Leaving early drops the engine, which ends its threads.
+        // Returning early drops the engine, which ends its threads.
         loop {
             match self.run.ending() {
                 None => self.turn()?,
@@ -207,9 +208,9 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Hands on what both sides have to say.
+    /// Passes events and messages of both sides to the state machine, once.
     fn turn(&mut self) -> Result<(), SessionEnd> {
-        // A finished engine has no more events and must not be asked in a tight loop.
+        // A finished engine has no more events and must not be polled in a tight loop.
         let mut patience = TURN;
         if !self.run.far_done() {
             patience = Duration::ZERO;
@@ -217,7 +218,7 @@ impl Trial<'_> {
             self.run.on_event(Instant::now(), event);
             self.carry_out()?;
         }
-        // No more than so many: a client that never stops talking is not listened to for ever.
+        // Bounded: a client that never stops sending must not keep this loop going.
         for _ in 0..MESSAGES_A_TURN {
             if self.run.ending().is_some() {
                 return Ok(());

@@ -194,7 +194,7 @@ impl Engine<'_> {
             let current = match current {
                 Ok(current) => current,
                 Err(WorldError::Absent { reason, .. }) => {
-                    results.push(Some(Reverted::Gone { reason }));
+                    results.push(Some(Reverted::Absent { reason }));
                     continue;
                 }
                 Err(error) => {

@@ -16,7 +16,7 @@ pub struct RevertRequest {
     pub keys: Vec<Key>,
     /// Only changes with these numbers.
     pub ids: Option<Vec<u32>>,
-    /// Overwrite what somebody else has set since. A remote client never does.
+    /// Overwrite what somebody else has changed since. A remote client never does.
     pub force: bool,
     /// Of each setting only the change that was made last.
     pub last_only: bool,
@@ -105,8 +105,9 @@ pub enum Reverted {
         /// What stands there.
         now: String,
     },
-    /// The setting is gone (an interface that was removed): nothing to undo.
-    Gone {
+    /// The setting no longer exists (its interface was removed): nothing to undo.
+    #[serde(rename = "gone")]
+    Absent {
         /// What is missing.
         reason: String,
     },
@@ -194,7 +195,7 @@ impl Engine<'_> {
         };
         let current = match self.world.read(key) {
             Ok(current) => current,
-            Err(WorldError::Absent { reason, .. }) => return Reverted::Gone { reason },
+            Err(WorldError::Absent { reason, .. }) => return Reverted::Absent { reason },
             Err(error) => return failed(&error),
         };
         if self.is_superseded_by_other_owner(entry, &current, request) {

@@ -80,7 +80,8 @@ fn backlog(seen: &Seen<'_>, plan: &mut Plan, end: End) {
                     show_count(squeezed as f64)
                 ),
                 source: NET_RST,
-                effect: "more packets a round of the softirq; no figure can be told".to_owned(),
+                effect: "more packets a round of the softirq; the effect cannot be predicted"
+                    .to_owned(),
                 predicted_bits_per_s: None,
                 risk: Risk::Medium,
                 danger: "programs on that core wait longer",

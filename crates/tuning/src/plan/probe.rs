@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::seen::{Seen, received};
-use super::windows::{SEND_SHARE, WINDOW_SHARE, round_up, widest_bytes};
+use super::windows::widest_bytes;
+use explain::{Buffer, round_up};
 use results::{Direction, EndReport, Estimate, Results, StreamEnd, TestSpec};
 
 /// A window held nothing back when it would have allowed this much more than was reached.
@@ -45,8 +46,14 @@ pub(super) fn runs(results: &Results, judged: &TestSpec, rtt_s: f64) -> Vec<Wide
         let given = |end: &EndReport, buffer: fn(&StreamEnd) -> Option<u64>| {
             buffer(end.streams.first()?).map(|bytes| bytes as f64)
         };
-        let window = given(receiver, |stream| stream.receive_buffer_bytes)? * WINDOW_SHARE;
-        let queue = given(sender, |stream| stream.send_buffer_bytes)? * SEND_SHARE;
+        let advertised = outcome.window_use(spec, judged.direction);
+        let advertised = advertised.and_then(|window| window.advertised_bytes);
+        let window = advertised.or_else(|| {
+            let buffer = given(receiver, |stream| stream.receive_buffer_bytes)?;
+            Some(buffer * Buffer::Receive.window_share(None))
+        })?;
+        let buffer = given(sender, |stream| stream.send_buffer_bytes)?;
+        let queue = buffer * Buffer::Send.window_share(None);
         Some(WideRun {
             asked_bytes,
             allowed_bits_per_s: window.min(queue) * 8.0 / rtt_s,

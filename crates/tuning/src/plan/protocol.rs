@@ -34,10 +34,10 @@ fn acknowledgements(seen: &Seen<'_>, plan: &mut Plan, end: End) {
             from: Some("0".to_owned()),
             to: "1".to_owned(),
             why: format!(
-                "{lost} segments were sent again; without SACK one loss is repaired a round trip"
+                "{lost} segments were retransmitted; without SACK one loss is repaired a round trip"
             ),
             source: "RFC 2018, RFC 6675",
-            effect: "losses of one window are repaired in one round trip; no figure can be told"
+            effect: "losses of one window are repaired in one round trip; the effect cannot be predicted"
                 .to_owned(),
             predicted_bits_per_s: None,
             risk: Risk::Low,

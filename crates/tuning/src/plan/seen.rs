@@ -3,7 +3,7 @@
 use explain::Diagnosis;
 use results::{
     Direction, End, EndCounters, EndReport, Estimate, HostFacts, InterfaceFacts, Limit, Nic, Point,
-    Results, TestOutcome, Work,
+    Results, TestOutcome, WindowUse, Work,
 };
 use settings::Key;
 use units::{show_bit_rate, show_byte_size};
@@ -11,11 +11,6 @@ use units::{show_bit_rate, show_byte_size};
 use super::probe::{self, WideRun};
 use super::{Plan, PlannedChange, Risk};
 
-/// Ethernet around a packet on the wire, bytes: preamble and start delimiter 8, header 14, frame
-/// check sequence 4, inter-packet gap 12 (IEEE 802.3 clauses 3 and 4).
-const ETHERNET_WIRE_BYTES: f64 = 38.0;
-/// IPv4 and TCP headers with timestamps (RFC 791, RFC 9293, RFC 7323), bytes.
-const HEADERS_BYTES: f64 = 52.0;
 /// A test that came this near to what the path should carry was held by the path.
 const NEAR: f64 = 0.9;
 
@@ -35,6 +30,9 @@ pub(super) struct Seen<'a> {
     pub(super) is_target_known: bool,
     /// What the same stream reached with windows that it asked for itself.
     pub(super) tried: Vec<WideRun>,
+    /// Its windows, where the sender tells of them, and how many streams share them.
+    pub(super) window: Option<WindowUse>,
+    pub(super) streams: f64,
     /// The run the rate is of.
     pub(super) outcome: &'a TestOutcome,
     /// Limits that may bind here, likeliest first: which, where, the figures.
@@ -55,7 +53,13 @@ impl<'a> Seen<'a> {
             _ => !reverse,
         };
         let suspects = if judged { suspects(results, diagnosis) } else { Vec::new() };
-        let (target, target_source, is_target_known) = target(results, way, rate, &suspects);
+        let explain::Wanted {
+            bits_per_s: target,
+            source: target_source,
+            is_known: is_target_known,
+        } = explain::wanted(results, way, rate);
+        let window = outcome.window_use(judged_spec, way);
+        let streams = f64::from(judged_spec.streams.max(1));
         let rtt_s = rtt_s.filter(|rtt| rtt.is_finite() && *rtt > 0.0);
         let tried = rtt_s.map_or_else(Vec::new, |rtt_s| probe::runs(results, judged_spec, rtt_s));
         Some(Self {
@@ -68,6 +72,8 @@ impl<'a> Seen<'a> {
             target_source,
             is_target_known,
             tried,
+            window,
+            streams,
             outcome,
             suspects,
         })
@@ -248,49 +254,4 @@ fn suspects(results: &Results, diagnosis: &Diagnosis) -> Vec<(Limit, Option<End>
         }
     }
     suspects
-}
-
-/// What the path should carry when the hosts hold nothing back: the lowest rate that is known for
-/// the path itself, and where none is known, the best that anything was seen to get through.
-fn target(
-    results: &Results,
-    way: Direction,
-    rate: f64,
-    suspects: &[(Limit, Option<End>, String)],
-) -> (f64, String, bool) {
-    let mtu = f64::from(results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535));
-    let goodput = |line: f64| line * (mtu - HEADERS_BYTES) / (mtu + ETHERNET_WIRE_BYTES);
-    let hosts = [Some(results.near()), results.far()];
-    let lines = hosts.into_iter().flatten().filter_map(|host| host.interface.as_ref());
-    let known = lines.flat_map(|link| {
-        let line = link.speed_bits_per_s.map(|line| {
-            (goodput(line), format!("{}, {} less headers", link.name, show_bit_rate(line)))
-        });
-        let shaped = link
-            .qdisc_rate_bits_per_s
-            .map(|line| (goodput(line), format!("shaper on {}", link.name)));
-        [line, shaped].into_iter().flatten()
-    });
-    let known = known.filter(|(line, _)| line.is_finite() && *line > 0.0);
-    let line = known.min_by(|a, b| a.0.total_cmp(&b.0));
-    let windows = [Limit::ReceiveWindow, Limit::SendBuffer];
-    let next = results.verdict.as_ref().and_then(|verdict| verdict.next.as_ref());
-    let next = next.filter(|next| !windows.contains(&next.limit) && next.bits_per_s > rate);
-    let seen = results.points.iter().filter_map(|point| received(point.measured()?, way));
-    let best = seen.fold(rate, f64::max);
-    let is_window = suspects.first().is_some_and(|(limit, _, _)| windows.contains(limit));
-    match (line, next) {
-        (Some((line, text)), Some(next)) if next.bits_per_s < line && next.bits_per_s >= best => {
-            (next.bits_per_s, format!("then {} binds; {text}", next.limit.name()), true)
-        }
-        (Some((line, text)), _) if line >= best * 0.9 => (line, text, true),
-        (_, Some(next)) if next.bits_per_s >= best => {
-            (next.bits_per_s, format!("then {} binds", next.limit.name()), true)
-        }
-        _ if best > rate * 1.1 => (best, "the best any test here got through".to_owned(), false),
-        _ if is_window => {
-            (rate * 2.0, "at least twice; no rate of the path is known".to_owned(), false)
-        }
-        _ => (best, "measured".to_owned(), false),
-    }
 }

@@ -1,4 +1,4 @@
-use results::{StreamEnd, read_results};
+use results::{StreamEnd, TcpSample, TcpSummary, read_results};
 use serde_json::{Value, json};
 
 use super::*;
@@ -53,6 +53,25 @@ fn clamped(value: &mut Value) {
         "evidence": [], "confirmed": false, "advice": [] });
 }
 
+#[test]
+fn a_shaper_on_the_senders_device_is_named_with_the_commands_that_change_it() {
+    let results = document(2.8e8, |value| {
+        value["near"]["interface"]["qdisc"] = json!("tbf");
+        value["near"]["interface"]["qdisc_rate_bits_per_s"] = json!(3e8);
+    });
+    let text = plan(&results).by_hand.join("\n");
+    for part in [
+        "eth0 at the near end has the queueing discipline tbf (root), which holds it to 300 Mbit/s",
+        "`tc -s qdisc show dev eth0` shows it",
+        "`tc qdisc change dev eth0 root tbf rate 600mbit burst 1mb latency 50ms` doubles the rate",
+        "`tc qdisc del dev eth0 root` removes it",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Nothing shapes there.
+    assert!(plan(&document(2.8e8, |_| {})).by_hand.is_empty());
+}
+
 fn find<'a>(plan: &'a Plan, end: End, key: &str) -> Option<&'a PlannedChange> {
     plan.changes.iter().find(|change| change.end == end && change.key.to_string() == key)
 }
@@ -71,6 +90,61 @@ fn a_clamped_window_is_widened_to_what_the_path_needs() {
     assert_eq!(change.from.as_deref(), Some("4096 131072 262144"));
     assert!(find(&plan, End::Near, "net.ipv4.tcp_wmem").is_none(), "64 MiB are enough");
     assert!(change.why.contains("20.0 ms"), "{}", change.why);
+}
+
+/// The clamped path as its kernels account for it: 202 KiB advertised of a buffer of 256 KiB, 194 KiB in
+/// flight over 20.4 ms.
+fn accounted(value: &mut Value) {
+    clamped(value);
+    let sample = |at_s: f64| TcpSample {
+        rtt_s: 0.0204,
+        rtt_min_s: Some(0.02),
+        congestion_window_bytes: 600_000,
+        peer_window_bytes: Some(202 << 10),
+        in_flight_bytes: 194 << 10,
+        busy_s: Some(at_s),
+        receive_window_limited_s: Some(at_s * 0.97),
+        send_buffer_limited_s: Some(0.0),
+        ..TcpSample::default()
+    };
+    let sender = StreamEnd {
+        sending: true,
+        bytes: 9_000_000,
+        duration_s: 1.0,
+        tcp: Some(TcpSummary { first: sample(0.0), last: sample(1.0), ..TcpSummary::default() }),
+        send_buffer_bytes: Some(4 << 20),
+        ..StreamEnd::default()
+    };
+    let receiver = StreamEnd {
+        bytes: 9_000_000,
+        duration_s: 1.0,
+        receive_buffer_bytes: Some(256 << 10),
+        ..StreamEnd::default()
+    };
+    let measured = &mut value["points"][0]["outcome"]["measured"];
+    measured["near"]["streams"] = json!([sender]);
+    measured["far"]["streams"] = json!([receiver]);
+}
+
+#[test]
+fn the_verdict_its_advice_and_the_plan_name_one_size() {
+    let results = document(7.3e7, accounted);
+    let plan = plan(&results);
+    let planned = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
+    let verdict = explain::explain(&results);
+    assert_eq!(verdict.limit, Limit::ReceiveWindow, "{verdict:#?}");
+    let named = verdict.changes.iter().find(|change| change.key == "net.ipv4.tcp_rmem");
+    assert_eq!(named.map(|change| change.to.as_str()), Some(planned.to.as_str()));
+    let command = planned.command();
+    assert!(verdict.advice.iter().any(|line| line.contains(&command)), "{verdict:#?}");
+}
+
+#[test]
+fn a_clamped_window_is_what_was_in_flight_and_allows_what_was_measured() {
+    let plan = plan(&document(7.3e7, accounted));
+    let planned = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
+    let told = "a buffer of 256 KiB holds a window of 194 KiB: 77.9 Mbit/s over 20.4 ms";
+    assert!(planned.why.contains(told), "{}", planned.why);
 }
 
 #[test]

@@ -1,33 +1,24 @@
 //! Windows and buffers: what may be under way, against what the path holds.
 
-use results::{End, Limit};
+use explain::{Buffer, round_up};
+use results::{End, Limit, WindowUse};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
 use super::seen::{Proposal, Seen};
 use super::{Plan, Risk};
 
-/// The kernel charges its own overhead to a buffer: about half of it is window (`tcp_adv_win_scale`
-/// 1, and `scaling_ratio` since Linux 6.6).
-pub(super) const WINDOW_SHARE: f64 = 0.5;
-/// Payload share of a full send buffer, the rest being overhead per segment.
-pub(super) const SEND_SHARE: f64 = 0.6;
-/// Bandwidth-delay products a window must hold: one under way, one while a loss is repaired
-/// (RFC 6349 section 3.3.1 asks for at least one; recovery keeps the window open for a second).
-const PRODUCTS_COUNT: f64 = 2.0;
-/// What the kernel keeps of a size: a signed 32-bit number.
-const BUFFER_BYTES_MAX: f64 = 2_147_483_647.0;
-/// A receiver's buffers may take this share of the memory.
-const MEMORY_SHARE_MAX: f64 = 1.0 / 16.0;
-
 const IP_SYSCTL: &str =
     "kernel Documentation/networking/ip-sysctl.rst; RFC 7323; ESnet fasterdata host tuning";
+
+/// Least gain that is worth telling, as a factor.
+const GAIN_MIN: f64 = 1.02;
 
 pub(super) fn rule(seen: &Seen<'_>, plan: &mut Plan) {
     let Some(rtt_s) = seen.rtt_s else { return };
     scaling(seen, plan, rtt_s);
     let sides = [
-        Side::of(seen, seen.receiver, "net.ipv4.tcp_rmem", WINDOW_SHARE, Limit::ReceiveWindow),
-        Side::of(seen, seen.sender, "net.ipv4.tcp_wmem", SEND_SHARE, Limit::SendBuffer),
+        Side::of(seen, seen.receiver, Buffer::Receive, Limit::ReceiveWindow),
+        Side::of(seen, seen.sender, Buffer::Send, Limit::SendBuffer),
     ];
     // The one that binds first, so that a reader sees the verdict's remedy first.
     let mut sides: Vec<Side<'_>> = sides.into_iter().flatten().collect();
@@ -35,7 +26,7 @@ pub(super) fn rule(seen: &Seen<'_>, plan: &mut Plan) {
     for side in &sides {
         // Alone, the one that binds moves the bound to the other.
         let other = sides.iter().find(|other| other.limit != side.limit);
-        let then = other.filter(|_| seen.binds(side.limit)).map(|other| other.allows(rtt_s));
+        let then = other.filter(|_| seen.binds(side.limit)).map(|other| other.allows());
         autotuning(seen, plan, rtt_s, side, then.unwrap_or(f64::MAX));
     }
     explicit(seen, plan);
@@ -50,12 +41,10 @@ pub(super) fn widest_bytes(seen: &Seen<'_>) -> Option<u64> {
         return None;
     }
     let hoped = if seen.is_target_known { seen.target } else { seen.rate * HOPED_FOR };
-    let memory = [seen.sender, seen.receiver]
-        .into_iter()
-        .filter_map(|end| seen.host(end)?.memory_bytes)
-        .fold(f64::MAX, |least, bytes| least.min(bytes as f64));
-    let bytes = hoped * seen.rtt_s? / 8.0 * PRODUCTS_COUNT;
-    Some(round_up(bytes.min(memory * MEMORY_SHARE_MAX).min(BUFFER_BYTES_MAX / 2.0)))
+    // Either end gets a buffer of that size, and the kernel doubles what is asked for.
+    let of_end = |end| Buffer::Receive.needed_bytes(hoped, seen.rtt_s?, seen.host(end));
+    let buffer = of_end(seen.receiver)?.min(of_end(seen.sender)?);
+    Some(round_up(buffer as f64 / 2.0))
 }
 
 /// What the judged test asked for.
@@ -67,40 +56,47 @@ fn judged_window(seen: &Seen<'_>) -> Option<u64> {
 /// One end's bound on what may be under way.
 struct Side<'a> {
     end: End,
-    key: &'static str,
+    buffer: Buffer,
     /// What the setting reads.
     from: &'a str,
     /// Least, first and largest size, bytes.
     sizes: [u64; 3],
-    share: f64,
     limit: Limit,
+    /// The window that the largest size holds, bytes, and the round trip it is spread over, seconds: as
+    /// measured where it binds.
+    window: (f64, f64),
 }
 
 impl<'a> Side<'a> {
-    fn of(seen: &Seen<'a>, end: End, key: &'static str, share: f64, limit: Limit) -> Option<Self> {
-        let from = seen.sysctl(end, key)?;
+    fn of(seen: &Seen<'a>, end: End, buffer: Buffer, limit: Limit) -> Option<Self> {
+        let from = seen.sysctl(end, buffer.key())?;
         let sizes: Vec<u64> = from.split(' ').filter_map(|part| part.parse().ok()).collect();
-        Some(Self { end, key, from, sizes: sizes.try_into().ok()?, share, limit })
+        let sizes: [u64; 3] = sizes.try_into().ok()?;
+        let by_law = (sizes[2] as f64 * buffer.window_share(seen.host(end)), seen.rtt_s?);
+        let in_effect = seen.window.filter(|window| seen.binds(limit) && window.is_full);
+        let measured = in_effect.and_then(|WindowUse { rtt_s, .. }| {
+            let window = in_effect?.effective_bytes()? / seen.streams;
+            (window <= sizes[2] as f64).then_some((window, rtt_s?))
+        });
+        Some(Self { end, buffer, from, sizes, limit, window: measured.unwrap_or(by_law) })
     }
 
     /// Throughput it allows, bit/s.
-    fn allows(&self, rtt_s: f64) -> f64 {
-        self.sizes[2] as f64 * self.share * 8.0 / rtt_s
+    fn allows(&self) -> f64 {
+        let (window_bytes, rtt_s) = self.window;
+        window_bytes * 8.0 / rtt_s
     }
 }
 
 /// The largest buffer the kernel tunes up to; `then` is what the other end's allows, bit/s.
 fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, then: f64) {
-    let Side { end, key, from, sizes: [least, middle, most], share, limit } = *side;
-    let allows = side.allows(rtt_s);
+    let Side { end, buffer, from, sizes: [least, middle, most], limit, window } = *side;
+    let (key, host, allows) = (buffer.key(), seen.host(end), side.allows());
     if allows >= seen.target * 1.05 || judged_window(seen).is_some() {
         return;
     }
-    let memory = seen.host(end).and_then(|host| host.memory_bytes).map_or(f64::MAX, |b| b as f64);
     let product = seen.target * rtt_s / 8.0;
-    let wanted = (product * PRODUCTS_COUNT / share).min(BUFFER_BYTES_MAX);
-    let bounded = wanted.min((memory * MEMORY_SHARE_MAX).max(most as f64));
-    let bytes = round_up(bounded).max(most);
+    let Some(bytes) = buffer.needed_bytes(seen.target, rtt_s, host) else { return };
     if bytes <= most {
         let remark = format!(
             "{key} at the {} end: {} is a sixteenth of its memory; left",
@@ -110,13 +106,14 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, the
         plan.remarks.push(remark);
         return;
     }
-    let reach = seen.reach(bytes as f64 * share * 8.0 / rtt_s).min(then);
+    let law = buffer.allows_bits_per_s(bytes as f64, rtt_s, host).unwrap_or(allows);
+    let reach = seen.reach(law).min(then);
     let mut why = format!(
-        "{} of {} usable over {} allow {}; the path should carry {} (BDP {})",
-        show_byte_size(saturating_u64(most as f64 * share)),
+        "a buffer of {} holds a window of {}: {} over {}; the path should carry {} (BDP {})",
         show_byte_size(most),
-        show_seconds(rtt_s),
+        show_byte_size(saturating_u64(window.0)),
         show_bit_rate(allows),
+        show_seconds(window.1),
         show_bit_rate(seen.target),
         show_byte_size(saturating_u64(product)),
     );
@@ -124,13 +121,20 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, the
     if let Some(evidence) = seen.suspected(limit, end).filter(|_| binds) {
         why = format!("{evidence}; {why}");
     }
-    let effect = if binds {
-        seen.gain(reach)
-    } else {
-        format!(
-            "it does not bind now; without it {} would be the next limit",
-            show_bit_rate(allows)
-        )
+    // What the window was seen to hold, and so what it allows, is the least of several estimates: it may be below the
+    // rate.
+    let gains = reach > seen.rate * GAIN_MIN;
+    let effect = match (binds, gains) {
+        (true, true) => seen.gain(reach),
+        (true, false) => {
+            "no gain alone: another window or buffer allows little more; apply the whole plan"
+                .to_owned()
+        }
+        (false, _) if allows > seen.rate => {
+            let allows = show_bit_rate(allows);
+            format!("it does not bind now; without it {allows} would be the next limit")
+        }
+        (false, _) => "it does not bind now".to_owned(),
     };
     seen.propose(
         plan,
@@ -142,7 +146,7 @@ fn autotuning(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64, side: &Side<'_>, the
             why,
             source: IP_SYSCTL,
             effect,
-            predicted_bits_per_s: binds.then_some(reach),
+            predicted_bits_per_s: (binds && gains).then_some(reach),
             risk: Risk::Low,
             danger: "each busy connection may hold that much memory",
         },
@@ -204,7 +208,9 @@ fn scaling(seen: &Seen<'_>, plan: &mut Plan, rtt_s: f64) {
     let default = seen
         .sysctl(seen.receiver, "net.ipv4.tcp_rmem")
         .and_then(|text| text.split(' ').nth(1)?.parse::<f64>().ok());
-    let Some(still) = default.map(|bytes| bytes * WINDOW_SHARE * 8.0 / rtt_s) else { return };
+    let host = seen.host(seen.receiver);
+    let still = |bytes: f64| Buffer::Receive.allows_bits_per_s(bytes, rtt_s, host);
+    let Some(still) = default.and_then(still) else { return };
     let is_off = seen.number(seen.receiver, "net.ipv4.tcp_moderate_rcvbuf") == Some(0);
     if is_off && still < seen.target {
         switch_on(
@@ -244,13 +250,6 @@ fn switch_on(
             danger: "none known; it is the kernel's default",
         },
     );
-}
-
-/// Up to a multiple of 64 KiB.
-pub(super) fn round_up(bytes: f64) -> u64 {
-    const STEP: u64 = 64 << 10;
-    let rounded = saturating_u64(bytes.min(BUFFER_BYTES_MAX)).div_ceil(STEP) * STEP;
-    rounded.min(saturating_u64(BUFFER_BYTES_MAX))
 }
 
 pub(super) fn name(end: End) -> &'static str {

@@ -18,7 +18,7 @@ fn every_published_setting_is_there_and_judged() {
 #[test]
 fn what_is_gone_or_harmful_is_called_so() {
     for (key, value, advice) in [
-        ("net.ipv4.tcp_tw_recycle", "1", Advice::Gone),
+        ("net.ipv4.tcp_tw_recycle", "1", Advice::Removed),
         ("net.ipv4.tcp_low_latency", "1", Advice::Idle),
         ("net.ipv4.tcp_timestamps", "0", Advice::Harmful),
         ("net.ipv4.tcp_sack", "0", Advice::Harmful),

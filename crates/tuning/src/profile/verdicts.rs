@@ -11,7 +11,8 @@ pub enum Advice {
     /// Depends on the path or the memory: the plan sizes it.
     Sized,
     /// No longer in the kernel.
-    Gone,
+    #[serde(rename = "gone")]
+    Removed,
     /// There, without effect.
     Idle,
     /// Costs more than it gives on today's kernels.
@@ -52,7 +53,7 @@ const KNOWN: &[Known] = &[
     at("net.ipv4.tcp_sack", "1", Advice::Sound, "the default"),
     any(
         "net.ipv4.tcp_tw_recycle",
-        Advice::Gone,
+        Advice::Removed,
         "removed in Linux 4.12: it broke clients behind address translation. tcp_tw_reuse, on for loopback by default, serves what it was for",
     ),
     any(
@@ -88,7 +89,7 @@ const KNOWN: &[Known] = &[
     any(
         "net.core.rmem_max",
         Advice::Sized,
-        "bounds what applications ask for by themselves (SO_RCVBUF); TCP without such a wish is bounded by tcp_rmem alone. Raise it for those applications only",
+        "bounds what applications ask for by themselves (SO_RCVBUF); TCP without such a request is bounded by tcp_rmem alone. Raise it for those applications only",
     ),
     any("net.core.wmem_max", Advice::Sized, "as rmem_max, for SO_SNDBUF and tcp_wmem"),
     any(

@@ -1,16 +1,17 @@
-//! What a check found as a results document, for `clearstream report`.
+//! Results documents of checks, for `clearstream report`.
 
 use std::path::Path;
 
-use checker::{Line, Report, Verdict};
+use checker::{Report, TraceState, Verdict};
 use results::{
     Check, CheckRun, CheckVerdict, Figure, Host, RankTraffic, Results, RunKind, RunLine,
     SearchWork, TestOutcome, UnreachableCode, Work, figure,
 };
 
+use super::show;
 use crate::runner;
 
-/// A document without a check yet.
+/// A document without results.
 pub(super) fn begun() -> Results {
     Results {
         command: std::env::args().collect(),
@@ -19,13 +20,13 @@ pub(super) fn begun() -> Results {
     }
 }
 
-/// What was found, with every counterexample.
+/// The findings of a check, with every counterexample.
 pub(super) fn found(model: &Path, reports: &[Report]) -> CheckRun {
     let checks = reports.iter().map(check).collect();
     CheckRun { model: model.display().to_string(), checks }
 }
 
-/// The work of a check: of all that is asked, or of one of them.
+/// The work of a check; `checked` names one of several properties.
 pub(super) fn work(model: &Path, checked: Option<&str>, ranks_count: usize) -> Work {
     Work::Search(SearchWork {
         model: model.display().to_string(),
@@ -89,11 +90,11 @@ fn check(report: &Report) -> Check {
             check.verdict = CheckVerdict::Undecided;
             check.why = Some(why.clone());
         }
-        Verdict::Violated { why, run, turn } => {
+        Verdict::Violated { why, run, cycle_start } => {
             check.verdict = CheckVerdict::Violated;
-            check.why = Some(why.clone());
-            check.cycle_begins_at = turn.map(|turn| turn as u64);
-            let line = |line: &Line| RunLine {
+            check.why = Some(show::reason(why).to_owned());
+            check.cycle_begins_at = cycle_start.map(|start| start as u64);
+            let line = |line: &TraceState| RunLine {
                 step: line.step.clone(),
                 movers: line.movers.clone(),
                 state: line.state.clone(),

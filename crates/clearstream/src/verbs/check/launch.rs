@@ -1,4 +1,4 @@
-//! Starting this program again as a job on many hosts.
+//! Restarts this program as an MPI job on many hosts.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,14 +12,14 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
 
-/// Options that are for the launcher and not for the ranks; each has a value.
+/// Options for the launcher, not for the ranks; each has a value.
 const OURS: [&str; 3] = ["--hosts", "--ranks", "--mpirun"];
 
-/// Of ours, the one without a value: ranks get it once, from us.
+/// The option without a value; every rank gets it exactly once, from this module.
 const BIND: &str = "--bind";
 
-/// Runs this very command line as `ranks_count` ranks on these hosts, and ends as rank 0 did. Ctrl-C
-/// and SIGTERM are handed to the launcher, who has a process group of its own so as to get them once.
+/// Runs the same command line as `ranks_count` ranks on these hosts, and ends as rank 0 did. Ctrl-C and
+/// SIGTERM are forwarded to the launcher, which has its own process group so that it gets them only once.
 pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbResult {
     let launcher = Launcher::detect(mpirun).map_err(|error| match error {
         LaunchError::NotRun { .. } => {
@@ -41,7 +41,7 @@ pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbRe
         (Some(0), None) => Ok(Exit::Ok),
         (Some(10), _) => Ok(Exit::Violated),
         (Some(11), _) => Ok(Exit::Undecided),
-        // Rank 0 has said what is wrong with the model or the machine.
+        // Rank 0 has reported what is wrong with the model or the machine.
         (Some(code @ (2 | 4)), None) => Ok(Exit::Program(code as u8)),
         (_, Some(number)) => {
             show::talk(&format!("undecided: interrupted by signal {number}"));
@@ -49,14 +49,14 @@ pub(super) fn run(mpirun: &Path, hosts: &[String], ranks_count: usize) -> VerbRe
         }
         _ => {
             show::talk(&format!(
-                "undecided: {name} ended with {status}, a rank or a host was lost"
+                "undecided: {name} ended with {status}: a rank or a host was lost"
             ));
             Ok(Exit::Undecided)
         }
     }
 }
 
-/// The command line as the ranks get it.
+/// The command line for the ranks: without the options of the launcher.
 fn without_ours(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut is_value = false;

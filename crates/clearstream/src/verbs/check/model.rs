@@ -1,4 +1,4 @@
-//! The model that `check` is given: a file's, or one that comes with the program.
+//! Loads the model for `check`: from a file, or a built-in example.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,10 +10,10 @@ use super::CheckArgs;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// A model's text as it was written.
+/// A model's source text.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// Its file, or the name that an example's file would have.
+    /// Path of the model's file, or the file name of an example.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
@@ -22,18 +22,19 @@ impl Given {
     pub(super) fn new(args: &CheckArgs) -> Result<Self, VerbError> {
         if let Some(Some(name)) = &args.example {
             let example = dve::example(name).ok_or_else(|| {
+                let hint = dve::suggest_example(name);
                 VerbError::usage(format!(
-                    "no example is called {name:?}; `clearstream check --example` lists them"
+                    "there is no example {name:?}{hint} `clearstream check --example` lists them"
                 ))
             })?;
             return Ok(Self { path: example.file_name().into(), text: example.text.to_owned() });
         }
-        // One of the two is required.
+        // clap requires one of the two.
         let path = args.model.clone().unwrap_or_default();
         Ok(Self { text: read(&path)?, path })
     }
 
-    /// The text with its parameters replaced, and what to call it where something is wrong with it.
+    /// The text with its parameters substituted, and the name to use in messages.
     pub(super) fn expanded(
         &self,
         defined: &[(String, String)],
@@ -43,7 +44,9 @@ impl Given {
             if defined.is_empty() {
                 return Ok((self.text.clone(), name));
             }
-            return Err(VerbError::usage("--define is for .mdve files"));
+            return Err(VerbError::usage(
+                "--define sets parameters of .mdve files; this model has none",
+            ));
         }
         let expanded = dve::expand_parameters(&self.text, defined)
             .map_err(|error| VerbError::usage(format!("{name}:{error}")))?;
@@ -51,22 +54,22 @@ impl Given {
     }
 }
 
-/// Longest model or file of formulas, as [`dve::Model::parse`] takes it: a device may never end.
+/// Longest model or file of formulas, as for [`dve::Model::parse`]: reading a device may never end.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// The text of a model or of a file of formulas.
+/// Reads a model or a file of formulas.
 pub(super) fn read(path: &Path) -> Result<String, VerbError> {
     let at = |what: &dyn std::fmt::Display| VerbError::usage(format!("{}: {what}", path.display()));
     let mut bytes = Vec::new();
     let file = fs::File::open(path).map_err(|error| at(&error))?;
     file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| at(&error))?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(at(&"longer than 16 MiB"));
+        return Err(at(&"the file is longer than 16 MiB"));
     }
-    String::from_utf8(bytes).map_err(|_no_text| at(&"this is not text"))
+    String::from_utf8(bytes).map_err(|_no_text| at(&"the file is not UTF-8 text"))
 }
 
-/// Names of the examples, and what each shows.
+/// Lists the examples, with a description of each.
 pub(super) fn list_examples(json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     if json {
@@ -80,6 +83,10 @@ pub(super) fn list_examples(json: bool) -> VerbResult {
     for example in dve::EXAMPLES {
         writeln!(out, "{:<22}{}", example.name, example.title())?;
     }
-    writeln!(out, "\n--example NAME --print prints one: its comment names searches to try.")?;
+    writeln!(
+        out,
+        "\nCheck one with `--example NAME`, print it with `--example NAME --print`; its first comment \
+         lists searches to try."
+    )?;
     Ok(Exit::Ok)
 }

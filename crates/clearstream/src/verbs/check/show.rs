@@ -1,11 +1,11 @@
-//! What a check found, for people and for programs.
+//! Output of a check, as text and JSON.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use checker::{Line, Observer, Report, Traffic, Verdict};
+use checker::{Observer, Report, TraceState, Traffic, Verdict};
 use report::{Sequence, SequenceStep, sequence_svg};
 use serde_json::{Value, json};
 use statespace::Progress;
@@ -13,12 +13,15 @@ use statespace::Progress;
 use crate::progress;
 use crate::signals;
 
-/// A line on stderr. That nobody hears it takes nothing from the verdict.
+/// Fewest states at which the memory of one is shown: below, it is what the empty tables take.
+const MANY_STATES: u64 = 10_000;
+
+/// Writes a line to stderr. A closed stderr does not affect the verdict.
 pub(super) fn talk(line: &str) {
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }
 
-/// Shows a search on stderr, and stops it on Ctrl-C and SIGTERM.
+/// Shows the progress of a search on stderr, and stops it on Ctrl-C and SIGTERM.
 #[derive(Debug)]
 pub(super) struct Terminal<'a>(pub(super) &'a progress::Progress);
 
@@ -27,7 +30,7 @@ impl Observer for Terminal<'_> {
         talk(text);
     }
 
-    /// A line that rewrites itself, where stderr is a terminal.
+    /// Updates the progress line, if stderr is a terminal.
     fn progress(&mut self, progress: &Progress, ranks: Option<&Traffic>, elapsed: Duration) {
         let mut line = format!("{}, {} queued", figures(progress, elapsed), progress.queued_count);
         if let Some(traffic) = ranks {
@@ -38,7 +41,7 @@ impl Observer for Terminal<'_> {
 
     fn checkpoint_written(&mut self, path: &Path, ranks_count: Option<usize>) {
         let ranks = ranks_count.map_or_else(String::new, |count| format!("--ranks {count} "));
-        talk(&format!("go on with {ranks}--resume {}", path.display()));
+        talk(&format!("checkpoint written; continue with {ranks}--resume {}", path.display()));
     }
 
     fn stop(&self) -> Option<String> {
@@ -46,14 +49,14 @@ impl Observer for Terminal<'_> {
     }
 }
 
-/// What went between ranks, in words.
+/// The message traffic between ranks, as text.
 fn between(traffic: &Traffic, elapsed: Duration) -> String {
     if !traffic.has_messages {
-        return format!("{} ranks over one set of states", traffic.ranks_count);
+        return format!("{} ranks sharing one set of states", traffic.ranks_count);
     }
     let seconds = elapsed.as_secs_f64().max(1e-9);
     format!(
-        "{} ranks, {} messages/s, {:.1} Mbit/s between them, {} states looked at again",
+        "{} ranks, {} messages/s, {:.1} Mbit/s between them, {} states explored again",
         traffic.ranks_count,
         units::show_count(traffic.batches_count as f64 / seconds),
         traffic.sent_bytes as f64 * 8.0 / seconds / 1e6,
@@ -63,27 +66,31 @@ fn between(traffic: &Traffic, elapsed: Duration) -> String {
 
 fn figures(progress: &Progress, elapsed: Duration) -> String {
     let rate = progress.states_count as f64 / elapsed.as_secs_f64().max(1e-9);
+    // A depth-first search has left its path when it ends.
+    let depth = match progress.depth {
+        0 => String::new(),
+        depth => format!(", depth {depth}"),
+    };
     format!(
-        "{} states ({} states/s), {} transitions, depth {}, {}",
-        progress.states_count,
+        "{} ({} states/s), {}{depth}, {}",
+        count(progress.states_count, "state"),
         units::show_count(rate),
-        progress.transitions_count,
-        progress.depth,
+        count(progress.transitions_count, "transition"),
         units::show_byte_size(progress.memory_bytes as u64),
     )
 }
 
-/// All reports, as people read them.
+/// All reports as text.
 pub(super) fn reports(model: &Path, reports: &[Report]) -> String {
     let mut out = String::new();
     for report in reports {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         text(&mut out, model, report).ok();
     }
     out
 }
 
-/// All reports, as programs read them.
+/// All reports as JSON.
 pub(super) fn json(model: &Path, reports: &[Report]) -> String {
     let document = json!({
         "model": model.display().to_string(),
@@ -99,42 +106,48 @@ fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
         Verdict::Holds => writeln!(out, "holds")?,
         Verdict::Undecided(why) => {
             let waiting = progress.queued_count;
-            let looked_at = progress.states_count.saturating_sub(waiting);
+            let explored = progress.states_count.saturating_sub(waiting);
             writeln!(out, "undecided: {why}")?;
-            writeln!(
-                out,
-                "so far: {looked_at} states looked at, {waiting} waiting, no error found"
-            )?;
+            writeln!(out, "so far: {explored} states explored, {waiting} queued, no error found")?;
         }
-        Verdict::Violated { why, run, turn } => {
-            writeln!(out, "violated: {why}, after {} steps", run.len().saturating_sub(1))?;
+        Verdict::Violated { why, run, cycle_start } => {
+            // The excerpt, if any, is printed below the line.
+            let (why, excerpt) = why.split_once('\n').unwrap_or((why, ""));
+            writeln!(out, "violated: {why}, {}", length(run.len(), *cycle_start))?;
+            if !excerpt.is_empty() {
+                writeln!(out, "{excerpt}")?;
+            }
             for (number, line) in run.iter().enumerate() {
                 if let Some(step) = &line.step {
                     writeln!(out, "      {step}")?;
                 }
-                if *turn == Some(number) {
-                    writeln!(out, "      -- from here on it repeats --")?;
+                if *cycle_start == Some(number) {
+                    writeln!(out, "      -- the cycle begins here --")?;
                 }
                 writeln!(out, "{number:4}  {}", line.state)?;
             }
         }
     }
     let stored = progress.memory_bytes as f64 / (progress.states_count as f64).max(1.0);
+    let each = match progress.states_count {
+        MANY_STATES.. => format!("{stored:.1} bytes per state, "),
+        _ => String::new(),
+    };
     writeln!(
         out,
-        "{} in {}; {stored:.1} bytes a state of {}",
+        "{} in {}; {each}state vector: {}",
         figures(progress, *elapsed),
         units::show_seconds(elapsed.as_secs_f64()),
-        report.state_bytes,
+        count(report.state_bytes as u64, "byte"),
     )?;
     if let Some(traffic) = &report.ranks {
         writeln!(out, "{}", between(traffic, *elapsed))?;
     }
     for transition in &report.failing {
-        writeln!(out, "runs end here with an error, and are not judged: {transition}")?;
+        writeln!(out, "run-time error, run not judged by the formula: {transition}")?;
     }
     if let Some(unreachable) = &report.unreachable {
-        writeln!(out, "{} deadlocks", progress.deadlocks_count)?;
+        writeln!(out, "{}", count(progress.deadlocks_count, "deadlock"))?;
         for transition in &unreachable.transitions {
             writeln!(out, "never taken: {transition}")?;
         }
@@ -145,11 +158,34 @@ fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-/// The first violation's run as a drawing, where there is one.
+/// Describes the length of a trace of `states_count` states, in steps. The states from `cycle_start` on form
+/// a cycle, whose first state appears twice.
+fn length(states_count: usize, cycle_start: Option<usize>) -> String {
+    let steps = states_count.saturating_sub(1);
+    match cycle_start {
+        None => format!("after {}", count(steps as u64, "step")),
+        Some(start) => {
+            let cycle = count(steps.saturating_sub(start) as u64, "step");
+            format!("{} to a cycle of {cycle}", count(start as u64, "step"))
+        }
+    }
+}
+
+fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+/// The reason without the excerpt of the model below it.
+pub(super) fn reason(why: &str) -> &str {
+    why.lines().next().unwrap_or_default()
+}
+
+/// The first violation's run as an SVG drawing, if there is a violation.
 pub(super) fn drawing(reports: &[Report]) -> Option<String> {
     let sequence = reports.iter().find_map(|report| match &report.verdict {
-        Verdict::Violated { why, run, turn } => Some(Sequence {
-            title: format!("{}: {why}", report.what),
+        Verdict::Violated { why, run, cycle_start } => Some(Sequence {
+            title: format!("{}: {}", report.what, reason(why)),
             steps: run
                 .iter()
                 .filter_map(|line| {
@@ -157,7 +193,7 @@ pub(super) fn drawing(reports: &[Report]) -> Option<String> {
                     Some(SequenceStep { movers: line.movers.clone(), label })
                 })
                 .collect(),
-            repeats_from: *turn,
+            repeats_from: *cycle_start,
         }),
         _ => None,
     })?;
@@ -182,11 +218,11 @@ fn to_json(report: &Report) -> Value {
             value["verdict"] = json!("undecided");
             value["why"] = json!(why);
         }
-        Verdict::Violated { why, run, turn } => {
+        Verdict::Violated { why, run, cycle_start } => {
             value["verdict"] = json!("violated");
-            value["why"] = json!(why);
-            value["cycle_begins_at"] = json!(turn);
-            let line = |line: &Line| json!({"step": line.step, "movers": line.movers, "state": line.state});
+            value["why"] = json!(reason(why));
+            value["cycle_begins_at"] = json!(cycle_start);
+            let line = |line: &TraceState| json!({"step": line.step, "movers": line.movers, "state": line.state});
             value["run"] = run.iter().map(line).collect();
         }
     }

@@ -1,4 +1,4 @@
-//! A model stepped through by hand.
+//! Interactive simulation of a model.
 
 use std::io::{self, BufRead, Write};
 
@@ -8,7 +8,7 @@ use dve::Model;
 use crate::VerbResult;
 use crate::exit::Exit;
 
-/// Shows the state and its steps; a number takes one, `b` goes back, `q` or the end of input ends.
+/// Shows the state and its steps. A number takes a step, `b` goes back one step, `q` or the end of input quits.
 pub(super) fn run(model: &Model) -> VerbResult {
     let mut simulation = Simulation::new(model);
     let mut input = io::stdin().lock();
@@ -19,10 +19,10 @@ pub(super) fn run(model: &Model) -> VerbResult {
             writeln!(out, "  [{number}] {step}")?;
         }
         if simulation.choices().next().is_none() {
-            writeln!(out, "  no step is possible")?;
+            writeln!(out, "  deadlock: no transition is enabled")?;
         }
         loop {
-            write!(out, "step, b(ack), q(uit)> ")?;
+            write!(out, "number of a step, b(ack), q(uit)> ")?;
             out.flush()?;
             let mut line = String::new();
             if input.read_line(&mut line)? == 0 {
@@ -37,7 +37,7 @@ pub(super) fn run(model: &Model) -> VerbResult {
             if has_moved {
                 break;
             }
-            writeln!(out, "there is no such step")?;
+            writeln!(out, "enter the number of a step, b or q")?;
         }
     }
 }

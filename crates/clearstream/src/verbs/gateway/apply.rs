@@ -1,4 +1,4 @@
-//! `clearstream gateway apply` and `revert`: on this host, on all hosts of a lab, or on all by ssh.
+//! `clearstream gateway apply` and `revert`: on this host, on a lab's hosts, or on all machines over ssh.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -45,14 +45,14 @@ pub(super) struct WhereOptions {
     clearstream gateway apply cumulus --lab cumulus\n  \
     clearstream gateway apply cumulus.toml --ssh           on all its machines\n\n\
     All or nothing: every change is journalled on disk before it is made, and undone when one fails.\n\
-    Exit 1: something of others is in the way; 4: this kernel lacks a setting, which is named.")]
+    Exit 1: a foreign object is in the way; 4: this kernel lacks a setting, which is named.")]
 pub(crate) struct ApplyArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     #[command(flatten)]
     place: WhereOptions,
-    /// Routes of others that stand where the plan's own go are replaced, and come back with `revert`.
+    /// Replace foreign routes in the place of the plan's own; they come back with `revert`.
     #[arg(long)]
     replace: bool,
 }
@@ -62,7 +62,7 @@ pub(crate) struct ApplyArgs {
 #[command(after_help = "Examples:\n  \
     clearstream gateway revert\n  \
     clearstream gateway revert --lab cumulus\n\n\
-    Everything that `apply` changed goes back to what it was, byte for byte, also after a crash. What\n\
+    Everything that `apply` changed is restored byte for byte, also after a crash. What\n\
     somebody else has changed since is left and named (exit 5).")]
 pub(crate) struct RevertArgs {
     #[command(flatten)]
@@ -70,13 +70,13 @@ pub(crate) struct RevertArgs {
     /// Only on hosts that this plan names; with --ssh, whose machines.
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
-    /// Put back also what somebody else has changed since.
+    /// Also restore what somebody else has changed since.
     #[arg(long)]
     force: bool,
 }
 
 impl WhereOptions {
-    /// Many hosts; `None`: this one.
+    /// The hosts, if the options select many; `None`: this one.
     pub(super) fn many(&self) -> Option<Hosts<'_>> {
         let ssh = || {
             let command = self.ssh.as_deref()?;
@@ -96,7 +96,6 @@ impl WhereOptions {
     }
 }
 
-/// Runs `gateway apply`.
 pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
     if let Some(many) = args.place.many() {
@@ -149,7 +148,6 @@ fn report(name: &str, made: &Made, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// Runs `gateway revert`.
 pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     if let Some(many) = args.place.many() {
         let more: &[&str] = if args.force { &["--force"] } else { &[] };

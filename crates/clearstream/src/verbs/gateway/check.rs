@@ -1,4 +1,4 @@
-//! `clearstream gateway check`: what has drifted from the plan, on this host or between all.
+//! `clearstream gateway check`: drift from the plan, on one host or between all.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -32,7 +32,7 @@ pub(crate) struct CheckArgs {
     place: WhereOptions,
 }
 
-/// What a host answers.
+/// A host's answer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Checked {
     host: String,
@@ -41,7 +41,7 @@ struct Checked {
     facts: Facts,
 }
 
-/// A drift as it is written.
+/// A drift in its JSON form.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     kind: String,
@@ -54,7 +54,6 @@ impl From<Drift> for Told {
     }
 }
 
-/// Runs `gateway check`.
 pub(super) fn run(args: &CheckArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
     if let Some(many) = args.place.many() {
@@ -98,7 +97,7 @@ fn tell(checked: &Checked) -> Result<(), VerbError> {
     Ok(())
 }
 
-/// Each host checks itself; what they say is then compared.
+/// Each host checks itself; the answers are then compared with each other.
 fn of_many(args: &CheckArgs, many: Hosts<'_>, plan: &Plan, json: bool) -> VerbResult {
     let names = hosts::names(many, Some(plan))?;
     let work = Work { verb: "check", plan: Some((&args.plan, plan)), more: &[] };

@@ -1,4 +1,4 @@
-//! `clearstream gateway count`: this host's counters, whenever another host asks.
+//! `clearstream gateway count`: prints this host's counters whenever another host requests them.
 
 use std::io::{BufRead, Write};
 
@@ -7,7 +7,7 @@ use topology::HostReading;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// Runs `gateway count`: ends with standard input.
+/// Runs `gateway count`, until standard input ends.
 pub(super) fn run() -> VerbResult {
     for line in std::io::stdin().lock().lines() {
         line?;

@@ -1,4 +1,4 @@
-//! `clearstream gateway drain` and `undrain`: a gateway emptied for maintenance, with proof, and put back.
+//! `clearstream gateway drain` and `undrain`: empties a gateway for maintenance, with proof, and restores it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
 use crate::verbs::options::duration;
 
-/// Senders that are named.
+/// Most senders named in a message.
 const NAMED_COUNT_MAX: usize = 5;
 
 /// Options of `gateway drain`.
@@ -54,7 +54,6 @@ pub(crate) struct UndrainArgs {
     place: WhereOptions,
 }
 
-/// Runs `gateway drain`.
 pub(super) fn run(args: &DrainArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.what.plan)?;
     let gateway = args.what.gateway(&plan)?;
@@ -72,7 +71,6 @@ pub(super) fn run(args: &DrainArgs, json: bool) -> VerbResult {
     }
 }
 
-/// Runs `gateway undrain`.
 pub(super) fn undo(args: &UndrainArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
     let gateway = args.gateway(&plan)?;
@@ -96,7 +94,7 @@ fn idle(name: &str, json: bool) -> VerbResult {
 }
 
 impl UndrainArgs {
-    /// The gateway's index.
+    /// The gateway's index in the plan.
     fn gateway(&self, plan: &Plan) -> Result<usize, VerbError> {
         match plan.find(&self.gateway) {
             Some(Role::Gateway(at, _)) => Ok(at),
@@ -107,7 +105,7 @@ impl UndrainArgs {
         }
     }
 
-    /// All hosts move their flows; then the gateway is asked for the proof.
+    /// All hosts move their flows first; then the gateway verifies that it forwards none.
     fn on_many(
         &self,
         many: Hosts<'_>,
@@ -162,7 +160,7 @@ fn explained(error: &DrainError) -> VerbError {
     }
 }
 
-/// Waits until this gateway forwards nothing any more.
+/// Waits until this gateway forwards nothing.
 fn empty(args: &DrainArgs, plan: &Plan, name: &str, json: bool) -> VerbResult {
     let failed = |error: gateway::PassingError| {
         let line = chain(&error);

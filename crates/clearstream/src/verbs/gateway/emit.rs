@@ -1,4 +1,4 @@
-//! `clearstream gateway emit`: a host's part of the plan as another system's configuration.
+//! `clearstream gateway emit`: writes a host's part of the plan as another system's configuration.
 
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
@@ -17,8 +17,8 @@ use crate::exit::{Exit, VerbError};
 #[command(after_help = "Examples:\n  \
     clearstream gateway emit cumulus.toml --host wolf01 --to networkd\n  \
     clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n\n\
-    Without --root the files are printed. What the system cannot say is named on standard error;\n\
-    only `networkd` (pairs), `ifupdown`, `ansible` and `unit` say the whole plan.")]
+    Without --root the files are printed. What the system cannot express is named on standard error;\n\
+    only `networkd` (pairs), `ifupdown`, `ansible` and `unit` express the whole plan.")]
 pub(crate) struct EmitArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
@@ -64,7 +64,6 @@ impl To {
     }
 }
 
-/// Runs the verb.
 pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
     let role = plan.find(&args.host).ok_or_else(|| unknown(&plan, &args.host))?;
@@ -97,7 +96,7 @@ pub(super) fn run(args: &EmitArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// Writes a file that is not there yet.
+/// Writes a new file; an existing one is not replaced.
 fn write_new(place: &Path, text: &str) -> Result<(), VerbError> {
     let failed = |error: std::io::Error| VerbError::failed(format!("{}: {error}", place.display()));
     if place.components().any(|part| part == Component::ParentDir) {

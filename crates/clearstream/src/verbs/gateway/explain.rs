@@ -1,4 +1,4 @@
-//! `clearstream gateway explain`: which gateway carries a flow.
+//! `clearstream gateway explain`: says which gateway carries a flow.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// `IPPROTO_UDP`.
+/// IP protocol number of UDP (`IPPROTO_UDP`).
 const UDP: u8 = 17;
 
 /// Options of `gateway explain`.
@@ -41,7 +41,6 @@ pub(crate) struct ExplainArgs {
     ask: bool,
 }
 
-/// Runs the verb.
 pub(super) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
     let source = end(&plan, &args.source)?;
@@ -65,7 +64,7 @@ pub(super) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     show(&plan, &flow, &prediction)
 }
 
-/// What this host's kernel would do.
+/// Asks this host's kernel for the route of the flow.
 fn ask(plan: &Plan, flow: &Flow, json: bool) -> VerbResult {
     let next_hop = gateway::ask(flow).map_err(|error| VerbError::from_error(&error))?;
     let is_it = |one: &&route_plan::Gateway| one.ports.iter().any(|port| port.address == next_hop);
@@ -79,7 +78,7 @@ fn ask(plan: &Plan, flow: &Flow, json: bool) -> VerbResult {
     Ok(if found.is_some() { Exit::Ok } else { Exit::GateFailed })
 }
 
-/// `HOST:PORT`, `ADDRESS:PORT`, `[IPV6]:PORT`; without a port it is 0.
+/// Parses `HOST:PORT`, `ADDRESS:PORT` or `[IPV6]:PORT`; the port defaults to 0.
 fn end(plan: &Plan, text: &str) -> Result<SocketAddr, VerbError> {
     let wrong = || {
         VerbError::usage(format!(

@@ -1,4 +1,4 @@
-//! One verb on many hosts: the program itself, started on each host of a lab or by ssh on each machine.
+//! Runs a verb on many hosts: starts this program on each host of a lab, or on each machine over ssh.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,46 +14,46 @@ use serde_json::Value;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// Machines that are spoken with at once.
+/// Most machines contacted at once.
 const AT_ONCE_COUNT: usize = 32;
 
-/// Where the hosts are.
+/// How to reach the hosts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Hosts<'a> {
-    /// In this lab.
+    /// As hosts of this lab.
     Lab(&'a str),
-    /// Machines with the names that the plan has.
+    /// As machines with the names that the plan gives them.
     Ssh {
-        /// What starts a program there: words that come before the host's name.
+        /// Command that starts a program there, without the host's name, which is appended.
         command: &'a str,
-        /// The program there.
+        /// Path of this program there.
         program: &'a str,
     },
 }
 
-/// What is done on each host.
+/// The command to run on each host.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work<'a> {
     /// `apply`, `check`, `revert`, `drain` or `undrain`.
     pub(super) verb: &'a str,
-    /// The plan's file, and the plan; every host of the lab without one.
+    /// The plan's file, and the plan; `None`: every host of the lab.
     pub(super) plan: Option<(&'a Path, &'a Plan)>,
-    /// What comes behind the plan, then options.
+    /// Arguments after the plan, then options.
     pub(super) more: &'a [&'a str],
 }
 
-/// Exit codes from the best to the worst.
+/// Exit codes from best to worst.
 const CODES: [i32; 6] = [0, 3, 5, 4, 1, 2];
 
-/// What hosts have answered.
+/// The answers of the hosts.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// The place of the worst code in [`CODES`].
+    /// Index of the worst exit code in [`CODES`].
     worst: usize,
     values: Vec<Value>,
 }
 
-/// Names of those hosts that the plan names, in their order; every one of a lab without a plan.
+/// Names of the hosts that the plan names, in their order; without a plan, of all hosts of the lab.
 pub(super) fn names(place: Hosts<'_>, plan: Option<&Plan>) -> Result<Vec<String>, VerbError> {
     match (place, plan) {
         (Hosts::Lab(lab), plan) => {
@@ -78,7 +78,7 @@ pub(super) fn names(place: Hosts<'_>, plan: Option<&Plan>) -> Result<Vec<String>
     }
 }
 
-/// Does it on all hosts that the plan names, and prints what each of them printed.
+/// Runs the command on all hosts that the plan names, and prints the output of each.
 pub(super) fn on_all(place: Hosts<'_>, work: Work<'_>, json: bool) -> VerbResult {
     let names = names(place, work.plan.map(|(_, plan)| plan))?;
     let mut answers = Answers::default();
@@ -87,7 +87,7 @@ pub(super) fn on_all(place: Hosts<'_>, work: Work<'_>, json: bool) -> VerbResult
 }
 
 impl Answers {
-    /// Does it on these hosts, some at a time, and prints what they printed in the order of their names.
+    /// Runs the command on these hosts, several at a time, and prints their output in the order of their names.
     pub(super) fn ask(
         &mut self,
         place: Hosts<'_>,
@@ -138,27 +138,27 @@ impl Answers {
         Ok(())
     }
 
-    /// What the hosts said, in the order of their names; without `json` nothing.
+    /// The hosts' JSON answers, in the order of their names; empty without `json`.
     pub(super) fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// The same, to be changed.
+    /// The answers, for changes.
     pub(super) fn values_mut(&mut self) -> &mut [Value] {
         &mut self.values
     }
 
-    /// Something between the hosts is not as it should be.
+    /// Records a mismatch between hosts: exit code 3 or worse.
     pub(super) fn has_drifted(&mut self) {
         self.worst = self.worst.max(1);
     }
 
-    /// Whether a host could not do it.
+    /// Whether any host ended with another code than 0.
     pub(super) fn has_failed(&self) -> bool {
         self.worst > 0
     }
 
-    /// Prints what waits to be printed, and ends as the worst host did.
+    /// Prints the collected JSON, and returns the worst host's exit code.
     pub(super) fn end(self, json: bool) -> VerbResult {
         if json {
             super::plan::print_json(&Value::Array(self.values))?;
@@ -173,18 +173,18 @@ impl Answers {
     }
 }
 
-/// Runs it on one host, and waits for its end.
+/// Runs the command on one host, and waits for its end.
 fn run(place: Hosts<'_>, host: &str, work: Work<'_>, plan: &str, json: bool) -> io::Result<Output> {
     let mut words: Vec<String> = Vec::new();
     words.extend(json.then(|| "--json".to_owned()));
     words.extend(["gateway".to_owned(), work.verb.to_owned()]);
     match (place, work.plan) {
-        // Programs on a lab's host start where this one did.
+        // On a lab's host the program starts in another directory, so the path must be absolute.
         (Hosts::Lab(_), Some((file, _))) => {
             let absolute = std::path::absolute(file).ok().filter(|file| file.exists());
             words.push(absolute.unwrap_or(file.to_owned()).display().to_string());
         }
-        // A plan is read from standard input: it need not be there.
+        // The plan is sent on standard input, because its file may not exist there.
         (Hosts::Ssh { .. }, Some(_)) if work.verb != "revert" => words.push("-".to_owned()),
         _none => {}
     }
@@ -200,7 +200,7 @@ fn run(place: Hosts<'_>, host: &str, work: Work<'_>, plan: &str, json: bool) -> 
         Hosts::Ssh { command: start, program } => {
             let mut start = start.split_ascii_whitespace();
             let mut command = Command::new(start.next().unwrap_or("ssh"));
-            // A shell over there reads one line.
+            // The remote shell takes one line.
             let line = std::iter::once(program).chain(words.iter().map(String::as_str));
             let line: Vec<_> = line.map(settings::word).collect();
             command.args(start).arg(host).arg(line.join(" "));
@@ -213,13 +213,13 @@ fn run(place: Hosts<'_>, host: &str, work: Work<'_>, plan: &str, json: bool) -> 
         io::Error::new(error.kind(), format!("{program} cannot be started: {error}"))
     })?;
     if let Some(mut input) = child.stdin.take() {
-        // One that ends without reading says why itself.
+        // A program that ends without reading its input reports the reason itself.
         input.write_all(plan.as_bytes()).ok();
     }
     child.wait_with_output()
 }
 
-/// How bad an end is: the place of its code in [`CODES`].
+/// Severity of an exit: the index of its code in [`CODES`].
 fn rank(output: &Output) -> usize {
     let code = output.status.code().unwrap_or(1);
     CODES.iter().position(|known| *known == code).unwrap_or(CODES.len() - 1)

@@ -1,4 +1,4 @@
-//! `clearstream gateway plan`.
+//! `clearstream gateway plan`: checks a plan and shows what it means for its hosts.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::{read_plan, read_text, show, simulate};
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// Longest routing file that is reviewed, bytes.
+/// Longest routing file that `--review` reads, bytes.
 const LISTING_BYTES_MAX: usize = 1 << 20;
 
 /// Options of `gateway plan`.
@@ -25,8 +25,8 @@ const LISTING_BYTES_MAX: usize = 1 << 20;
     clearstream gateway plan cumulus.toml --simulate --clients 10000 --gateways 100\n  \
     clearstream gateway plan cumulus.toml --search-seed 1000\n  \
     clearstream gateway plan cumulus.toml --host wolf01 --review /etc/sysconfig/route-ib1\n\n\
-    Nothing is changed. A mistake in the plan is named with its line (exit 2). What of others stands\n\
-    in the way, and what a reviewed file contradicts, is named too (exit 3).")]
+    Nothing is changed. A mistake in the plan is named with its line (exit 2). Foreign objects in\n\
+    the way, and what contradicts a reviewed file, are named too (exit 3).")]
 pub(crate) struct PlanArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]
@@ -38,7 +38,7 @@ pub(crate) struct PlanArgs {
     /// default where its name is the host's.
     #[arg(long, requires = "host")]
     here: bool,
-    /// Hold a file with rules and routes in iproute2's words against the plan, as the host's.
+    /// Compare a file with rules and routes in iproute2's syntax against the plan, as the host's.
     #[arg(long, value_name = "FILE", requires = "host")]
     review: Option<PathBuf>,
     #[command(flatten)]
@@ -48,7 +48,6 @@ pub(crate) struct PlanArgs {
     search_seed: Option<u32>,
 }
 
-/// Runs the verb.
 pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
     if args.simulation.is_wanted() {
@@ -65,7 +64,7 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     }
 }
 
-/// The name of this machine, or of the lab host that the program is on.
+/// Name of this machine, or of the lab host that the program runs on.
 pub(super) fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Plans, hosts and findings as people read them, and as JSON.
+//! Plans, hosts and findings as text and JSON.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use route_plan::{
 };
 use serde_json::{Value, json};
 
-/// Gateways that are listed one by one.
+/// Most gateways listed individually.
 const GATEWAYS_SHOWN_MAX: usize = 32;
 
 fn mode_name(mode: Mode) -> &'static str {
@@ -18,10 +18,10 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// What a plan is made of, and how its flows spread.
+/// A plan's contents, and how its flows spread.
 pub(super) fn overview(plan: &Plan, balance: &Result<Balance, String>) -> String {
     let mut out = String::new();
-    // In a String writing never fails; `ok` keeps the lines readable.
+    // Writing to a String cannot fail; `ok` keeps the lines readable.
     let mode = mode_name(plan.routing.mode);
     let (gateways, hosts) = (plan.gateways.len(), plan.hosts.len());
     writeln!(out, "Plan      {}: {gateways} gateways, {hosts} hosts, mode {mode}", plan.name).ok();
@@ -92,7 +92,7 @@ fn balance_lines(out: &mut String, plan: &Plan, balance: &Balance) {
     }
 }
 
-/// The same for programs.
+/// [`overview`] as JSON.
 pub(super) fn overview_json(plan: &Plan, balance: Option<&Balance>) -> Value {
     let gateways: Vec<Value> = plan
         .gateways
@@ -131,7 +131,7 @@ pub(super) fn overview_json(plan: &Plan, balance: Option<&Balance>) -> Value {
     })
 }
 
-/// What a host has, what it is to have, and the commands between.
+/// A host's present state, its planned state, and the commands that lead there.
 pub(super) fn host(
     plan: &Plan,
     role: Role<'_>,
@@ -192,7 +192,7 @@ pub(super) fn host(
     out
 }
 
-/// The same for programs.
+/// [`host`] as JSON.
 pub(super) fn host_json(
     name: &str,
     is_here: bool,
@@ -226,7 +226,7 @@ pub(super) fn host_json(
     })
 }
 
-/// What a reviewed file contradicts.
+/// The contradictions between a reviewed file and the plan.
 pub(super) fn findings(findings: &[Finding]) -> String {
     let mut out = String::new();
     for finding in findings {

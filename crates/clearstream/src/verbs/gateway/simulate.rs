@@ -1,4 +1,4 @@
-//! `clearstream gateway plan --simulate`: how flows would spread at another scale.
+//! `clearstream gateway plan --simulate`: how flows would spread with other numbers of hosts and gateways.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use super::plan::print_json;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 
-/// Seeds that are tried where the plan has none.
+/// Seeds tried if the plan has none.
 const SEEDS_COUNT: u32 = 20;
 
 /// Options of a simulation.
@@ -39,7 +39,7 @@ impl SimulationOptions {
     }
 }
 
-/// Runs a simulation: in the plan's mode and in the two others beside it.
+/// Runs a simulation: in the plan's mode and, for comparison, in the two others.
 pub(super) fn run(options: &SimulationOptions, plan: &Plan, json: bool) -> VerbResult {
     let scale = Scale {
         clients_count: options.clients.unwrap_or_else(|| plan.hosts_of(0).count()),

@@ -1,4 +1,4 @@
-//! `clearstream gateway watch` and `reflect`: one host's gateways, until a signal comes.
+//! `clearstream gateway watch` and `reflect`: monitors one host's gateways until a signal comes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -27,9 +27,9 @@ use crate::exit::{Exit, VerbError, chain};
 use crate::signals;
 use crate::tuners::default_state;
 
-/// A key file longer than this holds no key.
+/// Longest key file that is read, bytes; a valid one is shorter.
 const KEY_FILE_BYTES_MAX: u64 = 256;
-/// How often it is looked whether a signal has come.
+/// Interval of polling for a signal.
 const SIGNAL_LOOK: Duration = Duration::from_millis(20);
 
 /// Who this is.
@@ -135,7 +135,7 @@ fn read_key(path: &Path) -> Result<Key, VerbError> {
     Key::from_hex(text.trim()).ok_or_else(|| refused("a key is 32 hexadecimal digits"))
 }
 
-/// Routes that stay where they are.
+/// A steering backend that leaves the routes unchanged.
 struct Unmoved;
 
 impl Steering for Unmoved {
@@ -148,7 +148,6 @@ impl Steering for Unmoved {
     }
 }
 
-/// Runs `gateway watch`.
 pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.end.plan)?;
     let host = args.end.host(&plan)?;
@@ -191,11 +190,10 @@ pub(super) fn run(args: &WatchArgs, json: bool) -> VerbResult {
         outcome = watch.run(stop.as_fd(), &mut *steering, &mut recorder);
     })?;
     outcome.map_err(|error| VerbError::from_error(&error))?;
-    // Asked to end by a signal, and nothing was left undone.
+    // Ended by a signal, with nothing left undone: success.
     Ok(Exit::Ok)
 }
 
-/// Runs `gateway reflect`.
 pub(super) fn reflect(args: &ReflectArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.end.plan)?;
     let host = args.end.host(&plan)?;
@@ -206,7 +204,7 @@ pub(super) fn reflect(args: &ReflectArgs, json: bool) -> VerbResult {
     let sources = options.sources.len();
     writeln!(crate::out::stderr(), "{} answers the probes of {sources} hosts", host.name)?;
     let counters = until_a_signal(Some(reflecting), |stop| {
-        // Woken when this is to end.
+        // Blocks until a signal comes.
         let mut set = [rustix::event::PollFd::new(stop, rustix::event::PollFlags::IN)];
         while let Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut set, None) {}
     })?;
@@ -223,8 +221,8 @@ pub(super) fn reflect(args: &ReflectArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// Does something with a descriptor that becomes readable when a signal asks this program to end, and reflects
-/// beside it; returns what was reflected.
+/// Runs `body` with a descriptor that becomes readable when a signal asks this program to end, and reflects
+/// probes meanwhile; returns the reflector's counters.
 fn until_a_signal(
     reflecting: Option<Reflecting>,
     body: impl FnOnce(&OwnedFd),
@@ -241,7 +239,7 @@ fn until_a_signal(
             while signals::caught().is_none() && !has_ended.load(Ordering::Relaxed) {
                 thread::sleep(SIGNAL_LOOK);
             }
-            // An eventfd takes this without waiting.
+            // Writing 1 to a fresh eventfd never blocks.
             rustix::io::write(&stop, &1_u64.to_ne_bytes()).ok();
         });
         let reflector = reflecting.map(|reflecting| scope.spawn(|| reflect(reflecting)));
@@ -296,7 +294,7 @@ fn say_start(plan: &Plan, host: &Host, named: &[String]) -> Result<(), VerbError
     Ok(())
 }
 
-/// Standard output, line by line.
+/// Writes events to standard output, one line each.
 struct Lines;
 
 impl Write for Lines {

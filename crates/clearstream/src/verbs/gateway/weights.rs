@@ -1,4 +1,4 @@
-//! `clearstream gateway weights`: what each gateway carries, measured through it, and the weights that follow.
+//! `clearstream gateway weights`: measures what each gateway carries, and derives weights from that.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use crate::signals;
 use crate::tester::Tester;
 use crate::verbs::options::duration;
 
-/// What the points are called, and what they vary: the gateway's place in the plan, from 1.
+/// Name of the experiment, and the parameter that it varies: the gateway's position in the plan, from 1.
 const EXPERIMENT: &str = "gateway-weights";
 const GATEWAY: &str = "gateway";
-/// Longest wait for a server that was started here.
+/// Longest time a server started here may take to listen.
 const LISTEN_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -38,9 +38,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[command(after_help = "Examples:\n  \
     clearstream gateway weights cumulus --lab cumulus\n  \
     clearstream gateway weights cumulus.toml --host nid0001     far hosts run `clearstream serve`\n  \
-    clearstream gateway weights cumulus.toml -o weights.json    each test, with all it tells\n\n\
+    clearstream gateway weights cumulus.toml -o weights.json    each test, with all its figures\n\n\
     In the mode pairs each pair of hosts has one gateway: a test between them goes through it.\n\
-    Gateways are measured one at a time and in turns. Weights are printed in the plan's words, the\n\
+    Gateways are measured one at a time and in turns. Weights are printed in the plan's syntax, the\n\
     smallest that say what was measured; the plan is not changed. A gateway carries at least what\n\
     was measured: end hosts, or other traffic, may be what limits it.")]
 pub(crate) struct WeightsArgs {
@@ -67,13 +67,12 @@ pub(crate) struct WeightsArgs {
     output: Option<PathBuf>,
 }
 
-/// A pair of hosts whose packets take a gateway.
+/// A pair of hosts whose packets cross a given gateway.
 struct Way<'a> {
     near: &'a Host,
     far: &'a Host,
 }
 
-/// Runs `gateway weights`.
 pub(super) fn run(args: &WeightsArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
     let lab = args.lab.as_deref().map(Lab::open).transpose()?;
@@ -117,7 +116,7 @@ fn own_host<'a>(args: &WeightsArgs, plan: &'a Plan) -> Result<&'a Host, VerbErro
     }
 }
 
-/// A pair for each gateway, with `own` at its near end if given.
+/// A pair for each gateway; its near end is `own` if given.
 fn ways<'a>(plan: &'a Plan, own: Option<&'a Host>) -> Result<Vec<Way<'a>>, VerbError> {
     if plan.routing.mode != Mode::Pairs {
         return Err(VerbError::usage(
@@ -141,13 +140,13 @@ fn ways<'a>(plan: &'a Plan, own: Option<&'a Host>) -> Result<Vec<Way<'a>>, VerbE
     (0..plan.gateways.len()).map(way).collect()
 }
 
-/// Tests through each gateway.
+/// Runs tests through each gateway.
 struct Through<'a> {
     plan: &'a Plan,
-    /// Of each gateway, on its near host.
+    /// A client for each gateway, on its pair's near host.
     testers: Vec<Tester>,
     lab: Option<&'a Lab>,
-    /// In the lab, on far hosts; they end with the value.
+    /// The servers on far hosts of the lab; dropping this value ends them.
     _servers: Vec<Owned>,
 }
 
@@ -177,7 +176,7 @@ impl<'a> Through<'a> {
         Ok(Self { plan, testers, lab, _servers: servers })
     }
 
-    /// The document of the first pair, once all far hosts answer.
+    /// The first pair's document, once all far hosts answer.
     fn describe(&mut self, waits: bool) -> Result<Results, VerbError> {
         let until = Instant::now() + LISTEN_MAX;
         let mut documents = Vec::new();
@@ -193,7 +192,7 @@ impl<'a> Through<'a> {
         documents.into_iter().next().ok_or_else(|| VerbError::failed("the plan has no gateway"))
     }
 
-    /// Bytes that a gateway of the lab has taken in so far; `None` elsewhere.
+    /// Bytes that a gateway of the lab has received so far; `None` without a lab.
     fn carried(&self, gateway: usize) -> Result<Option<u64>, VerbError> {
         let Some(lab) = self.lab else { return Ok(None) };
         let files = lab.host_files(&self.plan.gateways[gateway].name)?;
@@ -246,7 +245,7 @@ fn rates(results: &Results, number: usize) -> Vec<f64> {
 
 fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a String cannot fail.
     let mut line = |line: String| writeln!(text, "{line}").unwrap_or_default();
     line(format!(
         "{:<12} {:>12} {:>25} {:>6}  {}",
@@ -262,7 +261,7 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
         ));
     }
     if !proposal.is_different {
-        line("no difference beyond the noise, or beyond 5 %: equal weights".to_owned());
+        line("no difference larger than the noise, or than 5 %: equal weights".to_owned());
     }
     let is_so = |(gateway, weighed): (&route_plan::Gateway, &route_plan::Weighed)| {
         gateway.weight == weighed.weight

@@ -1,4 +1,4 @@
-//! Where an iperf3 runs: in the background, noted in a file.
+//! iperf3 as a daemon, and its PID file.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,37 +8,37 @@ use std::process::{Command, Stdio};
 
 use sys::private;
 
-/// Set in the environment of the process that goes on in the background.
+/// Environment variable that marks the process that continues in the background.
 const BACKGROUND: &str = "CLEARSTREAM_IPERF3_BACKGROUND";
 
-/// Whether this is the process that [`continue_in_background`] started; it then leaves the
-/// terminal's session, so that the terminal's Ctrl-C and hangup are not meant for it.
+/// Whether this is the process that [`continue_in_background`] started; it then leaves the terminal's
+/// session, so that the terminal's Ctrl-C and hangup do not reach it.
 pub(super) fn is_in_background() -> bool {
     let is = std::env::var_os(BACKGROUND).is_some();
     if is {
-        // Refused only to a process that leads a session already.
+        // Fails only if the process already leads a session.
         rustix::process::setsid().ok();
     }
     is
 }
 
-/// Starts this program anew with the same words and without a terminal. The caller ends.
+/// Restarts this program with the same arguments and without a terminal. The caller then ends.
 pub(super) fn continue_in_background() -> io::Result<()> {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_else(|| "iperf3".into());
     let mut command = Command::new(std::env::current_exe()?);
     command.arg0(name).args(words).env(BACKGROUND, "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // It outlives us; nobody waits for it.
+    // The child outlives this process, so nobody waits for it.
     command.spawn().map(drop)
 }
 
-/// `-I`: a file with the process id, removed at the end.
+/// The PID file of `-I`, removed when dropped.
 #[derive(Debug)]
 pub(super) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it, unless a living process is noted there.
+    /// Writes the file, unless it names a running process.
     pub(super) fn create(path: &str) -> Result<Self, String> {
         let path = Path::new(path);
         let noted = private::open_existing(path).and_then(io::read_to_string).ok();
@@ -56,7 +56,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Gone already is gone.
+        // It does not matter if the file is already gone.
         fs::remove_file(&self.0).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! `lab fail` and `lab mend`: failures planted on a lab's hosts, and ended.
+//! `lab fail` and `lab mend`: causes failures of a lab's hosts, and ends them.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::exit::Exit;
 
 /// Options of `lab fail`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "forward: it forwards nothing, and answers as before.\n\
+#[command(after_help = "forward: it forwards nothing, and still answers for itself.\n\
     hang:    its interfaces carry nothing either way, with their carriers on.\n\
     port:    the same of one interface: a dead switch port.\n\
     carrier: one interface loses its carrier, as when its cable is pulled (not of a veth pair).\n\n\

@@ -1,4 +1,4 @@
-//! Labs on a terminal.
+//! Text output about labs.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use lab::{DirectionCounters, HostPortCounters, Lab, LabCounters};
 use packet_switch::counters::FlowCount;
 use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
 
-/// Hosts and their addresses, a line each.
+/// Lists hosts and their addresses, one line each.
 pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
     for host in &plan.hosts {
         let addresses: Vec<String> =
@@ -18,6 +18,12 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
             some => format!("  cores {}", some.join(",")),
         };
         writeln!(out, "  {:<12} {}{cores}", host.name, addresses.join("  "))?;
+    }
+    for guest in &plan.guests {
+        let addresses: Vec<String> =
+            plan.addresses_of(&guest.name).map(|address| address.to_string()).collect();
+        let size = format!("cores {}, {}", guest.cores, show_byte_size(guest.memory_bytes));
+        writeln!(out, "  {:<12} {}  guest, {size}", guest.name, addresses.join("  "))?;
     }
     if let Some(files) = &plan.filesystem {
         let (point, servers) = (files.mount_point(), files.servers.join(" "));
@@ -32,12 +38,12 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
     Ok(())
 }
 
-/// `: what it is`, where the file says.
+/// `: DESCRIPTION`, or nothing if the lab file has none.
 pub(super) fn described(plan: &LabPlan) -> String {
     if plan.description.is_empty() { String::new() } else { format!(": {}", plan.description) }
 }
 
-/// Everything about a lab that is up.
+/// The complete status of a running lab.
 pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) -> io::Result<()> {
     let plan = lab.plan();
     writeln!(out, "lab {} (pid {}){}", plan.name, lab.pid(), described(plan))?;
@@ -47,6 +53,16 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) ->
     hosts(out, plan)?;
     for note in lab.notes() {
         writeln!(out, "  note: {note}")?;
+    }
+    for guest in &plan.guests {
+        let name = &guest.name;
+        match lab.guest(name).map(|machine| machine.state()) {
+            Ok(state) => {
+                let (accelerator, pid) = (state.config.accelerator, state.keeper.pid);
+                writeln!(out, "  guest {name}: runs under {accelerator} (pid {pid})")?;
+            }
+            Err(_) => writeln!(out, "  guest {name}: has ended")?,
+        }
     }
     for failure in lab.failures().unwrap_or_default() {
         writeln!(out, "  fails: {failure}")?;
@@ -95,7 +111,7 @@ fn show_switch(out: &mut impl Write, lab: &Lab, switch: &SwitchPlan) -> io::Resu
     }
 }
 
-/// Seen from the host: what it sent, what it received.
+/// A port's counters from the host's side: what it sent, what it received.
 fn show_port(out: &mut impl Write, interface: &str, port: &HostPortCounters) -> io::Result<()> {
     let flow = |flow: &FlowCount| {
         let dropped: Vec<String> =
@@ -118,7 +134,7 @@ fn place(end: &EndPlan) -> String {
     format!("{}:{}", end.host, end.interface)
 }
 
-/// A direction's settings, those that are set.
+/// The settings of one direction of a link, as far as they are set.
 fn wire(plan: &DirectionPlan) -> String {
     let time = |ns: u64| show_seconds(ns as f64 * 1e-9);
     let share = |share: f64| format!("{}%", share * 100.0);
@@ -168,7 +184,7 @@ fn direction(out: &mut impl Write, counted: &DirectionCounters) -> io::Result<()
     if counted.overflow_frames_count + counted.refused_frames_count > 0 {
         writeln!(
             out,
-            "    the emulation itself lost {} frames for want of memory, {} were refused",
+            "    the emulation itself lost {} frames for lack of memory, {} were refused",
             counted.overflow_frames_count, counted.refused_frames_count,
         )?;
     }

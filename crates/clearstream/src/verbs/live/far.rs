@@ -1,4 +1,4 @@
-//! The other end, read by the server there.
+//! The far end of a view, read by the server there.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,26 +13,26 @@ use crate::signals;
 
 use super::meter::Reading;
 
-/// A far end whose readings keep coming.
+/// A far end that sends readings continuously.
 #[derive(Debug)]
 pub(super) struct FarEnd {
     /// Its name as the user gave it.
     pub(super) name: String,
-    /// The interface there that leads here.
+    /// Its interface that leads to this host.
     pub(super) interface: String,
-    /// Its address as we reached it.
+    /// Its address, as used for the connection.
     pub(super) address: IpAddr,
-    /// Why readings have ended, once they have.
+    /// Why the readings ended, if they did.
     pub(super) lost: Option<String>,
-    /// The reading that came with the connection, until it is taken.
+    /// The first reading, which arrived with the connection, until it is taken.
     first: Option<Reading>,
     readings: Receiver<Result<Reading, String>>,
 }
 
 impl FarEnd {
-    /// Connects, asks for a reading every interval and waits for the first.
+    /// Connects, requests a reading every interval, and waits for the first one.
     pub(super) fn connect(host: &str, interval: Duration) -> Result<Self, VerbError> {
-        /// What a server grants (`watch` of the control protocol).
+        /// Range of intervals that a server grants (`watch` of the control protocol).
         const SHORTEST: Duration = Duration::from_millis(100);
         const LONGEST: Duration = Duration::from_secs(60);
         if !(SHORTEST..=LONGEST).contains(&interval) {
@@ -47,12 +47,12 @@ impl FarEnd {
         })?;
         let (interface, address) = (device.interface.clone(), watch.address().ip().to_canonical());
         let (sender, readings) = channel();
-        // Ends with the watch or when nobody takes its readings any more; at the latest with us.
+        // Ends with the watch, or when the receiver is dropped; at the latest with this process.
         thread::spawn(move || pass_on(watch, &sender));
         Ok(Self { name: target.host, interface, address, lost: None, first: Some(first), readings })
     }
 
-    /// The newest reading not yet taken, waiting for one at most so long.
+    /// The newest reading not yet taken; waits for one at most `patience`.
     pub(super) fn next_reading(&mut self, patience: Duration) -> Option<Reading> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -103,10 +103,10 @@ fn pass_on(mut watch: Watch, sender: &Sender<Result<Reading, String>>) {
     }
 }
 
-/// `geneva`, `geneva:5202`, `10.0.0.2`, `fd00::2`, `[fd00::2]:5202`.
+/// Parses `geneva`, `geneva:5202`, `10.0.0.2`, `fd00::2` or `[fd00::2]:5202`.
 fn target(text: &str) -> Result<Target, VerbError> {
     let (host, port) = match text.rsplit_once(':') {
-        // More than one colon and no brackets: an IPv6 address, all of it.
+        // More than one colon without brackets: the whole text is an IPv6 address.
         Some((before, _after)) if before.contains(':') && !before.ends_with(']') => (text, None),
         Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
         _no_port => (text, None),

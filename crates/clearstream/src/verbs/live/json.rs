@@ -1,16 +1,16 @@
-//! The view as NDJSON: an object a line, `event` first.
+//! The view as NDJSON: one object per line, with `event` as its first member.
 //!
 //! * `{"event":"interval", "schema":"clearstream-live/1", "unix_ms", "elapsed_s", "near":[…],
 //!   "far":[…]}` after every interval. An entry of `near` or `far` is `interface` and, unless the
-//!   interface was not there or the far end said nothing in time, `interval_s`, `in_bits_per_s`,
+//!   interface did not exist or the far end sent nothing in time, `interval_s`, `in_bits_per_s`,
 //!   `out_bits_per_s`, `in_pkts_per_s`, `out_pkts_per_s`, `in_drops_count`, `out_drops_count`.
-//!   `far` is absent when only one end is watched.
-//! * `{"event":"summary", …}` at the end, same frame; an entry is `interface`, `measured_s`,
+//!   `far` is absent if only one end is watched.
+//! * `{"event":"summary", …}` at the end, in the same form; an entry is `interface`, `measured_s`,
 //!   `in_bytes`, `out_bytes`, `in_bits_per_s_mean`, `out_bits_per_s_mean`, `in_bits_per_s_peak`,
 //!   `out_bits_per_s_peak`.
 //!
-//! `in` and `out` are the interface's: received and sent, Ethernet headers included as the device
-//! counts them. Within schema 1 members are only added.
+//! `in` and `out` are from the interface's view: received and sent, Ethernet headers included as the
+//! device counts them. Within schema 1 members are only added.
 
 use serde::Serialize;
 
@@ -37,12 +37,12 @@ struct Entry<'a, T> {
     figures: T,
 }
 
-/// The interval that has just ended.
+/// The event for the latest interval.
 pub(super) fn interval(ends: &Ends, ticks: Ticks, unix_ms: u64) -> serde_json::Result<String> {
     line("interval", ends, ticks, unix_ms, |meter| meter.current)
 }
 
-/// What it all came to.
+/// The event with the totals.
 pub(super) fn summary(ends: &Ends, ticks: Ticks, unix_ms: u64) -> serde_json::Result<String> {
     line("summary", ends, ticks, unix_ms, |meter| meter.totals)
 }

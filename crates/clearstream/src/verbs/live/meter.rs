@@ -1,4 +1,4 @@
-//! From counters to rates: pure, the clock is the readings'.
+//! Derives rates from counters. Pure: the readings contain the time.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use results::DeviceCounters;
 use serde::Serialize;
 use topology::InterfaceCounters;
 
-/// All devices of one end at one moment; counters since each device was made.
+/// The counters of all devices of one end at one moment, counted since each device was created.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reading {
     /// Seconds since this end's readings began, by its own clock.
@@ -14,24 +14,24 @@ pub(super) struct Reading {
     pub(super) devices: Vec<DeviceCounters>,
 }
 
-/// What an interface did between two readings.
+/// An interface's traffic between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Rates {
     /// Seconds between the two readings.
     pub(super) interval_s: f64,
     pub(super) in_bits_per_s: f64,
     pub(super) out_bits_per_s: f64,
-    /// Super-segments count once.
+    /// Packets per second; a super-segment counts once.
     pub(super) in_pkts_per_s: f64,
     pub(super) out_pkts_per_s: f64,
     pub(super) in_drops_count: u64,
     pub(super) out_drops_count: u64,
 }
 
-/// Mean and peak since the view began.
+/// Totals, means and peaks since the view began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Totals {
-    /// Seconds measured: the interface was there.
+    /// Seconds measured, that is, with the interface present.
     pub(super) measured_s: f64,
     pub(super) in_bytes: u64,
     pub(super) out_bytes: u64,
@@ -41,21 +41,21 @@ pub(super) struct Totals {
     pub(super) out_bits_per_s_peak: f64,
 }
 
-/// One interface of one end, followed over time.
+/// One interface of one end, monitored over time.
 #[derive(Debug)]
 pub(super) struct Meter {
     pub(super) interface: String,
     history_s: f64,
     last: Option<(f64, DeviceCounters)>,
-    /// Of the latest interval; `None` when there was no reading or no such interface.
+    /// Rates of the latest interval; `None` if it had no reading or the interface did not exist.
     pub(super) current: Option<Rates>,
-    /// End of the interval and its rates, oldest first, the last `history_s` seconds.
+    /// End of each interval and its rates, oldest first, for the last `history_s` seconds.
     pub(super) history: VecDeque<(f64, Rates)>,
     pub(super) totals: Totals,
 }
 
 impl Meter {
-    /// Follows an interface and remembers `history_s` seconds of it.
+    /// A meter for an interface, with `history_s` seconds of history.
     pub(super) fn new(interface: impl Into<String>, history_s: f64) -> Self {
         Self {
             interface: interface.into(),
@@ -67,8 +67,8 @@ impl Meter {
         }
     }
 
-    /// The next reading; the first one only sets the mark. A reading that is not later than the
-    /// one before tells nothing.
+    /// Takes a reading; the first one is only the base of later rates. A reading that is not later than the
+    /// one before is ignored.
     pub(super) fn handle_reading(&mut self, reading: &Reading) {
         self.current = None;
         let Some(now) = reading.devices.iter().find(|device| device.interface == self.interface)
@@ -78,7 +78,7 @@ impl Meter {
         };
         if let Some((then_s, then)) = &self.last {
             let interval_s = reading.at_s - then_s;
-            // Not `<=`: a time that is not a number must not pass either.
+            // Written without `<=`, so that NaN is rejected too.
             if !(interval_s > 0.0 && interval_s.is_finite()) {
                 return;
             }
@@ -88,7 +88,7 @@ impl Meter {
         self.last = Some((reading.at_s, now.clone()));
     }
 
-    /// No reading came for this interval.
+    /// Records that an interval had no reading.
     pub(super) fn handle_silence(&mut self) {
         self.current = None;
     }

@@ -1,5 +1,5 @@
-//! The view on the full screen: for each interface the figures and a chart of the last two minutes,
-//! what goes out above the axis, what comes in below it. Two ends of a path mirror each other.
+//! The full-screen view: for each interface, the figures and a chart of the last two minutes, sent traffic
+//! above the axis and received traffic below it. The charts of a path's two ends mirror each other.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::exit::VerbError;
 use crate::signals;
 
 use super::meter::{Meter, Rates};
-use super::text::{self, kilobits};
+use super::text::{self, megabits};
 use super::{Face, HISTORY_S, View};
 
-/// A terminal in its alternate screen; itself again when closed or dropped.
+/// A terminal switched to its alternate screen; restored when closed or dropped.
 #[derive(Debug)]
 pub(super) struct Screen {
     terminal: DefaultTerminal,
@@ -28,7 +28,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Switches the terminal to the alternate screen.
     pub(super) fn open() -> Result<Self, VerbError> {
         let terminal = ratatui::try_init()?;
         Ok(Self { terminal, colours: Colours::of_environment(), is_open: true })
@@ -51,14 +51,14 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Already on the way out; there is nowhere to tell.
+        // In a destructor there is nobody to report a failure to.
         self.restore().ok();
     }
 }
 
 impl Face for Screen {
     fn wait(&mut self, view: &View, until: Instant) -> Result<bool, VerbError> {
-        /// How long a signal may wait to be seen: the key reader starts its wait again after one.
+        /// Interval of polling for a signal: the key reader restarts its wait after one.
         const LOOK_EVERY: Duration = Duration::from_millis(100);
         if view.ticks.count == 0 {
             self.draw(view)?;
@@ -85,7 +85,7 @@ impl Face for Screen {
         self.draw(view)
     }
 
-    /// The footer has it.
+    /// Prints nothing, because the footer shows the condition.
     fn warn(&mut self, _line: &str) {}
 
     fn close(&mut self, view: &View) -> Result<(), VerbError> {
@@ -100,7 +100,7 @@ fn ends_the_view(key: KeyEvent) -> bool {
     key.kind == KeyEventKind::Press && (control_c || quit)
 }
 
-/// Colours help; nothing depends on them.
+/// Colours of the view; everything is readable without them.
 #[derive(Debug, Clone, Copy)]
 struct Colours {
     input: Style,
@@ -110,7 +110,7 @@ struct Colours {
 }
 
 impl Colours {
-    /// None at all with `NO_COLOR` (no-color.org) or on a terminal that has none.
+    /// No colours with `NO_COLOR` (no-color.org) or on a terminal without colours.
     fn of_environment() -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb" || term.ends_with("-m"));
@@ -152,7 +152,7 @@ fn paint(frame: &mut Frame<'_>, view: &View, colours: Colours) {
     frame.render_widget(footer(view, all.len() - shown_count, colours), foot);
 }
 
-/// A panel with fewer rows than its figures have says nothing.
+/// Most panels that fit; a panel with fewer rows than its figures need would show nothing.
 fn panels_count_max(body: Rect) -> usize {
     const PANEL_ROWS_MIN: u16 = 7;
     usize::from((body.height / PANEL_ROWS_MIN).max(1))
@@ -206,7 +206,7 @@ fn figure_lines(meter: &Meter, colours: Colours) -> Vec<Line<'static>> {
     let totals = &meter.totals;
     let measured = totals.measured_s > 0.0;
     let row = |label: &str, bits_per_s: Option<f64>| {
-        Line::from(format!("{label:<5}{:>12} Kbit/s", kilobits(bits_per_s)))
+        Line::from(format!("{label:<5}{:>12} Mbit/s", megabits(bits_per_s)))
     };
     let of = |name: &str, style: Style, now: Option<f64>, mean: f64, peak: f64| {
         let now = row(name, now).style(style.add_modifier(Modifier::BOLD));
@@ -258,14 +258,23 @@ fn paint_chart(frame: &mut Frame<'_>, area: Rect, meter: &Meter, now_s: f64, col
                 .labels(["-2 min", "-1 min", "now"]),
         )
         .y_axis(Axis::default().style(colours.quiet).bounds([-top, top]).labels([
-            units::show_bit_rate(top),
+            scale_label(top),
             "0".to_owned(),
-            units::show_bit_rate(top),
+            scale_label(top),
         ]));
     frame.render_widget(chart, area);
 }
 
-/// To 1, 2 or 5 times a power of ten, so that the scale does not jump with every sample.
+/// Label of a scale's end, in the unit of the figures beside it.
+fn scale_label(top: f64) -> String {
+    if top < 1e6 {
+        format!("{} Mbit/s", top / 1e6)
+    } else {
+        format!("{} Mbit/s", text::grouped(units::saturating_u64(top / 1e6)))
+    }
+}
+
+/// Rounds up to 1, 2 or 5 times a power of ten, so that the scale does not change with every sample.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     [1.0, 2.0, 5.0]

@@ -1,4 +1,4 @@
-//! The view as text: 80 columns, a line an interval, the heading again every 20 lines.
+//! The view as text: 80 columns, one line per interval, the heading every 20 lines.
 
 use super::meter::Meter;
 use super::{Ends, Ticks};
@@ -6,12 +6,12 @@ use super::{Ends, Ticks};
 /// Lines between two headings.
 const HEADING_EVERY: u64 = 20;
 
-/// Draws one bar of a moving line from a share of the highest: eight levels.
+/// Characters for eight levels of a bar, lowest first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bars(&'static [char; 8]);
 
 impl Bars {
-    /// Block characters where the locale can show them, others where it cannot.
+    /// Block characters if the locale can show them, else ASCII ones.
     pub(super) fn of_locale() -> Self {
         let variable = ["LC_ALL", "LC_CTYPE", "LANG"]
             .iter()
@@ -31,7 +31,7 @@ impl Bars {
         Self(&['_', '.', ':', '-', '=', '+', '*', '#'])
     }
 
-    /// The last `width` values, newest at the right, the highest of them as the top.
+    /// Bars of the last `width` values, the newest at the right, scaled to the highest of them.
     fn line(self, values: impl DoubleEndedIterator<Item = f64>, width: usize) -> String {
         let mut last: Vec<f64> = values.rev().take(width).collect();
         last.reverse();
@@ -40,14 +40,14 @@ impl Bars {
         blank.chain(last.iter().map(|value| self.bar(value / top))).collect()
     }
 
-    /// A share of NaN (nothing moved at all) is the lowest bar.
+    /// The bar of a share, 0 to 1; NaN (all values are 0) gives the lowest bar.
     fn bar(self, share: f64) -> char {
         let level = units::saturating_u64((share * 8.0).ceil() - 1.0);
         self.0[usize::try_from(level).unwrap_or(0).min(7)]
     }
 }
 
-/// Lines for the interval that has just ended, the heading before them when it is due.
+/// The lines for the latest interval, with the heading before them when it is due.
 pub(super) fn lines(ends: &Ends, ticks: Ticks, bars: Bars) -> String {
     let mut text = String::new();
     if (ticks.count - 1).is_multiple_of(HEADING_EVERY) {
@@ -60,16 +60,16 @@ pub(super) fn lines(ends: &Ends, ticks: Ticks, bars: Bars) -> String {
     text
 }
 
-/// What it all came to: a line for each way of each interface.
+/// The totals: one line per direction of each interface.
 pub(super) fn summary(ends: &Ends) -> String {
     let mut text = String::new();
     for (end, meter) in ends.meters() {
         let totals = &meter.totals;
         let mut line = |way: &str, mean: f64, peak: f64| {
-            let (mean, peak) = (kilobits(Some(mean)), kilobits(Some(peak)));
+            let (mean, peak) = (megabits(Some(mean)), megabits(Some(peak)));
             let what = format!("{end} {} {way}", meter.interface);
             let measured_s = totals.measured_s;
-            let figures = format!("mean {mean:>12} peak {peak:>12} Kbit/s, {measured_s:.1} s");
+            let figures = format!("mean {mean:>12} peak {peak:>12} Mbit/s, {measured_s:.1} s");
             text.push_str(&format!("{what:<24} {figures}\n"));
         };
         line("in", totals.in_bits_per_s_mean, totals.in_bits_per_s_peak);
@@ -80,7 +80,7 @@ pub(super) fn summary(ends: &Ends) -> String {
 
 fn heading(ends: &Ends) -> String {
     let Some(far) = &ends.far else {
-        let columns = ["in Kbit/s", "out Kbit/s", "in, of late", "out, of late"];
+        let columns = ["in Mbit/s", "out Mbit/s", "in (recent)", "out (recent)"];
         let [input, output, late_in, late_out] = columns;
         return trimmed(format!(
             "{:>7} {:<15} {input:>12} {output:>12} {late_in:<15} {late_out}",
@@ -90,7 +90,7 @@ fn heading(ends: &Ends) -> String {
     let near = ends.near.first().map_or("", |meter| meter.interface.as_str());
     let (near, far) = (format!("near {near}"), format!("far {}", far.interface));
     let above = trimmed(format!("{:>7} {near:>25} {far:>25}  near", ""));
-    let [input, output] = ["in Kbit/s", "out Kbit/s"];
+    let [input, output] = ["in Mbit/s", "out Mbit/s"];
     let columns =
         format!("{:>7} {input:>12} {output:>12} {input:>12} {output:>12}  {:<9} out", "s", "in");
     above + &trimmed(columns)
@@ -105,8 +105,8 @@ fn one(meter: &Meter, ticks: Ticks, bars: Bars) -> String {
         "{:>7.1} {:<15} {:>12} {:>12} {input:<WIDTH$}  {output}",
         ticks.elapsed_s,
         meter.interface,
-        kilobits(current.map(|rates| rates.in_bits_per_s)),
-        kilobits(current.map(|rates| rates.out_bits_per_s)),
+        megabits(current.map(|rates| rates.in_bits_per_s)),
+        megabits(current.map(|rates| rates.out_bits_per_s)),
     ))
 }
 
@@ -118,17 +118,23 @@ fn both(near: &Meter, far: &Meter, ticks: Ticks, bars: Bars) -> String {
     trimmed(format!(
         "{:>7.1} {:>12} {:>12} {:>12} {:>12}  {input:<WIDTH$} {output}",
         ticks.elapsed_s,
-        kilobits(near.map(|rates| rates.in_bits_per_s)),
-        kilobits(near.map(|rates| rates.out_bits_per_s)),
-        kilobits(far.map(|rates| rates.in_bits_per_s)),
-        kilobits(far.map(|rates| rates.out_bits_per_s)),
+        megabits(near.map(|rates| rates.in_bits_per_s)),
+        megabits(near.map(|rates| rates.out_bits_per_s)),
+        megabits(far.map(|rates| rates.in_bits_per_s)),
+        megabits(far.map(|rates| rates.out_bits_per_s)),
     ))
 }
 
-/// `9,876,543`; a dash for what was not measured.
-pub(super) fn kilobits(bits_per_s: Option<f64>) -> String {
+/// A rate in Mbit/s, `9,876.543`; a dash if it was not measured.
+pub(super) fn megabits(bits_per_s: Option<f64>) -> String {
     let Some(bits_per_s) = bits_per_s else { return "-".to_owned() };
-    let digits = units::saturating_u64((bits_per_s / 1000.0).round()).to_string();
+    let kilobits = units::saturating_u64((bits_per_s / 1000.0).round());
+    format!("{}.{:03}", grouped(kilobits / 1000), kilobits % 1000)
+}
+
+/// A count with digit groups: `9,876`.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {

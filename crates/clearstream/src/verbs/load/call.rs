@@ -1,5 +1,5 @@
-//! Our own options of `io` and `meta`; all have long names, so that they cannot be mistaken for IOR's or
-//! mdtest's.
+//! Our own options of `io` and `meta`. They all have long names, so that they cannot be confused with
+//! IOR's or mdtest's.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,52 +10,55 @@ use super::joined::GatewaysCall;
 use super::seat::Seats;
 use crate::VerbResult;
 use crate::exit::Exit;
+use crate::gates::GateOptions;
 use crate::out;
 use crate::verbs::options::duration;
 
-/// A call that has not returned for so long hangs, unless the user says otherwise.
+/// Default of [`Call::stall`].
 const STALL: Duration = Duration::from_secs(300);
 
-/// What was asked for beside IOR's and mdtest's options.
+/// The options beside IOR's and mdtest's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// Print a results document instead of tables.
+    /// Whether to print a results document instead of tables.
     pub(crate) is_json: bool,
-    /// Print help.
+    /// Whether to print help.
     pub(crate) is_help: bool,
-    /// Write a results document here.
+    /// The results file to write, if any.
     pub(crate) output: Option<PathBuf>,
-    /// Ranks that are threads of this process.
+    /// Number of ranks that run as threads of this process.
     pub(crate) threads: usize,
-    /// Start a job.
+    /// The MPI job to start, if any.
     pub(crate) launch: Option<Launch>,
-    /// A call that has not returned for so long hangs.
+    /// Time after which a call that has not returned counts as hanging.
     pub(crate) stall: Duration,
-    /// Try out the locks of this directory: its paths at the ranks, with `@` between them.
+    /// Directory whose locks to test: its paths at the ranks, separated by `@`.
     pub(crate) locks: Option<String>,
-    /// The hosts of a lab that the ranks are on.
+    /// The hosts of a lab on which the ranks run.
     pub(crate) seats: Option<Seats>,
-    /// Count what the hosts of a gateway plan carry.
+    /// The gateway plan whose hosts' counters to read.
     pub(crate) gateways: Option<GatewaysCall>,
-    /// Transfers under way at once, by `io_uring`; 0: one after the other.
+    /// Number of concurrent transfers with `io_uring`; 0: one after the other.
     pub(crate) ring_depth: u32,
-    /// The other words.
+    /// Gates of the run.
+    pub(crate) gates: GateOptions,
+    /// The remaining arguments: IOR's or mdtest's options.
     pub(crate) words: Vec<String>,
 }
 
-/// A job to be started.
+/// An MPI job to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Launch {
-    /// Ranks; 0: one on each host.
+    /// Number of ranks; 0: one per host.
     pub(crate) ranks: usize,
-    /// Hosts; empty: this one.
+    /// Hosts to run on; empty: this one.
     pub(crate) hosts: Vec<String>,
-    /// The launcher.
+    /// The launcher program.
     pub(crate) mpirun: PathBuf,
 }
 
 impl Call {
-    /// Takes our own options out of a command line. What follows `--` is IOR's or mdtest's.
+    /// Extracts our own options from a command line. Everything after `--` is IOR's or mdtest's.
     pub(super) fn parse(words: &[String]) -> Result<Self, String> {
         let mut call = Self {
             is_json: false,
@@ -68,6 +71,7 @@ impl Call {
             seats: None,
             gateways: None,
             ring_depth: 0,
+            gates: GateOptions::default(),
             words: Vec::new(),
         };
         let mut launch = Launch { ranks: 0, hosts: Vec::new(), mpirun: "mpirun".into() };
@@ -90,6 +94,9 @@ impl Call {
                 "--threads" => call.threads = count(name, &value()?)?,
                 "--locks" => call.locks = Some(value()?),
                 "--uring" => call.ring_depth = depth(&value()?)?,
+                "--fail-below" => call.gates.fail_below.push(value()?),
+                "--fail-above" => call.gates.fail_above.push(value()?),
+                "--require" => call.gates.require.push(value()?),
                 "--lab" => lab = Some(value()?),
                 "--lab-seats" => {
                     let seats = Seats::parse(&value()?);
@@ -116,7 +123,7 @@ impl Call {
         Ok(call)
     }
 
-    /// Decides between ranks of this process and a job, here, there or in a lab.
+    /// Decides between ranks of this process and a job: on this host, on others, or in a lab.
     fn settle(&mut self, mut launch: Launch, lab: Option<String>) -> Result<(), String> {
         let is_job = launch.ranks > 0 || lab.is_none() && !launch.hosts.is_empty();
         if is_job && self.threads > 1 {
@@ -154,7 +161,7 @@ fn depth(value: &str) -> Result<u32, String> {
     (1..=sys::file_ring::DEPTH_MAX).contains(&number).then_some(number).ok_or_else(wrong)
 }
 
-/// Prints what the options are.
+/// Prints help on our own options and those of `kind`.
 pub(super) fn help(kind: Kind) -> VerbResult {
     let text = match kind {
         Kind::Io => IO_HELP,
@@ -171,25 +178,30 @@ Usage: mpirun -n N clearstream io IOR-OPTIONS
        clearstream io --ranks N [--hosts A,B] -- IOR-OPTIONS
        clearstream io --threads N -- IOR-OPTIONS
        clearstream io --ranks 2 --hosts A,B --locks DIR
-                      do locks exclude other clients: works, refused, local only
-                      (DIR at the ranks in turn, where it differs: DIR1@DIR2)
+                      test whether file locks exclude other clients (works, refused, local only);
+                      DIR1@DIR2 if the ranks have the file system at different places
+
+Examples:
+  clearstream io --threads 4 -- -w -r -t 1m -b 64m -o /tmp/ior.data
+  clearstream io --ranks 8 --hosts a,b --output io.json -- -F -e -t 1m -b 1g -o /pfs/test
 
 IOR's options (sizes: 8, 4k, 2m, 1g, 1t):
   -w -r -W -R    write; read; verify after writing; verify when reading (without any: -w -r)
   -o FILE        test file; several with @ between them
-  -F -u          a file for each task; in a directory of its own
+  -F -u          one file per task; each in a directory of its own
   -b -t -s       block size, transfer size, segments
-  -C -Q N        read what the task N hosts further wrote
+  -C -Q N        read what the task N hosts away wrote
   -Z -X SEED     read what a random task wrote; -Z -Z: a permutation
   -z             shuffled offsets; -z -z: random ones (--random-offset-seed, --randomPrefill)
   -e -Y          fsync before closing; after each write
   -g             barriers between opening, transfers and closing
-  -D SECONDS     stonewall (-O stoneWallingWearOut=1, -O stoneWallingStatusFile=FILE); -c: rank 0 decides
+  -D SECONDS     stonewall (-O stoneWallingWearOut=1, -O stoneWallingStatusFile=FILE);
+                 -c: rank 0 decides
   -G SEED -l T   seed and type of the data: t(imestamp), o(ffset), i(ncompressible), r(andom)
-  -i -d -T -m    repetitions, delay, minutes at most, a file for each repetition
-  -k -K -E       keep files; keep files with errors; write into the file that is there
-  -j -v -A       name outliers, say more, reference number
-  -M -N -x       memory to occupy on each host, tasks that take part, one call a transfer
+  -i -d -T -m    repetitions, delay between them, minutes at most, one file per repetition
+  -k -K -E       keep files; keep files with errors; write into an existing file
+  -j -v -A       list outliers, more output, reference number
+  -M -N -x       memory to occupy on each host, number of tasks, one call per transfer
   -f FILE        script (IOR START ... RUN ... IOR STOP)
   -O NAME=VALUE  every setting by name: summaryFormat=default|JSON|CSV, summaryFile,
                  saveRankPerformanceDetailsCSV, savePerOpDataCSV, minTimeDuration, interIODelay, ...
@@ -197,46 +209,57 @@ IOR's options (sizes: 8, 4k, 2m, 1g, 1t):
 ";
 
 const META_HELP: &str = "\
-Create, look at, read, rename and remove files and directories by many ranks, with mdtest's command line
+Create, stat, read, rename and remove files and directories by many ranks, with mdtest's
+command line
 
 Usage: mpirun -n N clearstream meta MDTEST-OPTIONS
        clearstream meta --ranks N [--hosts A,B] -- MDTEST-OPTIONS
        clearstream meta --threads N -- MDTEST-OPTIONS
 
+Examples:
+  clearstream meta --threads 4 -- -n 1000 -d /tmp/mdtest
+  clearstream meta --ranks 8 --hosts a,b --output meta.json -- -F -n 1000 -u -d /pfs/test
+
 mdtest's options:
-  -n N -I N      items of each task; items in each directory of the tree
+  -n N -I N      items per task; items per directory of the tree
   -d DIR         directory; several with @ between them (with -u)
   -C -T -E -r -U create, stat, read, remove, rename directories (without any: all)
   -F -D          files only, directories only
   -b -z -L       branching factor, depth; items only in the directories without subdirectories
-  -u -t          a tree for each task; its time counts
+  -u -t          one tree per task; the time to make it counts
   -w -e          bytes written to and read from each file
   -X --verify-write -G SEED --dataPacketType T   data verified; its seed and type
-  -N STRIDE      stat, read and remove what the task STRIDE further created
+  -N STRIDE      stat, read and remove what the task STRIDE ranks away created
   -R --random-seed N   in random order
-  -W SECONDS -x FILE   stonewall for creating files, and the file that keeps its number of files
+  -W SECONDS -x FILE   stonewall for file creation; FILE stores how many files were created
   -i -f -l -s    iterations; first and last number of tasks, step
-  -c -S -k       rank 0 creates for all; the same names for all; mknod
+  -c -S -k       rank 0 creates for all; shared names; mknod
   -y -Y          fsync each file; sync after each phase
   -B 1 -p S      no barriers; delay before each iteration
-  -P -Z -v -V N  rates and times; times; say more
+  -P -Z -v -V N  rates and times; times; more output
   --print-all-procs --showRankStatistics --saveRankPerformanceDetails FILE --savePerOpDataCSV FILE
   --run-cmd-before-phase CMD --run-cmd-after-phase CMD --warningAsErrors --posix.odirect
 ";
 
 const OWN_HELP: &str = "
 Options of ClearStream:
-  --ranks N           start a job of N ranks with mpirun; --hosts A,B: there; --mpirun PROGRAM
+  --ranks N           start a job of N ranks with mpirun, on --hosts A,B; --mpirun PROGRAM
   --threads N         N ranks as threads of this process, without MPI
   --json              a results document on standard output instead of tables
   --output FILE       a results document in a file, for `clearstream report`
-  --uring DEPTH       io only: transfers by io_uring, so many under way at once at each rank
-  --gateways PLAN     count what the gateways and servers of a plan carry in each phase (with ranks on
-                      its hosts); --ssh COMMAND, --there PROGRAM: how its machines are asked
-  --lab LAB           ranks on hosts of a lab (--hosts), which see its file system; its counters
-  --stall-limit TIME  a call that has not returned for so long hangs, and ends the test (300s)
+  --uring DEPTH       io only: transfers by io_uring, DEPTH at a time per rank
+  --gateways PLAN     count what the gateways and servers of a plan carry in each phase (ranks run
+                      on its hosts); --ssh COMMAND, --there PROGRAM: how its machines are reached
+  --lab LAB           run the ranks on hosts of a lab (--hosts), which have its file system
+  --fail-below [FIGURE=]VALUE, --fail-above FIGURE=VALUE, --require NAME
+                      gates: exit code 3 unless the median of the repetitions (--require: each)
+                      holds. io, for each of write and read: throughput (500M: MiB/s), transfers,
+                      latency_p50, latency_p99, latency_p99.9, cpu; verified. meta, for each phase:
+                      throughput (items/s), latency_..., failed_calls; verified, no-failed-calls.
+                      PHASE:FIGURE=VALUE judges one: read:throughput=1G, file-creation:throughput=5k
+  --stall-limit TIME  a call that takes longer counts as hung and ends the test (300s)
 
-Exit codes: 0 ok, 1 failed or not whole, 2 usage, 3 data differed from what was written\n(or, with meta, calls failed),
+Exit codes: 0 ok, 1 failed or incomplete, 2 usage, 3 data differed from what was written\n(or, with meta, calls failed) or a gate was missed,
 4 a privilege, a library or a launcher is missing, 128+n signal n.
 ";
 
@@ -259,6 +282,12 @@ mod tests {
         assert_eq!(call.words, ["-o", "--json"], "what follows -- is not ours");
         let launch = call.launch.expect("a job");
         assert_eq!((launch.ranks, launch.hosts.len()), (4, 2));
+        let call = parse("--fail-below 1G --require=verified -w -- --fail-above").expect("a call");
+        assert_eq!(
+            call.gates.words().collect::<Vec<_>>(),
+            ["--fail-below=1G", "--require=verified"]
+        );
+        assert_eq!(call.words, ["-w", "--fail-above"]);
         assert_eq!(parse("--hosts a,b").expect("a call").launch.map(|one| one.ranks), Some(2));
         for line in
             ["--ranks 0", "--ranks x", "--ranks", "--ranks 2 --threads 2", "--stall-limit q"]

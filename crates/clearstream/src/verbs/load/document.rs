@@ -1,34 +1,61 @@
-//! What the results documents of `io` and `meta` have in common.
+//! Common parts of the results documents of `io` and `meta`.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
+use compare::Judged;
 use file_load::LoadError;
 use file_load::io::text::clock_lines;
+use file_load::pattern::PatternKind;
 use file_load::team::Member;
-use results::{Finding, Host, HostFacts, NEAR, Point, Results, Role, RunKind, Worker};
+use results::{Finding, GateResult, Host, HostFacts, NEAR, Point, Results, Role, RunKind, Worker};
+use serde_json::Value;
 
+use super::Kind;
 use super::call::Call;
 use crate::exit::VerbError;
+use crate::gates;
 use crate::out;
 use crate::runner;
 use crate::store;
 
-/// Prints and stores the document of a run where that was asked for; one that says why it is not whole
-/// after an error.
-pub(crate) fn finish(
-    call: &Call,
-    (kind, started_unix_ms): (RunKind, u64),
-    members: &[Member],
-    points: Vec<Point>,
-    error: Option<&LoadError>,
-) -> Result<(), VerbError> {
+/// A run's options and results.
+pub(crate) struct Run<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) started_unix_ms: u64,
+    pub(crate) members: &'a [Member],
+    pub(crate) points: Vec<Point>,
+    /// Places in which verified data differed from what was written; `None` if nothing was verified.
+    pub(crate) wrong_data_count: Option<u64>,
+    /// Why the run is incomplete, if it is.
+    pub(crate) error: Option<&'a LoadError>,
+}
+
+/// Judges a run by its gates, and prints and stores its document if requested; after an error the document
+/// says why it is incomplete.
+pub(crate) fn finish(call: &Call, run: Run<'_>) -> Result<Vec<GateResult>, VerbError> {
+    let Run { kind, started_unix_ms, members, points, wrong_data_count, error } = run;
+    let partial = error.map(ToString::to_string);
+    let judged = Judged {
+        points: &points,
+        idle_rtt: None,
+        verdict: None,
+        partial: partial.as_deref(),
+        wrong_data_count,
+    };
+    let judged = gates::judge(&call.gates.gates(kind.gated())?, judged);
     if !call.is_json && call.output.is_none() {
-        return Ok(());
+        return Ok(judged);
     }
+    let kind = match kind {
+        Kind::Io => RunKind::Io,
+        Kind::Meta => RunKind::Meta,
+    };
     let mut results = Results::begun(kind, started_unix_ms);
     results.command = std::env::args().collect();
     results.finished_unix_ms = Some(runner::now_unix_ms());
-    results.partial = error.map(ToString::to_string);
+    results.partial = partial;
+    results.gates.clone_from(&judged);
     results.hosts = hosts(members);
     results.findings = clock_findings(members);
     results.points = points;
@@ -41,10 +68,10 @@ pub(crate) fn finish(
         let text = text.map_err(|error| VerbError::from_error(&error))?;
         writeln!(out::stdout(), "{text}")?;
     }
-    Ok(())
+    Ok(judged)
 }
 
-/// The hosts of a job; rank 0's is the one that asks.
+/// The hosts of a job; rank 0's host is the near one.
 fn hosts(members: &[Member]) -> Vec<Host> {
     let mut hosts = vec![Host::near(topology::host_facts(None))];
     for name in others(members) {
@@ -54,14 +81,37 @@ fn hosts(members: &[Member]) -> Vec<Host> {
     hosts
 }
 
-/// Who did a part: each host.
+/// The workers for a part of the work: one on each host.
 pub(crate) fn workers(members: &[Member], part: &str) -> Vec<Worker> {
     let worker =
         |host: &str| Worker { host: host.to_owned(), part: part.to_owned(), cores: Vec::new() };
     std::iter::once(NEAR).chain(others(members)).map(worker).collect()
 }
 
-/// Names of the hosts besides rank 0's, each once.
+/// The options that were given: neither false, nor 0, nor empty.
+pub(crate) fn unusual<const N: usize>(all: [(&str, Value); N]) -> BTreeMap<String, Value> {
+    let is_given = |value: &Value| match value {
+        Value::Bool(is_set) => *is_set,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        _ => false,
+    };
+    let given = all.into_iter().filter(|(_, value)| is_given(value));
+    given.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The data that are written, in words; empty for the usual ones.
+pub(crate) fn pattern(kind: PatternKind) -> Value {
+    let words = match kind {
+        PatternKind::Timestamp => "",
+        PatternKind::Offset => "data with offsets",
+        PatternKind::Incompressible => "incompressible data",
+        PatternKind::Random => "random data",
+    };
+    words.into()
+}
+
+/// Names of the hosts other than rank 0's, each once.
 fn others(members: &[Member]) -> impl Iterator<Item = &str> {
     let lead = members.first().map(|member| &member.host);
     let is_new = move |(at, member): &(usize, &Member)| {
@@ -70,7 +120,7 @@ fn others(members: &[Member]) -> impl Iterator<Item = &str> {
     members.iter().enumerate().filter(is_new).map(|(_, member)| member.host.as_str())
 }
 
-/// How far the hosts' clocks were apart.
+/// Findings on the differences between the hosts' clocks.
 fn clock_findings(members: &[Member]) -> Vec<Finding> {
     let finding = |line: &str| Finding {
         end: None,

@@ -1,5 +1,5 @@
-//! Counters of other hosts, asked for whenever a phase begins or ends: in a lab read from outside, elsewhere told by this
-//! program over there.
+//! Counters of other hosts, requested at the begin and end of each phase. A lab's hosts are read from outside; on
+//! other machines, this program reports them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -12,29 +12,29 @@ use rustix::process::Signal;
 use sys::process::{Ending, Owned};
 use topology::HostReading;
 
-/// Longest that hosts may take for an answer.
+/// Longest time for the hosts' answers.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Longest that they may take for the first: programs have to be started.
+/// Longest time for their first answers, for which programs have to be started.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Longest line that is taken for an answer.
+/// Longest line accepted as an answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// A program over there ends with its standard input.
+/// How to end the program on another machine, which ends when its standard input does.
 const ENDING: Ending = Ending { signal: Signal::TERM, grace: Duration::from_secs(1), group: false };
 
-/// A host's counters, or why there are none.
+/// A host's counters, or why they are missing.
 pub(crate) type Answer = Result<HostReading, String>;
 
-/// Where counters come from.
+/// The source of the counters.
 pub(crate) enum Gauges {
     /// The hosts of a lab.
     Lab(Box<Lab>),
-    /// Machines, each with a program that answers.
+    /// Machines, each with a running program that answers.
     Ssh(Vec<Agent>),
 }
 
 impl Gauges {
-    /// Starts this program on each of these machines, by words that come before a machine's name. One that is called as
-    /// this machine is needs none.
+    /// Starts this program on each of these machines, with `command` before the machine's name. For this machine
+    /// itself, none is started.
     pub(crate) fn by_ssh(command: &str, program: &str, hosts: &[String]) -> Self {
         let own = rustix::system::uname();
         let is_own = |host: &str| own.nodename().to_string_lossy() == host;
@@ -45,18 +45,18 @@ impl Gauges {
         Self::Ssh(hosts.iter().map(start).collect())
     }
 
-    /// The counters of all hosts at about one moment.
+    /// Reads the counters of all hosts at about the same moment.
     pub(crate) fn read(&mut self, hosts: &[String]) -> BTreeMap<String, Answer> {
         match self {
             Self::Lab(lab) => {
-                // All hosts of a lab share the cores of this machine.
+                // All hosts of a lab run on this machine's cores.
                 let cores = HostReading::read().cores;
                 let one = |host: &String| {
                     let files = lab.host_files(host).map_err(|error| error.to_string())?;
                     let reading = HostReading::read_from(&files);
-                    // There is always `lo`.
+                    // A host that exists has at least the device `lo`.
                     match reading.devices.is_empty() {
-                        true => Err("the lab has gone".to_owned()),
+                        true => Err("the lab has ended".to_owned()),
                         false => Ok(HostReading { cores: cores.clone(), ..reading }),
                     }
                 };
@@ -73,27 +73,27 @@ impl Gauges {
     }
 }
 
-/// A machine's end.
+/// A connection to one machine.
 pub(crate) struct Agent {
     host: String,
     link: Link,
     has_answered: bool,
 }
 
-/// How a machine is reached.
+/// How a machine is read.
 enum Link {
-    /// It is this one.
+    /// Directly: it is this machine.
     Own,
-    /// By a program over there.
+    /// Through a program on that machine.
     There { stdin: ChildStdin, stdout: ChildStdout, heard: Vec<u8>, _child: Box<Owned> },
-    /// Not any more.
+    /// No longer; the reason.
     Lost(String),
 }
 
 fn begin(command: &str, program: &str, host: &str) -> Link {
     let mut words = command.split_ascii_whitespace();
     let mut start = Command::new(words.next().unwrap_or("ssh"));
-    // A shell over there reads one line.
+    // The remote shell takes one line.
     let line = [program, "gateway", "count"].map(settings::word).join(" ");
     start.args(words).arg(host).arg(line);
     start.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -118,7 +118,7 @@ impl Agent {
         }
     }
 
-    /// What it says. One that once said nothing in time is not asked again: its answers would be late.
+    /// Waits for the machine's answer. After a timeout it is not asked again, because its answers would be late.
     fn answer(&mut self, asked: Instant) -> Answer {
         let limit = if self.has_answered { ANSWER_MAX } else { FIRST_ANSWER_MAX };
         let answer = match &mut self.link {
@@ -136,7 +136,7 @@ impl Agent {
     }
 }
 
-/// One line, without its end.
+/// Reads one line, without its end.
 fn line_of(pipe: &mut ChildStdout, heard: &mut Vec<u8>, until: Instant) -> io::Result<Vec<u8>> {
     loop {
         if let Some(end) = heard.iter().position(|&byte| byte == b'\n') {

@@ -15,24 +15,26 @@ use file_load::io::text::{self, Head};
 use file_load::output::{Listener, Said, date};
 use file_load::team::{Member, Team};
 use file_load::{LoadError, clock};
-use results::{Carried, Point, RunKind};
+use results::{Carried, Point};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::gates;
 use crate::runner;
 use crate::signals;
 use crate::verbs::load::call::Call;
+use crate::verbs::load::document::{self as documents, Run};
 use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
-use crate::verbs::load::{Ranks, document as documents, failure};
+use crate::verbs::load::{Kind, Ranks, failure, told_failure};
 
-/// IOR's version whose output this is.
+/// Version of IOR whose output format is used.
 const VERSION: &str = "4.1.0+dev";
 
-/// Rows of tests that are done, also where the run then fails.
+/// Rows of completed tests, kept even if the run fails later.
 type Rows = Arc<Mutex<Vec<(usize, Measured, Option<Carried>)>>>;
 
-/// Runs the verb as the ranks of a job or alone.
+/// Runs the verb, as a rank of a job or alone.
 pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     if let Some(directories) = &call.locks {
@@ -65,16 +67,41 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     };
     let points: Vec<Point> = rows.iter().map(point).collect();
     let crossed = joined::text(&points);
-    let run = (RunKind::Io, started_unix_ms);
-    documents::finish(call, run, members, points, done.as_ref().err())?;
+    let is_verified = line.tests.iter().all(|test| test.checks_write || test.checks_read);
+    let run = Run {
+        kind: Kind::Io,
+        started_unix_ms,
+        members,
+        points,
+        wrong_data_count: done.as_ref().ok().filter(|_| is_verified).map(|(_, all)| errors(all)),
+        error: done.as_ref().err(),
+    };
+    let judged = documents::finish(call, run)?;
     let (members, outcomes) = match done {
         Ok(done) => done,
-        Err(error) => return failure(&error),
+        Err(error) => {
+            let ended = told_failure(call, &error, &test_files(&line));
+            return gates::settle(&judged, ended);
+        }
     };
     if page.is_shown() {
         show_end(&page, &line, (&head, &members), &outcomes, &crossed)?;
     }
-    let errors: u64 = outcomes.iter().map(|one| one.errors_count).sum();
+    gates::settle(&judged, verdict(errors(&outcomes)))
+}
+
+/// The names of the tests' files, each once.
+fn test_files(line: &CommandLine) -> String {
+    let mut names: Vec<&str> = line.tests.iter().map(|test| test.test_file.as_str()).collect();
+    names.dedup();
+    names.join(", ")
+}
+
+fn errors(outcomes: &[TestOutcome]) -> u64 {
+    outcomes.iter().map(|one| one.errors_count).sum()
+}
+
+fn verdict(errors: u64) -> VerbResult {
     if errors > 0 {
         warn(&format!("{errors} transfers held other data than was written"));
         return Ok(Exit::GateFailed);
@@ -84,7 +111,7 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
 
 type Done = (Vec<Member>, Vec<TestOutcome>);
 
-/// The work of one rank.
+/// The work of one rank for `io`.
 fn work(
     call: &Call,
     line: &Arc<CommandLine>,
@@ -119,7 +146,7 @@ fn work(
     }
 }
 
-/// IOR's options, its script read.
+/// Parses IOR's options and its script, if one is named.
 fn command_line(
     call: &Call,
 ) -> Result<(CommandLine, Vec<file_load::io::options::Warning>), String> {
@@ -143,7 +170,7 @@ fn head(call: &Call) -> Head {
     }
 }
 
-/// The end of the output: summaries, distributions, clocks; or all of IOR's JSON.
+/// Prints the end of the output: summaries, distributions, clocks; or all of IOR's JSON.
 fn show_end(
     page: &Page,
     line: &CommandLine,
@@ -215,7 +242,7 @@ fn ior_json(
     json::document(head, VERSION, &tests, finished)
 }
 
-/// `node(Linux)`: the host's name without its number.
+/// IOR's name of the platform, `node(Linux)`: the host's name without its number.
 fn platform(machine: &str) -> String {
     let (system, node) = machine.split_once(' ').unwrap_or((machine, ""));
     let name = node.trim_end_matches(|letter: char| letter.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! A load joined with what the hosts of a gateway plan carried meanwhile: their counters at each phase's edges.
+//! A load measured together with a gateway plan's hosts: their counters are read at the begin and end of each phase.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,17 +17,17 @@ use super::gauges::{Answer, Gauges};
 use crate::exit::VerbError;
 use crate::plans::{SSH, read_plan};
 
-/// Flows that the text shows of a gateway.
+/// Most flows that the text shows per gateway.
 const FLOWS_SHOWN_MAX: usize = 4;
 
-/// Whose counters are wanted.
+/// The options on gateways.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GatewaysCall {
-    /// The plan.
+    /// The plan's file.
     pub(crate) plan: PathBuf,
-    /// What starts a program on its machines.
+    /// Command that starts a program on a machine of the plan.
     pub(crate) ssh: String,
-    /// This program over there.
+    /// Path of this program on those machines.
     pub(crate) there: String,
 }
 
@@ -38,25 +38,25 @@ impl GatewaysCall {
     }
 }
 
-/// The edges of phases, at rank 0; at other ranks, or where nobody asked, nothing.
+/// Reads counters at the begin and end of phases; does so on rank 0 only, and only if requested.
 #[derive(Clone, Default)]
 pub(crate) struct Edges(Option<Arc<Mutex<Watched>>>);
 
-/// A host's name, what it is there for, and its ports with their networks.
+/// A host's name, its role, and its ports with their networks.
 type Party = (String, Role, Vec<(Port, usize)>);
 
 struct Watched {
     plan: Plan,
     gauges: Gauges,
-    /// The network of the clients, and their names.
+    /// The clients' network, and their names.
     clients: Option<(usize, Vec<String>)>,
     before: BTreeMap<String, Answer>,
-    /// Phases that are over, in their order.
+    /// Completed phases, in order.
     done: Vec<(&'static str, Carried)>,
 }
 
 impl Edges {
-    /// Reads the plan, and reaches its machines; to be called before this process has other threads.
+    /// Reads the plan and connects to its machines. Must be called while this process has one thread.
     pub(crate) fn open(call: &GatewaysCall, lab: Option<&str>) -> Result<Self, VerbError> {
         let plan = read_plan(&call.plan)?;
         let names: Vec<String> = plan.names().map(str::to_owned).collect();
@@ -77,17 +77,17 @@ impl Edges {
         Some(work(&mut watched.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Says on which hosts the ranks are.
+    /// Sets the hosts on which the ranks run.
     pub(crate) fn meet(&self, members: &[Member]) -> Result<(), LoadError> {
         self.with(|watched| watched.meet(members)).unwrap_or(Ok(()))
     }
 
-    /// A phase begins.
+    /// Marks the begin of a phase.
     pub(crate) fn begin(&self) {
         self.with(|watched| watched.before = watched.read());
     }
 
-    /// It is over.
+    /// Marks the end of a phase with the given name.
     pub(crate) fn end(&self, name: &'static str) {
         self.with(|watched| {
             let after = watched.read();
@@ -96,7 +96,7 @@ impl Edges {
         });
     }
 
-    /// What was carried in the phases that have ended since this was last asked.
+    /// Removes and returns the phases that ended since the last call.
     pub(crate) fn take(&self) -> Vec<(&'static str, Carried)> {
         self.with(|watched| std::mem::take(&mut watched.done)).unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Gateways, servers, and the clients that have ranks, with their ports.
+    /// Gateways, servers, and the clients that run ranks, with their ports.
     fn parties(&self) -> Vec<Party> {
         let Some((network, clients)) = &self.clients else { return Vec::new() };
         let mut parties = Vec::new();
@@ -208,7 +208,7 @@ impl Watched {
     }
 }
 
-/// The gains of one interface; all zero where it has none.
+/// Differences of one interface's counters; all zero if it has none.
 fn counters(devices: &[DeviceCounters], interface: &str) -> DeviceCounters {
     let found = devices.iter().find(|device| device.interface == interface).cloned();
     found.unwrap_or_else(|| DeviceCounters {
@@ -217,7 +217,7 @@ fn counters(devices: &[DeviceCounters], interface: &str) -> DeviceCounters {
     })
 }
 
-/// What crossed in each of these points, for people.
+/// What crossed the gateways during each point, as text.
 pub(crate) fn text(points: &[Point]) -> String {
     points.iter().map(block).collect()
 }
@@ -227,7 +227,7 @@ fn block(point: &Point) -> String {
     let megabytes = |bytes: u64| bytes as f64 * 1e-6;
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         writeln!(text, "{line}").ok();
     };
     let load = match seen.way {
@@ -266,7 +266,7 @@ fn block(point: &Point) -> String {
         let (received, sent) = (bytes(|all| all.rx_bytes), bytes(|all| all.tx_bytes));
         let again = server.retransmits_count.unwrap_or(0);
         line(format_args!(
-            "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {again:>4} segments sent again",
+            "  {:<12} server  {received:>10.1} MB received  {sent:>10.1} MB sent  {again:>4} retransmissions",
             server.host
         ));
     }

@@ -1,4 +1,4 @@
-//! Starting this program again as a job.
+//! Restarts this program as an MPI job.
 
 use std::env;
 use std::process::Stdio;
@@ -11,8 +11,8 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
 
-/// Runs this command line as the ranks of a job, and ends as rank 0 did. Ctrl-C and SIGTERM are handed to
-/// the launcher, which has a process group of its own so as to get them once.
+/// Runs this command line as the ranks of a job, and ends as rank 0 did. Ctrl-C and SIGTERM are forwarded
+/// to the launcher, which has its own process group so that it gets them only once.
 pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
     let launcher = Launcher::detect(&launch.mpirun).map_err(|error| match error {
         LaunchError::NotRun { .. } => {
@@ -22,7 +22,7 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
     })?;
     let program = env::current_exe().map_err(|error| VerbError::from_error(&error))?;
     let local = ["localhost".to_owned()];
-    // Ranks on hosts of a lab are processes of this machine.
+    // A lab's hosts are on this machine, so their ranks are started here.
     let hosts = if launch.hosts.is_empty() { &local[..] } else { &launch.hosts };
     let mut command = launcher.command(hosts, launch.ranks, program);
     command.arg(kind.name()).args(own_words(call)).arg("--").args(&call.words);
@@ -35,7 +35,7 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
     match (status.code(), signals::caught()) {
         (_, Some(number)) => Ok(Exit::Signal(number)),
         (Some(0), None) => Ok(Exit::Ok),
-        // Rank 0 has said why.
+        // Rank 0 has reported the reason.
         (Some(code @ 1..=5), None) => Ok(Exit::Program(code as u8)),
         _ => {
             Err(VerbError::failed(format!("{name} ended with {status}: a rank or a host was lost")))
@@ -43,7 +43,7 @@ pub(super) fn run(kind: Kind, launch: &Launch, call: &Call) -> VerbResult {
     }
 }
 
-/// Our options as each rank gets them.
+/// Our own options, as passed to each rank.
 fn own_words(call: &Call) -> Vec<String> {
     let mut words = vec![format!("--stall-limit={}ms", call.stall.as_millis())];
     if call.is_json {
@@ -63,6 +63,7 @@ fn own_words(call: &Call) -> Vec<String> {
         words.push(format!("--ssh={}", gateways.ssh));
         words.push(format!("--there={}", gateways.there));
     }
+    words.extend(call.gates.words());
     if let Some(output) = &call.output {
         words.push(format!("--output={}", output.display()));
     }

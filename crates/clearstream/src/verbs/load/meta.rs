@@ -13,24 +13,26 @@ use file_load::meta::text;
 use file_load::output::{Listener, Said, stamp};
 use file_load::team::{Member, Team};
 use file_load::{LoadError, clock};
-use results::{Carried, Point, RunKind};
+use results::{Carried, Point};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::gates;
 use crate::runner;
 use crate::signals;
 use crate::verbs::load::call::Call;
+use crate::verbs::load::document::{self as documents, Run};
 use crate::verbs::load::joined::{self, Edges};
 use crate::verbs::load::page::{Page, warn};
-use crate::verbs::load::{Ranks, document as documents, failure};
+use crate::verbs::load::{Kind, Ranks, failure, told_failure};
 
-/// mdtest's version whose output this is.
+/// Version of mdtest whose output format is used.
 const VERSION: &str = "4.1.0+dev";
 
-/// Iterations that are done, with their number and what was carried in their phases, also where the run then fails.
+/// Completed iterations with their numbers and their phases' counters, kept even if the run fails later.
 type Done = Arc<Mutex<Vec<(u32, Iteration, Vec<(&'static str, Carried)>)>>>;
 
-/// Runs the verb as the ranks of a job or alone.
+/// Runs the verb, as a rank of a job or alone.
 pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     if call.locks.is_some() || call.ring_depth > 0 {
@@ -64,11 +66,23 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
         })
         .collect();
     let crossed = joined::text(&points);
-    let run = (RunKind::Meta, started_unix_ms);
-    documents::finish(call, run, members, points, done.as_ref().err())?;
+    let is_verified = options.verifies_reads || options.verifies_writes;
+    let wrong_data = done.as_ref().ok().filter(|_| is_verified);
+    let run = Run {
+        kind: Kind::Meta,
+        started_unix_ms,
+        members,
+        points,
+        wrong_data_count: wrong_data.map(|(_, outcome)| outcome.bad_files_count),
+        error: done.as_ref().err(),
+    };
+    let judged = documents::finish(call, run)?;
     let (members, outcome) = match done {
         Ok(done) => done,
-        Err(error) => return failure(&error),
+        Err(error) => {
+            let ended = told_failure(call, &error, &options.directory);
+            return gates::settle(&judged, ended);
+        }
     };
     let mut end = text::end(&stamp(clock::wall_s() as i64));
     let of_run = |run: &engine::TaskRun| {
@@ -76,7 +90,7 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
     };
     end.extend(outcome.runs.iter().map(of_run).collect::<Vec<String>>());
     page.write(&(end + &crossed + &clock_lines(&members)))?;
-    verdict(&outcome)
+    gates::settle(&judged, verdict(&outcome))
 }
 
 fn verdict(outcome: &MetaOutcome) -> VerbResult {
@@ -90,7 +104,7 @@ fn verdict(outcome: &MetaOutcome) -> VerbResult {
     Ok(if bad > 0 || failed > 0 { Exit::GateFailed } else { Exit::Ok })
 }
 
-/// The work of one rank.
+/// The work of one rank for `meta`.
 fn work(
     call: &Call,
     options: &Arc<MetaOptions>,

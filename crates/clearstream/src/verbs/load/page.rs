@@ -1,4 +1,4 @@
-//! Where tables go: standard output, or the file of `-O summaryFile`.
+//! The destination of tables: standard output, or the file of `-O summaryFile`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use crate::exit::VerbError;
 use crate::out;
 
-/// Where tables go.
+/// The destination of tables.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
     file: Option<Arc<fs::File>>,
-    /// Tables are wanted: not a results document.
+    /// Whether tables are printed at all; not with a results document on standard output.
     is_shown: bool,
 }
 
 impl Page {
-    /// A file, or standard output unless a results document goes there.
+    /// Opens the file or, unless a results document goes there, standard output.
     pub(crate) fn open(file: Option<&str>, is_json: bool) -> Result<Self, VerbError> {
         let open = |path: &str| {
             let failed = |error| VerbError::failed(format!("summaryFile={path}: {error}"));
@@ -26,17 +26,17 @@ impl Page {
         Ok(Self { is_shown: file.is_some() || !is_json, file })
     }
 
-    /// Whether tables are wanted.
+    /// Whether tables are printed.
     pub(crate) fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// Shows a text of the tables while the test runs. Nobody may read any more; the test goes on.
+    /// Prints part of the tables during the test. Write errors are ignored, so that the test goes on.
     pub(crate) fn text(&self, text: &str) {
         self.write(text).ok();
     }
 
-    /// Shows a text of the tables.
+    /// Prints part of the tables.
     pub(crate) fn write(&self, text: &str) -> io::Result<()> {
         if !self.is_shown {
             return Ok(());
@@ -52,8 +52,8 @@ impl Page {
     }
 }
 
-/// A remark, for people.
+/// Prints a warning on standard error.
 pub(crate) fn warn(line: &str) {
-    // Nowhere left to complain to when stderr is closed.
+    // If stderr is closed, there is nowhere to report that.
     writeln!(out::stderr(), "WARNING: {line}").ok();
 }

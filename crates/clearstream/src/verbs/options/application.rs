@@ -1,4 +1,4 @@
-//! What an application does with its sockets: everything of a test but its shape and length.
+//! How an application uses its sockets: all options of a test except its shape and length.
 
 use clap::{Args, ValueEnum};
 use results::{ReceivePath, SendPath, TestSpec};
@@ -12,13 +12,13 @@ enum SendPathOption {
     Copy,
     /// sendfile(2) from a file in memory.
     Sendfile,
-    /// MSG_ZEROCOPY; the share that really was is reported.
+    /// MSG_ZEROCOPY; the share that was really zero-copy is reported.
     Zerocopy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ReceivePathOption {
-    /// read(2), as any application has it.
+    /// read(2), as in any application.
     Copy,
     /// The kernel drops the bytes: not what an application sees.
     Discard,
@@ -34,7 +34,7 @@ pub(crate) struct ApplicationOptions {
     #[arg(short = 'l', long, alias = "length", value_name = "SIZE", value_parser = byte_size,
           help_heading = "Sockets")]
     block: Option<u64>,
-    /// Socket buffers at both ends; what the kernels give is reported.
+    /// Socket buffers at both ends; the windows that the kernels grant are reported.
     #[arg(short = 'w', long, value_name = "SIZE", value_parser = byte_size,
           help_heading = "Sockets")]
     window: Option<u64>,
@@ -55,8 +55,7 @@ pub(crate) struct ApplicationOptions {
     /// Multipath TCP.
     #[arg(short = 'm', long, help_heading = "Sockets")]
     mptcp: bool,
-    /// Source port of the first stream, the others following, so that each flow meets the same
-    /// queues every time.
+    /// Source port of the first stream, the others following, so that each flow uses the same queues every time.
     #[arg(long, alias = "cport", value_name = "PORT", help_heading = "Sockets",
           value_parser = clap::value_parser!(u16).range(1..))]
     port_base: Option<u16>,
@@ -86,7 +85,7 @@ pub(crate) struct ApplicationOptions {
     /// Cores for the far end's streams.
     #[arg(long, value_name = "CORES", value_parser = cores, help_heading = "Hosts")]
     far_cores: Option<Cores>,
-    /// While the test runs, this end's packets are taken in on this core: the interface's receive
+    /// While the test runs, this end's packets are received on this core: the interface's receive
     /// interrupts or NAPI threads are moved there and back, also when this is killed. Needs root.
     #[arg(long, value_name = "CORE", help_heading = "Hosts",
           value_parser = clap::value_parser!(u32).range(..1024))]
@@ -98,10 +97,10 @@ pub(crate) struct ApplicationOptions {
 }
 
 impl ApplicationOptions {
-    /// One forward TCP stream of this application.
+    /// A specification of one forward TCP stream of this application.
     pub(crate) fn spec(&self) -> TestSpec {
         let cores = |cores: &Option<Cores>| cores.clone().map(|cores| cores.0).unwrap_or_default();
-        // iperf3: a bit rate of 0 is no limit.
+        // As in iperf3, a rate of 0 means no limit.
         let rate = |rate: Option<u64>| rate.filter(|rate| *rate > 0).map(|rate| rate as f64);
         TestSpec {
             block_bytes: self.block,
@@ -133,7 +132,7 @@ impl ApplicationOptions {
         }
     }
 
-    /// Whether `-b` was given, 0 (no limit) included.
+    /// Whether `-b` was given, including 0 (no limit).
     pub(super) fn names_offered_rate(&self) -> bool {
         self.offered_rate.is_some()
     }
@@ -143,7 +142,7 @@ impl ApplicationOptions {
         self.block
     }
 
-    /// Refuses what only TCP has.
+    /// Refuses options that only TCP has.
     pub(super) fn check_for_udp(&self) -> Result<(), VerbError> {
         if self.mss.is_some() || self.congestion.is_some() || self.no_delay || self.mptcp {
             return Err(VerbError::usage(

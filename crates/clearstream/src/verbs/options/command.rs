@@ -1,4 +1,4 @@
-//! The command that runs a test again.
+//! Generates the command line that repeats a test.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ impl Line {
     }
 
     fn value(&mut self, flag: &str, value: impl std::fmt::Display) {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         write!(self.0, " {flag} {value}").ok();
     }
 
@@ -89,7 +89,7 @@ impl Line {
         self.optional("-M", spec.mss_bytes);
         self.optional("-C", spec.congestion_control.as_ref());
         self.optional("--dscp", spec.dscp);
-        // Options take whole bits per second; a fraction of one is below what any clock resolves.
+        // The option takes whole bits per second; a fraction of one has no measurable effect.
         self.optional("-b", spec.offered_bits_per_s.map(f64::round));
         self.optional("--pacing-rate", spec.pacing_bits_per_s.map(f64::round));
         self.optional("--read-rate", spec.read_bits_per_s.map(f64::round));

@@ -1,4 +1,4 @@
-//! Values of options, as people type them.
+//! Parses values of options.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use units::UnitError;
 
 use crate::exit::VerbError;
 
-/// Bytes of a request and of its response.
+/// Bytes of a request and of its response, of `--rr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) request_bytes: u32,
     pub(super) response_bytes: u32,
 }
 
-/// A list of cores.
+/// A list of core numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cores(pub(crate) Vec<u32>);
 
-/// More cores than a list may name.
+/// Most cores in a list.
 const CORES_MAX: usize = 1024;
 
 pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
@@ -31,12 +31,12 @@ pub(super) fn byte_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A name or an address; a port has an option of its own.
+/// Parses a name or an address without a port, for which there is another option.
 pub(super) fn host(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
     let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(address) => address,
-        // An IPv6 address has more than one colon.
+        // More than one colon: an IPv6 address.
         None if host.contains(':') => return Ok(text.to_owned()),
         None => host,
     };
@@ -50,7 +50,7 @@ pub(super) fn bit_rate(text: &str) -> Result<u64, UnitError> {
     units::parse_bit_rate(text)
 }
 
-/// A count with iperf3's suffixes (binary): `1000`, `64K`.
+/// Parses a count with iperf3's binary suffixes: `1000`, `64K`.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     byte_size(text)
 }
@@ -61,11 +61,11 @@ pub(super) fn sizes(text: &str) -> Result<Sizes, String> {
         let bytes = byte_size(text)?;
         u32::try_from(bytes).map_err(|_beyond| format!("{bytes} bytes are too many"))
     };
-    // One number is the request; the response is as long.
+    // A single number is the size of both request and response.
     Ok(Sizes { request_bytes: bytes(request)?, response_bytes: bytes(response)? })
 }
 
-/// `0,2-5`.
+/// Parses a list of cores: `0,2-5`.
 pub(crate) fn cores(text: &str) -> Result<Cores, String> {
     let wrong = || format!("'{text}' is not a list of cores; write for example 0,2-5");
     let mut list = Vec::new();
@@ -84,7 +84,7 @@ pub(crate) fn cores(text: &str) -> Result<Cores, String> {
     Ok(Cores(list))
 }
 
-/// Says no to cores on which nothing of this process can run.
+/// Refuses cores on which this process may not run.
 pub(crate) fn check_cores(list: &[u32]) -> Result<(), VerbError> {
     sys::thread::first_unusable(list).map_or(Ok(()), |core| {
         let text = format!("core {core}: this machine has none, or this process may not run there");
@@ -101,7 +101,7 @@ pub(super) fn congestion_control(text: &str) -> Result<String, String> {
     }
 }
 
-/// A number or a name of RFC 2474, RFC 2597, RFC 3246 or RFC 8622.
+/// Parses a DSCP: a number, or a name of RFC 2474, RFC 2597, RFC 3246 or RFC 8622.
 pub(super) fn dscp(text: &str) -> Result<u8, String> {
     let text = text.to_ascii_lowercase();
     let digits = |rest: &str| rest.parse::<u8>().ok();

@@ -1,4 +1,4 @@
-//! The tests `path` runs: what TCP does, what that result asks about, and the trials of the verdict.
+//! The tests of `path`: TCP, further tests that depend on its results, and the experiments on the verdict.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use sweep::{Experiment, Plan, Setting};
 
 use super::confirm;
 
-/// Experiments of the second round.
+/// Experiment names of the second round.
 const UDP: &str = "udp";
 const WINDOWS: &str = "window-sweep";
 
-/// An application on a path: the experiment that `path` is.
+/// The experiment that `path` runs for an application on a path.
 #[derive(Debug)]
 pub(super) struct Battery {
-    /// The application's own options.
+    /// The user's options for the application.
     pub(super) application: TestSpec,
     pub(super) effort: Effort,
-    /// Repeats of each trial of the verdict; 0: it is not put to the test.
+    /// Repeats of each experiment on the verdict; 0: none is run.
     pub(super) trial_repeats: u32,
 }
 
@@ -62,7 +62,7 @@ impl Battery {
         second_round(&self.application, &self.effort, mtu, rtt_s, best)
     }
 
-    /// What the verdict rests on before it is put to the test.
+    /// The results without the points of experiments on the verdict.
     fn without_trials(&self, so_far: &Results) -> Results {
         let mut base = so_far.clone();
         base.points.retain(|point| !point.experiment.starts_with(confirm::EXPERIMENTS));
@@ -80,14 +80,14 @@ fn idle_rtt_s(results: &Results) -> Option<f64> {
     results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0))
 }
 
-/// What any test noticed, once.
+/// Copies the findings of all tests into the document, each once.
 fn collect_findings(results: &mut Results) {
     for point in &results.points {
         let Some(outcome) = point.measured() else { continue };
         let ends = [Some(outcome.near()), outcome.far()];
         for finding in ends.into_iter().flatten().flat_map(|end| &end.findings) {
             let known = |other: &Finding| other.code == finding.code && other.end == finding.end;
-            // The sweep asks for windows on purpose; what it was refused shows in its own figures.
+            // The sweep requests many windows on purpose; refused ones show in its own figures.
             if point.experiment != WINDOWS && !results.findings.iter().any(known) {
                 results.findings.push(finding.clone());
             }
@@ -95,36 +95,36 @@ fn collect_findings(results: &mut Results) {
     }
 }
 
-/// How thorough a run is.
+/// The extent of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    /// Measured seconds of one test.
+    /// Measured time of one test, seconds.
     pub(super) duration_s: f64,
-    /// Seconds at the start of each that do not count.
+    /// Time at the start of each test that is not measured, seconds.
     pub(super) omit_s: f64,
-    /// Repeats of the single stream, which the verdict rests on.
+    /// Repeats of the single-stream test, on which the verdict is based.
     pub(super) baseline_repeats: u32,
-    /// Repeats of everything else.
+    /// Repeats of all other tests.
     pub(super) repeats: u32,
-    /// Whether to sweep the window.
+    /// Whether to sweep the window size.
     pub(super) sweep: bool,
-    /// Forward or reverse: the way that is judged.
+    /// The direction to judge: forward or reverse.
     pub(super) way: Direction,
-    /// Whether to leave out the tests of the other way and of both at once.
+    /// Whether to leave out the tests of the other direction and of both at once.
     pub(super) one_way: bool,
 }
 
-/// Streams of the `multi-stream` test: enough to tell a limit of the stream from one of the path.
+/// Streams of the `multi-stream` test: enough to tell a per-stream limit from one of the path.
 const STREAMS_COUNT: u32 = 4;
 
-/// UDP is offered at this multiple of the best TCP figure: enough to find a ceiling above it,
-/// without flooding a shared network at whatever the processor can do.
+/// UDP rate as a multiple of the best TCP throughput: high enough to find a ceiling above that, and low
+/// enough not to flood a shared network with all that the processor can send.
 const UDP_HEADROOM: f64 = 1.2;
 
-/// Every order of the tests is a shuffle from this seed; any fixed number serves.
+/// Seed of the shuffled order of the tests; its value has no significance.
 const SEED: u64 = 0x1650;
 
-/// The application's own options, as a single stream of this effort, the way that is judged.
+/// The application as a single stream, with this run's duration and direction.
 fn baseline(application: &TestSpec, effort: &Effort) -> TestSpec {
     TestSpec {
         direction: effort.way,
@@ -137,7 +137,7 @@ fn baseline(application: &TestSpec, effort: &Effort) -> TestSpec {
     }
 }
 
-/// First round: TCP as the application has it: alone, in parallel, back, and both ways at once.
+/// First round: TCP with the application's options, as one stream, several, in reverse, and in both directions.
 fn first_round(application: &TestSpec, effort: &Effort) -> Plan {
     let single = baseline(application, effort);
     let quiet = TestSpec { latency_under_load: false, ..single.clone() };
@@ -157,7 +157,7 @@ fn first_round(application: &TestSpec, effort: &Effort) -> Plan {
     Plan::new(settings, effort.baseline_repeats, SEED)
 }
 
-/// Second round: UDP a little above what TCP reached, and the window around the BDP.
+/// Second round: UDP slightly above TCP's throughput, and windows around the BDP.
 fn second_round(
     application: &TestSpec,
     effort: &Effort,
@@ -168,7 +168,7 @@ fn second_round(
     let mut settings =
         vec![Setting::new(UDP, udp(application, effort, path_mtu_bytes, best_bits_per_s))];
     if let (true, Some(rtt_s), Some(best)) = (effort.sweep, rtt_s, best_bits_per_s) {
-        // A point of the curve needs less than the figure the verdict rests on.
+        // A point of the sweep needs less accuracy than the figure the verdict is based on.
         let shorter = Effort { duration_s: (effort.duration_s / 2.0).max(1.0), ..*effort };
         let quiet = TestSpec { latency_under_load: false, ..baseline(application, &shorter) };
         settings.extend(sweep::window_sweep(rtt_s, best).into_iter().map(|window_bytes| {
@@ -186,7 +186,7 @@ fn udp(
     path_mtu_bytes: Option<u32>,
     best_bits_per_s: Option<f64>,
 ) -> TestSpec {
-    /// IPv6 and UDP headers; the payload that fits the path either way.
+    /// IPv6 and UDP headers, bytes, so that the payload fits the path with IPv4 too.
     const HEADERS_BYTES: u32 = 48;
     let datagram_bytes = path_mtu_bytes.map_or(1400, |mtu| mtu.saturating_sub(HEADERS_BYTES));
     TestSpec {
@@ -202,7 +202,7 @@ fn udp(
     }
 }
 
-/// The most that TCP carried `way` so far, bit/s.
+/// Highest TCP throughput in direction `way` so far, bit/s.
 fn best_tcp<'a>(points: impl Iterator<Item = &'a Point>, way: Direction) -> Option<f64> {
     points
         .filter_map(Point::measured)

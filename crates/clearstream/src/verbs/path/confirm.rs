@@ -1,23 +1,24 @@
-//! The experiments that put the likeliest limit to the test until one stands or none is left.
+//! The experiments on the likeliest limits, until one is confirmed or none is left.
 
 use explain::{Diagnosis, Judgement};
 use results::{Point, Results, Verdict};
 use sweep::{Plan, Setting};
 
-/// What the points of an experiment are called.
+/// Prefix of the experiment names.
 pub(super) const EXPERIMENTS: &str = results::CONFIRMATION;
 
-/// Where the search for the binding limit stands.
+/// State of the search for the binding limit.
 pub(super) struct Standing {
     /// The verdict so far.
     pub(super) verdict: Verdict,
-    /// The trial that is not done; `None` when nothing is left to try.
+    /// The next experiment that is incomplete; `None` if nothing is left to try.
     pub(super) next: Option<Plan>,
 }
 
-/// Judges one trial of so many repeats after the other, as long as they are done; of no repeats, none.
+/// Judges the experiments in order, up to the first incomplete one; each has `repeats` repeats, and with 0
+/// there are none.
 ///
-/// `results` has no points of trials, `points` has all.
+/// `results` contains no points of experiments, `points` contains all points.
 pub(super) fn standing(
     results: &Results,
     repeats: u32,

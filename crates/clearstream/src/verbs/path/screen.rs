@@ -1,13 +1,13 @@
-//! The path, its figures and the verdict in one screenful.
+//! The path, its figures and the verdict as a screenful of text.
 
 use std::fmt::Write;
 
 use results::{Estimate, HostFacts, PointOutcome, Results};
-use units::{show_bit_rate, show_byte_size, show_seconds};
+use units::{show_bit_rate, show_byte_size, show_seconds, show_share};
 
 use crate::verdict_text::{Detail, verdict_lines, wrapped};
 
-/// Rows of the figures: experiment, label, and the figure's name in the summaries.
+/// Rows of figures: experiment, label, and the figure's name in the summaries.
 const FIGURES: [(&str, &str, &str); 12] = [
     ("single-stream", "one stream", "forward_received_bits_per_s"),
     ("multi-stream", "four streams", "forward_received_bits_per_s"),
@@ -23,7 +23,7 @@ const FIGURES: [(&str, &str, &str); 12] = [
     ("udp", "UDP lost, reverse", "reverse_lost_share"),
 ];
 
-/// The whole screen.
+/// The whole text.
 pub(super) fn show(results: &Results) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail; `ok` keeps the lines readable.
@@ -85,11 +85,7 @@ fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
     for (experiment, label, figure) in FIGURES {
         if let Some(estimate) = find(results, experiment, figure) {
             let shown = |value| {
-                if figure.ends_with("_share") {
-                    format!("{:.2}%", value * 100.0)
-                } else {
-                    show_bit_rate(value)
-                }
+                if figure.ends_with("_share") { show_share(value) } else { show_bit_rate(value) }
             };
             row(out, label, estimate, &shown)?;
         }
@@ -121,23 +117,32 @@ fn row(
 }
 
 fn window_sweep(out: &mut String, results: &Results) -> std::fmt::Result {
-    let mut points: Vec<(f64, &Estimate)> = results
-        .summaries
-        .iter()
-        .filter(|s| s.experiment == "window-sweep" && s.figure.ends_with("_received_bits_per_s"))
-        .filter_map(|s| Some((*s.varied.get("window_bytes")?, &s.estimate)))
-        .collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let Some(best) = points.iter().map(|(_, e)| e.median).max_by(f64::total_cmp) else {
+    let points = sweep::swept_windows(&results.points, "window-sweep");
+    let rate = |point: &sweep::SweptWindow| point.received.median;
+    let Some(best) = points.iter().map(rate).max_by(f64::total_cmp) else {
         return Ok(());
     };
     let needed = results.path.bandwidth_delay_product_bytes;
     let suffix = needed.map(|b| format!(" (BDP {})", show_byte_size(b))).unwrap_or_default();
-    writeln!(out, "\nWindow   throughput{suffix}")?;
-    for (window_bytes, estimate) in points {
-        let bar = "#".repeat(units::saturating_u64(estimate.median / best * 40.0) as usize);
-        let window = show_byte_size(units::saturating_u64(window_bytes));
-        writeln!(out, "  {window:>10}  {:>12}  {bar}", show_bit_rate(estimate.median))?;
+    let [effective, asked, granted] = ["in effect", "asked for", "buffer"];
+    writeln!(
+        out,
+        "\nWindow   {effective:>10}  {asked:>10}  {granted:>10}  {:>8}    throughput{suffix}",
+        "RTT"
+    )?;
+    let size = |bytes: f64| show_byte_size(units::saturating_u64(bytes));
+    let dash = || "-".to_owned();
+    for point in points {
+        let bar = "#".repeat(units::saturating_u64(rate(&point) / best * 30.0) as usize);
+        let effective = size(point.effective_bytes);
+        let asked = show_byte_size(point.asked_bytes);
+        let granted = point.window.receive_buffer_bytes.map_or_else(dash, size);
+        let rtt = point.window.rtt_s.map_or_else(dash, show_seconds);
+        let rate = show_bit_rate(rate(&point));
+        writeln!(
+            out,
+            "         {effective:>10}  {asked:>10}  {granted:>10}  {rtt:>8}  {rate:>12}  {bar}"
+        )?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Runs that go on when the switch is started anew.
+//! Runs that survive restarts of the switch.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,28 +18,27 @@ use crate::VerbResult;
 use crate::exit::VerbError;
 use crate::signals;
 
-/// What the ends of switches took from a run.
+/// The effect of switch restarts on a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outage {
-    /// How often there was a new one.
+    /// Number of restarts.
     pub(super) reconnects: u32,
-    /// How long there was none.
+    /// Total time without a switch.
     pub(super) away: Duration,
     /// Frames handed over that no switch took.
     pub(super) lost: u64,
 }
 
 impl Outage {
-    /// A new switch, at which each of these has its place again.
+    /// Adds a restart, after which each of these ports is attached again.
     fn add(&mut self, back: &[Rejoined]) {
         self.reconnects += u32::from(!back.is_empty());
-        // One after the other.
+        // The ports waited one after the other, so their times add up.
         self.away += back.iter().map(|one| one.away).sum::<Duration>();
         self.lost += back.iter().map(|one| u64::from(one.lost)).sum::<u64>();
     }
 }
 
-/// Runs `pkt gen`.
 pub(super) fn generate(
     socket: Option<&Path>,
     place: Place,
@@ -60,7 +59,6 @@ pub(super) fn generate(
     Ok(show.sent(&count, args.slots_only, &outage)?)
 }
 
-/// Runs `pkt sink`.
 pub(super) fn sink(
     socket: Option<&Path>,
     place: Place,
@@ -74,7 +72,7 @@ pub(super) fn sink(
         args.announce(port, manner)?;
         let mut count = pkt::sink_on(&mut port.receiver, &what, &mut so_far, &mut report, stop)
             .map_err(failed)?;
-        // What a switch has delivered is there, also when it has gone.
+        // Frames that a switch delivered remain readable after it ended.
         let left = port.receiver.peek(u32::MAX).map_err(PktError::from).map_err(failed)?;
         let upto = count.frames + u64::from(left);
         if left > 0 && stop() && signals::caught().is_none() {
@@ -88,7 +86,6 @@ pub(super) fn sink(
     Ok(show.received(&count, (args.check, args.slots_only), &outage)?)
 }
 
-/// Runs `pkt ping`.
 pub(super) fn ping(
     socket: Option<&Path>,
     place: Place,
@@ -107,7 +104,6 @@ pub(super) fn ping(
     Ok(show.pinged(so_far.count(), &outage)?)
 }
 
-/// Runs `pkt echo`.
 pub(super) fn echo(
     socket: Option<&Path>,
     place: Place,
@@ -124,7 +120,6 @@ pub(super) fn echo(
     Ok(show.passed(&so_far, &outage)?)
 }
 
-/// Runs `pkt bridge`.
 pub(super) fn bridge(
     socket: Option<&Path>,
     places: [Place; 2],
@@ -142,7 +137,7 @@ pub(super) fn bridge(
     Ok(show.passed(&so_far, &outage)?)
 }
 
-/// Reports what was passed on at this switch and at those before.
+/// Reports the frames forwarded at this switch and at its predecessors.
 fn so_far_and(before: BridgeCount, show: &mut Show) -> impl FnMut(BridgeCount) {
     move |count| {
         let mut all = before;
@@ -155,15 +150,15 @@ fn failed(error: PktError) -> VerbError {
     VerbError::from_error(&error)
 }
 
-/// A place at a switch, or at a pipe that may be left without one.
+/// A port of a switch, or a pipe that may outlive its switch.
 struct Seat {
     station: Station,
     is_pipe: bool,
-    /// Whether the pipe's switch has gone.
+    /// Whether the pipe's switch has ended.
     alone: bool,
 }
 
-/// Does something at ports until it is done, again and again when a switch ends meanwhile.
+/// Runs a job on ports, and repeats it after each restart of the switch until it is done.
 fn run<T, const PLACES: usize>(
     socket: Option<&Path>,
     places: [Place; PLACES],
@@ -210,19 +205,19 @@ fn signalled() -> bool {
     signals::caught().is_some()
 }
 
-/// Whether the switch of a pipe has gone, which those who have it can do without.
+/// Whether the switch of a pipe has ended; its users can go on without it.
 fn go_on_alone(station: &mut Station) -> Result<bool, VerbError> {
     match station.parts().0.poll_cut_off() {
         Ok(Some((_, why))) => Err(cut_off(&why)),
         Ok(None) => Ok(false),
         Err(_) => {
-            say("the switch has gone; the pipe goes on between those who have it");
+            say("the switch has ended; the pipe goes on between those who have it");
             Ok(true)
         }
     }
 }
 
-/// Waits for the next switch, for each that has none.
+/// Waits for a restarted switch, for each port that has none.
 fn rejoin<'a>(
     stations: impl Iterator<Item = &'a mut Station>,
     outage: &mut Outage,
@@ -236,7 +231,7 @@ fn rejoin<'a>(
             return Err(cut_off(&why));
         }
         if outage.reconnects == 0 && back.is_empty() {
-            say("the switch has gone; waiting for the next one");
+            say("the switch has ended; waiting for the next one");
         }
         let rejoined = station.rejoin(Backoff::default(), &signalled);
         back.push(rejoined.map_err(|error| explain(&error))?);
@@ -256,6 +251,6 @@ fn cut_off(why: &str) -> VerbError {
 }
 
 fn say(line: &str) {
-    // A closed stderr takes nothing from the result.
+    // A closed stderr does not affect the result.
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }

@@ -1,4 +1,4 @@
-//! What came of a run, in text or JSON.
+//! Prints the results of a run, as text or JSON.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use units::{show_bit_rate, show_count, show_seconds};
 use super::lasting::Outage;
 use crate::exit::Exit;
 
-/// Prints: results on stdout, progress on a terminal's stderr.
+/// Prints results on stdout, and progress on stderr if that is a terminal.
 #[derive(Debug)]
 pub(super) struct Show {
     json: bool,
@@ -18,7 +18,7 @@ pub(super) struct Show {
     before: (u64, Duration),
 }
 
-type Shown = io::Result<Exit>;
+type Printed = io::Result<Exit>;
 
 impl Show {
     pub(super) fn new(json: bool) -> Self {
@@ -41,7 +41,7 @@ impl Show {
         self.say(&format!("{} round trips", count.round_trips.count()));
     }
 
-    /// The rate since the last line.
+    /// Prints the rate since the last such line.
     fn rate(&mut self, what: &str, frames: u64, elapsed: Duration) {
         let (frames_before, elapsed_before) =
             std::mem::replace(&mut self.before, (frames, elapsed));
@@ -58,13 +58,13 @@ impl Show {
 
     fn say(&self, line: &str) {
         if self.progress {
-            // Progress is a courtesy; a closed stderr takes nothing from the result.
+            // Informational: a closed stderr does not affect the result.
             writeln!(crate::out::stderr(), "{line}").ok();
         }
     }
 
-    /// Of slots only: frames that were not written are not called sent.
-    pub(super) fn sent(&self, count: &GenerateCount, slots_only: bool, outage: &Outage) -> Shown {
+    /// Prints the result of sending. With `slots_only` frames are not called sent, because they were not written.
+    pub(super) fn sent(&self, count: &GenerateCount, slots_only: bool, outage: &Outage) -> Printed {
         let GenerateCount { frames, bytes, elapsed } = *count;
         self.print(
             || {
@@ -85,7 +85,7 @@ impl Show {
         count: &SinkCount,
         (checked, slots_only): (bool, bool),
         outage: &Outage,
-    ) -> Shown {
+    ) -> Printed {
         let SinkCount { frames, bytes, elapsed, content_sum, missing, late, foreign, under_way } =
             *count;
         self.print(
@@ -93,7 +93,7 @@ impl Show {
                 let mut value = json!({ "frames": frames, "bytes": bytes, "read": !slots_only,
                     "elapsed_s": elapsed.as_secs_f64(), "frames_per_s": per_s(frames, elapsed) });
                 if !slots_only {
-                    // Beyond what JSON's numbers hold exactly.
+                    // As text, because JSON's numbers cannot represent every 64-bit value.
                     value["content_sum"] = format!("{content_sum:016x}").into();
                 }
                 if checked {
@@ -127,7 +127,7 @@ impl Show {
         Ok(if checked && missing + late > 0 { Exit::GateFailed } else { Exit::Ok })
     }
 
-    pub(super) fn passed(&self, count: &BridgeCount, outage: &Outage) -> Shown {
+    pub(super) fn passed(&self, count: &BridgeCount, outage: &Outage) -> Printed {
         let BridgeCount { frames, dropped, swapped } = *count;
         self.print(
             || {
@@ -144,7 +144,7 @@ impl Show {
         Ok(Exit::Ok)
     }
 
-    pub(super) fn pinged(&self, count: &PingCount, outage: &Outage) -> Shown {
+    pub(super) fn pinged(&self, count: &PingCount, outage: &Outage) -> Printed {
         let (round_trips, lost) = (&count.round_trips, count.lost);
         let at = |percentile| round_trips.percentile_s(percentile);
         self.print(
@@ -184,7 +184,7 @@ impl Show {
     }
 }
 
-/// Absent when there was one switch all the time.
+/// Adds the outages; nothing if the switch was never restarted.
 fn with_outage(mut value: Value, outage: &Outage) -> Value {
     let Outage { reconnects, away, lost } = *outage;
     if reconnects > 0 {
@@ -203,7 +203,7 @@ fn outage_words(outage: &Outage) -> String {
     format!("; a new switch {reconnects} times, none for {away}, {lost} frames lost with the old")
 }
 
-/// Frames a second; absent for a run too short to have a rate.
+/// Frames per second; absent for a run too short for a rate.
 fn per_s(frames: u64, elapsed: Duration) -> Option<f64> {
     (elapsed > Duration::ZERO).then(|| frames as f64 / elapsed.as_secs_f64())
 }

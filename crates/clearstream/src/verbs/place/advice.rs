@@ -1,4 +1,4 @@
-//! What to do about it: the placement file, and the commands.
+//! The recommendation of a sweep: the placement file, and the commands.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use units::{Timestamp, show_bit_rate, show_seconds};
 
 use crate::verbs::options::command_line;
 
-/// The file that `test --place` and `run --place` obey. It pins nothing when pinning is no better.
+/// The placement file for `test --place` and `run --place`. It pins nothing if pinning is no better.
 pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placement {
     let best = &found.best;
     let spec = results.points.first().and_then(Point::spec);
@@ -57,7 +57,7 @@ pub(super) fn placement(results: &Results, found: &PlacementFindings) -> Placeme
     }
 }
 
-/// Whether a test is one of the best placement.
+/// Whether a test used the best placement.
 fn is_best(found: &PlacementFindings, spec: &TestSpec) -> bool {
     let best = &found.best;
     spec.near_cores == [best.near_core]
@@ -66,15 +66,15 @@ fn is_best(found: &PlacementFindings, spec: &TestSpec) -> bool {
         && spec.far_interrupt_core == best.far_interrupt_core
 }
 
-/// The settings that were changed at one end in the best placement; none that this program does not
-/// know, whatever a far end says.
+/// The settings changed at one end in the best placement, except those that this program does not know:
+/// the far end's report is not trusted.
 fn best_moves(results: &Results, found: &PlacementFindings, end: End) -> Vec<Change> {
     let is_best = |point: &&Point| point.spec().is_some_and(|spec| is_best(found, spec));
     let point = results.points.iter().find(is_best);
     point.into_iter().flat_map(|point| moves_of(point, end)).collect()
 }
 
-/// What an end says it changed for a test.
+/// The changes that an end reports to have made for a test.
 fn moves_of(point: &Point, end: End) -> impl Iterator<Item = Change> {
     let outcome = point.measured();
     let report = outcome.and_then(|outcome| match end {
@@ -85,7 +85,7 @@ fn moves_of(point: &Point, end: End) -> impl Iterator<Item = Change> {
     changes.filter_map(|change| tuning::verdict::change_of(change).ok())
 }
 
-/// Every change the sweep made, each once; all of them were undone.
+/// Every change that the sweep made, each once; all of them were reverted.
 pub(super) fn changes(points: &[Point]) -> Vec<AppliedChange> {
     let mut changes: Vec<AppliedChange> = Vec::new();
     for (point, end) in points.iter().flat_map(|point| [(point, End::Near), (point, End::Far)]) {
@@ -111,7 +111,7 @@ pub(super) fn changes(points: &[Point]) -> Vec<AppliedChange> {
     changes
 }
 
-/// The commands that move for good what the best placement moved.
+/// The commands that permanently move the interrupts as in the best placement.
 fn move_commands(results: &Results, found: &PlacementFindings) -> Vec<String> {
     let far_name = results.far().map_or("the far host", |far| far.name.as_str());
     let hosts = [(End::Near, results.near().name.as_str()), (End::Far, far_name)];
@@ -123,7 +123,7 @@ fn move_commands(results: &Results, found: &PlacementFindings) -> Vec<String> {
     hosts.into_iter().flat_map(of).collect()
 }
 
-/// The commands.
+/// The commands, as lines of text.
 pub(super) fn lines(
     results: &Results,
     found: &PlacementFindings,
@@ -148,7 +148,7 @@ pub(super) fn lines(
     lines
 }
 
-/// One line: what came out.
+/// The result of the sweep on one line.
 pub(super) fn verdict(found: &PlacementFindings) -> String {
     let show =
         |value| if found.more_is_better { show_bit_rate(value) } else { show_seconds(value) };
@@ -156,17 +156,20 @@ pub(super) fn verdict(found: &PlacementFindings) -> String {
     let place = format!("near core {}, far core {}", best.near_core, best.far_core);
     let gave = show(best.estimate.median);
     let Some(unpinned) = &found.unpinned else {
-        return format!("{place}: {gave}; no run without pinning came through to compare with");
+        return format!("{place}: {gave}; no unpinned run succeeded for comparison");
     };
     let without = show(unpinned.median);
-    let gain = found.gain.unwrap_or(0.0) * 100.0;
-    let chance = found.chance.unwrap_or(1.0) * 100.0;
+    let gain = match (found.gain.unwrap_or(0.0) * 100.0).round() {
+        0.0 => "0%".to_owned(),
+        gain => format!("{gain:+}%"),
+    };
+    let chance = found.chance.unwrap_or(1.0);
     if found.beats_unpinned {
-        format!("{place}: {gave} against {without} unpinned, {gain:+.0}% (by chance: {chance:.1}%)")
+        format!("{place}: {gave} against {without} unpinned, {gain} (p = {chance:.3})")
     } else {
         format!(
-            "no placement is better than none beyond the noise: the best, {place}, gave {gave}, \
-             unpinned {without} ({gain:+.0}%, by chance: {chance:.1}%)"
+            "no placement beats unpinned by more than the noise: the best, {place}, gave {gave}, \
+             unpinned {without} ({gain}, p = {chance:.3})"
         )
     }
 }
@@ -184,7 +187,7 @@ fn relation_text(host: &HostFacts, core: u32, queue: Option<u32>) -> String {
     }
 }
 
-/// The memory node of a core, where there is more than one to choose from.
+/// The memory node of a core, if the host has several.
 fn node_of(host: &HostFacts, core: u32) -> Option<u32> {
     let machine = host.machine.as_ref().filter(|machine| machine.nodes.len() > 1)?;
     machine.core(core)?.node

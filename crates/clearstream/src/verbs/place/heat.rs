@@ -1,16 +1,17 @@
-//! The heat map in the terminal.
+//! The heat map of a sweep, as text.
 
 use std::fmt::Write;
 
 use results::{Estimate, PlacementFindings, Results};
 use sweep::placement::{EXPERIMENT, FAR_CORE, FAR_INTERRUPT_CORE, NEAR_CORE, NEAR_INTERRUPT_CORE};
 
-/// Columns and rows a terminal has room for.
+/// Most columns of a map.
 const FAR_MAX: usize = 10;
+/// Most rows of a map.
 const NEAR_MAX: usize = 32;
-/// Lines of a list where a map would not fit.
+/// Most lines of the list that replaces a map that does not fit.
 const LIST_MAX: usize = 12;
-/// From cold to hot.
+/// Shades from low to high throughput.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 
 /// One measured pair.
@@ -20,7 +21,7 @@ struct Cell<'a> {
     estimate: &'a Estimate,
 }
 
-/// Median of every measured pair of cores: a map, or a list of the best where they are many.
+/// Medians of all measured pairs of cores: a map, or a list of the best if there are too many.
 pub(super) fn map(
     out: &mut String,
     results: &Results,
@@ -69,7 +70,7 @@ fn cells<'a>(results: &'a Results, found: &PlacementFindings) -> Vec<Cell<'a>> {
     let core = |value: &f64| u32::try_from(units::saturating_u64(*value)).ok();
     of_sweep
         .filter(|summary| {
-            // Of moved interrupts, the map where they are best.
+            // If interrupts were moved, the map shows their best position.
             let at = |name: &str| summary.varied.get(name).and_then(core);
             at(NEAR_INTERRUPT_CORE) == found.best.near_interrupt_core
                 && at(FAR_INTERRUPT_CORE) == found.best.far_interrupt_core
@@ -114,7 +115,7 @@ impl Unit {
         Self { name, scale, low, high }
     }
 
-    /// Shade, figure, a mark for the best: eight columns.
+    /// A cell of eight columns: shade, figure, and a mark for the best.
     fn cell(&self, cell: &Cell<'_>, found: &PlacementFindings) -> String {
         let median = cell.estimate.median;
         let warmth = (median - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE);

@@ -1,4 +1,4 @@
-//! The sweep in one screenful.
+//! The result of a sweep as a screenful of text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use units::{show_bit_rate, show_seconds};
 use super::{advice, heat};
 use crate::placement::shares_machine;
 
-/// The whole screen.
+/// The whole text.
 pub(super) fn show(results: &Results) -> String {
     let mut out = String::new();
     if let Some(found) = &results.placement {
@@ -28,9 +28,11 @@ fn body(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
     let so_far = if results.partial.is_some() { "so far: " } else { "" };
     writeln!(out, "\nBest     {so_far}{}", advice::verdict(found))?;
     if !found.ties.is_empty() {
-        let tie = |pair: &results::PlacedPair| format!("{} and {}", pair.near_core, pair.far_core);
+        let tie = |pair: &results::PlacedPair| {
+            format!("near core {}, far core {}", pair.near_core, pair.far_core)
+        };
         let ties: Vec<String> = found.ties.iter().take(6).map(tie).collect();
-        writeln!(out, "         no worse as far as the noise lets see: {}", ties.join("; "))?;
+        writeln!(out, "         not distinguishable from it: {}", ties.join("; "))?;
     }
     for (number, line) in found.advice.iter().enumerate() {
         writeln!(out, "{:<8} {line}", if number == 0 { "Advice" } else { "" })?;
@@ -79,7 +81,7 @@ fn head(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
     Ok(())
 }
 
-/// Open-MX's comparison, both ends.
+/// Compares cores by their distance from the interrupt's core, at both ends, as the Open-MX paper does.
 fn relations(out: &mut String, found: &PlacementFindings) -> std::fmt::Result {
     if found.relations.is_empty() {
         return Ok(());

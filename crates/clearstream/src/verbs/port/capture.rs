@@ -1,4 +1,4 @@
-//! `port capture`: what passes a port, as a pcap file with nanosecond stamps.
+//! `port capture`: writes a port's frames to a pcap file with nanosecond timestamps.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::signals;
 
-/// pcap with nanoseconds (pcap-savefile(5)).
+/// Magic number of pcap with nanosecond timestamps (pcap-savefile(5)).
 const MAGIC: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
-/// Longest frame that is written: a super-segment, headers and all.
+/// Longest frame written, bytes: a super-segment with headers.
 const SNAP_BYTES: u32 = 262_144;
-/// Nobody wakes a capture: it looks so often.
+/// Polling interval: a capture gets no wake-ups.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// When to end, if not by a signal.
+/// Conditions, besides a signal, that end a capture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Until {
     pub(super) count: Option<u64>,
@@ -67,7 +67,7 @@ pub(super) fn run(
         if connection.has_news() {
             break Some(match connection.poll_cut_off() {
                 Ok(Some((_, why))) => why,
-                _ => "the switch has gone".to_owned(),
+                _ => "the switch has ended".to_owned(),
             });
         }
         let patience = Patience { linger: Duration::ZERO, timeout: LOOK_EVERY };
@@ -134,10 +134,10 @@ fn header() -> Vec<u8> {
 }
 
 fn packet_header(record: &Record, frame_bytes: usize) -> Vec<u8> {
-    // Until 2106.
+    // Wraps in 2106, as the format's field does.
     let seconds = (record.seen_ns / 1_000_000_000) as u32;
     let nanoseconds = (record.seen_ns % 1_000_000_000) as u32;
-    // No longer than SNAP_BYTES.
+    // At most SNAP_BYTES.
     let length = frame_bytes as u32;
     [seconds, nanoseconds, length, length].map(u32::to_le_bytes).concat()
 }

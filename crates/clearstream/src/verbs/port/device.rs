@@ -1,5 +1,5 @@
-//! `port add NAME --type …`: opening a device here, where its privilege and network namespace are, and
-//! handing it to the switch.
+//! `port add NAME --type …`: opens a device in this process, which has the required privilege and network
+//! namespace, and passes it to the switch.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Words override options.
+    /// Adds settings given as words `KEY=VALUE`, which override options.
     pub(super) fn with(mut self, words: &[String]) -> Result<Self, VerbError> {
         for word in words {
             let Some((key, value)) = word.split_once('=') else {
@@ -63,7 +63,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// Which device it asks for, if any.
+    /// The device that the settings describe, if any.
     pub(super) fn device(&self) -> Result<Option<Wanted>, VerbError> {
         let dev = self.dev.clone();
         if self.queues.is_some() && self.kind.as_deref() != Some("tap") {
@@ -114,17 +114,17 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// The rings of its port where nobody asks for others.
+    /// Default ring sizes of the device's port.
     pub(super) fn default_shape(&self) -> Shape {
         match self {
             Self::Tap { .. } | Self::Guest { .. } => Shape::of_device(),
-            // Frames are a wire's, not super-segments.
+            // Frames are at most as long as on the wire, not super-segments.
             Self::Xdp { .. } => Shape::default(),
         }
     }
 }
 
-/// Opens it and makes it a port.
+/// Opens the device and adds it as a port.
 pub(super) fn add(
     connection: &mut Connection,
     port: &PortName,
@@ -153,7 +153,7 @@ pub(super) fn add(
     Ok(Exit::Ok)
 }
 
-/// Makes the socket with this command's privilege; the switch listens at it.
+/// Adds a vhost-user port. Creates the socket with this command's privilege; the switch accepts connections.
 fn add_guest(
     connection: &mut Connection,
     port: &PortName,
@@ -162,14 +162,14 @@ fn add_guest(
 ) -> Result<(), VerbError> {
     let listener = ports::vm::Listener::bind(path).map_err(|error| {
         if error.source.kind() == std::io::ErrorKind::AddrInUse {
-            return VerbError::failed(format!("{} is there already", path.display()));
+            return VerbError::failed(format!("{} already exists", path.display()));
         }
         missing(&error)
     })?;
     let device = DeviceKind::VhostUser { path: path.display().to_string() };
     let added = hand_over(connection, port, device, shape, &[listener.as_fd()]);
     if added.is_err() {
-        // It is this command's own, and nobody serves it.
+        // This command created the socket, and nobody serves it.
         std::fs::remove_file(path).ok();
     }
     added
@@ -210,12 +210,12 @@ fn hand_over(
     connection.ask_with(ask, fds).map_err(|error| explain(&error))
 }
 
-/// The port's own name, as far as an interface's may be that long.
+/// The port's name, cut to the 15 characters that an interface's name may have.
 fn default_device(port: &Name) -> String {
     port.to_string().chars().take(15).collect()
 }
 
-/// What the kernel takes for an interface's name (`dev_valid_name`).
+/// Checks a name by the kernel's rules for interfaces (`dev_valid_name`).
 fn check_name(dev: &str) -> Result<(), VerbError> {
     let is_bad = |one: char| one.is_whitespace() || one.is_control() || "/:%".contains(one);
     if (1..16).contains(&dev.len()) && !dev.contains(is_bad) && dev != "." && dev != ".." {
@@ -226,12 +226,12 @@ fn check_name(dev: &str) -> Result<(), VerbError> {
     Err(VerbError::usage(text))
 }
 
-/// Why a TAP device could not be had.
+/// The error for a TAP device that cannot be opened.
 fn refused(dev: &str, error: &sys::SyscallError) -> VerbError {
     use std::io::ErrorKind::{InvalidInput, ResourceBusy};
     match error.source.kind() {
         InvalidInput => VerbError::failed(format!(
-            "{dev} is there already, and no TAP device with as many queues"
+            "{dev} already exists and is no TAP device with that many queues"
         )),
         ResourceBusy => VerbError::failed(format!("another program has the TAP device {dev}")),
         _ => missing(error),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use packet_switch::attachment::{Entry, Health};
 use packet_switch::counters::FlowCount;
 
-/// All counters of all ports, and those of the daemon itself.
+/// The counters of all ports, and those of the daemon itself.
 pub(super) fn text(entries: &[Entry], health: Health) -> String {
     let mut text = String::new();
     family(&mut text, entries, "frames", "counter", "Frames carried.", &|entry| {
@@ -49,7 +49,7 @@ pub(super) fn text(entries: &[Entry], health: Health) -> String {
     text
 }
 
-/// More labels, and a value.
+/// Samples of a metric: further labels, and a value.
 type Samples = Vec<(String, u64)>;
 
 fn flows(entry: &Entry, of: impl Fn(&FlowCount) -> Samples) -> Samples {
@@ -72,19 +72,19 @@ fn family(
 ) {
     let name = format!("clearstream_port_{name}");
     let suffix = if kind == "counter" { "_total" } else { "" };
-    // Writing to text cannot fail.
+    // Writing to a String cannot fail.
     writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}").ok();
     for entry in entries {
         for (labels, value) in samples(entry) {
-            // A port's name has no character that would need escaping.
+            // Port names contain no characters that need escaping.
             writeln!(text, "{name}{suffix}{{port=\"{}\"{labels}}} {value}", entry.name).ok();
         }
     }
 }
 
-/// A counter of the daemon's.
+/// Writes a counter of the daemon.
 fn single(text: &mut String, name: &str, help: &str, value: u64) {
     let name = format!("clearstream_switch_{name}");
-    // As above.
+    // Writing to a String cannot fail.
     writeln!(text, "# TYPE {name} counter\n# HELP {name} {help}\n{name}_total {value}").ok();
 }

@@ -1,17 +1,17 @@
-//! Every figure and table of the papers: what it shows, its law, and whether it runs yet.
+//! Every figure and table of the papers: its content, its law, and whether it can be run yet.
 
 /// One figure or table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
-    /// `C-fig6`.
+    /// Identifier: `C-fig6`.
     pub(super) id: &'static str,
-    /// What it shows, what was varied.
+    /// What it shows, and which parameters vary.
     pub(super) title: &'static str,
-    /// Paper and place in it.
+    /// The paper, and the place in it.
     pub(super) source: &'static str,
-    /// The law that should carry over.
+    /// The law that should hold on other hosts too.
     pub(super) law: &'static str,
-    /// What this version lacks to run it; `None` when it runs.
+    /// What this version lacks to run it; `None` if it can be run.
     pub(super) missing: Option<&'static str>,
 }
 
@@ -20,7 +20,7 @@ const PTNET: &str = "ptnet 2016";
 const OPEN_MX: &str = "Open-MX 2009";
 const CUMULUS: &str = "Cumulus 2018";
 
-/// The letter that begins an entry's id, and the paper it stands for.
+/// The first letter of an entry's id, and the paper it stands for.
 pub(super) const PAPERS: [(char, &str); 4] = [
     ('C', "ClearStream 2011: 40 Gbit/s single streams over 1650 km"),
     ('P', "ptnet 2016: packet rings passed through to virtual machines, the VALE switch"),
@@ -36,7 +36,7 @@ pub(super) const ENTRIES: [Entry; 35] = [
     ready(
         "C-fig5",
         "local TCP over time: 1 flow, 2 flows, more",
-        "one flow is bound by a core, several by a ceiling they share: more flows add nothing",
+        "one flow is limited by a core, several by a shared ceiling: more flows add nothing",
     ),
     ready(
         "C-bidir",
@@ -56,7 +56,7 @@ pub(super) const ENTRIES: [Entry; 35] = [
     ready("C-fig6", "one flow at 17 ms RTT over the TCP window", "T(w) = min(w / RTT, Tmax)"),
     ready(
         "C-fig7",
-        "live traffic at both ends, a line a second",
+        "live traffic at both ends, one line per second",
         "what one end sends the other receives",
     ),
     ready(
@@ -118,7 +118,7 @@ pub(super) const ENTRIES: [Entry; 35] = [
         id: "P-vale",
         title: "VALE switch on the host",
         source: PTNET,
-        law: "a switch between processes carries 20 million short frames a second",
+        law: "a switch between processes carries 20 million short frames per second",
         missing: None,
     },
     Entry {
@@ -196,7 +196,7 @@ pub(super) const ENTRIES: [Entry; 35] = [
     },
 ];
 
-/// Finds an entry by its id, whatever the case.
+/// Finds an entry by its id; case does not matter.
 pub(super) fn find(id: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.id.eq_ignore_ascii_case(id))
 }

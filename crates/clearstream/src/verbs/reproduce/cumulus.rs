@@ -1,5 +1,5 @@
 //! The figures and tables of the Cumulus paper that need a file system: the same load on a file system mounted by its
-//! clients (native) and as a gateway hands it on (projected), interleaved, in the lab `cumulus`.
+//! clients (native) and as re-exported by a gateway (projected), interleaved, in the lab `cumulus`.
 
 mod failover;
 mod judge;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::Bed;
+use lab::ScopedLab;
 use results::{
     Figure, FileIoWork, FileLocksWork, FileMetadataWork, Point, Results, TestOutcome, Work,
 };
@@ -26,35 +26,37 @@ use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
 use crate::signals;
 
-/// The lab, its name while this runs, and the host that hands the file system on.
+/// The built-in lab that is brought up.
 const LAB: &str = "cumulus";
+/// The lab's name while this runs.
 const NAME: &str = "cumulus-projected";
+/// The host that re-exports the file system.
 const FORWARDER: &str = "g1";
-/// Longest until clients have mounted everything.
+/// Longest time until clients have mounted everything.
 const MOUNTED_MAX: Duration = Duration::from_secs(30);
 /// Bytes that each task writes and reads.
 const BLOCK_BYTES: u64 = 32 << 20;
 const TRANSFER_BYTES: u64 = 4 << 20;
-/// Files of each task.
+/// Files per task.
 const FILES_COUNT: u64 = 200;
-/// Most that is kept of what a program says, bytes.
+/// Kept length of a program's output, bytes.
 const SAID_BYTES_MAX: usize = 64 << 20;
 const SEED: u64 = 0x2018;
-/// What is varied.
+/// Names of the varied parameters.
 const TASKS: &str = "tasks_count";
 const CLIENTS: &str = "clients_count";
 const SIZE: &str = "file_bytes";
-/// The last figure of a name: bytes that crossed the gateways' servers' side by those of the load.
+/// Suffix of a figure's name: bytes that crossed the gateways on the servers' side, over the load's bytes.
 const AT_SERVERS: &str = "at_servers_share";
 
-/// How clients see the file system.
+/// How clients access the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Mounted by the clients.
     Native,
-    /// Handed on by a gateway that caches.
+    /// Re-exported by a gateway with a cache.
     Projected,
-    /// Handed on by a gateway that does not.
+    /// Re-exported by a gateway without a cache.
     Uncached,
 }
 
@@ -82,12 +84,12 @@ impl Way {
     }
 }
 
-/// One load: on so many clients, with so many tasks each.
+/// One load: number of clients, tasks per client, and file size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
     clients: u64,
     tasks: u64,
-    /// Bytes of each file, for metadata.
+    /// Size of each file in metadata tests, bytes.
     file_bytes: u64,
 }
 
@@ -97,7 +99,7 @@ impl Load {
     }
 }
 
-/// What is done.
+/// Kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Streams,
@@ -105,7 +107,7 @@ enum Kind {
     Locks,
 }
 
-/// What an entry of the catalogue asks for.
+/// The kind of load and the loads of a catalogue entry.
 fn study(id: &str) -> (Kind, Vec<Load>) {
     let tasks = |tasks: &[u64]| tasks.iter().map(|tasks| Load::of(1, *tasks, 0)).collect();
     let sizes = [0, 1024, 4096, 32_768];
@@ -119,12 +121,12 @@ fn study(id: &str) -> (Kind, Vec<Load>) {
     }
 }
 
-/// Whether this module runs it.
+/// Whether this module runs the entry `id`.
 pub(super) fn is_one(id: &str) -> bool {
     paper::IDS.contains(&id)
 }
 
-/// Runs one of them.
+/// Runs one of this module's entries.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.host.is_some() {
         let line = format!("{} runs in a lab on this machine and takes no host", entry.id);
@@ -170,6 +172,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
             transfer_bytes: TRANSFER_BYTES,
             segments_count: 1,
             by: "pwrite and pread".to_owned(),
+            options: Default::default(),
         }),
         Kind::Metadata => Work::FileMetadata(FileMetadataWork {
             phase: "all".to_owned(),
@@ -177,6 +180,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
             ranks_count,
             items_count: ranks_count * FILES_COUNT,
             file_bytes: load.file_bytes,
+            options: Default::default(),
         }),
         Kind::Locks => Work::FileLocks(FileLocksWork {
             lock: "flock and byte ranges".to_owned(),
@@ -189,7 +193,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
 
 /// The lab, with its file system mounted in all three ways.
 struct Clients {
-    bed: Bed,
+    bed: ScopedLab,
     kind: Kind,
 }
 
@@ -200,7 +204,7 @@ impl Clients {
         if let Some(files) = &mut plan.filesystem {
             files.forwarder = Some(FORWARDER.to_owned());
         }
-        let bed = Bed::up(&plan, std::env::current_exe()?)?;
+        let bed = ScopedLab::up(&plan, std::env::current_exe()?)?;
         if let Some(note) = bed.lab().notes().iter().find(|note| note.contains("file system")) {
             return Err(VerbError::missing(note));
         }
@@ -213,7 +217,7 @@ impl Clients {
         Ok(clients)
     }
 
-    /// Waits until a client has mounted the file system in every way.
+    /// Waits until a client has mounted the file system in all three ways.
     fn wait_for_mounts(&self, client: &str) -> Result<(), VerbError> {
         let began = Instant::now();
         for way in Way::ALL {
@@ -240,7 +244,7 @@ impl Clients {
         Ok(command)
     }
 
-    /// Runs the load of a planned point; the document that it prints.
+    /// Runs the load of a planned point; returns the document that it prints.
     fn load(&self, planned: &PlannedPoint, way: Way) -> Result<Results, VerbError> {
         let of = |name: &str| planned.varied.get(name).map_or(1, |value| *value as u64);
         let (clients, tasks) = (of(CLIENTS), of(TASKS));
@@ -265,7 +269,7 @@ impl Clients {
             }
         }
         let done = ended(self.program(&words)?)?;
-        // 3: locks that do not work, which is what is looked for.
+        // Exit code 3 reports locks that do not work, which is an expected result.
         let is_well = done.status.success() || done.status.code() == Some(3);
         match results::read_results(&done.stdout) {
             Ok(results) if is_well && results.partial.is_none() => Ok(results),
@@ -296,7 +300,7 @@ impl Driver for Clients {
     }
 }
 
-/// What the load itself said of a phase: stored beside the point, under its name.
+/// A phase's point from the load's own document, renamed to be stored beside the planned point.
 fn beside(planned: &PlannedPoint, point: Point) -> Point {
     Point {
         experiment: format!("{}: {}", planned.experiment, point.experiment),
@@ -306,7 +310,7 @@ fn beside(planned: &PlannedPoint, point: Point) -> Point {
     }
 }
 
-/// The figures of a phase, named by it.
+/// The figures of a phase, with the phase in their names.
 fn figures(point: &Point) -> Vec<Figure> {
     let Some(outcome) = point.measured() else { return Vec::new() };
     let of = |name: &str| outcome.figures.iter().find(|one| one.name == name).map(|one| one.value);
@@ -335,7 +339,7 @@ fn client(number: u64) -> String {
     format!("c{number}")
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, and captures its output.
 fn ended(mut command: Command) -> Result<sys::process::Ended, VerbError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Owned::start(&mut command, Ending::KILL)?.capture(SAID_BYTES_MAX)?;

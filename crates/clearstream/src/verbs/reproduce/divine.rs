@@ -1,7 +1,7 @@
 //! C-divine and C-mix: the distributed model checker over the path, alone and beside a bulk flow.
 //!
-//! Two hosts of a lab search one model together, a rank each, over MPI; what goes between them is read
-//! from the interfaces of both ends. Once over a short path, once over the 17 ms of the demonstration.
+//! Two hosts of a lab search one model together, with one rank each, over MPI; their traffic is read
+//! from the interfaces of both ends: first over a short path, then over the demonstration's 17 ms.
 
 mod job;
 mod latency;
@@ -35,10 +35,10 @@ const LONG: &str = "glif2010";
 /// Philosophers of the model: 892 296 states of 21 bytes, 3.9 million steps.
 const PHILOSOPHERS: usize = 7;
 
-/// What one repeat measured: the figure with its unit, and its value.
+/// Measurements of one repeat: the figure with its unit, and its value.
 type Measured = Vec<(&'static str, f64)>;
 
-/// Every round has one setting: nothing is shuffled.
+/// Seed of the order of settings; every round has only one.
 const SEED: u64 = 0x2008;
 
 const STATES: &str = figure::STATES_PER_S;
@@ -47,13 +47,13 @@ const MEAN: &str = "both_ways_bits_per_s";
 const PEAK: &str = "peak_both_ways_bits_per_s";
 const NEAR_SENT: &str = "near_sent_bytes";
 const FAR_SENT: &str = "far_sent_bytes";
-/// How long the idle path is watched, seconds.
+/// Duration of the idle path's measurement, seconds.
 const PROBE_S: f64 = 1.0;
 
 const BULK: &str = "bulk_bits_per_s";
 const BULK_BESIDE: &str = "bulk_bits_per_s_beside_checker";
 
-/// Runs C-divine or C-mix; the job's start needs a lab.
+/// Runs C-divine or C-mix; starting the job requires a lab.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.host.is_some() {
         return Err(VerbError::usage(format!(
@@ -78,7 +78,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, conducted, |results| judge(entry, results), args, json)
 }
 
-/// The name of an experiment's points in one of the labs.
+/// Experiment name of the points in one of the labs.
 fn experiment(id: &str, lab: &str) -> String {
     format!("{id} {lab}")
 }
@@ -92,13 +92,13 @@ fn search_work() -> SearchWork {
     }
 }
 
-/// Two ranks in a lab, one on each host; the lab of the last point stays up for the next.
+/// Two ranks in a lab, one on each host; the last point's lab stays up for the next.
 struct Ranks<'a> {
     launcher: &'a str,
     model: &'a Path,
-    /// Whether a bulk flow goes beside the search, too.
+    /// Whether to measure a bulk flow beside the search too.
     is_mix: bool,
-    /// How long the bulk flow lasts alone, seconds.
+    /// Duration of the bulk flow alone, seconds.
     duration_s: f64,
     bed: Option<(&'static str, TestBed)>,
 }
@@ -138,7 +138,7 @@ impl Driver for Ranks<'_> {
 }
 
 impl Ranks<'_> {
-    /// Brings the lab up where another is, or none.
+    /// Brings the lab up, after taking down another one.
     fn stand_in(&mut self, lab: &'static str) -> Result<(), VerbError> {
         if self.bed.as_ref().is_none_or(|(name, _)| *name != lab) {
             self.bed = None;
@@ -163,7 +163,7 @@ impl Ranks<'_> {
         job::search(self.bed()?, self.launcher, self.model, while_running)
     }
 
-    /// One search with nothing beside it.
+    /// Measures one search alone.
     fn alone(&self, measured: &mut Measured) -> Result<Search, VerbError> {
         let search = self.search(&mut || Ok(()))?;
         measured.extend([
@@ -176,7 +176,7 @@ impl Ranks<'_> {
         Ok(search)
     }
 
-    /// The checker alone, a bulk flow alone, and both at once.
+    /// Measures the checker alone, a bulk flow alone, and both at once.
     fn beside_bulk(&self, measured: &mut Measured) -> Result<Search, VerbError> {
         let search = self.alone(measured)?;
         let bed = self.bed()?;
@@ -187,8 +187,8 @@ impl Ranks<'_> {
         let outcome = flow.outcome(&mut |_| {})?;
         measured.push((BULK, received_bits_per_s(&outcome)?));
         latency::keep(measured, Beside::Bulk, &latency::under_load(outcome)?);
-        // The flow lasts longer than the search beside it is expected to; the round trips of its probe
-        // are those of all that time.
+        // The flow should outlast the search beside it; the round trips measured by the flow itself cover its
+        // whole duration.
         flow.begin(&bulk((3.0 * search.seconds).max(self.duration_s)))?;
         let mut probe = Probe::while_searching(bed, search.seconds);
         let beside = self.search(&mut || probe.go());
@@ -200,7 +200,7 @@ impl Ranks<'_> {
         Ok(search)
     }
 
-    /// A search with nothing beside it but round trips.
+    /// Measures a search with only round trips beside it.
     fn watched(&self, measured: &mut Measured, search_s: f64) -> Result<(), VerbError> {
         let mut probe = Probe::while_searching(self.bed()?, search_s);
         self.search(&mut || probe.go())?;
@@ -211,13 +211,13 @@ impl Ranks<'_> {
     }
 }
 
-/// One TCP flow from the near host to the far one, and round trips beside it.
+/// One TCP flow from the near host to the far one, with round trips beside it.
 fn bulk(seconds: f64) -> TestSpec {
     let limit = TestLimit::DurationS(seconds);
     TestSpec { limit, latency_under_load: true, ..TestSpec::tcp() }
 }
 
-/// What the far host received of it.
+/// Rate that the far host received, bit/s.
 fn received_bits_per_s(outcome: &TestOutcome) -> Result<f64, VerbError> {
     let rate = outcome.directions.first().map(|direction| direction.received_bits_per_s);
     rate.ok_or_else(|| VerbError::failed("the bulk flow tells no rate"))
@@ -256,7 +256,13 @@ fn checker_rows(entry: &Entry, results: &Results) -> Vec<PaperFigure> {
     for lab in [SHORT, LONG] {
         let of = |figure| estimate(results, entry.id, lab, figure);
         rows.push(row("2 ranks on 2 hosts", lab, "-", of(STATES), show_states));
-        rows.push(row("both ways, mean", lab, "about 400 Mbit/s a core", of(MEAN), show_bit_rate));
+        rows.push(row(
+            "both ways, mean",
+            lab,
+            "about 400 Mbit/s per core",
+            of(MEAN),
+            show_bit_rate,
+        ));
         rows.push(row("both ways, peak", lab, "11 Gbit/s", of(PEAK), show_bit_rate));
         rows.push(row("sent by the near end", lab, "-", of(NEAR_SENT), show_bytes));
         rows.push(row("sent by the far end", lab, "-", of(FAR_SENT), show_bytes));
@@ -275,7 +281,7 @@ fn judge_alone(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck)
     };
     let peak = short.max(long);
     let judged = format!(
-        "{} at most by two ranks, one a host; the paper's 11 Gbit/s took about 400 Mbit/s from each \
+        "{} at most by two ranks, one per host; the paper's 11 Gbit/s took about 400 Mbit/s from each \
          of many cores; over 17 ms the search takes {:.2} times as long",
         show_bit_rate(peak),
         fast / slow
@@ -284,7 +290,7 @@ fn judge_alone(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck)
 }
 
 fn judge_mix(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
-    /// Sharing: neither is left with less than this part of what it has alone.
+    /// Least share of its rate alone that each must keep for the path to count as shared.
     const SHARE_MIN: f64 = 0.2;
     let mut rows = checker_rows(entry, results);
     let mut shares = Vec::new();
@@ -325,7 +331,7 @@ fn judge_mix(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     (rows, LawCheck { law: entry.law.to_owned(), holds: Some(least >= SHARE_MIN), judged })
 }
 
-/// The model, in a file that goes with the value: philosophers, each counting its meals up to three.
+/// The model in a temporary file: philosophers, each counting its meals up to three.
 struct ScratchModel(PathBuf, #[expect(dead_code, reason = "goes with the value")] Scratch);
 
 impl ScratchModel {

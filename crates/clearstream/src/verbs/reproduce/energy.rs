@@ -1,4 +1,4 @@
-//! C-energy: what a bit costs in joules, by placement.
+//! C-energy: joules per bit, by placement.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,11 +28,11 @@ const IDLE: &str = figure::IDLE_WATTS;
 const LAW: &str = "a bit costs the less, the less core time it takes";
 const SEED: u64 = 0x2011;
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
-/// The cheapest placement in joules is also the one in core time, or not dearer than it by this.
+/// Factor by which the placement cheapest in joules may exceed the lowest core time.
 const SAME: f64 = 1.10;
 
-/// Runs the experiment in a lab, whose ends share this host's meter, or toward a host, where this
-/// end is measured.
+/// Runs the experiment: in a lab, whose two ends share this host's energy meter, or toward a host, where
+/// only this end is measured.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     let mut meter = EnergyMeter::find(HostFiles::default())
         .map_err(|error| VerbError::missing(format!("C-energy: {error}")))?;
@@ -56,7 +56,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, conducted, judge, args, json)
 }
 
-/// Single tests between two looks at the host's energy meter.
+/// Runs tests one by one, each between two readings of the host's energy meter.
 struct Metered<'a> {
     ground: Ground,
     meter: &'a mut EnergyMeter,
@@ -89,8 +89,8 @@ impl Driver for Metered<'_> {
     }
 }
 
-/// In a lab the near end on one core, and the far end on the same, the next, one in the middle of
-/// the list and the last; toward a host these for the near end.
+/// In a lab, the near end on one core and the far end on the same core, the next one, one in the middle of
+/// the list and the last; toward a host, the near end on these cores.
 fn plan(usable: &[u32], args: &ReproduceArgs) -> Plan {
     let first = usable.first().copied().unwrap_or(0);
     let mut cores: Vec<u32> = vec![first];
@@ -103,7 +103,7 @@ fn plan(usable: &[u32], args: &ReproduceArgs) -> Plan {
         let near = if is_lab { first } else { core };
         let spec = TestSpec {
             limit: TestLimit::DurationS(args.duration.as_secs_f64()),
-            // So often the meter is looked at.
+            // The meter's sampling interval.
             interval_s: SAMPLE_INTERVAL.as_secs_f64(),
             near_cores: vec![near],
             far_cores: if is_lab { vec![core] } else { Vec::new() },
@@ -115,14 +115,14 @@ fn plan(usable: &[u32], args: &ReproduceArgs) -> Plan {
     Plan::new(settings.collect(), args.repeats, SEED)
 }
 
-/// `near core 0, far core 1`.
+/// Text of a placement: `near core 0, far core 1`.
 fn shown(placement: &BTreeMap<String, f64>) -> String {
     let core = |(name, end)| Some(format!("{end} core {}", placement.get(name)?));
     let cores: Vec<String> = [(NEAR, "near"), (FAR, "far")].into_iter().filter_map(core).collect();
     cores.join(", ")
 }
 
-/// Power while nothing is asked of the host.
+/// Power of the idle host, watts.
 fn idle_watts(meter: &mut EnergyMeter, duration: Duration) -> f64 {
     let began = Instant::now();
     meter.sample(Duration::ZERO);
@@ -134,7 +134,7 @@ fn idle_watts(meter: &mut EnergyMeter, duration: Duration) -> f64 {
     (meter.joules() - before) / began.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
-/// Joules above idle for each 10^9 bits of payload; `None` without any.
+/// Joules above idle per 10^9 bits of payload; `None` without payload.
 fn per_gbit(joules: f64, idle_watts: f64, seconds: f64, bytes: u64) -> Option<f64> {
     let gbit = bytes as f64 * 8.0 / 1e9;
     (gbit > 0.0).then(|| (joules - idle_watts * seconds) / gbit)

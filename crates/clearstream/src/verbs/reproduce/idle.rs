@@ -1,8 +1,8 @@
-//! M-idle: a packet that wakes a sleeping core, against one that finds a core awake.
+//! M-idle: packets that wake a sleeping core, compared with packets for a core that is awake.
 //!
-//! The processes of both hosts share one core, as one process a node does in the paper. Packets are
-//! taken in on that core (the right one) or on another, which has nothing else to do and sleeps, or
-//! is kept awake by a spinner of the lowest priority.
+//! The processes of both hosts share one core, as the one process per node in the paper does. Packets
+//! are processed on that core (the right one) or on another, which has nothing else to do and sleeps, or
+//! is kept awake by a busy loop of the lowest priority.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -31,14 +31,14 @@ const RATE: &str = "forward_received_bits_per_s";
 const LAW: &str = "wake-ups cost more than misses";
 const SEED: u64 = 0x2009;
 
-/// The core of both processes, and the other one.
+/// The core of both processes, and the other core.
 #[derive(Debug, Clone, Copy)]
 struct Cores {
     process: u32,
     other: u32,
 }
 
-/// Runs the experiment; it needs a lab, since nobody moves interrupts of a host that only serves.
+/// Runs the experiment. It requires a lab, because interrupts of a remote host cannot be moved here.
 pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> VerbResult {
     if args.host.is_some() {
         return Err(VerbError::usage(
@@ -58,7 +58,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, conducted, judge, args, json)
 }
 
-/// Single tests with the packets taken in on a core, which is kept awake or not.
+/// Tests with the packets processed on a given core, which is kept awake or not.
 struct Idle {
     ground: Ground,
     cores: Cores,
@@ -90,7 +90,7 @@ fn plan(args: &ReproduceArgs, cores: Cores) -> Plan {
         far_cores: vec![cores.process],
         ..base
     };
-    // A request that waits for the answer to the last one would measure Nagle's timer.
+    // A request that waits for the previous answer would otherwise measure Nagle's timer.
     let request = TestSpec::request_response(Protocol::Tcp, 1, 1);
     let latency = test(TestSpec { nodelay: true, ..request });
     let bulk = test(TestSpec::tcp());
@@ -103,8 +103,8 @@ fn plan(args: &ReproduceArgs, cores: Cores) -> Plan {
     Plan::new(settings.collect(), args.repeats, SEED)
 }
 
-/// Has the packets of both hosts taken in on this core (RPS, kernel
-/// `Documentation/networking/scaling.rst`). The setting goes with the lab.
+/// Makes both hosts process their packets on this core (RPS, kernel
+/// `Documentation/networking/scaling.rst`). The setting ends with the lab.
 fn take_packets_on(bed: &TestBed, core: u32) -> Result<(), VerbError> {
     let mask = core_mask(core);
     for host in [bed.near(), bed.far()] {
@@ -125,7 +125,7 @@ fn take_packets_on(bed: &TestBed, core: u32) -> Result<(), VerbError> {
     Ok(())
 }
 
-/// A mask of one core as the kernel reads it: words of 32 bits, the highest first.
+/// A mask of one core in the kernel's format: 32-bit words, the highest first.
 fn core_mask(core: u32) -> String {
     let mut mask = format!("{:x}", 1_u32 << (core % 32));
     for _ in 0..core / 32 {
@@ -134,7 +134,7 @@ fn core_mask(core: u32) -> String {
     mask
 }
 
-/// Keeps a core from sleeping, at a priority that takes nothing from anybody.
+/// Keeps a core awake, at the lowest priority.
 struct Spinner {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -149,7 +149,7 @@ impl Spinner {
             let ready =
                 sys::thread::pin_current(&[core]).and_then(|()| sys::thread::run_only_when_idle());
             let spins = ready.is_ok();
-            // Nobody listens any more when the program ends.
+            // The receiver is gone when the program ends.
             say.send(ready).ok();
             while spins && !seen.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -221,7 +221,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     (figures, law)
 }
 
-/// Half a round trip, as Open-MX and IMB count latency.
+/// Half a round trip, which Open-MX and IMB call latency.
 fn one_way(estimate: &Estimate) -> String {
     let us = |seconds: f64| seconds * 5e5;
     let (median, low, high) = (us(estimate.median), us(estimate.low), us(estimate.high));

@@ -1,4 +1,4 @@
-//! Experiments that need no far end: what this host is made of, beside the paper's.
+//! Experiments without a far end: this host's hardware, compared with the paper's.
 
 use results::{
     CeilingLink, Host, HostFacts, LawCheck, Machine, Nic, NicCeilings, Offload, PaperFigure,
@@ -39,8 +39,8 @@ pub(super) fn document() -> Results {
     }
 }
 
-/// The paper's card: 40GE, PCIe 2.0 x8, MaxPayload 128, without timestamps (its Figure 4). Its MTU
-/// is not printed.
+/// The paper's card: 40GE, PCIe 2.0 x8, MaxPayload 128, without timestamps (Figure 4). The paper does not
+/// give its MTU.
 fn paper_card(mtu_bytes: u32) -> Nic {
     let on = |name: &str| Offload { name: name.to_owned(), is_on: true, may_change: true };
     Nic {
@@ -62,9 +62,9 @@ fn paper_card(mtu_bytes: u32) -> Nic {
 }
 
 fn ceilings(near: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
-    /// What the paper saw: 25 Gbit/s (figure 5), 26 on its poster.
+    /// The paper's measurements: 25 Gbit/s (figure 5), 26 on its poster.
     const SEEN_BITS_PER_S: (f64, f64) = (25e9, 26e9);
-    /// How far arithmetic may lie from what was seen: the MTU of the paper is not known.
+    /// Allowed relative difference between model and measurement, because the paper's MTU is unknown.
     const TOLERANCE: f64 = 0.05;
     let headers = explain::Headers { lacks_timestamps: true, ..explain::Headers::default() };
     let of = |mtu: u32| explain::ceilings(&paper_card(mtu), headers, None);
@@ -113,7 +113,7 @@ fn ceilings(near: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
 }
 
 fn distances(near: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
-    /// Figure 10, row by row.
+    /// The rows of figure 10.
     const PAPER: [&str; 8] = [
         "10 16 16 22 16 22 16 22",
         "16 10 16 22 22 16 22 16",

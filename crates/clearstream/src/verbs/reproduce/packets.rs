@@ -28,16 +28,15 @@ use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
 use crate::signals;
 
-/// What is sent: bytes of a frame, the preamble and the checksum not counted, and whether only slots are
-/// handed over, as the paper's pkt-gen does: its frames are written in the first round and read by
-/// nobody.
+/// The frames sent: their size in bytes, without preamble and checksum, and whether only slots are passed
+/// on, as the paper's pkt-gen does, whose frames are written in the first round only and never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
     frame_bytes: u32,
     slots_only: bool,
 }
 
-/// The shortest frames and full ones as the paper has them, and the shortest written and read each.
+/// The shortest and full-size frames as in the paper, and the shortest with each frame written and read.
 const LOADS: [Load; 3] = [
     Load { frame_bytes: 60, slots_only: true },
     Load { frame_bytes: 1500, slots_only: true },
@@ -55,27 +54,27 @@ impl Load {
     }
 }
 
-/// The paper's figures for the shortest, frames/s (ptnet 2016, section II).
+/// The paper's rates for the shortest frames, frames/s (ptnet 2016, section II).
 const PAPER_VALE_PKTS_PER_S: f64 = 20e6;
 const PAPER_PIPE_PKTS_PER_S: f64 = 100e6;
 
-/// Longer frames that go at least so fast against the shortest show that nothing copies them.
+/// Least ratio of the rate of long frames to that of the shortest which shows that frames are not copied.
 const UNCOPIED_MIN: f64 = 0.8;
 
-/// What lies between the two ports.
+/// What connects the two ports.
 const SWITCH: &str = "switch";
 const PIPE: &str = "pipe";
 
-/// The order of the loads is a shuffle from this seed.
+/// Seed of the shuffled order of the loads.
 const SEED: u64 = 0x2016;
 
-/// How long the receiver may take to be there.
+/// Time for the receiver to start.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// How long the receiver may take to end once nothing comes any more.
+/// Longest time for the receiver to end once no frames arrive.
 const LINGER_MAX: Duration = Duration::from_secs(30);
 
-/// Most that is kept of what the receiver says, bytes.
+/// Kept length of the receiver's output, bytes.
 const SAID_BYTES_MAX: usize = 1 << 20;
 
 /// Runs P-vale or P-pipe.
@@ -103,7 +102,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
     publish(entry, conducted, |results| judged(entry, is_vale, results), args, json)
 }
 
-/// Sends frames between two processes of this host, a switch of its own for every point.
+/// Sends frames between two processes of this host, with a new switch for every point.
 struct Frames;
 
 impl Driver for Frames {
@@ -118,7 +117,7 @@ impl Driver for Frames {
             let error = VerbError::failed("this work is no stream of frames");
             return Ok(Done::failed(planned, started_unix_ms, error));
         };
-        let bed = Bed::up()?;
+        let bed = Testbed::up()?;
         let by = bed.workers(work);
         let mut done = match bed.stream(work) {
             Err(error) => Done::failed(planned, started_unix_ms, error),
@@ -136,23 +135,23 @@ impl Driver for Frames {
     }
 }
 
-/// A switch in this process, gone with the value.
-struct Bed {
+/// A switch in this process; dropping the value ends it.
+struct Testbed {
     socket: PathBuf,
     _scratch: Scratch,
     should_stop: Arc<AtomicBool>,
     daemon: Option<JoinHandle<Result<(), DaemonError>>>,
-    /// Where the sender runs, and the switch with it; and where the receiver does.
+    /// Core of the sender, and core of the receiver.
     cores: (u32, u32),
     switch_core: u32,
 }
 
-impl Bed {
+impl Testbed {
     fn up() -> Result<Self, VerbError> {
         let usable = sys::thread::usable_cores().map_err(|error| VerbError::from_error(&error))?;
         let (first, last) = (usable.first().copied(), usable.last().copied());
         let cores = (first.unwrap_or(0), last.unwrap_or(0));
-        // With a third core the switch has one to itself.
+        // With three cores or more the switch has its own; otherwise it shares the sender's.
         let own = if usable.len() > 2 { usable[1] } else { cores.0 };
         let scratch = Scratch::new("packets").map_err(|error| VerbError::from_error(&error))?;
         let socket = scratch.path().join("switch.sock");
@@ -166,7 +165,7 @@ impl Bed {
         Ok(Self { socket, _scratch: scratch, should_stop, daemon, cores, switch_core: own })
     }
 
-    /// Who sends, who forwards and who receives.
+    /// The workers that send, forward and receive.
     fn workers(&self, work: &FramesWork) -> Vec<Worker> {
         let worker = |part: &str, core: u32| Worker {
             host: NEAR.to_owned(),
@@ -178,7 +177,7 @@ impl Bed {
         ends.into_iter().chain(switch).collect()
     }
 
-    /// For how long frames came in (seconds), frames/s and bit/s.
+    /// Runs the load; returns the time in which frames arrived (seconds), frames/s and bit/s.
     fn stream(&self, work: &FramesWork) -> Result<(f64, f64, f64), VerbError> {
         let through_switch = work.through == SWITCH;
         let (from, to) = if through_switch { ("vale0:a", "vale0:b") } else { ("p{0", "p}0") };
@@ -193,7 +192,7 @@ impl Bed {
             generate.push("--slots-only");
         }
         if through_switch {
-            // On a core shared with the switch the sender must not poll.
+            // The sender must not poll on a core that it may share with the switch.
             sink.extend(["--announce", "02:00:00:00:00:02"]);
             generate.extend(["--linger", "0s"]);
         } else {
@@ -229,17 +228,17 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         self.should_stop.store(true, Ordering::Relaxed);
         if let Some(daemon) = self.daemon.take() {
-            // How it ended no longer matters; a panic there has been printed.
+            // Its result no longer matters; a panic there has been printed.
             daemon.join().ok();
         }
     }
 }
 
-/// The JSON that a child prints before it ends by itself.
+/// Waits for a child's end; returns the JSON that it printed.
 fn told(child: Owned, limit: Duration) -> Result<Value, VerbError> {
     let ended = child.ended_within(limit)?;
     serde_json::from_slice(&ended.stdout).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The experiments that run: what each measures, and how its law is judged.
+//! The experiments between two hosts: their tests, and the judgement of their laws.
 
 mod bidir;
 mod fig12;
@@ -15,24 +15,24 @@ use results::{
 };
 use sweep::{Experiment, Plan, Setting};
 
-/// One experiment that runs.
+/// One experiment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recipe {
-    /// Id in the catalogue.
+    /// Identifier in the catalogue.
     pub(super) id: &'static str,
-    /// The lab it runs in when no host is named.
+    /// The lab to use if no host is named.
     pub(super) lab: &'static str,
-    /// What is measured. Given the idle round-trip time and the effort; later rounds may look at
-    /// the points of earlier ones, and an empty plan ends the experiment.
+    /// Plans round `number` from the context; later rounds may use the points of earlier ones. `None` ends
+    /// the experiment.
     pub(super) round: fn(number: u32, context: &Context<'_>) -> Option<Plan>,
-    /// The paper's figures beside ours, and whether the law holds.
+    /// The paper's figures beside the measured ones, and whether the law holds.
     pub(super) judge: fn(&Results) -> (Vec<PaperFigure>, LawCheck),
 }
 
-/// What a recipe may look at when it plans.
+/// The information that a recipe may plan with.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
-    /// Measured seconds a test.
+    /// Measured time per test, seconds.
     pub(super) duration_s: f64,
     /// Repeats of every setting.
     pub(super) repeats: u32,
@@ -40,15 +40,15 @@ pub(super) struct Context<'a> {
     pub(super) rtt_s: Option<f64>,
     /// Path MTU, bytes.
     pub(super) path_mtu_bytes: Option<u32>,
-    /// The host that asks.
+    /// The host that runs the tests.
     pub(super) near: &'a HostFacts,
-    /// The other one, as far as it tells of itself.
+    /// The far host, if it reports its facts.
     pub(super) far: Option<&'a HostFacts>,
     /// Points measured so far.
     pub(super) points: &'a [Point],
 }
 
-/// A recipe with what it was asked for: the experiment that the loop runs.
+/// A recipe with the user's options: the experiment that the runner executes.
 #[derive(Debug)]
 pub(super) struct RecipeRun<'a> {
     recipe: &'a Recipe,
@@ -57,7 +57,7 @@ pub(super) struct RecipeRun<'a> {
 }
 
 impl<'a> RecipeRun<'a> {
-    /// With the effort that was asked for.
+    /// A run of `recipe` with the user's duration and repeats.
     pub(super) fn new(recipe: &'a Recipe, args: &super::ReproduceArgs) -> Self {
         Self { recipe, duration_s: args.duration.as_secs_f64(), repeats: args.repeats }
     }
@@ -94,11 +94,11 @@ pub(super) fn find(id: &str) -> Option<&'static Recipe> {
     RECIPES.iter().find(|recipe| recipe.id.eq_ignore_ascii_case(id))
 }
 
-/// Shuffled order of every plan depends on this only.
+/// Seed of the shuffled order of every plan.
 const SEED: u64 = 0x2010;
 
 impl Context<'_> {
-    /// One TCP test of this effort.
+    /// One TCP test of the requested duration.
     fn tcp(&self, streams: u32, direction: Direction) -> TestSpec {
         TestSpec {
             streams,
@@ -115,7 +115,7 @@ impl Context<'_> {
     }
 }
 
-/// One setting of one varied parameter.
+/// A setting with one varied parameter.
 fn setting(experiment: &str, name: &str, value: f64, spec: TestSpec) -> Setting {
     Setting { varied: BTreeMap::from([(name.to_owned(), value)]), ..Setting::new(experiment, spec) }
 }
@@ -138,7 +138,7 @@ fn estimate<'a>(
         .map(|summary| &summary.estimate)
 }
 
-/// `9.87 Gbit/s (9.70 .. 9.95, n=5)`.
+/// An estimate with its interval: `9.87 Gbit/s (9.70 .. 9.95, n=5)`.
 fn shown(estimate: &Estimate) -> String {
     let rate = units::show_bit_rate;
     let (median, low, high) = (rate(estimate.median), rate(estimate.low), rate(estimate.high));
@@ -149,7 +149,7 @@ fn figure(name: &str, paper: &str, here: Option<&Estimate>) -> PaperFigure {
     PaperFigure { name: name.to_owned(), paper: paper.to_owned(), here: here.map(shown) }
 }
 
-/// The answer when points that the law is about are missing.
+/// The undecided judgement if points that the law needs are missing.
 pub(super) fn undecided(law: &str, why: &str) -> LawCheck {
     LawCheck { law: law.to_owned(), holds: None, judged: why.to_owned() }
 }

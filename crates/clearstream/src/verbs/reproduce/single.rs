@@ -1,4 +1,4 @@
-//! Experiments whose work is a process of this host, or that have something around each of their tests.
+//! Helpers of experiments that run child processes on this host, or act before and after each test.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use sys::process::Owned;
 use crate::exit::VerbError;
 use crate::signals;
 
-/// How often what watches a child looks.
+/// Interval of polling a child.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How a child ended; a signal that asks this program to end ends the child first.
+/// Waits for a child's end; a signal that asks this program to end ends the child first.
 ///
 /// # Errors
-/// A signal came, or the kernel's.
+/// A signal came, or the kernel reported an error.
 pub(super) fn wait_unless_told(child: &mut Owned) -> Result<ExitStatus, VerbError> {
     loop {
         if let Some(status) = child.wait_within(WATCH_INTERVAL)? {

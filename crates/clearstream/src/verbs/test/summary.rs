@@ -1,18 +1,22 @@
-//! What is said before a test and after it.
+//! The text before and after a test.
 
 use std::fmt::Write;
 
 use results::{
     CoreUse, Direction, DirectionOutcome, EndReport, LatencySummary, Results, StreamEnd, Summary,
-    TestOutcome, TestSpec, UdpOutcome,
+    TestOutcome, TestSpec, UdpOutcome, ZeroCopyShare,
 };
 use traffic::client::Target;
 use traffic::describe_test;
-use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
+use units::{show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
-/// Streams listed one by one; more are only summed up.
+/// Code of the finding that a kernel granted a smaller window than requested.
+const WINDOW_CLAMPED: &str = "window-clamped";
+/// Most notes in a summary; `--verbose` lists all.
+const NOTES_MAX: usize = 2;
+/// Most streams listed individually; more are only summed up.
 const STREAMS_LISTED_MAX: usize = 16;
-/// Cores less busy than this are not worth a line.
+/// Busy share below which a core gets no line.
 const CORE_BUSY_MIN: f64 = 0.02;
 
 /// The line before the first test.
@@ -26,22 +30,79 @@ pub(super) fn heading(target: &Target, results: &Results, spec: &TestSpec) -> St
     format!("{target} ({address}, {peer}{idle}): {}", describe_test(spec))
 }
 
-/// Everything about one test.
-pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome, number: Option<u32>) -> String {
-    let mut text = String::new();
-    let mut line = |label: &str, value: &str| {
-        // Writing to a String does not fail.
-        writeln!(text, "{label:<10} {value}").ok();
-    };
-    if let Some(number) = number {
-        line("run", &number.to_string());
+/// Summary of one test in at most six lines: each direction (or the exchanges), latency, both ends, notes.
+pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome) -> String {
+    let mut lines = totals_of(spec, outcome);
+    // With two directions the windows would take two more lines; `--verbose` shows them.
+    if let [direction] = &outcome.directions[..]
+        && let Some(text) = window(spec, outcome, direction)
+    {
+        lines.insert(1, ("window", text));
     }
+    for (name, end) in ends(outcome) {
+        lines.push((name, one_end(spec, end)));
+    }
+    let noted = |(name, end): (&'static str, &EndReport)| {
+        // The first line already shows the windows.
+        let findings = end.findings.iter().filter(|finding| finding.code != WINDOW_CLAMPED);
+        findings.map(move |finding| format!("{name} end: {}", finding.text)).collect::<Vec<_>>()
+    };
+    let mut notes: Vec<String> = ends(outcome).flat_map(noted).collect();
+    if outcome.far().is_none() {
+        notes.push("the far end is an iperf3 server, which gives totals only".to_owned());
+    }
+    let more = notes.len().saturating_sub(NOTES_MAX);
+    if more > 0 {
+        notes.truncate(NOTES_MAX);
+        notes.push(format!("{more} more with --verbose"));
+    }
+    if !notes.is_empty() {
+        lines.push(("note", notes.join("; ")));
+    }
+    text_of(&lines)
+}
+
+/// The figures of one of several runs, on one line each.
+pub(super) fn run(number: u32, spec: &TestSpec, outcome: &TestOutcome) -> String {
+    let lines = totals_of(spec, outcome);
+    lines.iter().map(|(label, value)| format!("run {number:<6} {label} {value}\n")).collect()
+}
+
+/// Every stream, core and note of one test, one line each.
+pub(super) fn details(spec: &TestSpec, outcome: &TestOutcome) -> String {
+    let mut lines: Vec<(&'static str, String)> = Vec::new();
+    if outcome.directions.len() > 1 {
+        let windows = outcome.directions.iter().filter_map(|way| window(spec, outcome, way));
+        lines.extend(windows.map(|text| ("window", text)));
+    }
+    for (name, end) in ends(outcome) {
+        for stream in end.streams.iter().take(STREAMS_LISTED_MAX) {
+            lines.push((name, one_stream(spec, stream)));
+        }
+        let unlisted = end.streams.len().saturating_sub(STREAMS_LISTED_MAX);
+        if unlisted > 0 {
+            lines.push((name, format!("{unlisted} more streams (all with --json)")));
+        }
+        let busy: Vec<String> =
+            end.cores.iter().filter(|core| is_busy(core)).map(core_use).collect();
+        if !busy.is_empty() {
+            lines.push((name, busy.join("; ")));
+        }
+        lines.extend(end.findings.iter().map(|finding| (name, format!("note: {}", finding.text))));
+    }
+    text_of(&lines)
+}
+
+fn text_of(lines: &[(&'static str, String)]) -> String {
+    lines.iter().map(|(label, value)| format!("{label:<10} {value}\n")).collect()
+}
+
+/// The first lines: each direction's totals or the exchanges, the latency, and smaller windows than requested.
+fn totals_of(spec: &TestSpec, outcome: &TestOutcome) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
     for direction in &outcome.directions {
         let label = if direction.direction == Direction::Reverse { "reverse" } else { "forward" };
-        line(label, &totals(direction));
-        if let Some(udp) = &direction.udp {
-            line("", &datagrams(udp));
-        }
+        lines.push((label, totals(direction)));
     }
     if let Some(rr) = &outcome.request_response {
         let rate = show_count(rr.transactions_per_s);
@@ -50,38 +111,101 @@ pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome, number: Option<u32
             0 => String::new(),
             timeouts => format!(", {timeouts} without an answer"),
         };
-        line("exchanges", &format!("{rate} transactions/s ({count}{lost})"));
-        line("latency", &latency(&rr.latency));
+        lines.push(("exchanges", format!("{rate} transactions/s ({count}{lost})")));
+        lines.push(("latency", latency(&rr.latency)));
+    }
+    if let Some((_, first)) = lines.first_mut() {
+        first.push_str(&clamps(spec, outcome));
     }
     if let Some(beside) = &outcome.latency_under_load {
-        line("under load", &latency(beside));
+        lines.push(("under load", latency(beside)));
     }
-    for (name, end) in ends(outcome) {
-        for stream in end.streams.iter().take(STREAMS_LISTED_MAX) {
-            line(name, &one_stream(spec, stream));
-        }
-        let unlisted = end.streams.len().saturating_sub(STREAMS_LISTED_MAX);
-        if unlisted > 0 {
-            line(name, &format!("and {unlisted} streams more (all with --json)"));
-        }
-    }
-    for (name, end) in ends(outcome) {
-        let busy: Vec<String> =
-            end.cores.iter().filter(|core| is_busy(core)).map(core_use).collect();
-        if !busy.is_empty() {
-            line(name, &busy.join("; "));
-        }
-    }
-    for (name, end) in ends(outcome) {
-        end.findings.iter().for_each(|finding| line(name, &format!("note: {}", finding.text)));
-    }
-    if outcome.far().is_none() {
-        line("far", "no account of its own: an iperf3 server gives totals only");
-    }
-    text
+    lines
 }
 
-/// Figures worth a line when a test was repeated; the document has all.
+/// The granted windows, where the kernels granted less than requested.
+fn clamps(spec: &TestSpec, outcome: &TestOutcome) -> String {
+    let Some(asked_bytes) = spec.window_bytes else { return String::new() };
+    let clamped = ends(outcome)
+        .filter(|(_, end)| end.findings.iter().any(|finding| finding.code == WINDOW_CLAMPED));
+    let granted = clamped.filter_map(|(name, end)| {
+        // The kernel reports twice the granted size, to cover its own overhead.
+        let given = end.streams.iter().filter_map(|stream| {
+            let buffer =
+                if stream.sending { stream.send_buffer_bytes } else { stream.receive_buffer_bytes };
+            buffer.map(|bytes| bytes / 2)
+        });
+        given.min().map(|bytes| format!("{} ({name} end)", show_byte_size(bytes)))
+    });
+    let granted: Vec<String> = granted.collect();
+    if granted.is_empty() {
+        return String::new();
+    }
+    let asked = show_byte_size(asked_bytes);
+    format!("; granted a window of {} where {asked} was asked", granted.join(" and "))
+}
+
+/// One end on one line: its streams together, and its busiest core.
+fn one_end(spec: &TestSpec, end: &EndReport) -> String {
+    let mut parts = match &end.streams[..] {
+        [] => vec!["no streams".to_owned()],
+        [stream] => vec![one_stream(spec, stream)],
+        streams => several_streams(spec, streams),
+    };
+    let total = |core: &CoreUse| core.user + core.system + core.softirq + core.irq;
+    let busy: Vec<&CoreUse> = end.cores.iter().filter(|core| is_busy(core)).collect();
+    let busiest = busy.iter().max_by(|a, b| total(a).total_cmp(&total(b)));
+    if let Some(core) = busiest {
+        let of = if busy.len() > 1 { "busiest " } else { "" };
+        parts.push(format!("{of}{}", core_use(core)));
+    }
+    parts.join("; ")
+}
+
+fn several_streams(spec: &TestSpec, streams: &[StreamEnd]) -> Vec<String> {
+    let rate = |stream: &StreamEnd| stream.bytes as f64 * 8.0 / stream.duration_s.max(1e-9);
+    let mut parts = Vec::new();
+    for sending in [true, false] {
+        let of_way: Vec<&StreamEnd> =
+            streams.iter().filter(|stream| stream.sending == sending).collect();
+        let rates = || of_way.iter().map(|stream| rate(stream));
+        if of_way.is_empty() {
+            continue;
+        }
+        let does = match (&spec.request_response, sending) {
+            (Some(_), _) => "exchanged",
+            (None, true) => "sent",
+            (None, false) => "received",
+        };
+        let (least, most) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
+        let mut text = format!(
+            "{} streams {does} {} to {} each",
+            of_way.len(),
+            show_bit_rate(least),
+            show_bit_rate(most)
+        );
+        if let Some(tcp) = of_way[0].tcp.as_ref().filter(|_| sending) {
+            write!(text, ", {} mss {}", tcp.congestion_control, tcp.mss_bytes).ok();
+        }
+        text.push_str(&zero_copied(of_way.iter().filter_map(|stream| stream.zero_copy.as_ref())));
+        parts.push(text);
+    }
+    parts
+}
+
+/// The share that was really zero-copy, if zero copy was requested.
+fn zero_copied<'a>(shares: impl Iterator<Item = &'a ZeroCopyShare>) -> String {
+    let sum = |(asked, zero): (u64, u64), share: &ZeroCopyShare| {
+        (asked + share.asked_bytes, zero + share.zero_copied_bytes)
+    };
+    let (asked, zero) = shares.fold((0, 0), sum);
+    if asked == 0 {
+        return String::new();
+    }
+    format!(", zero-copy {:.1}%", zero as f64 * 100.0 / asked as f64)
+}
+
+/// Figures shown for a repeated test; the document has all of them.
 const REPEATED: [&str; 7] = [
     "forward_received_bits_per_s",
     "reverse_received_bits_per_s",
@@ -92,7 +216,7 @@ const REPEATED: [&str; 7] = [
     "loaded_rtt_p99_s",
 ];
 
-/// Medians over repeats; empty without any.
+/// Medians over repeats; empty if there are none.
 pub(super) fn repeats(summaries: &[Summary]) -> String {
     let mut text = String::new();
     for summary in summaries.iter().filter(|known| REPEATED.contains(&known.figure.as_str())) {
@@ -124,12 +248,14 @@ fn ends(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, &EndReport
 }
 
 fn totals(direction: &DirectionOutcome) -> String {
-    let retransmits = match direction.retransmits_count {
-        Some(count) => format!(", {count} retransmits"),
-        None => String::new(),
+    let of_protocol = match (direction.retransmits_count, &direction.udp) {
+        (Some(1), _) => ", 1 retransmit".to_owned(),
+        (Some(count), _) => format!(", {count} retransmits"),
+        (None, Some(udp)) => format!("; {}", datagrams(udp)),
+        (None, None) => String::new(),
     };
     format!(
-        "received {} ({}), sent {} ({}){retransmits}",
+        "received {} ({}), sent {} ({}){of_protocol}",
         show_bit_rate(direction.received_bits_per_s),
         show_byte_size(direction.received_bytes),
         show_bit_rate(direction.sent_bits_per_s),
@@ -137,15 +263,49 @@ fn totals(direction: &DirectionOutcome) -> String {
     )
 }
 
-fn datagrams(udp: &UdpOutcome) -> String {
-    let share = udp.lost_count as f64 * 100.0 / udp.sent_count.max(1) as f64;
+/// The data in flight, if a window was requested or one was full.
+fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Option<String> {
+    let told = outcome.window_use(spec, way.direction)?;
+    if !(told.is_full || told.asked_bytes.is_some()) {
+        return None;
+    }
+    let size = |bytes: f64| show_byte_size(units::saturating_u64(bytes));
+    let (in_flight, rtt_s) = (told.in_flight_bytes?, told.rtt_s?);
     let mut text = format!(
-        "{} datagrams, lost {} ({share:.3}%), reordered {}, duplicate {}",
+        "{} in flight over {} = {}, measured {}",
+        size(in_flight),
+        show_seconds(rtt_s),
+        show_bit_rate(in_flight * 8.0 / rtt_s),
+        show_bit_rate(way.received_bits_per_s)
+    );
+    let sizes = [
+        ("advertised", told.advertised_bytes),
+        ("asked for", told.asked_bytes),
+        ("receive buffer", told.receive_buffer_bytes),
+    ];
+    let sizes =
+        sizes.into_iter().filter_map(|(name, bytes)| Some(format!("{name} {}", size(bytes?))));
+    let sizes: Vec<String> = sizes.collect();
+    if !sizes.is_empty() {
+        write!(text, "; {}", sizes.join(", ")).ok();
+    }
+    Some(text)
+}
+
+fn datagrams(udp: &UdpOutcome) -> String {
+    let mut text = format!(
+        "{} datagrams sent, {} received, lost {} ({}), reordered {}, duplicate {}",
         show_count(udp.sent_count as f64),
+        show_count(udp.received_count as f64),
         udp.lost_count,
+        show_share(udp.lost_share().unwrap_or(0.0)),
         udp.reordered_count,
         udp.duplicate_count
     );
+    if udp.unaccounted_count() > 0 {
+        let count = show_count(udp.unaccounted_count() as f64);
+        write!(text, ", {count} not arrived by the end").ok();
+    }
     if let Some(jitter_s) = udp.jitter_s {
         write!(text, ", jitter {}", show_seconds(jitter_s)).ok();
     }
@@ -191,7 +351,8 @@ fn one_stream(spec: &TestSpec, stream: &StreamEnd) -> String {
     let mut text = format!("stream {} {does} {}", stream.index, show_bit_rate(rate));
     let cores: Vec<String> = stream.cores.iter().take(4).map(u32::to_string).collect();
     if !cores.is_empty() {
-        write!(text, ", core {}", cores.join(" ")).ok();
+        let noun = if cores.len() == 1 { "core" } else { "cores" };
+        write!(text, ", {noun} {}", cores.join(", ")).ok();
     }
     let buffers = [("send", stream.send_buffer_bytes), ("receive", stream.receive_buffer_bytes)];
     for (which, bytes) in buffers {
@@ -216,11 +377,7 @@ fn one_stream(spec: &TestSpec, stream: &StreamEnd) -> String {
             None => {}
         }
     }
-    if let Some(zero_copy) = &stream.zero_copy {
-        let share =
-            zero_copy.zero_copied_bytes as f64 * 100.0 / zero_copy.asked_bytes.max(1) as f64;
-        write!(text, ", really zero-copy {share:.1}%").ok();
-    }
+    text.push_str(&zero_copied(stream.zero_copy.iter()));
     text
 }
 

@@ -1,4 +1,4 @@
-//! `clearstream tune apply`.
+//! `clearstream tune apply`: makes changes, with a journal.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::progress::Progress;
 use crate::runner::{Conducted, Ended};
 use crate::store;
 
-/// Most bytes of a plan file.
+/// Longest plan file to read, bytes.
 const PLAN_BYTES_MAX: u64 = 16 << 20;
 
 /// Options of `tune apply`.
@@ -33,7 +33,7 @@ const PLAN_BYTES_MAX: u64 = 16 << 20;
     ones are made only when named. What could not be set on the far host is printed as commands.\n\n\
     --from carries out the verdict of a results file: it shows the settings that the verdict\n\
     names, sets them here and on the far host that the file names, measures with and without each\n\
-    in turns, by the verdict's own test, and keeps what helps. `tune revert` takes them back.")]
+    in turns, by the verdict's own test, and keeps what helps. `tune revert` reverts them.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(super) evidence: EvidenceOptions,
@@ -64,7 +64,7 @@ pub(crate) struct ApplyArgs {
     /// Report page of --measure.
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
-    /// Begin --measure anew even if the same trials were cut short.
+    /// Start --measure over even if the same trials were interrupted.
     #[arg(long)]
     pub(super) fresh: bool,
     /// Make the changes that can be made when one fails.
@@ -77,7 +77,6 @@ pub(crate) struct ApplyArgs {
     pub(super) state: StateOptions,
 }
 
-/// Runs the verb.
 pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
     if args.persist && args.state.root.is_none() && std::env::var_os("CLEARSTREAM_LAB").is_some() {
         return Err(VerbError::usage(
@@ -87,7 +86,9 @@ pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
     if !args.set.is_empty() {
         let changes =
             args.set.iter().map(|text| assignment(text)).collect::<Result<Vec<_>, _>>()?;
-        return finish(&apply_near(args, &changes)?, &[], json);
+        let outcomes = apply_near(args, &changes)?;
+        let undo = show::undo(is_any_made(&outcomes, End::Near), None, &args.state);
+        return finish(&outcomes, &[], &undo, json);
     }
     if let Some(file) = &args.from {
         return verdict::run(args, file, json);
@@ -118,7 +119,7 @@ pub(super) fn run(args: &ApplyArgs, json: bool) -> VerbResult {
     all(args, &chosen, ends, json)
 }
 
-/// Tries each change with and without.
+/// Measures each change with and without it.
 fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
     if args.plan.is_some() {
         return Err(VerbError::usage("--measure takes its evidence from HOST, not from --plan"));
@@ -158,15 +159,15 @@ impl ApplyArgs {
         if self.keep_going { Policy::KeepGoing } else { Policy::AllOrNothing }
     }
 
-    /// The test whose throughput counts.
+    /// The test whose throughput is compared.
     pub(super) fn spec(&self) -> results::TestSpec {
         self.evidence.spec()
     }
 
-    /// The plan of trials of which nothing was chosen.
+    /// The plan of trials in which no change was chosen.
     ///
     /// # Errors
-    /// It has no change that was asked for by name.
+    /// The plan lacks a change that the user named.
     pub(super) fn chosen_of(
         &self,
         trials: &Trials<'_>,
@@ -191,7 +192,7 @@ impl ApplyArgs {
     }
 }
 
-/// Makes all changes: here first, then there; where it fails there, what was made here goes back.
+/// Makes all changes: at the near end first, then at the far end; if the latter fails, the former are reverted.
 fn all(args: &ApplyArgs, chosen: &[PlannedChange], mut ends: Ends<'_>, json: bool) -> VerbResult {
     let of = |end: End| -> Vec<PlannedChange> {
         chosen.iter().filter(|change| change.end == end).cloned().collect()
@@ -229,7 +230,15 @@ fn all(args: &ApplyArgs, chosen: &[PlannedChange], mut ends: Ends<'_>, json: boo
         }
         outcomes.extend(made.into_iter().map(|one| (End::Far, one)));
     }
-    finish(&outcomes, &by_hand, json)
+    let far = ends.far.as_ref().filter(|_| is_any_made(&outcomes, End::Far));
+    let far = far.map(|far| far.target());
+    let undo = show::undo(is_any_made(&outcomes, End::Near), far, &args.state);
+    finish(&outcomes, &by_hand, &undo, json)
+}
+
+fn is_any_made(outcomes: &[(End, Outcome)], end: End) -> bool {
+    let is_made = |one: &Outcome| matches!(one.result, ChangeResult::Applied { .. });
+    outcomes.iter().any(|(at, one)| *at == end && is_made(one))
 }
 
 fn apply_near(args: &ApplyArgs, changes: &[Change]) -> Result<Vec<(End, Outcome)>, VerbError> {
@@ -238,8 +247,13 @@ fn apply_near(args: &ApplyArgs, changes: &[Change]) -> Result<Vec<(End, Outcome)
     Ok(outcomes.into_iter().map(|one| (End::Near, one)).collect())
 }
 
-/// Prints what became of the changes; decides the exit.
-pub(super) fn finish(outcomes: &[(End, Outcome)], by_hand: &[String], json: bool) -> VerbResult {
+/// Prints the outcome of the changes and how to revert them; decides the exit code.
+pub(super) fn finish(
+    outcomes: &[(End, Outcome)],
+    by_hand: &[String],
+    undo: &str,
+    json: bool,
+) -> VerbResult {
     let mut out = crate::out::stdout();
     if json {
         let of = |end: End| {
@@ -257,6 +271,7 @@ pub(super) fn finish(outcomes: &[(End, Outcome)], by_hand: &[String], json: bool
         for line in by_hand {
             writeln!(out, "  {line}")?;
         }
+        write!(out, "{undo}")?;
     }
     let failed: Vec<&Outcome> =
         outcomes.iter().map(|(_, one)| one).filter(|one| has_failed(one)).collect();
@@ -320,7 +335,7 @@ fn read_plan(file: &Path) -> Result<Plan, VerbError> {
     serde_json::from_slice(&bytes).map_err(|error| at(&error))
 }
 
-/// Another host's evidence says nothing about this one.
+/// Refuses evidence from another host, which says nothing about this one.
 pub(super) fn check_host(results: &Results) -> Result<(), VerbError> {
     let uname = rustix::system::uname();
     let own = uname.nodename().to_string_lossy();

@@ -1,4 +1,4 @@
-//! `clearstream tune cc`: congestion controls as BPF programs, and one against the other.
+//! `clearstream tune cc`: congestion controls as BPF programs, and comparisons of congestion controls.
 
 mod compare;
 mod figures;
@@ -12,9 +12,11 @@ use serde_json::json;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
 
-/// Names the kernel has, and the one that new connections get.
+/// The kernel's congestion controls.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+/// Those that unprivileged programs may choose.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+/// The default for new connections.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// Options of `tune cc`.
@@ -42,7 +44,7 @@ enum Action {
     },
     /// The congestion controls there are, where each comes from and how many use it.
     Status,
-    /// Take back what `tune cc` registered.
+    /// Remove the programs that `tune cc` registered.
     Remove {
         /// Its name; all of ours when left out.
         name: Option<String>,
@@ -54,7 +56,6 @@ enum Action {
     Compare(compare::CompareArgs),
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: &CcArgs, json: bool) -> VerbResult {
     match &args.action {
         Action::Htcp { for_everyone } => {
@@ -93,7 +94,7 @@ fn register(scope: Scope, json: bool) -> VerbResult {
     }
     writeln!(out, "use it:    clearstream test HOST -C {name}")?;
     writeln!(out, "default:   sysctl -w net.ipv4.tcp_congestion_control={name}")?;
-    writeln!(out, "take back: clearstream tune cc remove")?;
+    writeln!(out, "undo: clearstream tune cc remove")?;
     Ok(Exit::Ok)
 }
 
@@ -199,7 +200,7 @@ fn users(count: u32) -> String {
     format!("{count} connection{plural} or default{plural}")
 }
 
-/// A setting's text; empty where it cannot be read.
+/// The content of a setting's file; empty if it cannot be read.
 fn setting(path: &str) -> String {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Both hosts' settings behind one face: this one's directly, the far one's over the control
-//! connection.
+//! The settings of both hosts behind one interface: this host's directly, the far host's over the
+//! control connection.
 
 use results::End;
 use serde_json::Value;
@@ -10,11 +10,11 @@ use super::explain;
 use crate::exit::{VerbError, chain};
 use crate::far::FarEnd;
 
-/// Both hosts.
+/// Access to both hosts' settings.
 pub(super) struct Ends<'a> {
     pub(super) tuner: Tuner,
     pub(super) far: Option<&'a mut FarEnd>,
-    /// Make near changes survive a reboot.
+    /// Whether changes at the near end survive a reboot.
     pub(super) persist: bool,
 }
 
@@ -63,8 +63,8 @@ impl Ends<'_> {
         }
     }
 
-    /// How the far host's changes stand; the line that says why they cannot be made, where the far
-    /// end lacks the extension or the permission.
+    /// State of the far host's changes; the error says why changes cannot be made there, if the far end
+    /// lacks the extension or the permission.
     pub(super) fn far_status(&mut self) -> Result<Vec<StatusLine>, VerbError> {
         match self.ask_far(&Request::Status)? {
             Answer::Status { lines } => Ok(lines),
@@ -85,7 +85,7 @@ impl Ends<'_> {
     }
 }
 
-/// Each text of a far host's is part of a line here: its line ends would begin lines of their own.
+/// Escapes control characters in the far host's texts, whose line ends would begin new lines of output.
 fn make_plain(value: &mut Value) {
     match value {
         Value::String(text) => {

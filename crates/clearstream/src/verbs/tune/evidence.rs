@@ -1,4 +1,4 @@
-//! What a plan is made from: a results file, or a few tests made now.
+//! The basis of a plan: a results file, or a few tests run now.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::signals;
 use crate::store;
 use crate::verbs::options::{ApplicationOptions, ServerOptions};
 
-/// Every order of the tests is a shuffle from this seed; any fixed number serves.
+/// Seed of the shuffled order of the tests; its value has no significance.
 const SEED: u64 = 0x7e57;
 
 /// Where evidence comes from.
@@ -35,7 +35,7 @@ pub(super) struct EvidenceOptions {
 }
 
 impl EvidenceOptions {
-    /// The test whose throughput counts.
+    /// The test whose throughput is compared.
     pub(super) fn spec(&self) -> TestSpec {
         let duration_s = self.duration.as_secs_f64().max(0.2);
         TestSpec {
@@ -49,13 +49,13 @@ impl EvidenceOptions {
         }
     }
 
-    /// The far end, when one was named.
+    /// The far end, if one was named.
     pub(super) fn far(&self) -> Result<Option<FarEnd>, VerbError> {
         let Some(host) = &self.host else { return Ok(None) };
         FarEnd::connect(&self.server.at(host)).map(Some)
     }
 
-    /// The evidence: the file's, or that of tests made now and journalled beside `output`.
+    /// The evidence: from the file, or from tests run now with a journal beside `output`.
     pub(super) fn gather(
         &self,
         far: Option<&mut FarEnd>,
@@ -68,6 +68,7 @@ impl EvidenceOptions {
         signals::watch().map_err(|error| VerbError::from_error(&error))?;
         let mut progress = Progress::new(1);
         let mut results = far.describe(RunKind::Tune, &mut progress);
+        crate::granted::check(&self.spec(), &results)?;
         let (evidence, mut driver) = (Evidence { single: self.spec() }, Tested(far));
         let keeping = Keeping::beside(output);
         let conducted = runner::conduct(&evidence, &mut driver, keeping, &mut results, progress);
@@ -75,7 +76,7 @@ impl EvidenceOptions {
     }
 }
 
-/// The far end, which only a file of evidence makes unnecessary.
+/// The far end; fails if none was named, which is allowed only with a results file.
 pub(super) fn named(far: Option<&mut FarEnd>) -> Result<&mut FarEnd, VerbError> {
     let missing = "name the far HOST to measure now, or a results file with --results";
     far.ok_or_else(|| VerbError::usage(missing))
@@ -87,9 +88,9 @@ pub(super) struct Gathered {
     pub(super) conducted: Conducted,
 }
 
-/// A few tests that tell what binds: the experiment a plan rests on.
+/// The experiment that a plan is based on: a few tests that show what limits throughput.
 pub(super) struct Evidence {
-    /// The test whose throughput counts.
+    /// The test whose throughput is compared.
     pub(super) single: TestSpec,
 }
 
@@ -98,7 +99,7 @@ impl Experiment for Evidence {
         if number == 0 {
             return Some(battery(&self.single));
         }
-        // A window that binds hides what would bind without it, so that is tried beforehand.
+        // A window that binds hides the limits that would bind without it, so wider windows are tested first.
         let mut windows = so_far.points.iter().filter(|point| point.experiment == WIDE_WINDOW);
         if windows.next_back().is_some_and(|last| last.measured().is_none()) {
             return None;
@@ -107,7 +108,7 @@ impl Experiment for Evidence {
         Some(one_more(&self.single, bytes, &so_far.points))
     }
 
-    /// The path's BDP and the verdict as it stands without an experiment: the change itself is one.
+    /// Adds the path's BDP and the verdict without an experiment: the change itself will be the experiment.
     fn conclude(&self, results: &mut Results, _is_complete: bool) {
         let mut first = results.clone();
         first.points.retain(|point| point.experiment != WIDE_WINDOW);
@@ -118,18 +119,19 @@ impl Experiment for Evidence {
         let best = rates.map(|one| one.estimate.median).max_by(f64::total_cmp);
         first.path.bandwidth_delay_product_bytes =
             rtt_s.zip(best).map(|(rtt_s, best)| units::bandwidth_delay_product_bytes(best, rtt_s));
+        // The tests with wider windows show which rate the windows are to be sized for.
         if results.verdict.is_none() {
-            results.verdict = Some(explain::diagnose(&first).verdict());
+            results.verdict = Some(explain::diagnose(results).verdict());
         }
         results.path = first.path;
         results.summaries = sweep::summarise(&results.points);
     }
 }
 
-/// What the tests of a window of their own are called.
+/// Experiment name of the tests with wider windows.
 const WIDE_WINDOW: &str = "wide-window";
 
-/// The judged stream with a window of its own, once more than it was run already.
+/// The judged stream with a given window, with one more repeat than is in `done`.
 fn one_more(single: &TestSpec, bytes: u64, done: &[Point]) -> Plan {
     let spec = TestSpec { window_bytes: Some(bytes), ..single.clone() };
     let done = done.iter().filter(|point| point.spec() == Some(&spec)).count();
@@ -137,7 +139,7 @@ fn one_more(single: &TestSpec, bytes: u64, done: &[Point]) -> Plan {
     Plan::new(vec![setting], u32::try_from(done).unwrap_or(u32::MAX).saturating_add(1), SEED)
 }
 
-/// The judged stream three times, and what tells a limit of the stream from one of the path.
+/// The judged stream three times, and tests that tell a per-stream limit from one of the path.
 fn battery(single: &TestSpec) -> Plan {
     const REPEATS: u32 = 3;
     let settings = vec![

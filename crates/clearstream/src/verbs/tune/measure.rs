@@ -1,10 +1,10 @@
-//! `clearstream tune apply --measure`: each change with and without, in turns; what does not help
-//! beyond the noise goes back.
+//! `clearstream tune apply --measure`: measures with and without each change in turns, and reverts the
+//! changes that do not help beyond the noise.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use results::{End, Results};
+use results::{AppliedChange, End, Results};
 use serde_json::json;
 use sweep::PlannedPoint;
 use tuning::plan::PlannedChange;
@@ -12,8 +12,8 @@ use tuning::{Change, ChangeResult, Policy, Standing as InForce, StatusLine, Undo
 
 use super::apply::{ApplyArgs, say_nothing_to_do};
 use super::ends::Ends;
-use super::show;
 use super::trials::{CHANGE, Standing, Trials, WITH, is_of_trial};
+use super::{StateOptions, show};
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::runner::{self, Done, Driver, Ended, Keeping, Tested};
 use crate::signals;
 
-/// Runs the trials, and before them the tests that their changes follow from.
+/// Runs the trials, preceded by the tests that determine their changes.
 pub(super) fn run(
     args: &ApplyArgs,
     trials: &Trials<'_>,
@@ -48,21 +48,45 @@ pub(super) fn run(
         return say_nothing_to_do(&args.chosen_of(trials, &results)?, json);
     }
     if persist {
-        // The settings have their values already: what this writes are the files.
+        // The settings have their values already: this only writes the files.
         ends.persist = true;
         ends.apply(End::Near, &kept_here(&chosen, &results), args.policy())?;
     }
     let told = json!({ "changes": results.changes, "output": args.output }).to_string();
-    // What was neither made nor measured was said.
+    // Changes that were neither made nor measured have been reported.
     let is_whole = results.changes.iter().all(|change| change.after.is_some());
     let exit = if is_whole { Exit::Ok } else { Exit::Partial };
-    let said = Said { text: shown(&results), json: Some(&told), exit };
+    let said = Said { text: shown(&results, &ends, &args.state), json: Some(&told), exit };
+    let was_cut_short = matches!(conducted.ended, Ok(Ended::Interrupted(_)));
+    let refused = trials.refused_line(&results);
     let report = args.report.as_deref();
     let outputs = Outputs { results: Some(&args.output), report, also: None, json };
-    ending::end(outputs, &results, conducted, &said)
+    let ended = ending::end(outputs, &results, conducted, &said);
+    if was_cut_short {
+        // Informational: a closed stderr does not affect the run.
+        writeln!(crate::out::stderr(), "clearstream: {}", left_in_force(&results)).ok();
+    }
+    match (ended, refused) {
+        (Ok(Exit::Partial), Some(line)) => Err(VerbError::partial(line)),
+        (ended, _) => ended,
+    }
 }
 
-/// A line on stderr. That nobody hears it takes nothing from the run.
+/// The changes that an interrupted run left in force, on one line.
+fn left_in_force(results: &Results) -> String {
+    let kept = results.changes.iter().filter(|change| change.is_kept == Some(true));
+    let name = |change: &AppliedChange| {
+        format!("{} at the {} end", change.key, show::end_name(change.end))
+    };
+    let kept: Vec<String> = kept.map(name).collect();
+    if kept.is_empty() {
+        "no change is in force: every setting is as it was".to_owned()
+    } else {
+        format!("kept: {}; every other setting is as it was", kept.join(", "))
+    }
+}
+
+/// Writes a line to stderr. A closed stderr does not affect the run.
 fn talk(line: &VerbError) {
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }
@@ -76,20 +100,20 @@ fn kept_here(chosen: &[PlannedChange], results: &Results) -> Vec<Change> {
     chosen.iter().filter(is_kept).map(PlannedChange::change).collect()
 }
 
-/// Tests with changes made and undone between them.
+/// A driver that makes and reverts changes between tests.
 struct Switched<'a> {
     trials: &'a Trials<'a>,
     ends: Ends<'a>,
-    /// The changes that are tried.
+    /// The changes to try.
     chosen: Vec<PlannedChange>,
-    /// The numbers of those that this run has in force.
+    /// Indexes into `chosen` of the changes that this run has in force.
     on: Vec<usize>,
-    /// Whether it was looked what an earlier run, cut short, has left in force.
+    /// Whether changes left in force by an earlier, interrupted run were looked up.
     looked: bool,
 }
 
 impl Driver for Switched<'_> {
-    /// Of the changes those are in force that helped, and the one on trial as it is.
+    /// Leaves the changes that helped in force and reverts the others, except the one on trial.
     fn prepare(&mut self, so_far: &Results) -> Result<(), VerbError> {
         self.chosen = self.trials.chosen(so_far);
         if !std::mem::replace(&mut self.looked, true) && so_far.points.iter().any(is_of_trial) {
@@ -109,7 +133,7 @@ impl Driver for Switched<'_> {
             let is_wanted = planned.experiment == WITH;
             if let Some(why) = self.switch(*number as usize, is_wanted)? {
                 let failed = Done::failed(planned, runner::now_unix_ms(), VerbError::failed(why));
-                // Not the peer's fault.
+                // Refused by this host or the far one, but not a failure of the peer.
                 return Ok(Done { error: None, ..failed });
             }
         }
@@ -121,7 +145,7 @@ impl Driver for Switched<'_> {
 }
 
 impl Switched<'_> {
-    /// The numbers of the chosen changes that are in force by this program.
+    /// Indexes of the chosen changes that this program has in force.
     fn left_in_force(&mut self) -> Result<Vec<usize>, VerbError> {
         let near = self.ends.tuner.status().map_err(|error| super::explain(&error))?;
         let needs_far = self.chosen.iter().any(|change| change.end == End::Far);
@@ -146,7 +170,7 @@ impl Switched<'_> {
         Ok(())
     }
 
-    /// Whatever ended the run: what helped is in force, and nothing else.
+    /// However the run ended, leaves exactly the changes in force that helped.
     fn settle_at_the_end(&mut self, results: &Results) -> Result<(), VerbError> {
         let standing = self.trials.standing(&self.chosen, &results.points);
         let settled = self.settle(&Standing { next: None, ..standing });
@@ -156,7 +180,7 @@ impl Switched<'_> {
         })
     }
 
-    /// Makes or undoes a change unless that is so already; the text says why it could not be made.
+    /// Makes or reverts a change, unless that is done already; returns the reason if it could not be made.
     fn switch(&mut self, number: usize, on: bool) -> Result<Option<String>, VerbError> {
         let Some(change) = self.chosen.get(number) else { return Ok(None) };
         if self.on.contains(&number) == on {
@@ -183,29 +207,21 @@ impl Switched<'_> {
     }
 }
 
-fn shown(results: &Results) -> String {
+fn shown(results: &Results, ends: &Ends<'_>, state: &StateOptions) -> String {
     let mut text = String::new();
     for change in &results.changes {
         let end = show::end_name(change.end);
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         writeln!(text, "{end}  {}: {} -> {}", change.key, change.from, change.to).ok();
         show::wrapped(&mut text, "      ", change.outcome.as_deref().unwrap_or("")).ok();
     }
     if results.changes.is_empty() {
-        text.push_str("No change was measured to the end; what was on trial is taken back.\n");
+        text.push_str("No change was measured to the end; the change on trial is reverted.\n");
     }
     text.push('\n');
     let is_kept = |end: End| {
         results.changes.iter().any(|change| change.end == end && change.is_kept == Some(true))
     };
-    if is_kept(End::Near) {
-        text.push_str("Undo     clearstream tune revert\n");
-    }
-    if is_kept(End::Far) {
-        let port = results.path.port.filter(|port| *port != traffic::server::DEFAULT_PORT);
-        let port = port.map_or_else(String::new, |port| format!(" -p {port}"));
-        let target = &results.path.target;
-        writeln!(text, "Undo     clearstream tune revert --far {target}{port}").ok();
-    }
-    text
+    let far = ends.far.as_ref().filter(|_| is_kept(End::Far)).map(|far| far.target());
+    text + &show::undo(is_kept(End::Near), far, state)
 }

@@ -1,4 +1,4 @@
-//! `clearstream tune plan`.
+//! `clearstream tune plan`: lists the changes that the evidence justifies.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -29,10 +29,9 @@ pub(crate) struct PlanArgs {
     output: Option<PathBuf>,
 }
 
-/// Runs the verb.
 pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
     let mut far = if args.evidence.results.is_some() { None } else { args.evidence.far()? };
-    // A journal of the tests that are made now, where nobody named a file for them.
+    // A temporary journal of the tests run now, if no file was named.
     let is_unnamed = args.output.is_none() && args.evidence.results.is_none();
     let scratch = is_unnamed.then(|| Scratch::new("plan")).transpose();
     let scratch = scratch.map_err(|error| VerbError::from_error(&error))?;

@@ -1,4 +1,4 @@
-//! `clearstream tune profile`: what papers and institutions published, against the running kernel.
+//! `clearstream tune profile`: published lists of settings, compared with the running kernel.
 
 use std::io::{self, Read as _, Write};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) struct ProfileArgs {
     action: Action,
 }
 
-/// Longest file that is read.
+/// Longest file to read, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, clap::Subcommand)]
@@ -37,7 +37,7 @@ enum Action {
         #[arg(value_name = "NAME|FILE")]
         profile: String,
     },
-    /// Each setting beside the running kernel's: gone, harmful today, replaced by what.
+    /// Each setting beside the running kernel's: removed from the kernel, harmful today, or replaced.
     Compare {
         /// Its name, or a file in the form of sysctl.conf.
         #[arg(value_name = "NAME|FILE")]
@@ -45,7 +45,6 @@ enum Action {
     },
 }
 
-/// Runs the verb.
 pub(super) fn run(args: &ProfileArgs, json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     match &args.action {
@@ -109,14 +108,14 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
     Ok(())
 }
 
-/// Whether every kernel has a setting, but once: a network namespace of its own does not show it.
+/// Whether a setting exists once per machine, so that a network namespace of its own does not show it.
 fn is_the_machines(key: &str) -> bool {
     const ONCE: [&str; 3] =
         ["net.core.netdev_max_backlog", "net.core.netdev_budget", "net.ipv4.tcp_mem"];
     ONCE.contains(&key)
 }
 
-/// Why a setting has no value here.
+/// Why a setting has no value on this host.
 fn absence(key: &str) -> &'static str {
     if is_the_machines(key) {
         "the machine's, not shown in this namespace"

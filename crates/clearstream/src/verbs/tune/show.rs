@@ -1,16 +1,20 @@
-//! Plans and outcomes as people read them.
+//! Plans and their outcomes as text.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use results::{End, Results};
+use traffic::client::{Family, Target};
 use tuning::plan::{Plan, PlannedChange, Risk};
 use tuning::{ChangeResult, Key, Outcome, Owner, RevertOutcome, Reverted, Standing, StatusLine};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
-/// Columns a line may take.
+use super::StateOptions;
+
+/// Widest line, in columns.
 const COLUMNS: usize = 96;
 
-/// A plan in full.
+/// The complete text of a plan.
 pub(super) fn plan(plan: &Plan, results: &Results) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail; `ok` keeps the lines readable.
@@ -18,8 +22,14 @@ pub(super) fn plan(plan: &Plan, results: &Results) -> String {
     for change in &plan.changes {
         planned(&mut out, change, results).ok();
     }
-    if plan.changes.is_empty() {
+    if plan.changes.is_empty() && plan.by_hand.is_empty() {
         writeln!(out, "\nNothing to change: no figure here asks for it.").ok();
+    }
+    if !plan.by_hand.is_empty() {
+        writeln!(out, "\nWhat binds is no setting that `tune apply` changes; by hand:").ok();
+    }
+    for line in &plan.by_hand {
+        wrapped(&mut out, "  ", line).ok();
     }
     if !plan.remarks.is_empty() {
         writeln!(out).ok();
@@ -30,7 +40,7 @@ pub(super) fn plan(plan: &Plan, results: &Results) -> String {
     out
 }
 
-/// What a verdict asks for: the verdict, and each change.
+/// A verdict and the changes that it recommends.
 pub(super) fn changes(plan: &Plan, results: &Results) -> String {
     let mut out = String::new();
     if let Some(verdict) = &results.verdict {
@@ -83,7 +93,7 @@ fn planned(out: &mut String, change: &PlannedChange, results: &Results) -> std::
     writeln!(out, "  command {}", change.command())
 }
 
-/// `near`, `far`.
+/// Name of an end: `near` or `far`.
 pub(super) fn end_name(end: End) -> &'static str {
     match end {
         End::Near => "near",
@@ -91,7 +101,7 @@ pub(super) fn end_name(end: End) -> &'static str {
     }
 }
 
-/// One line for a change that was asked for.
+/// The outcome of a requested change, on one line.
 pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
     let Outcome { key, from, to, result } = outcome;
     let from = from.as_deref().unwrap_or("?");
@@ -106,7 +116,7 @@ pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
     }
 }
 
-/// `KEY: FROM -> TO`; of files only what happens to them.
+/// `KEY: FROM -> TO`; for a file, only what happens to it.
 fn short_file(key: &Key, from: &str, to: &str) -> String {
     if !is_file(key) {
         return format!("{key}: {from} -> {to}");
@@ -119,7 +129,42 @@ fn is_file(key: &Key) -> bool {
     matches!(key, Key::File(_))
 }
 
-/// One line for a change that was undone.
+/// The commands that revert the changes, one per line and ready to paste: for this host, and the far one.
+pub(super) fn undo(near: bool, far: Option<&Target>, state: &StateOptions) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    if near {
+        let place = |flag: &str, path: &Option<PathBuf>| {
+            let path = path.as_ref().map(|path| quoted(&path.display().to_string()));
+            path.map_or_else(String::new, |path| format!(" {flag} {path}"))
+        };
+        let (root, state) = (place("--root", &state.root), place("--state", &state.state));
+        writeln!(out, "Undo     clearstream tune revert{state}{root}").ok();
+    }
+    if let Some(Target { host, port, family }) = far {
+        let family = match family {
+            Some(Family::V4) => " -4",
+            Some(Family::V6) => " -6",
+            None => "",
+        };
+        let is_usual = *port == traffic::server::DEFAULT_PORT;
+        let port = if is_usual { String::new() } else { format!(" -p {port}") };
+        writeln!(out, "Undo     clearstream tune revert --far {}{port}{family}", quoted(host)).ok();
+    }
+    out
+}
+
+/// Quotes a word for a shell command.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// A reverted change, on one line.
 pub(super) fn reverted(outcome: &RevertOutcome) -> String {
     let RevertOutcome { key, from, result } = outcome;
     let is_file = is_file(key);
@@ -135,12 +180,12 @@ pub(super) fn reverted(outcome: &RevertOutcome) -> String {
         Reverted::Rebooted { now } => {
             format!("{key}: the boot has set it to {now}; nothing left of the change")
         }
-        Reverted::Gone { reason } => format!("{key}: {reason}; nothing to undo"),
+        Reverted::Absent { reason } => format!("{key}: {reason}; nothing to undo"),
         Reverted::Failed { reason, .. } => format!("FAILED: {reason}"),
     }
 }
 
-/// One line for a change of the journal.
+/// A change in the journal, on one line.
 pub(super) fn standing(line: &StatusLine) -> String {
     let StatusLine { key, from, to, now, standing, owner, .. } = line;
     let now = now.as_deref().unwrap_or("?");
@@ -151,7 +196,7 @@ pub(super) fn standing(line: &StatusLine) -> String {
         Standing::Back => format!("{text}  back at its former value"),
         Standing::Foreign => format!("{text}  somebody else has set it to {now}"),
         Standing::Unfinished => format!("{text}  cut short (it is {now}); revert settles it"),
-        Standing::Gone => format!("{text}  gone"),
+        Standing::Absent => format!("{text}  absent"),
     };
     match owner {
         Owner::Host => how,
@@ -159,7 +204,7 @@ pub(super) fn standing(line: &StatusLine) -> String {
     }
 }
 
-/// Words of `text` in lines of at most [`COLUMNS`], the first after `label`, the rest under it.
+/// Wraps `text` into lines of at most [`COLUMNS`], the first after `label`, the rest indented below it.
 pub(super) fn wrapped(out: &mut String, label: &str, text: &str) -> std::fmt::Result {
     let mut line = label.to_owned();
     let indent = " ".repeat(label.chars().count());

@@ -1,4 +1,4 @@
-//! `clearstream tune status`, `revert`, `dump` and `boot`.
+//! `clearstream tune status`, `revert`, `dump` and `boot`: the changes in force and the settings.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -33,12 +33,12 @@ pub(crate) struct StatusArgs {
     clearstream tune revert\n  \
     clearstream tune revert net.ipv4.tcp_rmem\n  \
     clearstream tune revert --far geneva\n\n\
-    What somebody else has set since is named and left; exit code 5 then.")]
+    Settings that somebody else has changed since are named and left alone; exit code 5 then.")]
 pub(crate) struct RevertArgs {
     /// Only these settings [default: all].
     #[arg(value_name = "KEY")]
     keys: Vec<Key>,
-    /// Restore also what somebody else has set since; only on this host.
+    /// Restore also what somebody else has changed since; only on this host.
     #[arg(long, conflicts_with = "far")]
     force: bool,
     /// Drop the journal without restoring anything (of a lab that is gone, of a damaged file).
@@ -73,7 +73,6 @@ pub(crate) struct BootArgs {
     root: PathBuf,
 }
 
-/// Runs `status`.
 pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
     let tuner = args.state.tuner();
     let lines = match &args.far {
@@ -98,7 +97,6 @@ pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// Runs `revert`.
 pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     let tuner = args.state.tuner();
     if args.forget {
@@ -135,7 +133,6 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     }
 }
 
-/// Runs `dump`.
 pub(super) fn dump(args: &DumpArgs, json: bool) -> VerbResult {
     let interfaces = if args.interfaces.is_empty() {
         topology::interfaces().into_iter().map(|link| link.name).collect()
@@ -156,7 +153,7 @@ pub(super) fn dump(args: &DumpArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// Runs `boot`: makes persisted changes; they are journalled already.
+/// Makes persisted changes again; the journal contains them already.
 pub(super) fn boot(args: &BootArgs) -> VerbResult {
     let path = args.root.join(settings_path());
     let at =

@@ -1,61 +1,66 @@
-//! Each change with and without, in turns: the experiment that `tune apply --measure` is.
+//! The experiment of `tune apply --measure`: measures with and without each change, in turns.
 
-use results::{AppliedChange, End, Estimate, Point, PointOutcome, Results, TestSpec};
+use results::{
+    AppliedChange, Confirmation, End, Estimate, Point, PointOutcome, Results, TestSpec, Verdict,
+};
 use sweep::{Experiment, Plan, Setting};
 use tuning::plan::PlannedChange;
 use units::show_bit_rate;
 
 use super::evidence::Evidence;
+use super::show;
 
-/// A gain below this is no gain, whatever the spread: the rule of the verdict's experiments.
+/// Smallest factor that counts as a gain, whatever the spread; the verdict's experiments use the same.
 const GAIN_MIN: f64 = 1.04;
 
-/// Rounds through the changes: one that does nothing alone may help once another is there.
+/// Rounds through the changes: one without effect alone may help once another is in force.
 const ROUNDS_MAX: u32 = 2;
 
-/// What the points of a trial are called.
+/// Experiment name of the points with the change.
 pub(super) const WITH: &str = "tune-with";
+/// Experiment name of the points without it.
 const WITHOUT: &str = "tune-without";
 
-/// What a point of a trial varies: the change's number in the plan, and the round through all.
+/// Parameter of a trial's point: the index of the change.
 pub(super) const CHANGE: &str = "change";
+/// Parameter of a trial's point: the round through all changes.
 const ROUND: &str = "round";
 
-/// Changes to try and how.
+/// The changes to try, and the tests.
 pub(super) struct Trials<'a> {
     pub(super) source: Source<'a>,
-    /// The test of every turn.
+    /// The test to run in every turn.
     pub(super) spec: TestSpec,
-    /// Turns of each change.
+    /// Turns per change.
     pub(super) turns: u32,
-    /// What was asked for beside the tests: another wish is another run.
+    /// Options of the user that identify the run besides the tests: with other options it is not resumed.
     pub(super) asked: String,
-    /// Why the far host's changes cannot be made, where they cannot.
+    /// Why the far host's changes cannot be made, if so.
     pub(super) far_refusal: Option<String>,
 }
 
 /// Where the changes come from.
 pub(super) enum Source<'a> {
-    /// Tests made first: from the evidence follow the changes, of which some are chosen.
+    /// From tests that are run first, and a choice among the changes that they justify.
     Tests(Box<Evidence>, Choice<'a>),
-    /// A file.
+    /// From a file.
     Given(Vec<PlannedChange>),
 }
 
-/// Chooses among the changes of a plan.
+/// Selects changes of a plan.
 pub(super) type Choice<'a> = &'a dyn Fn(&tuning::plan::Plan) -> Vec<PlannedChange>;
 
-/// How the trials stand.
+/// State of the trials.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// Numbers of the changes that helped.
+    /// Indexes of the changes that helped.
     pub(super) kept: Vec<usize>,
-    /// The change that is to be tried next, or further.
+    /// The next change to try, or to continue with.
     pub(super) next: Option<Next>,
     pub(super) records: Vec<AppliedChange>,
 }
 
-/// A turn that is to be made.
+/// The next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Next {
     round: u32,
@@ -71,14 +76,18 @@ struct Trial<'a> {
 
 impl Experiment for Trials<'_> {
     fn round(&self, number: u32, so_far: &Results) -> Option<Plan> {
-        // Once a change was made, the tests that ask for it would no longer be the same.
+        // Once a change was made, the tests that led to it would give different results.
         if !so_far.points.iter().any(is_of_trial)
             && let Source::Tests(evidence, _) = &self.source
             && let Some(plan) = evidence.round(number, so_far)
         {
             return Some(plan);
         }
-        let next = self.standing(&self.chosen(so_far), &so_far.points).next?;
+        let chosen = self.chosen(so_far);
+        if self.refused(&chosen, so_far).is_some() {
+            return None;
+        }
+        let next = self.standing(&chosen, &so_far.points).next?;
         let settings = [WITHOUT, WITH].map(|name| {
             Setting::new(name, self.spec.clone())
                 .varying(CHANGE, next.change as f64)
@@ -111,12 +120,18 @@ impl Experiment for Trials<'_> {
             (results.verdict, results.path) = (base.verdict, base.path);
         }
         results.summaries = sweep::summarise(&results.points);
-        results.changes = self.standing(&self.chosen(results), &results.points).records;
+        let chosen = self.chosen(results);
+        results.changes = match self.refused(&chosen, results) {
+            Some((change, why)) => vec![by_hand(change, why)],
+            None => self.standing(&chosen, &results.points).records,
+        };
+        let binding = binding(&chosen, results);
+        results.verdict = results.verdict.take().map(|it| tried(it, binding, &results.changes));
     }
 }
 
 impl Trials<'_> {
-    /// The changes that are wanted, as the evidence so far asks for them.
+    /// The changes to try, by the evidence so far.
     pub(super) fn chosen(&self, so_far: &Results) -> Vec<PlannedChange> {
         match &self.source {
             Source::Given(changes) => changes.clone(),
@@ -124,12 +139,35 @@ impl Trials<'_> {
         }
     }
 
-    /// The plan that the evidence so far asks for.
+    /// The change that lifts the binding limit and the reason, if that change cannot be made: measuring the
+    /// other changes would then show nothing.
+    fn refused<'c>(
+        &self,
+        chosen: &'c [PlannedChange],
+        so_far: &Results,
+    ) -> Option<(&'c PlannedChange, &str)> {
+        let why = self.far_refusal.as_deref()?;
+        let binding = binding(chosen, so_far)?;
+        (binding.end == End::Far).then_some((binding, why))
+    }
+
+    /// Describes that refusal on one line.
+    pub(super) fn refused_line(&self, results: &Results) -> Option<String> {
+        let chosen = self.chosen(results);
+        let (change, why) = self.refused(&chosen, results)?;
+        let limit = results.verdict.as_ref().map_or("the limit", |verdict| verdict.limit.name());
+        Some(format!(
+            "nothing is changed or measured: {why}; what lifts {limit} is set there by hand: {}",
+            change.command()
+        ))
+    }
+
+    /// The plan that follows from the evidence so far.
     pub(super) fn plan(&self, so_far: &Results) -> tuning::plan::Plan {
         tuning::plan::plan(&without_trials(so_far))
     }
 
-    /// Where the trials of these changes stand after these points.
+    /// State of the trials of these changes after these points.
     pub(super) fn standing(&self, chosen: &[PlannedChange], points: &[Point]) -> Standing {
         let mut standing = Standing::default();
         let mut records: Vec<Option<AppliedChange>> = vec![None; chosen.len()];
@@ -180,8 +218,8 @@ impl<'a> Trial<'a> {
         Self { with: of(WITH), without: of(WITHOUT) }
     }
 
-    /// The first turn of which something is missing; `None` when the trial is over: all turns were
-    /// made, or the change was not measured in force in any so far.
+    /// The first incomplete turn; `None` when the trial is over: all turns were made, or no turn so far could
+    /// measure with the change in force.
     fn next_turn(&self, turns: u32) -> Option<u32> {
         let was_tried = |points: &[&Point], turn: u32| points.iter().any(|one| one.repeat == turn);
         let next = (0..turns)
@@ -190,7 +228,7 @@ impl<'a> Trial<'a> {
         next.filter(|turn| *turn == 0 || was_in_force)
     }
 
-    /// What came of it, and whether it helped; `None` where it could not be measured.
+    /// The outcome, and whether the change helped; `None` if that could not be measured.
     fn judged(&self, change: &PlannedChange) -> (AppliedChange, Option<bool>) {
         let (before, after) = (estimate(&self.without), estimate(&self.with));
         let (Some(was), Some(is)) = (&before, &after) else {
@@ -207,7 +245,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Whether a point is of a trial, and not of the evidence before.
+/// Whether a point belongs to a trial, and not to the evidence before it.
 pub(super) fn is_of_trial(point: &Point) -> bool {
     point.experiment == WITH || point.experiment == WITHOUT
 }
@@ -219,12 +257,53 @@ fn without_trials(so_far: &Results) -> Results {
     base
 }
 
+/// The chosen change that lifts the limit of the verdict.
+fn binding<'c>(chosen: &'c [PlannedChange], so_far: &Results) -> Option<&'c PlannedChange> {
+    let named = match &so_far.verdict {
+        Some(verdict) => verdict.changes.clone(),
+        None => explain::diagnose(&without_trials(so_far)).verdict().changes,
+    };
+    let is_named = |change: &PlannedChange| {
+        let key = change.key.to_string();
+        named.iter().any(|one| one.end == change.end && one.key == key)
+    };
+    chosen.iter().find(|change| is_named(change))
+}
+
+/// The verdict, with the outcome of measuring its own change if that was tried.
+fn tried(verdict: Verdict, binding: Option<&PlannedChange>, records: &[AppliedChange]) -> Verdict {
+    let told = binding.and_then(|change| {
+        let key = change.key.to_string();
+        let is_of = |record: &&AppliedChange| record.end == change.end && record.key == key;
+        let record = records.iter().find(is_of)?;
+        let confirmation = Confirmation {
+            change: format!(
+                "{key} at the {} end: {} -> {}",
+                show::end_name(change.end),
+                record.from,
+                record.to
+            ),
+            predicted_bits_per_s: change.predicted_bits_per_s?,
+            before_bits_per_s: record.before?.median,
+            after_bits_per_s: record.after?.median,
+            outcome: record.outcome.clone()?,
+        };
+        Some((confirmation, record.is_kept == Some(true)))
+    });
+    match told {
+        Some((confirmation, helped)) if !verdict.confirmed => {
+            explain::with_trial(verdict, confirmation, helped)
+        }
+        _ => verdict,
+    }
+}
+
 fn estimate(points: &[&Point]) -> Option<Estimate> {
     let rate = |point: &&Point| Some(point.measured()?.directions.first()?.received_bits_per_s);
     Estimate::of(&points.iter().filter_map(rate).collect::<Vec<f64>>())
 }
 
-/// Whether it helped beyond the noise: the ranges do not touch and the medians are apart.
+/// Whether a change helped beyond the noise: the ranges do not overlap and the medians differ enough.
 fn judge(before: &Estimate, after: &Estimate, predicted: Option<f64>) -> (bool, String) {
     let gain = after.median / before.median.max(f64::MIN_POSITIVE);
     let helped = after.low > before.high && gain >= GAIN_MIN;
@@ -235,7 +314,7 @@ fn judge(before: &Estimate, after: &Estimate, predicted: Option<f64>) -> (bool, 
         (gain - 1.0) * 100.0
     );
     if !helped {
-        return (false, format!("{figures}: not beyond the noise; taken back"));
+        return (false, format!("{figures}: not beyond the noise; reverted"));
     }
     let beside = predicted.map_or_else(String::new, |predicted| {
         let off = (after.median / predicted - 1.0) * 100.0;

@@ -1,4 +1,4 @@
-//! `clearstream tune apply --from`: the verdict of a results file, carried out and measured.
+//! `clearstream tune apply --from`: makes the changes of a results file's verdict and measures their effect.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -18,7 +18,6 @@ use crate::far::FarEnd;
 use crate::progress::Progress;
 use crate::store;
 
-/// Runs the verb.
 pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
     let results = store::load(file)?;
     check_host(&results)?;
@@ -32,12 +31,17 @@ pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
     check_far_host(&far, &results)?;
     let tuner = args.state.tuner();
     let mut ends = Ends { tuner, far: Some(&mut far), persist: args.persist };
+    let binding = chosen.first().map(|change| change.end);
     let by_hand = by_hand(&mut ends, &mut chosen);
+    if !by_hand.is_empty() && binding == Some(End::Far) {
+        // The other changes alone would show nothing about the verdict's limit.
+        chosen.clear();
+    }
     if !json {
         write!(crate::out::stdout(), "{}", shown(&plan, &chosen, &results))?;
     }
     if chosen.is_empty() {
-        return finish(&[], &by_hand, json);
+        return finish(&[], &by_hand, "", json);
     }
     let spec = judged_test(args, &results);
     let results = Results { kind: RunKind::Tune, ..results };
@@ -48,10 +52,10 @@ pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
     if by_hand.is_empty() || json || ended != Exit::Ok {
         return Ok(ended);
     }
-    finish(&[], &by_hand, json)
+    finish(&[], &by_hand, "", json)
 }
 
-/// The far host of the file, unless another name for it is given.
+/// The far host of the file, or the one that the user named instead.
 fn target(args: &ApplyArgs, results: &Results) -> Target {
     let options = &args.evidence;
     match &options.host {
@@ -63,7 +67,7 @@ fn target(args: &ApplyArgs, results: &Results) -> Target {
     }
 }
 
-/// A change that was found for one host is not made on another.
+/// Refuses a far host other than the one that the changes were derived for.
 fn check_far_host(far: &FarEnd, results: &Results) -> Result<(), VerbError> {
     let measured = results.far().map(|far| far.name.as_str());
     match (measured, far.host_name()) {
@@ -75,7 +79,7 @@ fn check_far_host(far: &FarEnd, results: &Results) -> Result<(), VerbError> {
     }
 }
 
-/// The commands of the far changes where the far end does not make them, which are then no longer chosen.
+/// Commands for the far changes if the far end does not permit them; these changes are removed from `chosen`.
 fn by_hand(ends: &mut Ends<'_>, chosen: &mut Vec<PlannedChange>) -> Vec<String> {
     let is_far = |change: &PlannedChange| change.end == End::Far;
     if !chosen.iter().any(is_far) {
@@ -88,7 +92,7 @@ fn by_hand(ends: &mut Ends<'_>, chosen: &mut Vec<PlannedChange>) -> Vec<String> 
     commands
 }
 
-/// The verdict and what is about to be changed.
+/// Describes the verdict and the changes about to be made.
 fn shown(plan: &Plan, chosen: &[PlannedChange], results: &Results) -> String {
     let is_chosen = |change: &&PlannedChange| {
         chosen.iter().any(|one| one.end == change.end && one.key == change.key)
@@ -99,7 +103,7 @@ fn shown(plan: &Plan, chosen: &[PlannedChange], results: &Results) -> String {
     out
 }
 
-/// The test that the verdict judged, as long as a test of `tune` is.
+/// The test that the verdict judged, with the duration of a test of `tune`.
 fn judged_test(args: &ApplyArgs, results: &Results) -> TestSpec {
     let own = args.spec();
     match explain::diagnose(results).spec {

@@ -289,10 +289,11 @@ fn the_change_the_user_made_decides() {
     assert!(told.confirmed && told.summary.contains("confirmed by the change"), "{told:#?}");
     let reworded = Verdict { summary: "in other words".to_owned(), ..verdict.clone() };
     let again = explain::confirm_host_change(&before, reworded, &free.results());
-    assert_eq!(again.map(|verdict| verdict.summary), Some(told.summary), "words decide nothing");
+    assert_eq!(again.map(|verdict| verdict.summary), Ok(told.summary), "words decide nothing");
     let same =
         explain::confirm_host_change(&before, verdict.clone(), &before).expect("the same test");
     assert!(!same.confirmed && same.ruled_out[0].text.contains("refuted"), "{same:#?}");
     let other = Planted { spec: TestSpec::tcp(), ..free };
-    assert_eq!(explain::confirm_host_change(&before, verdict, &other.results()), None);
+    let uncommon = explain::confirm_host_change(&before, verdict, &other.results());
+    assert_eq!(uncommon, Err(explain::HostChangeError::NoCommonTest));
 }

@@ -64,8 +64,8 @@ impl Cells for Model {
     fn write(&self, number: u32, pair: u64) {
         self.pairs[number as usize].set(pair);
     }
-    fn grant(&self) -> Result<Range<u32>, Full> {
-        Err(Full)
+    fn grant(&self) -> Result<Range<u32>, StoreFull> {
+        Err(StoreFull)
     }
 }
 

@@ -5,7 +5,7 @@
 //! components of what is left in the end, those that no other leads to serve all demands.
 
 use super::{BATCH_STATES, Key, Rank, RankError, StateId, Unpacked};
-use crate::partition::message::{NO_ORIGIN, NoMessage, groups};
+use crate::partition::message::{MalformedMessage, NO_ORIGIN, groups};
 use crate::partition::{DEMANDS_MAX, Subject};
 use crate::store::Store;
 
@@ -76,10 +76,10 @@ impl<S: Subject> Rank<S> {
 
     /// States of another rank.
     pub(super) fn gather(&mut self, from: usize, bytes: &[u8]) -> Result<(), RankError> {
-        let bad = |NoMessage: NoMessage| RankError::NoMessage { from };
+        let bad = |MalformedMessage: MalformedMessage| RankError::MalformedMessage { from };
         let state_bytes = self.system.state_bytes();
         let gathered = self.gathered.as_mut().filter(|_| self.me == 0);
-        let gathered = gathered.ok_or(RankError::NoMessage { from })?;
+        let gathered = gathered.ok_or(RankError::MalformedMessage { from })?;
         for group in groups(bytes, state_bytes) {
             let (_, states) = group.map_err(bad)?;
             for state in states.chunks_exact(state_bytes.max(1)) {

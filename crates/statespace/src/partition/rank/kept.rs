@@ -1,7 +1,7 @@
 //! A rank's part of a search put down and taken up again.
 //!
 //! Rank 0 halts the search ([`Rank::pause`]). Once nothing is under way any more, which is found out as
-//! the end of a search is, each rank is asked to write ([`Errand::Write`]) and says how that went. Rank
+//! the end of a search is, each rank is asked to write ([`FileRequest::Write`]) and says how that went. Rank
 //! 0 then tells all whether the whole is there ([`Rank::settle`]) and ends the search or goes on.
 //!
 //! A part: a mark and a version, then numbers of 64 bits, all little-endian: what was searched (the
@@ -12,7 +12,7 @@
 use std::io::{self, Read, Write};
 
 use super::{Marks, Message, Rank};
-use crate::partition::{Aim, Subject};
+use crate::partition::{Goal, Subject};
 use crate::snapshot::{SnapshotError, Summed};
 use crate::store::{Store, Unpacked};
 
@@ -20,7 +20,7 @@ const MAGIC: [u8; 8] = *b"CSPART_1";
 
 /// What a rank's caller is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Errand {
+pub enum FileRequest {
     /// Write the rank down ([`Rank::save`]) and tell how that went ([`Rank::was_written`]).
     Write {
         /// Of which checkpoint this is a part.
@@ -53,11 +53,11 @@ impl<S: Subject> Rank<S> {
     }
 
     /// What this rank's caller is to do now, once.
-    pub fn errand(&mut self) -> Option<Errand> {
+    pub fn errand(&mut self) -> Option<FileRequest> {
         self.errand.take()
     }
 
-    /// How [`Errand::Write`] went.
+    /// How [`FileRequest::Write`] went.
     pub fn was_written(&mut self, written: Written) {
         self.tell(0, Message::Written(written));
     }
@@ -118,7 +118,7 @@ impl<S: Subject> Rank<S> {
     /// [`SnapshotError`].
     pub fn restore(
         system: S,
-        aim: Aim,
+        aim: Goal,
         (me, ranks_count): (usize, usize),
         (fingerprint, serial): (u64, u64),
         input: &mut dyn Read,
@@ -127,7 +127,7 @@ impl<S: Subject> Rank<S> {
         let mut input = Summed::new(input);
         let mut magic = [0; 8];
         input.fill(&mut magic)?;
-        if magic != MAGIC || !matches!(aim, Aim::Broken { .. }) {
+        if magic != MAGIC || !matches!(aim, Goal::BadState { .. }) {
             return Err(SnapshotError::Damaged);
         }
         let state_bytes = system.state_bytes();

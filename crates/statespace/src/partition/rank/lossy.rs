@@ -1,34 +1,34 @@
 //! What a rank does otherwise that keeps less than its states.
 
 use super::{Rank, RankError};
-use crate::lossy::Kept;
+use crate::lossy::LossyStorage;
 use crate::partition::home::hash;
 use crate::partition::message::{Key, Message};
-use crate::partition::thin::Thin;
-use crate::partition::{Aim, Subject};
+use crate::partition::thin::LossyStates;
+use crate::partition::{Goal, Subject};
 
 /// States that were sent are known whatever their distance.
 const SENT: u32 = 1;
 
 impl<S: Subject> Rank<S> {
-    /// As [`Self::new`], but keeping less than the states: looks for broken promises, each shown by a
+    /// As [`Self::new`], but keeping less than the states: looks for violations, each shown by a
     /// real run that need not be a shortest, and may miss all. All ranks share a table of bits out.
     ///
     /// # Errors
-    /// Never for a fresh rank; [`RankError::Full`].
+    /// Never for a fresh rank; [`RankError::StoreFull`].
     ///
     /// # Panics
     /// When there is no such rank.
     pub fn lossy(
         system: S,
         is_full: bool,
-        kept: Kept,
+        kept: LossyStorage,
         me: usize,
         ranks_count: usize,
     ) -> Result<Self, RankError> {
-        let mut rank = Self::empty(system, Aim::Broken { is_full }, me, ranks_count);
+        let mut rank = Self::empty(system, Goal::BadState { is_full }, me, ranks_count);
         let initial = rank.system.initial();
-        let mut thin = Thin::new(initial.len(), is_full, kept, me, ranks_count);
+        let mut thin = LossyStates::new(initial.len(), is_full, kept, me, ranks_count);
         if rank.home.of(&initial) == me {
             thin.add_first(&initial)?;
         }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn only_the_states_of_one_run_are_kept_whole_at_the_end() {
-        let rank = |me| Rank::lossy(Counters, true, Kept::Hash, me, 3).unwrap();
+        let rank = |me| Rank::lossy(Counters, true, LossyStorage::HashCompaction, me, 3).unwrap();
         let mut ranks: Vec<_> = (0..3).map(rank).collect();
         let (mut most, mut left) = (0, 0);
         for now_us in (0..100_000).step_by(100) {
@@ -141,7 +141,7 @@ mod tests {
                 }
             }
             let whole = ranks.iter().filter_map(|rank| rank.thin.as_ref());
-            left = whole.map(Thin::whole_count).sum::<usize>();
+            left = whole.map(LossyStates::whole_count).sum::<usize>();
             most = left.max(most);
         }
         let states: u64 = ranks.iter().map(|rank| rank.figures().states_count).sum();

@@ -42,8 +42,8 @@ fn both_ends_stand_one_above_the_other_at_80_by_24() {
     let rows = painted(&view(vec![near], Some(meter("eth1", 60, 0))), 80, 24);
     assert!(rows[0].starts_with("ClearStream live"), "{rows:#?}");
     assert!(rows[1].contains(" near eth0 "), "{rows:#?}");
-    assert!(rows[2].contains("out    10,000,000 Kbit/s"), "{rows:#?}");
-    assert!(rows.iter().any(|row| row.contains("in         10,000 Kbit/s")), "{rows:#?}");
+    assert!(rows[2].contains("out    10,000.000 Mbit/s"), "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains("in         10.000 Mbit/s")), "{rows:#?}");
     assert!(rows[12].contains(" far eth1 "), "{rows:#?}");
     assert!(rows.iter().any(|row| row.contains("-2 min")), "{rows:#?}");
     assert!(rows[23].starts_with("q quit"), "{rows:#?}");
@@ -73,8 +73,15 @@ fn no_size_breaks_it_and_what_does_not_fit_is_said() {
 #[test]
 fn an_interface_without_figures_shows_dashes() {
     let rows = painted(&view(vec![Meter::new("eth9", HISTORY_S)], None), 80, 24);
-    assert!(rows[2].contains("out             - Kbit/s"), "{rows:#?}");
-    assert!(rows[3].contains(" mean           - Kbit/s"), "{rows:#?}");
+    assert!(rows[2].contains("out             - Mbit/s"), "{rows:#?}");
+    assert!(rows[3].contains(" mean           - Mbit/s"), "{rows:#?}");
+}
+
+#[test]
+fn the_scale_has_the_unit_of_the_figures() {
+    let labels = [1e3, 5e5, 1e6, 2e9, 4e11].map(scale_label);
+    let wanted = ["0.001 Mbit/s", "0.5 Mbit/s", "1 Mbit/s", "2,000 Mbit/s", "400,000 Mbit/s"];
+    assert_eq!(labels, wanted);
 }
 
 #[test]

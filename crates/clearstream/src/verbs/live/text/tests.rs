@@ -24,8 +24,8 @@ fn ticks(count: u64) -> Ticks {
 fn one_end_is_a_line_an_interface_with_a_heading() {
     let near = vec![meter("eth0", &[0, 1_000_000, 2_000_000]), meter("lo", &[])];
     let text = lines(&Ends { near, far: None }, ticks(1), Bars::blocks());
-    let expected = "      s interface          in Kbit/s   out Kbit/s in, of late     out, of late\n    \
-                    1.0 eth0                  16,000          128            ▁▄█             ▁▄█\n    \
+    let expected = "      s interface          in Mbit/s   out Mbit/s in (recent)     out (recent)\n    \
+                    1.0 eth0                  16.000        0.128            ▁▄█             ▁▄█\n    \
                     1.0 lo                         -            -\n";
     assert_eq!(text, expected);
 }
@@ -41,7 +41,7 @@ fn both_ends_fit_80_columns_at_400_gbit_per_s() {
     for line in text.lines().chain(summary(&ends).lines()) {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    assert!(text.contains("400,000,000"), "{text}");
+    assert!(text.contains("400,000.000"), "{text}");
     assert!(text.is_ascii());
 }
 
@@ -59,8 +59,8 @@ fn the_summary_gives_mean_and_peak() {
     let ends = Ends { near: vec![meter("eth0", &[125_000, 375_000])], far: None };
     assert_eq!(
         summary(&ends),
-        "near eth0 in             mean        2,000 peak        3,000 Kbit/s, 2.0 s\n\
-         near eth0 out            mean           16 peak           24 Kbit/s, 2.0 s\n"
+        "near eth0 in             mean        2.000 peak        3.000 Mbit/s, 2.0 s\n\
+         near eth0 out            mean        0.016 peak        0.024 Mbit/s, 2.0 s\n"
     );
 }
 
@@ -72,8 +72,8 @@ fn bars_have_eight_levels() {
 }
 
 #[test]
-fn kilobits_are_grouped() {
-    let shown = [0.0, 499.0, 999_600.0, 1e9, 4e11].map(|rate| kilobits(Some(rate)));
-    assert_eq!(shown, ["0", "0", "1,000", "1,000,000", "400,000,000"]);
-    assert_eq!(kilobits(None), "-");
+fn megabits_are_grouped() {
+    let shown = [0.0, 499.0, 999_600.0, 1e9, 4e11].map(|rate| megabits(Some(rate)));
+    assert_eq!(shown, ["0.000", "0.000", "1.000", "1,000.000", "400,000.000"]);
+    assert_eq!(megabits(None), "-");
 }

@@ -1,20 +1,21 @@
-//! `clearstream io --locks`: do the locks of a file system exclude its other clients?
+//! `clearstream io --locks`: tests whether locks of a file system exclude its other clients.
 
 use std::collections::BTreeMap;
 
 use file_load::LoadError;
 use file_load::locks::{self, Finding, Verdict};
 use file_load::team::{Member, Team};
-use results::{Figure, FileLocksWork, Point, PointOutcome, RunKind, TestOutcome, Work};
+use results::{Figure, FileLocksWork, Point, PointOutcome, TestOutcome, Work};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::runner;
 use crate::verbs::load::call::Call;
+use crate::verbs::load::document::{self, Run};
 use crate::verbs::load::page::Page;
-use crate::verbs::load::{Ranks, document, failure};
+use crate::verbs::load::{Kind, Ranks, failure};
 
-/// Runs the verb: exit code 3 where a kind of lock does not work.
+/// Runs the test: exit code 3 if a kind of lock does not work.
 pub(super) fn run(call: &Call, directories: &str, ranks: Ranks<'_>) -> VerbResult {
     if !call.words.is_empty() {
         return Err(VerbError::usage("--locks takes none of IOR's options"));
@@ -46,8 +47,15 @@ pub(super) fn run(call: &Call, directories: &str, ranks: Ranks<'_>) -> VerbResul
     let (members, findings) = done.as_ref().unwrap_or(&none);
     let point = |finding: &Finding| point(started_unix_ms, &directories, finding, members);
     let points = findings.iter().map(point).collect();
-    let run = (RunKind::Io, started_unix_ms);
-    document::finish(call, run, members, points, done.as_ref().err())?;
+    let run = Run {
+        kind: Kind::Io,
+        started_unix_ms,
+        members,
+        points,
+        wrong_data_count: None,
+        error: done.as_ref().err(),
+    };
+    document::finish(call, run)?;
     if let Err(error) = &done {
         return failure(error);
     }

@@ -1,4 +1,4 @@
-//! What `meta` measured as points of a results document.
+//! Converts results of `meta` to points of a results document.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,12 @@ use file_load::team::Member;
 use results::{
     Carried, Figure, FileMetadataWork, LatencySummary, Point, PointOutcome, TestOutcome, Work,
 };
+use serde_json::Value;
 
 use crate::verbs::load::call::Call;
-use crate::verbs::load::document::workers;
+use crate::verbs::load::document::{pattern, unusual, workers};
 
-/// The phases of one iteration as points.
+/// Converts the phases of one iteration.
 pub(super) fn points(
     call: &Call,
     started_unix_ms: u64,
@@ -52,7 +53,41 @@ fn work(options: &MetaOptions, phase: Phase, one: &Iteration) -> FileMetadataWor
         ranks_count: one.ranks.len() as u64,
         items_count: one.items(phase),
         file_bytes,
+        options: changed(options, phase),
     }
+}
+
+/// What was asked for beyond the usual, and changes the load or what it works on.
+fn changed(options: &MetaOptions, phase: Phase) -> BTreeMap<String, Value> {
+    // Of the creation it is what the work itself tells.
+    let held = if phase == Phase::FileCreation { 0 } else { options.write_bytes };
+    let branches = if options.branches == 1 { 0 } else { options.branches };
+    let command = |command: &Option<String>| Value::from(command.clone().unwrap_or_default());
+    unusual([
+        ("branches", branches.into()),
+        ("depth", options.depth.into()),
+        ("items_per_directory", options.items_per_directory.into()),
+        ("leaves_only", options.leaves_only.into()),
+        ("tree_per_rank", options.tree_per_task.into()),
+        ("time_to_reach_the_tree_counts", options.times_directories.into()),
+        ("shared_names", options.is_shared.into()),
+        ("stride", options.stride.into()),
+        ("random_order", options.is_random.into()),
+        ("rank_0_creates_for_all", options.is_collective.into()),
+        ("mknod", options.makes_nodes.into()),
+        ("no_barriers", options.has_no_barriers.into()),
+        ("fsync", options.fsyncs.into()),
+        ("sync_after_each_phase", options.syncs_phases.into()),
+        ("direct", options.is_direct.into()),
+        ("verification_after_writing", options.verifies_writes.into()),
+        ("verification_of_reads", options.verifies_reads.into()),
+        ("data", pattern(options.pattern)),
+        ("content_of_each_file_bytes", held.into()),
+        ("delay_s", options.delay_s.into()),
+        ("stonewall_s", options.stonewall_s.into()),
+        ("command_before_each_phase", command(&options.command_before)),
+        ("command_after_each_phase", command(&options.command_after)),
+    ])
 }
 
 fn outcome(phase: Phase, one: &Iteration) -> TestOutcome {

@@ -1,4 +1,4 @@
-//! A gateway that forwards no more while a client creates files: with watchers at both ends and without.
+//! A gateway that stops forwarding while a client creates files: with watchers at both ends, and without.
 
 use std::fs;
 use std::io::Write;
@@ -26,19 +26,21 @@ use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
 use crate::signals;
 
-/// Files that are created, which takes some seconds.
+/// Number of files to create, which takes some seconds.
 const FILES_COUNT: u64 = 6000;
-/// The gateway between the client and the server of the metadata, when it fails and for how long.
+/// The gateway between the client and the metadata server, which fails.
 const GATEWAY: &str = "g1";
+/// Time before the failure, from the start of the load.
 const FAILS_AFTER: Duration = Duration::from_secs(1);
+/// Duration of the failure.
 const FAILS_FOR: Duration = Duration::from_secs(3);
-/// Until watchers have found their gateways up.
+/// Time for watchers to find their gateways up.
 const WATCHERS_SETTLE: Duration = Duration::from_secs(2);
-/// Hosts at the ends of every flow of the load.
+/// Hosts at the ends of all flows of the load.
 const ENDS: [&str; 3] = ["c1", "s1", "s2"];
-/// Longest that a call on a file may take.
+/// Longest acceptable duration of a call on a file, with watchers, seconds.
 const STALL_MAX_S: f64 = 1.0;
-/// A gateway that is not missed did not carry the load.
+/// Least stall without watchers that shows that the gateway carried the load, seconds.
 const MISSED_MIN_S: f64 = 1.0;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f\n";
 const WATCHED: &str = "watched_share";
@@ -61,6 +63,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         ranks_count: 1,
         items_count: FILES_COUNT,
         file_bytes: 0,
+        options: Default::default(),
     };
     let setting = |watched| {
         Setting::new(entry.id, Work::FileMetadata(work.clone())).varying(WATCHED, watched)
@@ -79,7 +82,7 @@ struct Failover {
 }
 
 impl Failover {
-    /// A watcher on each end; they go with the value.
+    /// Starts a watcher on each end; dropping the values ends them.
     fn watchers(&self) -> Result<Vec<Owned>, VerbError> {
         let watch = |host: &&str| -> Result<Owned, VerbError> {
             let mut command = self.clients.bed.clearstream(host);
@@ -104,7 +107,7 @@ impl Failover {
         Err(VerbError::failed(format!("sysctl on {GATEWAY}: {}", done.last_line())))
     }
 
-    /// What creating files gave while the gateway failed.
+    /// Creates files while the gateway fails; returns the load's document.
     fn load(&self) -> Result<Results, VerbError> {
         let files = FILES_COUNT.to_string();
         let words =
@@ -176,7 +179,7 @@ fn judged(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
             format!("{median:.2} s ({low:.2} .. {high:.2} s, n={})", here.count)
         }),
     };
-    let rows = vec![row("nobody watches", 0.0), row("watched at both ends", 1.0)];
+    let rows = vec![row("not watched", 0.0), row("watched at both ends", 1.0)];
     let longest = of(0.0, LONGEST).zip(of(1.0, LONGEST));
     let failed = of(1.0, FAILED).map_or(0.0, |failed| failed.high);
     let law = match longest {

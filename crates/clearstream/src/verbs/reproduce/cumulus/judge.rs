@@ -1,4 +1,4 @@
-//! The paper's figures beside those measured here, and whether its laws hold.
+//! Compares the measurements with the paper's figures, and judges the paper's laws.
 
 use results::{Estimate, LawCheck, PaperFigure, Results, Summary};
 
@@ -6,16 +6,16 @@ use super::super::catalogue::Entry;
 use super::super::recipes::undecided;
 use super::{AT_SERVERS, CLIENTS, Kind, Load, SIZE, TASKS, Way, model, paper};
 
-/// Writing natively is as fast where it reaches this part of the other.
+/// Least ratio of native to other write throughput that counts as equally fast.
 const EQUAL_MIN: f64 = 0.95;
-/// Reading natively, and calls on files, are to be at least so many times as fast.
+/// Least factor by which native reads, and calls on files, must be faster.
 const FASTER_MIN: f64 = 2.0;
-/// Less of the bytes at the servers' side: a cache answered.
+/// If a smaller share of the bytes crossed to the servers, a cache answered.
 const CROSSED_MIN: f64 = 0.9;
-/// Why more tasks or clients are not judged.
+/// Why loads of more tasks or clients are not judged.
 const SHARED: &str = "clients, gateways and servers share this machine's cores";
 
-/// What is measured of a kind of load, with the names of figures.
+/// Kinds of access, with the names of their figures.
 const ACCESSES: [(&str, &str); 2] = [("write", "write_bytes_per_s"), ("read", "read_bytes_per_s")];
 const CALLS: [(&str, &str); 3] = [
     ("create", "file_creation_items_per_s"),
@@ -25,7 +25,7 @@ const CALLS: [(&str, &str); 3] = [
 const LOCKS: [(&str, &str); 2] =
     [("flock", "flock_works_share"), ("byte ranges", "byte_ranges_works_share")];
 
-/// What was measured, for look-ups.
+/// The measurements, for look-ups.
 struct Seen<'a> {
     id: &'a str,
     results: &'a Results,
@@ -47,7 +47,7 @@ impl Seen<'_> {
         self.results.summaries.iter().find(is_it).map(|summary| summary.estimate)
     }
 
-    /// How many times as fast the native way is as another.
+    /// By what factor the native way is faster than another.
     fn gain(&self, over: Way, load: &Load, figure: &str) -> Option<Gain> {
         let native = self.of(Way::Native, load, figure)?;
         let other = self.of(over, load, figure)?;
@@ -60,7 +60,7 @@ impl Seen<'_> {
     }
 }
 
-/// How many times as fast, by the medians and at the ends of both intervals.
+/// A speed-up factor: by the medians, and at the ends of both intervals.
 #[derive(Debug, Clone, Copy)]
 struct Gain {
     median: f64,
@@ -69,7 +69,7 @@ struct Gain {
 }
 
 impl Gain {
-    /// Whether it is at least so much; `None` where the spread of the repeats leaves it open.
+    /// Whether the factor is at least `least`; `None` if the repeats spread too widely to say.
     fn reaches(self, least: f64) -> Option<bool> {
         match (self.low >= least, self.high >= least) {
             (true, _) => Some(true),
@@ -83,7 +83,7 @@ impl Gain {
     }
 }
 
-/// All of them hold, or one does not; else it is open.
+/// Whether all of them hold; `None` if none fails but one is undecided, or there are none.
 fn all_hold(each: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     let each: Vec<Option<bool>> = each.into_iter().collect();
     if each.contains(&Some(false)) {
@@ -92,7 +92,7 @@ fn all_hold(each: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     (!each.is_empty() && !each.contains(&None)).then_some(true)
 }
 
-/// The table and the law of an entry.
+/// The table and the judged law of an entry.
 pub(super) fn judged(
     entry: &Entry,
     (kind, loads): (Kind, &[Load]),
@@ -197,7 +197,7 @@ fn lock_rows(seen: &Seen<'_>, load: &Load) -> Vec<PaperFigure> {
     rows
 }
 
-/// What the point beside says of a kind of lock.
+/// The verdict on a kind of lock in the load's own document.
 fn words(results: &Results, experiment: &str, lock: &str) -> String {
     let is_of = |point: &&results::Point| point.experiment.starts_with(&format!("{experiment}: "));
     let found = results.points.iter().filter(is_of).find_map(|point| match &point.work {
@@ -229,7 +229,7 @@ fn locks(entry: &Entry, seen: &Seen<'_>, loads: &[Load]) -> LawCheck {
     LawCheck { law: entry.law.to_owned(), holds: Some(works && fails), judged: judged.to_owned() }
 }
 
-/// One task is judged: with more, the machine's cores are what is shared.
+/// Judges one task only: several share the machine's cores.
 fn streams(entry: &Entry, seen: &Seen<'_>) -> LawCheck {
     let load = Load::of(1, 1, 0);
     let gain = |figure| seen.gain(Way::Uncached, &load, figure);
@@ -267,7 +267,7 @@ fn metadata(entry: &Entry, seen: &Seen<'_>, loads: &[Load]) -> LawCheck {
     LawCheck { law: entry.law.to_owned(), holds, judged }
 }
 
-/// The totals of more clients by those of one, native and through the gateway.
+/// Compares the totals of many clients with those of one, native and through the gateway.
 fn many(seen: &Seen<'_>, loads: &[Load], figures: &[(&str, &str)]) -> String {
     let [one, more] = loads else { return "not measured".to_owned() };
     let mut told = Vec::new();

@@ -1,16 +1,16 @@
-//! What 16 and 64 clients would meet: how evenly their flows use the paper's six gateways.
+//! A model of 16 and 64 clients: how evenly their flows would use the paper's six gateways.
 
 use results::PaperFigure;
 use route_plan::{Counting, HashPolicy, Mode, Scale, balance, plan_of};
 
-/// The paper's gateways and storage servers.
+/// Number of gateways in the paper, and of storage servers.
 const GATEWAYS_COUNT: usize = 6;
 const SERVERS_COUNT: usize = 10;
-/// Seeds of the hash; the median of them is told.
+/// Number of hash seeds; the median over them is reported.
 const SEEDS_COUNT: u32 = 25;
 
-/// The busiest gateway by the mean when flows are hashed, and when pairs of hosts are dealt out; `None` where it cannot
-/// be computed.
+/// Load of the busiest gateway over the mean, for hashed flows and for evenly assigned pairs of hosts; `None` if it
+/// cannot be computed.
 fn busiest(clients_count: usize) -> Option<(f64, f64)> {
     let of = |mode, seed| {
         let policy = HashPolicy::Ports;
@@ -29,7 +29,7 @@ fn busiest(clients_count: usize) -> Option<(f64, f64)> {
     Some((*hashed.get(hashed.len() / 2)?, of(Mode::Pairs, 1)?))
 }
 
-/// Rows of the table, and in words what they mean for the total.
+/// Rows of the table, and a sentence on what they mean for the total throughput.
 pub(super) fn rows() -> (Vec<PaperFigure>, String) {
     let mut rows = Vec::new();
     let mut said = Vec::new();

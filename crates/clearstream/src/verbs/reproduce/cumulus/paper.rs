@@ -1,6 +1,6 @@
-//! What the Cumulus paper prints: its tables II to VII. MB/s, and files a second.
+//! The values of the Cumulus paper's tables II to VII, in MB/s and files per second.
 
-/// Entries of the catalogue that need the lab's file system.
+/// Catalogue entries that need the lab's file system.
 pub(super) const IDS: [&str; 10] = [
     "G-tab2",
     "G-tab3",
@@ -14,7 +14,7 @@ pub(super) const IDS: [&str; 10] = [
     "G-failover",
 ];
 
-/// Tasks, then written and read through DVS, then natively (tables II and III).
+/// Tasks; MB/s written and read through DVS, then natively (tables II and III).
 const STREAMS: [(u64, [f64; 4]); 4] = [
     (1, [3053.26, 2008.49, 2912.81, 4029.48]),
     (2, [4531.97, 2660.09, 5229.82, 7593.69]),
@@ -22,7 +22,8 @@ const STREAMS: [(u64, [f64; 4]); 4] = [
     (8, [5504.65, 3654.27, 6303.60, 8867.00]),
 ];
 
-/// Tasks and bytes of a file, then created, looked at and removed through DVS, then natively (tables IV and V).
+/// Tasks and file size in bytes; files created, stat'ed and removed per second through DVS, then natively (tables IV
+/// and V).
 const METADATA: [(u64, u64, [f64; 6]); 6] = [
     (1, 0, [321.0, 13_472.0, 225.0, 13_241.0, 279_038.0, 20_418.0]),
     (1, 1024, [239.0, 13_250.0, 242.0, 1179.0, 286_249.0, 20_827.0]),
@@ -32,22 +33,22 @@ const METADATA: [(u64, u64, [f64; 6]); 6] = [
     (4, 0, [2039.0, 45_016.0, 925.0, 30_320.0, 666_998.0, 68_725.0]),
 ];
 
-/// The same by one task on each of 64 clients, files without data (tables VI and VII).
+/// The same figures for one task on each of 64 clients, empty files (tables VI and VII).
 const MANY: [f64; 6] = [21_802.0, 379_091.0, 9567.0, 228_868.0, 52_781.0, 45_725.0];
 
-/// Bytes written (0) and read (1) by tasks of one client, MB/s.
+/// Throughput of one client's tasks, MB/s: writing (`access` 0) or reading (1).
 pub(super) fn streams(is_native: bool, tasks: u64, access: usize) -> Option<f64> {
     let row = STREAMS.iter().find(|row| row.0 == tasks)?;
     row.1.get(2 * usize::from(is_native) + access).copied()
 }
 
-/// Files created (0), looked at (1), removed (2) a second.
+/// Files created (`call` 0), stat'ed (1) or removed (2) per second.
 pub(super) fn metadata(is_native: bool, (tasks, bytes): (u64, u64), call: usize) -> Option<f64> {
     let row = METADATA.iter().find(|row| (row.0, row.1) == (tasks, bytes))?;
     row.2.get(3 * usize::from(is_native) + call).copied()
 }
 
-/// The same on 64 clients.
+/// Files created (`call` 0), stat'ed (1) or removed (2) per second by one task on each of 64 clients.
 pub(super) fn metadata_of_many(is_native: bool, call: usize) -> Option<f64> {
     MANY.get(3 * usize::from(is_native) + call).copied()
 }

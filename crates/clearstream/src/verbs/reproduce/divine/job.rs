@@ -1,7 +1,7 @@
-//! The model checker as an MPI job on two hosts of a lab, and what their interfaces see of it.
+//! The model checker as an MPI job on two hosts of a lab, and its traffic on their interfaces.
 //!
-//! A launcher inside the lab reaches no other host of it, and one outside reaches no network of it: the
-//! launcher runs on the first host, and each host's part is started here ([`crew::ManualJob`]).
+//! A launcher inside the lab cannot reach the lab's other hosts, and one outside cannot reach its networks.
+//! So the launcher runs on the first host, and each host's part is started from here ([`crew::ManualJob`]).
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,33 +17,34 @@ use crate::bed::TestBed;
 use crate::exit::VerbError;
 use crate::signals;
 
-/// What goes before a program so that MPICH (UCX) takes the lab's link and not shared memory.
+/// Prefix of a command that makes MPICH (UCX) use the lab's link instead of shared memory.
 const ENVIRONMENT: [&str; 3] = ["env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0"];
 
-/// How often both ends are looked at.
+/// Sampling interval of both ends' counters.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
-/// A job that has not ended by then never will.
+/// Longest time for a job; one that takes longer hangs.
 const JOB_MAX: Duration = Duration::from_secs(120);
 
-/// A link that is not up by then will not be: the kernel waits a second after a change.
+/// Longest time for a link to come up; the kernel waits a second after a change.
 const LINK_MAX: Duration = Duration::from_secs(5);
 
-/// More than the word for a link's state has, bytes.
+/// Bytes to read of a link's state, which is a single word.
 const STATE_BYTES_MAX: usize = 64;
 
-/// Starts that fail are tried again: launchers race with their own processes now and then.
+/// Attempts to start a job, because launchers occasionally fail in a race with their own processes.
 const ATTEMPTS: u32 = 3;
 
-/// What one search over the path came to.
+/// Result of one search over the path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
     pub(super) states_count: f64,
     pub(super) seconds: f64,
-    /// Bytes that left each end, as its interface counts.
+    /// Bytes that the near end sent, by its interface's counter.
     pub(super) near_sent_bytes: f64,
+    /// Bytes that the far end sent, by its interface's counter.
     pub(super) far_sent_bytes: f64,
-    /// Most that both ends sent together in a sample, bit/s.
+    /// Highest rate that both ends sent together in a sample, bit/s.
     pub(super) peak_bits_per_s: f64,
 }
 
@@ -52,20 +53,20 @@ impl Search {
         self.states_count / self.seconds
     }
 
-    /// Both directions together, mean over the search.
+    /// Mean rate over the search, both directions together, bit/s.
     pub(super) fn bits_per_s(&self) -> f64 {
         (self.near_sent_bytes + self.far_sent_bytes) * 8.0 / self.seconds
     }
 }
 
-/// The launcher that is here.
+/// The launcher installed here.
 pub(super) fn launcher() -> Result<&'static str, VerbError> {
     crew::manual_launcher().ok_or_else(|| {
         VerbError::missing("the lab's MPI jobs need MPICH's launcher (package mpich)")
     })
 }
 
-/// Searches a model by one rank on each of the lab's two hosts; `while_running` is called as it goes.
+/// Searches a model with one rank on each of the lab's two hosts; calls `while_running` repeatedly meanwhile.
 pub(super) fn search(
     bed: &TestBed,
     launcher: &str,
@@ -88,11 +89,11 @@ pub(super) fn search(
     Err(VerbError::failed(format!("the job in the lab did not end well: {why}")))
 }
 
-/// Waits until a host's link carries: UCX takes no other.
+/// Waits until a host's link is up, because UCX uses no other.
 fn wait_for_link(bed: &TestBed, host: &str) -> Result<(), VerbError> {
     let start = Instant::now();
     loop {
-        // What /proc tells from outside says nothing of it.
+        // The link's state is not in /proc, so it is read by a program on the host.
         let mut look = bed.command(host);
         look.args(["cat", "/sys/class/net/eth0/operstate"]);
         look.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -164,7 +165,7 @@ fn attempt(
     }))
 }
 
-/// States and seconds of a report.
+/// States and seconds in a report.
 fn told(report: &str) -> Option<(f64, f64)> {
     let json: Value = serde_json::from_str(report).ok()?;
     let check = &json["checks"][0];
@@ -176,7 +177,7 @@ fn sent_bytes(bed: &TestBed, host: &str) -> Result<f64, VerbError> {
     Ok(of_links(&bed.devices(host)?))
 }
 
-/// The sum over all interfaces but `lo`.
+/// Bytes sent on all interfaces except `lo`.
 fn of_links(devices: &[DeviceCounters]) -> f64 {
     let links = devices.iter().filter(|device| device.interface != "lo");
     links.map(|device| device.tx_bytes as f64).sum()

@@ -1,7 +1,7 @@
-//! Round trips beside the checker and beside bulk: what small messages wait for.
+//! Round trips beside the checker and beside bulk: how long small messages wait.
 //!
-//! A connection of its own goes to and fro (netperf's TCP_RR) beside a stream that offers next to
-//! nothing, so that it loads neither the path nor the cores it watches.
+//! A separate connection exchanges requests and responses (netperf's TCP_RR) beside a stream that offers
+//! almost nothing, so that it loads neither the path nor the cores.
 
 use results::{LatencySummary, PaperFigure, Results, TestLimit, TestOutcome, TestSpec};
 
@@ -10,10 +10,10 @@ use crate::bed::TestBed;
 use crate::exit::VerbError;
 use crate::tester::Tester;
 
-/// What the watching stream offers: a packet now and then.
+/// Rate of the stream beside the round trips: an occasional packet.
 const OFFERED_BITS_PER_S: f64 = 100e3;
 
-/// When round trips are measured, and the names of their percentiles.
+/// Conditions under which round trips are measured, with the names of their percentiles.
 const WHEN: [(&str, [&str; 3]); 4] = [
     ("idle path", ["idle_rtt_p50_s", "idle_rtt_p99_s", "idle_rtt_p99_9_s"]),
     (
@@ -35,12 +35,12 @@ pub(super) enum Beside {
 
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// A measurement under way.
+/// A measurement in progress.
 #[derive(Debug)]
 pub(super) struct Probe(Tester);
 
 impl Probe {
-    /// Begins to measure from the near host to the far one, for so long.
+    /// Starts a measurement of this duration from the near host to the far one.
     pub(super) fn begin(bed: &TestBed, seconds: f64) -> Result<Self, VerbError> {
         let mut tester = bed.tester()?;
         tester.begin(&TestSpec {
@@ -52,22 +52,22 @@ impl Probe {
         Ok(Self(tester))
     }
 
-    /// One that waits for a search that will take about so long.
+    /// A measurement that waits for a search, which is expected to take `search_s` seconds.
     pub(super) fn while_searching(bed: &TestBed, search_s: f64) -> Waiting<'_> {
-        /// Part of the search's time that is watched, from a quarter second after its start.
+        /// Share of the search's time that is measured, from a quarter second after its start.
         const SHARE: f64 = 0.7;
-        /// No test is shorter.
+        /// Shortest possible test, seconds.
         const SHORTEST_S: f64 = 0.5;
         Waiting { bed, seconds: (search_s * SHARE).max(SHORTEST_S), probe: None }
     }
 
-    /// What came of it.
+    /// Waits for the measurement's end; returns the distribution.
     pub(super) fn end(mut self) -> Result<LatencySummary, VerbError> {
         under_load(self.0.outcome(&mut |_| {})?)
     }
 }
 
-/// A measurement that begins when a search is under way and ends before it is expected to.
+/// A measurement that begins once a search is running and ends before the search is expected to.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     bed: &'a TestBed,
@@ -76,7 +76,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Begins, if it has not begun yet.
+    /// Starts the measurement, unless it has started.
     pub(super) fn go(&mut self) -> Result<(), VerbError> {
         if self.probe.is_none() {
             self.probe = Some(Probe::begin(self.bed, self.seconds)?);
@@ -84,19 +84,19 @@ impl Waiting<'_> {
         Ok(())
     }
 
-    /// What came of it; nothing where the search was over before it could begin.
+    /// Waits for its end; `None` if the search was over before the measurement could start.
     pub(super) fn end(self) -> Result<Option<LatencySummary>, VerbError> {
         self.probe.map(Probe::end).transpose()
     }
 }
 
-/// Round trips that were made while a test ran.
+/// The round trips measured while a test ran.
 pub(super) fn under_load(outcome: TestOutcome) -> Result<LatencySummary, VerbError> {
     let missing = || VerbError::failed("the latency probe tells nothing");
     outcome.latency_under_load.ok_or_else(missing)
 }
 
-/// Notes a distribution's percentiles.
+/// Records a distribution's percentiles.
 pub(super) fn keep(measured: &mut Measured, beside: Beside, latency: &LatencySummary) {
     for (name, percentile) in WHEN[beside as usize].1.into_iter().zip(PERCENTILES) {
         if let Some(value) = latency.percentile_s(percentile) {
@@ -105,7 +105,7 @@ pub(super) fn keep(measured: &mut Measured, beside: Beside, latency: &LatencySum
     }
 }
 
-/// Rows of a lab's round trips: medians over the repeats of each percentile.
+/// Rows of a lab's round trips: for each percentile the median over the repeats.
 pub(super) fn rows(results: &Results, id: &str, lab: &str) -> Vec<PaperFigure> {
     let row = |(when, names): (&str, [&'static str; 3])| {
         let values = names.map(|name| estimate(results, id, lab, name));
@@ -133,7 +133,7 @@ pub(super) fn rows(results: &Results, id: &str, lab: &str) -> Vec<PaperFigure> {
     WHEN.into_iter().map(row).collect()
 }
 
-/// How many times as long a round trip takes at the 99th percentile as on the idle path.
+/// Factor by which the 99th percentile of the round trips exceeds that of the idle path.
 pub(super) fn stretch(results: &Results, id: &str, lab: &str, beside: Beside) -> Option<f64> {
     let p99 = |when: Beside| Some(estimate(results, id, lab, WHEN[when as usize].1[1])?.median);
     Some(p99(beside)? / p99(Beside::Nothing)?)

@@ -1,4 +1,4 @@
-//! C-bidir: both directions at once, one and two flows each way.
+//! C-bidir: both directions at once, with one and two flows each way.
 
 use results::{Direction, LawCheck, PaperFigure, Results};
 
@@ -8,7 +8,7 @@ const ONE_WAY: &str = "C-bidir one way";
 const BOTH_WAYS: &str = "C-bidir both ways";
 const FORWARD: &str = "forward_received_bits_per_s";
 const REVERSE: &str = "reverse_received_bits_per_s";
-/// With less than this left idle by one flow, a second has no core of its own.
+/// Least idle share that one flow must leave for a second flow to have its own core.
 const IDLE_TO_SPARE: f64 = 0.4;
 const LAW: &str = "duplex costs one flow more than it costs the sum";
 
@@ -63,8 +63,8 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     (figures, LawCheck { law: LAW.to_owned(), holds: Some(holds), judged })
 }
 
-/// Mean share of processor time that one flow one way left idle at the near host, which in a lab is
-/// the far one too.
+/// Mean idle share of the near host's processor during one flow in one direction. In a lab both hosts
+/// share this processor.
 fn idle_one_way(results: &Results) -> Option<f64> {
     let idle: Vec<f64> = results
         .points

@@ -9,9 +9,9 @@ use super::{Context, Recipe, undecided};
 
 const NAME: &str = "C-fig12";
 const LAW: &str = "throughput follows the distance from core to NIC";
-/// One source port, so that the flow keeps its queue.
+/// A fixed source port, so that the flow keeps its queue.
 const PORT: u16 = 25_212;
-/// Above this, cores near the card may be better by chance.
+/// p-value above which the advantage of cores near the card may be chance.
 const CHANCE_MAX: f64 = 0.05;
 
 pub(super) const RECIPE: Recipe = Recipe { id: NAME, lab: "onequeue", round, judge };
@@ -75,7 +75,7 @@ fn rate(point: &Point) -> Option<f64> {
     Some(point.measured()?.directions.first()?.received_bits_per_s)
 }
 
-/// The cores beside the card, where it is not beside all of them.
+/// The cores next to the card; `None` if all are, or none is known to be.
 fn near_cores(machine: &Machine, interface: &str) -> Option<Vec<u32>> {
     let nic = machine.nic(interface)?;
     let cores = &nic.near_cores;
@@ -83,7 +83,7 @@ fn near_cores(machine: &Machine, interface: &str) -> Option<Vec<u32>> {
     (!cores.is_empty() && some_are_not).then(|| cores.clone())
 }
 
-/// Why this host cannot say.
+/// Why the law cannot be tested on this host.
 fn lacks(results: &Results) -> String {
     let near = results.near();
     let nodes = near.machine.as_ref().map_or(0, |machine| machine.nodes.len());

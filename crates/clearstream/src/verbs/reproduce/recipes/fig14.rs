@@ -1,4 +1,4 @@
-//! C-fig14: sender core x receiver core, one queue.
+//! C-fig14: sender core × receiver core, one queue.
 
 use results::{
     Direction, HostFacts, LawCheck, PaperFigure, PlacementFindings, Point, Proximity, Results,
@@ -14,11 +14,11 @@ use crate::placement::shares_machine;
 
 const NAME: &str = "C-fig14";
 const LAW: &str = "the receiver's place against its interrupt decides";
-/// One source port, so that one flow always meets the same queue.
+/// A fixed source port, so that the flow always uses the same queue.
 const PORT: u16 = 25_214;
 /// The paper's matrix is 8 x 8.
 const CORES_MAX: usize = 8;
-/// Above this the difference may be chance.
+/// p-value above which the difference may be chance.
 const CHANCE_MAX: f64 = 0.05;
 
 pub(super) const RECIPE: Recipe = Recipe { id: NAME, lab: "onequeue", round, judge };
@@ -26,7 +26,7 @@ pub(super) const RECIPE: Recipe = Recipe { id: NAME, lab: "onequeue", round, jud
 fn round(number: u32, context: &Context<'_>) -> Option<sweep::Plan> {
     let spec = TestSpec { first_port: Some(PORT), ..context.tcp(1, Direction::Forward) };
     let survey = survey(context.near, context.far?, false, spec, context.repeats);
-    // The look, then the whole matrix.
+    // Round 0 looks for the queue's core, round 1 measures the whole matrix.
     (number < 2).then(|| survey.round(number, context.points)).flatten()
 }
 
@@ -72,7 +72,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     (figures, law(results, far, queue, same))
 }
 
-/// The paper's figures beside ours.
+/// The paper's figures beside the measured ones.
 fn figures(found: &PlacementFindings) -> Vec<PaperFigure> {
     let of_receiver = |wanted: Proximity| {
         found
@@ -99,8 +99,8 @@ fn figures(found: &PlacementFindings) -> Vec<PaperFigure> {
     ]
 }
 
-/// Near the interrupt against elsewhere, with the sender off the interrupt's core when both ends
-/// share a machine: there it would take the interrupt's time, which two hosts cannot.
+/// Compares receivers near the interrupt's core with others. If both ends share a machine, senders on the
+/// interrupt's core are left out: they would take its time, which senders on another host cannot.
 fn law(results: &Results, far: &HostFacts, queue: u32, same: bool) -> LawCheck {
     let placed = |point: &&Point| point.experiment == EXPERIMENT && !point.varied.is_empty();
     let machine = far.machine.as_ref();
@@ -121,7 +121,7 @@ fn law(results: &Results, far: &HostFacts, queue: u32, same: bool) -> LawCheck {
         senders.push((*near, rate));
         receivers.push((*far, rate));
         let proximity = machine.and_then(|machine| machine.proximity(queue, *far));
-        // On one node, only the core itself is nearer than the others.
+        // With a single node, only the interrupt's core itself counts as near.
         let is_beside = match proximity {
             Some(proximity) if several_nodes => proximity != Proximity::OtherNode,
             _ => *far == queue,
@@ -134,11 +134,11 @@ fn law(results: &Results, far: &HostFacts, queue: u32, same: bool) -> LawCheck {
     let chance = chance_of_being_better(&beside, &beyond, true);
     let (by_receiver, by_sender) = (spread(&receivers), spread(&senders));
     let judged = format!(
-        "beside the interrupt (core {queue}) {}, elsewhere {} ({:+.0}%, by chance {:.1}%); {}",
+        "beside the interrupt (core {queue}) {}, elsewhere {} ({:+.0}%, p = {:.3}); {}",
         show_bit_rate(fast),
         show_bit_rate(slow),
         (fast / slow - 1.0) * 100.0,
-        chance * 100.0,
+        chance,
         match by_sender {
             Some(by_sender) => format!(
                 "the receiver's core moves the median by {:.0}%, the sender's by {:.0}%",
@@ -154,7 +154,7 @@ fn law(results: &Results, far: &HostFacts, queue: u32, same: bool) -> LawCheck {
     LawCheck { law: LAW.to_owned(), holds: Some(chance <= CHANCE_MAX && decides), judged }
 }
 
-/// How far apart the medians of the cores lie, as a share of the lowest; `None` with one core.
+/// Spread of the cores' medians, as a share of the lowest; `None` for a single core.
 fn spread(rates: &[(u32, f64)]) -> Option<f64> {
     let mut cores: Vec<u32> = rates.iter().map(|(core, _)| *core).collect();
     cores.sort_unstable();

@@ -1,4 +1,4 @@
-//! C-fig5: one flow, two flows, more, without distance.
+//! C-fig5: one flow, two flows and more, over a short path.
 
 use results::{Direction, LawCheck, PaperFigure, Results};
 
@@ -7,12 +7,12 @@ use super::{Context, Recipe, estimate, figure, setting, undecided};
 const EXPERIMENT: &str = "C-fig5";
 const RATE: &str = "forward_received_bits_per_s";
 const LAW: &str =
-    "one flow is bound by a core, several by a ceiling they share: more flows add nothing";
+    "one flow is limited by a core, several by a shared ceiling: more flows add nothing";
 
-/// A ceiling is shared when four flows give no more than this over two.
+/// Largest factor by which four flows may exceed two for the ceiling to count as shared.
 const SHARED_CEILING: f64 = 1.10;
 
-/// A flow is bound by a core when its busiest thread's core is at least this busy.
+/// Least busy share of its busiest core at which a flow counts as limited by it.
 const CORE_BUSY: f64 = 0.85;
 
 pub(super) const RECIPE: Recipe = Recipe {
@@ -41,7 +41,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let gain = four.median / two.median;
     let holds = gain <= SHARED_CEILING && busiest >= CORE_BUSY;
     let judged = format!(
-        "the busiest core of one flow was {:.0}% busy (bound by it from {:.0}%); four flows gave \
+        "the busiest core of one flow was {:.0}% busy (core-limited from {:.0}%); four flows gave \
          {gain:.2} x two (a shared ceiling up to {SHARED_CEILING:.2} x)",
         busiest * 100.0,
         CORE_BUSY * 100.0
@@ -49,7 +49,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     (figures, LawCheck { law: LAW.to_owned(), holds: Some(holds), judged })
 }
 
-/// Median over the one-flow tests of their busiest core's share of time not idle.
+/// Median over the one-flow tests of their busiest core's busy share.
 fn busiest_core_of_one_flow(results: &Results) -> f64 {
     let busy: Vec<f64> = results
         .points

@@ -1,4 +1,4 @@
-//! C-fig7: what goes in and out at both ends, every second.
+//! C-fig7: traffic in and out at both ends, every second.
 
 use results::{Direction, End, EndReport, LawCheck, PaperFigure, Results};
 
@@ -7,8 +7,8 @@ use super::{Context, Recipe, setting, undecided};
 const EXPERIMENT: &str = "C-fig7";
 const LAW: &str = "what one end sends the other receives";
 
-/// Both ends agree when their counts differ by no more than this share: what is in flight when the
-/// two read their counters, at different moments.
+/// Largest relative difference at which both ends' counts agree: data in flight while the two read their
+/// counters, at different moments.
 const AGREES: f64 = 0.03;
 
 pub(super) const RECIPE: Recipe = Recipe {
@@ -57,7 +57,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     (figures, LawCheck { law: LAW.to_owned(), holds: Some(worst <= AGREES), judged })
 }
 
-/// Bytes the path's interface of this end sent or received during the test.
+/// Bytes that the path's interface at this end sent or received during the test.
 fn bytes(report: &EndReport, end: End, results: &Results, sent: bool) -> Option<u64> {
     let host = match end {
         End::Near => Some(results.near()),

@@ -1,4 +1,4 @@
-//! C-udp: delivered over offered.
+//! C-udp: delivered rate against offered rate.
 
 use results::{Direction, LawCheck, PaperFigure, Results, TestSpec};
 
@@ -10,13 +10,13 @@ const OFFERED: &str = "offered_share";
 const RATE: &str = "forward_received_bits_per_s";
 const LAW: &str = "as TCP, without the window: delivered follows offered up to the ceiling";
 
-/// Offered rates as shares of what one TCP stream reached.
+/// Offered rates as shares of the throughput of one TCP stream.
 const SHARES: [f64; 5] = [0.25, 0.5, 0.75, 1.0, 1.5];
 
-/// Delivered follows offered when it is at least this share of it.
+/// Least ratio of delivered to offered rate that counts as equal.
 const FOLLOWS: f64 = 0.95;
 
-/// IPv6 and UDP headers.
+/// IPv6 and UDP headers, bytes.
 const HEADERS_BYTES: u32 = 48;
 
 pub(super) const RECIPE: Recipe = Recipe { id: UDP, lab: "glif2010", round, judge };

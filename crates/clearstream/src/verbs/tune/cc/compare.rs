@@ -1,5 +1,5 @@
-//! `clearstream tune cc compare`: the same path with one congestion control after the other, then
-//! two flows beside each other, in an order drawn anew each round.
+//! `clearstream tune cc compare`: tests a path with one congestion control after another, then with two
+//! concurrent flows, in an order that is shuffled for each round.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -21,13 +21,13 @@ use crate::runner::{self, Done, Driver, Keeping};
 use crate::signals;
 use crate::verbs::options::{ServerOptions, duration};
 
-/// Where the comparison runs when no host is named.
+/// The lab to use if no host is named.
 const LAB: &str = "shared";
-/// The order of every round depends on this only.
+/// Seed of the order of every round.
 const SEED: u64 = 0x6874_6370;
-/// Samples a test: enough to see the ramp.
+/// Samples per test: enough to show the ramp.
 const INTERVALS_MAX: f64 = 100.0;
-/// Share of a test in pairs that does not count: the flows find each other.
+/// Share of a paired test that is not measured, in which the flows converge.
 const SETTLING: f64 = 0.25;
 
 /// Options of `tune cc compare`.
@@ -61,7 +61,6 @@ pub(super) struct CompareArgs {
     report: Option<PathBuf>,
 }
 
-/// Runs the verb.
 pub(super) fn run(args: &CompareArgs, json: bool) -> VerbResult {
     let names = names(args)?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
@@ -76,7 +75,7 @@ pub(super) fn run(args: &CompareArgs, json: bool) -> VerbResult {
     measure(&mut Flows::between(FarEnd::connect(&target)?, second), names, args, json)
 }
 
-/// The asked-for congestion controls, each of which this host has.
+/// The requested congestion controls; fails if this host lacks one.
 fn names(args: &CompareArgs) -> Result<Vec<String>, VerbError> {
     let available = setting(AVAILABLE);
     let available: Vec<&str> = available.split_whitespace().collect();
@@ -122,7 +121,7 @@ fn measure(flows: &mut Flows, names: Vec<String>, args: &CompareArgs, json: bool
     ending::end(outputs, &results, conducted, &said)
 }
 
-/// One congestion control after the other, and in pairs: the experiment that `compare` is.
+/// The experiment of `compare`: one congestion control after another, then pairs.
 struct Compared {
     plan: Plan,
     names: Vec<String>,
@@ -144,7 +143,7 @@ impl Experiment for Compared {
     }
 }
 
-/// A flow, and a second one for the tests in pairs.
+/// The test client of a flow, and that of a second flow for the paired tests.
 struct Flows {
     first: Box<dyn Tests>,
     second: Option<Box<dyn Tests>>,
@@ -201,7 +200,7 @@ fn plan(names: &[String], args: &CompareArgs) -> Plan {
 fn shown(comparison: &Comparison) -> String {
     let mut text = String::new();
     let mut line = |line: &dyn std::fmt::Display| {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         writeln!(text, "{line}").ok();
     };
     line(&format_args!(

@@ -1,5 +1,5 @@
-//! From points to what a congestion control does: how fast, how soon, at what price for the queue
-//! and for its neighbours.
+//! Derives a congestion control's behaviour from points: its throughput, its ramp, and its effect on the
+//! queue and on a competing flow.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,21 +18,21 @@ const JAIN: &str = "jain_index";
 const SHARE: &str = "first_flow_share";
 const TOGETHER: &str = "both_received_bits_per_s";
 
-/// The ramp ends when a flow first has this share of what it settles at.
+/// The ramp ends when a flow first reaches this share of its settled rate.
 const RAMPED: f64 = 0.9;
 
-/// What was found, setting by setting.
+/// The results of a comparison, by setting.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// One flow alone, a row a congestion control.
+    /// Single flows, one row per congestion control.
     pub(super) alone: Vec<Alone>,
-    /// Two flows, a row a pair.
+    /// Two concurrent flows, one row per pair.
     pub(super) pairs: Vec<Pair>,
-    /// What a reader should know.
+    /// Remarks for the reader.
     pub(super) notes: Vec<String>,
 }
 
-/// One flow alone.
+/// Figures of a single flow.
 #[derive(Debug)]
 pub(super) struct Alone {
     name: String,
@@ -40,19 +40,19 @@ pub(super) struct Alone {
     idle_rtt_s: Option<f64>,
 }
 
-/// Two flows beside each other.
+/// Figures of two concurrent flows.
 #[derive(Debug)]
 pub(super) struct Pair {
     names: (String, String),
     figures: BTreeMap<&'static str, Estimate>,
 }
 
-/// The experiment's name for one flow alone.
+/// Experiment name of a single flow.
 pub(super) fn alone(name: &str) -> String {
     format!("{ALONE}{name}")
 }
 
-/// The test, failed where the kernel did not use the congestion control asked for: no fault of the peer's.
+/// Marks a test as failed if the kernel did not use the requested congestion control; the peer is not at fault.
 pub(super) fn checked(mut done: Done) -> Done {
     let Some((spec, outcome)) = done.point.tested() else { return done };
     let used = outcome.near().streams.iter().find_map(|stream| stream.tcp.as_ref());
@@ -68,7 +68,7 @@ pub(super) fn checked(mut done: Done) -> Done {
     done
 }
 
-/// The points of an interrupted run without second flows whose first flow did not come right after them.
+/// The points of an interrupted run, without second flows that their first flow's point does not follow.
 pub(super) fn whole(points: Vec<Point>) -> Vec<Point> {
     let has_first = |at: usize, second: &Point| {
         points.get(at + 1).is_some_and(|first| {
@@ -85,12 +85,12 @@ pub(super) fn whole(points: Vec<Point>) -> Vec<Point> {
     points.into_iter().zip(keep).filter_map(|(point, keep)| keep.then_some(point)).collect()
 }
 
-/// Points that failed.
+/// Number of failed points.
 pub(super) fn failures(points: &[Point]) -> usize {
     points.iter().filter(|point| matches!(point.outcome, PointOutcome::Failed(_))).count()
 }
 
-/// Jain's fairness index of two or more rates: 1 when all are equal, 1/n when one has everything.
+/// Jain's fairness index of two or more rates: 1 if all are equal, 1/n if one flow gets everything.
 /// (R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984.)
 pub(super) fn jain_index(rates: &[f64]) -> Option<f64> {
     let sum: f64 = rates.iter().sum();
@@ -99,7 +99,7 @@ pub(super) fn jain_index(rates: &[f64]) -> Option<f64> {
 }
 
 impl Comparison {
-    /// What the points say about these congestion controls.
+    /// Derives the comparison of these congestion controls from the points.
     pub(super) fn of(results: &Results, names: &[String]) -> Self {
         let idle_rtt_s = results.path.idle_rtt.as_ref().and_then(|rtt| rtt.percentile_s(50.0));
         let mut comparison = Self::default();
@@ -144,7 +144,7 @@ impl Comparison {
         comparison
     }
 
-    /// What the general summaries do not have.
+    /// The figures that the general summaries lack.
     pub(super) fn summaries(&self) -> Vec<Summary> {
         let summary = |experiment: String, figure: &str, estimate: &Estimate| Summary {
             experiment,
@@ -232,7 +232,7 @@ fn pair_experiments(points: &[Point]) -> Vec<String> {
     names
 }
 
-/// Both flows' rates, repeat by repeat.
+/// The rates of both flows, by repeat, bit/s.
 fn both_rates(points: &[Point], experiment: &str) -> Vec<[f64; 2]> {
     let second = pairs::second(experiment);
     let firsts = points.iter().filter(|point| point.experiment == experiment);
@@ -250,13 +250,13 @@ fn rate(outcome: &TestOutcome) -> Option<f64> {
     outcome.directions.first().map(|direction| direction.received_bits_per_s)
 }
 
-/// The receiving stream where the far end told, else the sending one.
+/// The receiving stream if the far end reported it, else the sending one.
 fn stream(outcome: &TestOutcome) -> Option<&StreamEnd> {
     let far = outcome.far().into_iter().flat_map(|far| &far.streams).find(|stream| !stream.sending);
     far.or_else(|| outcome.near().streams.first())
 }
 
-/// Seconds until the flow first has nine tenths of the median of its second half.
+/// Seconds until the flow first reaches nine tenths of the median rate of its second half.
 fn ramp_s(outcome: &TestOutcome) -> Option<f64> {
     let samples = &stream(outcome)?.intervals;
     let rates: Vec<(f64, f64)> = samples
@@ -269,7 +269,7 @@ fn ramp_s(outcome: &TestOutcome) -> Option<f64> {
     rates.iter().find(|(_, rate)| *rate >= RAMPED * settled).map(|(end_s, _)| *end_s)
 }
 
-/// Median of the sender's smoothed round-trip times.
+/// Median of the sender's smoothed round-trip times, seconds.
 fn loaded_rtt_s(outcome: &TestOutcome) -> Option<f64> {
     let sender = outcome.near().streams.iter().find(|stream| stream.sending)?;
     let samples: Vec<f64> =

@@ -1,4 +1,4 @@
-//! Two flows beside each other, each with a congestion control and a session of its own.
+//! Two concurrent flows, each with its own congestion control and its own session.
 
 use std::thread;
 
@@ -12,24 +12,24 @@ use crate::runner::{self, Done};
 const FIRST: &str = "cc-pair:";
 const SECOND: &str = "cc-beside:";
 
-/// The experiment's name for these two.
+/// Experiment name of a pair.
 pub(super) fn experiment(name: &str, other: &str) -> String {
     format!("{FIRST}{name}+{other}")
 }
 
-/// The name under which the second flow's point of such an experiment is stored.
+/// Experiment name under which the second flow's point of a pair is stored.
 pub(super) fn second(experiment: &str) -> String {
     experiment.replacen(FIRST, SECOND, 1)
 }
 
-/// The two of an experiment; `None` for one that is no pair.
+/// The congestion controls of a pair; `None` if the experiment is not a pair.
 pub(super) fn of(experiment: &str) -> Option<(String, String)> {
     let (name, other) = experiment.strip_prefix(FIRST)?.split_once('+')?;
     Some((name.to_owned(), other.to_owned()))
 }
 
-/// Runs both flows at once. The second one's point is stored first, so that the pair counts as done only
-/// when both are on disk.
+/// Runs both flows at once. The second flow's point is stored first, so that the pair counts as done
+/// only once both are on disk.
 pub(super) fn measure(
     planned: &PlannedPoint,
     other: &str,

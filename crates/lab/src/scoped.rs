@@ -1,4 +1,4 @@
-//! A lab as a test bed: up for as long as a value lives, and no longer than its process.
+//! A lab that is up for as long as a value lives, and no longer than its process.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,13 +19,13 @@ const LISTEN_LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A lab of this process. One that it brought up goes with the value, and with the process, however that
 /// ends; one that was up before stays.
 #[derive(Debug)]
-pub struct Bed {
+pub struct ScopedLab {
     lab: Lab,
     clearstream: PathBuf,
     is_ours: bool,
 }
 
-impl Bed {
+impl ScopedLab {
     /// Brings a lab up, unless it is. `clearstream` is the program that runs its processes.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Bed {
         &self.lab
     }
 
-    /// Its name.
+    /// Name of the lab.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.lab.plan().name
@@ -91,7 +91,7 @@ impl Bed {
     /// The counters of a host's interfaces, read in its network namespace and without a program there.
     ///
     /// # Errors
-    /// No such host, or the lab has gone.
+    /// No such host, or the lab has ended.
     pub fn devices(&self, host: &str) -> Result<Vec<DeviceCounters>, LabError> {
         let devices = InterfaceCounters::read_from(&self.lab.host_files(host)?);
         // There is always `lo`.
@@ -101,7 +101,7 @@ impl Bed {
     /// Whether anybody listens on a TCP port of a host.
     ///
     /// # Errors
-    /// No such host, or the lab has gone.
+    /// No such host, or the lab has ended.
     pub fn has_listener(&self, host: &str, port: u16) -> Result<bool, LabError> {
         let proc = self.lab.host_files(host)?.proc;
         let read = |table| std::fs::read_to_string(proc.join("net").join(table));
@@ -114,7 +114,7 @@ impl Bed {
     /// Waits until somebody listens on a TCP port of a host: `server`, which was started there.
     ///
     /// # Errors
-    /// It ended, or nobody listens after `limit`; the lab has gone.
+    /// It ended, or nothing listens after `limit`; or the lab has ended.
     pub fn wait_for_listener(
         &self,
         (host, port): (&str, u16),
@@ -141,7 +141,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for ScopedLab {
     fn drop(&mut self) {
         if self.is_ours {
             // Its anchor notices the end of this process in any case.

@@ -1,0 +1,12 @@
+/* The example check-then-set in Promela: one statement for each transition. */
+byte flag[2];
+active proctype P0() {
+outside: (flag[1] == 0);
+looked: flag[0] = 1;
+critical: flag[0] = 0; goto outside
+}
+active proctype P1() {
+outside: (flag[0] == 0);
+looked: flag[1] = 1;
+critical: flag[1] = 0; goto outside
+}

@@ -1,0 +1,12 @@
+/* The example set-then-check in Promela: one statement for each transition. */
+byte flag[2];
+active proctype P0() {
+outside: flag[0] = 1;
+waiting: (flag[1] == 0);
+critical: flag[0] = 0; goto outside
+}
+active proctype P1() {
+outside: flag[1] = 1;
+waiting: (flag[0] == 0);
+critical: flag[1] = 0; goto outside
+}

@@ -1,0 +1,46 @@
+//! Results read from files of other programs: `iperf3 -J`, packet captures, `ss -tin`.
+
+use std::path::Path;
+
+use results::{Finding, Results};
+
+use crate::exit::VerbError;
+use crate::store;
+
+/// Reads a results document, or derives one from another program's file; `-` is standard input.
+///
+/// # Errors
+/// One line that names the file and the problem.
+pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
+    let bytes = store::read(path)?;
+    if let Some(read) = recorded::read(&bytes) {
+        let name = path.display();
+        return read.map_err(|error| VerbError::failed(format!("{name}: {error}")));
+    }
+    match iperf3::stored::from_iperf3(&bytes) {
+        Some(results) => Ok(results),
+        None => store::parse(path, &bytes).map_err(|error| {
+            // Whatever begins like JSON may be a damaged document of this program's.
+            let is_json = bytes.trim_ascii_start().first() == Some(&b'{');
+            let others = "; also read are iperf3 -J, pcap, pcapng and the text of ss -tin";
+            if is_json { error } else { error.and(others) }
+        }),
+    }
+}
+
+/// Findings taken from another program's recording, in the document's order.
+pub(crate) fn recorded(results: &Results) -> impl Iterator<Item = &Finding> {
+    results.findings.iter().filter(|finding| finding.code.starts_with("recorded-"))
+}
+
+/// A document as from [`load`], with a verdict, for verbs that only show what a document contains.
+///
+/// # Errors
+/// Those of [`load`].
+pub(crate) fn load_judged(path: &Path) -> Result<Results, VerbError> {
+    let results = load(path)?;
+    let is_own = results.tool.name == env!("CARGO_PKG_NAME");
+    let verdict = results.verdict.clone();
+    let verdict = if is_own { verdict } else { verdict.or(Some(explain::explain(&results))) };
+    Ok(Results { verdict, ..results })
+}

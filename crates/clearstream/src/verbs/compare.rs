@@ -1,0 +1,168 @@
+//! `clearstream compare`: two results files, or folders of them, figure by figure.
+
+mod show;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use compare::{Comparison, Run};
+use serde::Serialize;
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+use crate::store;
+
+/// Options of `compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  clearstream compare before.json after.json\n  \
+    clearstream compare october/ november/ --report compare.html\n  \
+    clearstream compare good.json new.json --gate        exit code 3 if a figure got worse\n\n\
+    Compared are figures of the same work, asked of the same hosts with the same settings. Tests of\n\
+    the same kind whose settings differ are compared in a part of their own that names the settings,\n\
+    where it is clear which belong together; --gate does not judge those and is missed. The\n\
+    difference is the median of all pairwise differences, with its 95% interval (Hodges-Lehmann);\n\
+    whether it is beyond the noise is decided by the rank-sum test, so that of all differences told at\n\
+    most 5% are there by chance. It takes four repeats on both sides, or three and five, to tell any,\n\
+    and more to tell one of many; the text then says how many.\n\
+    Of folders that hold enough files each run counts once; otherwise each repeat does, and what\n\
+    differs from run to run is not part of the noise. docs/compare.md says more.")]
+pub(crate) struct CompareArgs {
+    /// Results file, or a folder of them: what is compared with.
+    #[arg(value_name = "A")]
+    a: PathBuf,
+    /// Results file or folder: what is compared.
+    #[arg(value_name = "B")]
+    b: PathBuf,
+    /// Also list every figure that did not change.
+    #[arg(long)]
+    all: bool,
+    /// Also write an HTML page that opens offline.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Exit with code 3 if a figure got worse beyond the noise, a test's settings differ, or none can be judged.
+    #[arg(long)]
+    gate: bool,
+    /// With --gate, ignore differences up to this share of A's median: 2%.
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = units::parse_percent, requires = "gate")]
+    tolerance: f64,
+}
+
+/// Output of `--json`.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate: Option<GateTold<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct GateTold<'a> {
+    is_met: bool,
+    tolerance: f64,
+    missed: &'a [String],
+}
+
+pub(crate) fn run(args: &CompareArgs, json: bool) -> VerbResult {
+    let (a, b) = (runs(&args.a)?, runs(&args.b)?);
+    let names = [&args.a, &args.b].map(|path| path.display().to_string());
+    let comparison = compare::compare((&names[0], &a), (&names[1], &b));
+    if comparison.figures.is_empty() {
+        return Err(VerbError::failed(nothing_alike(&comparison)));
+    }
+    let missed = if args.gate { comparison.missed(args.tolerance) } else { Vec::new() };
+    let mut out = crate::out::stdout();
+    if json {
+        let (is_met, tolerance) = (missed.is_empty(), args.tolerance);
+        let gate = args.gate.then_some(GateTold { is_met, tolerance, missed: &missed });
+        let told = Told { comparison: &comparison, gate };
+        serde_json::to_writer_pretty(&mut out, &told).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", show::text(&comparison, args.all))?;
+    }
+    if let Some(page) = &args.report {
+        store::replace(page, report::render_comparison(&comparison).as_bytes())?;
+        if !json {
+            writeln!(out, "\nWritten  {}", page.display())?;
+        }
+    }
+    out.flush()?;
+    for line in &missed {
+        // A closed stderr does not change the exit code.
+        writeln!(crate::out::stderr(), "clearstream: gate missed: {line}").ok();
+    }
+    Ok(if missed.is_empty() { Exit::Ok } else { Exit::GateFailed })
+}
+
+/// The runs of a file or of a folder's files, oldest first.
+fn runs(path: &Path) -> Result<Vec<Run>, VerbError> {
+    if !path.is_dir() {
+        let run = read(path)?;
+        return match run.is_empty() {
+            true => Err(VerbError::failed(format!("{} holds no figures", path.display()))),
+            false => Ok(vec![run]),
+        };
+    }
+    let mut runs = Vec::new();
+    for file in files(path)? {
+        match read(&file) {
+            Ok(run) if !run.is_empty() => runs.push(run),
+            Ok(_) => skipped(&format!("{} holds no figures", file.display())),
+            Err(error) => skipped(&error.to_string()),
+        }
+    }
+    if runs.is_empty() {
+        let name = path.display();
+        return Err(VerbError::failed(format!("{name}: no file in this folder is a results file")));
+    }
+    runs.sort_by_key(Run::started_unix_ms);
+    Ok(runs)
+}
+
+/// A folder's files that may be results, sorted by name.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, VerbError> {
+    let unreadable = |error: io::Error| VerbError::unreadable(folder, &error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|ending| ending == "json") && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(path: &Path) -> Result<Run, VerbError> {
+    let bytes = store::read(path)?;
+    let results = match iperf3::stored::from_iperf3(&bytes) {
+        Some(results) => results,
+        None => store::parse(path, &bytes)?,
+    };
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    Ok(Run::of(&name, &results))
+}
+
+fn skipped(why: &str) {
+    // Informational: a closed stderr does not affect the comparison.
+    writeln!(crate::out::stderr(), "clearstream: skipped: {why}").ok();
+}
+
+/// The error for two sides without a common test.
+fn nothing_alike(comparison: &Comparison) -> String {
+    let settings = |side: &[compare::OneSided]| {
+        let names: Vec<&str> = side.iter().take(3).map(|one| one.setting.as_str()).collect();
+        let rest =
+            if side.len() > 3 { format!(" and {} more", side.len() - 3) } else { String::new() };
+        format!("{}{rest}", names.join("; "))
+    };
+    format!(
+        "the two have no test in common: {} has {}, {} has {}",
+        comparison.a.name,
+        settings(&comparison.only_a),
+        comparison.b.name,
+        settings(&comparison.only_b)
+    )
+}

@@ -1,0 +1,67 @@
+//! Completion scripts that offer this machine's names: from `clearstream complete`, else from clap's script.
+
+use clap_complete::Shell;
+
+/// The function that bash calls: this machine's names if there are any, else the generated completion. Words
+/// are split at spaces only, because bash would split `vale0:a` at its colon.
+const BASH: &str = r#"
+_clearstream_names() {
+    local line="${COMP_LINE:0:COMP_POINT}" word="${COMP_WORDS[COMP_CWORD]}" words typed names
+    read -r -a words <<<"$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    typed="${words[-1]}"
+    names=$(command clearstream complete -- "${words[@]:1}" 2>/dev/null)
+    if [[ -z $names ]]; then
+        _clearstream "$@"
+        return
+    fi
+    mapfile -t COMPREPLY <<<"$names"
+    # What stands before the last colon is no part of the word that bash replaces.
+    if [[ $typed == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${typed%"${typed##*:}"}"}")
+    fi
+    [[ ${COMPREPLY[0]} == *: ]] && compopt -o nospace
+    return 0
+}
+"#;
+
+/// The function for zsh, whose completion calls `_clearstream`.
+const ZSH: &str = r#"
+_clearstream() {
+    local -a names
+    names=(${(f)"$(command clearstream complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    if (( $#names )); then
+        compadd -a names
+    else
+        _clearstream_options "$@"
+    fi
+}
+"#;
+
+const FISH: &str = r#"
+function __clearstream_names
+    set -l words (commandline -opc) (commandline -ct)
+    command clearstream complete -- $words[2..-1] 2>/dev/null
+end
+complete -c clearstream -n 'count (__clearstream_names) >/dev/null' -f -a '(__clearstream_names)'
+"#;
+
+/// Extends a generated script by this machine's names.
+pub(super) fn with_names(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => {
+            // The script's last lines register the function.
+            let (body, registered) = script.rsplit_once("\nif [[").unwrap_or((script, ""));
+            let registered = registered.replace("-F _clearstream ", "-F _clearstream_names ");
+            format!("{body}\n{BASH}\nif [[{registered}")
+        }
+        Shell::Zsh => {
+            let renamed = script.replacen("\n_clearstream() {", "\n_clearstream_options() {", 1);
+            let (body, registered) =
+                renamed.rsplit_once("\nif [ ").unwrap_or((renamed.as_str(), ""));
+            format!("{body}\n{ZSH}\nif [ {registered}")
+        }
+        Shell::Fish => format!("{script}{FISH}"),
+        _ => script.to_owned(),
+    }
+}

@@ -1,0 +1,168 @@
+//! `clearstream vm`: boots and manages guests on ports of a running switch.
+
+mod boot;
+mod console;
+mod port;
+mod show;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use packet_switch::client::default_socket;
+use serde_json::json;
+use vm::{Machine, Program};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// Options of `vm`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream vm image                    once: a kernel of Debian's, and busybox\n  \
+    clearstream switch run &\n  \
+    clearstream vm run one --port vale0:one\n  \
+    clearstream vm run two --port vale0:two --memory 512M --cores 2\n  \
+    clearstream vm exec one -- ip addr add 10.0.0.1/24 dev eth0\n  \
+    clearstream vm console one\n  \
+    clearstream vm list\n  \
+    clearstream vm down --all\n  \
+    clearstream vm port vale0:other --path /run/other.sock     for a QEMU of your own\n\n\
+    A guest is stock QEMU with an unmodified virtio-net driver, connected to the switch by\n\
+    vhost-user. It runs under KVM where that runs a small guest, and under TCG elsewhere (slower).\n\
+    A guest that is up is one process, its keeper: whatever ends it, or QEMU, ends the guest, and\n\
+    its port goes too. A switch that is started anew gets the port again, and the guest goes on.\n\
+    Needs no privilege but that of /dev/kvm. docs/guests.md in the source says more.")]
+pub(crate) struct VmArgs {
+    #[command(subcommand)]
+    action: Action,
+    /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Boot a guest on a port of the switch, and print QEMU's command line.
+    Run(boot::RunArgs),
+    /// Add a port for a guest that somebody else starts, and print what to tell its hypervisor.
+    Port(port::PortArgs),
+    /// The guests that are up.
+    List,
+    /// Talk to a guest on its first serial port; Ctrl-] leaves.
+    Console {
+        /// Its name.
+        name: String,
+    },
+    /// Run a program in a guest, by the shell on its second serial port.
+    Exec(ExecArgs),
+    /// End a guest; its port goes with it.
+    Down {
+        /// Its name; may be left out when one is up.
+        name: Option<String>,
+        /// All that are up.
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+    },
+    /// Make what guests boot where nothing else is named: a kernel of Debian's, and busybox.
+    Image(ImageArgs),
+    /// A guest's keeper.
+    #[command(hide = true)]
+    Internal { place: PathBuf, name: String },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "clearstream vm exec NAME -- PROGRAM [ARGUMENT]...",
+    after_help = "Example:\n  clearstream vm exec one -- sh -c 'ip -s link | head'\n\n\
+    Exits with the program's code. Its output and its errors come on standard output, as one serial\n\
+    line carries both; its standard input is empty. Commands of several callers wait for each other.\n\
+    Ctrl-C ends the program; what it left running in the background stays."
+)]
+struct ExecArgs {
+    /// The guest.
+    name: String,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  clearstream vm image --program /usr/bin/iperf3\n\n\
+    Fetches Debian's cloud kernel with `apt-get download` (60 MB; nothing is installed) and keeps it.\n\
+    $GUEST_KERNEL names another release, such as 6.12.0-1-cloud-amd64. Made again only when something\n\
+    has changed.")]
+struct ImageArgs {
+    /// Where it is kept [default: $CLEARSTREAM_GUEST, else clearstream/guest in the user's cache].
+    #[arg(long = "image", value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// A program to be put into the guest's /bin, with its libraries; may be given again.
+    #[arg(long = "program", value_name = "FILE")]
+    programs: Vec<PathBuf>,
+}
+
+pub(crate) fn run(args: &VmArgs, json: bool) -> VerbResult {
+    let switch = std::path::absolute(args.socket.clone().unwrap_or_else(default_socket))?;
+    match &args.action {
+        Action::Run(run) => boot::run(run, &switch, json),
+        Action::Port(port) => port::run(port, &switch, json),
+        Action::List => show::list(json),
+        Action::Console { name } => console::run(name),
+        Action::Exec(exec_args) => exec(exec_args),
+        Action::Down { name: Some(name), .. } => down(vec![name.clone()], json),
+        Action::Down { all: true, .. } => down(names_up()?, json),
+        Action::Down { name: None, .. } => match &names_up()?[..] {
+            [] => down(Vec::new(), json),
+            [one] => down(vec![one.clone()], json),
+            up => Err(VerbError::usage(format!("which guest? up are {}", up.join(", ")))),
+        },
+        Action::Image(args) => image(args, json),
+        Action::Internal { place, name } => Ok(Exit::Program(vm::keeper::run(place, name))),
+    }
+}
+
+/// The program for a guest's keeper: this one.
+fn program() -> Program {
+    Program::new("/proc/self/exe", ["vm", "internal"])
+}
+
+fn names_up() -> Result<Vec<String>, VerbError> {
+    Ok(Machine::all()?.iter().map(|machine| machine.state().config.name).collect())
+}
+
+fn down(names: Vec<String>, json: bool) -> VerbResult {
+    let mut out = crate::out::stdout();
+    let mut gone = Vec::new();
+    for name in names {
+        let was_up = Machine::down(&name)?;
+        if !json {
+            writeln!(out, "guest {name} {}", if was_up { "is down" } else { "was not up" })?;
+        }
+        gone.push(json!({ "name": name, "was_up": was_up }));
+    }
+    if json {
+        writeln!(out, "{}", json!({ "down": gone }))?;
+    } else if gone.is_empty() {
+        writeln!(out, "no guest is up")?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn exec(args: &ExecArgs) -> VerbResult {
+    crate::guest::run(&Machine::open(&args.name)?, &args.program)
+}
+
+fn image(args: &ImageArgs, json: bool) -> VerbResult {
+    let folder = args.folder.clone().unwrap_or_else(vm::image::default_folder);
+    let image = vm::image::make(&folder, &args.programs)?;
+    let mut out = crate::out::stdout();
+    let shown = |path: &Path| path.display().to_string();
+    if json {
+        let line = json!({ "kernel": shown(&image.kernel), "initrd": shown(&image.initrd) });
+        writeln!(out, "{line}")?;
+    } else {
+        writeln!(out, "kernel {}", shown(&image.kernel))?;
+        writeln!(out, "initrd {}", shown(&image.initrd))?;
+    }
+    Ok(Exit::Ok)
+}

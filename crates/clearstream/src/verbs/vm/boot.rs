@@ -1,0 +1,181 @@
+//! `vm run`: boots a guest.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use packet_switch::PortName;
+use serde_json::json;
+use units::{parse_byte_size, parse_duration, show_byte_size};
+use vm::accelerator::{Choice, choose, qemu_version};
+use vm::line::{self, Accelerator, DiskFormat, MachineConfig, QUEUES_MAX};
+use vm::{Machine, Start};
+
+use crate::VerbResult;
+use crate::exit::{Exit, VerbError};
+
+/// Range of a guest's memory: the least that a kernel boots with, and a bound against typing errors.
+const MEMORY_BYTES: std::ops::RangeInclusive<u64> = (32 << 20)..=(16 << 40);
+const CORES_MAX: u32 = 255;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    clearstream vm run one --port vale0:one\n  \
+    clearstream vm run big --port vale0:big --disk debian.qcow2 --memory 2G --cores 4\n  \
+    clearstream vm run one --port vale0:one --print\n\n\
+    The first line printed is QEMU's command line. What `vm image` makes is booted where neither\n\
+    --kernel nor --disk is given; then run returns once the guest's shell answers (--no-wait: at\n\
+    once). The network device is eth0, without an address; each guest has a hardware address of its\n\
+    own. A kernel is booted fastest uncompressed (vmlinux). Under TCG a boot takes seconds to a\n\
+    minute.")]
+pub(super) struct RunArgs {
+    /// What the guest is called: letters, digits, '-', '_' and '.'.
+    name: String,
+    /// The port to make for it; it goes with the guest.
+    #[arg(long, value_name = "SWITCH:PORT")]
+    port: PortName,
+    /// A kernel to boot.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// The file system in memory that it begins with.
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    initrd: Option<PathBuf>,
+    /// A disk, raw or qcow2, as /dev/vda; booted from where no kernel is given.
+    #[arg(long, value_name = "FILE")]
+    disk: Option<PathBuf>,
+    /// More words for the kernel's command line.
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+    append: String,
+    /// Its memory.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_byte_size)]
+    memory: u64,
+    /// Its cores.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
+    cores: u32,
+    /// Pairs of queues of its network device [default: one a core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
+    queues: Option<u32>,
+    /// What runs it: auto is KVM where that runs a small guest, else TCG.
+    #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", value_parser = ["auto", "kvm", "tcg"])]
+    accelerator: String,
+    /// QEMU's program.
+    #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-x86_64")]
+    qemu: PathBuf,
+    /// Where `vm image` put what is booted [default: as of vm image].
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kernel", "disk"])]
+    image: Option<PathBuf>,
+    /// How long the guest may take to be ready.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
+    wait: Duration,
+    /// Return as soon as QEMU runs.
+    #[arg(long, conflicts_with = "wait")]
+    no_wait: bool,
+    /// End the guest when this process has ended, however it ended.
+    #[arg(long = "while", value_name = "PID")]
+    owner: Option<i32>,
+    /// Only print QEMU's command line.
+    #[arg(long)]
+    print: bool,
+}
+
+pub(super) fn run(args: &RunArgs, switch: &Path, json: bool) -> VerbResult {
+    let (config, why) = config(args, switch)?;
+    let mut out = crate::out::stdout();
+    if args.print {
+        let words = line::qemu(&config, &Machine::folder_of(&config.name)?);
+        match json {
+            true => writeln!(out, "{}", json!({ "line": words }))?,
+            false => writeln!(out, "{}", line::shell_line(&words))?,
+        }
+        return Ok(Exit::Ok);
+    }
+    let began = Instant::now();
+    let start = Start { config: &config, program: &super::program(), owner: args.owner };
+    let machine = Machine::start(start)?;
+    let words = machine.line();
+    if !json {
+        writeln!(out, "{}", line::shell_line(&words))?;
+    }
+    let waits = config.has_shell && !args.no_wait;
+    if waits {
+        machine.wait_until_ready(args.wait)?;
+    }
+    let took = began.elapsed();
+    let state = machine.state();
+    let MachineConfig { name, port, accelerator, .. } = &config;
+    if json {
+        let line = json!({ "name": name, "port": port, "pid": state.keeper.pid,
+            "qemu_pid": state.qemu.pid, "line": words, "accelerator": accelerator, "no_kvm": why,
+            "ready": state.is_ready, "ready_after_s": waits.then_some(took.as_secs_f64()) });
+        writeln!(out, "{line}")?;
+        return Ok(Exit::Ok);
+    }
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    let after =
+        if waits { format!(", ready after {:.1} s", took.as_secs_f64()) } else { String::new() };
+    let memory = show_byte_size(config.memory_bytes);
+    let cores =
+        if config.cores == 1 { "1 core".to_owned() } else { format!("{} cores", config.cores) };
+    writeln!(out, "guest {name} is up on {port}: {cores}, {memory}, {accelerator}{why}{after}")?;
+    Ok(Exit::Ok)
+}
+
+/// The requested machine, and why it does not use KVM if it does not.
+fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String>), VerbError> {
+    if !MEMORY_BYTES.contains(&args.memory) {
+        let said = show_byte_size(args.memory);
+        return Err(VerbError::usage(format!("--memory {said}: 32 MiB to 16 TiB are possible")));
+    }
+    let qemu_version = qemu_version(&args.qemu)?;
+    let Choice { accelerator, why } = match args.accelerator.as_str() {
+        "kvm" => Choice { accelerator: Accelerator::Kvm, why: None },
+        "tcg" => Choice { accelerator: Accelerator::Tcg, why: None },
+        _ => choose(&args.qemu),
+    };
+    let ours = args.kernel.is_none() && args.disk.is_none();
+    let (kernel, initrd) = if ours {
+        let folder = args.image.clone().unwrap_or_else(vm::image::default_folder);
+        let image = vm::image::find(&folder)?;
+        (Some(image.kernel), Some(image.initrd))
+    } else {
+        (
+            args.kernel.as_deref().map(given).transpose()?,
+            args.initrd.as_deref().map(given).transpose()?,
+        )
+    };
+    let config = MachineConfig {
+        name: args.name.clone(),
+        port: args.port.clone(),
+        switch: switch.to_owned(),
+        kernel,
+        initrd,
+        disk: args.disk.as_deref().map(disk).transpose()?,
+        memory_bytes: args.memory,
+        cores: args.cores,
+        queues: args.queues.unwrap_or(args.cores.min(QUEUES_MAX)),
+        mac: line::mac_of(&args.port),
+        append: args.append.clone(),
+        has_shell: ours,
+        accelerator,
+        qemu: args.qemu.clone(),
+        qemu_version,
+    };
+    Ok((config, why))
+}
+
+/// The absolute path of a file that QEMU reads, because QEMU runs in another directory.
+fn given(path: &Path) -> Result<PathBuf, VerbError> {
+    let unreadable = |error| VerbError::unreadable(path, &error);
+    std::fs::File::open(path).map_err(unreadable)?;
+    std::path::absolute(path).map_err(unreadable)
+}
+
+fn disk(path: &Path) -> Result<(PathBuf, DiskFormat), VerbError> {
+    let unreadable = |error| VerbError::unreadable(path, &error);
+    let mut first = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(4).read_to_end(&mut first))
+        .map_err(unreadable)?;
+    Ok((given(path)?, DiskFormat::of(&first)))
+}

@@ -1,0 +1,94 @@
+//! `vm list`: lists guests.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use packet_switch::attachment::Entry;
+use packet_switch::client::Connection;
+use serde_json::json;
+use units::show_byte_size;
+use vm::{Machine, MachineState};
+
+use crate::VerbResult;
+use crate::exit::Exit;
+
+/// What is said instead of an empty table.
+const NONE: &str = "no guest is up; boot one with: clearstream vm run NAME --port SWITCH:PORT\n\
+                    guests of labs: clearstream lab list";
+
+pub(super) fn list(json: bool) -> VerbResult {
+    let states: Vec<MachineState> = Machine::all()?.iter().map(Machine::state).collect();
+    let mut switches = BTreeMap::new();
+    let rows: Vec<(MachineState, String)> = states
+        .into_iter()
+        .map(|state| {
+            let network = network(&mut switches, &state);
+            (state, network)
+        })
+        .collect();
+    let mut out = crate::out::stdout();
+    if json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(state, network)| {
+                let config = &state.config;
+                json!({ "name": config.name, "port": config.port, "switch": config.switch,
+                    "state": word(state), "network": network, "pid": state.keeper.pid,
+                    "qemu_pid": state.qemu.pid, "owner_pid": state.owner.map(|owner| owner.pid),
+                    "memory_bytes": config.memory_bytes, "cores": config.cores,
+                    "queues": config.queues, "mac": config.mac, "accelerator": config.accelerator })
+            })
+            .collect();
+        writeln!(out, "{}", json!({ "guests": rows }))?;
+    } else if rows.is_empty() {
+        writeln!(out, "{NONE}")?;
+    } else {
+        for (state, network) in &rows {
+            let config = &state.config;
+            let size = format!("{} x {}", config.cores, show_byte_size(config.memory_bytes));
+            writeln!(
+                out,
+                "{:<12} {:<16} {:<8} {size:<13} {:<4} pid {:<8} {network}",
+                config.name,
+                config.port.to_string(),
+                word(state),
+                config.accelerator.to_string(),
+                state.keeper.pid,
+            )?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn word(state: &MachineState) -> &'static str {
+    match (state.config.has_shell, state.is_ready) {
+        (false, _) => "runs",
+        (true, false) => "boots",
+        (true, true) => "ready",
+    }
+}
+
+/// Describes the guest's port from the switch's information.
+fn network(switches: &mut BTreeMap<PathBuf, Option<Vec<Entry>>>, state: &MachineState) -> String {
+    let asked = |socket: &PathBuf| Connection::open(socket).ok()?.list().ok();
+    let switch = &state.config.switch;
+    let known = switches.entry(switch.clone()).or_insert_with(|| asked(switch));
+    let Some(entries) = known else { return "the switch has ended".to_owned() };
+    let name = state.config.port.to_string();
+    let entry = entries.iter().find(|entry| entry.name == name);
+    let Some(device) = entry.and_then(|entry| entry.device.as_ref()) else {
+        return "the port has gone".to_owned();
+    };
+    let mode = match device.mode.clone().unwrap_or_default() {
+        // The switch cannot tell a driver that is missing from one that is not loaded yet.
+        mode if word(state) == "boots" && !mode.starts_with("guest runs") => {
+            "guest is booting".to_owned()
+        }
+        mode => mode,
+    };
+    match device.ended.as_ref().or(device.trouble.as_ref()) {
+        Some(why) => format!("{mode}, last fault: {why}"),
+        None => mode,
+    }
+}

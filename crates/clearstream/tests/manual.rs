@@ -1,0 +1,148 @@
+//! What belongs to the program besides itself: topics, man pages, completion of names, installation.
+
+use crate::PROGRAM;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use sys::private::Scratch;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+/// The names that follow a heading of `clearstream help`.
+fn topics() -> Vec<String> {
+    let output = run(&["help"]);
+    let list = text(&output.stdout).split("Topics").nth(1).expect("a list of topics");
+    let names = list.lines().skip(1).take_while(|line| !line.is_empty());
+    names.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_topic_that_help_lists_is_printed_and_has_a_man_page() {
+    let scratch = Scratch::new("manual").expect("a scratch folder");
+    let manual = run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
+    assert!(manual.status.success(), "{}", text(&manual.stderr));
+    let names = topics();
+    for name in ["limits", "glossary", "exit-codes", "results", "lab-file", "plan-file", "schema"] {
+        assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
+    }
+    for name in names.iter().filter(|name| *name != "schema") {
+        let output = run(&["help", name]);
+        assert!(output.status.success() && output.stdout.len() > 1000, "{name}: {output:?}");
+        let page = |section| scratch.path().join(format!("clearstream-{name}.{section}"));
+        let page = [page(5), page(7)].into_iter().find(|page| page.is_file());
+        let page = fs::read_to_string(page.expect("a page")).expect("text");
+        assert!(page.contains(".SH SEE ALSO") || page.contains(".SH \"SEE ALSO\""), "{name}");
+    }
+    let schema = run(&["help", "schema"]);
+    let published = rules::text("docs/schema/results-2.schema.json");
+    let value = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).expect("JSON");
+    assert!(
+        value(&schema.stdout) == value(published.as_bytes()),
+        "the schema is the published one"
+    );
+}
+
+#[test]
+fn man_pages_of_commands_say_how_they_end_and_where_to_read_on() {
+    let scratch = Scratch::new("manual").expect("a scratch folder");
+    run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
+    let page = |name: &str| fs::read_to_string(scratch.path().join(name)).expect(name);
+    for name in ["clearstream.1", "clearstream-path.1", "clearstream-lab-exec.1"] {
+        let page = page(name);
+        assert!(
+            page.contains(".SH \"EXIT STATUS\"") && page.contains(".SH \"SEE ALSO\""),
+            "{name}"
+        );
+    }
+    assert!(page("clearstream-lab.1").contains(".SH FILES\n.TP\n\\fI/run/clearstream/labs/NAME"));
+    assert!(page("clearstream-check.1").contains("Undecided"));
+}
+
+/// What bash offers for a command line, by the generated script.
+fn offered(scratch: &Path, line: &str) -> Vec<String> {
+    let script = format!(
+        "source '{0}/clearstream.bash'\n\
+         COMP_LINE=\"$1\" COMP_POINT=${{#1}} COMP_WORDBREAKS=$' \\t\\n\"\\'><=;|&(:'\n\
+         read -r -a COMP_WORDS <<<\"$1\"; [[ $1 == *' ' ]] && COMP_WORDS+=('')\n\
+         COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))\n\
+         _clearstream_names clearstream \"${{COMP_WORDS[COMP_CWORD]}}\" x\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        scratch.display()
+    );
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = format!("{}:{}", scratch.display(), path.to_string_lossy());
+    let output = Command::new("bash")
+        .args(["--norc", "-c", &script, "bash", line])
+        .env("PATH", path)
+        .output()
+        .expect("bash starts");
+    assert!(output.stderr.is_empty(), "{line}: {}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_names_of_this_machine_and_falls_back_to_options() {
+    let scratch = Scratch::new("completion").expect("a scratch folder");
+    run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
+    symlink(PROGRAM, scratch.path().join("clearstream")).expect("a name for the program");
+    let offered = |line| offered(scratch.path(), line);
+    assert_eq!(offered("clearstream lab up gli"), ["glif2010"]);
+    assert_eq!(offered("clearstream lab fail near ha"), ["hang"]);
+    assert_eq!(offered("clearstream help lab-"), ["lab-file"]);
+    assert!(offered("clearstream lab sta").contains(&"status".to_owned()));
+    assert!(offered("clearstream test --no-del").contains(&"--no-delay".to_owned()));
+}
+
+/// All files and folders below a folder.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        found.push(entry.path());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(below(&entry.path()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_is_installed_is_removed_without_an_empty_folder() {
+    let scratch = Scratch::new("install").expect("a scratch folder");
+    let built = scratch.path().join("target/release");
+    fs::create_dir_all(&built).expect("a folder");
+    let program = built.join("clearstream");
+    // Not the program itself, whose copies with symbols are large.
+    fs::write(&program, format!("#!/bin/sh\nexec '{PROGRAM}' \"$@\"\n")).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    for library in ["libclearstream_netmap.so", "libclearstream_user.so", "libclearstream_fi.so"] {
+        fs::write(built.join(library), "").expect("written");
+    }
+    let prefix = scratch.path().join("there/usr local");
+    // A folder that was there before stays.
+    let include = scratch.path().join("there/kept");
+    fs::create_dir_all(&include).expect("a folder");
+    let before = below(scratch.path());
+    let install = |options: &[&str]| {
+        let mut command = Command::new(rules::root().join("tools/install"));
+        command.args(options).arg("").arg(&prefix);
+        command.env("CARGO_TARGET_DIR", scratch.path().join("target"));
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    install(&[]);
+    install(&[]);
+    for page in ["man1/clearstream.1", "man5/clearstream-lab-file.5", "man7/clearstream-limits.7"] {
+        assert!(prefix.join("share/man").join(page).is_file(), "{page}");
+    }
+    install(&["--remove"]);
+    assert_eq!(below(scratch.path()), before);
+}

@@ -1,0 +1,307 @@
+//! `clearstream vm`: guests under stock QEMU, at ports of a switch. No privilege is needed. What boots is made by
+//! `tools/guest` and kept. A boot may take a minute where others want the cores: nothing here is judged by time.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::switch_bed::SwitchBed;
+
+use crate::PROGRAM;
+use crate::vhost_user_root::images;
+
+/// Longest that anything may take which happens at all.
+const LIMIT: Duration = Duration::from_secs(240);
+
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A switch, and names for guests that no other test has.
+struct Testbed {
+    switch: SwitchBed,
+    prefix: String,
+}
+
+impl Testbed {
+    fn new(name: &str) -> Self {
+        let prefix = format!("t{}-{name}", std::process::id());
+        Self { switch: SwitchBed::new(&format!("vm-{name}"), 0), prefix }
+    }
+
+    fn name(&self, short: &str) -> String {
+        format!("{}-{short}", self.prefix)
+    }
+
+    fn vm(&self, words: &str) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("vm").args(words.split(' ')).env("CLEARSTREAM_SWITCH", &self.switch.socket);
+        command
+    }
+
+    fn must(&self, words: &str) -> String {
+        let output = self.vm(words).output().unwrap();
+        assert!(output.status.success(), "vm {words}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Boots a guest that goes with this process.
+    fn run(&self, short: &str, more: &str) -> Value {
+        let (name, own, image) = (self.name(short), std::process::id(), images());
+        let words = format!("run {name} --port vale0:{short} --while {own} --json{more} --image");
+        let output = self.vm(&words).arg(image).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn exec(&self, short: &str, program: &[&str]) -> Output {
+        let mut command = self.vm(&format!("exec {} --", self.name(short)));
+        command.args(program).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// What a shell command says in the guest, which must succeed.
+    fn shell(&self, short: &str, script: &str) -> String {
+        let output = self.exec(short, &["sh", "-c", script]);
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What the list says of a guest; nothing of one that is not up.
+    fn listed(&self, short: &str) -> Value {
+        let all: Value = serde_json::from_str(&self.must("list --json")).unwrap();
+        let name = self.name(short);
+        let guests = all["guests"].as_array().unwrap();
+        guests.iter().find(|guest| guest["name"] == name.as_str()).cloned().unwrap_or_default()
+    }
+
+    fn has_port(&self, short: &str) -> bool {
+        let name = format!("vale0:{short}");
+        let connection = packet_switch::client::Connection::open(&self.switch.socket);
+        let entries = connection.and_then(|mut connection| connection.list()).unwrap();
+        entries.iter().any(|entry| entry.name == name)
+    }
+
+    /// Nothing is left of a guest: no process, no port, no folder.
+    fn is_gone(&self, short: &str, guest: &Value) {
+        let folder = folder(guest);
+        wait_until("its processes end", || !runs(guest, "pid") && !runs(guest, "qemu_pid"));
+        wait_until("its port goes", || !self.has_port(short));
+        assert_eq!(self.listed(short), Value::Null);
+        assert!(!folder.exists(), "{}", folder.display());
+    }
+}
+
+/// Its state folder, as its command line has it.
+fn folder(guest: &Value) -> PathBuf {
+    let words = guest["line"].as_array().unwrap();
+    let words = words.iter().filter_map(Value::as_str);
+    let shell = words.filter_map(|word| word.split_once("path=")).map(|(_, path)| path);
+    let path = shell.filter_map(|path| path.strip_suffix("/shell.sock")).next();
+    Path::new(path.expect("a shell's socket")).to_owned()
+}
+
+fn pid(guest: &Value, key: &str) -> i32 {
+    guest[key].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap()
+}
+
+fn runs(guest: &Value, key: &str) -> bool {
+    sys::process::started_ticks(pid(guest, key)).is_some()
+}
+
+pub(crate) fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+fn kill_child(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn two_guests_run_commands_talk_by_tcp_and_outlive_their_switch() {
+    let mut bed = Testbed::new("pair");
+    let (one, two) = std::thread::scope(|scope| {
+        let two = scope.spawn(|| bed.run("two", " --cores 2"));
+        (bed.run("one", ""), two.join().unwrap())
+    });
+    assert!(one["ready"] == true && two["ready"] == true, "{one} {two}");
+    commands_come_and_go(&bed);
+    for (short, last) in [("one", 1), ("two", 2)] {
+        let mac = bed.shell(short, "cat /sys/class/net/eth0/address");
+        assert_eq!(mac.trim(), bed.listed(short)["mac"].as_str().unwrap());
+        bed.shell(short, &format!("ip addr add 10.0.0.{last}/24 dev eth0; ip link set eth0 up"));
+    }
+    assert_eq!(bed.shell("two", "grep -c ^processor /proc/cpuinfo").trim(), "2");
+    wait_until("both pairs of queues run", || {
+        bed.listed("two")["network"] == "guest runs, 2 pairs of queues"
+    });
+    file_by_tcp(&bed);
+    // The switch is killed and started anew: the guests find their ports again, and what they say arrives.
+    bed.switch.daemon.kill().unwrap();
+    bed.switch.daemon.wait().unwrap();
+    assert_eq!(bed.listed("one")["network"], "the switch has ended");
+    let mut again = Command::new("setpriv");
+    again.args("--pdeathsig KILL --".split(' ')).arg(PROGRAM).args(["switch", "run", "--socket"]);
+    bed.switch.daemon = again.arg(&bed.switch.socket).stderr(Stdio::null()).spawn().unwrap();
+    for short in ["one", "two"] {
+        wait_until("the guest is back at its port", || {
+            bed.listed(short)["network"].as_str().is_some_and(|said| said.starts_with("guest runs"))
+        });
+    }
+    file_by_tcp(&bed);
+    // Whatever is killed, nothing of that guest is left, and the other goes on.
+    kill(pid(&one, "qemu_pid"));
+    bed.is_gone("one", &one);
+    assert_eq!(bed.shell("two", "echo goes on"), "goes on\n");
+    kill(pid(&two, "pid"));
+    wait_until("QEMU ends with its keeper", || !runs(&two, "qemu_pid"));
+    bed.is_gone("two", &two);
+}
+
+/// Commands reach a guest as they are, and what they say and end with comes back, also after a client was killed.
+fn commands_come_and_go(bed: &Testbed) {
+    let output =
+        bed.exec("one", &["printf", "%s|", "two words", "it's \\ $HOME", "a\nb", "@@RC=0@@"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "two words|it's \\ $HOME|a\nb|@@RC=0@@|");
+    assert_eq!(bed.exec("one", &["sh", "-c", "echo said >&2; exit 3"]).status.code(), Some(3));
+    assert_eq!(bed.exec("one", &["exit", "4"]).status.code(), Some(4));
+    let missing = bed.exec("one", &["no-such-program"]);
+    assert_eq!(missing.status.code(), Some(127));
+    // What a command leaves in the background goes on, whoever comes next and however soon.
+    for number in 0..20 {
+        bed.shell("one", &format!("(sleep 100000; echo {number}) >/dev/null 2>&1 &"));
+    }
+    assert_eq!(bed.shell("one", "ps | grep -c '[s]leep 100000$'; killall sleep").trim(), "20");
+    // Two clients take turns.
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| bed.shell("one", "echo a; sleep 1; echo b"));
+        (bed.shell("one", "echo c; sleep 1; echo d"), first.join().unwrap())
+    });
+    assert_eq!((first.as_str(), second.as_str()), ("c\nd\n", "a\nb\n"));
+    let begin = || {
+        let mut client = bed.vm(&format!("exec {} --", bed.name("one")));
+        client.args(["sh", "-c", "echo begun; sleep 100000"]);
+        let mut client = client.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(client.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
+        client
+    };
+    kill_child(begin());
+    assert_eq!(bed.shell("one", "ps | grep -c '[s]leep 100000'; true").trim(), "0");
+    let mut client = begin();
+    let id = rustix::process::Pid::from_raw(client.id().cast_signed()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    let ended = client.wait().unwrap();
+    assert_eq!(ended.code(), Some(128 + 15));
+    assert_eq!(bed.shell("one", "ps | grep -c '[s]leep 100000'; true").trim(), "0");
+    let twice =
+        bed.vm(&format!("run {} --port vale0:x --image", bed.name("one"))).arg(images()).output();
+    let complaint = String::from_utf8(twice.unwrap().stderr).unwrap();
+    assert!(complaint.contains("is up; end it first"), "{complaint}");
+}
+
+/// A file from the first guest to the second, whole.
+fn file_by_tcp(bed: &Testbed) {
+    // A port that no earlier transfer has used. Its input stays open: at its end the stock nc would leave early.
+    bed.shell(
+        "two",
+        "rm -f /tmp/there; (sleep 1000 | nc -l -p 5002 >/tmp/there) >/dev/null 2>&1 &",
+    );
+    let listens = "grep -q ':138A .* 0A ' /proc/net/tcp /proc/net/tcp6";
+    wait_until("the second guest listens", || {
+        bed.exec("two", &["sh", "-c", listens]).status.success()
+    });
+    bed.shell("one", "dd if=/dev/urandom of=/tmp/here bs=64k count=16 2>/dev/null");
+    let sent = bed.shell("one", "md5sum </tmp/here; nc 10.0.0.2 5002 </tmp/here");
+    wait_until("all has come", || bed.shell("two", "md5sum </tmp/there")[..32] == sent[..32]);
+    bed.shell("two", "killall nc sleep; true");
+}
+
+#[test]
+fn a_guest_goes_with_its_folder_its_owner_and_when_told_to() {
+    let bed = Testbed::new("ends");
+    let more = " --no-wait";
+    // Nobody could find a guest whose folder has gone.
+    let guest = bed.run("folder", more);
+    assert!(runs(&guest, "pid") && runs(&guest, "qemu_pid") && bed.has_port("folder"));
+    std::fs::remove_dir_all(folder(&guest)).unwrap();
+    bed.is_gone("folder", &guest);
+    // Its owner here is another process than the test.
+    let owner = Command::new("sleep").arg("100000").spawn().unwrap();
+    let words = format!(
+        "run {} --port vale0:owner --while {} --json --no-wait --image",
+        bed.name("owner"),
+        owner.id()
+    );
+    let output = bed.vm(&words).arg(images()).output().unwrap();
+    let guest: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(runs(&guest, "qemu_pid"));
+    kill_child(owner);
+    bed.is_gone("owner", &guest);
+    // A keeper that stands still is no reason to stay.
+    let guest = bed.run("down", more);
+    let keeper = rustix::process::Pid::from_raw(pid(&guest, "pid")).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::STOP).unwrap();
+    let name = bed.name("down");
+    assert_eq!(bed.must(&format!("down {name}")), format!("guest {name} is down\n"));
+    bed.is_gone("down", &guest);
+    assert_eq!(bed.must(&format!("down {name}")), format!("guest {name} was not up\n"));
+}
+
+#[test]
+fn a_guest_that_cannot_start_leaves_nothing_and_says_why() {
+    let bed = Testbed::new("fails");
+    let fails = |more: &str| {
+        let words = format!(
+            "run {} --port vale0:fails --while {}{more}",
+            bed.name("fails"),
+            std::process::id()
+        );
+        let output = bed.vm(&words).output().unwrap();
+        assert_eq!(bed.listed("fails"), Value::Null);
+        assert!(!bed.has_port("fails"));
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        (output.status.code(), complaint)
+    };
+    let (code, complaint) = fails(" --image /nonexistent");
+    assert!(code == Some(1) && complaint.contains("clearstream vm image"), "{complaint}");
+    let (code, complaint) = fails(" --qemu /nonexistent/qemu");
+    assert!(code == Some(4) && complaint.contains("qemu-system-x86"), "{complaint}");
+    let (code, complaint) = fails(" --kernel /nonexistent/kernel");
+    assert!(code == Some(2) && complaint.contains("/nonexistent/kernel"), "{complaint}");
+    // QEMU itself says no, and its reason is told.
+    let (code, complaint) = fails(" --kernel /etc/hostname --accelerator tcg");
+    assert!(code == Some(1) && complaint.contains("guest did not start: qemu"), "{complaint}");
+    let (code, complaint) = fails(" --kernel /etc/hostname --socket /nonexistent/switch");
+    assert!(code == Some(1) && complaint.contains("no switch at"), "{complaint}");
+}
+
+#[test]
+fn printed_lines_start_nothing() {
+    let bed = Testbed::new("print");
+    let words =
+        format!("run {} --port vale0:print --accelerator tcg --print --image", bed.name("print"));
+    let output = bed.vm(&words).arg(images()).output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && line.starts_with("qemu-system-x86_64 -name "), "{line}");
+    assert!(line.contains(" -netdev vhost-user,id=net,chardev=port,queues=1 "), "{line}");
+    assert_eq!(bed.listed("print"), Value::Null);
+    let path = bed.switch.socket.with_extension("vm");
+    let said = bed.must(&format!("port vale0:theirs --path {} --memory 512M", path.display()));
+    for hypervisor in ["QEMU", "Cloud Hypervisor", "Firecracker"] {
+        assert!(said.contains(&format!("\n{hypervisor}: ")), "{said}");
+    }
+    assert!(said.contains(&format!("socket,id=port,path={}", path.display())), "{said}");
+    assert!(path.exists() && bed.has_port("theirs"));
+    std::fs::remove_file(path).unwrap();
+}

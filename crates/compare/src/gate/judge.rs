@@ -1,0 +1,326 @@
+//! Holding a run against its gates.
+
+use std::collections::BTreeMap;
+
+use results::{GateResult, LatencySummary, Point, PointOutcome, Protocol, Results, Verdict};
+
+use super::figure::{Known, Work};
+use super::{Bound, Demand, Gate, Requirement};
+
+/// What a gate is held against.
+#[derive(Debug, Clone, Copy)]
+pub struct Judged<'a> {
+    /// The points of the run.
+    pub points: &'a [Point],
+    /// Round trips of the idle path.
+    pub idle_rtt: Option<&'a LatencySummary>,
+    /// What binds the path.
+    pub verdict: Option<&'a Verdict>,
+    /// Why the run is not complete.
+    pub partial: Option<&'a str>,
+    /// Places in which verified data was not what had been written; absent where none was verified.
+    pub wrong_data_count: Option<u64>,
+}
+
+impl<'a> Judged<'a> {
+    /// A run that moved data between hosts.
+    #[must_use]
+    pub fn of(results: &'a Results) -> Self {
+        Self {
+            points: &results.points,
+            idle_rtt: results.path.idle_rtt.as_ref(),
+            verdict: results.verdict.as_ref(),
+            partial: results.partial.as_deref(),
+            wrong_data_count: None,
+        }
+    }
+
+    /// The points of each setting, in the order of their first.
+    fn groups(self, work: Work) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        let wanted = |point: &&Point| !point.is_confirmation() && work.is_of(&point.experiment);
+        for point in self.points.iter().filter(wanted) {
+            let is_same =
+                |group: &&mut Group<'a>| (group.experiment, group.varied) == key_of(point);
+            let group = match groups.iter_mut().find(is_same) {
+                Some(group) => group,
+                None => {
+                    let (experiment, varied) = key_of(point);
+                    groups.push(Group { experiment, varied, points: Vec::new() });
+                    groups.last_mut().expect("just pushed")
+                }
+            };
+            group.points.push(point);
+        }
+        groups
+    }
+}
+
+fn key_of(point: &Point) -> (&str, &BTreeMap<String, f64>) {
+    (&point.experiment, &point.varied)
+}
+
+/// Repeats of one setting.
+struct Group<'a> {
+    experiment: &'a str,
+    varied: &'a BTreeMap<String, f64>,
+    points: Vec<&'a Point>,
+}
+
+impl Group<'_> {
+    /// Name, repeats and median of each of the figures that was measured.
+    fn medians(&self, known: &Known) -> Vec<(&'static str, usize, f64)> {
+        let median = |name: &&'static str| {
+            let figures = self.points.iter().flat_map(|point| point.figures());
+            let values: Vec<f64> =
+                figures.filter(|figure| figure.name == *name).map(|one| one.value).collect();
+            Some((*name, values.len(), stats::median(&values)?))
+        };
+        known.figures.iter().filter_map(median).collect()
+    }
+}
+
+impl Gate {
+    /// Whether the run meets the gate: a result for each figure that it concerns, and one that is
+    /// missed where nothing was measured.
+    #[must_use]
+    pub fn judge(&self, judged: Judged<'_>) -> Vec<GateResult> {
+        match &self.demand {
+            Demand::Figure { known, work, bound, value } => {
+                self.of_figure(known, *work, (*bound, *value), judged)
+            }
+            Demand::Requirement(requirement, work) => {
+                vec![self.required(*requirement, *work, judged)]
+            }
+        }
+    }
+
+    fn of_figure(
+        &self,
+        known: &Known,
+        work: Work,
+        bound: (Bound, f64),
+        judged: Judged<'_>,
+    ) -> Vec<GateResult> {
+        let mut results = Vec::new();
+        for group in judged.groups(work) {
+            let figures = group.medians(known);
+            let has_ways = figures.len() > 1;
+            results.extend(figures.into_iter().map(|(name, count, median)| {
+                let place = Place { experiment: group.experiment, name, has_ways, count };
+                self.held(known, bound, median, place)
+            }));
+        }
+        if results.is_empty() && matches!(work, Work::IdlePath | Work::OrIdlePath) {
+            results.extend(self.of_idle_path(known, bound, judged.idle_rtt));
+        }
+        if results.is_empty() {
+            let text = format!("{} was not measured: {}", known.name, known.absent);
+            results.push(GateResult { required: Some(bound.1), ..self.missed(text) });
+        }
+        results
+    }
+
+    fn of_idle_path(
+        &self,
+        known: &Known,
+        bound: (Bound, f64),
+        idle_rtt: Option<&LatencySummary>,
+    ) -> Option<GateResult> {
+        let name = known.figures.first()?;
+        let percentile = name.strip_prefix("rtt_p")?.strip_suffix("_s")?.parse().ok()?;
+        let value = idle_rtt?.percentile_s(percentile).filter(|value| value.is_finite())?;
+        let place = Place { experiment: IDLE_PATH, name, has_ways: false, count: 1 };
+        Some(self.held(known, bound, value, place))
+    }
+
+    /// A figure against its bound.
+    fn held(
+        &self,
+        known: &Known,
+        (bound, required): (Bound, f64),
+        value: f64,
+        place: Place<'_>,
+    ) -> GateResult {
+        let (is_met, beyond) = match bound {
+            Bound::AtLeast => (value >= required, "below"),
+            Bound::AtMost => (value <= required, "above"),
+        };
+        let way = match place.has_ways {
+            false => "",
+            true if place.name.starts_with("reverse") => "reverse ",
+            true => "forward ",
+        };
+        let show = |value| known.quantity.show(value);
+        let is = if is_met { "not " } else { "" };
+        let text = format!(
+            "{way}{} {} is {is}{beyond} {} ({})",
+            known.name,
+            show(value),
+            show(required),
+            place.words()
+        );
+        GateResult {
+            is_met,
+            experiment: Some(place.experiment.to_owned()),
+            figure: Some(place.name.to_owned()),
+            required: Some(required),
+            measured: Some(value),
+            repeats_count: u32::try_from(place.count).unwrap_or(u32::MAX),
+            ..self.missed(text)
+        }
+    }
+
+    fn missed(&self, text: String) -> GateResult {
+        GateResult {
+            gate: self.text.clone(),
+            is_met: false,
+            experiment: None,
+            figure: None,
+            required: None,
+            measured: None,
+            repeats_count: 0,
+            text,
+        }
+    }
+
+    fn required(&self, requirement: Requirement, work: Work, judged: Judged<'_>) -> GateResult {
+        let of = (judged, work);
+        let told = |(is_met, text): (bool, String)| GateResult { is_met, ..self.missed(text) };
+        match requirement {
+            Requirement::NoLoss => self.none("lost datagram", lost_count, LOSS_ABSENT, of),
+            Requirement::NoReordering => {
+                self.none("reordered datagram", reordered_count, UDP_ABSENT, of)
+            }
+            Requirement::NoRetransmissions => {
+                self.none("retransmission", retransmits_count, TCP_ABSENT, of)
+            }
+            Requirement::NoFailedCalls => {
+                self.none("failed call", failed_calls_count, "no phase was run", of)
+            }
+            Requirement::Confirmed => told(confirmed(judged.verdict)),
+            Requirement::Complete => told(complete(judged)),
+            Requirement::Verified => told(match judged.wrong_data_count {
+                None => (false, "no data was verified: the options ask for no check".to_owned()),
+                Some(0) => (true, "the data that was read is what had been written".to_owned()),
+                Some(wrong) => (false, format!("{wrong} places held other data than was written")),
+            }),
+        }
+    }
+
+    /// No repeat may have counted any.
+    fn none(
+        &self,
+        what: &str,
+        count: fn(&Point) -> Option<u64>,
+        absent: &str,
+        (judged, work): (Judged<'_>, Work),
+    ) -> GateResult {
+        let points = judged.points.iter().filter(|point| !point.is_confirmation());
+        let counted: Vec<(&str, u64)> = points
+            .filter(|point| work.is_of(&point.experiment))
+            .filter_map(|point| Some((point.experiment.as_str(), count(point)?)))
+            .collect();
+        let Some((experiment, worst)) = counted.iter().copied().max_by_key(|(_, count)| *count)
+        else {
+            return self.missed(format!("{what}s were not counted: {absent}"));
+        };
+        let repeats = counted.len();
+        let runs = if repeats == 1 { "1 run".to_owned() } else { format!("{repeats} runs") };
+        let text = match worst {
+            0 => format!("no {what} in {runs}"),
+            1 => format!("1 {what} ({experiment}, the worst of {runs})"),
+            many => format!("{many} {what}s ({experiment}, the worst of {runs})"),
+        };
+        GateResult {
+            is_met: worst == 0,
+            experiment: (worst > 0).then(|| experiment.to_owned()),
+            required: Some(0.0),
+            measured: Some(worst as f64),
+            repeats_count: u32::try_from(repeats).unwrap_or(u32::MAX),
+            ..self.missed(text)
+        }
+    }
+}
+
+/// What round trips of the idle path are called where an experiment is named.
+const IDLE_PATH: &str = "idle path";
+const LOSS_ABSENT: &str = "only UDP tests count them; of TCP, --require no-retransmissions";
+const UDP_ABSENT: &str = "only UDP bulk tests do";
+const TCP_ABSENT: &str = "only TCP bulk tests do";
+
+/// Where a judged figure comes from.
+struct Place<'a> {
+    experiment: &'a str,
+    name: &'a str,
+    /// Whether both directions have this figure.
+    has_ways: bool,
+    count: usize,
+}
+
+impl Place<'_> {
+    /// `single-stream, median of 5`.
+    fn words(&self) -> String {
+        let of =
+            if self.count == 1 { "1 run".to_owned() } else { format!("median of {}", self.count) };
+        match self.experiment {
+            "test" => of,
+            IDLE_PATH => IDLE_PATH.to_owned(),
+            experiment => format!("{experiment}, {of}"),
+        }
+    }
+}
+
+fn lost_count(point: &Point) -> Option<u64> {
+    let outcome = point.measured()?;
+    let unanswered = || {
+        let is_udp = point.spec().is_some_and(|spec| spec.protocol == Protocol::Udp);
+        outcome.request_response.as_ref().filter(|_| is_udp).map(|one| one.timeouts_count)
+    };
+    let lost = outcome.directions.iter().filter_map(|one| Some(one.udp.as_ref()?.lost_count));
+    lost.reduce(u64::saturating_add).or_else(unanswered)
+}
+
+fn reordered_count(point: &Point) -> Option<u64> {
+    let directions = &point.measured()?.directions;
+    let late = directions.iter().filter_map(|one| Some(one.udp.as_ref()?.reordered_count));
+    late.reduce(u64::saturating_add)
+}
+
+fn retransmits_count(point: &Point) -> Option<u64> {
+    let directions = &point.measured()?.directions;
+    directions.iter().filter_map(|one| one.retransmits_count).reduce(u64::saturating_add)
+}
+
+fn failed_calls_count(point: &Point) -> Option<u64> {
+    let figures = &point.measured()?.figures;
+    let figure = figures.iter().find(|figure| figure.name == "failed_calls_count")?;
+    Some(units::saturating_u64(figure.value))
+}
+
+fn confirmed(verdict: Option<&Verdict>) -> (bool, String) {
+    let Some(verdict) = verdict else {
+        return (false, "there is no verdict to confirm".to_owned());
+    };
+    let limit = verdict.limit.name();
+    match (verdict.confirmed, &verdict.confirmation) {
+        (true, _) => (true, format!("the verdict {limit} is confirmed by experiment")),
+        (false, Some(_)) => {
+            (false, format!("the verdict {limit} is not confirmed by its experiment"))
+        }
+        (false, None) => {
+            (false, format!("the verdict {limit} is not confirmed: no experiment was run"))
+        }
+    }
+}
+
+fn complete(judged: Judged<'_>) -> (bool, String) {
+    let is_failed = |point: &&Point| matches!(point.outcome, PointOutcome::Failed(_));
+    let failed = judged.points.iter().filter(is_failed).count();
+    let all = judged.points.len();
+    match (judged.partial, failed) {
+        (Some(why), _) => (false, format!("the run is not complete: {why}")),
+        (None, 0) => (true, format!("all {all} tests were measured")),
+        (None, _) => (false, format!("{failed} of {all} tests failed")),
+    }
+}

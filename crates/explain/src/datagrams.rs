@@ -1,0 +1,544 @@
+//! UDP verdicts: where datagrams were lost, and why.
+//!
+//! Every datagram is accounted for, from the sender's socket to the receiver's, each place by its own
+//! counter; losses that no counter shows are the path's. One rate cannot tell a rate limit from random
+//! loss; two rates can, because random loss takes the same share at any rate.
+
+use results::{
+    Direction, DirectionOutcome, End, EndReport, Evidence, Limit, Point, Results, TestOutcome,
+    TestSpec, Verdict, Work,
+};
+use units::{saturating_u64, show_bit_rate};
+
+use crate::numbers::{percent, positive, ratio, share};
+use crate::observed::opposite;
+
+/// The section of `docs/limits.md` about UDP.
+pub(crate) const PAGE: &str = "
+# UDP
+
+A document whose tests are all UDP gets its verdict from where datagrams were lost. Every one is accounted for,
+and the place that lost most is named with its counter; no experiment confirms it.
+
+| lost at | counter | verdict |
+|---|---|---|
+| the sender's queueing discipline | drops of its root qdiscs | `qdisc` |
+| the sender's device | `tx_dropped`, `tx_errors` | `link-rate` |
+| the path | lost, and counted by neither end | `shaper`, or `loss` |
+| the receiver's device | `rx_dropped`, `rx_errors`, over-runs | `ring-overrun` |
+| the receiver's backlog | `dropped` of `/proc/net/softnet_stat` | `softnet-backlog` |
+| the receiver's socket buffer | `SO_RXQ_OVFL`, else `Udp.RcvbufErrors` | `receiver-core` where the reading thread ran 85% of the time, else `receiving-application` |
+
+A loss on the path is a rate limit's or random, which one rate alone cannot tell. Of two rates at least 1.25 times
+apart, a rate limit delivers the same of both, or loses at the lower one at most 0.35 of the higher one's share;
+random loss takes at least 0.6 of it. `clearstream explain FILE OTHER` compares tests of several files. A shaper, a
+policer and a slower link look alike to UDP, so each is named `shaper`.
+";
+
+/// Lost shares below this count as no loss.
+const LOST_MIN: f64 = 1e-4;
+/// Least ratio of two rates that are worth comparing.
+const RATES_APART: f64 = 1.25;
+/// Lost share at the lower rate over that at the higher one: a rate limit leaves less than the first
+/// bound, random loss more than the second.
+const LIMIT_LEAVES_MAX: f64 = 0.35;
+const RANDOM_LEAVES_MIN: f64 = 0.6;
+/// Least number of lost datagrams to judge a share by: its standard deviation is then below a fifth.
+const LOST_COUNT_MIN: f64 = 30.0;
+/// Tolerance of two delivered rates that count as equal: a rate limit delivers the same of every higher offer.
+const DELIVERED_ALIKE: f64 = 0.1;
+/// Fewer datagrams per packet than this come from losses and other traffic, not from super-segments.
+const JOINED_MIN: f64 = 1.5;
+/// A thread that ran at least this share of the time had no time left.
+const BUSY_MIN: f64 = 0.85;
+/// Share of the requested rate from which it counts as reached.
+const REACHED_MIN: f64 = 0.97;
+
+/// The places where datagrams can be lost, from sender to receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    SenderQdisc,
+    SenderDevice,
+    Path,
+    ReceiverDevice,
+    Backlog,
+    Socket,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SenderQdisc => "the sender's queueing discipline",
+            Self::SenderDevice => "the sender's device",
+            Self::Path => "the path",
+            Self::ReceiverDevice => "the receiver's device",
+            Self::Backlog => "the receiver's backlog",
+            Self::Socket => "the receiver's socket buffer",
+        }
+    }
+
+    fn counter(self) -> &'static str {
+        match self {
+            Self::SenderQdisc => "drops of its qdiscs",
+            Self::SenderDevice => "tx_dropped and tx_errors",
+            Self::Path => "lost, and counted by neither end",
+            Self::ReceiverDevice => "rx_dropped and over-runs",
+            Self::Backlog => "softnet_stat dropped",
+            Self::Socket => "SO_RXQ_OVFL or Udp.RcvbufErrors",
+        }
+    }
+}
+
+/// All datagrams of one test, accounted for.
+struct Account<'a> {
+    spec: &'a TestSpec,
+    outcome: &'a TestOutcome,
+    direction: &'a DirectionOutcome,
+    sender: End,
+    sent: f64,
+    received: f64,
+    lost: f64,
+    /// Sends that the sender's socket refused; not counted in `sent`.
+    refused: f64,
+    /// Losses by place, from sender to receiver; a place is missing if its end reported no counters.
+    places: Vec<(Place, f64)>,
+    /// Neither received nor known to be lost: in flight when the test ended.
+    rest: f64,
+}
+
+/// The verdict of a document whose bulk tests are all UDP; `None` for any other.
+pub(crate) fn explain(results: &Results) -> Option<Verdict> {
+    let accounts: Vec<Account<'_>> = results
+        .points
+        .iter()
+        .filter(|point| !point.is_confirmation())
+        .filter_map(Account::of)
+        .collect();
+    let way = accounts.first()?.direction.direction;
+    // The highest rate is judged; the others serve for comparison.
+    let rate = |account: &Account<'_>| account.direction.sent_bits_per_s;
+    let judged = accounts
+        .iter()
+        .filter(|account| account.direction.direction == way)
+        .max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
+    let finding = judged.finding(&accounts);
+    let mut evidence = vec![finding.why, judged.told()];
+    evidence.extend(finding.more);
+    let evidence: Vec<Evidence> = evidence
+        .into_iter()
+        .map(|text| Evidence { limit: finding.limit, text, weight: finding.weight })
+        .collect();
+    let ruled_out = judged.places.iter().filter(|(place, _)| Some(*place) != finding.place);
+    let ruled_out = ruled_out.map(|(place, count)| Evidence {
+        limit: judged.limit_of(*place).0,
+        text: format!("{}: {} lost ({})", place.name(), saturating_u64(*count), place.counter()),
+        weight: share(*count, judged.lost).unwrap_or(0.0),
+    });
+    let ruled_out = if finding.place.is_some() { ruled_out.collect() } else { Vec::new() };
+    Some(Verdict {
+        limit: finding.limit,
+        end: finding.end,
+        summary: evidence[0].text.clone(),
+        evidence,
+        confirmed: false,
+        confirmation: None,
+        host_change: None,
+        changes: Vec::new(),
+        advice: finding.advice,
+        next: None,
+        ruled_out,
+    })
+}
+
+/// The limit that binds, and the text that explains it.
+struct Finding {
+    limit: Limit,
+    end: Option<End>,
+    weight: f64,
+    place: Option<Place>,
+    why: String,
+    more: Vec<String>,
+    advice: Vec<String>,
+}
+
+impl<'a> Account<'a> {
+    fn of(point: &'a Point) -> Option<Self> {
+        let (Work::Datagrams(spec), outcome) = (&point.work, point.measured()?) else {
+            return None;
+        };
+        let direction = outcome.directions.first()?;
+        let udp = direction.udp.as_ref()?;
+        let sender = if direction.direction == Direction::Reverse { End::Far } else { End::Near };
+        let (sent, lost) = (positive(udp.sent_count as f64)?, udp.lost_count as f64);
+        let received = udp.received_count as f64;
+        let mut account = Self {
+            spec,
+            outcome,
+            direction,
+            sender,
+            sent,
+            received,
+            lost: lost.min(sent),
+            refused: 0.0,
+            places: Vec::new(),
+            rest: (sent - received - lost).max(0.0),
+        };
+        account.refused = account.report(sender).map_or(0.0, refused);
+        account.places = account.located();
+        Some(account)
+    }
+
+    fn report(&self, end: End) -> Option<&'a EndReport> {
+        match end {
+            End::Near => Some(self.outcome.near()),
+            End::Far => self.outcome.far(),
+        }
+    }
+
+    /// Distributes the loss over the places, nearest to the receiving application first. A socket's counters
+    /// are of this test alone, a device's of the whole host, so each place takes no more than is left.
+    fn located(&self) -> Vec<(Place, f64)> {
+        let (sender, receiver) = (self.report(self.sender), self.report(opposite(self.sender)));
+        let receiver = receiver.filter(|report| is_told(report));
+        let sender = sender.filter(|report| is_told(report));
+        let mut left = self.lost;
+        let mut places = Vec::new();
+        let mut take = |place: Place, count: Option<f64>| {
+            let taken = count.map(|count| count.min(left));
+            left -= taken.unwrap_or(0.0);
+            places.extend(taken.map(|taken| (place, taken)));
+        };
+        take(Place::Socket, receiver.and_then(socket_drops));
+        // A super-segment counts once in these counters, and all its datagrams are lost with it.
+        let arrived = self.received + self.lost;
+        take(Place::Backlog, receiver.map(|report| backlog_drops(report, arrived)));
+        take(Place::ReceiverDevice, receiver.map(device_drops));
+        take(Place::SenderQdisc, sender.map(|report| qdisc_drops(report, self.sent)));
+        take(Place::SenderDevice, sender.map(sending_drops));
+        // Without the receiver's counters, nobody knows where the remainder was lost.
+        take(Place::Path, receiver.map(|_| f64::MAX));
+        let order = [
+            Place::SenderQdisc,
+            Place::SenderDevice,
+            Place::Path,
+            Place::ReceiverDevice,
+            Place::Backlog,
+            Place::Socket,
+        ];
+        places.sort_by_key(|(place, _)| order.iter().position(|other| other == place));
+        places
+    }
+
+    fn lost_share(&self) -> f64 {
+        share(self.lost, self.sent).unwrap_or(0.0)
+    }
+
+    /// Share lost on the path or, if the place is unknown, anywhere.
+    fn path_share(&self) -> f64 {
+        let path = self.places.iter().find(|(place, _)| *place == Place::Path);
+        share(path.map_or(self.lost, |(_, count)| *count), self.sent).unwrap_or(0.0)
+    }
+
+    /// Text of the account: `of 5355 datagrams sent 3507 were received; lost on the path 1848 (…)`.
+    fn told(&self) -> String {
+        // Exact counts: an account must add up to the last datagram.
+        let count = |count: f64| saturating_u64(count.round());
+        let mut text = format!(
+            "of {} datagrams sent {} were received",
+            count(self.sent),
+            count(self.received)
+        );
+        for (place, lost) in self.places.iter().filter(|(_, lost)| *lost > 0.0) {
+            let (name, counter) = (place.name(), place.counter());
+            let at = if *place == Place::Path { "on" } else { "at" };
+            text += &format!("; lost {at} {name}: {} ({counter})", count(*lost));
+        }
+        if self.places.is_empty() && self.lost > 0.0 {
+            text += &format!("; lost: {}, at a place that no counter tells", count(self.lost));
+        }
+        if self.rest > 0.0 {
+            text += &format!("; under way when the test ended: {}", count(self.rest));
+        }
+        if self.refused > 0.0 {
+            text += &format!(
+                "; {} more sends were refused by the sender's socket",
+                count(self.refused)
+            );
+        }
+        text
+    }
+
+    fn finding(&self, all: &[Account<'_>]) -> Finding {
+        if self.lost_share() < LOST_MIN {
+            return self.nothing_lost();
+        }
+        let most = self.places.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+        let elsewhere = self.lost - self.places.iter().map(|(_, count)| count).sum::<f64>();
+        match most.filter(|(_, count)| *count > elsewhere) {
+            Some((place, count)) if *place != Place::Path => self.lost_at(*place, *count),
+            most => self.lost_on_the_path(all, most.is_some()),
+        }
+    }
+
+    fn lost_at(&self, place: Place, count: f64) -> Finding {
+        let (limit, end) = self.limit_of(place);
+        let part = share(count, self.lost).unwrap_or(0.0);
+        let why = format!(
+            "{} of the datagrams were lost, {} of those at {}: {}",
+            percent(self.lost_share()),
+            percent(part),
+            place.name(),
+            place.counter()
+        );
+        let advice = match place {
+            Place::SenderQdisc => {
+                "lengthen the sender's queue (tc qdisc, txqueuelen) or send slower (-b)"
+            }
+            Place::SenderDevice => "look at the sender's device: ethtool -S, its ring (ethtool -G)",
+            Place::ReceiverDevice => {
+                "lengthen the receiver's ring (ethtool -G), spread its queues (RSS)"
+            }
+            Place::Backlog => {
+                "raise net.core.netdev_max_backlog at the receiver, spread packets over its cores (RPS)"
+            }
+            Place::Socket if limit == Limit::ReceiverCore => {
+                "give the receiving thread a core of its own, larger datagrams or GRO: it has no time left"
+            }
+            _ => {
+                "let the receiver's socket have a larger buffer (--window, net.core.rmem_max): bursts overflow it"
+            }
+        };
+        let more = match (place, self.busy_share(opposite(self.sender))) {
+            (Place::Socket, Some(busy)) => {
+                vec![format!("the receiving threads ran {} of the time", percent(busy))]
+            }
+            _ => Vec::new(),
+        };
+        let weight = part;
+        Finding {
+            limit,
+            end,
+            weight,
+            place: Some(place),
+            why,
+            more,
+            advice: vec![advice.to_owned()],
+        }
+    }
+
+    /// The limit that a loss at this place means, and the end it is at.
+    fn limit_of(&self, place: Place) -> (Limit, Option<End>) {
+        let (sender, receiver) = (Some(self.sender), Some(opposite(self.sender)));
+        match place {
+            Place::SenderQdisc => (Limit::Qdisc, sender),
+            Place::SenderDevice => (Limit::LinkRate, sender),
+            Place::Path => (Limit::Loss, None),
+            Place::ReceiverDevice => (Limit::RingOverrun, receiver),
+            Place::Backlog => (Limit::SoftnetBacklog, receiver),
+            Place::Socket => {
+                let busy = self.busy_share(opposite(self.sender)).unwrap_or(0.0);
+                let is_full = busy >= BUSY_MIN;
+                (if is_full { Limit::ReceiverCore } else { Limit::ReceivingApplication }, receiver)
+            }
+        }
+    }
+
+    /// Tells a rate limit from random loss by comparing with another rate; undecided without one.
+    fn lost_on_the_path(&self, all: &[Account<'_>], is_located: bool) -> Finding {
+        let where_lost = if is_located { "on the path" } else { "somewhere" };
+        let offer = show_bit_rate(self.direction.sent_bits_per_s);
+        let (limit, weight, why, advice) = match self.slower(all) {
+            Some(slower) => self.by_two_rates(slower, where_lost, &offer),
+            None => (
+                Limit::Loss,
+                0.5,
+                format!(
+                    "{} of the datagrams were lost {where_lost} at {offer}; one rate alone cannot \
+                     tell a rate limit from random loss",
+                    percent(self.lost_share())
+                ),
+                "run it again at half the rate and explain both files together: random loss takes \
+                 the same share, a rate limit takes less or nothing",
+            ),
+        };
+        let alike = "a shaper, a policer and a slower link on the way look the same to UDP; TCP's \
+                     round trips tell them apart";
+        Finding {
+            limit,
+            end: None,
+            weight,
+            place: is_located.then_some(Place::Path),
+            why,
+            more: (limit == Limit::Shaper).then(|| alike.to_owned()).into_iter().collect(),
+            advice: vec![advice.to_owned()],
+        }
+    }
+
+    fn by_two_rates(
+        &self,
+        slower: &Account<'_>,
+        where_lost: &str,
+        offer: &str,
+    ) -> (Limit, f64, String, &'static str) {
+        let at_lower = format!(
+            "of {} {} is lost, of {offer} {}",
+            show_bit_rate(slower.direction.sent_bits_per_s),
+            percent(slower.path_share()),
+            percent(self.path_share())
+        );
+        let left = ratio(slower.path_share(), self.path_share()).unwrap_or(0.0);
+        let delivered = self.direction.received_bits_per_s;
+        let loses_too = slower.path_share() >= LOST_MIN;
+        let is_alike = loses_too
+            && ratio(slower.direction.received_bits_per_s, delivered)
+                .is_some_and(|alike| (alike - 1.0).abs() <= DELIVERED_ALIKE);
+        if is_alike || left <= LIMIT_LEAVES_MAX {
+            let delivered = show_bit_rate(delivered);
+            return (
+                Limit::Shaper,
+                0.9,
+                format!(
+                    "a rate limit {where_lost}: {delivered} is delivered and the rest lost; {at_lower}"
+                ),
+                "send below that rate (-b), or ask who runs the path for its contracted rate",
+            );
+        }
+        if left >= RANDOM_LEAVES_MIN {
+            return (
+                Limit::Loss,
+                0.9,
+                format!("random loss {where_lost}: any rate loses the same share; {at_lower}"),
+                "look for a bad link on the way: errors of interfaces (ip -s link), optics, cables, radio",
+            );
+        }
+        (
+            Limit::Loss,
+            0.5,
+            format!("a rate limit and random loss {where_lost} are not told apart; {at_lower}"),
+            "run it at a rate far below what is delivered, and longer: what is lost there is random",
+        )
+    }
+
+    /// The slowest other rate in the same direction that sent enough: at this loss share it would have lost
+    /// [`LOST_COUNT_MIN`] datagrams.
+    fn slower<'b>(&self, all: &'b [Account<'b>]) -> Option<&'b Account<'b>> {
+        let rate = self.direction.sent_bits_per_s;
+        all.iter()
+            .filter(|other| other.direction.direction == self.direction.direction)
+            .filter(|other| other.direction.sent_bits_per_s * RATES_APART <= rate)
+            .filter(|other| other.sent * self.path_share() >= LOST_COUNT_MIN)
+            .min_by(|a, b| a.direction.sent_bits_per_s.total_cmp(&b.direction.sent_bits_per_s))
+    }
+
+    fn nothing_lost(&self) -> Finding {
+        let sent = self.direction.sent_bits_per_s;
+        let finding = |limit, weight, why: String, advice: &str| Finding {
+            limit,
+            end: Some(self.sender).filter(|_| limit != Limit::NoneFound),
+            weight,
+            place: None,
+            why,
+            more: Vec::new(),
+            advice: vec![advice.to_owned()],
+        };
+        let asked =
+            self.spec.offered_bits_per_s.map(|each| each * f64::from(self.spec.streams.max(1)));
+        let rate = show_bit_rate(sent);
+        // iperf3's rate option is per stream or, in some versions, for all streams together.
+        let reached = |asked: f64| sent >= REACHED_MIN * asked;
+        if asked.is_some_and(reached) || self.spec.offered_bits_per_s.is_some_and(reached) {
+            return finding(
+                Limit::SendingApplication,
+                0.9,
+                format!("the test asked for {rate}, and all of it arrived: nothing else binds yet"),
+                "ask for more (-b) until datagrams are lost",
+            );
+        }
+        match self.busy_share(self.sender) {
+            Some(busy) if busy >= BUSY_MIN => finding(
+                Limit::SenderCore,
+                0.8,
+                format!(
+                    "nothing was lost, and the sending threads ran {} of the time: they send no faster \
+                     than {rate}",
+                    percent(busy)
+                ),
+                "larger datagrams, GSO, or more streams on more cores",
+            ),
+            _ => finding(
+                Limit::NoneFound,
+                0.0,
+                format!("nothing was lost at {rate}; what kept the sender from more is not told"),
+                "ask for more (-b) until datagrams are lost",
+            ),
+        }
+    }
+
+    /// Share of the time that the busiest thread of this test ran at an end.
+    fn busy_share(&self, end: End) -> Option<f64> {
+        let streams = self.report(end)?.streams.iter();
+        let busy = streams.filter_map(|stream| {
+            let ran_s = stream.thread_user_s? + stream.thread_system_s?;
+            share(ran_s, self.outcome.duration_s)
+        });
+        busy.reduce(f64::max)
+    }
+}
+
+/// Whether an end reported any counters; a foreign peer reports none.
+fn is_told(report: &EndReport) -> bool {
+    let counters = &report.counters;
+    !(counters.devices.is_empty() && counters.softnet.is_empty() && counters.protocols.is_empty())
+}
+
+fn refused(report: &EndReport) -> f64 {
+    let counts =
+        report.streams.iter().filter_map(|stream| stream.udp.as_ref()?.send_failures_count);
+    counts.map(|count| count as f64).sum()
+}
+
+fn socket_drops(report: &EndReport) -> Option<f64> {
+    let streams = report.streams.iter().filter(|stream| !stream.sending);
+    let at_sockets: Option<f64> = streams
+        .map(|stream| Some(stream.udp.as_ref()?.socket_drops_count? as f64))
+        .reduce(|sum, count| Some(sum? + count?))
+        .flatten();
+    let gained = report.counters.protocols.iter().find(|gain| gain.name == "Udp.RcvbufErrors");
+    at_sockets.or(gained.map(|gain| gain.gain_count as f64))
+}
+
+fn backlog_drops(report: &EndReport, arrived: f64) -> f64 {
+    let cores = || report.counters.softnet.iter();
+    let dropped: f64 =
+        cores().map(|core| (core.dropped_pkts + core.flow_limited_pkts) as f64).sum();
+    let taken: f64 = report.counters.devices.iter().map(|device| device.rx_pkts as f64).sum();
+    dropped * joined(arrived, taken)
+}
+
+fn device_drops(report: &EndReport) -> f64 {
+    let devices = report.counters.devices.iter();
+    devices
+        .map(|device| {
+            let overruns = device.rx_ring_overruns_count.unwrap_or(0);
+            (device.rx_drops_count + device.rx_errors_count).max(overruns) as f64
+        })
+        .sum()
+}
+
+fn qdisc_drops(report: &EndReport, sent: f64) -> f64 {
+    // The root's counters include those of all qdiscs below it.
+    let qdiscs = || report.counters.qdiscs.iter().filter(|qdisc| qdisc.parent == "root");
+    let passed: f64 = qdiscs().map(|qdisc| (qdisc.sent_pkts + qdisc.dropped_pkts) as f64).sum();
+    let dropped: f64 = qdiscs().map(|qdisc| qdisc.dropped_pkts as f64).sum();
+    dropped * joined(sent, passed)
+}
+
+/// Datagrams per packet as the host counts packets: more than one if the device does the segmentation.
+fn joined(datagrams: f64, packets: f64) -> f64 {
+    ratio(datagrams, packets).filter(|joined| *joined >= JOINED_MIN).unwrap_or(1.0)
+}
+
+fn sending_drops(report: &EndReport) -> f64 {
+    let devices = report.counters.devices.iter();
+    devices.map(|device| (device.tx_drops_count + device.tx_errors_count) as f64).sum()
+}

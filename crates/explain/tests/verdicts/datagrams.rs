@@ -1,0 +1,230 @@
+//! UDP: every datagram is accounted for, the place where most were lost is named, and two rates tell
+//! what one cannot.
+
+use results::{
+    CoreUse, DeviceCounters, Direction, DirectionOutcome, End, EndCounters, EndReport, HostAccount,
+    Limit, Point, PointOutcome, QdiscCounters, Results, RunKind, SoftnetCounters, StreamEnd,
+    TestOutcome, TestSpec, UdpOutcome, UdpStreamEnd, Verdict, Work,
+};
+
+const DURATION_S: f64 = 4.0;
+const DATAGRAM_BYTES: u32 = 1400;
+
+/// One test: datagrams offered, and those that each place took.
+#[derive(Clone, Copy)]
+struct Test {
+    offered_bits_per_s: f64,
+    qdisc: u64,
+    sender_device: u64,
+    path: u64,
+    receiver_device: u64,
+    backlog: u64,
+    socket: u64,
+    /// Share of the time that the receiving thread ran.
+    reader_busy: f64,
+    far_tells: bool,
+    direction: Direction,
+}
+
+const CLEAN: Test = Test {
+    offered_bits_per_s: 100e6,
+    qdisc: 0,
+    sender_device: 0,
+    path: 0,
+    receiver_device: 0,
+    backlog: 0,
+    socket: 0,
+    reader_busy: 0.2,
+    far_tells: true,
+    direction: Direction::Forward,
+};
+
+impl Test {
+    fn sent(&self) -> u64 {
+        (self.offered_bits_per_s * DURATION_S / 8.0 / f64::from(DATAGRAM_BYTES)) as u64
+    }
+
+    fn point(&self) -> Point {
+        let sent = self.sent();
+        let drops = [self.qdisc, self.sender_device, self.path, self.receiver_device, self.backlog];
+        let lost = drops.iter().sum::<u64>() + self.socket;
+        let rate = |count: u64| count as f64 * f64::from(DATAGRAM_BYTES) * 8.0 / DURATION_S;
+        let direction = DirectionOutcome {
+            direction: self.direction,
+            sent_bytes: sent * u64::from(DATAGRAM_BYTES),
+            received_bytes: (sent - lost) * u64::from(DATAGRAM_BYTES),
+            sent_bits_per_s: rate(sent),
+            received_bits_per_s: rate(sent - lost),
+            retransmits_count: None,
+            udp: Some(UdpOutcome {
+                sent_count: sent,
+                received_count: sent - lost,
+                lost_count: lost,
+                ..UdpOutcome::default()
+            }),
+        };
+        let (sender, receiver) = (self.sender(sent), self.receiver(sent));
+        let hosts = if self.direction == Direction::Reverse {
+            HostAccount::of_ends(receiver, Some(sender))
+        } else {
+            HostAccount::of_ends(sender, self.far_tells.then_some(receiver))
+        };
+        let work = Work::from(TestSpec {
+            direction: self.direction,
+            offered_bits_per_s: Some(self.offered_bits_per_s),
+            ..TestSpec::udp(DATAGRAM_BYTES)
+        });
+        let outcome = TestOutcome {
+            duration_s: DURATION_S,
+            directions: vec![direction],
+            hosts,
+            ..Default::default()
+        };
+        Point {
+            experiment: "udp".to_owned(),
+            varied: Default::default(),
+            repeat: 0,
+            started_unix_ms: 0,
+            command: String::new(),
+            by: work.workers(),
+            work,
+            outcome: PointOutcome::Measured(Box::new(outcome)),
+        }
+    }
+
+    fn sender(&self, sent: u64) -> EndReport {
+        let device = DeviceCounters {
+            interface: "eth0".to_owned(),
+            tx_pkts: sent - self.qdisc,
+            tx_drops_count: self.sender_device,
+            ..DeviceCounters::default()
+        };
+        let qdisc = QdiscCounters {
+            kind: "pfifo".to_owned(),
+            parent: "root".to_owned(),
+            sent_pkts: sent - self.qdisc,
+            dropped_pkts: self.qdisc,
+            ..QdiscCounters::default()
+        };
+        let counters =
+            EndCounters { devices: vec![device], qdiscs: vec![qdisc], ..EndCounters::default() };
+        let stream = StreamEnd { sending: true, duration_s: DURATION_S, ..StreamEnd::default() };
+        EndReport { streams: vec![stream], counters, ..EndReport::default() }
+    }
+
+    fn receiver(&self, sent: u64) -> EndReport {
+        let device = DeviceCounters {
+            interface: "eth0".to_owned(),
+            rx_pkts: sent - self.qdisc - self.sender_device - self.path,
+            rx_drops_count: self.receiver_device,
+            ..DeviceCounters::default()
+        };
+        let softnet = SoftnetCounters { dropped_pkts: self.backlog, ..SoftnetCounters::default() };
+        let udp = UdpStreamEnd { socket_drops_count: Some(self.socket), ..UdpStreamEnd::default() };
+        let stream = StreamEnd {
+            duration_s: DURATION_S,
+            thread_user_s: Some(0.0),
+            thread_system_s: Some(self.reader_busy * DURATION_S),
+            udp: Some(udp),
+            ..StreamEnd::default()
+        };
+        let counters =
+            EndCounters { devices: vec![device], softnet: vec![softnet], ..EndCounters::default() };
+        let cores = vec![CoreUse { idle: 0.5, ..CoreUse::default() }];
+        EndReport { streams: vec![stream], cores, counters, ..EndReport::default() }
+    }
+}
+
+fn verdict(tests: &[Test]) -> Verdict {
+    let points = tests.iter().map(Test::point).collect();
+    explain::explain(&Results { points, ..Results::begun(RunKind::Test, 0) })
+}
+
+fn text(verdict: &Verdict) -> String {
+    verdict.evidence.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_place_that_lost_most_is_named_with_its_end_and_counter() {
+    let (near, far) = (Some(End::Near), Some(End::Far));
+    let places = [
+        (Test { qdisc: 9000, socket: 50, ..CLEAN }, Limit::Qdisc, near, "drops of its qdiscs"),
+        (Test { sender_device: 9000, path: 10, ..CLEAN }, Limit::LinkRate, near, "tx_dropped"),
+        (Test { receiver_device: 9000, path: 10, ..CLEAN }, Limit::RingOverrun, far, "rx_dropped"),
+        (Test { backlog: 9000, path: 10, ..CLEAN }, Limit::SoftnetBacklog, far, "softnet_stat"),
+        (Test { socket: 9000, path: 10, ..CLEAN }, Limit::ReceivingApplication, far, "SO_RXQ_OVFL"),
+        (
+            Test { socket: 9000, reader_busy: 0.97, ..CLEAN },
+            Limit::ReceiverCore,
+            far,
+            "the receiving threads ran 97%",
+        ),
+    ];
+    for (test, limit, end, says) in places {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let verdict = verdict(&[Test { direction, ..test }]);
+            let opposite = |end| if end == End::Near { End::Far } else { End::Near };
+            let end = if direction == Direction::Reverse { end.map(opposite) } else { end };
+            assert_eq!((verdict.limit, verdict.end), (limit, end), "{verdict:#?}");
+            assert!(text(&verdict).contains(says), "{verdict:#?}");
+            assert!(!verdict.advice.is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_datagram_of_the_account_is_somewhere() {
+    let test = Test {
+        qdisc: 100,
+        sender_device: 200,
+        path: 300,
+        receiver_device: 400,
+        backlog: 500,
+        socket: 600,
+        ..CLEAN
+    };
+    let text = text(&verdict(&[test]));
+    for count in ["100", "200", "300", "400", "500", "600"] {
+        assert!(text.contains(&format!(": {count} (")), "{count}: {text}");
+    }
+    assert!(text.contains(&format!("of {} datagrams sent", test.sent())), "{text}");
+}
+
+/// What a path of `rate` bit/s that also loses `share` takes of an offer.
+fn over(rate: f64, share: f64, offered: f64) -> Test {
+    let test = Test { offered_bits_per_s: offered, ..CLEAN };
+    let excess = (offered - rate).max(0.0) / offered;
+    Test { path: (test.sent() as f64 * (excess + (1.0 - excess) * share)) as u64, ..test }
+}
+
+#[test]
+fn two_rates_tell_a_rate_limit_from_random_loss() {
+    for (offers, limit) in [([120e6, 60e6], 80e6), ([300e6, 200e6], 80e6), ([90e6, 40e6], 80e6)] {
+        let verdict = verdict(&offers.map(|offered| over(limit, 0.0, offered)));
+        assert_eq!(verdict.limit, Limit::Shaper, "{offers:?}: {verdict:#?}");
+        assert!(verdict.summary.contains("80.0 Mbit/s is delivered"), "{verdict:#?}");
+    }
+    for share in [0.003, 0.02, 0.3] {
+        let verdict = verdict(&[60e6, 120e6].map(|offered| over(1e9, share, offered)));
+        assert_eq!(verdict.limit, Limit::Loss, "{share}: {verdict:#?}");
+        assert!(verdict.summary.starts_with("random loss"), "{verdict:#?}");
+    }
+}
+
+#[test]
+fn one_rate_alone_says_that_it_cannot_tell() {
+    for far_tells in [true, false] {
+        let verdict = verdict(&[Test { far_tells, ..over(80e6, 0.0, 120e6) }]);
+        assert_eq!(verdict.limit, Limit::Loss);
+        assert!(verdict.summary.contains("one rate alone cannot tell"), "{verdict:#?}");
+        let place = if far_tells { "on the path" } else { "somewhere" };
+        assert!(verdict.summary.contains(place), "{verdict:#?}");
+    }
+}
+
+#[test]
+fn a_test_that_lost_nothing_accuses_nobody() {
+    let verdict = verdict(&[CLEAN]);
+    assert_eq!((verdict.limit, verdict.end), (Limit::SendingApplication, Some(End::Near)));
+    assert!(verdict.summary.contains("asked for"), "{verdict:#?}");
+}

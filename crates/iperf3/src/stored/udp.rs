@@ -1,0 +1,135 @@
+//! The UDP half: what was sent, what came, what was lost, as iperf3 3.9 to 3.21 tell it.
+
+use results::{
+    Direction, DirectionOutcome, EndReport, HostAccount, IntervalSample, StreamEnd, TestOutcome,
+    TestSpec, UdpLoss, UdpOutcome, UdpStreamEnd,
+};
+use serde_json::Value;
+
+use super::{INTERVALS_MAX, STREAMS_MAX, cpu_s, number, spec_of};
+
+/// What was asked and what came of it.
+pub(super) fn read(whole: &Value, start: &Value, test: &Value) -> Option<(TestSpec, TestOutcome)> {
+    let end = whole.get("end")?;
+    let datagram_bytes = number(test, "blksize").map(units::saturating_u64);
+    let datagram_bytes = u32::try_from(datagram_bytes.filter(|bytes| *bytes > 0)?).ok()?;
+    // iperf3 sends and takes them one by one.
+    let mut udp = TestSpec::udp(datagram_bytes).udp;
+    if let Some(udp) = &mut udp {
+        (udp.gso, udp.gro, udp.batch_count) = (false, false, 1);
+    }
+    let tcp = spec_of(start, test);
+    let spec = TestSpec { protocol: results::Protocol::Udp, udp, ..tcp };
+    let direction = direction_of(end, spec.direction, f64::from(datagram_bytes))?;
+    let sends_here = direction.direction == Direction::Forward;
+    let streams: Vec<StreamEnd> = end
+        .get("streams")?
+        .as_array()?
+        .iter()
+        .take(STREAMS_MAX)
+        .enumerate()
+        .filter_map(|(index, stream)| stream_of(whole, stream.get("udp")?, index, sends_here))
+        .collect();
+    let duration_s = number(end.get("sum_sent").or(end.get("sum"))?, "seconds")?;
+    let cpu = |user, system| cpu_s(end, user, system, duration_s);
+    let near = EndReport {
+        streams,
+        process_cpu_s: cpu("host_user", "host_system"),
+        ..EndReport::default()
+    };
+    let far =
+        EndReport { process_cpu_s: cpu("remote_user", "remote_system"), ..EndReport::default() };
+    let told = far.process_cpu_s.is_some();
+    let outcome = TestOutcome {
+        duration_s,
+        directions: vec![direction],
+        hosts: HostAccount::of_ends(near, told.then_some(far)),
+        ..TestOutcome::default()
+    };
+    Some((spec, outcome))
+}
+
+/// From 3.10 on each end has its own sum; before, one sum holds what was sent and, of that, lost.
+fn direction_of(end: &Value, asked: Direction, datagram_bytes: f64) -> Option<DirectionOutcome> {
+    let sum = end.get("sum")?;
+    let (sent, received) = (end.get("sum_sent").unwrap_or(sum), end.get("sum_received"));
+    let count = |of: &Value, name: &str| number(of, name).map(|count| count.max(0.0));
+    let sent_count = count(sent, "packets")?;
+    let lost_count = count(received.unwrap_or(sum), "lost_packets")?;
+    let sent_bits_per_s = number(sent, "bits_per_second")?;
+    let (received_bytes, received_bits_per_s) = match received {
+        Some(received) => (count(received, "bytes")?, number(received, "bits_per_second")?),
+        None => {
+            let received_count = (sent_count - lost_count).max(0.0);
+            let share = received_count / sent_count.max(1.0);
+            (received_count * datagram_bytes, sent_bits_per_s * share)
+        }
+    };
+    let whole = units::saturating_u64;
+    let streams = end.get("streams").and_then(Value::as_array);
+    let reordered = streams
+        .into_iter()
+        .flatten()
+        .take(STREAMS_MAX)
+        .filter_map(|stream| count(stream.get("udp")?, "out_of_order"));
+    Some(DirectionOutcome {
+        direction: if asked == Direction::Reverse { asked } else { Direction::Forward },
+        sent_bytes: count(sent, "bytes").map_or(0, whole),
+        received_bytes: whole(received_bytes),
+        sent_bits_per_s,
+        received_bits_per_s,
+        retransmits_count: None,
+        udp: Some(UdpOutcome {
+            sent_count: whole(sent_count),
+            received_count: whole(received_bytes / datagram_bytes),
+            lost_count: whole(lost_count),
+            reordered_count: whole(reordered.sum()),
+            duplicate_count: 0,
+            jitter_s: number(received.unwrap_or(sum), "jitter_ms").map(|ms| ms / 1e3),
+            // No counter of either host: where they were lost is not told.
+            loss: UdpLoss::default(),
+        }),
+    })
+}
+
+/// This end of one stream.
+fn stream_of(whole: &Value, udp: &Value, index: usize, sends_here: bool) -> Option<StreamEnd> {
+    let socket = number(udp, "socket")?;
+    let count = |name: &str| number(udp, name).map(units::saturating_u64);
+    let (packets, lost) = (count("packets")?, count("lost_packets").unwrap_or(0));
+    let rows = whole.get("intervals").and_then(Value::as_array);
+    let intervals = rows.into_iter().flatten().take(INTERVALS_MAX).filter_map(|interval| {
+        let rows = interval.get("streams")?.as_array()?;
+        interval_of(rows.iter().find(|row| number(row, "socket") == Some(socket))?)
+    });
+    let received = |value| (!sends_here).then_some(value);
+    Some(StreamEnd {
+        index: u32::try_from(index).ok()?,
+        sending: sends_here,
+        bytes: count("bytes")?,
+        duration_s: number(udp, "seconds")?,
+        udp: Some(UdpStreamEnd {
+            datagrams_count: if sends_here { packets } else { packets.saturating_sub(lost) },
+            lost_count: received(lost),
+            reordered_count: received(count("out_of_order").unwrap_or(0)),
+            jitter_s: number(udp, "jitter_ms").map(|ms| ms / 1e3).filter(|_| !sends_here),
+            ..UdpStreamEnd::default()
+        }),
+        intervals: intervals.collect(),
+        ..StreamEnd::default()
+    })
+}
+
+fn interval_of(row: &Value) -> Option<IntervalSample> {
+    let count = |name: &str| number(row, name).map(units::saturating_u64);
+    Some(IntervalSample {
+        start_s: number(row, "start")?,
+        end_s: number(row, "end")?,
+        bytes: count("bytes")?,
+        omitted: row.get("omitted").and_then(Value::as_bool).unwrap_or(false),
+        datagrams_count: count("packets"),
+        lost_count: count("lost_packets"),
+        jitter_s: number(row, "jitter_ms").map(|ms| ms / 1e3),
+        ..IntervalSample::default()
+    })
+}

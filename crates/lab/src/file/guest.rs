@@ -1,0 +1,60 @@
+//! The keys of a guest.
+
+use super::section::Section;
+use super::{LabFileError, check_name};
+use crate::plan::{GuestPlan, HostPlan, LabPlan};
+
+/// What may be said of a guest.
+const KEYS: &[&str] = &["memory", "cores"];
+
+/// Each is a virtual machine.
+const GUESTS_COUNT_MAX: usize = 32;
+const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+/// With less no kernel boots.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+const CORES_MAX: u64 = 16;
+
+/// Reads the guests; their names are those of no host.
+pub(super) fn read_guests(
+    top: &Section<'_>,
+    hosts: &[HostPlan],
+) -> Result<Vec<GuestPlan>, LabFileError> {
+    let Some(section) = top.section("guest")? else { return Ok(Vec::new()) };
+    let mut guests = Vec::new();
+    for name in section.keys() {
+        check_name(&section, name, name)?;
+        if hosts.iter().any(|host| host.name == name) {
+            return Err(section.error_at(name, format!("'{name}' is a host already")));
+        }
+        let guest = section.section(name)?.unwrap_or_else(|| section.clone());
+        guest.only(KEYS)?;
+        let memory_bytes = guest.size("memory")?.unwrap_or(MEMORY_BYTES_DEFAULT);
+        if memory_bytes < MEMORY_BYTES_MIN {
+            return Err(guest.error_at("memory", "a guest needs 64MiB at least"));
+        }
+        let cores = guest.integer("cores")?.unwrap_or(1);
+        let cores = u32::try_from(cores).ok().filter(|_| (1..=CORES_MAX).contains(&cores));
+        let cores = cores.ok_or_else(|| {
+            guest.error_at("cores", format!("a guest has 1 to {CORES_MAX} cores"))
+        })?;
+        guests.push(GuestPlan { name: name.to_owned(), memory_bytes, cores });
+    }
+    match guests.len() {
+        0..=GUESTS_COUNT_MAX => Ok(guests),
+        count => Err(section.error(format!("{count} guests; at most {GUESTS_COUNT_MAX}"))),
+    }
+}
+
+/// A guest has one network device: it is on one switch.
+pub(super) fn check_guests(top: &Section<'_>, plan: &LabPlan) -> Result<(), LabFileError> {
+    for guest in &plan.guests {
+        let name = guest.name.as_str();
+        let count = plan.ends().filter(|end| end.host == name).count();
+        if count != 1 {
+            let section = top.section("guest")?.unwrap_or_else(|| top.clone());
+            let message = format!("'{name}' is on {count} switches; a guest is on one");
+            return Err(section.error_at(name, message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What guests boot: a kernel of Debian's and a small file system in memory, made once and kept.
+//!
+//! The script that makes it is `tools/guest` of the source; an installed program carries it along.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sys::private::Scratch;
+
+use crate::VmError;
+
+const SCRIPT: &str = include_str!("../../../tools/guest");
+
+/// Where it is kept: `$CLEARSTREAM_GUEST`, else `clearstream/guest` in the user's cache (`$XDG_CACHE_HOME`, `~/.cache`), else
+/// in `/var/cache`.
+#[must_use]
+pub fn default_folder() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+    if let Some(folder) = set("CLEARSTREAM_GUEST") {
+        return folder.into();
+    }
+    let cache = set("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || set("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = cache.or_else(home).unwrap_or_else(|| "/var/cache".into());
+    cache.join("clearstream/guest")
+}
+
+/// A kernel and its file system in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Uncompressed, so that it begins at once.
+    pub kernel: PathBuf,
+    /// The file system.
+    pub initrd: PathBuf,
+}
+
+/// The image in a folder, if it is there.
+///
+/// # Errors
+/// It is not.
+pub fn find(folder: &Path) -> Result<Image, VmError> {
+    let folder = std::path::absolute(folder).map_err(VmError::file("find", folder))?;
+    let image = Image { kernel: folder.join("vmlinux"), initrd: folder.join("initrd.gz") };
+    // Written last.
+    let is_whole = folder.join("key").is_file() && image.kernel.is_file() && image.initrd.is_file();
+    if is_whole { Ok(image) } else { Err(VmError::NoImage(folder)) }
+}
+
+/// Makes the image in a folder, unless it is there as it would be made; `programs` go into the guest's `/bin`.
+///
+/// # Errors
+/// A tool is missing, or the kernel's package cannot be had; with what the script said last.
+pub fn make(folder: &Path, programs: &[PathBuf]) -> Result<Image, VmError> {
+    let scratch = Scratch::new("vm-image")?;
+    let script = scratch.path().join("guest");
+    std::fs::File::create_new(&script)
+        .and_then(|mut file| file.write_all(SCRIPT.as_bytes()))
+        .map_err(VmError::file("write", &script))?;
+    let mut command = Command::new("bash");
+    command.arg(&script).arg(folder).args(programs).stdin(Stdio::null()).stderr(Stdio::piped());
+    let ended = command.output().map_err(VmError::file("run", "bash"))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    if !ended.status.success() {
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason");
+        return Err(VmError::ImageNotMade(last.trim_start_matches("guest: ").to_owned()));
+    }
+    find(folder)
+}
