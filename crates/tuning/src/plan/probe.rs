@@ -27,12 +27,6 @@ pub(super) struct WideRun {
     rate_bits_per_s: f64,
 }
 
-impl WideRun {
-    fn is_roomy(self) -> bool {
-        self.allowed_bits_per_s > self.rate_bits_per_s * ROOMY
-    }
-}
-
 /// The tests that differ from the judged one in the window alone, and how long they ran.
 pub(super) fn runs(results: &Results, judged: &TestSpec, rtt_s: f64) -> Vec<WideRun> {
     let is_reverse = judged.direction == Direction::Reverse;
@@ -63,7 +57,8 @@ pub(super) fn runs(results: &Results, judged: &TestSpec, rtt_s: f64) -> Vec<Wide
     points.filter_map(run).collect()
 }
 
-fn is_alike(spec: &TestSpec, judged: &TestSpec) -> bool {
+/// Whether it is the judged test but for the window and how long it ran.
+pub(super) fn is_alike(spec: &TestSpec, judged: &TestSpec) -> bool {
     let without = TestSpec {
         window_bytes: None,
         limit: judged.limit,
@@ -74,30 +69,68 @@ fn is_alike(spec: &TestSpec, judged: &TestSpec) -> bool {
     spec.window_bytes.is_some() && without == *judged
 }
 
+/// All tests that asked for one window.
+struct Size {
+    asked_bytes: u64,
+    allowed_bits_per_s: Estimate,
+    rates: Estimate,
+}
+
+impl Size {
+    /// Judged on all its tests: one that a busy host held back looks as if its window had left room.
+    fn is_roomy(&self) -> bool {
+        self.allowed_bits_per_s.median > self.rates.median * ROOMY
+    }
+}
+
+/// By size, the narrowest first.
+fn sizes(tried: &[WideRun]) -> Vec<Size> {
+    let mut sizes: BTreeMap<u64, Vec<WideRun>> = BTreeMap::new();
+    for run in tried {
+        sizes.entry(run.asked_bytes).or_default().push(*run);
+    }
+    let size = |(asked_bytes, runs): (u64, Vec<WideRun>)| {
+        let of = |figure: fn(&WideRun) -> f64| {
+            Estimate::of(&runs.iter().map(figure).collect::<Vec<f64>>())
+        };
+        let (allowed_bits_per_s, rates) =
+            (of(|run| run.allowed_bits_per_s)?, of(|run| run.rate_bits_per_s)?);
+        Some(Size { asked_bytes, allowed_bits_per_s, rates })
+    };
+    sizes.into_iter().filter_map(size).collect()
+}
+
 /// The best that was reached where the window left room: its size in bytes and the rates. Each size
 /// counts with its median.
 pub(super) fn unheld(tried: &[WideRun]) -> Option<(u64, Estimate)> {
-    let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for run in tried.iter().filter(|run| run.is_roomy()) {
-        sizes.entry(run.asked_bytes).or_default().push(run.rate_bits_per_s);
-    }
-    let sizes = sizes.into_iter().filter_map(|(asked, rates)| Some((asked, Estimate::of(&rates)?)));
-    sizes.max_by(|a, b| a.1.median.total_cmp(&b.1.median))
+    let roomy = sizes(tried).into_iter().filter(Size::is_roomy);
+    let best = roomy.max_by(|a, b| a.rates.median.total_cmp(&b.rates.median))?;
+    Some((best.asked_bytes, best.rates))
 }
 
 /// The window the next test should ask for, bytes; `None` when nothing more is to be learned.
+///
+/// Whatever the tests show, this comes to an end: a window is asked for [`REPEATS`] times at most, and
+/// one that was not asked for before is wider than all that were.
 pub(super) fn next_window_bytes(seen: &Seen<'_>) -> Option<u64> {
+    let next = wanted_bytes(seen)?;
+    // Also counted are tests that did not tell what window they had.
+    (seen.asked_count(next) < REPEATS as usize).then_some(next)
+}
+
+fn wanted_bytes(seen: &Seen<'_>) -> Option<u64> {
     let widest = widest_bytes(seen)?;
     if let Some((asked, rates)) = unheld(&seen.tried) {
         return (rates.count < REPEATS).then_some(asked);
     }
     let begin = seen.rate * seen.rtt_s? / 8.0;
-    let Some(last) = seen.tried.last() else {
+    let sizes = sizes(&seen.tried);
+    let Some((last, before)) = sizes.split_last() else {
         return Some(round_up(begin * STEP).min(widest));
     };
     // Refused (the kernel gave no wider one), at the end, or no longer followed.
-    let before = seen.tried.iter().rev().nth(1).map_or(seen.rate, |run| run.rate_bits_per_s);
-    let follows = last.rate_bits_per_s > before * ROOMY;
+    let before = before.last().map_or(seen.rate, |size| size.rates.median);
+    let follows = last.rates.median > before * ROOMY;
     (last.asked_bytes < widest && follows)
         .then(|| round_up(last.asked_bytes as f64 * STEP).min(widest))
 }

@@ -3,7 +3,7 @@
 use explain::Diagnosis;
 use results::{
     Direction, End, EndCounters, EndReport, Estimate, HostFacts, InterfaceFacts, Limit, Nic, Point,
-    Results, TestOutcome, WindowUse, Work,
+    Results, TestOutcome, TestSpec, WindowUse, Work,
 };
 use settings::Key;
 use units::{show_bit_rate, show_byte_size};
@@ -30,6 +30,7 @@ pub(super) struct Seen<'a> {
     pub(super) is_target_known: bool,
     /// What the same stream reached with windows that it asked for itself.
     pub(super) tried: Vec<WideRun>,
+    judged_spec: &'a TestSpec,
     /// Its windows, where the sender tells of them, and how many streams share them.
     pub(super) window: Option<WindowUse>,
     pub(super) streams: f64,
@@ -72,11 +73,21 @@ impl<'a> Seen<'a> {
             target_source,
             is_target_known,
             tried,
+            judged_spec,
             window,
             streams,
             outcome,
             suspects,
         })
+    }
+
+    /// Tests, told of in full or not, in which the judged stream asked for this window.
+    pub(super) fn asked_count(&self, window_bytes: u64) -> usize {
+        let tested = self.results.points.iter().filter_map(Point::tested);
+        let is_asked = |(spec, _): &(&TestSpec, &TestOutcome)| {
+            spec.window_bytes == Some(window_bytes) && probe::is_alike(spec, self.judged_spec)
+        };
+        tested.filter(is_asked).count()
     }
 
     pub(super) fn host(&self, end: End) -> Option<&'a HostFacts> {

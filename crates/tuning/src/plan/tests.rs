@@ -359,8 +359,12 @@ fn what_a_wider_window_has_shown_is_what_is_predicted() {
     assert_eq!(to, unshown, "the window is sized for the path either way");
 }
 
-/// A path whose cores give out at `cores` bit/s, seen by tests that ask for a window.
-fn ladder(cores: f64, granted_bytes_max: f64) -> (Vec<u64>, Results) {
+/// What a test that asked for a window of so many bytes got: the window, where it tells, and the rate,
+/// bit/s.
+type Got = (Option<f64>, f64);
+
+/// A path of 20 ms, seen by tests that ask for a window.
+fn ladder(mut test: impl FnMut(u64) -> Got) -> (Vec<u64>, Results) {
     let mut asked = Vec::new();
     let mut results = document(5.2e7, |value| {
         for end in ["near", "far"] {
@@ -369,12 +373,12 @@ fn ladder(cores: f64, granted_bytes_max: f64) -> (Vec<u64>, Results) {
         clamped(value);
     });
     while let Some(bytes) = next_window_bytes(&results) {
-        assert!(asked.len() < 20, "{asked:?}");
+        assert!(asked.len() < 40, "{asked:?}");
         asked.push(bytes);
-        let given = (bytes as f64).min(granted_bytes_max);
+        let (given, rate) = test(bytes);
         let stream = StreamEnd {
             send_buffer_bytes: Some(2 * bytes),
-            receive_buffer_bytes: Some(2 * given as u64),
+            receive_buffer_bytes: given.map(|given| 2 * given as u64),
             ..StreamEnd::default()
         };
         let mut point = results.points[0].clone();
@@ -383,7 +387,7 @@ fn ladder(cores: f64, granted_bytes_max: f64) -> (Vec<u64>, Results) {
         let results::PointOutcome::Measured(measured) = &mut point.outcome else {
             panic!("the document's point was measured")
         };
-        measured.directions[0].received_bits_per_s = (given * 8.0 / 0.02).min(cores);
+        measured.directions[0].received_bits_per_s = rate;
         measured.near_mut().streams = vec![stream.clone()];
         measured.far_mut().expect("a far end").streams = vec![stream];
         results.points.push(point);
@@ -391,19 +395,64 @@ fn ladder(cores: f64, granted_bytes_max: f64) -> (Vec<u64>, Results) {
     (asked, results)
 }
 
+/// A host whose cores give out at `cores` bit/s, and whose kernel grants no wider window.
+fn steady(cores: f64, granted_bytes_max: f64) -> impl Fn(u64) -> Got {
+    move |bytes| {
+        let given = (bytes as f64).min(granted_bytes_max);
+        (Some(given), (given * 8.0 / 0.02).min(cores))
+    }
+}
+
 #[test]
 fn windows_are_tried_wider_until_throughput_no_longer_follows() {
     // 130 kB gave 52 Mbit/s; 0.5, 2.1 and 8.3 MB give 0.2, 0.8 and 3.3 Gbit/s; the cores give 3.
-    let (asked, results) = ladder(3e9, f64::MAX);
+    let (asked, results) = ladder(steady(3e9, f64::MAX));
     let steps: Vec<u64> = asked.iter().map(|bytes| bytes / 100_000).collect();
     assert_eq!(steps, [5, 20, 83, 335, 335, 335], "{asked:?}");
     let plan = plan(&results);
     let change = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
     assert!((change.predicted_bits_per_s.expect("told") - 3e9).abs() < 1.0, "{}", change.effect);
     // A kernel that gives no more than 1 MB is asked once more than it gives, and the plan says so.
-    let (asked, results) = ladder(3e9, 1e6);
+    let (asked, results) = ladder(steady(3e9, 1e6));
     assert_eq!(asked.len(), 3, "{asked:?}");
     let refused = super::plan(&results);
     let change = find(&refused, End::Far, "net.ipv4.tcp_rmem").expect("planned");
     assert!(change.effect.contains("up to"), "{}", change.effect);
+}
+
+#[test]
+fn a_window_that_a_stall_made_look_wide_is_not_tried_for_ever() {
+    let mut tests = 0;
+    // The first test of the third window stalls, and only there its window seems to leave room.
+    let (asked, _) = ladder(|bytes| {
+        tests += 1;
+        let (given, rate) = steady(3e9, f64::MAX)(bytes);
+        (given, if tests == 3 { rate / 3.0 } else { rate })
+    });
+    let steps: Vec<u64> = asked.iter().map(|bytes| bytes / 100_000).collect();
+    assert_eq!(steps, [5, 20, 83, 83, 83, 335, 335, 335], "{asked:?}");
+}
+
+#[test]
+fn tests_that_tell_no_window_end_too() {
+    let (asked, _) = ladder(|_| (None, 1e9));
+    assert_eq!(asked.len(), 3, "{asked:?}");
+}
+
+proptest::proptest! {
+    /// However the host is disturbed, each window is asked for three times at most.
+    #[test]
+    fn whatever_is_measured_the_ladder_ends(
+        seen in proptest::collection::vec((proptest::option::of(0.1..1.0), 1e6..4e10), 40)
+    ) {
+        let mut seen = seen.into_iter();
+        let (asked, _) = ladder(|bytes| {
+            let (share, rate) = seen.next().expect("at most 40 tests");
+            (share.map(|share: f64| share * bytes as f64), rate)
+        });
+        for bytes in &asked {
+            let count = asked.iter().filter(|one| *one == bytes).count();
+            proptest::prop_assert!(count <= 3, "{asked:?}");
+        }
+    }
 }
