@@ -73,8 +73,8 @@ pub(crate) fn states(
 
 /// The properties that are checked of every state, in words.
 pub(crate) fn properties(allow_deadlock: bool) -> String {
-    let deadlock = if allow_deadlock { "" } else { "no deadlock, " };
-    format!("{deadlock}no failed assertion, no run-time error")
+    let deadlocks = if allow_deadlock { "" } else { "deadlocks, " };
+    format!("absence of {deadlocks}failed assertions and run-time errors")
 }
 
 /// Looks for an infinite run that the property process accepts.
