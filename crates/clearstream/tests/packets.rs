@@ -1,7 +1,6 @@
 //! `switch`, `port` and `pkt` as a user runs them: a process each.
 
 use crate::PROGRAM;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use packet_switch::client::{Attached, ClientError, Connection};
 use ring::Patience;
 use serde_json::Value;
+use testkit::daemon::{Said, listening};
 use testkit::socket::socket_path;
 
 #[path = "packets/abuse.rs"]
@@ -22,6 +22,7 @@ mod restart;
 struct Switch {
     daemon: Child,
     socket: PathBuf,
+    said: Option<Said>,
 }
 
 impl Switch {
@@ -32,30 +33,31 @@ impl Switch {
     /// The same behind a shell's `ulimit`.
     fn run_within(name: &str, limit: &str) -> Self {
         let socket = socket_path(&format!("cli-{name}"));
-        let daemon = Self::daemon(&socket, limit);
-        Self { daemon, socket }
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limit} exec \"$0\" switch run --socket \"$1\""), PROGRAM]);
+        Self::of(command, socket)
     }
 
-    fn daemon(socket: &Path, limit: &str) -> Child {
-        let daemon = Command::new("sh")
-            .args(["-c", &format!("{limit} exec \"$0\" switch run --socket \"$1\""), PROGRAM])
-            .arg(socket)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
-        while Connection::open(socket).is_err() {
-            assert!(Instant::now() < until, "the switch listens");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        daemon
+    /// The daemon that this command starts when the path of its socket is given to it.
+    fn of(mut command: Command, socket: PathBuf) -> Self {
+        let (daemon, said) = listening(command.arg(&socket));
+        Self { daemon, socket, said: Some(said) }
     }
 
     /// Kills the daemon, so that it cleans nothing up, and starts another.
     fn replace(&mut self) {
+        self.end();
+        let mut command = Command::new(PROGRAM);
+        let (daemon, said) =
+            listening(command.args(["switch", "run", "--socket"]).arg(&self.socket));
+        (self.daemon, self.said) = (daemon, Some(said));
+    }
+
+    /// Kills the daemon; what it had said.
+    fn end(&mut self) -> String {
         self.daemon.kill().unwrap();
         self.daemon.wait().unwrap();
-        self.daemon = Self::daemon(&self.socket, "");
+        self.said.take().expect("it is ended once").whole()
     }
 
     fn command(&self, arguments: &str) -> Command {
@@ -183,13 +185,14 @@ fn ranges_of_addresses_go_where_they_were_announced() {
 fn a_pipe_loses_nothing_through_a_bridge() {
     let switch = Switch::run("bridge");
     assert!(switch.ask("port add chain --pipes 2").status.success());
-    let sink = switch.start("pkt sink chain}1 --check --count 300000 --json");
+    let sink = switch.start("pkt sink chain}1 --check --count 300000 --quiet 5s --json");
     let bridge = switch.start("pkt bridge chain}0 chain{1");
     switch.wait_for_clients(3);
     // Slow enough for a bridge, which drops what its far side has no room for.
     let sent = switch.json("pkt gen chain{0 --stamp --count 300000 --rate 2M");
     assert_eq!(sent["frames"], 300_000);
-    std::thread::sleep(Duration::from_millis(100));
+    // Once the sink has all that comes the bridge has nothing left to pass on.
+    let sink = sink.wait_with_output().unwrap();
     let interrupt = rustix::process::Signal::INT;
     let pid = rustix::process::Pid::from_child(&bridge);
     rustix::process::kill_process(pid, interrupt).unwrap();
@@ -197,10 +200,10 @@ fn a_pipe_loses_nothing_through_a_bridge() {
     let text = String::from_utf8(passed.stdout).unwrap();
     assert!(text.contains("by swapping buffers"), "{text}");
     if text.contains("dropped 0") {
-        let received = json(sink);
+        let received: Value = serde_json::from_slice(&sink.stdout).unwrap();
+        assert!(sink.status.success(), "{sink:?}");
+        assert_eq!(received["frames"], 300_000);
         assert_eq!((&received["missing"], &received["late"]), (&0.into(), &0.into()));
-    } else {
-        end(sink);
     }
 }
 
@@ -509,9 +512,7 @@ fn a_switch_that_is_stopped_cuts_nobody_off() {
     switch.wait_for_clients(2);
     end(sender);
     end(sink);
-    switch.daemon.kill().unwrap();
-    let mut log = String::new();
-    switch.daemon.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let log = switch.end();
     assert!(log.contains("attached") && !log.contains("cut-off"), "{log}");
 }
 
@@ -529,20 +530,13 @@ fn a_switch_gives_up_the_calls_it_has_no_need_of() {
     }
     end(echo);
 
-    let socket = switch.socket.with_extension("open");
     let mut command = Command::new(PROGRAM);
-    command.args(["switch", "run", "--no-sandbox", "--socket"]).arg(&socket);
-    let mut open = command.stderr(Stdio::piped()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    while Connection::open(&socket).is_err() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    command.args(["switch", "run", "--no-sandbox", "--socket"]);
+    let mut open = Switch::of(command, switch.socket.with_extension("open"));
     let ours = status("/proc/self".into());
     let line =
         |text: &str| text.lines().find(|line| line.starts_with("Seccomp:")).map(str::to_owned);
-    assert_eq!(line(&status(format!("/proc/{}", open.id()).into())), line(&ours));
-    open.kill().unwrap();
-    let said = open.wait_with_output().unwrap().stderr;
-    std::fs::remove_file(&socket).ok();
-    assert!(String::from_utf8(said).unwrap().contains("sandbox   none, as asked for"));
+    assert_eq!(line(&status(format!("/proc/{}", open.daemon.id()).into())), line(&ours));
+    let said = open.end();
+    assert!(said.contains("sandbox   none, as asked for"), "{said}");
 }

@@ -9,7 +9,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+
+use testkit::daemon::listening;
 
 /// Nobody else's numbers.
 const VICTIM: u32 = 65_531;
@@ -238,12 +239,7 @@ fn root_a_strangers_switch_in_an_open_runtime_folder_gets_no_client() {
     let socket = shared.join("clearstream-switch.sock");
     let path = socket.to_str().expect("a plain path");
     let mut theirs = place.command(STRANGER, &["switch", "run", "--socket", path]);
-    let mut theirs = theirs.stderr(Stdio::null()).spawn().expect("setpriv");
-    let until = Instant::now() + Duration::from_secs(10);
-    while !socket.exists() {
-        assert!(Instant::now() < until, "the stranger's switch does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let (mut theirs, _said) = listening(&mut theirs);
     mode(&socket, 0o777);
     let client = |named: bool| {
         let mut command = place.command(VICTIM, &["port", "list"]);
@@ -265,7 +261,7 @@ fn root_a_strangers_switch_in_an_open_runtime_folder_gets_no_client() {
 
     // What it left is its own to remove: root's switch says so.
     let left = Command::new("timeout")
-        .args(["10", PROGRAM, "switch", "run", "--socket", path])
+        .args(["60", PROGRAM, "switch", "run", "--socket", path])
         .stdin(Stdio::null())
         .output()
         .expect("it ends");

@@ -4,6 +4,7 @@
 //! Most of it asserts instead of returning errors: a test that cannot have its bed has failed.
 #![allow(missing_docs, missing_debug_implementations, reason = "read beside the tests that use it")]
 
+pub mod daemon;
 pub mod effort;
 pub mod kernel_threads;
 pub mod lab_bed;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::daemon::listening;
 use crate::program;
 use crate::socket::socket_path;
 use serde_json::Value;
@@ -25,12 +26,10 @@ impl SwitchBed {
     pub fn with(name: &str, hosts: usize, options: &[&str]) -> Self {
         let socket = socket_path(&format!("ports-{name}"));
         let mut run = dying(Command::new(program()));
-        run.args(["switch", "run", "--socket"]).arg(&socket).args(options).stderr(Stdio::null());
-        let daemon = run.spawn().unwrap();
+        run.args(["switch", "run", "--socket"]).arg(&socket).args(options);
+        let (daemon, _said) = listening(&mut run);
         let hosts = (0..hosts).map(|_| host()).collect();
-        let bed = Self { socket, daemon, hosts };
-        eventually("the switch listens", || bed.socket.exists());
-        bed
+        Self { socket, daemon, hosts }
     }
 
     /// A command on a host.

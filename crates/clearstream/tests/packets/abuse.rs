@@ -1,6 +1,5 @@
 //! A client that wants too much work or memory of the switch's process, as it runs for users: confined.
 
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -161,18 +160,10 @@ const PROGRAM_BYTES: u64 = 32 << 20;
 #[test]
 fn links_hold_no_more_than_the_memory_there_may_be() {
     const MEMORY: u64 = 100_000_000;
-    let socket = socket_path("cli-hold");
-    let mut daemon = std::process::Command::new(PROGRAM);
-    daemon.args(["switch", "run", "--memory", "100M", "--socket"]).arg(&socket);
-    let switch = Switch { daemon: daemon.stderr(Stdio::null()).spawn().unwrap(), socket };
-    let until = Instant::now() + Duration::from_secs(20);
-    let mut connection = loop {
-        match Connection::open(&switch.socket) {
-            Ok(connection) => break connection,
-            Err(error) => assert!(Instant::now() < until, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let mut command = std::process::Command::new(PROGRAM);
+    command.args(["switch", "run", "--memory", "100M", "--socket"]);
+    let switch = Switch::of(command, socket_path("cli-hold"));
+    let mut connection = Connection::open(&switch.socket).unwrap();
     let mut source = attach(&mut connection, "vale0:a", Shape { slots: 256, ..Shape::default() });
     let add = |connection: &mut Connection, number: u32| {
         let end = |letter| format!("vale0:{letter}{number}").parse().unwrap();
