@@ -4,6 +4,7 @@
 //! those tests print `skipped: iperf3 not installed`.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,7 +90,7 @@ fn wait_for_listener(port: u16) {
     };
     let start = Instant::now();
     while !listens("/proc/net/tcp") && !listens("/proc/net/tcp6") {
-        assert!(start.elapsed() < Duration::from_secs(10), "nobody listens on {port}");
+        assert!(start.elapsed() < Duration::from_secs(30), "nobody listens on {port}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -106,7 +107,7 @@ fn pair(client: Tool, server: Tool, server_line: &str, client_line: &str) -> (Ou
     let serving = server.start(&format!("-s -1 -p {port} {server_line}"));
     wait_for_listener(port);
     let asked = client.run(&format!("-c 127.0.0.1 -p {port} {client_line}"));
-    (asked, wait(serving, Duration::from_secs(10)))
+    (asked, wait(serving, Duration::from_secs(30)))
 }
 
 fn json(output: &Output, whose: &str) -> Json {
@@ -359,26 +360,43 @@ fn differs_by_nature(line: &str) -> bool {
     line.contains("iperf #") || line.contains("Cookie:") || line.starts_with("Time:")
 }
 
+/// Reads what a program says until it has said this; all of it so far.
+fn until_said(reader: &mut impl BufRead, wanted: &str) -> String {
+    let mut said = String::new();
+    while !said.contains(wanted) {
+        assert_ne!(reader.read_line(&mut said).unwrap(), 0, "it ended with {said}");
+    }
+    said
+}
+
 #[test]
 fn a_signal_ends_a_client_and_a_server_well() {
     let port = free_port();
-    let server = Tool::Ours.start(&format!("-s -p {port}"));
+    let mut server = Tool::Ours.start(&format!("-s -p {port}"));
     wait_for_listener(port);
-    let client = Tool::Ours.start(&format!("-c 127.0.0.1 -p {port} -t 30"));
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut client = Tool::Ours.start(&format!("-c 127.0.0.1 -p {port} -t 300 --forceflush"));
+    // An interval is over: there is a summary to give.
+    let mut out = BufReader::new(client.stdout.take().unwrap());
+    until_said(&mut out, "bits/sec");
     interrupt(&client);
-    let client = wait(client, Duration::from_secs(5));
+    let mut summary = String::new();
+    out.read_to_string(&mut summary).unwrap();
+    assert!(summary.contains("sender"), "a summary of what was done: {summary}");
+    let client = wait(client, Duration::from_secs(30));
     assert_eq!(client.status.code(), Some(0));
     let said = text(&client.stderr);
     let wanted = "iperf3: interrupt - the client has terminated by signal Interrupt(2)\n";
     assert_eq!(said, wanted);
-    assert!(text(&client.stdout).contains("sender"), "a summary of what was done");
-    interrupt(&server);
-    let server = wait(server, Duration::from_secs(5));
-    assert_eq!(server.status.code(), Some(0));
-    let said = text(&server.stderr);
+    // Before it has noticed that, the server would be ended by its own signal alone.
+    let mut log = BufReader::new(server.stderr.take().unwrap());
+    let said = until_said(&mut log, "the client has terminated\n");
     assert!(said.contains("iperf3: the client has terminated\n"), "{said}");
+    interrupt(&server);
+    let mut said = String::new();
+    log.read_to_string(&mut said).unwrap();
     assert!(said.contains("the server has terminated by signal Interrupt(2)"), "{said}");
+    let server = wait(server, Duration::from_secs(30));
+    assert_eq!(server.status.code(), Some(0));
 }
 
 fn interrupt(child: &Child) {
@@ -439,7 +457,7 @@ fn a_log_file_and_a_pid_file() {
         let (stamp, _rest) = line.split_once(',').expect("a time stamp");
         assert!(stamp.parse::<u64>().is_ok(), "{line}");
     }
-    let server = wait(server, Duration::from_secs(5));
+    let server = wait(server, Duration::from_secs(30));
     assert_eq!(text(&server.stdout), "");
     assert!(std::fs::read_to_string(&log).unwrap().contains("Accepted connection from 127.0.0.1"));
     assert!(!pid.exists(), "the pid file is gone");
