@@ -14,10 +14,9 @@ mod shared;
 #[path = "lab/wire.rs"]
 mod wire;
 
-use std::io::Read;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use testkit::lab_bed::{
     self, LabBed, Traces, clearstream, code, complaint, eventually, run, stdout,
@@ -189,10 +188,19 @@ fn root_hosts_between_two_others_forward() {
     }
 }
 
+/// Waits until a program on a host says that it runs.
+fn until_up(program: &mut Child) {
+    let mut line = String::new();
+    let mut out = BufReader::new(program.stdout.take().expect("piped"));
+    out.read_line(&mut line).expect("it speaks");
+    assert_eq!(line, "up\n");
+}
+
 #[test]
 fn root_sigkill_of_the_lab_leaves_nothing() {
     let Some(bed) = LabBed::up("killed", PLAIN) else { return };
-    let mut inside = bed.spawn("near", &["sh", "-c", "sleep 600 & setsid sleep 600"]);
+    let mut inside = bed.spawn("near", &["sh", "-c", "echo up; sleep 600 & setsid sleep 600"]);
+    until_up(&mut inside);
     run(&["lab", "exec", "--detach", &bed.name, "far", "--", "sleep", "600"]);
     bed.kill_anchor();
     let ended = inside.wait().expect("lab exec ends with its program");
@@ -228,13 +236,12 @@ fn root_exec_passes_codes_signals_and_orphans() {
     );
     assert_eq!(code(&bed.exec("near", &["/etc/passwd"])), 126);
     assert_eq!(code(&bed.exec("neer", &["true"])), 2);
-    let sleeper = bed.spawn("near", &["sleep", "600"]);
-    let pid = i32::try_from(sleeper.id()).ok().and_then(rustix::process::Pid::from_raw);
-    thread::sleep(Duration::from_millis(300));
-    rustix::process::kill_process(pid.expect("a pid"), rustix::process::Signal::TERM)
-        .expect("runs");
-    let done = sleeper.wait_with_output().expect("it ends");
-    assert_eq!(done.status.code(), Some(143), "SIGTERM reaches the program");
+    let mut sleeper = bed.spawn("near", &["sh", "-c", "echo up; exec sleep 600"]);
+    until_up(&mut sleeper);
+    let pid = rustix::process::Pid::from_child(&sleeper);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("runs");
+    let done = sleeper.wait().expect("it ends");
+    assert_eq!(done.code(), Some(143), "SIGTERM reaches the program");
     let mut daemon = bed.spawn("near", &["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo said"]);
     let mut said = String::new();
     daemon.stdout.take().expect("piped").read_to_string(&mut said).ok();

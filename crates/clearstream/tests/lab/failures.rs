@@ -55,7 +55,12 @@ fn root_every_failure_does_what_it_says_and_is_taken_back_exactly() {
         assert_eq!(code(&failed), 0, "{words:?}: {}", complaint(&failed));
         assert!(stdout(&failed).starts_with(line), "{words:?}: {}", stdout(&failed));
         assert!(!reaches(&bed, "far"), "{words:?}: nothing passes");
-        assert_eq!(reaches(&bed, "gate"), answers, "{words:?}: the gate itself");
+        // An answer may come late, or be lost with the question for the gate's address; none comes of one that is gone.
+        if answers {
+            eventually("the gate itself answers", || reaches(&bed, "gate"));
+        } else {
+            assert!(!reaches(&bed, "gate"), "{words:?}: the gate itself");
+        }
         assert_eq!(carriers(&bed), is_carried, "{words:?}");
         assert_eq!(bed.status()["failures"][0]["kind"], words[1]);
         let mended = mend(&bed, words);

@@ -112,6 +112,10 @@ fn root_loss_has_its_share() {
         }
     }
     let received = receiver.join().expect("no panic");
+    // What arrived is counted a moment later.
+    eventually("the status counts what arrived", || {
+        bed.status()["links"][0]["forward"]["delivered_pkts"].as_u64() >= Some(received as u64)
+    });
     let forward = &bed.status()["links"][0]["forward"];
     let counted = |name: &str| forward[name].as_u64().expect("a counter") as f64;
     let (lost, delivered) = (counted("dropped_loss_pkts"), counted("delivered_pkts"));
@@ -122,15 +126,19 @@ fn root_loss_has_its_share() {
     assert!(received as f64 <= delivered && received > 10_000, "{received} of {delivered}");
 }
 
+/// Waits until something on the far host listens on port 5201, which is 0x1451: state 0A of proc(5).
+fn wait_for_listener(bed: &LabBed) {
+    let listens = ["grep", "-q", ":1451 .* 0A ", "/proc/net/tcp", "/proc/net/tcp6"];
+    eventually("the server listens", || bed.exec("far", &listens).status.success());
+}
+
 #[test]
 fn root_udp_streams_are_set_up_over_a_path_that_loses_packets() {
     let Some(bed) = LabBed::up("udploss", "delay = \"1ms\"\nloss = \"12%\"\nseed = 5") else {
         return;
     };
     let server = bed.spawn("far", &[PROGRAM, "serve"]);
-    // 0x1451 is port 5201.
-    let listens = ["grep", "-q", ":1451 ", "/proc/net/tcp", "/proc/net/tcp6"];
-    eventually("the server listens", || bed.exec("far", &listens).status.success());
+    wait_for_listener(&bed);
     // Of 16 streams' greetings and answers some are lost: they are sent again.
     let test = [PROGRAM, "--json", "test", "far", "-u", "-P", "16", "-b", "500K", "-t", "1"];
     let done = bed.exec("near", &test);
@@ -179,7 +187,12 @@ fn root_the_rate_is_the_rate() {
     let median = stats::median(&stretches).expect("some stretches");
     println!("{:.4e} in all, median {median:.4e} bit/s", rate(&arrivals));
     assert!(rate(&arrivals) < 103e6, "{}", rate(&arrivals));
-    assert!((90e6..103e6).contains(&median), "{median} of {stretches:?}");
+    if effort::is_all() {
+        assert!((90e6..103e6).contains(&median), "{median} of {stretches:?}");
+    } else {
+        // A sender that waits for its core does not fill the link.
+        effort::left_to_test_all("whether the link is filled");
+    }
     eventually("the status counts the drops", || {
         bed.status()["links"][0]["forward"]["dropped_queue_pkts"].as_u64() > Some(100)
     });
@@ -197,12 +210,17 @@ fn root_a_stock_iperf3_runs_over_it() {
         "delay = \"2ms\"\nrate = \"10Gbit\"\nqueue = \"16MiB\"\nmtu = 9000\nloss = \"0.001%\"";
     let Some(bed) = LabBed::up("iperf3", link) else { return };
     let mut server = bed.spawn("far", &["iperf3", "-s", "-1"]);
-    thread::sleep(Duration::from_millis(300));
+    wait_for_listener(&bed);
     let client = bed.exec("near", &["iperf3", "-c", "far", "-t", "2", "-C", "cubic", "-J"]);
     let answer: serde_json::Value = serde_json::from_slice(&client.stdout).expect("JSON");
     let bits_per_s = answer["end"]["sum_received"]["bits_per_second"].as_f64();
-    assert!(bits_per_s > Some(200e6), "{bits_per_s:?}: {}", answer["error"]);
+    assert!(bits_per_s > Some(0.0), "{bits_per_s:?}: {}", answer["error"]);
     assert!(bits_per_s < Some(10e9), "{bits_per_s:?}");
+    if effort::is_all() {
+        assert!(bits_per_s > Some(200e6), "{bits_per_s:?}");
+    } else {
+        effort::left_to_test_all("how fast iperf3 is over a lab's link");
+    }
     server.wait().expect("one test, then it ends");
     let forward = bed.status()["links"][0]["forward"].clone();
     assert_eq!(forward["overflow_frames_count"], 0);
