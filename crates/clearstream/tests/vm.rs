@@ -223,7 +223,8 @@ fn file_by_tcp(bed: &Testbed) {
     bed.shell("one", "dd if=/dev/urandom of=/tmp/here bs=64k count=16 2>/dev/null");
     let sent = bed.shell("one", "md5sum </tmp/here; nc 10.0.0.2 5002 </tmp/here");
     wait_until("all has come", || bed.shell("two", "md5sum </tmp/there")[..32] == sent[..32]);
-    bed.shell("two", "killall nc sleep; true");
+    // The next transfer's listener needs its port.
+    bed.shell("two", "killall nc sleep; while ps | grep -q '[n]c -l'; do sleep 1; done");
 }
 
 #[test]
