@@ -221,7 +221,7 @@ impl Serving {
             while error.read_until(b'\n', &mut both).expect("read") > 0 {}
             both
         });
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while !listens(port) {
             assert!(Instant::now() < deadline, "it listens");
             thread::sleep(Duration::from_millis(10));

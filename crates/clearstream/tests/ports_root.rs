@@ -97,6 +97,10 @@ fn root_vlan_tags_pass_untouched() {
         let length = wire.recv(&mut space).unwrap().unwrap_or(0);
         length == 10 + 76 && space[10..length] == untagged
     });
+    // It is counted once it has been handed over.
+    eventually("the frame is counted", || {
+        bed.entry("vale0:a")["count"]["outgoing"]["bytes"].as_u64() >= Some(80)
+    });
     let entry = bed.entry("vale0:a");
     assert_eq!(
         (&entry["count"]["outgoing"]["bytes"], &entry["device"]["refused"]),
