@@ -108,11 +108,11 @@ fn a_pipe_goes_on_without_the_daemon() {
     let socket = socket_path("netmap-orphans");
     let daemon = Killable::start(&socket);
     let switch = Switch { socket, stop: AtomicBool::new(false).into(), thread: None };
-    let receiving = switch.start_program(program(), "stream-in pipe}1 300 0");
-    let sending = switch.start_program(program(), "stream-out pipe{1 300 0");
-    std::thread::sleep(Duration::from_millis(50));
+    let receiving = switch.start_program(program(), "stream-in pipe}1 3000 0");
+    // Takes three seconds at the least: it is in the midst of that when the daemon is killed.
+    let sending = switch.start_program(program(), "stream-out pipe{1 3000 0");
     drop(daemon);
     let (_, said) = ended(sending);
     assert!(said.contains("the pipe goes on"), "{said}");
-    assert_eq!(ended(receiving).0, "300\n", "nothing is lost");
+    assert_eq!(ended(receiving).0, "3000\n", "nothing is lost");
 }
