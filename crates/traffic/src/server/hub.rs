@@ -44,11 +44,18 @@ pub(super) struct Shared {
     pub(super) places: Arc<Places>,
     pub(super) buffer_caps: BufferCaps,
     notices: NoticeSink,
+    /// Held by every session until it has said how it ended: a moment longer than its place.
+    at_work: Arc<()>,
 }
 
 impl Shared {
     pub(super) fn notice(&self, notice: &Notice) {
         (self.notices)(notice);
+    }
+
+    /// Whether another than the hub has this state. Who ends the process before would lose the last lines of its log.
+    fn has_sessions(&self) -> bool {
+        Arc::strong_count(&self.at_work) > 1
     }
 }
 
@@ -89,6 +96,7 @@ impl Hub {
             registry: Arc::default(),
             listeners: Arc::clone(&sockets.tcp),
             notices,
+            at_work: Arc::new(()),
         };
         Self { shared, sockets, pending: Vec::new(), pending_max, accepted_count: 0 }
     }
@@ -102,7 +110,7 @@ impl Hub {
         }
         self.shared.registry.end();
         let deadline = Instant::now() + WIND_DOWN;
-        while self.shared.places.sessions_count() > 0 && Instant::now() < deadline {
+        while self.shared.has_sessions() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())

@@ -126,7 +126,8 @@ impl Places {
     }
 
     /// Number of sessions whose threads have not ended.
-    pub(super) fn sessions_count(&self) -> usize {
+    #[cfg(test)]
+    fn sessions_count(&self) -> usize {
         self.lock().threads_count
     }
 
