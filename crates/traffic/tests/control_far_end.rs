@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use results::{HostFacts, TestSpec};
+use testkit::port::free_port;
 use traffic::client::{self, ClientError, Target};
 use traffic::control::{
     ClientMessage, GREETING_BYTES, Link, ServerMessage, Token, WireInterval, encode,
@@ -64,10 +65,7 @@ fn failure(target: &Target) -> ClientError {
 
 #[test]
 fn nothing_and_nobody() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("bound").port();
-    drop(listener);
-    let closed = Target { host: "127.0.0.1".to_owned(), port, family: None };
+    let closed = Target { host: "127.0.0.1".to_owned(), port: free_port(), family: None };
     let error = failure(&closed);
     assert!(matches!(error, ClientError::NothingListens { .. }), "{error:?}");
     assert!(error.to_string().contains("clearstream serve"), "{error}");

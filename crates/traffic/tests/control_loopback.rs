@@ -1,10 +1,11 @@
-//! Whole tests over loopback: our client against our server.
+//! Whole tests over loopback: our client against our server. What they carry in how much time is judged.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use crate::control::{Running, brief, eventually};
 use results::{Direction, EndReport, Protocol, TestLimit, TestSpec};
+use testkit::port::free_port;
 use traffic::client::{self, CONNECT_TIMEOUT, Family, Peer, Target};
 use traffic::control::Limits;
 
@@ -193,9 +194,7 @@ fn two_clients_at_once() {
 #[test]
 fn fixed_source_ports_can_be_used_again_at_once() {
     let server = Running::start();
-    let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let first_port = probe.local_addr().expect("bound").port();
-    drop(probe);
+    let first_port = free_port();
     let mut spec = brief(TestSpec::tcp());
     spec.first_port = Some(first_port);
     for _ in 0..3 {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use results::{TestOutcome, TestSpec};
+use testkit::port::free_port;
 use traffic::client::{
     self, CONNECT_TIMEOUT, ClientError, FarProtocol, FirstAnswer, Peer, Target, connect,
 };
@@ -242,10 +243,7 @@ fn a_client_names_the_protocols_that_it_knows() {
     let strange = |known| connect(&answers(b'S'), CONNECT_TIMEOUT, known).unwrap_err().to_string();
     assert!(strange(KNOWN).ends_with("is neither clearstream nor parrot"), "{}", strange(KNOWN));
     assert!(strange(&[]).ends_with("is not clearstream"), "{}", strange(&[]));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let closed = Target { host: "127.0.0.1".to_owned(), port, family: None };
+    let closed = Target { host: "127.0.0.1".to_owned(), port: free_port(), family: None };
     let nobody = |known| connect(&closed, CONNECT_TIMEOUT, known).unwrap_err().to_string();
     let both = "start `clearstream serve` (or `parrot --perch`) there";
     assert!(nobody(KNOWN).ends_with(both), "{}", nobody(KNOWN));

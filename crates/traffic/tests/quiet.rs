@@ -1,4 +1,7 @@
-//! The engine, whose tests judge rates and times.
+//! The engine, and whole tests over loopback: what judges rates and times.
 
+#[path = "support/control.rs"]
+mod control;
+mod control_loopback;
 mod engine_tcp;
 mod engine_udp;

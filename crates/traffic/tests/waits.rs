@@ -4,5 +4,4 @@
 mod control;
 mod control_far_end;
 mod control_hostile;
-mod control_loopback;
 mod personality;
