@@ -16,6 +16,9 @@ mod planted_root;
 mod reproduce_cumulus_root;
 mod serve_limits;
 mod topo;
+#[path = "support/tune_bed.rs"]
+mod tune_bed;
+mod tune_gain_root;
 
 /// What is tested.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_clearstream");
