@@ -2,6 +2,7 @@
 //! same gateway in both directions, and goes without a trace. A gateway is drained there under a paced flow. Needs
 //! root or user namespaces.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -255,7 +256,14 @@ fn a_drained_gateway_forwards_nothing_and_a_paced_flow_has_no_gap_root() {
     let number = planned.trim_start_matches('g');
     lab.exec("s2", "ip addr add 10.10.0.50/24 dev eth0");
     lab.exec("c4", &format!("ip route add 10.10.0.50/32 via 10.100.0.9{number}"));
-    let stranger = lab.start("c4", "ping -q -i 0.02 10.10.0.50");
+    let mut stranger = lab.start("c4", "ping -i 0.02 10.10.0.50");
+    let mut answers = BufReader::new(stranger.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains(" bytes from ") {
+        line.clear();
+        assert_ne!(answers.read_line(&mut line).expect("text"), 0, "the stranger's ping ended");
+    }
+    std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
     let still =
         lab.gateway(&["drain", "cumulus", &planned, "--quiet", "300ms", "--within", "600ms"]);
     assert_eq!(still.status.code(), Some(3), "{}", text(&still));
