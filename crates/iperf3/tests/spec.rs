@@ -94,7 +94,7 @@ fn a_test_that_is_stopped_is_still_accounted_for() {
     let start = std::time::Instant::now();
     let spec = TestSpec { limit: TestLimit::DurationS(30.0), ..short(Direction::Forward) };
     let (outcome, _reports) = run(&spec, &|| start.elapsed() > Duration::from_millis(700));
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(20), "well before its end");
     assert!(outcome.directions[0].received_bytes > 0);
 }
 

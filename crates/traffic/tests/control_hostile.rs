@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::control::{Running, brief, eventually};
 use results::{TestLimit, TestSpec};
+use testkit::effort;
 use traffic::client::{self, CONNECT_TIMEOUT, ClientError, Peer};
 use traffic::control::{
     ClientMessage, FrameBuffer, Limits, Link, LinkError, Purpose, RefusalCode,
@@ -368,7 +369,11 @@ fn a_place_where_nothing_happens_goes_to_who_waits() {
     thread::sleep(Duration::from_millis(3300));
     let began = Instant::now();
     let _new: Vec<_> = (3..6).map(|host| greeted_from(&server, host).expect("a place")).collect();
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    if effort::is_all() {
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    } else {
+        effort::left_to_test_all("whether places are had at once");
+    }
     for client in [&mut idle, &mut still, &mut watching] {
         let reason = client.failure();
         assert!(reason.contains("this place"), "{reason}");
