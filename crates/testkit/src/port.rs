@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Below the ports that the kernel hands out to clients (32768 and up, `ip_local_port_range`).
 const FIRST: u16 = 20_000;
 const ENOUGH: u16 = 10_000;
+/// Has no factor in common with that.
+const APART: u32 = 777;
 
 /// A port that nobody has, TCP or UDP, and that this process has not given out before.
 ///
@@ -12,7 +14,10 @@ const ENOUGH: u16 = 10_000;
 /// meanwhile holds this process's sockets, listening ones too, until its `execve` is done.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
-    let own_start = u16::try_from(std::process::id() % u32::from(ENOUGH)).expect("below ENOUGH");
+    // Test programs that run side by side have numbers near each other; each begins far from the others, so that none
+    // is given what another has been given and does not use yet.
+    let own_start = std::process::id() % u32::from(ENOUGH) * APART % u32::from(ENOUGH);
+    let own_start = u16::try_from(own_start).expect("below ENOUGH");
     loop {
         let given = GIVEN.fetch_add(1, Ordering::Relaxed);
         assert!(given < ENOUGH, "no port is free");
