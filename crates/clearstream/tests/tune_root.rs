@@ -8,55 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::tune_bed::{LINK, Testbed, is_root, read_results, text};
-
-#[test]
-fn root_without_permission_the_far_changes_are_commands() {
-    if !is_root() {
-        return;
-    }
-    let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 262144\" }";
-    let mut bed = Testbed::up("unasked", LINK, "", clamp);
-    bed.serve(&[]);
-    let before = bed.must("far", &["tune", "dump"]);
-    let file = bed.path("tune.json");
-    let asked = bed.run("near", &["tune", "apply", "far", "-o", &file]);
-    left_to_the_far_host(&asked);
-    assert_eq!(bed.must("far", &["tune", "dump"]), before);
-
-    let file = bed.path("results.json");
-    bed.must("near", &["tune", "plan", "far", "-o", &file]);
-    let from = ["tune", "apply", "--from", &file, "-o", &bed.path("from.json")];
-    left_to_the_far_host(&bed.run("near", &from));
-    assert_eq!(bed.must("far", &["tune", "dump"]), before);
-
-    // What binds cannot be lifted from here, so that nothing else is measured in its place.
-    let (file, page) = (bed.path("measured.json"), bed.path("measured.html"));
-    let mut measure = vec!["tune", "apply", "far", "--measure", "--duration", "200ms"];
-    measure.extend(["-o", &file, "--report", &page]);
-    let done = bed.run("near", &measure);
-    let (said, told) = (text(&done.stderr), text(&done.stdout));
-    assert_eq!(done.status.code(), Some(5), "{said}{told}");
-    let last = said.lines().last().unwrap_or_default();
-    assert!(last.contains("nothing is changed or measured: "), "{said}");
-    assert!(last.contains("sysctl -w net.ipv4.tcp_rmem='4096 131072 "), "{said}");
-    assert!(told.contains(&file) && told.contains(&page), "both are listed as written: {told}");
-    assert!(!told.contains("Undo"), "{told}");
-    let results = read_results(&file);
-    assert!(results.points.iter().all(|point| !point.experiment.starts_with("tune-with")));
-    assert_eq!(bed.must("far", &["tune", "dump"]), before);
-    assert_eq!(bed.must("near", &["tune", "revert"]), "Nothing to revert.\n");
-}
-
-/// One line says why, the changes are commands, and the exit code is that of half a job.
-fn left_to_the_far_host(done: &Output) {
-    let (said, told) =
-        (String::from_utf8_lossy(&done.stderr), String::from_utf8_lossy(&done.stdout));
-    assert_eq!(done.status.code(), Some(5), "{said}{told}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("started without --allow-tuning"), "{said}");
-    assert!(told.contains("\n  sysctl -w net.ipv4.tcp_rmem='4096 131072 "), "{told}");
-}
+use crate::tune_bed::{LINK, Testbed, is_root, text};
 
 /// The program in a network namespace of its own that ends with it; `sh -c script` with `$0` the
 /// program, `$STATE` a state directory and `$ROOT` a root of persisted files.
