@@ -11,9 +11,6 @@ pub(crate) const ETHERNET_WIRE_BYTES: f64 = 38.0;
 /// Bytes of Ethernet that a queueing discipline counts: the header (kernel `qdisc_pkt_len`).
 pub(crate) const ETHERNET_QDISC_BYTES: f64 = 14.0;
 
-/// TCP header with timestamps, bytes (RFC 9293, RFC 7323).
-const TCP_BYTES: f64 = 32.0;
-
 /// Payload rate of full TCP segments at a line rate, bit/s.
 ///
 /// Example: 10 Gbit/s, MTU 1500, IPv4: 1448 of 1538 bytes, 9.41 Gbit/s.
@@ -22,7 +19,7 @@ pub(crate) fn goodput_ceiling(
     line_bits_per_s: f64,
     framing_bytes: f64,
 ) -> Option<f64> {
-    let headers = TCP_BYTES + if seen.is_ipv6() { 40.0 } else { 20.0 };
+    let headers = f64::from(seen.headers().bytes());
     let mss = seen.flow.mss_bytes.or_else(|| seen.path_mtu_bytes().map(|mtu| mtu - headers))?;
     let on_the_wire = mss + headers + framing_bytes;
     // A rate below 1 bit/s comes from absurd input.

@@ -6,7 +6,7 @@
 
 mod pcie;
 
-use results::{Absent, Ceiling, CeilingLink, CeilingStep, Nic, NicCeilings};
+use results::{Absent, Ceiling, CeilingLink, CeilingStep, Nic, NicCeilings, PathFacts};
 
 use crate::ceiling::ETHERNET_WIRE_BYTES;
 use crate::numbers::positive;
@@ -21,6 +21,12 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// The headers of a TCP connection over the path, with timestamps (the kernel's default).
+    #[must_use]
+    pub fn of_path(path: &PathFacts) -> Self {
+        Self { is_ipv6: path.is_ipv6(), lacks_timestamps: false }
+    }
+
     /// Size of the IP and TCP headers together.
     #[must_use]
     pub fn bytes(self) -> u32 {

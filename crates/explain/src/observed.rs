@@ -13,6 +13,7 @@ pub(crate) use host::{HostView, end_name};
 use run::Run;
 pub(crate) use run::opposite;
 
+use crate::ceilings::Headers;
 use crate::numbers::{middle, positive, ramp, ratio, share};
 use crate::wanted::{Wanted, idle_rtt_s};
 
@@ -152,7 +153,12 @@ impl<'a> Observed<'a> {
     }
 
     pub(crate) fn is_ipv6(&self) -> bool {
-        self.results.path.address.as_ref().is_some_and(|address| address.contains(':'))
+        self.results.path.is_ipv6()
+    }
+
+    /// IP and TCP headers of the judged test's packets.
+    pub(crate) fn headers(&self) -> Headers {
+        Headers::of_path(&self.results.path)
     }
 
     pub(crate) fn path_mtu_bytes(&self) -> Option<f64> {

@@ -5,14 +5,12 @@ use results::{Direction, Limit, Point, Results};
 use units::show_bit_rate;
 
 use crate::ceiling::ETHERNET_WIRE_BYTES;
+use crate::ceilings::Headers;
 use crate::diagnosis::{diagnose, opinions};
 use crate::mechanism::Opinion;
 use crate::numbers::positive;
 use crate::observed::Observed;
 use crate::verdict::lowest_ceiling;
-
-/// IPv4 20, and TCP with timestamps 32 (RFC 791, RFC 9293, RFC 7323), bytes.
-const HEADERS_BYTES: f64 = 52.0;
 
 /// A rate to size windows for, and its source.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,7 +94,8 @@ fn of(
 /// The lowest payload rate of the ends' interfaces and their shapers, with its source.
 fn line(results: &Results) -> Option<(f64, String)> {
     let mtu = f64::from(results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535));
-    let goodput = |line: f64| line * (mtu - HEADERS_BYTES) / (mtu + ETHERNET_WIRE_BYTES);
+    let headers_bytes = f64::from(Headers::of_path(&results.path).bytes());
+    let goodput = |line: f64| line * (mtu - headers_bytes) / (mtu + ETHERNET_WIRE_BYTES);
     let hosts = [Some(results.near()), results.far()];
     let links = hosts.into_iter().flatten().filter_map(|host| host.interface.as_ref());
     let known = links.flat_map(|link| {

@@ -168,6 +168,14 @@ pub struct PathFacts {
     pub lab: Option<String>,
 }
 
+impl PathFacts {
+    /// Whether the tests ran over IPv6; an unknown address counts as IPv4.
+    #[must_use]
+    pub fn is_ipv6(&self) -> bool {
+        self.address.as_ref().is_some_and(|address| address.contains(':'))
+    }
+}
+
 /// Something a user should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {

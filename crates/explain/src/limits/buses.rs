@@ -5,7 +5,7 @@ use units::show_bit_rate;
 
 use super::cores::cpu_weight;
 use super::shaper::{plateau, plateau_evidence, stays};
-use crate::ceilings::{Headers, ceilings};
+use crate::ceilings::ceilings;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp, ratio};
@@ -111,8 +111,7 @@ fn narrowest<'s, 'a>(seen: &'s Observed<'a>) -> Option<(&'s HostView<'a>, Ceilin
         } else {
             CeilingLink::PcieReceive
         };
-        let headers = Headers { is_ipv6: seen.is_ipv6(), lacks_timestamps: false };
-        Some((host, ceilings(nic, headers, None).of(link)?.clone()))
+        Some((host, ceilings(nic, seen.headers(), None).of(link)?.clone()))
     };
     let both = [&seen.sender, &seen.receiver].into_iter().filter_map(of);
     both.min_by(|a, b| a.1.goodput_bits_per_s.total_cmp(&b.1.goodput_bits_per_s))

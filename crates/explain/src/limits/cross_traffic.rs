@@ -5,6 +5,7 @@ use units::show_bit_rate;
 
 use super::more_streams;
 use super::shaper::{plateau, plateau_evidence};
+use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp, ratio};
@@ -93,8 +94,6 @@ fn plateau_with_others(seen: &Observed<'_>) -> f64 {
 
 /// Rate at which an end's interface carried bytes beyond those of the test, headers included, bit/s.
 fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
-    /// IP 20, TCP with options 32, Ethernet 14.
-    const HEADERS_BYTES: f64 = 20.0 + 32.0 + 14.0;
     let interface = host.interface()?;
     // On loopback the same device sends and receives everything.
     if interface.name == "lo" {
@@ -105,8 +104,9 @@ fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
     let bytes = if sends { device.tx_bytes } else { device.rx_bytes } as f64;
     let mss = seen.flow.mss_bytes?;
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    // Upper bound: every segment with its own headers, and the retransmissions.
-    let own = host.payload_bytes * (mss + HEADERS_BYTES) / mss * (1.0 + again) * 1.01;
+    // Upper bound: every segment with its own headers, as a device counts them, and the retransmissions.
+    let headers_bytes = f64::from(seen.headers().bytes()) + ETHERNET_QDISC_BYTES;
+    let own = host.payload_bytes * (mss + headers_bytes) / mss * (1.0 + again) * 1.01;
     ratio((bytes - own).max(0.0) * 8.0, host.duration_s).or(Some(0.0))
 }
 

@@ -294,8 +294,7 @@ impl Survey<'_> {
 
     /// Share of the line that TCP payload can have at this MTU.
     fn payload_share(&self, interface: &InterfaceFacts) -> f64 {
-        let is_v6 =
-            self.digest.results.path.address.as_ref().is_some_and(|address| address.contains(':'));
+        let is_v6 = self.digest.results.path.is_ipv6();
         let ip_header_bytes = if is_v6 { 40.0 } else { 20.0 };
         let mtu = f64::from(interface.mtu_bytes.clamp(576, 65_535));
         (mtu - ip_header_bytes - TCP_HEADER_BYTES) / (mtu + FRAME_OVERHEAD_BYTES)

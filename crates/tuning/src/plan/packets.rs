@@ -269,7 +269,8 @@ fn mtu(seen: &Seen<'_>, plan: &mut Plan) {
     if own.mtu_bytes >= other.mtu_bytes || !core_binds || !may {
         return;
     }
-    let segments = |mtu: u32| f64::from(mtu.max(576)) - 52.0;
+    let headers = explain::Headers::of_path(&seen.results.path);
+    let segments = |mtu: u32| headers.payload_bytes(mtu.max(576)).map_or(1.0, f64::from);
     seen.propose(
         plan,
         seen.sender,

@@ -92,6 +92,26 @@ fn a_clamped_window_is_widened_to_what_the_path_needs() {
     assert!(change.why.contains("20.0 ms"), "{}", change.why);
 }
 
+#[test]
+fn a_prediction_counts_the_headers_of_the_paths_address_family() {
+    // A line of 1 Gbit/s, MTU 1500: 1448 of 1538 bytes with IPv4, 1428 with IPv6.
+    let predicted = |address: &str| {
+        let results = document(5.2e7, |value| {
+            clamped(value);
+            value["path"]["address"] = json!(address);
+            for host in ["near", "far"] {
+                value[host]["interface"]["speed_bits_per_s"] = json!(1e9);
+            }
+        });
+        let plan = plan(&results);
+        let change = find(&plan, End::Far, "net.ipv4.tcp_rmem").expect("planned");
+        let predicted = change.predicted_bits_per_s.expect("predicted");
+        assert_eq!(plan.target_bits_per_s, Some(predicted));
+        (predicted / 1e6).round()
+    };
+    assert_eq!((predicted("10.0.0.2"), predicted("fd00::2")), (941.0, 928.0));
+}
+
 /// The clamped path as its kernels account for it: 202 KiB advertised of a buffer of 256 KiB, 194 KiB in
 /// flight over 20.4 ms.
 fn accounted(value: &mut Value) {
