@@ -95,6 +95,21 @@ pub fn diagnose(results: &Results) -> Diagnosis {
 }
 
 impl Candidate {
+    /// The same diagnosis after an experiment that lifted its limit reached so much, bit/s: no lower ceiling
+    /// can bind next.
+    pub(crate) fn having_reached(&self, results: &Results, reached_bits_per_s: f64) -> Self {
+        let same = self.clone();
+        let is_disproved = |next: &NextCeiling| next.bits_per_s < reached_bits_per_s;
+        match Observed::of(results).filter(|_| self.next.as_ref().is_some_and(is_disproved)) {
+            Some(seen) => {
+                let opinions = opinions(&seen);
+                let next = verdict::next_of(&seen, &opinions, self.limit, reached_bits_per_s);
+                Self { next, ..same }
+            }
+            None => same,
+        }
+    }
+
     /// The same diagnosis, with windows and buffers sized for the rate that an experiment reached, bit/s.
     pub(crate) fn knowing(&self, results: &Results, reached_bits_per_s: f64) -> Self {
         let same = self.clone();
@@ -136,7 +151,7 @@ impl Diagnosis {
                 advice: mechanism.advice(seen),
                 host_change: mechanism.host_change(seen, headroom).map(Remedy::shown),
                 changes: mechanism.changes(seen, headroom),
-                next: verdict::next_of(seen, &opinions, limit),
+                next: verdict::next_of(seen, &opinions, limit, 0.0),
             });
         }
         self.candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight));
@@ -209,5 +224,6 @@ pub(crate) fn opinions(seen: &Observed<'_>) -> Vec<Opinion> {
 
 /// The lowest ceiling of the other limits, bit/s.
 fn headroom(seen: &Observed<'_>, opinions: &[Opinion], limit: Limit) -> Option<f64> {
-    verdict::next_of(seen, opinions, limit).map(|next| next.bits_per_s)
+    let lowest = verdict::lowest_ceiling(seen, opinions, |other| other == limit, 0.0);
+    lowest.map(|next| next.bits_per_s)
 }

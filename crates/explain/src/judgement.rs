@@ -27,11 +27,19 @@ pub struct Judgement {
 pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judgement {
     let mut next = diagnosis.clone();
     let trial = diagnosis.experiment().zip(diagnosis.measured).zip(diagnosis.best());
-    let Some((((experiment, _), before), candidate)) = trial else {
+    let Some((((experiment, spec), before), candidate)) = trial else {
         return Judgement { verdict: diagnosis.verdict(), next: None };
     };
     let judged = judged_points(results, diagnosis);
     let ruling = Trial { experiment, before, points, judged }.ruling();
+    // Ceilings are those of as many TCP streams as were judged.
+    let is_alike =
+        |judged: &TestSpec| (spec.protocol, spec.streams) == (judged.protocol, judged.streams);
+    let reached = ruling.after_bits_per_s.filter(|_| diagnosis.spec.as_ref().is_some_and(is_alike));
+    let candidate = &candidate.having_reached(results, reached.unwrap_or(0.0));
+    if let Some(tried) = next.candidates.first_mut() {
+        tried.clone_from(candidate);
+    }
     let confirmation = ruling.confirmation(experiment, &before);
     match (ruling.outcome, confirmation) {
         (Outcome::Confirmed, Some(confirmation)) => {

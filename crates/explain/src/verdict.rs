@@ -1,18 +1,22 @@
 //! Assembles the verdict: its text, its evidence and the limit that would bind next.
 
-use results::{Confirmation, End, Evidence, Limit, NextCeiling, Results, Verdict};
+use results::{Confirmation, End, Evidence, Limit, NextCeiling, Point, Results, TestSpec, Verdict};
 use units::show_bit_rate;
 
+use crate::buffers::Buffer;
 use crate::diagnosis::{Candidate, Diagnosis, opinions};
-use crate::mechanism::{self, Opinion, TABLE};
+use crate::mechanism::{self, Mechanism, Opinion, Page, TABLE};
+use crate::numbers::positive;
 use crate::observed::{Observed, end_name};
+use crate::wanted::is_window;
 
 /// The limit that would bind if `limit` were lifted: the one with the lowest ceiling above the measured
-/// throughput. `None` if no other limit has a known ceiling.
+/// throughput, and no lower than what any test reached without `limit`. `None` if no other limit has such a
+/// ceiling.
 #[must_use]
 pub fn next_ceiling(results: &Results, limit: Limit) -> Option<NextCeiling> {
     let seen = Observed::of(results)?;
-    next_of(&seen, &opinions(&seen), limit)
+    next_of(&seen, &opinions(&seen), limit, 0.0)
 }
 
 /// Ceilings within this factor of the measured throughput count as equal to it.
@@ -36,37 +40,125 @@ fn is_of_a_part(limit: Limit) -> bool {
     )
 }
 
+/// The limit that would bind without `limit`; `reached_bits_per_s`: throughput of an experiment that lifted
+/// `limit`, 0 if none did. A ceiling below what was reached is disproved and left out.
 pub(crate) fn next_of(
     seen: &Observed<'_>,
     opinions: &[Opinion],
     limit: Limit,
+    reached_bits_per_s: f64,
 ) -> Option<NextCeiling> {
-    lowest_ceiling(seen, opinions, |other| other == limit)
+    let is_left_out = |other| other == limit || is_window(limit) && is_window(other);
+    let reached = reached_bits_per_s.max(reached_by_windows(seen, limit));
+    let part = lowest_ceiling(seen, opinions, is_left_out, reached);
+    let window = other_window(seen, opinions, limit, reached);
+    match (part, window) {
+        (Some(part), Some(window)) if part.bits_per_s <= window.bits_per_s => Some(part),
+        (part, window) => window.or(part),
+    }
 }
 
-/// The lowest ceiling above the measured throughput, of the limits that are not `left_out`. A ceiling above
-/// every known capacity of the path's parts is ignored, because something else binds first.
+/// The lowest ceiling above the measured throughput and not below `reached` (bit/s), of the limits that are
+/// not `left_out`. A ceiling above every known capacity of the path's parts is ignored, because something
+/// else binds first.
 pub(crate) fn lowest_ceiling(
     seen: &Observed<'_>,
     opinions: &[Opinion],
     left_out: impl Fn(Limit) -> bool,
+    reached: f64,
 ) -> Option<NextCeiling> {
-    let told = || {
-        let all = TABLE.iter().zip(opinions);
-        all.filter(|(mechanism, _)| !left_out(mechanism.limit())).filter_map(
-            |(mechanism, opinion)| Some((mechanism, opinion, opinion.ceiling_bits_per_s?)),
-        )
-    };
-    let of_parts = told().filter(|(mechanism, _, _)| is_of_a_part(mechanism.limit()));
-    let most = of_parts.map(|(_, _, rate)| rate).max_by(f64::total_cmp);
-    let most = most.unwrap_or(f64::MAX).min(BITS_PER_S_MAX);
-    let above = told().filter(|(_, _, rate)| *rate > seen.rate() * APART && *rate <= most);
-    let (mechanism, opinion, bits_per_s) = above.min_by(|a, b| a.2.total_cmp(&b.2))?;
+    let most = capacity(opinions, &left_out);
+    let above = ceilings(opinions).filter(|(mechanism, _, rate)| {
+        !left_out(mechanism.limit())
+            && *rate > seen.rate() * APART
+            && *rate * APART >= reached
+            && *rate <= most
+    });
+    let (mechanism, opinion, rate) = above.min_by(|a, b| a.2.total_cmp(&b.2))?;
+    Some(ceiling_text(mechanism, opinion, rate.max(reached)))
+}
+
+/// The other of the receive window and the send buffer, where `limit` is one of them. What it holds is an
+/// estimate, which may lie below the throughput that it carried; it then binds at once.
+fn other_window(
+    seen: &Observed<'_>,
+    opinions: &[Opinion],
+    limit: Limit,
+    reached: f64,
+) -> Option<NextCeiling> {
+    /// Estimates further below what was carried are wrong: at least half of a buffer is payload.
+    const SHARE_MIN: f64 = 0.5;
+    if !is_window(limit) {
+        return None;
+    }
+    let is_other = |one: Limit| is_window(one) && one != limit;
+    let (mechanism, opinion, rate) =
+        ceilings(opinions).find(|(mechanism, _, _)| is_other(mechanism.limit()))?;
+    let buffer =
+        if mechanism.limit() == Limit::SendBuffer { Buffer::Send } else { Buffer::Receive };
+    let is_bound = seen.spec.window_bytes.is_some()
+        || opinion.end.is_some_and(|end| seen.sysctl(end, buffer.key()).is_some());
+    let carried = seen.rate();
+    let binds_at_once = is_bound && rate >= carried * SHARE_MIN;
+    if rate > capacity(opinions, |other| other == limit)
+        || !(rate > carried * APART || binds_at_once)
+    {
+        return None;
+    }
+    let mut next = ceiling_text(mechanism, opinion, rate.max(carried));
+    if reached > next.bits_per_s {
+        // The experiment went past it, because its option sets both.
+        next.text += "; the experiment asked for a larger window, which lifts this limit too";
+    }
+    Some(next)
+}
+
+/// Every limit with a ceiling, bit/s.
+fn ceilings(opinions: &[Opinion]) -> impl Iterator<Item = (&'static dyn Mechanism, &Opinion, f64)> {
+    let all = TABLE.iter().copied().zip(opinions);
+    all.filter_map(|(mechanism, opinion)| Some((mechanism, opinion, opinion.ceiling_bits_per_s?)))
+}
+
+/// The highest known capacity of the path's parts that are not `left_out`, bit/s.
+fn capacity(opinions: &[Opinion], left_out: impl Fn(Limit) -> bool) -> f64 {
+    let parts = ceilings(opinions).filter(|(mechanism, _, _)| {
+        is_of_a_part(mechanism.limit()) && !left_out(mechanism.limit())
+    });
+    let most = parts.map(|(_, _, rate)| rate).max_by(f64::total_cmp);
+    most.unwrap_or(f64::MAX).min(BITS_PER_S_MAX)
+}
+
+fn ceiling_text(mechanism: &dyn Mechanism, opinion: &Opinion, bits_per_s: f64) -> NextCeiling {
     let place = opinion.end.map(|end| format!(" at the {} end", end_name(end))).unwrap_or_default();
-    let ceiling = mechanism.page().ceiling;
-    let text =
-        format!("{}{place}: {ceiling}, {}", mechanism.page().title, show_bit_rate(bits_per_s));
-    Some(NextCeiling { limit: mechanism.limit(), bits_per_s, text })
+    let Page { title, ceiling, .. } = mechanism.page();
+    let text = format!("{title}{place}: {ceiling}, {}", show_bit_rate(bits_per_s));
+    NextCeiling { limit: mechanism.limit(), bits_per_s, text }
+}
+
+/// The highest throughput of the judged test with another window, experiments excepted; bit/s. 0 if `limit`
+/// is no window or no other window was tried.
+fn reached_by_windows(seen: &Observed<'_>, limit: Limit) -> f64 {
+    let judged = seen.spec;
+    let is_swept = |spec: &TestSpec| {
+        let TestSpec { limit, omit_s, interval_s, latency_under_load, .. } = judged.clone();
+        let window_bytes = judged.window_bytes;
+        let same = TestSpec {
+            window_bytes,
+            limit,
+            omit_s,
+            interval_s,
+            latency_under_load,
+            ..spec.clone()
+        };
+        spec.window_bytes != judged.window_bytes && same == *judged
+    };
+    let points = seen.results().points.iter().filter(|point| !point.is_confirmation());
+    let rates = points.filter(|point| is_window(limit) && point.spec().is_some_and(is_swept));
+    let rate = |point: &Point| {
+        let ways = &point.measured()?.directions;
+        positive(ways.iter().find(|way| way.direction == judged.direction)?.received_bits_per_s)
+    };
+    rates.filter_map(rate).fold(0.0, f64::max)
 }
 
 /// The verdict for a limit that an experiment confirmed.

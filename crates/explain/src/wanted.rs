@@ -47,13 +47,14 @@ impl Wanted {
     }
 }
 
-fn is_window(limit: Limit) -> bool {
+/// Whether a window or a buffer is the limit, both of which one option of a test sets.
+pub(crate) fn is_window(limit: Limit) -> bool {
     matches!(limit, Limit::ReceiveWindow | Limit::SendBuffer)
 }
 
 /// The lowest ceiling except those of windows and of the limit that binds.
 fn next(seen: &Observed<'_>, opinions: &[Opinion], limit: Option<Limit>) -> Option<(Limit, f64)> {
-    let next = lowest_ceiling(seen, opinions, |one| is_window(one) || Some(one) == limit)?;
+    let next = lowest_ceiling(seen, opinions, |one| is_window(one) || Some(one) == limit, 0.0)?;
     Some((next.limit, next.bits_per_s))
 }
 

@@ -7,6 +7,7 @@ mod chain;
 mod datagrams;
 mod files;
 mod model;
+mod next;
 mod round_trips;
 
 use explain::{Diagnosis, Judgement, diagnose, judge};
@@ -382,17 +383,6 @@ fn an_experiment_that_fails_decides_nothing() {
 }
 
 #[test]
-fn the_next_ceiling_is_the_lowest_of_the_others() {
-    let model =
-        Model { window_max_bytes: 4e6, near_speed_bits_per_s: Some(10e9), ..Model::default() };
-    let (verdict, results) = verdict_of(&model, &tcp());
-    let next = explain::next_ceiling(&results, verdict.limit).expect("the line rate is known");
-    assert_eq!(verdict.next.as_ref(), Some(&next));
-    assert_eq!(next.limit, Limit::LinkRate, "{next:?}");
-    assert!((9.8e9..10e9).contains(&next.bits_per_s), "{next:?}");
-}
-
-#[test]
 fn the_documented_list_is_the_table_that_reasons() {
     let written = include_str!("../../../../docs/limits.md");
     assert_eq!(written, explain::limits_page(), "write docs/limits.md anew from limits_page()");
@@ -486,15 +476,4 @@ fn a_wider_window_is_named_as_it_is_given_and_asked_for_as_it_is_made() {
     let ratio = to_bytes as f64 / ask_bytes as f64;
     assert!((ratio - 194.0 / 128.0).abs() < 0.01, "{change}");
     assert_eq!(change.apply(&spec).window_bytes, Some(ask_bytes));
-}
-
-#[test]
-fn a_window_over_a_path_without_delay_is_no_ceiling() {
-    // 1 GB of window over 30 us would be 267 Tbit/s.
-    let model = Model { rtt_s: 30e-6, capacity_bits_per_s: 9e9, ..Model::default() };
-    let results = model.results(&tcp());
-    for limit in Limit::ALL {
-        let next = explain::next_ceiling(&results, limit);
-        assert!(next.as_ref().is_none_or(|next| next.bits_per_s <= 1e12), "{limit:?}: {next:?}");
-    }
 }

@@ -1,0 +1,101 @@
+//! The limit that a verdict names as the next one: never one that the same run went past.
+
+use explain::{Judgement, diagnose, judge};
+use results::{Limit, Point, Results, TestSpec, Verdict};
+
+use crate::model::{Model, rate_of};
+use crate::{tcp, verdict_of};
+
+/// The verdict on `results` after one experiment, which a path like `answering` answers, and the rate that it
+/// reached, bit/s.
+fn verdict_after(results: &Results, answering: &Model) -> (Verdict, f64) {
+    let diagnosis = diagnose(results);
+    let (experiment, spec) = diagnosis.experiment().expect("an experiment");
+    let name = experiment.point_name();
+    let points: Vec<Point> = (0..3).map(|repeat| answering.point(&name, &spec, repeat)).collect();
+    let reached = rate_of(&points[0]).min(rate_of(&points[1])).min(rate_of(&points[2]));
+    let Judgement { verdict, .. } = judge(results, &diagnosis, &points);
+    (verdict, reached)
+}
+
+/// A path on which a window of 16 MB is asked for, and the sending thread runs 62% of the time.
+fn windowed() -> (Model, TestSpec) {
+    let asked = TestSpec { window_bytes: Some(16_000_000), ..tcp() };
+    (Model { sender_core_bits_per_s: 12e9, ..Model::default() }, asked)
+}
+
+#[test]
+fn a_ceiling_that_the_experiment_went_past_does_not_bind_next() {
+    let (model, asked) = windowed();
+    let results = model.results(&asked);
+    let core = explain::next_ceiling(&results, Limit::ReceiveWindow).expect("a ceiling");
+    let (verdict, reached) = verdict_after(&results, &model);
+    assert_eq!((verdict.limit, core.limit), (Limit::ReceiveWindow, Limit::SendBuffer), "{core:?}");
+    assert!(verdict.confirmed && reached > core.bits_per_s, "{verdict:#?}");
+    // The send buffer is lifted by the same option, and its line says so.
+    let next = verdict.next.expect("a limit");
+    assert!(next.text.contains("lifts this limit too"), "{next:?}");
+
+    // With a larger buffer the core is next, until the experiment shows that it carries more.
+    let mut results = results;
+    for point in &mut results.points {
+        widen_buffers(point);
+    }
+    let core = explain::next_ceiling(&results, Limit::ReceiveWindow).expect("a ceiling");
+    assert_eq!(core.limit, Limit::SenderCore, "{core:?}");
+    let faster = Model { sender_core_bits_per_s: 20e9, ..model };
+    let (verdict, reached) = verdict_after(&results, &faster);
+    assert!(verdict.confirmed && reached > core.bits_per_s * 1.2, "{verdict:#?}");
+    let is_possible = verdict.next.as_ref().is_none_or(|next| next.bits_per_s >= reached);
+    assert!(is_possible, "reached {reached}: {:?}", verdict.next);
+}
+
+fn widen_buffers(point: &mut Point) {
+    let results::PointOutcome::Measured(outcome) = &mut point.outcome else { return };
+    for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
+        stream.send_buffer_bytes = stream.send_buffer_bytes.map(|bytes| bytes * 4);
+    }
+}
+
+#[test]
+fn a_send_buffer_that_holds_little_more_than_the_window_binds_next() {
+    let model =
+        Model { window_max_bytes: 4e6, near_speed_bits_per_s: Some(10e9), ..Model::default() };
+    let mut results = model.results(&tcp());
+    let next = |results: &Results| {
+        explain::next_ceiling(results, Limit::ReceiveWindow).expect("the line rate is known")
+    };
+    assert_eq!(next(&results).limit, Limit::LinkRate);
+    // 5 MB of buffer are estimated to hold 3 MB of payload, less than the 4 MB of window that they carried.
+    let wmem = ("net.ipv4.tcp_wmem".to_owned(), "4096\t16384\t5000000".to_owned());
+    results.hosts[0].facts.sysctls.extend([wmem]);
+    let buffer = next(&results);
+    let measured = diagnose(&results).measured.expect("measured").median;
+    assert_eq!((buffer.limit, buffer.bits_per_s), (Limit::SendBuffer, measured), "{buffer:?}");
+    // A buffer that cannot have carried the window is no explanation.
+    let tiny = ("net.ipv4.tcp_wmem".to_owned(), "4096\t16384\t1000000".to_owned());
+    results.hosts[0].facts.sysctls.extend([tiny]);
+    assert_eq!(next(&results).limit, Limit::LinkRate);
+}
+
+#[test]
+fn the_next_ceiling_is_the_lowest_of_the_others() {
+    let model =
+        Model { window_max_bytes: 4e6, near_speed_bits_per_s: Some(10e9), ..Model::default() };
+    let (verdict, results) = verdict_of(&model, &tcp());
+    let next = explain::next_ceiling(&results, verdict.limit).expect("the line rate is known");
+    assert_eq!(verdict.next.as_ref(), Some(&next));
+    assert_eq!(next.limit, Limit::LinkRate, "{next:?}");
+    assert!((9.8e9..10e9).contains(&next.bits_per_s), "{next:?}");
+}
+
+#[test]
+fn a_window_over_a_path_without_delay_is_no_ceiling() {
+    // 1 GB of window over 30 us would be 267 Tbit/s.
+    let model = Model { rtt_s: 30e-6, capacity_bits_per_s: 9e9, ..Model::default() };
+    let results = model.results(&tcp());
+    for limit in Limit::ALL {
+        let next = explain::next_ceiling(&results, limit);
+        assert!(next.as_ref().is_none_or(|next| next.bits_per_s <= 1e12), "{limit:?}: {next:?}");
+    }
+}
