@@ -4,15 +4,16 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use results::{AppliedChange, End, Results};
+use results::{AppliedChange, Direction, End, Results};
 use serde_json::json;
 use sweep::PlannedPoint;
+use traffic::client::Target;
 use tuning::plan::PlannedChange;
 use tuning::{Change, ChangeResult, Policy, Standing as InForce, StatusLine, Undo};
 
 use super::apply::{ApplyArgs, say_nothing_to_do};
 use super::ends::Ends;
-use super::trials::{CHANGE, Standing, Trials, WITH, is_of_trial};
+use super::trials::{CHANGE, GAIN_MIN, Standing, Trials, WITH, is_of_trial};
 use super::{StateOptions, show};
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
@@ -56,7 +57,8 @@ pub(super) fn run(
     // Changes that were neither made nor measured have been reported.
     let is_whole = results.changes.iter().all(|change| change.after.is_some());
     let exit = if is_whole { Exit::Ok } else { Exit::Partial };
-    let said = Said { text: shown(&results, &ends, &args.state), json: Some(&told), exit };
+    let text = shown(&results, &ends, &args.state, trials.spec.direction);
+    let said = Said { text, json: Some(&told), exit };
     let was_cut_short = matches!(conducted.ended, Ok(Ended::Interrupted(_)));
     let refused = trials.refused_line(&results);
     let report = args.report.as_deref();
@@ -207,7 +209,30 @@ impl Switched<'_> {
     }
 }
 
-fn shown(results: &Results, ends: &Ends<'_>, state: &StateOptions) -> String {
+/// The first change that gave less than half of the gain predicted for it.
+fn missed(changes: &[AppliedChange]) -> Option<&AppliedChange> {
+    const PART_MIN: f64 = 0.5;
+    changes.iter().find(|change| {
+        let rates = change.before.zip(change.after).zip(change.predicted_bits_per_s);
+        rates.is_some_and(|((before, after), predicted)| {
+            let (gain, wanted) = (after.median - before.median, predicted - before.median);
+            predicted > before.median * GAIN_MIN && gain < wanted * PART_MIN
+        })
+    })
+}
+
+/// Says that a change gave far less than predicted, and which command names the limit that binds now.
+fn what_binds_now(missed: &AppliedChange, far: &Target, way: Direction) -> String {
+    let reverse = if way == Direction::Reverse { " -R" } else { "" };
+    format!(
+        "{} gave less than half of the predicted gain, so another limit binds; \
+         `clearstream path {}{reverse}` names it",
+        missed.key,
+        show::words(far)
+    )
+}
+
+fn shown(results: &Results, ends: &Ends<'_>, state: &StateOptions, way: Direction) -> String {
     let mut text = String::new();
     for change in &results.changes {
         let end = show::end_name(change.end);
@@ -218,10 +243,47 @@ fn shown(results: &Results, ends: &Ends<'_>, state: &StateOptions) -> String {
     if results.changes.is_empty() {
         text.push_str("No change was measured to the end; the change on trial is reverted.\n");
     }
+    if let (Some(missed), Some(far)) = (missed(&results.changes), &ends.far) {
+        text += &format!("Note     {}\n", what_binds_now(missed, far.target(), way));
+    }
     text.push('\n');
     let is_kept = |end: End| {
         results.changes.iter().any(|change| change.end == end && change.is_kept == Some(true))
     };
     let far = ends.far.as_ref().filter(|_| is_kept(End::Far)).map(|far| far.target());
     text + &show::undo(is_kept(End::Near), far, state)
+}
+
+#[cfg(test)]
+mod tests {
+    use results::Estimate;
+
+    use super::*;
+
+    #[test]
+    fn a_gain_far_below_its_prediction_is_told_with_the_next_command() {
+        let change = |before: f64, after: f64, predicted: f64| AppliedChange {
+            end: End::Far,
+            key: "net.ipv4.tcp_rmem".to_owned(),
+            from: String::new(),
+            to: String::new(),
+            why: None,
+            source: None,
+            predicted_bits_per_s: Some(predicted),
+            before: Estimate::of(&[before]),
+            after: Estimate::of(&[after]),
+            is_kept: Some(true),
+            outcome: None,
+        };
+        let is_missed =
+            |before, after, predicted| missed(&[change(before, after, predicted)]).is_some();
+        assert!(is_missed(50e6, 90e6, 470e6), "a tenth of the gain");
+        assert!(is_missed(50e6, 50e6, 470e6), "none of it");
+        assert!(!is_missed(50e6, 430e6, 470e6) && !is_missed(50e6, 900e6, 470e6));
+        assert!(!is_missed(50e6, 49e6, 51e6), "no gain was predicted");
+        let far = Target { port: 5300, ..Target::new("geneva") };
+        let line = what_binds_now(&change(50e6, 90e6, 470e6), &far, Direction::Reverse);
+        assert!(line.ends_with("`clearstream path geneva -p 5300 -R` names it"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+    }
 }

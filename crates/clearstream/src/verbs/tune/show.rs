@@ -141,17 +141,22 @@ pub(super) fn undo(near: bool, far: Option<&Target>, state: &StateOptions) -> St
         let (root, state) = (place("--root", &state.root), place("--state", &state.state));
         writeln!(out, "Undo     clearstream tune revert{state}{root}").ok();
     }
-    if let Some(Target { host, port, family }) = far {
-        let family = match family {
-            Some(Family::V4) => " -4",
-            Some(Family::V6) => " -6",
-            None => "",
-        };
-        let is_usual = *port == traffic::server::DEFAULT_PORT;
-        let port = if is_usual { String::new() } else { format!(" -p {port}") };
-        writeln!(out, "Undo     clearstream tune revert --far {}{port}{family}", quoted(host)).ok();
+    if let Some(far) = far {
+        writeln!(out, "Undo     clearstream tune revert --far {}", words(far)).ok();
     }
     out
+}
+
+/// A far host as arguments of a command: its name, its port and family where they were given.
+pub(super) fn words(Target { host, port, family }: &Target) -> String {
+    let family = match family {
+        Some(Family::V4) => " -4",
+        Some(Family::V6) => " -6",
+        None => "",
+    };
+    let is_usual = *port == traffic::server::DEFAULT_PORT;
+    let port = if is_usual { String::new() } else { format!(" -p {port}") };
+    format!("{}{port}{family}", quoted(host))
 }
 
 /// Quotes a word for a shell command.

@@ -11,7 +11,7 @@ use super::evidence::Evidence;
 use super::show;
 
 /// Smallest factor that counts as a gain, whatever the spread; the verdict's experiments use the same.
-const GAIN_MIN: f64 = 1.04;
+pub(super) const GAIN_MIN: f64 = 1.04;
 
 /// Rounds through the changes: one without effect alone may help once another is in force.
 const ROUNDS_MAX: u32 = 2;
