@@ -41,6 +41,25 @@ pub struct TestOutcome {
     pub carried: Option<Carried>,
 }
 
+impl TestOutcome {
+    /// Goodput of one stream at one end, bit/s; at a bulk sender at least that of its receiver, as in
+    /// [`DirectionOutcome::reconciled`].
+    #[must_use]
+    pub fn stream_bits_per_s(&self, stream: &StreamEnd) -> f64 {
+        let own = |stream: &StreamEnd| stream.bytes as f64 * 8.0 / stream.duration_s.max(1e-9);
+        if !stream.sending || self.request_response.is_some() {
+            return own(stream);
+        }
+        let has_duplicates =
+            |end: &StreamEnd| end.udp.as_ref().and_then(|udp| udp.duplicate_count) > Some(0);
+        let ends = self.hosts.iter().flat_map(|host| &host.account.streams);
+        let receivers = ends
+            .filter(|end| !end.sending && end.index == stream.index)
+            .filter(|end| !has_duplicates(end));
+        receivers.map(own).fold(own(stream), f64::max)
+    }
+}
+
 /// One host's account of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostAccount {
@@ -55,11 +74,13 @@ pub struct HostAccount {
 pub struct DirectionOutcome {
     /// `forward` or `reverse`.
     pub direction: Direction,
-    /// Payload bytes the sender handed to its sockets.
+    /// Payload bytes the sender handed to its sockets; at least those received, some of which it may have
+    /// sent before an omitted start was over.
     pub sent_bytes: u64,
     /// Payload bytes the receiver took from its sockets; the figure to quote.
     pub received_bytes: u64,
-    /// Goodput at the sender, bit/s.
+    /// Goodput at the sender, bit/s; where the ends' clocks and windows of time differ, at least that at the
+    /// receiver.
     pub sent_bits_per_s: f64,
     /// Goodput at the receiver, bit/s; the figure to quote.
     pub received_bits_per_s: f64,
@@ -69,6 +90,23 @@ pub struct DirectionOutcome {
     /// UDP only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub udp: Option<UdpOutcome>,
+}
+
+impl DirectionOutcome {
+    /// The same outcome, whose sender sent at least what was received. Each end counts in a window of time
+    /// by its own clock, and the receiver's begins with the first byte: over a short test its mean can
+    /// exceed the sender's. Duplicates, which the network makes, are no bytes of the sender.
+    #[must_use]
+    pub fn reconciled(mut self) -> Self {
+        match &mut self.udp {
+            Some(udp) if udp.duplicate_count > 0 => return self,
+            Some(udp) => udp.sent_count = udp.sent_count.max(udp.received_count),
+            None => {}
+        }
+        self.sent_bytes = self.sent_bytes.max(self.received_bytes);
+        self.sent_bits_per_s = self.sent_bits_per_s.max(self.received_bits_per_s);
+        self
+    }
 }
 
 /// UDP totals of one direction.

@@ -73,6 +73,7 @@ fn one_direction(
         retransmits_count: sending.as_ref().and_then(|flow| flow.retransmits_count),
         udp: (spec.protocol == Protocol::Udp).then(|| udp(spec, sender, receiver)),
     }
+    .reconciled()
 }
 
 /// The streams of one direction at one end, summed.
@@ -240,6 +241,28 @@ mod tests {
         assert_eq!((reverse.sent_bytes, reverse.received_bytes), (400, 300));
         assert_eq!((forward.retransmits_count, reverse.retransmits_count), (Some(4), Some(1)));
         assert!((forward.received_bits_per_s - 3600.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_end_receives_more_than_was_sent() {
+        // The receiver's window of time begins with the first byte, 2 ms after the sender's.
+        let stream = |sending, bytes, duration_s| StreamEnd {
+            duration_s,
+            ..tcp_stream(0, sending, bytes, (0, 0))
+        };
+        let end = |stream| EndReport { streams: vec![stream], ..EndReport::default() };
+        let (here, there) = (end(stream(true, 1000, 1.0)), end(stream(false, 1000, 0.998)));
+        let outcome = assemble(&TestSpec::tcp(), near(here.clone()), Some(there.clone()));
+        let way = &outcome.directions[0];
+        assert!(way.received_bits_per_s > 8000.0, "the figure to quote is the receiver's own");
+        assert!(way.sent_bits_per_s >= way.received_bits_per_s, "{way:?}");
+        let [sent, received] =
+            [&here, &there].map(|end| outcome.stream_bits_per_s(&end.streams[0]));
+        assert!(sent >= received, "{sent} {received}");
+        // What was on its way when the measured time began was sent in the omitted start.
+        let drained = end(stream(false, 1010, 1.0));
+        let outcome = assemble(&TestSpec::tcp(), near(here), Some(drained));
+        assert_eq!(outcome.directions[0].sent_bytes, 1010);
     }
 
     #[test]

@@ -142,6 +142,7 @@ fn direction(way: &DirectionSummary, udp: bool) -> DirectionOutcome {
         retransmits_count: way.has_retransmits.then(|| count(retransmits)),
         udp: udp.then(|| datagrams(way)),
     }
+    .reconciled()
 }
 
 fn datagrams(way: &DirectionSummary) -> UdpOutcome {
