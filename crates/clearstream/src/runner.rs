@@ -224,10 +224,9 @@ impl Loop<'_> {
 /// Reports that an earlier run's points are used.
 fn say_resumed(log: &PointLog, earlier: &[Point]) {
     if !earlier.is_empty() {
-        let (count, path) = (earlier.len(), log.path().display());
+        let (tests, path) = (units::count_of(earlier.len() as u64, "test"), log.path().display());
         // Informational: a closed stderr does not affect the run.
-        writeln!(crate::out::stderr(), "clearstream: resuming after {count} tests from {path}")
-            .ok();
+        writeln!(crate::out::stderr(), "clearstream: resuming after {tests} from {path}").ok();
     }
 }
 

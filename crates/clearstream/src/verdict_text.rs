@@ -83,14 +83,7 @@ fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std:
     };
     write!(out, "Path     {} -> {}", named(&results.near().name), named(far))?;
     match measured {
-        Some(estimate) => writeln!(
-            out,
-            ": {} ({} .. {}, n {})",
-            show_bit_rate(estimate.median),
-            show_bit_rate(estimate.low),
-            show_bit_rate(estimate.high),
-            estimate.count
-        ),
+        Some(estimate) => writeln!(out, ": {}", estimate.text(show_bit_rate)),
         None => writeln!(out),
     }
 }

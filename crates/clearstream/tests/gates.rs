@@ -84,6 +84,10 @@ fn wrong_gates_are_refused_before_anything_is_measured() {
     for (line, words) in [
         (format!("test 127.0.0.1 -p {port} --fail-above rt_p99=5ms"), "rtt_p99"),
         (format!("test 127.0.0.1 -p {port} --require confirmed"), "no-loss"),
+        (format!("test 127.0.0.1 -p {port} -u --require no-retransmissions"), "only TCP"),
+        (format!("test 127.0.0.1 -p {port} -u --fail-above retransmissions=5"), "only TCP"),
+        (format!("test 127.0.0.1 -p {port} --require no-loss"), "only UDP"),
+        (format!("test 127.0.0.1 -p {port} --rr --fail-below 1G"), "only bulk"),
         (format!("path 127.0.0.1 -p {port} --fail-below four:1G"), "multi-stream"),
         (format!("path 127.0.0.1 -p {port} --fail-above 5ms"), "FIGURE=VALUE"),
         ("io --fail-below rate=1 -o /nowhere/f".to_owned(), "throughput"),

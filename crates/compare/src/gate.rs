@@ -5,6 +5,7 @@ mod judge;
 
 use std::fmt;
 
+use results::{Protocol, TestSpec};
 use thiserror::Error;
 
 use figure::{Known, Work};
@@ -106,6 +107,14 @@ pub enum GateError {
         /// What is wrong.
         why: String,
     },
+    /// A test of these options measures no such thing.
+    #[error("{gate}: this test cannot measure that: {why}")]
+    NotOfTest {
+        /// The option as typed.
+        gate: String,
+        /// What does measure it.
+        why: &'static str,
+    },
 }
 
 impl Gate {
@@ -150,6 +159,40 @@ impl Gate {
         let requirement = *found.ok_or_else(unknown)?;
         let demand = Demand::Requirement(requirement, requirement.work(verb));
         Ok(Self { text: format!("--require {name}"), demand })
+    }
+
+    /// Refuses a gate of the verb `test` on what a test of these options never measures, so that it could
+    /// only be missed.
+    ///
+    /// # Errors
+    /// [`GateError::NotOfTest`].
+    pub fn check(&self, spec: &TestSpec) -> Result<(), GateError> {
+        let is_bulk = spec.request_response.is_none();
+        let of = |protocol: Protocol| is_bulk && spec.protocol == protocol;
+        let (can, why) = match &self.demand {
+            Demand::Requirement(Requirement::NoRetransmissions, _) => {
+                (of(Protocol::Tcp), judge::TCP_ABSENT)
+            }
+            Demand::Requirement(Requirement::NoReordering, _) => {
+                (of(Protocol::Udp), judge::UDP_ABSENT)
+            }
+            Demand::Requirement(Requirement::NoLoss, _) => {
+                (spec.protocol == Protocol::Udp, judge::LOSS_ABSENT)
+            }
+            Demand::Requirement(..) => (true, ""),
+            Demand::Figure { known, .. } => (
+                match known.name {
+                    figure::THROUGHPUT => is_bulk,
+                    "retransmissions" => of(Protocol::Tcp),
+                    "loss" | "reordering" | "jitter" => of(Protocol::Udp),
+                    "transactions" => !is_bulk,
+                    _ => true,
+                },
+                known.absent,
+            ),
+        };
+        let refused = || GateError::NotOfTest { gate: self.text.clone(), why };
+        if can { Ok(()) } else { Err(refused()) }
     }
 
     fn figure(

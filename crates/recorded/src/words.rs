@@ -1,7 +1,9 @@
 //! What a recording shows, in sentences.
 
 use results::Absent;
-use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds};
+use units::{
+    saturating_u64, show_bit_rate, show_byte_size, show_count, show_count_of, show_seconds,
+};
 
 use crate::FLOW_BYTES_MAX;
 use crate::document::NS;
@@ -101,8 +103,8 @@ fn windows(flow: &Flow, trace: &Trace) -> Vec<Line> {
         lines.push(("in-flight", text));
     }
     if trace.counts.zero_windows_count > 0 {
-        let count = show_count(trace.counts.zero_windows_count as f64);
-        let text = format!("the receiver closed its window {count} times: its reader is slow");
+        let times = show_count_of(trace.counts.zero_windows_count, "time");
+        let text = format!("the receiver closed its window {times}: its reader is slow");
         lines.push(("zero-windows", text));
     }
     lines
@@ -134,7 +136,7 @@ fn losses(flow: &Flow, trace: &Trace) -> String {
     let segments = trace.sent_bytes as f64 / payload_mss(flow, trace).max(1) as f64;
     let late = match counts.late_count {
         0 => String::new(),
-        count => format!("; {} packets arrived out of order", show_count(count as f64)),
+        count => format!("; {} arrived out of order", show_count_of(count, "packet")),
     };
     if counts.retransmits_count == 0 {
         return format!("losses: no retransmissions{late}");
@@ -158,10 +160,10 @@ fn losses(flow: &Flow, trace: &Trace) -> String {
         count => format!("; {} were spurious (D-SACK)", show_count(count as f64)),
     };
     format!(
-        "losses: {} retransmissions ({} of the segments), in {} events{timeouts}{place}{needless}{late}",
-        show_count(again),
+        "losses: {} ({} of the segments), in {}{timeouts}{place}{needless}{late}",
+        show_count_of(counts.retransmits_count, "retransmission"),
         percent(again / segments.max(1.0)),
-        show_count(counts.loss_events_count as f64)
+        show_count_of(counts.loss_events_count, "event")
     )
 }
 

@@ -1,6 +1,7 @@
 //! The page of a comparison: what changed, by how much, how sure that is, and what else differs.
 
 use compare::{ComparedFigure, Comparison, Counted, HostChange, OneSided, Outcome, Quantity};
+use units::count_of;
 
 use crate::chart::bars;
 use crate::markup::{Element, el};
@@ -72,12 +73,13 @@ fn card(comparison: &Comparison) -> Element {
     };
     let unlike = match comparison.unlike().count() {
         0 => String::new(),
+        1 => " Apart from them stands 1 figure of tests whose settings differ.".to_owned(),
         many => format!(" Apart from them stand {many} figures of tests whose settings differ."),
     };
     let lead = format!(
-        "{} figures of the same work with the same settings were compared; {} of them have too few repeats \
-         for any difference to be told.{unlike}",
-        comparison.alike().count(),
+        "Compared: {} of the same work with the same settings, {} of them with too few repeats for any \
+         difference to be told.{unlike}",
+        count_of(comparison.alike().count() as u64, "figure"),
         count(Outcome::TooFew)
     );
     let largest = comparison.with(Outcome::Worse).chain(comparison.with(Outcome::Better)).take(3);
@@ -165,7 +167,7 @@ fn figures(comparison: &Comparison) -> Option<Section> {
     for figure in comparison.alike() {
         table.row(cells(figure));
     }
-    let line = format!("{} figures compared", comparison.alike().count());
+    let line = format!("{} compared", count_of(comparison.alike().count() as u64, "figure"));
     (!table.is_empty())
         .then(|| Section::new("figures", "All figures", [table.into_details(&line)]))?
 }

@@ -104,6 +104,23 @@ impl Estimate {
             confidence: interval.confidence,
         })
     }
+
+    /// Ends of the interval; `None` with a single repeat, which has no spread.
+    #[must_use]
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        (self.count > 1).then_some((self.low, self.high))
+    }
+
+    /// The median with its interval and the number of repeats, each value as `show` prints it:
+    /// `9.87 Gbit/s (9.70 Gbit/s .. 9.95 Gbit/s, n=5)`, and `9.87 Gbit/s (n=1)` for a single repeat.
+    #[must_use]
+    pub fn text(&self, show: impl Fn(f64) -> String) -> String {
+        let (median, count) = (show(self.median), self.count);
+        match self.interval() {
+            Some((low, high)) => format!("{median} ({} .. {}, n={count})", show(low), show(high)),
+            None => format!("{median} (n={count})"),
+        }
+    }
 }
 
 /// One figure of one setting of an experiment, over its repeats.
@@ -118,4 +135,18 @@ pub struct Summary {
     pub figure: String,
     /// The figure.
     pub estimate: Estimate,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_repeat_has_no_interval() {
+        let text = |values: &[f64]| {
+            Estimate::of(values).expect("finite").text(|value| format!("{value:.0} W"))
+        };
+        assert_eq!(text(&[3.0]), "3 W (n=1)");
+        assert_eq!(text(&[3.0, 2.0, 4.0]), "3 W (2 W .. 4 W, n=3)");
+    }
 }

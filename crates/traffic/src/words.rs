@@ -1,7 +1,7 @@
 //! One-line descriptions of tests, for terminals and logs.
 
 use results::{Direction, Protocol, TestLimit, TestSpec};
-use units::{show_byte_size, show_count, show_seconds};
+use units::{count_of, show_byte_size, show_count_of, show_seconds};
 
 /// Protocol, direction, streams and length: `TCP forward, 1 stream, 10.0 s`.
 #[must_use]
@@ -19,10 +19,9 @@ pub fn describe_test(spec: &TestSpec) -> String {
     let length = match spec.limit {
         TestLimit::DurationS(duration_s) => show_seconds(duration_s),
         TestLimit::TotalBytes(bytes) => show_byte_size(bytes),
-        TestLimit::TotalBlocks(blocks) => format!("{} blocks", show_count(blocks as f64)),
+        TestLimit::TotalBlocks(blocks) => show_count_of(blocks, "block"),
     };
-    let streams = if spec.streams == 1 { "stream" } else { "streams" };
-    format!("{protocol} {kind}, {} {streams}, {length}", spec.streams)
+    format!("{protocol} {kind}, {}, {length}", count_of(spec.streams, "stream"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ mod timestamp;
 
 pub use parse::{UnitError, parse_bit_rate, parse_byte_size, parse_duration, parse_percent};
 pub use printable::{printable, printable_lines};
-pub use show::{show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
+pub use show::{
+    count_of, noun, show_bit_rate, show_byte_size, show_count, show_count_of, show_seconds,
+    show_share,
+};
 pub use timestamp::Timestamp;
 
 /// The window a path needs: bandwidth-delay product in bytes.

@@ -27,6 +27,30 @@ pub fn show_count(count: f64) -> String {
     scaled(count, 1000.0, &["", "k", "M", "G"]).trim_end().to_owned()
 }
 
+/// A whole number of things whose plural ends in `s`, with the word in singular or plural.
+///
+/// ```
+/// assert_eq!(units::count_of(1, "stream"), "1 stream");
+/// assert_eq!(units::count_of(4, "stream"), "4 streams");
+/// ```
+#[must_use]
+pub fn count_of(number: impl Into<u64>, thing: &str) -> String {
+    let number = number.into();
+    format!("{number} {}", noun(number, thing))
+}
+
+/// As [`count_of`], the number with a decimal prefix: `1.93 M packets`.
+#[must_use]
+pub fn show_count_of(number: u64, thing: &str) -> String {
+    format!("{} {}", show_count(number as f64), noun(number, thing))
+}
+
+/// The word for `number` things, where the number is printed in another way; as [`count_of`].
+#[must_use]
+pub fn noun(number: u64, thing: &str) -> String {
+    format!("{thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// `98.2%`, `0.021%`: a share of 0 to 1. What is not quite nothing or everything never reads so.
 ///
 /// ```

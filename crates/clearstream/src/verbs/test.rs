@@ -85,6 +85,7 @@ pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let (target, mut spec) = (args.target.target(), args.test.spec()?);
     let gates = args.gates.gates(GatedVerb::Test)?;
+    gates.iter().try_for_each(|gate| gate.check(&spec)).map_err(VerbError::usage)?;
     let placement = args.place.as_ref().map(|path| place_near(path, &mut spec)).transpose()?;
     let mut far_end = FarEnd::connect(&target)?;
     let mut results = far_end.describe(RunKind::Test, &mut Progress::new(1));

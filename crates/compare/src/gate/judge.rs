@@ -6,6 +6,7 @@ use results::{GateResult, LatencySummary, Point, PointOutcome, Protocol, Results
 
 use super::figure::{Known, Work};
 use super::{Bound, Demand, Gate, Requirement};
+use units::count_of;
 
 /// What a gate is held against.
 #[derive(Debug, Clone, Copy)]
@@ -226,11 +227,10 @@ impl Gate {
             return self.missed(format!("{what}s were not counted: {absent}"));
         };
         let repeats = counted.len();
-        let runs = if repeats == 1 { "1 run".to_owned() } else { format!("{repeats} runs") };
+        let runs = count_of(repeats as u64, "run");
         let text = match worst {
             0 => format!("no {what} in {runs}"),
-            1 => format!("1 {what} ({experiment}, the worst of {runs})"),
-            many => format!("{many} {what}s ({experiment}, the worst of {runs})"),
+            many => format!("{} ({experiment}, the worst of {runs})", count_of(many, what)),
         };
         GateResult {
             is_met: worst == 0,
@@ -245,9 +245,10 @@ impl Gate {
 
 /// What round trips of the idle path are called where an experiment is named.
 const IDLE_PATH: &str = "idle path";
-const LOSS_ABSENT: &str = "only UDP tests count them; of TCP, --require no-retransmissions";
-const UDP_ABSENT: &str = "only UDP bulk tests do";
-const TCP_ABSENT: &str = "only TCP bulk tests do";
+pub(super) const LOSS_ABSENT: &str =
+    "only UDP tests count them; of TCP, --require no-retransmissions";
+pub(super) const UDP_ABSENT: &str = "only UDP bulk tests do";
+pub(super) const TCP_ABSENT: &str = "only TCP bulk tests do";
 
 /// Where a judged figure comes from.
 struct Place<'a> {
@@ -320,7 +321,8 @@ fn complete(judged: Judged<'_>) -> (bool, String) {
     let all = judged.points.len();
     match (judged.partial, failed) {
         (Some(why), _) => (false, format!("the run is not complete: {why}")),
+        (None, 0) if all == 1 => (true, "the test was measured".to_owned()),
         (None, 0) => (true, format!("all {all} tests were measured")),
-        (None, _) => (false, format!("{failed} of {all} tests failed")),
+        (None, _) => (false, format!("{failed} of {} failed", count_of(all as u64, "test"))),
     }
 }

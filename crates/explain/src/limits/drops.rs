@@ -2,7 +2,7 @@
 
 use results::{Limit, QdiscCounters};
 use settings::RootQdisc;
-use units::{show_byte_size, show_count};
+use units::{count_of, show_byte_size, show_count, show_count_of};
 
 use super::causes::explains_losses;
 use super::loss;
@@ -58,9 +58,9 @@ impl Mechanism for Qdisc {
             against: match (short_queue(seen), host.counters) {
                 (Some(qdisc), _) if dropped > 0 => {
                     format!(
-                        "{} dropped {} packets, too few to bind",
+                        "{} dropped {}, too few to bind",
                         qdisc.kind,
-                        show_count(dropped as f64)
+                        show_count_of(dropped, "packet")
                     )
                 }
                 (_, Some(_)) => {
@@ -160,21 +160,21 @@ fn qdisc_setting(qdisc: &QdiscCounters) -> Option<String> {
 fn qdisc_evidence(seen: &Observed<'_>, qdisc: &QdiscCounters) -> Vec<String> {
     let limit = match (qdisc.limit_bytes, qdisc.limit_pkts) {
         (Some(bytes), _) => format!(" (limit {})", show_byte_size(bytes)),
-        (None, Some(pkts)) => format!(" (limit {pkts} packets)"),
+        (None, Some(pkts)) => format!(" (limit {})", count_of(pkts, "packet")),
         (None, None) => String::new(),
     };
     let queue = seen.sender.interface().and_then(|interface| interface.transmit_queue_pkts);
     let mut lines = vec![format!(
-        "{}: {} at {}{limit} dropped {} packets of {}",
+        "{}: {} at {}{limit} dropped {} of {}",
         seen.sender.name(),
         qdisc.kind,
         qdisc.interface,
-        show_count(qdisc.dropped_pkts as f64),
+        show_count_of(qdisc.dropped_pkts, "packet"),
         show_count((qdisc.sent_pkts + qdisc.dropped_pkts) as f64)
     )];
     lines.extend(repeats_text(seen));
     if let (Some(pkts), "pfifo_fast") = (queue, qdisc.kind.as_str()) {
-        lines.push(format!("txqueuelen is {pkts} packets"));
+        lines.push(format!("txqueuelen is {}", count_of(pkts, "packet")));
     }
     lines
 }
@@ -276,11 +276,11 @@ fn softnet_evidence(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<String> {
         .take(3)
         .map(|core| {
             format!(
-                "{}: the backlog of core {} dropped {} of {} packets ({} handed over by RPS)",
+                "{}: the backlog of core {} dropped {} of {} ({} handed over by RPS)",
                 host.name(),
                 core.core,
                 show_count(core.dropped_pkts as f64),
-                show_count((core.processed_pkts + core.dropped_pkts) as f64),
+                show_count_of(core.processed_pkts + core.dropped_pkts, "packet"),
                 show_count(core.steered_pkts as f64)
             )
         })
@@ -325,11 +325,11 @@ impl Mechanism for RingOverrun {
         let mut evidence = Vec::new();
         if let (Some(count), Some(device)) = (overrun.filter(|count| *count > 0), host.device()) {
             evidence.push(format!(
-                "{}: the receive ring of {} overran {} times for {} packets received",
+                "{}: the receive ring of {} overran {} for {} received",
                 host.name(),
                 device.interface,
-                show_count(count as f64),
-                show_count(device.rx_pkts as f64)
+                show_count_of(count, "time"),
+                show_count_of(device.rx_pkts, "packet")
             ));
             if let Some((now, most)) = ring(host) {
                 evidence.push(format!("its ring holds {now} packets; it could hold {most}"));
@@ -342,7 +342,7 @@ impl Mechanism for RingOverrun {
             evidence,
             against: match overrun {
                 Some(0) => "the receiving interface had no overruns".to_owned(),
-                Some(count) => format!("{} overruns, too few to bind", show_count(count as f64)),
+                Some(count) => format!("{}, too few to bind", show_count_of(count, "overrun")),
                 None => "the receiving interface tells no overruns".to_owned(),
             },
             ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),

@@ -1,7 +1,7 @@
 //! A rate limit that drops packets instead of queueing them.
 
 use results::{End, Limit, QdiscCounters};
-use units::{show_bit_rate, show_count};
+use units::{show_bit_rate, show_count_of};
 
 use super::drops::spaced;
 use super::loss;
@@ -186,11 +186,11 @@ fn visible(seen: &Observed<'_>) -> Option<Opinion> {
         if seen.flow.retransmits_count.is_some_and(|count| count < 3.0) { 0.0 } else { 1.0 };
     let weight = 0.97 * dropped * near * again * (1.0 - 0.8 * held_elsewhere(seen));
     let mut evidence = vec![format!(
-        "{}: {} at {} dropped {} packets{}",
+        "{}: {} at {} dropped {}{}",
         host.name(),
         if qdisc.police_bits_per_s.is_some() { "a policer" } else { "a filter" },
         qdisc.interface,
-        show_count(qdisc.dropped_pkts as f64),
+        show_count_of(qdisc.dropped_pkts, "packet"),
         qdisc
             .police_bits_per_s
             .map(|rate| format!(" above {}", show_bit_rate(rate)))

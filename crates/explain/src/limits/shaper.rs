@@ -1,7 +1,7 @@
 //! A shaper on a host or on the path: a rate below that of the line.
 
 use results::{End, Limit, QdiscCounters};
-use units::{show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
+use units::{count_of, show_bit_rate, show_byte_size, show_count_of, show_seconds, show_share};
 
 use super::causes::explains_losses;
 use super::policer::{drops_without_queue, polices};
@@ -199,11 +199,11 @@ fn drops_text(seen: &Observed<'_>) -> Option<String> {
     let qdisc = shaping(seen).filter(|qdisc| qdisc.dropped_pkts > 0)?;
     let limit = match (qdisc.limit_bytes, qdisc.limit_pkts) {
         (Some(bytes), _) => format!(" of {}", show_byte_size(bytes)),
-        (None, Some(pkts)) => format!(" of {pkts} packets"),
+        (None, Some(pkts)) => format!(" of {}", count_of(pkts, "packet")),
         (None, None) => String::new(),
     };
-    let dropped = show_count(qdisc.dropped_pkts as f64);
-    Some(format!("its queue{limit} dropped {dropped} packets meanwhile"))
+    let dropped = show_count_of(qdisc.dropped_pkts, "packet");
+    Some(format!("its queue{limit} dropped {dropped} meanwhile"))
 }
 
 /// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.

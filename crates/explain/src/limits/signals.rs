@@ -1,7 +1,7 @@
 //! Congestion signals without loss: marks, and late packets.
 
 use results::Limit;
-use units::{saturating_u64, show_bit_rate, show_count, show_share};
+use units::{saturating_u64, show_bit_rate, show_count, show_count_of, show_share};
 
 use super::{loss, more_streams};
 use crate::change::Change;
@@ -130,10 +130,10 @@ impl Mechanism for Reordering {
             * (1.0 - plateau(seen))
             * (1.0 - 0.8 * seen.hosts_full());
         let mut evidence = vec![format!(
-            "{} of {} retransmissions were spurious; the sender noticed reordering {} times",
+            "spurious retransmissions: {} of {}; the sender noticed reordering {}",
             show_count(seen.flow.needless_count.unwrap_or(0.0)),
             show_count(again),
-            show_count(seen.flow.reordered_count.unwrap_or(0.0))
+            show_count_of(saturating_u64(seen.flow.reordered_count.unwrap_or(0.0)), "time")
         )];
         if let Some(udp) = seen.udp.filter(|udp| udp.reordered_share > 0.0) {
             evidence.push(format!(
@@ -143,8 +143,10 @@ impl Mechanism for Reordering {
             ));
         }
         if let Some(late) = seen.flow.out_of_order_count.filter(|late| *late > 0.0) {
-            evidence
-                .push(format!("{} packets came to the receiver out of order", show_count(late)));
+            evidence.push(format!(
+                "{} came to the receiver out of order",
+                show_count_of(saturating_u64(late), "packet")
+            ));
         }
         Opinion {
             weight,

@@ -72,7 +72,8 @@ fn axis_name(sweep: &Sweep<'_>) -> String {
 fn caption(sweep: &Sweep<'_>, law: Option<WindowLaw>) -> String {
     let most = show::rate(sweep.best_bits_per_s());
     let Some(law) = law else {
-        return format!("Highest median {most}, over {} settings.", sweep.settings.len());
+        let settings = units::count_of(sweep.settings.len() as u64, "setting");
+        return format!("Highest median {most}, over {settings}.");
     };
     let errors = sweep.settings.iter().filter_map(|setting| law_error(setting, law));
     let worst = errors.fold(0.0_f64, |worst, error| worst.max(error.abs()));

@@ -206,11 +206,7 @@ fn figures(run: &CheckRun, host: &HostFacts) -> Element {
         });
     }
     let processor = host.processor.as_deref().unwrap_or(DASH);
-    let cores = host.usable_cores.len();
-    let place = format!(
-        "{}: {}, {cores} usable cores",
-        show::clip(&host.name, 60),
-        show::clip(processor, 80)
-    );
+    let cores = units::count_of(host.usable_cores.len() as u64, "usable core");
+    let place = format!("{}: {}, {cores}", show::clip(&host.name, 60), show::clip(processor, 80));
     el("div").child(table.into_element()).child(el("p").class("note").text(place))
 }

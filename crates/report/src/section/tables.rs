@@ -1,6 +1,7 @@
 //! Every summary, every point, every command.
 
 use results::{Figure, Point, PointOutcome, TestLimit, TestSpec, Work};
+use units::{count_of, noun};
 
 use super::{Section, command};
 use crate::digest::Digest;
@@ -71,7 +72,7 @@ fn points(digest: &Digest<'_>) -> Option<Element> {
         .iter()
         .filter(|point| matches!(point.outcome, PointOutcome::Failed(_)))
         .count();
-    let mut line = format!("{} single runs", digest.results.points.len());
+    let mut line = count_of(digest.results.points.len() as u64, "single run");
     if failed > 0 {
         line.push_str(&format!(", {failed} failed"));
     }
@@ -136,17 +137,22 @@ fn asked(point: &Point) -> String {
             let (size, through) = (frames.frame_bytes, &frames.through);
             format!("{size}-byte frames, {bytes}, through a {through}")
         }
-        Work::Search(search) => format!("search of {}, {} ranks", search.model, search.ranks_count),
+        Work::Search(search) => {
+            format!("search of {}, {}", search.model, count_of(search.ranks_count, "rank"))
+        }
         Work::FileIo(io) => {
             let files = if io.has_file_per_rank { "a file each" } else { "one file" };
             format!(
-                "{} by {} ranks, {files}, {} bytes a transfer",
-                io.access, io.ranks_count, io.transfer_bytes
+                "{} by {}, {files}, {} a transfer",
+                io.access,
+                count_of(io.ranks_count, "rank"),
+                count_of(io.transfer_bytes, "byte")
             )
         }
         Work::FileLocks(locks) => format!("{}: {}", locks.lock, locks.what),
         Work::FileMetadata(meta) => {
-            format!("{} by {} ranks, {} items", meta.phase, meta.ranks_count, meta.items_count)
+            let ranks = count_of(meta.ranks_count, "rank");
+            format!("{} by {ranks}, {}", meta.phase, count_of(meta.items_count, "item"))
         }
         _ => DASH.to_owned(),
     }
@@ -170,13 +176,13 @@ fn asked_of_test(spec: &TestSpec) -> String {
     } else {
         words.push(show::direction(spec.direction).to_owned());
     }
-    let streams =
-        if spec.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", spec.streams) };
-    words.push(streams);
+    words.push(count_of(spec.streams, "stream"));
     words.push(match spec.limit {
         TestLimit::DurationS(seconds) => show::seconds(seconds),
         TestLimit::TotalBytes(bytes) => show::size(bytes as f64),
-        TestLimit::TotalBlocks(blocks) => format!("{} blocks", show::count(blocks as f64)),
+        TestLimit::TotalBlocks(blocks) => {
+            format!("{} {}", show::count(blocks as f64), noun(blocks, "block"))
+        }
     });
     if let Some(window) = spec.window_bytes {
         words.push(format!("window {}", show::size(window as f64)));
@@ -198,10 +204,10 @@ pub(crate) fn commands_section(digest: &Digest<'_>) -> Option<Section> {
     }
     let each = (!distinct.is_empty()).then(|| {
         el("details")
-            .child(
-                el("summary")
-                    .text(format!("{} single tests, each by its own command", distinct.len())),
-            )
+            .child(el("summary").text(match distinct.len() {
+                1 => "1 single test and its command".to_owned(),
+                many => format!("{many} single tests, each by its own command"),
+            }))
             .child(
                 el("ul")
                     .class("commands")

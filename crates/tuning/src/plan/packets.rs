@@ -1,7 +1,7 @@
 //! Packets between wire and protocol: rings, backlog, queues, offloads, coalescing, MTU.
 
 use results::{End, Limit, Nic};
-use units::{saturating_u64, show_count};
+use units::{saturating_u64, show_count, show_count_of};
 
 use super::seen::{Proposal, Seen};
 use super::windows::name;
@@ -42,10 +42,7 @@ fn backlog(seen: &Seen<'_>, plan: &mut Plan, end: End) {
             Proposal {
                 from: Some(from.to_string()),
                 to: to.to_string(),
-                why: format!(
-                    "{} packets found a backlog of {from} full",
-                    show_count(dropped as f64)
-                ),
+                why: format!("{} found a backlog of {from} full", show_count_of(dropped, "packet")),
                 source: NET_RST,
                 effect: format!(
                     "holds {} ms at {} packets/s; those drops end",
@@ -120,8 +117,8 @@ fn receive_ring(seen: &Seen<'_>, plan: &mut Plan, end: End) {
             why: told.map_or_else(
                 || {
                     format!(
-                        "{} packets found the ring of {} full",
-                        show_count(lost as f64),
+                        "{} found the ring of {} full",
+                        show_count_of(lost, "packet"),
                         rings.receive_count
                     )
                 },

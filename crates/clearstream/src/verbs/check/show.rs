@@ -9,6 +9,7 @@ use checker::{Observer, Report, TraceState, Traffic, Verdict};
 use report::{Sequence, SequenceStep, sequence_svg};
 use serde_json::{Value, json};
 use statespace::Progress;
+use units::count_of;
 
 use crate::progress;
 use crate::signals;
@@ -73,9 +74,9 @@ fn figures(progress: &Progress, elapsed: Duration) -> String {
     };
     format!(
         "{} ({} states/s), {}{depth}, {}",
-        count(progress.states_count, "state"),
+        count_of(progress.states_count, "state"),
         units::show_count(rate),
-        count(progress.transitions_count, "transition"),
+        count_of(progress.transitions_count, "transition"),
         units::show_byte_size(progress.memory_bytes as u64),
     )
 }
@@ -138,7 +139,7 @@ fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
         "{} in {}; {each}state vector: {}",
         figures(progress, *elapsed),
         units::show_seconds(elapsed.as_secs_f64()),
-        count(report.state_bytes as u64, "byte"),
+        count_of(report.state_bytes as u64, "byte"),
     )?;
     if let Some(traffic) = &report.ranks {
         writeln!(out, "{}", between(traffic, *elapsed))?;
@@ -147,7 +148,7 @@ fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
         writeln!(out, "run-time error, run not judged by the formula: {transition}")?;
     }
     if let Some(unreachable) = &report.unreachable {
-        writeln!(out, "{}", count(progress.deadlocks_count, "deadlock"))?;
+        writeln!(out, "{}", count_of(progress.deadlocks_count, "deadlock"))?;
         for transition in &unreachable.transitions {
             writeln!(out, "never taken: {transition}")?;
         }
@@ -163,17 +164,12 @@ fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
 fn length(states_count: usize, cycle_start: Option<usize>) -> String {
     let steps = states_count.saturating_sub(1);
     match cycle_start {
-        None => format!("after {}", count(steps as u64, "step")),
+        None => format!("after {}", count_of(steps as u64, "step")),
         Some(start) => {
-            let cycle = count(steps.saturating_sub(start) as u64, "step");
-            format!("{} to a cycle of {cycle}", count(start as u64, "step"))
+            let cycle = count_of(steps.saturating_sub(start) as u64, "step");
+            format!("{} to a cycle of {cycle}", count_of(start as u64, "step"))
         }
     }
-}
-
-fn count(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{plural}")
 }
 
 /// The reason without the excerpt of the model below it.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use compare::{ComparedFigure, Comparison, Counted, HostChange, OneSided, Outcome, Quantity, Side};
-use units::Timestamp;
+use units::{Timestamp, count_of};
 
 use crate::verdict_text::wrapped;
 
@@ -106,11 +106,11 @@ fn outcomes(out: &mut String, figures: &[&ComparedFigure], is_all: bool) -> std:
         let listed: Vec<&ComparedFigure> =
             all.iter().copied().filter(is_listed).take(most).collect();
         table(out, title, &listed)?;
-        let rest = all.len() - listed.len();
+        let rest = (all.len() - listed.len()) as u64;
         if listed.is_empty() && rest > 0 {
-            writeln!(out, "\n{title}: {rest} figures (--all lists them)")?;
+            writeln!(out, "\n{title}: {} (shown with --all)", count_of(rest, "figure"))?;
         } else if rest > 0 {
-            writeln!(out, "   and {rest} more figures (--all lists them)")?;
+            writeln!(out, "   and {} (shown with --all)", count_of(rest, "more figure"))?;
         }
     }
     Ok(())
@@ -226,7 +226,9 @@ fn one_sided(
     }
     match side.len() - shown {
         0 => Ok(()),
-        rest => writeln!(out, "   and {rest} more settings (--all lists them)"),
+        rest => {
+            writeln!(out, "   and {} (shown with --all)", count_of(rest as u64, "more setting"))
+        }
     }
 }
 
@@ -246,7 +248,9 @@ fn hosts(out: &mut String, changes: &[HostChange], is_all: bool) -> std::fmt::Re
     }
     match changes.len() - shown {
         0 => Ok(()),
-        rest => writeln!(out, "   and {rest} more differences (--all lists them)"),
+        rest => {
+            writeln!(out, "   and {} (shown with --all)", count_of(rest as u64, "more difference"))
+        }
     }
 }
 

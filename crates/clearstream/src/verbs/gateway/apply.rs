@@ -7,6 +7,7 @@ use gateway::{ApplyError, Made, Network, Options};
 use route_plan::{Plan, Role};
 use serde_json::json;
 use tuning::{ChangeResult, RevertOutcome, Reverted};
+use units::count_of;
 
 use super::hosts::{self, Hosts, Work};
 use super::plan::{own_name, print_json, unknown};
@@ -126,7 +127,7 @@ fn report(name: &str, made: &Made, json: bool) -> VerbResult {
     if let Some((reason, is_privilege)) = failed {
         let left = made.applied.left.len();
         let stays = if left > 0 {
-            format!("; {left} changes stay, `revert` undoes them")
+            format!("; {} left in force, to undo with `revert`", count_of(left as u64, "change"))
         } else {
             String::new()
         };
@@ -143,7 +144,7 @@ fn report(name: &str, made: &Made, json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     match made.commands.len() {
         0 => writeln!(out, "{name}  is as the plan wants it")?,
-        count => writeln!(out, "{name}  {count} changes made")?,
+        count => writeln!(out, "{name}  {} made", count_of(count as u64, "change"))?,
     }
     Ok(Exit::Ok)
 }
@@ -167,7 +168,8 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
         for line in &left {
             writeln!(out, "{name}  left: {line}")?;
         }
-        writeln!(out, "{name}  {} changes undone", outcomes.len() - left.len())?;
+        let undone = count_of((outcomes.len() - left.len()) as u64, "change");
+        writeln!(out, "{name}  {undone} undone")?;
     }
     Ok(if left.is_empty() { Exit::Ok } else { Exit::Partial })
 }

@@ -6,6 +6,7 @@ use route_plan::{
     Balance, Difference, Finding, Found, HostState, Mode, Plan, Role, command, describe,
 };
 use serde_json::{Value, json};
+use units::count_of;
 
 /// Most gateways listed individually.
 const GATEWAYS_SHOWN_MAX: usize = 32;
@@ -24,16 +25,12 @@ pub(super) fn overview(plan: &Plan, balance: &Result<Balance, String>) -> String
     // Writing to a String cannot fail; `ok` keeps the lines readable.
     let mode = mode_name(plan.routing.mode);
     let (gateways, hosts) = (plan.gateways.len(), plan.hosts.len());
-    writeln!(out, "Plan      {}: {gateways} gateways, {hosts} hosts, mode {mode}", plan.name).ok();
+    let (these, those) = (count_of(gateways as u64, "gateway"), count_of(hosts as u64, "host"));
+    writeln!(out, "Plan      {}: {these}, {those}, mode {mode}", plan.name).ok();
     for (index, network) in plan.networks.iter().enumerate() {
-        let count = plan.hosts_of(index).count();
-        writeln!(
-            out,
-            "Network   {:<12} {:<18} {count} hosts",
-            network.name,
-            network.prefix.to_string()
-        )
-        .ok();
+        let hosts = count_of(plan.hosts_of(index).count() as u64, "host");
+        writeln!(out, "Network   {:<12} {:<18} {hosts}", network.name, network.prefix.to_string())
+            .ok();
     }
     for (index, gateway) in plan.gateways.iter().enumerate().take(GATEWAYS_SHOWN_MAX) {
         let ports: Vec<String> = gateway
@@ -42,7 +39,7 @@ pub(super) fn overview(plan: &Plan, balance: &Result<Balance, String>) -> String
             .map(|port| format!("{} ({})", port.address, port.interface))
             .collect();
         let load = match balance {
-            Ok(balance) => format!("  {} flows", balance.loads[index]),
+            Ok(balance) => format!("  {}", count_of(balance.loads[index], "flow")),
             Err(_) => String::new(),
         };
         writeln!(
@@ -72,8 +69,9 @@ pub(super) fn overview(plan: &Plan, balance: &Result<Balance, String>) -> String
 fn balance_lines(out: &mut String, plan: &Plan, balance: &Balance) {
     writeln!(
         out,
-        "Balance   {} flows, one a pair of hosts: the busiest gateway carries {:.2} x its share",
-        balance.flows_count, balance.busiest
+        "Balance   {}, one a pair of hosts: the busiest gateway carries {:.2} x its share",
+        count_of(balance.flows_count, "flow"),
+        balance.busiest
     )
     .ok();
     for side in &balance.sides {

@@ -12,7 +12,7 @@ use route_plan::{Chooser, Host, Mode, Plan, Proposal, Role, propose};
 use serde_json::json;
 use sweep::{PlannedPoint, Setting};
 use sys::process::{Ending, Owned};
-use units::show_bit_rate;
+use units::{count_of, show_bit_rate};
 
 use super::plan::{own_name, unknown};
 use super::read_plan;
@@ -253,10 +253,13 @@ fn shown(plan: &Plan, ways: &[Way<'_>], proposal: &Proposal) -> String {
     ));
     for ((gateway, weighed), way) in plan.gateways.iter().zip(&proposal.gateways).zip(ways) {
         let rate = &weighed.rate;
-        let interval = format!("{} to {}", show_bit_rate(rate.low), show_bit_rate(rate.high));
-        let (median, count) = (show_bit_rate(rate.median), rate.count);
+        let interval = match rate.count {
+            1 => "none: one test".to_owned(),
+            _ => format!("{} to {}", show_bit_rate(rate.low), show_bit_rate(rate.high)),
+        };
+        let (median, tests) = (show_bit_rate(rate.median), count_of(rate.count as u64, "test"));
         line(format!(
-            "{:<12} {median:>12} {interval:>25} {:>6}  {count} tests from {} to {}",
+            "{:<12} {median:>12} {interval:>25} {:>6}  {tests} from {} to {}",
             gateway.name, weighed.weight, way.near.name, way.far.name
         ));
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use lab::plan::{DirectionPlan, EndPlan, LabPlan, SwitchPlan, WirePlan};
 use lab::{DirectionCounters, HostPortCounters, Lab, LabCounters};
 use packet_switch::counters::FlowCount;
-use units::{show_bit_rate, show_byte_size, show_count, show_seconds};
+use units::{count_of, show_bit_rate, show_byte_size, show_count_of, show_seconds};
 
 /// Lists hosts and their addresses, one line each.
 pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
@@ -102,9 +102,10 @@ pub(super) fn status(out: &mut impl Write, lab: &Lab, counters: &LabCounters) ->
 }
 
 fn show_switch(out: &mut impl Write, lab: &Lab, switch: &SwitchPlan) -> io::Result<()> {
-    let (name, mtu, ports) = (&switch.name, switch.mtu_bytes, switch.ends.len());
+    let (name, mtu) = (&switch.name, switch.mtu_bytes);
+    let ports = count_of(switch.ends.len() as u64, "port");
     let socket = lab.switch_socket(name);
-    writeln!(out, "switch {name}: {ports} ports, MTU {mtu}, asked at {}", socket.display())?;
+    writeln!(out, "switch {name}: {ports}, MTU {mtu}, asked at {}", socket.display())?;
     match &switch.line {
         Some(line) => writeln!(out, "  to and from each host: {}", wire(line)),
         None => Ok(()),
@@ -116,8 +117,8 @@ fn show_port(out: &mut impl Write, interface: &str, port: &HostPortCounters) -> 
     let flow = |flow: &FlowCount| {
         let dropped: Vec<String> =
             flow.dropped.iter().map(|(why, count)| format!(", {count} dropped ({why})")).collect();
-        let frames = show_count(flow.frames as f64);
-        format!("{frames} frames, {}{}", show_byte_size(flow.bytes), dropped.concat())
+        let frames = show_count_of(flow.frames, "frame");
+        format!("{frames}, {}{}", show_byte_size(flow.bytes), dropped.concat())
     };
     let (sent, received) = (flow(&port.count.incoming), flow(&port.count.outgoing));
     write!(out, "  {}:{interface}: sent {sent}; received {received}", port.host)?;
@@ -166,8 +167,8 @@ fn direction(out: &mut impl Write, counted: &DirectionCounters) -> io::Result<()
     let packets = &counted.packets;
     writeln!(
         out,
-        "    delivered {} packets, {}; queue {} now, {} at most",
-        show_count(packets.delivered_pkts as f64),
+        "    delivered {}, {}; queue {} now, {} at most",
+        show_count_of(packets.delivered_pkts, "packet"),
         show_byte_size(packets.delivered_wire_bytes),
         show_byte_size(counted.queue_bytes),
         show_byte_size(packets.queue_bytes_max),

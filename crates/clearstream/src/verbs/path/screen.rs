@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use results::{Estimate, HostFacts, PointOutcome, Results};
-use units::{show_bit_rate, show_byte_size, show_seconds, show_share};
+use units::{count_of, show_bit_rate, show_byte_size, show_seconds, show_share};
 
 use crate::verdict_text::{Detail, verdict_lines, wrapped};
 
@@ -65,7 +65,7 @@ fn path(out: &mut String, results: &Results) -> std::fmt::Result {
 fn host(facts: &HostFacts) -> String {
     let mut parts = vec![format!("{}: Linux {}", facts.name, facts.kernel)];
     if let Some(processor) = &facts.processor {
-        parts.push(format!("{} cores, {processor}", facts.usable_cores.len()));
+        parts.push(format!("{}, {processor}", count_of(facts.usable_cores.len() as u64, "core")));
     }
     if let Some(interface) = &facts.interface {
         let speed = interface.speed_bits_per_s.map(show_bit_rate);
@@ -106,8 +106,13 @@ fn row(
     estimate: &Estimate,
     shown: &dyn Fn(f64) -> String,
 ) -> std::fmt::Result {
-    let interval = format!("{} .. {}", shown(estimate.low), shown(estimate.high));
-    let sure = format!("({:.0}%)", estimate.confidence * 100.0);
+    let (interval, sure) = match estimate.interval() {
+        Some((low, high)) => (
+            format!("{} .. {}", shown(low), shown(high)),
+            format!("({:.0}%)", estimate.confidence * 100.0),
+        ),
+        None => ("none: one run".to_owned(), String::new()),
+    };
     writeln!(
         out,
         "         {label:<22} {:>14}  {interval:<25} {sure:<5} {:>2}",
@@ -154,7 +159,8 @@ fn remarks(out: &mut String, results: &Results) -> std::fmt::Result {
         .filter(|point| matches!(point.outcome, PointOutcome::Failed(_)))
         .count();
     if failed > 0 {
-        writeln!(out, "\nFailed   {failed} of {} tests; see the report", results.points.len())?;
+        let tests = count_of(results.points.len() as u64, "test");
+        writeln!(out, "\nFailed   {failed} of {tests}; see the report")?;
     }
     if !results.findings.is_empty() || !results.absent.is_empty() {
         writeln!(out)?;

@@ -104,6 +104,8 @@ fn relations(out: &mut String, found: &PlacementFindings) -> std::fmt::Result {
 fn figure(found: &PlacementFindings, estimate: &Estimate) -> String {
     let show =
         |value| if found.more_is_better { show_bit_rate(value) } else { show_seconds(value) };
-    let (low, high) = (show(estimate.low), show(estimate.high));
-    format!("{:>11}  {low} .. {high}  n={}", show(estimate.median), estimate.count)
+    let interval = estimate
+        .interval()
+        .map_or_else(String::new, |(low, high)| format!("{} .. {}  ", show(low), show(high)));
+    format!("{:>11}  {interval}n={}", show(estimate.median), estimate.count)
 }

@@ -237,9 +237,7 @@ fn row(
     here: Option<Estimate>,
     show: fn(f64) -> String,
 ) -> PaperFigure {
-    let here = here.map(|one| {
-        format!("{} ({} .. {}, n={})", show(one.median), show(one.low), show(one.high), one.count)
-    });
+    let here = here.map(|one| one.text(show));
     PaperFigure { name: format!("{name}, {lab}"), paper: paper.to_owned(), here }
 }
 

@@ -223,9 +223,7 @@ fn judge(results: &Results) -> (Vec<PaperFigure>, LawCheck) {
 
 /// Half a round trip, which Open-MX and IMB call latency.
 fn one_way(estimate: &Estimate) -> String {
-    let us = |seconds: f64| seconds * 5e5;
-    let (median, low, high) = (us(estimate.median), us(estimate.low), us(estimate.high));
-    format!("{median:.1} us ({low:.1} .. {high:.1}, n={})", estimate.count)
+    estimate.text(|round_trip_s| format!("{:.1} us", round_trip_s * 5e5))
 }
 
 #[cfg(test)]

@@ -259,10 +259,7 @@ fn show_mpkts(value: f64) -> String {
 
 fn judged(entry: &Entry, is_vale: bool, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let row = |name: String, paper: &str, here: Option<Estimate>, show: fn(f64) -> String| {
-        let here = here.map(|one| {
-            let (low, high) = (show(one.low), show(one.high));
-            format!("{} ({low} .. {high}, n={})", show(one.median), one.count)
-        });
+        let here = here.map(|one| one.text(show));
         PaperFigure { name, paper: paper.to_owned(), here }
     };
     let mut figures = Vec::new();

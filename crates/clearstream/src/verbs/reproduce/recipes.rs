@@ -138,11 +138,9 @@ fn estimate<'a>(
         .map(|summary| &summary.estimate)
 }
 
-/// An estimate with its interval: `9.87 Gbit/s (9.70 .. 9.95, n=5)`.
+/// A rate with its interval.
 fn shown(estimate: &Estimate) -> String {
-    let rate = units::show_bit_rate;
-    let (median, low, high) = (rate(estimate.median), rate(estimate.low), rate(estimate.high));
-    format!("{median} ({low} .. {high}, n={})", estimate.count)
+    estimate.text(units::show_bit_rate)
 }
 
 fn figure(name: &str, paper: &str, here: Option<&Estimate>) -> PaperFigure {

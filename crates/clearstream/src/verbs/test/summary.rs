@@ -8,7 +8,10 @@ use results::{
 };
 use traffic::client::Target;
 use traffic::describe_test;
-use units::{show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
+use units::{
+    count_of, noun, show_bit_rate, show_byte_size, show_count, show_count_of, show_seconds,
+    show_share,
+};
 
 /// Code of the finding that a kernel granted a smaller window than requested.
 const WINDOW_CLAMPED: &str = "window-clamped";
@@ -40,7 +43,7 @@ pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome) -> String {
         lines.insert(1, ("window", text));
     }
     for (name, end) in ends(outcome) {
-        lines.push((name, one_end(spec, end)));
+        lines.push((name, one_end(spec, outcome, end)));
     }
     let noted = |(name, end): (&'static str, &EndReport)| {
         // The first line already shows the windows.
@@ -77,11 +80,12 @@ pub(super) fn details(spec: &TestSpec, outcome: &TestOutcome) -> String {
     }
     for (name, end) in ends(outcome) {
         for stream in end.streams.iter().take(STREAMS_LISTED_MAX) {
-            lines.push((name, one_stream(spec, stream)));
+            lines.push((name, one_stream(spec, outcome, stream)));
         }
         let unlisted = end.streams.len().saturating_sub(STREAMS_LISTED_MAX);
         if unlisted > 0 {
-            lines.push((name, format!("{unlisted} more streams (all with --json)")));
+            let streams = noun(unlisted as u64, "stream");
+            lines.push((name, format!("{unlisted} more {streams} (all with --json)")));
         }
         let busy: Vec<String> =
             end.cores.iter().filter(|core| is_busy(core)).map(core_use).collect();
@@ -146,11 +150,11 @@ fn clamps(spec: &TestSpec, outcome: &TestOutcome) -> String {
 }
 
 /// One end on one line: its streams together, and its busiest core.
-fn one_end(spec: &TestSpec, end: &EndReport) -> String {
+fn one_end(spec: &TestSpec, outcome: &TestOutcome, end: &EndReport) -> String {
     let mut parts = match &end.streams[..] {
         [] => vec!["no streams".to_owned()],
-        [stream] => vec![one_stream(spec, stream)],
-        streams => several_streams(spec, streams),
+        [stream] => vec![one_stream(spec, outcome, stream)],
+        streams => several_streams(spec, outcome, streams),
     };
     let total = |core: &CoreUse| core.user + core.system + core.softirq + core.irq;
     let busy: Vec<&CoreUse> = end.cores.iter().filter(|core| is_busy(core)).collect();
@@ -162,13 +166,12 @@ fn one_end(spec: &TestSpec, end: &EndReport) -> String {
     parts.join("; ")
 }
 
-fn several_streams(spec: &TestSpec, streams: &[StreamEnd]) -> Vec<String> {
-    let rate = |stream: &StreamEnd| stream.bytes as f64 * 8.0 / stream.duration_s.max(1e-9);
+fn several_streams(spec: &TestSpec, outcome: &TestOutcome, streams: &[StreamEnd]) -> Vec<String> {
     let mut parts = Vec::new();
     for sending in [true, false] {
         let of_way: Vec<&StreamEnd> =
             streams.iter().filter(|stream| stream.sending == sending).collect();
-        let rates = || of_way.iter().map(|stream| rate(stream));
+        let rates = || of_way.iter().map(|stream| outcome.stream_bits_per_s(stream));
         if of_way.is_empty() {
             continue;
         }
@@ -178,12 +181,13 @@ fn several_streams(spec: &TestSpec, streams: &[StreamEnd]) -> Vec<String> {
             (None, false) => "received",
         };
         let (least, most) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
-        let mut text = format!(
-            "{} streams {does} {} to {} each",
-            of_way.len(),
-            show_bit_rate(least),
-            show_bit_rate(most)
-        );
+        let mut text = match of_way.len() {
+            1 => format!("1 stream {does} {}", show_bit_rate(most)),
+            many => {
+                let (least, most) = (show_bit_rate(least), show_bit_rate(most));
+                format!("{many} streams {does} {least} to {most} each")
+            }
+        };
         if let Some(tcp) = of_way[0].tcp.as_ref().filter(|_| sending) {
             write!(text, ", {} mss {}", tcp.congestion_control, tcp.mss_bytes).ok();
         }
@@ -227,17 +231,12 @@ pub(super) fn repeats(summaries: &[Summary]) -> String {
         };
         let name = summary.figure.trim_end_matches("_bits_per_s").trim_end_matches("_s");
         let estimate = &summary.estimate;
-        writeln!(
-            text,
-            "median     {} {} ({} to {}, {:.0}% confidence, n={})",
-            name.replace('_', " "),
-            show(estimate.median),
-            show(estimate.low),
-            show(estimate.high),
-            estimate.confidence * 100.0,
-            estimate.count
-        )
-        .ok();
+        let interval = estimate.interval().map_or_else(String::new, |(low, high)| {
+            let confidence = estimate.confidence * 100.0;
+            format!("{} to {}, {confidence:.0}% confidence, ", show(low), show(high))
+        });
+        let (name, median) = (name.replace('_', " "), show(estimate.median));
+        writeln!(text, "median     {name} {median} ({interval}n={})", estimate.count).ok();
     }
     text
 }
@@ -249,8 +248,7 @@ fn ends(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, &EndReport
 
 fn totals(direction: &DirectionOutcome) -> String {
     let of_protocol = match (direction.retransmits_count, &direction.udp) {
-        (Some(1), _) => ", 1 retransmit".to_owned(),
-        (Some(count), _) => format!(", {count} retransmits"),
+        (Some(count), _) => format!(", {}", count_of(count, "retransmit")),
         (None, Some(udp)) => format!("; {}", datagrams(udp)),
         (None, None) => String::new(),
     };
@@ -294,8 +292,8 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
 
 fn datagrams(udp: &UdpOutcome) -> String {
     let mut text = format!(
-        "{} datagrams sent, {} received, lost {} ({}), reordered {}, duplicate {}",
-        show_count(udp.sent_count as f64),
+        "{} sent, {} received, lost {} ({}), reordered {}, duplicate {}",
+        show_count_of(udp.sent_count, "datagram"),
         show_count(udp.received_count as f64),
         udp.lost_count,
         show_share(udp.lost_share().unwrap_or(0.0)),
@@ -341,18 +339,17 @@ fn latency(latency: &LatencySummary) -> String {
     )
 }
 
-fn one_stream(spec: &TestSpec, stream: &StreamEnd) -> String {
+fn one_stream(spec: &TestSpec, outcome: &TestOutcome, stream: &StreamEnd) -> String {
     let does = match (&spec.request_response, stream.sending) {
         (Some(_), _) => "exchanged",
         (None, true) => "sent",
         (None, false) => "received",
     };
-    let rate = stream.bytes as f64 * 8.0 / stream.duration_s.max(1e-9);
-    let mut text = format!("stream {} {does} {}", stream.index, show_bit_rate(rate));
+    let rate = show_bit_rate(outcome.stream_bits_per_s(stream));
+    let mut text = format!("stream {} {does} {rate}", stream.index);
     let cores: Vec<String> = stream.cores.iter().take(4).map(u32::to_string).collect();
     if !cores.is_empty() {
-        let noun = if cores.len() == 1 { "core" } else { "cores" };
-        write!(text, ", {noun} {}", cores.join(", ")).ok();
+        write!(text, ", {} {}", noun(cores.len() as u64, "core"), cores.join(", ")).ok();
     }
     let buffers = [("send", stream.send_buffer_bytes), ("receive", stream.receive_buffer_bytes)];
     for (which, bytes) in buffers {
@@ -398,4 +395,44 @@ fn core_use(core: &CoreUse) -> String {
         write!(text, " steal {}%", percent(core.steal)).ok();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use results::Estimate;
+
+    use super::*;
+
+    #[test]
+    fn one_of_a_thing_is_in_the_singular() {
+        let stream = |index, sending| StreamEnd {
+            index,
+            sending,
+            bytes: 1_250_000,
+            duration_s: 1.0,
+            ..StreamEnd::default()
+        };
+        let told = |streams: &[StreamEnd]| {
+            several_streams(&TestSpec::tcp(), &TestOutcome::default(), streams).join("; ")
+        };
+        // One stream each way.
+        let both = told(&[stream(0, true), stream(1, false)]);
+        assert_eq!(both, "1 stream sent 10.0 Mbit/s; 1 stream received 10.0 Mbit/s");
+        let two = told(&[stream(0, true), stream(1, true)]);
+        assert_eq!(two, "2 streams sent 10.0 Mbit/s to 10.0 Mbit/s each");
+        let udp = UdpOutcome { sent_count: 1, received_count: 1, ..UdpOutcome::default() };
+        assert!(datagrams(&udp).starts_with("1 datagram sent, 1 received"), "{}", datagrams(&udp));
+    }
+
+    #[test]
+    fn a_single_run_is_told_without_an_interval() {
+        let told = |values: &[f64]| {
+            let estimate = Estimate::of(values).expect("finite");
+            let figure = "forward_received_bits_per_s".to_owned();
+            let varied = std::collections::BTreeMap::new();
+            repeats(&[Summary { experiment: "test".to_owned(), varied, figure, estimate }])
+        };
+        assert_eq!(told(&[1e9]), "median     forward received 1.00 Gbit/s (n=1)\n");
+        assert!(told(&[1e9, 2e9, 3e9]).contains("(1.00 Gbit/s to 3.00 Gbit/s, "));
+    }
 }

@@ -8,6 +8,7 @@ use std::io::Write;
 
 use bpf_cc::{CcError, Registered, Scope};
 use serde_json::json;
+use units::{count_of, noun};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
@@ -196,8 +197,7 @@ fn source(bpf: Option<&Registered>, unseen: Option<&str>) -> &'static str {
 }
 
 fn users(count: u32) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} connection{plural} or default{plural}")
+    format!("{} or {}", count_of(count, "connection"), noun(count.into(), "default"))
 }
 
 /// The content of a setting's file; empty if it cannot be read.

@@ -174,10 +174,7 @@ fn judged(entry: &Entry, results: &Results) -> (Vec<PaperFigure>, LawCheck) {
     let row = |name: &str, watched| PaperFigure {
         name: format!("longest call, {name}"),
         paper: "-".to_owned(),
-        here: of(watched, LONGEST).map(|here| {
-            let (median, low, high) = (here.median, here.low, here.high);
-            format!("{median:.2} s ({low:.2} .. {high:.2} s, n={})", here.count)
-        }),
+        here: of(watched, LONGEST).map(|here| here.text(|seconds| format!("{seconds:.2} s"))),
     };
     let rows = vec![row("not watched", 0.0), row("watched at both ends", 1.0)];
     let longest = of(0.0, LONGEST).zip(of(1.0, LONGEST));

@@ -122,11 +122,6 @@ pub(super) fn judged(
     (rows, law)
 }
 
-fn show(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
-    let (low, high) = (show(estimate.low), show(estimate.high));
-    format!("{} ({low} .. {high}, n={})", show(estimate.median), estimate.count)
-}
-
 fn megabytes(bytes_per_s: f64) -> String {
     format!("{:.0} MB/s", bytes_per_s * 1e-6)
 }
@@ -149,7 +144,7 @@ fn stream_rows(seen: &Seen<'_>, load: &Load) -> Vec<PaperFigure> {
             rows.push(PaperFigure {
                 name: format!("{name}, {}, {}", place(load), way.name()),
                 paper: paper.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0} MB/s")),
-                here: here.map(|here| show(here, megabytes) + cached),
+                here: here.map(|here| here.text(megabytes) + cached),
             });
         }
     }
@@ -171,7 +166,7 @@ fn call_rows(seen: &Seen<'_>, load: &Load) -> Vec<PaperFigure> {
             rows.push(PaperFigure {
                 name: format!("{name}, {} B, {}, {}", load.file_bytes, place(load), way.name()),
                 paper: paper.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}/s{of_many}")),
-                here: here.map(|here| show(here, |rate| format!("{rate:.0}/s"))),
+                here: here.map(|here| here.text(|rate| format!("{rate:.0}/s"))),
             });
         }
     }

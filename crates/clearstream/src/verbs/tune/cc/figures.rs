@@ -168,11 +168,8 @@ impl fmt::Display for Alone {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figure = |name| self.figures.get(name);
         let median = |name| figure(name).map(|estimate: &Estimate| estimate.median);
-        let rate = figure(RATE).map_or("not measured".to_owned(), |rate| {
-            let show = units::show_bit_rate;
-            let (median, low, high) = (show(rate.median), show(rate.low), show(rate.high));
-            format!("{median} ({low} .. {high}, n={})", rate.count)
-        });
+        let rate =
+            figure(RATE).map_or("not measured".to_owned(), |rate| rate.text(units::show_bit_rate));
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let retransmits = or_dash(median(RETRANSMITS).map(|count| format!("{count:.0}")));
         let ramp = or_dash(median(RAMP).map(|seconds| format!("{seconds:.1} s")));
@@ -198,8 +195,7 @@ impl fmt::Display for Pair {
         };
         let (first, second) = (share.median * 100.0, 100.0 - share.median * 100.0);
         let shares = format!("{first:.0} : {second:.0} %");
-        let index =
-            format!("{:.2} ({:.2} .. {:.2}, n={})", jain.median, jain.low, jain.high, jain.count);
+        let index = jain.text(|value| format!("{value:.2}"));
         let together = units::show_bit_rate(together.median);
         write!(out, "{names:<16} {shares:<15} {index:<26} {together}")
     }
