@@ -333,7 +333,10 @@ fn root_a_comparison_ended_by_a_signal_takes_its_lab_down_and_goes_on() {
     let again = run(&arguments);
     let said = String::from_utf8_lossy(&again.stderr);
     assert_eq!(code(&again), 0, "{said}");
-    assert!(said.contains(&format!("resuming after {}", units::count_of(kept as u64, "test"))), "{said}");
+    assert!(
+        said.contains(&format!("resuming after {}", units::count_of(kept as u64, "test"))),
+        "{said}"
+    );
     let results = results::read_results(&std::fs::read(&file).expect("written")).expect("results");
     assert_eq!(results.points.len(), 2 + 3 * 2, "two alone, three pairs of two flows");
     assert!(!journal.exists() && !run(&["lab", "status", LAB]).status.success());

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use stats::Judgement;
 use testkit::effort;
+use testkit::root::is_root;
 
 use crate::PROGRAM;
 use crate::gateway_lab_root::{Files, Lab, run};
@@ -27,14 +28,6 @@ const STALL_MAX: Duration = Duration::from_millis(500);
 const LATE_SHARE: f64 = 0.02;
 /// How long anything may take that has no bound of its own.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-pub(crate) fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        println!("skipped: needs root");
-    }
-    is_root
-}
 
 /// The lab with its plan applied, and what the watchers read.
 pub(crate) struct Rig {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::gateway_lab_root::{Files, Lab, run};
-use crate::gateway_watch_root::is_root;
+use testkit::root::is_root;
 
 /// Has each gateway send so many Mbit/s to the storage network.
 fn shape(lab: &Lab, rates: [u32; 3]) {

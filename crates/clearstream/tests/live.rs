@@ -18,6 +18,7 @@ use rustix::termios::{LocalModes, Winsize, tcsetwinsize};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 use testkit::effort;
+use testkit::root::is_root;
 use traffic::server::ServerConfig;
 
 /// A network namespace that goes away with the value.
@@ -112,14 +113,6 @@ impl Drop for Namespace {
 fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
 }
 
 /// Sends so many datagrams of 1000 bytes from inside the calling thread's namespace.

@@ -102,7 +102,8 @@ fn a_killed_run_is_taken_up_again() {
         path(&server, &place, "127.0.0.1", &["--quick", "--no-confirm", "--no-report", "--json"]);
     assert_eq!(second.status.code(), Some(0), "{}", complaint(&second));
     assert!(
-        complaint(&second).contains(&format!("resuming after {}", units::count_of(kept as u64, "test"))),
+        complaint(&second)
+            .contains(&format!("resuming after {}", units::count_of(kept as u64, "test"))),
         "{}",
         complaint(&second)
     );
@@ -171,7 +172,10 @@ fn repeats_of_a_test_that_were_cut_short_are_made_up() {
     let kept = points();
     let last = command().output().expect("runs");
     assert_eq!(last.status.code(), Some(0), "{}", complaint(&last));
-    assert!(complaint(&last).contains(&format!("resuming after {}", units::count_of(kept as u64, "test"))));
+    assert!(
+        complaint(&last)
+            .contains(&format!("resuming after {}", units::count_of(kept as u64, "test")))
+    );
     let results = read_results(&fs::read(&file).expect("written")).expect("whole");
     let mut repeats: Vec<u32> = results.points.iter().map(|point| point.repeat).collect();
     repeats.sort_unstable();

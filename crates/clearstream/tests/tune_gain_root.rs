@@ -12,7 +12,9 @@ use testkit::effort;
 use results::{AppliedChange, End};
 use serde_json::Value;
 
-use crate::tune_bed::{LINK, Testbed, is_root, read_results, text};
+use testkit::root::is_root;
+
+use crate::tune_bed::{LINK, Testbed, read_results, text};
 
 /// A line that no core here fills: once the clamp is lifted, the cores of both ends bind.
 const WIDE_LINK: &str = "delay = \"5ms\"\nrate = \"400Gbit\"\nqueue = \"64MiB\"\nmtu = 9000";

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::tune_bed::{LINK, Testbed, is_root, text};
+use testkit::root::is_root;
 
 /// The program in a network namespace of its own that ends with it; `sh -c script` with `$0` the
 /// program, `$STATE` a state directory and `$ROOT` a root of persisted files.
@@ -183,4 +183,8 @@ fn bad_requests_get_one_line() {
     }
     assert!(!Path::new(&state).join("journal").exists(), "nothing was begun");
     fs::remove_dir_all(folder).ok();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

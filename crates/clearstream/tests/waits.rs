@@ -26,8 +26,6 @@ mod ports_root;
 mod recorded_root;
 mod schema;
 mod strangers_root;
-#[path = "support/tune_bed.rs"]
-mod tune_bed;
 mod tune_hostile_root;
 mod tune_root;
 mod vhost_user_root;

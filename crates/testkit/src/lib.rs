@@ -12,6 +12,7 @@ pub mod machines;
 pub mod planted;
 pub mod port;
 pub mod refuser;
+pub mod root;
 pub mod server;
 pub mod serving;
 pub mod socket;

@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use testkit::root::is_root;
 
 /// A network namespace that goes away with the value.
 struct Namespace {
@@ -53,14 +54,6 @@ impl Drop for Namespace {
 
 fn ip(arguments: &[&str]) {
     assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
 }
 
 #[test]

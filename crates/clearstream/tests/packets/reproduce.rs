@@ -121,7 +121,10 @@ fn a_killed_reproduction_is_taken_up_and_keeps_every_repeat() {
     let again = folder.start().wait_with_output().expect("it ran");
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(matches!(again.status.code(), Some(0 | 3)), "{again:?}");
-    assert!(said.contains(&format!("resuming after {}", units::count_of(kept as u64, "test"))), "{said}");
+    assert!(
+        said.contains(&format!("resuming after {}", units::count_of(kept as u64, "test"))),
+        "{said}"
+    );
     assert!(!folder.journal().exists(), "what is in the results file needs no journal");
     let results = folder.read();
     assert_eq!(results.points.len(), 6, "three loads, two repeats each");

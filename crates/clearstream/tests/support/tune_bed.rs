@@ -10,14 +10,6 @@ use results::Results;
 
 use crate::PROGRAM;
 
-pub(crate) fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        println!("skipped: only root can create network namespaces");
-    }
-    is_root
-}
-
 /// A lab with two hosts and a server in the far one; gone when dropped.
 pub(crate) struct Testbed {
     pub(crate) name: String,
