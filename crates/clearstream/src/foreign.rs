@@ -17,8 +17,11 @@ pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
         let name = path.display();
         return read.map_err(|error| VerbError::failed(format!("{name}: {error}")));
     }
-    match iperf3::stored::from_iperf3(&bytes) {
-        Some(results) => Ok(results),
+    if let Some(results) = iperf3::stored::from_iperf3(&bytes) {
+        return Ok(results);
+    }
+    match iperf3::stored::damage_of_iperf3(&bytes) {
+        Some(damage) => Err(VerbError::failed(format!("{}: {damage}", path.display()))),
         None => store::parse(path, &bytes).map_err(|error| {
             // Whatever begins like JSON may be a damaged document of this program's.
             let is_json = bytes.trim_ascii_start().first() == Some(&b'{');
@@ -30,7 +33,7 @@ pub(crate) fn load(path: &Path) -> Result<Results, VerbError> {
 
 /// Findings taken from another program's recording, in the document's order.
 pub(crate) fn recorded(results: &Results) -> impl Iterator<Item = &Finding> {
-    results.findings.iter().filter(|finding| finding.code.starts_with("recorded-"))
+    results.findings.iter().filter(|finding| finding.code.starts_with(Finding::RECORDED))
 }
 
 /// A document as from [`load`], with a verdict, for verbs that only show what a document contains.

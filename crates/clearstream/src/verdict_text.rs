@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use results::{End, Estimate, Host, Point, Results, Verdict, Work};
+use results::{End, Estimate, Finding, Host, Point, Results, Verdict, Work};
 use units::show_bit_rate;
 
 /// Widest line, in columns; longer sentences are wrapped.
@@ -34,6 +34,10 @@ pub(crate) fn show(
     } else {
         head(&mut out, results, measured).ok();
     }
+    let is_damage = |told: &&Finding| told.code == Finding::DAMAGE;
+    for told in crate::foreign::recorded(results).filter(is_damage) {
+        wrapped(&mut out, "Damaged  ", &told.text).ok();
+    }
     if let Some(why) = &results.partial {
         wrapped(&mut out, "Cut off  ", &format!("the run is not complete: {why}")).ok();
     }
@@ -43,7 +47,7 @@ pub(crate) fn show(
         let line = format!("the file was written with the verdict {}", stored.limit.name());
         wrapped(&mut out, "Note     ", &line).ok();
     }
-    for told in crate::foreign::recorded(results) {
+    for told in crate::foreign::recorded(results).filter(|told| !is_damage(told)) {
         wrapped(&mut out, "Recorded ", &told.text).ok();
     }
     for absent in &results.absent {

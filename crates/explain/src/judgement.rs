@@ -8,6 +8,7 @@ use crate::diagnosis::{Diagnosis, Undecided, diagnose};
 use crate::experiment::{Experiment, Rule};
 use crate::numbers::{middle, percent, positive, ratio};
 use crate::observed::{granted_bytes, repeats_of, udp_seen};
+use crate::recording;
 use crate::verdict;
 
 /// The result of an experiment.
@@ -74,6 +75,10 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
 /// that was measured together with gateways is judged by their counters instead.
 #[must_use]
 pub fn explain(results: &Results) -> Verdict {
+    recording::withheld(results).unwrap_or_else(|| recording::qualified(results, judged(results)))
+}
+
+fn judged(results: &Results) -> Verdict {
     let mut diagnosis = diagnose(results);
     if diagnosis.measured.is_none()
         && let Some(verdict) = crate::files::explain(results)

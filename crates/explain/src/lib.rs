@@ -41,6 +41,7 @@ mod mechanism;
 mod numbers;
 mod observed;
 mod pages;
+mod recording;
 mod remedy;
 mod round_trips;
 mod verdict;

@@ -15,6 +15,9 @@ use serde_json::Value;
 const STREAMS_MAX: usize = 1024;
 const INTERVALS_MAX: usize = 1_000_000;
 
+/// So much of the beginning is looked at to know the format, bytes.
+const HEAD_BYTES: usize = 4096;
+
 /// What its files leave open.
 const ABSENT_OF_TCP: [&str; 3] = [
     "threads, cores and counters of both ends",
@@ -28,10 +31,7 @@ const ABSENT_OF_UDP: [&str; 2] =
 /// else. What iperf3 does not tell (the far host, its cores) is absent in it.
 #[must_use]
 pub fn from_iperf3(bytes: &[u8]) -> Option<Results> {
-    // A document of our own names its schema long before it could be mistaken.
-    let head = bytes.get(..bytes.len().min(4096))?;
-    let head = String::from_utf8_lossy(head);
-    if head.contains("\"schema_version\"") || !head.contains("\"start\"") {
+    if !begins_as_iperf3(bytes) {
         return None;
     }
     let whole: Value = serde_json::from_slice(bytes).ok()?;
@@ -43,6 +43,36 @@ pub fn from_iperf3(bytes: &[u8]) -> Option<Results> {
         _ => return None,
     };
     Some(document(&whole, start, spec, outcome))
+}
+
+/// Why the JSON of iperf3 is no test that can be read; `None` for bytes that do not begin as iperf3's do.
+#[must_use]
+pub fn damage_of_iperf3(bytes: &[u8]) -> Option<String> {
+    let head = &bytes[..bytes.len().min(HEAD_BYTES)];
+    if !begins_as_iperf3(bytes) || !String::from_utf8_lossy(head).contains("\"iperf 3") {
+        return None;
+    }
+    let whole: Value = match serde_json::from_slice(bytes) {
+        Ok(whole) => whole,
+        // A cut inside a number is no end-of-file error to the parser.
+        Err(error) if error.is_eof() || !bytes.trim_ascii_end().ends_with(b"}") => {
+            let (length, line) = (bytes.len(), error.line());
+            return Some(format!(
+                "the output of iperf3 is truncated at byte {length}, in line {line}"
+            ));
+        }
+        Err(error) => return Some(format!("the output of iperf3 is damaged: {error}")),
+    };
+    Some(match text(&whole, "error") {
+        Some(error) => format!("iperf3 did not finish the test: {error}"),
+        None => "the output of iperf3 lacks the sums of a TCP or UDP test that ended".to_owned(),
+    })
+}
+
+fn begins_as_iperf3(bytes: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD_BYTES)]);
+    // A document of our own names its schema long before it could be mistaken.
+    !head.contains("\"schema_version\"") && head.contains("\"start\"")
 }
 
 fn tcp(whole: &Value, start: &Value, test: &Value, end: &Value) -> Option<(TestSpec, TestOutcome)> {
@@ -267,11 +297,31 @@ mod tests {
     }
 
     #[test]
+    fn a_cut_or_unfinished_file_says_what_is_damaged() {
+        for length in 240..SMALL.len() {
+            let cut = &SMALL.as_bytes()[..length];
+            assert!(from_iperf3(cut).is_none(), "{length}");
+            let damage = damage_of_iperf3(cut).expect("iperf3's");
+            assert!(damage.contains(&format!("truncated at byte {length}")), "{damage}");
+        }
+        let damage = |from: &str, to: &str| {
+            let changed = SMALL.replace(from, to);
+            assert!(from_iperf3(changed.as_bytes()).is_none(), "{changed}");
+            damage_of_iperf3(changed.as_bytes()).expect("iperf3's")
+        };
+        assert!(damage("\"end\":{", "\"end\":{{").contains("damaged: "));
+        let interrupted = damage("\"sum_sent\"", "\"error\"");
+        assert!(interrupted.contains("lacks the sums"), "{interrupted}");
+        let interrupted = damage("\"end\":{", "\"error\":\"interrupted\",\"over\":{");
+        assert!(interrupted.ends_with("did not finish the test: interrupted"), "{interrupted}");
+    }
+
+    #[test]
     fn anything_else_is_not_iperf3s() {
         assert!(from_iperf3(b"{\"schema_version\":\"1.0\",\"start\":1}").is_none());
         assert!(from_iperf3(SMALL.replace("TCP", "SCTP").as_bytes()).is_none());
         bolero::check!().for_each(|bytes: &[u8]| {
-            let _harmless = from_iperf3(bytes);
+            let _harmless = (from_iperf3(bytes), damage_of_iperf3(bytes));
         });
         // Figures of any size, or missing.
         bolero::check!().with_type::<(u16, i64)>().for_each(|(at, value)| {

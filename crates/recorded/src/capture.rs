@@ -4,6 +4,8 @@
 mod pcap;
 mod pcapng;
 
+use core::fmt;
+
 use crate::RecordedError;
 
 /// Longest packet a record may hold, bytes: libpcap's `MAXIMUM_SNAPLEN`.
@@ -23,11 +25,55 @@ pub(crate) struct Packet<'a> {
 }
 
 /// The packets of a capture, in the order of the file. Ends at the first record that is damaged or
-/// cut short.
+/// cut short, as nothing tells where the one after it begins.
 #[derive(Debug, Clone)]
-pub(crate) enum Packets<'a> {
+pub(crate) struct Packets<'a> {
+    records: Records<'a>,
+    whole_bytes: usize,
+    packets_count: u64,
+    damage: Option<Damage>,
+}
+
+#[derive(Debug, Clone)]
+enum Records<'a> {
     Pcap(pcap::Records<'a>),
     PcapNg(pcapng::Blocks<'a>),
+}
+
+/// Where a capture stops being readable, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Damage {
+    defect: Defect,
+    /// Where the record begins that is not whole.
+    at_byte: usize,
+    /// Packets before it.
+    packets_count: u64,
+    /// From there to the end of the file.
+    unread_bytes: usize,
+}
+
+/// What is wrong with a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Defect {
+    /// The file ends within it.
+    Truncated,
+    /// Its header is none that a writer of captures makes.
+    Malformed,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at_byte, packets_count, unread_bytes, .. } = self;
+        let (state, record) = match self.defect {
+            Defect::Truncated => ("truncated", "the file ends within this record"),
+            Defect::Malformed => ("damaged", "no valid record begins there"),
+        };
+        write!(
+            out,
+            "the capture is {state} at byte {at_byte}, after packet {packets_count}: {record}, and the \
+             {unread_bytes} bytes from there on were not read"
+        )
+    }
 }
 
 /// Whether the bytes begin as a capture does.
@@ -37,19 +83,18 @@ pub(crate) fn is_capture(bytes: &[u8]) -> bool {
 
 /// Opens a capture.
 pub(crate) fn packets(bytes: &[u8]) -> Result<Packets<'_>, RecordedError> {
-    if pcapng::is_pcapng(bytes) {
-        return Ok(Packets::PcapNg(pcapng::Blocks::new(bytes)));
-    }
-    pcap::Records::new(bytes).map(Packets::Pcap)
+    let records = if pcapng::is_pcapng(bytes) {
+        Records::PcapNg(pcapng::Blocks::new(bytes))
+    } else {
+        Records::Pcap(pcap::Records::new(bytes)?)
+    };
+    Ok(Packets { records, whole_bytes: bytes.len(), packets_count: 0, damage: None })
 }
 
 impl Packets<'_> {
-    /// Whether reading stopped before the end of the file, at something that is no whole record.
-    pub(crate) fn is_cut(&self) -> bool {
-        match self {
-            Self::Pcap(records) => records.is_cut,
-            Self::PcapNg(blocks) => blocks.is_cut,
-        }
+    /// What ended the reading before the end of the file.
+    pub(crate) fn damage(&self) -> Option<Damage> {
+        self.damage
     }
 }
 
@@ -57,10 +102,53 @@ impl<'a> Iterator for Packets<'a> {
     type Item = Packet<'a>;
 
     fn next(&mut self) -> Option<Packet<'a>> {
-        match self {
-            Self::Pcap(records) => records.next(),
-            Self::PcapNg(blocks) => blocks.next(),
+        if self.damage.is_some() {
+            return None;
         }
+        let read = match &mut self.records {
+            Records::Pcap(records) => records.read(),
+            Records::PcapNg(blocks) => blocks.read(),
+        };
+        match read {
+            Ok(packet) => {
+                self.packets_count += u64::from(packet.is_some());
+                packet
+            }
+            Err(defect) => {
+                let unread_bytes = match &self.records {
+                    Records::Pcap(records) => records.rest.len(),
+                    Records::PcapNg(blocks) => blocks.rest.len(),
+                };
+                let at_byte = self.whole_bytes - unread_bytes;
+                let packets_count = self.packets_count;
+                self.damage = Some(Damage { defect, at_byte, packets_count, unread_bytes });
+                None
+            }
+        }
+    }
+}
+
+/// A captured packet as both formats store it: two words of time, the captured length, the length on
+/// the wire, and the captured bytes.
+struct Stored<'a> {
+    time: [u32; 2],
+    original_bytes: u32,
+    bytes: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    const HEADER_BYTES: usize = 16;
+
+    fn read(order: ByteOrder, record: &'a [u8]) -> Result<Self, Defect> {
+        let word = |at| order.u32(record, at).ok_or(Defect::Truncated);
+        let (time, captured_bytes) = ([word(0)?, word(4)?], word(8)?);
+        let original_bytes = word(12)?;
+        if captured_bytes > PACKET_BYTES_MAX {
+            return Err(Defect::Malformed);
+        }
+        let end = Self::HEADER_BYTES + captured_bytes as usize;
+        let bytes = record.get(Self::HEADER_BYTES..end).ok_or(Defect::Truncated)?;
+        Ok(Self { time, original_bytes, bytes })
     }
 }
 

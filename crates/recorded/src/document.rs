@@ -284,7 +284,7 @@ fn named_document(
 fn findings(lines: Vec<(&'static str, String)>) -> Vec<Finding> {
     let finding = |(code, text): (&str, String)| Finding {
         end: None,
-        code: format!("recorded-{code}"),
+        code: format!("{}{code}", Finding::RECORDED),
         text,
     };
     lines.into_iter().map(finding).collect()

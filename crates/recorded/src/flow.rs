@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::capture::{self, Packets};
+use crate::capture::{self, Damage, Packets};
 use crate::frame::{self, Endpoint, Segment};
 use crate::{FLOW_BYTES_MAX, FLOWS_MAX, RecordedError, SEGMENTS_MAX};
 
@@ -60,8 +60,8 @@ pub(crate) struct Flow {
     pub(crate) flows_count: usize,
     /// Only the beginning was looked at.
     pub(crate) is_bounded: bool,
-    /// The file ends within a record.
-    pub(crate) is_cut: bool,
+    /// Where the file stops being readable.
+    pub(crate) damage: Option<Damage>,
     /// Second copies of packets, left out.
     pub(crate) copies_count: u64,
 }
@@ -92,11 +92,13 @@ struct Moved {
 pub(crate) fn biggest(bytes: &[u8]) -> Result<Flow, RecordedError> {
     let survey = survey(bytes)?;
     let total = |moved: &Moved| moved.forth_bytes + moved.back_bytes;
+    let Survey { packets_count, tcp_count, .. } = survey;
+    let none = || match survey.damage {
+        Some(damage) => RecordedError::Damaged { damage: damage.to_string(), tcp_count },
+        None => RecordedError::NoData { packets_count, tcp_count },
+    };
     let (pair, moved) =
-        survey.flows.iter().max_by_key(|(_, moved)| total(moved)).ok_or(RecordedError::NoData {
-            packets_count: survey.packets_count,
-            tcp_count: survey.tcp_count,
-        })?;
+        survey.flows.iter().max_by_key(|(_, moved)| total(moved)).ok_or_else(none)?;
     let all_bytes: u64 = survey.flows.values().map(total).sum();
     let (sender, receiver) =
         if moved.forth_bytes >= moved.back_bytes { *pair } else { (pair.1, pair.0) };
@@ -111,22 +113,25 @@ pub(crate) fn biggest(bytes: &[u8]) -> Result<Flow, RecordedError> {
         other_bytes: all_bytes - total(moved),
         flows_count: survey.flows.len(),
         is_bounded: false,
-        is_cut: false,
+        damage: survey.damage,
         copies_count: 0,
     };
-    Reader::new(flow).read(capture::packets(bytes)?)
+    Ok(Reader::new(flow).read(capture::packets(bytes)?))
 }
 
 struct Survey {
     flows: BTreeMap<(Endpoint, Endpoint), Moved>,
     packets_count: u64,
     tcp_count: u64,
+    damage: Option<Damage>,
 }
 
 fn survey(bytes: &[u8]) -> Result<Survey, RecordedError> {
-    let mut survey = Survey { flows: BTreeMap::new(), packets_count: 0, tcp_count: 0 };
+    let mut survey =
+        Survey { flows: BTreeMap::new(), packets_count: 0, tcp_count: 0, damage: None };
     let mut unread = None;
-    for packet in capture::packets(bytes)? {
+    let mut packets = capture::packets(bytes)?;
+    for packet in packets.by_ref() {
         survey.packets_count += 1;
         if !frame::reads(packet.link_type) {
             unread = Some(packet.link_type);
@@ -146,6 +151,7 @@ fn survey(bytes: &[u8]) -> Result<Survey, RecordedError> {
         let bytes = u64::from(segment.payload_bytes);
         *(if is_forth { &mut moved.forth_bytes } else { &mut moved.back_bytes }) += bytes;
     }
+    survey.damage = packets.damage();
     match unread {
         Some(link_type) if survey.tcp_count == 0 => Err(RecordedError::LinkType { link_type }),
         _ => Ok(survey),
@@ -188,8 +194,8 @@ impl Reader {
         Self { flow, origin: None, recent: VecDeque::new(), data_bytes: 0 }
     }
 
-    fn read(mut self, mut packets: Packets<'_>) -> Result<Flow, RecordedError> {
-        for packet in packets.by_ref() {
+    fn read(mut self, packets: Packets<'_>) -> Flow {
+        for packet in packets {
             let Some(segment) = frame::segment(&packet) else { continue };
             let ends = (self.flow.sender, self.flow.receiver);
             let is_sender = (segment.from, segment.to) == ends;
@@ -206,8 +212,7 @@ impl Reader {
             }
             self.take(&segment, is_sender);
         }
-        self.flow.is_cut = packets.is_cut();
-        Ok(self.flow)
+        self.flow
     }
 
     fn take(&mut self, segment: &Segment, is_sender: bool) {

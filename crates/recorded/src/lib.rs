@@ -47,6 +47,14 @@ pub enum RecordedError {
         /// Of which TCP.
         tcp_count: u64,
     },
+    /// What could be read of a damaged capture holds no TCP with payload.
+    #[error("{damage}; the {tcp_count} TCP packets before hold no payload: record it again")]
+    Damaged {
+        /// Where and how.
+        damage: String,
+        /// TCP packets before the damage.
+        tcp_count: u64,
+    },
     /// The link layer is not one of those that are read.
     #[error(
         "the capture's link type {link_type} is not read, only Ethernet, Linux cooked (v1, v2), \

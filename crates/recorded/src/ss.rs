@@ -1,5 +1,6 @@
 //! Samples of `ss -tin` (iproute2), one or many, with or without the time before each.
 
+use core::fmt;
 use std::collections::BTreeMap;
 
 use crate::{FLOWS_MAX, RecordedError, SAMPLES_MAX};
@@ -53,6 +54,35 @@ pub(crate) struct Samples {
     /// Whether the times are of a clock, or (else) of the connection's own account of busy time.
     pub(crate) is_timed: bool,
     pub(crate) others_count: usize,
+    pub(crate) damage: Option<Damage>,
+}
+
+/// What of the text cannot be relied on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Number of the last line, when the file ends within it.
+    cut_line: Option<usize>,
+    /// Lines with bytes that no text has, the number of the first, and their bytes.
+    garbled_count: usize,
+    first_garbled_line: usize,
+    garbled_bytes: usize,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.garbled_count > 0 {
+            let (count, bytes) = (self.garbled_count, self.garbled_bytes);
+            let lines = if count == 1 { "line is" } else { "lines are" };
+            let first = self.first_garbled_line;
+            write!(
+                out,
+                "{count} {lines} damaged ({bytes} bytes, from line {first} on) and were not read"
+            )?;
+        }
+        let Some(line) = self.cut_line else { return Ok(()) };
+        let also = if self.garbled_count > 0 { "; " } else { "" };
+        write!(out, "{also}the file is truncated within line {line}; its last sample was not read")
+    }
 }
 
 /// Names of numbers that are kept.
@@ -104,9 +134,17 @@ pub(crate) fn is_ss(bytes: &[u8]) -> bool {
 /// Reads them.
 pub(crate) fn samples(bytes: &[u8]) -> Result<Samples, RecordedError> {
     let mut listing = Listing::default();
-    for line in bytes.split(|byte| *byte == b'\n') {
-        listing.line(&String::from_utf8_lossy(&line[..line.len().min(HEAD_BYTES)]));
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let text = String::from_utf8_lossy(&line[..line.len().min(HEAD_BYTES)]);
+        let is_garbled =
+            |c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && !c.is_whitespace());
+        if text.contains(is_garbled) {
+            listing.garbled(index + 1, line.len());
+        } else {
+            listing.line(&text);
+        }
     }
+    listing.cut(bytes);
     let moved = |rows: &[Sample]| {
         let most = |name: &str| rows.last().and_then(|row| row.number(name)).unwrap_or(0.0);
         (most("bytes_acked").max(most("bytes_sent")), most("bytes_received"))
@@ -124,7 +162,8 @@ pub(crate) fn samples(bytes: &[u8]) -> Result<Samples, RecordedError> {
         return Err(RecordedError::NoConnection);
     }
     let is_sender = sent_bytes >= received_bytes;
-    let samples = Samples { local, remote, is_sender, rows, is_timed: true, others_count };
+    let damage = Some(listing.damage).filter(|damage| *damage != Damage::default());
+    let samples = Samples { local, remote, is_sender, rows, is_timed: true, others_count, damage };
     samples.timed().ok_or(RecordedError::NoTime)
 }
 
@@ -157,9 +196,30 @@ struct Listing {
     days: f64,
     /// The connection whose details come next.
     current: Option<(String, String)>,
+    damage: Damage,
 }
 
 impl Listing {
+    /// Passes over a line that is no text. The sample it belongs to stays as it was.
+    fn garbled(&mut self, number: usize, bytes: usize) {
+        if self.damage.garbled_count == 0 {
+            self.damage.first_garbled_line = number;
+        }
+        self.damage.garbled_count += 1;
+        self.damage.garbled_bytes += bytes;
+    }
+
+    /// Drops the sample within which the text ends: of its last number, digits may be missing. The only
+    /// sample of a connection is kept, as one that was pasted may lack the line's end.
+    fn cut(&mut self, bytes: &[u8]) {
+        let is_whole = bytes.last().is_none_or(|last| *last == b'\n');
+        let rows = self.current.as_ref().and_then(|pair| self.connections.get_mut(pair));
+        if let Some(rows) = rows.filter(|rows| !is_whole && rows.len() > 1) {
+            rows.pop();
+            self.damage.cut_line = Some(bytes.split(|byte| *byte == b'\n').count());
+        }
+    }
+
     fn line(&mut self, line: &str) {
         let is_detail = line.starts_with([' ', '\t']);
         if is_detail && self.current.is_some() {

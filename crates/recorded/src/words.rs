@@ -306,9 +306,7 @@ fn limits_of_the_file(flow: &Flow, trace: &Trace) -> Vec<Line> {
         let count = show_count(flow.copies_count as f64);
         lines.push(("copies", format!("{count} packets were captured twice and counted once")));
     }
-    if flow.is_cut {
-        lines.push(("cut", "the file ends in the middle of a record".to_owned()));
-    }
+    lines.extend(flow.damage.map(|damage| ("damage", damage.to_string())));
     lines
 }
 
@@ -345,6 +343,7 @@ pub(crate) fn of_samples(samples: &Samples, bits_per_s: f64) -> Vec<Line> {
         );
         lines.push(("untimed", text));
     }
+    lines.extend(samples.damage.as_ref().map(|damage| ("damage", damage.to_string())));
     if samples.others_count > 0 {
         let text = format!("the busiest of {} connections was taken", samples.others_count + 1);
         lines.push(("others", text));

@@ -188,6 +188,13 @@ pub struct Finding {
     pub text: String,
 }
 
+impl Finding {
+    /// What the codes of findings begin with that were taken from another program's recording.
+    pub const RECORDED: &str = "recorded-";
+    /// Code of the finding that a recording is damaged, and where: only a part of it was read.
+    pub const DAMAGE: &str = "recorded-damage";
+}
+
 /// Something that could not be measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Absent {

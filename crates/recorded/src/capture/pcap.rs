@@ -1,10 +1,10 @@
 //! The older format: a file header of 24 bytes, then records with a header of 16 bytes each.
 
-use super::{ByteOrder, PACKET_BYTES_MAX, Packet};
+use super::{ByteOrder, Defect, Packet, Stored};
 use crate::RecordedError;
 
 const HEADER_BYTES: usize = 24;
-const RECORD_HEADER_BYTES: usize = 16;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// First word of a file whose times count microseconds, and of one whose times count nanoseconds.
 const MAGIC_US: u32 = 0xa1b2_c3d4;
@@ -13,11 +13,11 @@ const MAGIC_NS: u32 = 0xa1b2_3c4d;
 /// The records of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Records<'a> {
-    rest: &'a [u8],
+    /// From the next record on.
+    pub(super) rest: &'a [u8],
     order: ByteOrder,
     ns_per_fraction: u64,
     link_type: u32,
-    pub(super) is_cut: bool,
 }
 
 pub(super) fn is_pcap(bytes: &[u8]) -> bool {
@@ -39,30 +39,26 @@ impl<'a> Records<'a> {
         let rest = bytes.get(HEADER_BYTES..).ok_or(short)?;
         let network = order.u32(bytes, 20).unwrap_or_default();
         // The upper bits may tell the length of a frame check sequence.
-        Ok(Self { rest, order, ns_per_fraction, link_type: network & 0x0fff_ffff, is_cut: false })
+        Ok(Self { rest, order, ns_per_fraction, link_type: network & 0x0fff_ffff })
     }
 
-    fn record(&mut self) -> Option<Packet<'a>> {
-        let word = |at| self.order.u32(self.rest, at);
-        let (seconds, fraction) = (u64::from(word(0)?), u64::from(word(4)?));
-        let (captured_bytes, original_bytes) = (word(8)?, word(12)?);
-        if captured_bytes > PACKET_BYTES_MAX {
-            return None;
+    /// The next packet; `None` at the end of the file.
+    pub(super) fn read(&mut self) -> Result<Option<Packet<'a>>, Defect> {
+        if self.rest.is_empty() {
+            return Ok(None);
         }
-        let end = RECORD_HEADER_BYTES.checked_add(captured_bytes as usize)?;
-        let bytes = self.rest.get(RECORD_HEADER_BYTES..end)?;
-        self.rest = &self.rest[end..];
-        let time_ns = seconds * 1_000_000_000 + fraction * self.ns_per_fraction;
-        Some(Packet { time_ns, link_type: self.link_type, bytes, original_bytes })
-    }
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = Packet<'a>;
-
-    fn next(&mut self) -> Option<Packet<'a>> {
-        let packet = self.record();
-        self.is_cut |= packet.is_none() && !self.rest.is_empty();
-        packet
+        let stored = Stored::read(self.order, self.rest)?;
+        let [seconds, fraction] = stored.time.map(u64::from);
+        let fraction_ns = fraction * self.ns_per_fraction;
+        if fraction_ns >= SECOND_NS {
+            return Err(Defect::Malformed);
+        }
+        self.rest = &self.rest[Stored::HEADER_BYTES + stored.bytes.len()..];
+        Ok(Some(Packet {
+            time_ns: seconds * SECOND_NS + fraction_ns,
+            link_type: self.link_type,
+            bytes: stored.bytes,
+            original_bytes: stored.original_bytes,
+        }))
     }
 }

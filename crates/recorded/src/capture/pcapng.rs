@@ -1,6 +1,6 @@
 //! The newer format: blocks, each with its type and length, in sections with interfaces.
 
-use super::{ByteOrder, PACKET_BYTES_MAX, Packet};
+use super::{ByteOrder, Defect, Packet, Stored};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -13,15 +13,15 @@ const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
 /// Interfaces of a section that are kept.
-const INTERFACES_MAX: usize = 1024;
+const INTERFACES_MAX: usize = 65_536;
 
 /// The packets of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Blocks<'a> {
-    rest: &'a [u8],
+    /// From the next block on.
+    pub(super) rest: &'a [u8],
     order: ByteOrder,
     interfaces: Vec<Interface>,
-    pub(super) is_cut: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,37 +44,74 @@ fn section_order(block: &[u8]) -> Option<ByteOrder> {
 
 impl<'a> Blocks<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, order: ByteOrder::Little, interfaces: Vec::new(), is_cut: false }
+        Self { rest: bytes, order: ByteOrder::Little, interfaces: Vec::new() }
     }
 
-    /// The next block: its type and its body. A section header sets the byte order for itself.
-    fn block(&mut self) -> Option<(u32, &'a [u8])> {
-        if ByteOrder::Little.u32(self.rest, 0)? == SECTION_HEADER {
-            self.order = section_order(self.rest)?;
+    /// The next packet; `None` at the end of the file. A block that does not fit its section (a packet
+    /// of an interface that was never described) is malformed.
+    pub(super) fn read(&mut self) -> Result<Option<Packet<'a>>, Defect> {
+        while !self.rest.is_empty() {
+            let (kind, body, rest) = self.block()?;
+            let interface = match kind {
+                ENHANCED_PACKET => self.order.u32(body, 0),
+                OBSOLETE_PACKET => self.order.u16(body, 0).map(u32::from),
+                INTERFACE => {
+                    self.describe(body);
+                    None
+                }
+                // Statistics, names, packets without a time.
+                _ => None,
+            };
+            let packet = interface.map(|number| self.packet(number, body)).transpose()?;
+            self.rest = rest;
+            if packet.is_some() {
+                return Ok(packet);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next block: its type, its body and what follows it. A section header sets the byte order for
+    /// itself.
+    fn block(&mut self) -> Result<(u32, &'a [u8], &'a [u8]), Defect> {
+        if ByteOrder::Little.u32(self.rest, 0) == Some(SECTION_HEADER) {
+            let defect = if self.rest.len() < 12 { Defect::Truncated } else { Defect::Malformed };
+            self.order = section_order(self.rest).ok_or(defect)?;
             self.interfaces.clear();
         }
-        let kind = self.order.u32(self.rest, 0)?;
-        let length = self.order.u32(self.rest, 4)? as usize;
+        let word = |at| self.order.u32(self.rest, at).ok_or(Defect::Truncated);
+        let (kind, length) = (word(0)?, word(4)? as usize);
         // Type, length, and the length again at the end.
         if length < 12 || !length.is_multiple_of(4) {
-            return None;
+            return Err(Defect::Malformed);
         }
-        let body = self.rest.get(8..length - 4)?;
-        self.rest = self.rest.get(length..)?;
-        Some((kind, body))
+        let body = self.rest.get(8..length - 4).ok_or(Defect::Truncated)?;
+        if word(length - 4)? as usize != length {
+            return Err(Defect::Malformed);
+        }
+        Ok((kind, body, &self.rest[length..]))
     }
 
-    fn packet(&self, interface: u32, at: usize, body: &'a [u8]) -> Option<Packet<'a>> {
-        let interface = self.interfaces.get(interface as usize)?;
-        let word = |offset: usize| self.order.u32(body, at + offset);
-        let ticks = u64::from(word(0)?) << 32 | u64::from(word(4)?);
-        let (captured_bytes, original_bytes) = (word(8)?, word(12)?);
-        if captured_bytes > PACKET_BYTES_MAX {
-            return None;
+    fn packet(&self, interface: u32, body: &'a [u8]) -> Result<Packet<'a>, Defect> {
+        let interface = self.interfaces.get(interface as usize).ok_or(Defect::Malformed)?;
+        let fields = body.get(4..).ok_or(Defect::Malformed)?;
+        // The block is whole, so a packet longer than the block is malformed.
+        let stored = Stored::read(self.order, fields).map_err(|_| Defect::Malformed)?;
+        let [high, low] = stored.time.map(u64::from);
+        Ok(Packet {
+            time_ns: interface.time_ns(high << 32 | low),
+            link_type: interface.link_type,
+            bytes: stored.bytes,
+            original_bytes: stored.original_bytes,
+        })
+    }
+
+    fn describe(&mut self, body: &[u8]) {
+        if self.interfaces.len() < INTERFACES_MAX {
+            // One that cannot be read keeps its number, so that the others keep theirs.
+            let unread = Interface { link_type: u32::MAX, ticks_per_s: 1, offset_s: 0 };
+            self.interfaces.push(self.interface(body).unwrap_or(unread));
         }
-        let bytes = body.get(at + 16..(at + 16).checked_add(captured_bytes as usize)?)?;
-        let time_ns = interface.time_ns(ticks);
-        Some(Packet { time_ns, link_type: interface.link_type, bytes, original_bytes })
     }
 
     fn interface(&self, body: &[u8]) -> Option<Interface> {
@@ -109,38 +146,5 @@ impl Interface {
         let offset_ns = i128::from(self.offset_s) * 1_000_000_000;
         let ns = i128::try_from(ns).unwrap_or(i128::MAX).saturating_add(offset_ns);
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
-    }
-}
-
-impl<'a> Iterator for Blocks<'a> {
-    type Item = Packet<'a>;
-
-    fn next(&mut self) -> Option<Packet<'a>> {
-        while let Some((kind, body)) = self.block() {
-            match kind {
-                INTERFACE if self.interfaces.len() < INTERFACES_MAX => {
-                    // One that cannot be read keeps its number, so that the others keep theirs.
-                    let unread = Interface { link_type: u32::MAX, ticks_per_s: 1, offset_s: 0 };
-                    let interface = self.interface(body).unwrap_or(unread);
-                    self.interfaces.push(interface);
-                }
-                ENHANCED_PACKET => {
-                    let interface = self.order.u32(body, 0).unwrap_or(u32::MAX);
-                    if let Some(packet) = self.packet(interface, 4, body) {
-                        return Some(packet);
-                    }
-                }
-                OBSOLETE_PACKET => {
-                    let interface = self.order.u16(body, 0).map_or(u32::MAX, u32::from);
-                    if let Some(packet) = self.packet(interface, 4, body) {
-                        return Some(packet);
-                    }
-                }
-                // Statistics, names, packets without a time.
-                _ => {}
-            }
-        }
-        self.is_cut |= !self.rest.is_empty();
-        None
     }
 }

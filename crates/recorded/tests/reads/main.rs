@@ -2,6 +2,7 @@
 //! hold, and bytes that nobody meant to be one.
 
 mod built;
+mod damaged;
 mod hostile;
 mod real;
 mod synthetic;
