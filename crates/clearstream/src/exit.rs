@@ -190,7 +190,7 @@ pub(crate) fn settle(result: crate::VerbResult) -> u8 {
 
 /// Reports clap's messages: help on stdout is a success, anything else is one line and a usage error.
 /// `asked_of` is the command that rejected its arguments.
-pub(crate) fn usage(error: &clap::Error, asked_of: &clap::Command) -> ExitCode {
+pub(crate) fn usage(mut error: clap::Error, asked_of: &clap::Command) -> ExitCode {
     let asked = matches!(
         error.kind(),
         ErrorKind::DisplayHelp
@@ -207,8 +207,9 @@ pub(crate) fn usage(error: &clap::Error, asked_of: &clap::Command) -> ExitCode {
         }
         return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
+    suggest_what_is_shown(&mut error, asked_of);
     let mut line = one_line(&error.to_string());
-    for help in missing_arguments(error, asked_of) {
+    for help in missing_arguments(&error, asked_of) {
         line.push_str("; ");
         line.push_str(&help);
     }
@@ -221,6 +222,47 @@ pub(crate) fn usage(error: &clap::Error, asked_of: &clap::Command) -> ExitCode {
     }
     complain(&format!("{line} (see --help)"));
     ExitCode::from(2)
+}
+
+/// Takes commands and options out of clap's suggestions that the help does not show: the program calls
+/// itself with them.
+fn suggest_what_is_shown(error: &mut clap::Error, asked_of: &clap::Command) {
+    let is_shown =
+        |name: &str| asked_of.find_subcommand(name).is_some_and(|one| !one.is_hide_set());
+    let is_shown_option = |name: &str| {
+        let hidden = asked_of.get_arguments().filter(|argument| argument.is_hide_set());
+        let mut names = hidden.filter_map(clap::Arg::get_long);
+        !names.any(|hidden| name.trim_start_matches('-') == hidden)
+    };
+    retain(error, ContextKind::SuggestedSubcommand, is_shown);
+    retain(error, ContextKind::SuggestedArg, is_shown_option);
+    // `'VERB --option' exists`, of another command that has the option.
+    if let Some(ContextValue::StyledStrs(told)) = error.get(ContextKind::Suggested) {
+        let is_hidden = |text: &clap::builder::StyledStr| {
+            let text = text.to_string();
+            let first = text.trim_start_matches('\'').split([' ', '\'']).next().unwrap_or_default();
+            text.starts_with('\'')
+                && (asked_of.find_subcommand(first).is_some_and(clap::Command::is_hide_set))
+        };
+        let kept: Vec<_> = told.iter().filter(|text| !is_hidden(text)).cloned().collect();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(kept));
+    }
+}
+
+/// Drops what is not wanted of one kind of suggestion, and the kind itself if nothing is left.
+fn retain(error: &mut clap::Error, kind: ContextKind, is_wanted: impl Fn(&str) -> bool) {
+    let all = match error.remove(kind) {
+        Some(ContextValue::Strings(all)) => all,
+        Some(ContextValue::String(one)) => vec![one],
+        _ => return,
+    };
+    let mut kept: Vec<String> = all.into_iter().filter(|name| is_wanted(name)).collect();
+    let value = match kept.len() {
+        0 => return,
+        1 => ContextValue::String(kept.swap_remove(0)),
+        _ => ContextValue::Strings(kept),
+    };
+    error.insert(kind, value);
 }
 
 /// A line `HOST: help text` for each required argument that is missing.
@@ -264,7 +306,8 @@ fn one_line(complaint: &str) -> String {
 /// Separates a message from its excerpt of a model or formula.
 const EXCERPT: &str = "\n    ";
 
-fn complain(message: &str) {
+/// Reports an error on stderr.
+pub(crate) fn complain(message: &str) {
     // If stderr is closed, there is nowhere to report that.
     writeln!(out::stderr(), "clearstream: {}", shown(message.trim_end())).ok();
 }

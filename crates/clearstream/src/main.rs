@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
     let line = match CommandLine::try_parse_from(&arguments) {
         Ok(line) => line,
-        Err(error) => return exit::usage(&error, &verbs::help::command_of(&arguments)),
+        Err(error) => return exit::usage(error, &verbs::help::command_of(&arguments)),
     };
     exit::code(verbs::run(&line.verb, line.json))
 }

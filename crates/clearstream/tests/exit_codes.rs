@@ -71,6 +71,20 @@ fn help_is_a_command() {
         assert!(asked.stdout.len() > 100 && asked.stdout == same.stdout, "{asked:?}");
     }
     assert!(refusal("help pth").contains("'path'"));
+    assert!(refusal("help exit-code").contains("similar: 'exit-codes'"));
+    assert!(refusal("help limit").contains("similar: 'limits'"));
+}
+
+#[test]
+fn commands_that_the_help_does_not_show_are_not_suggested() {
+    for line in ["tset", "testr", "tester2", "manul", "complet", "test --wordz", "help testr"] {
+        let said = refusal(line);
+        let suggested = said.split_once("similar").map_or("", |(_, suggested)| suggested);
+        for hidden in ["'tester", "'manual", "'complete"] {
+            assert!(!suggested.contains(hidden), "{line}: {said}");
+        }
+    }
+    assert!(refusal("tset").contains("a similar subcommand exists: 'test'"));
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &HelpArgs, json: bool) -> VerbResult {
             return Err(VerbError::usage(format!(
                 "no command or topic '{}'{}; topics: {}; `clearstream help` lists the commands",
                 word.escape_debug(),
-                similar_command(word),
+                similar_to(word),
                 topics.join(", ")
             )));
         }
@@ -82,24 +82,21 @@ pub(crate) fn run(args: &HelpArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// `; similar: 'path'`, or nothing where no command is.
-fn similar_command(word: &str) -> String {
-    let refused = CommandLine::command().try_get_matches_from(["clearstream", word]).err();
-    let Some(ContextValue::Strings(similar)) =
-        refused.as_ref().and_then(|error| error.get(ContextKind::SuggestedSubcommand))
-    else {
-        return String::new();
+/// `; similar: 'path'`, or nothing where neither a command nor a topic is.
+fn similar_to(word: &str) -> String {
+    let topics = topics::TOPICS.iter().map(|topic| topic.name).chain([topics::SCHEMA]);
+    let command = CommandLine::command().subcommands(topics.map(Command::new));
+    let refused = command.clone().try_get_matches_from(["clearstream", word]).err();
+    let similar = match refused.as_ref().and_then(|one| one.get(ContextKind::SuggestedSubcommand)) {
+        Some(ContextValue::Strings(similar)) => similar.as_slice(),
+        Some(ContextValue::String(similar)) => std::slice::from_ref(similar),
+        _ => &[],
     };
     // The most similar comes last. Commands that the program calls itself with are none of a person's.
-    let command = CommandLine::command();
     let is_shown =
         |name: &&String| command.find_subcommand(name).is_some_and(|one| !one.is_hide_set());
-    similar
-        .iter()
-        .rev()
-        .find(is_shown)
-        .map(|name| format!("; similar: '{name}'"))
-        .unwrap_or_default()
+    let best = similar.iter().rev().find(is_shown);
+    best.map(|name| format!("; similar: '{name}'")).unwrap_or_default()
 }
 
 fn is_topic(name: &str) -> bool {
