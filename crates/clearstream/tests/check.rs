@@ -289,6 +289,13 @@ fn a_bad_model_is_a_line_with_its_place() {
     let (code, _, err) = model.check(&[]);
     assert_eq!(code, Some(2));
     assert!(err.contains(":1:27: there is no state `r`") && err.contains('^'), "{err}");
+    let several =
+        "process P { state q; init q;\ntrans q -> r { guard x == 1; }; }\nsystem async;\n";
+    let (code, _, err) = ModelFile::new("several", several).check(&[]);
+    assert_eq!(code, Some(2));
+    let first = err.find(":2:12: there is no state `r`").expect("the first error");
+    let second = err.find(":2:22: there is no variable `x`").expect("the second error");
+    assert!(first < second && err.matches("clearstream: ").count() == 2, "{err}");
     let good = ModelFile::new("good", &peterson([1, 0]));
     let (code, _, err) = good.check(&["--ltl", "G (p"]);
     assert_eq!(code, Some(2), "{err}");

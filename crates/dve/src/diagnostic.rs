@@ -15,6 +15,9 @@ impl At {
     }
 }
 
+/// Most errors that one reading of a model reports.
+pub(crate) const ERRORS_MAX: usize = 20;
+
 /// An error and its position. Displayed as `line:column: message`, the line, and a caret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct Diagnostic {

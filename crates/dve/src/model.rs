@@ -186,6 +186,15 @@ impl Model {
     /// assert_eq!(model.state_bytes(), 2);
     /// ```
     pub fn parse(text: &str) -> Result<Self, Diagnostic> {
+        Self::parse_or_errors(text).map_err(|mut errors| errors.swap_remove(0))
+    }
+
+    /// As [`Model::parse`], for a reader who wants to mend all errors at once.
+    ///
+    /// # Errors
+    /// The errors in the order of the text, at least 1 and at most 20. One that follows from another, or repeats
+    /// an undeclared name, is left out. Names are looked up once the syntax is right.
+    pub fn parse_or_errors(text: &str) -> Result<Self, Vec<Diagnostic>> {
         crate::resolve::resolve(text)
     }
 

@@ -4,8 +4,9 @@ mod expressions;
 #[cfg(test)]
 mod grammar;
 mod hints;
+mod recovery;
 
-use crate::diagnostic::{At, Diagnostic};
+use crate::diagnostic::{At, Diagnostic, ERRORS_MAX};
 use crate::lexer::{Placed, Token, words};
 use crate::syntax::{Channel, Kind, Name, Process, Source, Sync, Transition, Variable};
 
@@ -20,16 +21,19 @@ const KEYWORDS: [&str; 32] = [
 ];
 
 /// Reads a model; also returns what a reader should be warned of.
-pub(crate) fn parse(source: &str) -> Result<(Source<'_>, Vec<Diagnostic>), Diagnostic> {
+///
+/// # Errors
+/// All syntax errors that do not follow from one another, at most [`ERRORS_MAX`], in the order of the text.
+pub(crate) fn parse(source: &str) -> Result<(Source<'_>, Vec<Diagnostic>), Vec<Diagnostic>> {
     if source.len() > SOURCE_BYTES_MAX {
         let text =
             format!("the model has {} bytes; at most {SOURCE_BYTES_MAX} are read", source.len());
-        return Err(Diagnostic::new("", At(0), text));
+        return Err(vec![Diagnostic::new("", At(0), text)]);
     }
-    let words = words(source)?;
-    let mut parser = Parser { source, words, place: 0, depth: 0, warnings: Vec::new() };
-    let model = parser.model()?;
-    Ok((model, parser.warnings))
+    let words = words(source).map_err(|error| vec![error])?;
+    let mut parser = Parser::new(source, words);
+    let model = parser.model();
+    if parser.errors.is_empty() { Ok((model, parser.warnings)) } else { Err(parser.errors) }
 }
 
 /// Whether a text is an expression; else the error, and its offset in bytes from the beginning.
@@ -39,7 +43,7 @@ pub(crate) fn check_expression(source: &str) -> Result<(), (usize, String)> {
         (error.offset(source), message)
     };
     let words = words(source).map_err(placed)?;
-    let mut parser = Parser { source, words, place: 0, depth: 0, warnings: Vec::new() };
+    let mut parser = Parser::new(source, words);
     parser.expression().map_err(placed)?;
     match parser.peek() {
         Token::End => Ok(()),
@@ -54,20 +58,44 @@ struct Parser<'s> {
     /// Nesting of the expression that is being read.
     depth: u32,
     warnings: Vec<Diagnostic>,
+    errors: Vec<Diagnostic>,
 }
 
 impl<'s> Parser<'s> {
-    fn model(&mut self) -> Result<Source<'s>, Diagnostic> {
+    fn new(source: &'s str, words: Vec<Placed<'s>>) -> Self {
+        let (warnings, errors) = (Vec::new(), Vec::new());
+        Self { source, words, place: 0, depth: 0, warnings, errors }
+    }
+
+    /// The model; incomplete when there are errors.
+    fn model(&mut self) -> Source<'s> {
         let mut model = Source::default();
-        loop {
-            match self.peek() {
-                Token::Word("const" | "byte" | "int") => self.variables(&mut model.variables)?,
-                Token::Word("channel") => self.channels(&mut model.channels)?,
-                Token::Word("process") => model.processes.push(self.process()?),
-                Token::Word("system") => break,
-                _ => return Err(self.no_declaration()),
+        while self.errors.len() < ERRORS_MAX {
+            let first = self.peek();
+            let declared = match first {
+                Token::Word("const" | "byte" | "int") => self.variables(&mut model.variables),
+                Token::Word("channel") => self.channels(&mut model.channels),
+                Token::Word("process") => {
+                    self.process().map(|process| model.processes.push(process))
+                }
+                Token::Word("system") => {
+                    let last = self.system(&mut model);
+                    self.errors.extend(last.err());
+                    break;
+                }
+                // What is missing at the end may be within what was passed over.
+                Token::End if !self.errors.is_empty() => break,
+                _ => Err(self.no_declaration()),
+            };
+            if let Err(error) = declared {
+                self.errors.push(error);
+                self.skip_declaration(first == Token::Word("process"));
             }
         }
+        model
+    }
+
+    fn system(&mut self, model: &mut Source<'s>) -> Result<(), Diagnostic> {
         self.keyword("system")?;
         if self.peek() == Token::Word("sync") {
             return Err(self.error("`system sync` is not supported: write `system async`"));
@@ -78,7 +106,7 @@ impl<'s> Parser<'s> {
         }
         self.expect(";")?;
         match self.peek() {
-            Token::End => Ok(model),
+            Token::End => Ok(()),
             other => {
                 let text = format!("`system …;` ends the model, but {} follows", quoted(other));
                 Err(self.error(&text))
@@ -137,7 +165,9 @@ impl<'s> Parser<'s> {
         self.expect("{")?;
         let mut variables = Vec::new();
         while matches!(self.peek(), Token::Word("const" | "byte" | "int")) {
-            self.variables(&mut variables)?;
+            if let Err(error) = self.variables(&mut variables) {
+                self.skip_variables(error)?;
+            }
         }
         self.keyword("state")?;
         let states = self.names()?;
@@ -200,41 +230,67 @@ impl<'s> Parser<'s> {
         let mut transitions: Vec<Transition<'s>> = Vec::new();
         loop {
             let at = self.at();
-            let from = match (transitions.last(), self.peek()) {
-                (Some(last), Token::Mark("->")) => last.from,
-                _ => self.name()?,
-            };
-            self.expect("->")?;
-            let to = self.name()?;
-            self.expect("{")?;
-            let mut transition =
-                Transition { at, from, to, guard: None, sync: None, effects: Vec::new() };
-            if self.eat_word("guard") {
-                transition.guard = Some(self.expression()?);
-                self.expect(";")?;
-            }
-            if self.eat_word("sync") {
-                transition.sync = Some(self.sync()?);
-            }
-            if self.eat_word("effect") {
-                transition.effects = self.list(|parser| {
-                    let place = parser.place()?;
-                    parser.assign()?;
-                    Ok((place, parser.expression()?))
-                })?;
-                self.expect(";")?;
-            }
-            if !self.eat("}") {
-                return Err(self.no_part_of_transition(&transition));
-            }
-            transitions.push(transition);
-            if !self.eat(",") {
-                if !self.eat(";") {
-                    return Err(self.unexpected("`,` or `;` after a transition"));
+            let last = transitions.last().map(|last| last.from);
+            let read = self.transition(last).and_then(|transition| {
+                transitions.push(transition);
+                self.is_last_transition()
+            });
+            let is_last = match read {
+                Ok(is_last) => is_last,
+                Err(error) => {
+                    let is_last = self.skip_transition(error)?;
+                    // The next may leave out where it begins.
+                    transitions.push(Transition::unread(at));
+                    is_last
                 }
+            };
+            if is_last {
                 return Ok(transitions);
             }
         }
+    }
+
+    /// `,` or `;` behind a transition.
+    fn is_last_transition(&mut self) -> Result<bool, Diagnostic> {
+        if self.eat(",") {
+            return Ok(false);
+        }
+        if self.eat(";") {
+            return Ok(true);
+        }
+        Err(self.unexpected("`,` or `;` after a transition"))
+    }
+
+    fn transition(&mut self, last: Option<Name<'s>>) -> Result<Transition<'s>, Diagnostic> {
+        let at = self.at();
+        let from = match (last, self.peek()) {
+            (Some(last), Token::Mark("->")) => last,
+            _ => self.name()?,
+        };
+        self.expect("->")?;
+        let to = self.name()?;
+        self.expect("{")?;
+        let mut transition =
+            Transition { at, from, to, guard: None, sync: None, effects: Vec::new() };
+        if self.eat_word("guard") {
+            transition.guard = Some(self.expression()?);
+            self.expect(";")?;
+        }
+        if self.eat_word("sync") {
+            transition.sync = Some(self.sync()?);
+        }
+        if self.eat_word("effect") {
+            transition.effects = self.list(|parser| {
+                let place = parser.place()?;
+                parser.assign()?;
+                Ok((place, parser.expression()?))
+            })?;
+            self.expect(";")?;
+        }
+        if !self.eat("}") {
+            return Err(self.no_part_of_transition(&transition));
+        }
+        Ok(transition)
     }
 
     fn sync(&mut self) -> Result<Sync<'s>, Diagnostic> {

@@ -67,6 +67,14 @@ pub(crate) struct Transition<'s> {
     pub(crate) effects: Vec<(Expr<'s>, Expr<'s>)>,
 }
 
+impl Transition<'_> {
+    /// Stands for one with a syntax error.
+    pub(crate) fn unread(at: At) -> Self {
+        let name = Name { text: "", at };
+        Self { at, from: name, to: name, guard: None, sync: None, effects: Vec::new() }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Sync<'s> {
     pub(crate) channel: Name<'s>,

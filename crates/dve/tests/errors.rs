@@ -63,7 +63,8 @@ fn mistakes_are_answered_by_what_to_write() {
     for (text, wanted) in mistakes {
         let text = text.replace("guard []^ x", "guard ^[] x");
         let (text, line, column) = marked(&text);
-        let error = Model::parse(&text).expect_err(&text);
+        let errors = Model::parse_or_errors(&text).expect_err(&text);
+        let [error] = &errors[..] else { panic!("one mistake, several errors: {errors:#?}") };
         assert!(error.message.contains(wanted), "{wanted}:\n{error}");
         assert_eq!((error.line, error.column), (line, column), "{error}");
         assert!(error.message.len() < 140 && !error.message.contains('\n'), "{error}");
@@ -87,4 +88,133 @@ fn names_close_to_a_declared_one_are_suggested() {
         let error = Model::parse(&text.replace("INSIDE", inside)).expect_err(inside);
         assert!(error.message.contains(wanted), "{error}");
     }
+}
+
+/// Line and message of each error.
+fn errors(text: &str) -> Vec<(u32, String)> {
+    let errors = Model::parse_or_errors(text).expect_err(text);
+    errors.into_iter().map(|error| (error.line, error.message)).collect()
+}
+
+/// The model's errors are in these lines and say this, and there are no others.
+fn expect_errors(text: &str, wanted: &[(u32, &str)]) {
+    let found = errors(text);
+    let is_same = |((line, message), (wanted_line, words)): (&(u32, String), &(u32, &str))| {
+        line == wanted_line && message.contains(words)
+    };
+    assert_eq!(found.len(), wanted.len(), "{found:#?}");
+    assert!(found.iter().zip(wanted).all(is_same), "{found:#?}");
+}
+
+#[test]
+fn independent_errors_of_names_and_types_are_reported_in_one_run() {
+    let text = "byte x = 300;
+const int N = M;
+byte y = 1 / N, x;
+channel {byte} c[2];
+process P { byte own[2]; state q, r, q; init s;
+commit t;
+assert q: z == 1;
+trans
+q -> r { guard z == 1 and w == 2; sync c!x, x; effect N = 1; },
+q -> u { guard z == 1; sync d!; effect x[0] = 1, y = own[v]; };
+}
+system async property Q;
+";
+    let text = text.replace("sync c!x, x;", "sync c!{x, x};");
+    expect_errors(
+        &text,
+        &[
+            (1, "`x` cannot hold 300"),
+            (2, "no variable `M`"),
+            (3, "`x` is declared twice"),
+            (5, "`q` is declared twice"),
+            (5, "no state `s`"),
+            (6, "no state `t`"),
+            (7, "no variable `z`"),
+            (9, "no variable `w`"),
+            (9, "`c` carries 1 value at a time, 2 given"),
+            (9, "`N` is a constant"),
+            (10, "no state `u`"),
+            (10, "no channel `d`"),
+            (10, "`x` is not an array"),
+            (10, "no variable `v`"),
+            (12, "no process `Q`"),
+        ],
+    );
+}
+
+#[test]
+fn syntax_errors_are_reported_together_without_follow_up_errors() {
+    let text = "byte x, ;
+bool y;
+process P { byte 1; byte z;
+state q, r; init q;
+trans q -> r { guard x = 1; effect x = 1; },
+q -> r { sync c!{x y}; effect z = P->z; },
+-> q { effect x += 1; },
+r -> q { guard x == 1 };
+}
+process Q { stat q; init q; trans q -> q { guard ; }; }
+process R { state q; init q; trans q -> q { effect x = ; }; }
+system sync;
+";
+    expect_errors(
+        text,
+        &[
+            (1, "expected a name, found `;`"),
+            (2, "the types are"),
+            (3, "expected a name, found `1`"),
+            (5, "`==` compares"),
+            (6, "expected `}`, found `y`"),
+            (7, "write `x = x + 1`"),
+            (8, "expected `;`, found `}`"),
+            (10, "did you mean `state`?"),
+            (11, "expected a value, found `;`"),
+            (12, "`system sync` is not supported"),
+        ],
+    );
+    // Where it is not certain what goes on, nothing more is said of the process.
+    expect_errors(
+        "process P { state q, r; init q; trans q -> r {}; r -> q { guard ; }; }\nsystem async;",
+        &[(1, "transitions are separated by `,`")],
+    );
+    expect_errors("process P { state q; init q; trans q -> q { guard ;", &[(1, "a value")]);
+}
+
+#[test]
+fn at_most_twenty_errors_are_reported_and_many_cost_little() {
+    let declarations: String = (0..1000).map(|at| format!("byte v{at} = w{at};\n")).collect();
+    assert_eq!(errors(&format!("{declarations}system async;")).len(), 20);
+    let syntax = "byte ;\n".repeat(1000);
+    assert_eq!(errors(&format!("{syntax}system async;")).len(), 20);
+    // One undeclared name, in a model of a megabyte.
+    let sum = "z + ".repeat(1 << 18);
+    let text = format!("byte x = {sum}1;\nsystem async;");
+    expect_errors(&text, &[(1, "there is no variable `z`")]);
+}
+
+#[test]
+fn no_change_to_a_model_makes_errors_without_order_or_end() {
+    let text = "const byte N = 2; byte x = N, a[3]; channel {byte, int} c[2]; channel d;
+process P { int y; state q, r; init q; commit r; assert q: x < 2;
+trans q -> r { guard x == a[N] and Q.s; sync d!x; effect x = x + 1, a[1] = y; },
+-> q { sync c?{x, y}; }; }
+process Q { state s; init s; accept s; trans s -> s { sync d?a[0]; }, s -> s { sync c!{1, 2}; }; }
+system async;";
+    assert!(Model::parse_or_errors(text).is_ok());
+    let words: Vec<&str> = text.split_inclusive([' ', ';', '\n']).collect();
+    bolero::check!().with_type::<Vec<(u16, u16)>>().for_each(|swaps| {
+        let mut words = words.clone();
+        for (one, other) in swaps {
+            let (one, other) = (usize::from(*one) % words.len(), usize::from(*other) % words.len());
+            words.swap(one, other);
+        }
+        let text = words.concat();
+        let Err(errors) = Model::parse_or_errors(&text) else { return };
+        assert!((1..=20).contains(&errors.len()), "{text}\n{errors:#?}");
+        let places: Vec<_> = errors.iter().map(|error| (error.line, error.column)).collect();
+        assert!(places.is_sorted(), "{text}\n{errors:#?}");
+        assert_eq!(Model::parse(&text).expect_err("as before"), errors[0]);
+    });
 }

@@ -19,7 +19,7 @@ use sweep::{Plan, PlannedPoint, Setting};
 
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
-use crate::exit::{self, Exit, VerbError};
+use crate::exit::{self, Exit, VerbError, complain};
 use crate::progress::Progress;
 use crate::runner::{self, Conducted, Done, Driver, Ended, Keeping};
 use crate::signals;
@@ -179,7 +179,13 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     }
     let (text, name) = given.expanded(&args.define)?;
     let path = given.path;
-    let model = Model::parse(&text).map_err(|error| VerbError::usage(format!("{name}:{error}")))?;
+    let model = Model::parse_or_errors(&text).map_err(|mut errors| {
+        let last = errors.pop();
+        for error in errors {
+            complain(&format!("{name}:{error}"));
+        }
+        VerbError::usage(last.map_or_else(String::new, |last| format!("{name}:{last}")))
+    })?;
     for warning in model.warnings() {
         show::talk(&format!("{name}:{warning}"));
     }

@@ -1,11 +1,12 @@
 //! Compiling expressions, and folding the constant ones.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use crate::code::{Code, Entry, Op, binary, unary};
-use crate::diagnostic::{At, Diagnostic};
+use crate::diagnostic::{At, Diagnostic, ERRORS_MAX};
 use crate::ltl::PROPERTY_NAME;
-use crate::model::{Location, Place};
+use crate::model::{Fault, Location, Place};
 use crate::suggest::did_you_mean_or_list;
 use crate::syntax::{BinaryOp, Expr, Kind, Name, Node};
 
@@ -17,13 +18,16 @@ pub(super) enum Symbol {
         at: u16,
         length: Option<u16>,
         number: u32,
-        initial: Vec<i32>,
+        /// `None` when an error leaves it open.
+        initial: Option<Vec<i32>>,
     },
     /// A constant; its first element's place in the tables, where it is an array.
     Constant {
         values: Vec<i32>,
         table: u16,
         is_array: bool,
+        /// Whether no error leaves its values open.
+        is_known: bool,
     },
 }
 
@@ -36,6 +40,49 @@ pub(super) struct Symbols<'s> {
     pub(super) processes: HashMap<&'s str, usize>,
     pub(super) states: Vec<HashMap<&'s str, u16>>,
     pub(super) locations: Vec<Location>,
+    pub(super) errors: Errors,
+}
+
+/// Errors found so far. What an error leaves open raises no further ones.
+#[derive(Debug, Default)]
+pub(super) struct Errors {
+    found: RefCell<Vec<Diagnostic>>,
+    repeats_count: Cell<usize>,
+}
+
+/// Repeats of an undeclared name that are looked at; each costs the time to place it in the text.
+const REPEATS_MAX: usize = 30;
+
+impl Errors {
+    /// Keeps an error. An undeclared name is an error where it stands first.
+    pub(super) fn add(&self, error: Diagnostic) {
+        let mut found = self.found.borrow_mut();
+        let is_undeclared = error.message.starts_with("there is no ")
+            || error.message.contains(" has no variable ");
+        if is_undeclared && found.iter().any(|known| known.message == error.message) {
+            self.repeats_count.set(self.repeats_count.get() + 1);
+        } else {
+            found.push(error);
+        }
+    }
+
+    /// The value, or `None` with its error kept.
+    pub(super) fn take<T>(&self, result: Result<T, Diagnostic>) -> Option<T> {
+        result.map_err(|error| self.add(error)).ok()
+    }
+
+    /// Whether no more are looked for.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.borrow().len() >= ERRORS_MAX || self.repeats_count.get() >= REPEATS_MAX
+    }
+
+    /// All, in the order of the text.
+    pub(super) fn sorted(&self) -> Vec<Diagnostic> {
+        let mut found = self.found.take();
+        found.sort_by_key(|error| (error.line, error.column));
+        found.truncate(ERRORS_MAX);
+        found
+    }
 }
 
 impl<'s> Symbols<'s> {
@@ -124,80 +171,87 @@ impl<'s> Symbols<'s> {
         self.error(name.at, format!("there is no variable `{word}`{hint}"))
     }
 
-    /// The value of an expression before the first step.
-    pub(super) fn constant(
-        &self,
-        scope: Option<usize>,
-        expr: &Expr<'s>,
-    ) -> Result<i32, Diagnostic> {
+    /// The value of an expression before the first step; `None` if an error leaves it open.
+    pub(super) fn constant(&self, scope: Option<usize>, expr: &Expr<'s>) -> Option<i32> {
         let (first, row) = expr.row();
-        let mut value = self.constant_operand(scope, first)?;
+        let mut value = self.constant_operand(scope, first);
         for (operator, right, whole) in row {
-            let right = self.constant(scope, right)?;
-            value = binary(operator, value, right)
-                .map_err(|fault| self.error(whole.at, fault.to_string()))?;
+            if self.errors.is_full() {
+                return None;
+            }
+            let right = self.constant(scope, right);
+            let fault = |fault: Fault| self.error(whole.at, fault.to_string());
+            value = value.zip(right).and_then(|(left, right)| {
+                self.errors.take(binary(operator, left, right).map_err(fault))
+            });
         }
-        Ok(value)
+        value
     }
 
-    fn constant_operand(&self, scope: Option<usize>, expr: &Expr<'s>) -> Result<i32, Diagnostic> {
+    fn constant_operand(&self, scope: Option<usize>, expr: &Expr<'s>) -> Option<i32> {
         match &expr.node {
-            Node::Number(number) => Ok(*number),
+            Node::Number(number) => Some(*number),
             Node::Variable(of, name, index) => {
-                let values = match self.variable(scope, *of, *name)? {
-                    Symbol::Stored { initial, .. } => initial,
+                let index = match index {
+                    Some(index) => self.constant(scope, index),
+                    None => Some(0),
+                };
+                let values = match self.errors.take(self.variable(scope, *of, *name))? {
+                    Symbol::Stored { initial, .. } => initial.as_ref()?,
+                    Symbol::Constant { is_known: false, .. } => return None,
                     Symbol::Constant { values, .. } => values,
                 };
-                let index = match index {
-                    Some(index) => self.constant(scope, index)?,
-                    None => 0,
-                };
-                usize::try_from(index)
-                    .ok()
-                    .and_then(|index| values.get(index).copied())
-                    .ok_or_else(|| self.error(expr.at, "this index is outside the array"))
+                let value =
+                    usize::try_from(index?).ok().and_then(|index| values.get(index).copied());
+                let outside = || self.error(expr.at, "this index is outside the array");
+                self.errors.take(value.ok_or_else(outside))
             }
             Node::InState(..) => {
-                Err(self.error(expr.at, "an initial value cannot depend on a process's state"))
+                let text = "an initial value cannot depend on a process's state";
+                self.errors.add(self.error(expr.at, text));
+                None
             }
-            Node::Unary(operator, operand) => Ok(unary(*operator, self.constant(scope, operand)?)),
+            Node::Unary(operator, operand) => {
+                self.constant(scope, operand).map(|value| unary(*operator, value))
+            }
             Node::Binary(..) => self.constant(scope, expr),
         }
     }
 
-    /// Compiles an expression.
-    pub(super) fn compile(
-        &self,
-        code: &mut Code,
-        scope: Option<usize>,
-        expr: &Expr<'s>,
-    ) -> Result<Entry, Diagnostic> {
+    /// Compiles an expression. After an error the code is not whole.
+    pub(super) fn compile(&self, code: &mut Code, scope: Option<usize>, expr: &Expr<'s>) -> Entry {
         let entry = here(code);
-        self.emit(code, scope, expr)?;
+        self.emit(code, scope, expr);
         code.ops.push(Op::End);
-        Ok(entry)
+        entry
     }
 
-    /// Compiles the place an assignment or a receiver names; also the number of the variable.
+    /// Compiles the place an assignment or a receiver names; also the number of the variable. `None` after
+    /// an error.
     pub(super) fn place(
         &self,
         code: &mut Code,
         scope: Option<usize>,
         expr: &Expr<'s>,
-    ) -> Result<(Place, u32), Diagnostic> {
+    ) -> Option<(Place, u32)> {
         let Node::Variable(of, name, index) = &expr.node else {
-            return Err(self.error(expr.at, "only a variable can be assigned"));
+            self.errors.add(self.error(expr.at, "only a variable can be assigned"));
+            return None;
         };
-        match self.variable(scope, *of, *name)?.clone() {
-            Symbol::Constant { .. } => Err(self
-                .error(expr.at, format!("`{}` is a constant and cannot be assigned", name.text))),
+        let entry = index.as_deref().map(|index| self.compile(code, scope, index));
+        match self.errors.take(self.variable(scope, *of, *name))? {
+            Symbol::Constant { .. } => {
+                let text = format!("`{}` is a constant and cannot be assigned", name.text);
+                self.errors.add(self.error(expr.at, text));
+                None
+            }
             Symbol::Stored { kind, at, length, number, .. } => {
-                let index = match index {
-                    Some(index) if length.is_some() => Some(self.compile(code, scope, index)?),
-                    Some(index) => return Err(self.no_array(index.at, *name)),
-                    None => None,
-                };
-                Ok((Place { kind, at, length: length.unwrap_or(1), index }, number))
+                if let (Some(index), None) = (index, length) {
+                    self.errors.add(self.no_array(index.at, *name));
+                    return None;
+                }
+                let (kind, at, length) = (*kind, *at, length.unwrap_or(1));
+                Some((Place { kind, at, length, index: entry }, *number))
             }
         }
     }
@@ -206,18 +260,15 @@ impl<'s> Symbols<'s> {
         self.error(at, format!("`{}` is not an array", name.text))
     }
 
-    fn emit(
-        &self,
-        code: &mut Code,
-        scope: Option<usize>,
-        expr: &Expr<'s>,
-    ) -> Result<(), Diagnostic> {
+    fn emit(&self, code: &mut Code, scope: Option<usize>, expr: &Expr<'s>) {
         let (first, row) = expr.row();
-        self.emit_operand(code, scope, first)?;
+        self.errors.take(self.emit_operand(code, scope, first));
         for (operator, right, _) in row {
-            self.emit_right(code, scope, operator, right)?;
+            if self.errors.is_full() {
+                return;
+            }
+            self.errors.take(self.emit_right(code, scope, operator, right));
         }
-        Ok(())
     }
 
     /// What is no row of operators.
@@ -233,17 +284,16 @@ impl<'s> Symbols<'s> {
         }
         match &expr.node {
             Node::Variable(of, name, Some(index)) => {
-                let symbol = self.variable(scope, *of, *name)?.clone();
-                self.emit(code, scope, index)?;
-                code.ops.push(match symbol {
-                    Symbol::Stored { kind: Kind::Byte, at, length: Some(length), .. } => {
+                self.emit(code, scope, index);
+                code.ops.push(match self.variable(scope, *of, *name)? {
+                    &Symbol::Stored { kind: Kind::Byte, at, length: Some(length), .. } => {
                         Op::ByteAt { at, length }
                     }
-                    Symbol::Stored { kind: Kind::Int, at, length: Some(length), .. } => {
+                    &Symbol::Stored { kind: Kind::Int, at, length: Some(length), .. } => {
                         Op::IntAt { at, length }
                     }
-                    Symbol::Constant { values, table, is_array: true } => {
-                        Op::TableAt { at: table, length: values.len() as u16 }
+                    Symbol::Constant { values, table, is_array: true, .. } => {
+                        Op::TableAt { at: *table, length: values.len() as u16 }
                     }
                     _ => return Err(self.no_array(index.at, *name)),
                 });
@@ -256,10 +306,10 @@ impl<'s> Symbols<'s> {
                 code.ops.push(if is_wide { Op::InStateWide { at, state } } else { narrow });
             }
             Node::Unary(operator, operand) => {
-                self.emit(code, scope, operand)?;
+                self.emit(code, scope, operand);
                 code.ops.push(Op::Unary(*operator));
             }
-            Node::Binary(..) => self.emit(code, scope, expr)?,
+            Node::Binary(..) => self.emit(code, scope, expr),
             Node::Number(_) | Node::Variable(_, _, None) => {}
         }
         Ok(())
@@ -282,7 +332,7 @@ impl<'s> Symbols<'s> {
         if let Some(jump) = early {
             let place = code.ops.len();
             code.ops.push(Op::End);
-            self.emit(code, scope, right)?;
+            self.emit(code, scope, right);
             code.ops.push(Op::Truth);
             code.ops[place] = jump(here(code));
             return Ok(());
@@ -293,7 +343,7 @@ impl<'s> Symbols<'s> {
             Some(Op::Int(at)) => code.ops.push(Op::WithInt(operator, at)),
             _ => {
                 code.ops.push(Op::Push);
-                self.emit(code, scope, right)?;
+                self.emit(code, scope, right);
                 code.ops.push(Op::WithPopped(operator));
             }
         }
