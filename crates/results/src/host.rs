@@ -64,6 +64,9 @@ pub struct InterfaceFacts {
     /// Rate of a shaping qdisc on this host, bit/s, where there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qdisc_rate_bits_per_s: Option<f64>,
+    /// The class that sets this rate, where the qdisc is htb: `1:10`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub qdisc_class: Option<String>,
     /// Offloads that are on: `tso`, `gso`, `gro`, `tx-udp-segmentation`.
     #[serde(default)]
     pub offloads: Vec<String>,

@@ -150,6 +150,7 @@ fn describe(files: &HostFiles, socket: &mut NetlinkSocket, link: &Interface) -> 
         queues_count: queues(files, link, device.as_ref()),
         qdisc: qdisc.kind.or_else(|| link.qdisc.clone()),
         qdisc_rate_bits_per_s: qdisc.rate_bits_per_s,
+        qdisc_class: qdisc.class,
         offloads: offloads(&features.unwrap_or_default()),
         memory_node: told.bus.and_then(|bus| memory_node(files, &bus)),
         driver: told.driver,

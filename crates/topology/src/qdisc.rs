@@ -23,6 +23,8 @@ pub(crate) struct RootQdisc {
     pub(crate) kind: Option<String>,
     /// The rate it holds to, bit/s: of all traffic (tbf, htb, cake), or of each flow (fq).
     pub(crate) rate_bits_per_s: Option<f64>,
+    /// htb's class that sets this rate, as `tc` writes it.
+    pub(crate) class: Option<String>,
 }
 
 /// The root qdisc of an interface.
@@ -32,8 +34,11 @@ pub(crate) fn root_qdisc(socket: &mut NetlinkSocket, index: u32) -> RootQdisc {
     let Some(root) = mine().find(|qdisc| qdisc.parent == ROOT) else {
         return RootQdisc::default();
     };
+    let mut class = None;
     let rate_bytes_per_s = if root.kind == "htb" {
-        htb_rate(root, &disciplines(socket, DisciplineKind::Class, index, 0))
+        let bound = htb_bound(root, &disciplines(socket, DisciplineKind::Class, index, 0));
+        class = bound.map(|(_, handle)| stats::show_handle(handle));
+        bound.map(|(rate, _)| rate)
     } else {
         // Below a root without a rate of its own (mq) the widest child is the ceiling.
         rate_bytes_per_s(root).or_else(|| {
@@ -44,6 +49,7 @@ pub(crate) fn root_qdisc(socket: &mut NetlinkSocket, index: u32) -> RootQdisc {
     RootQdisc {
         kind: Some(root.kind.clone()),
         rate_bits_per_s: rate_bytes_per_s.map(|rate| rate as f64 * 8.0),
+        class,
     }
 }
 
@@ -74,11 +80,11 @@ fn rate_bytes_per_s(discipline: &Discipline) -> Option<u64> {
     rate.filter(|&rate| rate > 0)
 }
 
-/// An htb class's `ceil`.
-fn ceil_bytes_per_s(class: &Discipline) -> Option<u64> {
-    attribute(&class.options, TCA_HTB_CEIL64)
-        .and_then(u64_of)
-        .or_else(|| ratespec(attribute(&class.options, TCA_HTB_PARMS)?, 1))
+/// An htb class's `ceil`, bytes/s, and its handle.
+fn ceiling(class: &Discipline) -> Option<(u64, u32)> {
+    let wide = attribute(&class.options, TCA_HTB_CEIL64).and_then(u64_of);
+    let bytes_per_s = wide.or_else(|| ratespec(attribute(&class.options, TCA_HTB_PARMS)?, 1))?;
+    Some((bytes_per_s, class.handle))
 }
 
 /// The `rate` of the n-th `struct tc_ratespec` of a parameter block, bytes/s.
@@ -87,9 +93,9 @@ fn ratespec(parameters: &[u8], place: usize) -> Option<u64> {
     u32_of(parameters.get(place * RATESPEC_BYTES + 8..)?).map(u64::from)
 }
 
-/// What htb lets through: the ceiling of the class that unclassified traffic goes to and of those
+/// What htb lets through, bytes/s, and the class that decides: the ceiling of the class that unclassified traffic goes to and of those
 /// above it. Where there is no such class filters decide, and the widest top class is the bound.
-fn htb_rate(root: &Discipline, classes: &[Discipline]) -> Option<u64> {
+fn htb_bound(root: &Discipline, classes: &[Discipline]) -> Option<(u64, u32)> {
     const TREE_DEPTH_MAX: usize = 8;
     let default_minor =
         attribute(&root.options, TCA_HTB_INIT).and_then(|init| u32_of(init.get(8..)?));
@@ -99,12 +105,12 @@ fn htb_rate(root: &Discipline, classes: &[Discipline]) -> Option<u64> {
     let mut narrowest = None;
     for _level in 0..TREE_DEPTH_MAX {
         let Some(class) = at else { break };
-        narrowest = narrowest.into_iter().chain(ceil_bytes_per_s(class)).min();
+        narrowest = narrowest.into_iter().chain(ceiling(class)).min_by_key(|&(rate, _)| rate);
         at = classes.iter().find(|above| above.handle == class.parent);
     }
     narrowest.or_else(|| {
         let top = classes.iter().filter(|class| class.parent == ROOT);
-        top.filter_map(ceil_bytes_per_s).max()
+        top.filter_map(ceiling).max_by_key(|&(rate, _)| rate)
     })
 }
 

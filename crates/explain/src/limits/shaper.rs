@@ -120,17 +120,24 @@ fn by_hand(seen: &Observed<'_>, end: End, rate: f64) -> Vec<String> {
         _ => "root".to_owned(),
     };
     let twice = format!("{}mbit", (rate * 2e-6).ceil());
+    let class = interface.qdisc_class.as_deref();
     let change = match kind {
         "tbf" => {
             format!("tc qdisc change dev {device} {place} tbf rate {twice} burst 1mb latency 50ms")
         }
         "cake" => format!("tc qdisc change dev {device} {place} cake bandwidth {twice}"),
-        // Its rates are configured in its classes.
-        "htb" | "hfsc" => format!("tc class show dev {device}"),
+        // Their rates are configured in their classes.
+        "htb" | "hfsc" => match class {
+            Some(class) => {
+                format!("tc class change dev {device} classid {class} {kind} rate {twice}")
+            }
+            None => format!("tc class show dev {device}"),
+        },
         _ => format!("tc qdisc replace dev {device} {place} fq"),
     };
     let effect = match kind {
         "tbf" | "cake" => "doubles the rate",
+        "htb" if class.is_some() => "doubles the rate of this class",
         "htb" | "hfsc" => "lists the classes whose rates `tc class change` sets",
         _ => "puts fq in its place",
     };

@@ -188,7 +188,7 @@ fn police_rate(attributes: &[u8], depth: u32) -> Option<u64> {
 }
 
 /// `1:`, `8001:2`, as `tc` writes them.
-fn show_handle(handle: u32) -> String {
+pub(super) fn show_handle(handle: u32) -> String {
     match handle & 0xffff {
         0 => format!("{:x}:", handle >> 16),
         minor => format!("{:x}:{minor:x}", handle >> 16),

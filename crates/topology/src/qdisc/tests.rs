@@ -70,11 +70,13 @@ fn htb_is_as_wide_as_the_narrowest_class_above_the_default() {
         init[8..12].copy_from_slice(&default.to_ne_bytes());
         discipline(0x1_0000, ROOT, "htb", &attr(TCA_HTB_INIT, &init))
     };
-    assert_eq!(htb_rate(&root(0x10), &classes), Some(500));
-    assert_eq!(htb_rate(&root(0x20), &classes), Some(100));
-    assert_eq!(htb_rate(&root(0), &classes), Some(500), "no default class: the top one");
-    assert_eq!(htb_rate(&root(0x30), &classes), Some(70), "its own parent: the walk ends");
-    assert_eq!(htb_rate(&root(0x10), &[]), None);
+    assert_eq!(htb_bound(&root(0x10), &classes), Some((500, 0x1_0001)));
+    assert_eq!(htb_bound(&root(0x20), &classes), Some((100, 0x1_0020)));
+    let top = Some((500, 0x1_0001));
+    assert_eq!(htb_bound(&root(0), &classes), top, "no default class: the top one");
+    let own = Some((70, 0x1_0030));
+    assert_eq!(htb_bound(&root(0x30), &classes), own, "its own parent: the walk ends");
+    assert_eq!(htb_bound(&root(0x10), &[]), None);
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn any_message_is_read_or_refused() {
         for body in [bytes, &whole] {
             if let Ok(discipline) = Discipline::parse(body) {
                 rate_bytes_per_s(&discipline);
-                htb_rate(&discipline, std::slice::from_ref(&discipline));
+                htb_bound(&discipline, std::slice::from_ref(&discipline));
             }
         }
     });

@@ -297,3 +297,30 @@ fn the_change_the_user_made_decides() {
     let uncommon = explain::confirm_host_change(&before, verdict, &other.results());
     assert_eq!(uncommon, Err(explain::HostChangeError::NoCommonTest));
 }
+
+#[test]
+fn advice_on_htb_changes_the_class_that_holds_traffic_back() {
+    let shaped = 2e9;
+    for path in paths() {
+        let goodput = shaped * path.mss() / (path.mtu_bytes + 14.0);
+        let advice = |class: Option<&'static str>| {
+            let planted = Planted {
+                hosts: Box::new(move |results| {
+                    let interface = results.near_mut().interface.get_or_insert_default();
+                    interface.qdisc = Some("htb".into());
+                    interface.qdisc_class = class.map(str::to_owned);
+                }),
+                ..Planted::on(Model {
+                    capacity_bits_per_s: goodput,
+                    near_qdisc_bits_per_s: Some(shaped),
+                    ..path.clone()
+                })
+            };
+            planted.expect(Limit::Shaper, NEAR, true);
+            planted.verdict().0.advice.join("\n")
+        };
+        let change = "`tc class change dev eth0 classid 1:10 htb rate 4000mbit` doubles the rate";
+        assert!(advice(Some("1:10")).contains(change), "{}", advice(Some("1:10")));
+        assert!(advice(None).contains("`tc class show dev eth0`"), "files of earlier versions");
+    }
+}
