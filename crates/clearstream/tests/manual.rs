@@ -66,6 +66,24 @@ fn man_pages_of_commands_say_how_they_end_and_where_to_read_on() {
     assert!(page("clearstream-check.1").contains("Undecided"));
 }
 
+#[test]
+fn completions_offer_no_command_that_the_help_hides() {
+    let scratch = Scratch::new("manual").expect("a scratch folder");
+    run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
+    for file in ["clearstream.bash", "_clearstream", "clearstream.fish"] {
+        let script = fs::read_to_string(scratch.path().join(file)).expect(file);
+        for shown in ["gateway", "exec", "--congestion", "--json"] {
+            let flag = shown.trim_start_matches('-');
+            assert!(script.contains(flag), "{file} lacks {shown}");
+        }
+        for hidden in ["tester", "manual", "internal"] {
+            assert!(!script.contains(hidden), "{file} offers {hidden}");
+        }
+    }
+    let zsh = fs::read_to_string(scratch.path().join("_clearstream")).expect("zsh's");
+    assert!(zsh.contains("compadd -S '' -a names"), "a port's name follows `SWITCH:` at once");
+}
+
 /// What bash offers for a command line, by the generated script.
 fn offered(scratch: &Path, line: &str) -> Vec<String> {
     let script = format!(

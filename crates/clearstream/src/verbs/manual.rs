@@ -43,8 +43,9 @@ pub(crate) fn run(args: &ManualArgs, json: bool) -> VerbResult {
         written.push(path);
     }
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let mut shown = shown(&CommandLine::command());
         let path =
-            clap_complete::generate_to(shell, &mut command(), NAME, &args.out).map_err(failed)?;
+            clap_complete::generate_to(shell, &mut shown, NAME, &args.out).map_err(failed)?;
         let script = fs::read_to_string(&path).map_err(failed)?;
         fs::write(&path, shells::with_names(shell, &script)).map_err(failed)?;
         written.push(path);
@@ -63,7 +64,23 @@ pub(crate) fn run(args: &ManualArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// The command line without verbs for packagers only.
+/// What completions need of a command, without the commands that its help does not show.
+fn shown(command: &Command) -> Command {
+    let of = command.clone();
+    let actions = of.get_subcommands().filter(|action| !action.is_hide_set()).map(shown);
+    let about = of.get_about().cloned();
+    let aliases: Vec<String> = of.get_visible_aliases().map(str::to_owned).collect();
+    Command::new(of.get_name().to_owned())
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(about.unwrap_or_default())
+        .visible_aliases(aliases)
+        .disable_help_subcommand(true)
+        .groups(of.get_groups().cloned())
+        .args(of.get_arguments().cloned())
+        .subcommands(actions)
+}
+
+/// The whole command line. Pages are written of what the help shows.
 fn command() -> Command {
     let mut command = CommandLine::command();
     command.build();

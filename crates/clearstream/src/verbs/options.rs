@@ -28,7 +28,7 @@ const UDP_BITS_PER_S_DEFAULT: f64 = 1e6;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetOptions {
     /// Far host: a name or an address; `clearstream serve` or `iperf3 -s` must run there.
-    #[arg(value_name = "HOST", value_parser = host)]
+    #[arg(value_name = "HOST", value_hint = clap::ValueHint::Hostname, value_parser = host)]
     pub(crate) host: String,
     #[command(flatten)]
     server: ServerOptions,

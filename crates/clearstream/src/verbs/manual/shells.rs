@@ -30,7 +30,10 @@ const ZSH: &str = r#"
 _clearstream() {
     local -a names
     names=(${(f)"$(command clearstream complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
-    if (( $#names )); then
+    if [[ $names[1] == *: ]]; then
+        # The name of a port follows the colon.
+        compadd -S '' -a names
+    elif (( $#names )); then
         compadd -a names
     else
         _clearstream_options "$@"

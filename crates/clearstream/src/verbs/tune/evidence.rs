@@ -20,7 +20,7 @@ const SEED: u64 = 0x7e57;
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct EvidenceOptions {
     /// Far host, for a quick measurement now: `clearstream serve` must run there.
-    #[arg(value_name = "HOST")]
+    #[arg(value_name = "HOST", value_hint = clap::ValueHint::Hostname)]
     pub(super) host: Option<String>,
     /// Take the evidence from this results file (of `path`) instead.
     #[arg(long, value_name = "FILE")]
