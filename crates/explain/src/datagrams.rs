@@ -12,6 +12,7 @@ use units::{saturating_u64, show_bit_rate};
 
 use crate::numbers::{percent, positive, ratio, share};
 use crate::observed::opposite;
+use crate::verdict;
 
 /// The section of `docs/limits.md` about UDP.
 pub(crate) const PAGE: &str = "
@@ -135,19 +136,9 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
         weight: share(*count, judged.lost).unwrap_or(0.0),
     });
     let ruled_out = if finding.place.is_some() { ruled_out.collect() } else { Vec::new() };
-    Some(Verdict {
-        limit: finding.limit,
-        end: finding.end,
-        summary: evidence[0].text.clone(),
-        evidence,
-        confirmed: false,
-        confirmation: None,
-        host_change: None,
-        changes: Vec::new(),
-        advice: finding.advice,
-        next: None,
-        ruled_out,
-    })
+    let summary = evidence[0].text.clone();
+    let plain = verdict::unproven(finding.limit, finding.end, summary, finding.advice);
+    Some(Verdict { evidence, ruled_out, ..plain })
 }
 
 /// The limit that binds, and the text that explains it.

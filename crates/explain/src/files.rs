@@ -10,6 +10,7 @@ use results::{
 };
 
 use crate::numbers::percent;
+use crate::verdict;
 
 /// Least weight at which a limit is named.
 const SUSPECTED: f64 = 0.35;
@@ -175,19 +176,9 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
         (Some(page), Some(first)) => format!("{}; {}", page.title, first.text),
         _none => "gateways, servers and clients had room, as far as their counters tell".to_owned(),
     };
-    Some(Verdict {
-        limit,
-        end: None,
-        summary,
-        evidence: found,
-        confirmed: false,
-        confirmation: None,
-        host_change: None,
-        changes: Vec::new(),
-        advice: page.map(|page| advice(page, results)).into_iter().collect(),
-        next: None,
-        ruled_out,
-    })
+    let advice = page.map(|page| advice(page, results)).into_iter().collect();
+    let plain = verdict::unproven(limit, None, summary, advice);
+    Some(Verdict { evidence: found, ruled_out, ..plain })
 }
 
 /// The advice of a page, with the plan's file where the command that made the results names it.
@@ -232,19 +223,7 @@ pub(crate) fn unwatched(results: &Results) -> Option<Verdict> {
         let summary = "a file-system load whose limit is not known: no counters of gateways and servers were recorded";
         (summary, vec![again])
     };
-    Some(Verdict {
-        limit: Limit::NoneFound,
-        end: None,
-        summary: summary.to_owned(),
-        evidence: Vec::new(),
-        confirmed: false,
-        confirmation: None,
-        host_change: None,
-        changes: Vec::new(),
-        advice,
-        next: None,
-        ruled_out: Vec::new(),
-    })
+    Some(verdict::unproven(Limit::NoneFound, None, summary.to_owned(), advice))
 }
 
 fn weigh(limit: Limit, carried: &Carried, crossing: &Crossing) -> (f64, String) {

@@ -4,6 +4,8 @@
 use results::{Finding, Limit, Results, StreamEnd, TestOutcome, Verdict};
 use units::show_seconds;
 
+use crate::verdict;
+
 /// Programs whose recordings are of any length. A test of this program is as long as its plan.
 const RECORDERS: [&str; 3] = ["packet capture", "ss", "iperf3"];
 
@@ -23,28 +25,17 @@ pub(crate) fn withheld(results: &Results) -> Option<Verdict> {
     if segments >= SEGMENTS_MIN && round_trips.is_none_or(|count| count >= ROUND_TRIPS_MIN) {
         return None;
     }
-    let over = round_trips.map_or_else(String::new, |count| {
-        format!(" ({} round trips)", units::saturating_u64(count))
+    let count = units::saturating_u64;
+    let trips = round_trips.map_or_else(String::new, |trips| {
+        format!(", round trips: {} of at least {ROUND_TRIPS_MIN}", count(trips))
     });
     let summary = format!(
-        "no verdict: {} segments in {}{over} are too few to judge; at least {SEGMENTS_MIN} segments and \
-         {ROUND_TRIPS_MIN} round trips are needed",
-        units::saturating_u64(segments),
-        show_seconds(outcome.duration_s)
+        "no verdict: {} is too little to judge (full segments: {} of at least {SEGMENTS_MIN}{trips})",
+        show_seconds(outcome.duration_s),
+        count(segments)
     );
-    Some(Verdict {
-        limit: Limit::NoneFound,
-        end: None,
-        summary,
-        evidence: Vec::new(),
-        confirmed: false,
-        confirmation: None,
-        host_change: None,
-        changes: Vec::new(),
-        advice: vec!["record several seconds of the transfer".to_owned()],
-        next: None,
-        ruled_out: Vec::new(),
-    })
+    let advice = "record several seconds of the transfer".to_owned();
+    Some(verdict::unproven(Limit::NoneFound, None, summary, vec![advice]))
 }
 
 /// The verdict, with what weakens it.

@@ -9,6 +9,7 @@ use units::{show_count, show_seconds};
 
 use crate::numbers::{percent, positive, share};
 use crate::observed::end_name;
+use crate::verdict;
 
 /// Share of the median from which a part is named as the limit.
 const NAMED_MIN: f64 = 0.25;
@@ -81,19 +82,9 @@ pub(crate) fn explain(results: &Results) -> Option<Verdict> {
     };
     let rest = Evidence { limit, text: rest, weight: 0.0 };
     let evidence = [first].into_iter().chain(named.into_iter().map(line)).chain([rest]).collect();
-    Some(Verdict {
-        limit,
-        end,
-        summary,
-        evidence,
-        confirmed: false,
-        confirmation: None,
-        host_change: None,
-        changes: Vec::new(),
-        advice: vec![advice(limit, end)],
-        next: None,
-        ruled_out: small.into_iter().map(line).collect(),
-    })
+    let ruled_out = small.into_iter().map(line).collect();
+    let plain = verdict::unproven(limit, end, summary, vec![advice(limit, end)]);
+    Some(Verdict { evidence, ruled_out, ..plain })
 }
 
 fn advice(limit: Limit, end: Option<End>) -> String {

@@ -224,6 +224,28 @@ fn of_candidate(
     }
 }
 
+/// A verdict with its advice alone: no evidence, no experiment, nothing ruled out.
+pub(crate) fn unproven(
+    limit: Limit,
+    end: Option<End>,
+    summary: String,
+    advice: Vec<String>,
+) -> Verdict {
+    Verdict {
+        limit,
+        end,
+        summary,
+        evidence: Vec::new(),
+        confirmed: false,
+        confirmation: None,
+        host_change: None,
+        changes: Vec::new(),
+        advice,
+        next: None,
+        ruled_out: Vec::new(),
+    }
+}
+
 fn none_found(diagnosis: &Diagnosis) -> Verdict {
     let (summary, advice) = match diagnosis.measured {
         Some(measured) => (
@@ -237,19 +259,8 @@ fn none_found(diagnosis: &Diagnosis) -> Verdict {
             ("no TCP transfer was measured, so there is nothing to judge".to_owned(), Vec::new())
         }
     };
-    Verdict {
-        limit: Limit::NoneFound,
-        end: None,
-        summary,
-        evidence: Vec::new(),
-        confirmed: false,
-        confirmation: None,
-        host_change: None,
-        changes: Vec::new(),
-        advice,
-        next: None,
-        ruled_out: diagnosis.ruled_out.clone(),
-    }
+    let ruled_out = diagnosis.ruled_out.clone();
+    Verdict { ruled_out, ..unproven(Limit::NoneFound, None, summary, advice) }
 }
 
 fn headline(candidate: &Candidate) -> String {
