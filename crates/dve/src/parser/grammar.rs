@@ -267,7 +267,7 @@ fn every_text_of_the_grammar_is_parsed() {
         let text = generator.text().join(" ");
         assert!(Recogniser::accepts(&grammar, &text), "the test's own parts agree: {text}");
         if let Err(error) = parse(&text) {
-            panic!("{error}\n{text}");
+            panic!("{error:#?}\n{text}");
         }
     }
 }
