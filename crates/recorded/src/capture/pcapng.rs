@@ -96,7 +96,7 @@ impl<'a> Blocks<'a> {
         let interface = self.interfaces.get(interface as usize).ok_or(Defect::Malformed)?;
         let fields = body.get(4..).ok_or(Defect::Malformed)?;
         // The block is whole, so a packet longer than the block is malformed.
-        let stored = Stored::read(self.order, fields).map_err(|_| Defect::Malformed)?;
+        let stored = Stored::read(self.order, fields).map_err(|_defect| Defect::Malformed)?;
         let [high, low] = stored.time.map(u64::from);
         Ok(Packet {
             time_ns: interface.time_ns(high << 32 | low),
