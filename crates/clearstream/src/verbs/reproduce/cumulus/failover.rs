@@ -26,8 +26,8 @@ use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
 use crate::signals;
 
-/// Number of files to create, which takes some seconds.
-const FILES_COUNT: u64 = 6000;
+/// Number of files to create: more than a fast machine creates before the failure, a few thousand a second.
+const FILES_COUNT: u64 = 30_000;
 /// The gateway between the client and the metadata server, which fails.
 const GATEWAY: &str = "g1";
 /// Time before the failure, from the start of the load.
