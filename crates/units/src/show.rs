@@ -30,8 +30,8 @@ pub fn show_count(count: f64) -> String {
 /// A whole number of things whose plural ends in `s`, with the word in singular or plural.
 ///
 /// ```
-/// assert_eq!(units::count_of(1, "stream"), "1 stream");
-/// assert_eq!(units::count_of(4, "stream"), "4 streams");
+/// assert_eq!(units::count_of(1_u64, "stream"), "1 stream");
+/// assert_eq!(units::count_of(4_u64, "stream"), "4 streams");
 /// ```
 #[must_use]
 pub fn count_of(number: impl Into<u64>, thing: &str) -> String {
