@@ -22,6 +22,9 @@ pub(crate) fn cycles(
     let mut search = FairSearch::new(ModelSystem::new(model), fairness)
         .map_err(|_full| CheckError::TooManyStates)?;
     let verdict = loop {
+        if let Some(reason) = watch.look(&search.progress()) {
+            break Verdict::Undecided(reason);
+        }
         match search.advance(PORTION).map_err(|_full| CheckError::TooManyStates)? {
             FairFound::NoCycle => break Verdict::Holds,
             FairFound::Cycle(found) => {
@@ -30,9 +33,6 @@ pub(crate) fn cycles(
                 break Verdict::Violated { why: why(fairness), run, cycle_start };
             }
             FairFound::More => {}
-        }
-        if let Some(reason) = watch.look(&search.progress()) {
-            break Verdict::Undecided(reason);
         }
     };
     let failing = failing(model, search.system().taken());

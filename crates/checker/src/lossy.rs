@@ -23,6 +23,9 @@ pub(crate) fn states(
     let has_assertions = model.has_assertions();
     let mut violation = None;
     let ended = loop {
+        if let Some(reason) = watch.look(&search.progress()) {
+            break Some(reason);
+        }
         let more = search.advance(PORTION, |state, steps| {
             let is_deadlock = steps == 0 && !allow_deadlock;
             violation = violated_property(model, state, is_deadlock, has_assertions);
@@ -30,9 +33,6 @@ pub(crate) fn states(
         });
         if !more {
             break None;
-        }
-        if let Some(reason) = watch.look(&search.progress()) {
-            break Some(reason);
         }
     };
     let verdict = match (violation, ended) {

@@ -42,6 +42,10 @@ impl System for RankedModel<'_> {
     fn each(&mut self, state: &[u8], visit: impl FnMut(&[u8])) -> usize {
         self.system.each(state, visit)
     }
+
+    fn is_error(&self, state: &[u8]) -> bool {
+        self.system.is_error(state)
+    }
 }
 
 impl Accepting for RankedModel<'_> {

@@ -235,6 +235,7 @@ fn drive(
     mut look: impl FnMut(&mut ModelRank<'_>) -> Result<(), DriveError>,
 ) -> Result<(), DriveError> {
     let start = Instant::now();
+    look(rank)?;
     let mut looked = start;
     let mut wait = Duration::ZERO;
     loop {
@@ -291,6 +292,8 @@ impl<'m, 'o> LeadWatch<'m, 'o> {
 
     fn look(&mut self, rank: &mut ModelRank<'_>) -> Result<(), DriveError> {
         self.last = Figures::total(rank.all_figures());
+        // At the start nothing is known of the others yet.
+        self.last.memory_bytes = self.last.memory_bytes.max(rank.figures().memory_bytes);
         let judged = self.judge.as_mut().map(|judge| (judge.go_on(rank), judge.memory_bytes()));
         if let Some((judged, memory_bytes)) = judged {
             self.last.memory_bytes += memory_bytes;

@@ -33,6 +33,9 @@ pub(crate) fn states(
     let has_assertions = model.has_assertions();
     let mut violation = None;
     let ended = loop {
+        if let Some(reason) = watch.look(&search.progress()) {
+            break Some(reason);
+        }
         let more = search.advance(PORTION, |id, state, steps| {
             if violation.is_none() {
                 let why =
@@ -49,16 +52,14 @@ pub(crate) fn states(
             }
             Err(_full) => return Err(CheckError::TooManyStates),
         }
-        if let Some(reason) = watch.look(&search.progress()) {
-            break Some(reason);
-        }
         keep.now_and_then(&search, watch.observer())?;
     };
     if ended.is_some() && violation.is_none() {
         keep.save(&search, watch.observer())?;
     }
     let (progress, elapsed) = (search.progress(), watch.elapsed());
-    let is_whole = ended.is_none() && progress.queued_count == 0 && !bounds.is_reduced;
+    // A search that stopped at a violation has successors that are neither stored nor queued.
+    let is_whole = ended.is_none() && (is_full || violation.is_none()) && !bounds.is_reduced;
     let unreachable = is_whole.then(|| Unreachable::of(model, search.system().taken()));
     let verdict = match (violation, ended) {
         (Some((id, why)), _) => {
@@ -88,6 +89,9 @@ pub(crate) fn cycles(
     let mut search =
         CycleSearch::new(bounds.system(model)).map_err(|_full| CheckError::TooManyStates)?;
     let verdict = loop {
+        if let Some(reason) = watch.look(&search.progress()) {
+            break Verdict::Undecided(reason);
+        }
         match search.advance(PORTION).map_err(|_full| CheckError::TooManyStates)? {
             Found::NoCycle => break Verdict::Holds,
             Found::Cycle(lasso) => {
@@ -99,9 +103,6 @@ pub(crate) fn cycles(
                 break Verdict::Violated { why, run: lines(model, &run), cycle_start: Some(turn) };
             }
             Found::More => {}
-        }
-        if let Some(reason) = watch.look(&search.progress()) {
-            break Verdict::Undecided(reason);
         }
     };
     let failing = failing(model, search.system().taken());

@@ -73,6 +73,10 @@ impl System for ModelSystem<'_> {
             visit(next);
         })
     }
+
+    fn is_error(&self, state: &[u8]) -> bool {
+        self.model.is_error(state)
+    }
 }
 
 impl Accepting for ModelSystem<'_> {

@@ -81,12 +81,76 @@ fn each_formula_has_a_report_in_order() {
 #[test]
 fn an_observer_stops_a_search() {
     let model = counters(4, 200);
-    for mut ranks in [Ranks::One, ranks_of(2, false), ranks_of(2, true)] {
+    for mut ranks in all_ranks() {
         let mut listener = Listener { stop_now: true, ..Listener::default() };
         let options = Options::default();
         let reports = check(&model, None, &options, &mut ranks, &mut listener).expect("a report");
         let Verdict::Undecided(why) = &reports[0].verdict else { panic!("{reports:?}") };
         assert_eq!(why, "enough");
+    }
+}
+
+fn all_ranks() -> [Ranks; 3] {
+    [Ranks::One, ranks_of(2, false), ranks_of(2, true)]
+}
+
+/// Runs end in a deadlock (x != 1), with an error (x == 1), or never.
+const ENDS: &str = "byte x;\nprocess P { state a, b, c, never; init a; assert a: LIMIT;\n trans\n \
+                    a -> b { effect x = 1; }, a -> b { effect x = 2; }, b -> c { effect x = 4 / (x - 1); },\n \
+                    c -> never { guard x == 9; };\n}\nsystem async;\n";
+
+#[test]
+fn a_runtime_error_is_not_counted_as_a_deadlock() {
+    let model = Model::parse(&ENDS.replace("LIMIT", "x == 0")).expect("a model");
+    let lossy = Some(LossyStorage::HashCompaction);
+    for mut ranks in all_ranks() {
+        let full = Options { is_full: true, ..Options::default() };
+        let reports = check(&model, None, &full, &mut ranks, &mut ()).expect("a report");
+        assert_eq!(reports[0].progress.deadlocks_count, 1, "{reports:?}");
+    }
+    let lossy = Options { kept: lossy, allow_deadlock: true, ..Options::default() };
+    let reports = check(&model, None, &lossy, &mut Ranks::One, &mut ()).expect("a report");
+    assert!(reports[0].progress.deadlocks_count <= 1, "{reports:?}");
+}
+
+#[test]
+fn unreachable_code_is_known_only_after_a_whole_search() {
+    // The initial state fails its assertion: its successors are not looked at.
+    let model = Model::parse(&ENDS.replace("LIMIT", "x == 1")).expect("a model");
+    for is_full in [false, true] {
+        for mut ranks in all_ranks() {
+            let options = Options { is_full, ..Options::default() };
+            let reports = check(&model, None, &options, &mut ranks, &mut ()).expect("a report");
+            let [report] = &reports[..] else { panic!("{reports:?}") };
+            assert!(matches!(report.verdict, Verdict::Violated { .. }), "{report:?}");
+            let never = report.unreachable.as_ref().map(|code| code.transitions.len());
+            assert_eq!(never, is_full.then_some(1), "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn bounds_that_do_not_suffice_for_the_first_state_leave_a_small_model_undecided() {
+    let model = counters(2, 2);
+    let formula = Formulas::parse("G {n[0] < 9}").expect("a formula");
+    let of = |memory_bytes, time| Bounds { memory_bytes, time, is_reduced: false };
+    let bounds = [of(Some(1024), None), of(None, Some(Duration::ZERO))];
+    for (bounds, word) in bounds.into_iter().zip(["--memory", "--time"]) {
+        for fairness in [None, Some(Fairness::Weak)] {
+            for mut ranks in all_ranks() {
+                let options = Options { bounds, fairness, ..Options::default() };
+                let formulas = [None, Some(&formula)];
+                for formulas in formulas.into_iter().filter(|of| of.is_some() || fairness.is_none())
+                {
+                    let reports = check(&model, formulas, &options, &mut ranks, &mut ());
+                    let reports = reports.expect("a report");
+                    let Verdict::Undecided(why) = &reports[0].verdict else {
+                        panic!("{reports:?}")
+                    };
+                    assert!(why.contains(word), "{why}");
+                }
+            }
+        }
     }
 }
 

@@ -227,8 +227,18 @@ fn what_cannot_be_decided_says_why() {
     assert_eq!(code, Some(11), "{out}");
     assert!(out.contains("undecided") && out.contains("--memory"), "{out}");
     assert!(out.contains("queued, no error found"), "{out}");
-    let (code, out, _) = model.check(&["--time", "200ms", "--allow-deadlock"]);
-    assert_eq!(code, Some(11), "{out}");
+    for time in ["200ms", "0s"] {
+        let (code, out, _) = model.check(&["--time", time, "--allow-deadlock"]);
+        assert_eq!(code, Some(11), "{out}");
+    }
+    let drawing = model.0.with_extension("svg");
+    let svg = drawing.to_str().expect("text");
+    let (_, _, err) = model.check(&["--time", "0s", "--svg", svg]);
+    assert_eq!(
+        err,
+        format!("clearstream: {svg} is not written: there is no counterexample to draw\n")
+    );
+    assert!(!drawing.exists());
 }
 
 /// Processor time of a process, clock ticks: fields 14 and 15 of `/proc/PID/stat`.

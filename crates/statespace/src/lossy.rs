@@ -110,7 +110,7 @@ impl<S: System> LossySearch<S> {
             self.visited_count += 1;
             self.states_count += (end - first) as u64;
             self.transitions_count += steps as u64;
-            self.deadlocks_count += u64::from(steps == 0);
+            self.deadlocks_count += u64::from(steps == 0 && !self.system.is_error(&state));
             if !found(&state, steps) {
                 return false;
             }

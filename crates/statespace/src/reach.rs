@@ -13,6 +13,11 @@ pub trait System {
 
     /// Calls `visit` with every state that follows; tells how many steps there were.
     fn each(&mut self, state: &[u8], visit: impl FnMut(&[u8])) -> usize;
+
+    /// Whether runs end in this state because of an error. Such a state has no steps and is no deadlock.
+    fn is_error(&self, _state: &[u8]) -> bool {
+        false
+    }
 }
 
 /// States whose successors are looked up together.
@@ -125,7 +130,8 @@ impl<S: System> Reach<S> {
                 }
             });
             self.transitions_count += steps as u64;
-            self.deadlocks_count += u64::from(steps == 0);
+            let is_deadlock = steps == 0 && !self.system.is_error(self.parent.bytes());
+            self.deadlocks_count += u64::from(is_deadlock);
             let id = self.next;
             self.next += 1;
             if let Some(full) = error {

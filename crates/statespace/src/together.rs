@@ -473,7 +473,7 @@ impl Seat {
         rest.start += 1;
         counts.looked += 1;
         counts.transitions += steps as u64;
-        counts.deadlocks += u64::from(steps == 0);
+        counts.deadlocks += u64::from(steps == 0 && !system.is_error(parent.bytes()));
         Ok(steps)
     }
 

@@ -58,8 +58,12 @@ pub(super) fn search(
         (Ended::Stopped, None) => Verdict::Undecided(reason.unwrap_or_default()),
         (Ended::Whole | Ended::Broken, None) => Verdict::Holds,
     };
-    let is_whole =
-        search.ended() != Ended::Stopped && progress.queued_count == 0 && !task.bounds.is_reduced;
+    let is_whole = !task.bounds.is_reduced
+        && match search.ended() {
+            Ended::Whole => true,
+            Ended::Broken => is_full,
+            Ended::Stopped | Ended::StoreFull => false,
+        };
     let unreachable = is_whole.then(|| Unreachable::of(model, &all_taken(model, &notes)));
     let report = watch.report(model, task.bounds.what(task.what), verdict, progress);
     Ok(Report { elapsed, unreachable, ranks: Some(traffic), ..report })
@@ -89,10 +93,15 @@ fn run(
         search.work(me, &mut system)?;
         Ok(system.notes())
     };
+    // Bounds that are exceeded from the start end the search however fast the threads are.
+    let begun = look();
+    if begun.is_some() {
+        search.stop();
+    }
     thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..ranks_count).map(|me| scope.spawn(move || work(me))).collect();
-        let mut reason = None;
+        let mut reason = begun;
         while working.load(Ordering::Acquire) > 0 {
             thread::park_timeout(LOOK_EVERY);
             if reason.is_none() {

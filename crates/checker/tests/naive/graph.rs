@@ -59,8 +59,10 @@ impl Graph {
         self.edges.iter().map(Vec::len).sum()
     }
 
+    /// States without steps, except those in which an error ended the run.
     pub(crate) fn deadlocks(&self) -> usize {
-        self.edges.iter().filter(|edges| edges.is_empty()).count()
+        let is_deadlock = |(edges, state): &(&Vec<_>, &State)| edges.is_empty() && !state.is_error;
+        self.edges.iter().zip(&self.states).filter(is_deadlock).count()
     }
 
     /// Whether some run visits accepting states for ever and is fair. What a run visits for ever is a

@@ -126,7 +126,7 @@ pub(crate) struct CheckArgs {
     /// Write the results (verdict, counterexample, progress) to this file, for `clearstream report`.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// Draw the counterexample as a sequence chart (SVG).
+    /// Draw the counterexample, if there is one, as a sequence chart (SVG).
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     svg: Option<PathBuf>,
 }
@@ -269,9 +269,14 @@ impl Driver for Search<'_> {
     }
 }
 
-/// Draws the first violation's run, if requested.
+/// Draws the first violation's run, if requested; says so if there is none.
 fn draw(args: &CheckArgs, reports: &[Report]) -> Result<(), VerbError> {
-    let (Some(path), Some(drawing)) = (&args.svg, show::drawing(reports)) else { return Ok(()) };
+    let Some(path) = &args.svg else { return Ok(()) };
+    let Some(drawing) = show::drawing(reports) else {
+        let path = path.display();
+        show::talk(&format!("{path} is not written: there is no counterexample to draw"));
+        return Ok(());
+    };
     sys::private::create(path)
         .and_then(|mut file| file.write_all(drawing.as_bytes()))
         .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))

@@ -550,7 +550,8 @@ impl<S: Subject> Rank<S> {
         }
         if is_first {
             self.transitions_count += steps_count as u64;
-            self.deadlocks_count += u64::from(steps_count == 0);
+            let is_deadlock = steps_count == 0 && !self.system.is_error(self.parent.bytes());
+            self.deadlocks_count += u64::from(is_deadlock);
             if matches!(self.aim, Goal::BadState { .. })
                 && self.system.is_broken(self.parent.bytes(), steps_count)
             {

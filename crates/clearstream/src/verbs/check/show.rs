@@ -52,16 +52,16 @@ impl Observer for Terminal<'_> {
 
 /// The message traffic between ranks, as text.
 fn between(traffic: &Traffic, elapsed: Duration) -> String {
+    let ranks = count_of(traffic.ranks_count as u64, "rank");
     if !traffic.has_messages {
-        return format!("{} ranks sharing one set of states", traffic.ranks_count);
+        return format!("{ranks} sharing one set of states");
     }
     let seconds = elapsed.as_secs_f64().max(1e-9);
     format!(
-        "{} ranks, {} messages/s, {:.1} Mbit/s between them, {} states explored again",
-        traffic.ranks_count,
+        "{ranks}, {} messages/s, {:.1} Mbit/s between them, {} explored again",
         units::show_count(traffic.batches_count as f64 / seconds),
         traffic.sent_bytes as f64 * 8.0 / seconds / 1e6,
-        traffic.again_count,
+        count_of(traffic.again_count, "state"),
     )
 }
 
@@ -109,7 +109,8 @@ fn text(out: &mut String, model: &Path, report: &Report) -> std::fmt::Result {
             let waiting = progress.queued_count;
             let explored = progress.states_count.saturating_sub(waiting);
             writeln!(out, "undecided: {why}")?;
-            writeln!(out, "so far: {explored} states explored, {waiting} queued, no error found")?;
+            let explored = count_of(explored, "state");
+            writeln!(out, "so far: {explored} explored, {waiting} queued, no error found")?;
         }
         Verdict::Violated { why, run, cycle_start } => {
             // The excerpt, if any, is printed below the line.

@@ -68,7 +68,7 @@ impl<S: Subject> Rank<S> {
         }
         thin.looked_at(id, system.is_broken(current, steps_count));
         self.transitions_count += steps_count as u64;
-        self.deadlocks_count += u64::from(steps_count == 0);
+        self.deadlocks_count += u64::from(steps_count == 0 && !system.is_error(current));
         Ok(true)
     }
 
