@@ -59,10 +59,35 @@ fn unknown_names_are_usage_errors() {
 }
 
 #[test]
-fn down_of_what_is_not_up_is_fine() {
+fn down_of_what_is_not_up_fails_unless_a_script_allows_it() {
     let down = run(&["lab", "down", "never-was-up"]);
-    assert_eq!(code(&down), 0);
-    assert!(stdout(&down).starts_with("lab never-was-up was not up"), "{}", stdout(&down));
+    assert_eq!(code(&down), 1);
+    assert!(complaint(&down).contains("lab 'never-was-up' is not up;"), "{}", complaint(&down));
+    let down = run(&["lab", "down", "never-was-up", "--if-up"]);
+    assert_eq!(code(&down), 0, "{}", complaint(&down));
+    assert!(stdout(&down).starts_with("lab 'never-was-up' is not up;"), "{}", stdout(&down));
+    let down = run(&["--json", "lab", "down", "--if-up", "never-was-up"]);
+    assert_eq!(stdout(&down).trim(), r#"{"down":[{"name":"never-was-up","was_up":false}]}"#);
+}
+
+#[test]
+fn a_misspelt_parameter_or_address_gets_its_line_and_nothing_happens() {
+    for (keys, message) in [
+        (
+            "[host.near.sysctl]\n\"net.ipv4.tcp_rmen\" = \"1 2 3\"",
+            ":7: the kernel has no parameter 'net.ipv4.tcp_rmen'; did you mean 'net.ipv4.tcp_rmem'?",
+        ),
+        (
+            "addresses = { near = [\"10.77.0.2/24\"] }",
+            ":6: 'far' has the address 10.77.0.2 of 'near'",
+        ),
+    ] {
+        let bed = LabBed::file("address", keys);
+        let refused = run(&["lab", "up", bed.path()]);
+        assert_eq!(code(&refused), 2);
+        assert!(complaint(&refused).contains(message), "{}", complaint(&refused));
+        assert!(!bed.is_up());
+    }
 }
 
 #[test]
@@ -82,6 +107,12 @@ fn root_up_exec_down_leaves_nothing() {
     let interfaces = bed.exec("near", &["ls", "/sys/class/net"]);
     assert_eq!(stdout(&interfaces), "eth0\nlo\n");
     assert_eq!(stdout(&bed.exec("far", &["hostname"])), "far\n");
+    let named = run(&["lab", "exec", "--lab", &bed.name, "far", "--", "hostname"]);
+    assert_eq!(stdout(&named), "far\n", "{}", complaint(&named));
+    let misspelt = run(&["lab", "down", &format!("{}x", bed.name)]);
+    let advice = format!("; did you mean '{}'?", bed.name);
+    assert_eq!(code(&misspelt), 1);
+    assert!(complaint(&misspelt).contains(&advice), "{}", complaint(&misspelt));
     assert_eq!(
         stdout(&bed.exec("far", &["printenv", "CLEARSTREAM_LAB"])),
         format!("{}\n", bed.name)
@@ -97,7 +128,8 @@ fn root_up_exec_down_leaves_nothing() {
     let down = run(&["lab", "down", &bed.name]);
     assert_eq!(code(&down), 0, "{}", complaint(&down));
     eventually("nothing of the lab is left", || bed.traces() == Traces::default());
-    assert_eq!(code(&run(&["lab", "down", &bed.name])), 0, "twice is fine");
+    assert_eq!(code(&run(&["lab", "down", &bed.name, "--if-up"])), 0, "twice is fine");
+    assert_eq!(code(&run(&["lab", "down", &bed.name])), 1);
 }
 
 #[test]

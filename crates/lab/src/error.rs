@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use sys::SyscallError;
 use thiserror::Error;
 
+use crate::builtin::builtin_labs;
 use crate::file::LabFileError;
 
 /// Why a lab could not be brought up, entered, asked or taken down.
@@ -62,10 +63,12 @@ pub enum LabError {
     #[error("no process {0} for the lab to go with")]
     NoOwner(i32),
     /// It is not up.
-    #[error("lab '{name}' is not up; bring it up with: clearstream lab up {name}")]
+    #[error("lab '{name}' is not up{instead}")]
     NotUp {
         /// Name of the lab.
         name: String,
+        /// Which one may be meant, which are up, or how it comes up: `; up are a, b`.
+        instead: String,
     },
     /// No lab was named and not exactly one is up.
     #[error("which lab? {up}")]
@@ -164,6 +167,12 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// The lab of this name is not up; `up` are.
+    pub(crate) fn not_up(name: &str, up: &[String]) -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        Self::NotUp { name: name.to_owned(), instead: instead_of(name, up, is_root) }
+    }
+
     /// Whether what is missing is a privilege or a kernel feature (exit code 4).
     #[must_use]
     pub fn is_missing_privilege(&self) -> bool {
@@ -198,5 +207,46 @@ impl LabError {
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::State { action, path, source }
+    }
+}
+
+/// What the user may have meant by a lab that is not up.
+fn instead_of(name: &str, up: &[String], is_root: bool) -> String {
+    if let Some(near) = units::closest(name, up.iter().map(String::as_str)) {
+        return format!("; did you mean '{near}'?");
+    }
+    // Another user's labs are found in another folder, and root's are no exception.
+    let whose =
+        if is_root { "" } else { " for this user; a lab is seen only by who brought it up" };
+    match up {
+        [] if builtin_labs().iter().any(|lab| lab.name == name) => {
+            format!("{whose}; bring it up with: clearstream lab up {name}")
+        }
+        [] => format!("{whose}; no lab is"),
+        up => format!("{whose}; up are {}", up.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_that_is_not_up_gets_the_nearest_one_or_all_that_are() {
+        let up = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        for (name, names, is_root, words) in [
+            ("ofice", &["office", "lab"][..], true, "; did you mean 'office'?"),
+            ("wan", &["office", "lab"], true, "; up are office, lab"),
+            ("lan", &[], true, "; bring it up with: clearstream lab up lan"),
+            ("mine", &[], true, "; no lab is"),
+            (
+                "mine",
+                &[],
+                false,
+                " for this user; a lab is seen only by who brought it up; no lab is",
+            ),
+        ] {
+            assert_eq!(instead_of(name, &up(names), is_root), words, "{name}");
+        }
     }
 }

@@ -3,11 +3,13 @@
 //! The whole file is understood before anything is made. An error is one line: file, line number,
 //! what is wrong, and for a word nobody knows the nearest one that is known.
 
+mod address;
 mod direction;
 mod filesystem;
 mod guest;
 mod section;
 mod switch;
+mod sysctl;
 mod veth;
 
 use std::net::IpAddr;
@@ -15,14 +17,17 @@ use std::net::IpAddr;
 use thiserror::Error;
 use toml::de::DeTable;
 
+use crate::file::address::{check_networks, read_addresses};
 use crate::file::direction::{DIRECTION_KEYS, read_direction};
 use crate::file::filesystem::read_filesystem;
 use crate::file::guest::{check_guests, read_guests};
 use crate::file::section::Section;
 use crate::file::switch::read_switch;
+use crate::file::sysctl::read_sysctls;
 use crate::file::veth::{VETH_KEYS, read_veth, refuse_veth_keys};
 use crate::plan::{
-    AddressPlan, DirectionPlan, EndPlan, HostPlan, LabPlan, LightpathPlan, LinkPlan, WirePlan,
+    AddressPlan, DirectionPlan, EndPlan, HostPlan, IPV6_MTU_MIN_BYTES, LabPlan, LightpathPlan,
+    LinkPlan, WirePlan,
 };
 
 /// What is wrong with a lab file.
@@ -89,6 +94,7 @@ pub fn parse_lab(file: &str, text: &str) -> Result<LabPlan, LabFileError> {
         plan.switches.push(switch);
     }
     check_guests(&top, &plan)?;
+    check_networks(&top, &plan)?;
     if let Some(section) = top.section("filesystem")? {
         plan.filesystem = Some(read_filesystem(&section, &plan)?);
     }
@@ -122,20 +128,6 @@ fn read_hosts(top: &Section<'_>) -> Result<Vec<HostPlan>, LabFileError> {
     }
 }
 
-fn read_sysctls(section: &Section<'_>) -> Result<Vec<(String, String)>, LabFileError> {
-    let Some(sysctls) = section.section("sysctl")? else { return Ok(Vec::new()) };
-    let mut read = Vec::new();
-    for name in sysctls.keys() {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if !name.starts_with("net.") || name.contains("..") || !name.chars().all(plain) {
-            let message = format!("'{name}' belongs to no network namespace; only net.* does");
-            return Err(sysctls.error_at(name, message));
-        }
-        read.push((name.to_owned(), sysctls.scalar(name)?.unwrap_or_default()));
-    }
-    Ok(read)
-}
-
 /// Keys of a link, whatever its wire.
 const LINK_KEYS: &[&str] = &["between", "wire", "mtu", "speed", "seed", "cores", "addresses"];
 
@@ -163,10 +155,11 @@ fn read_link(
     };
     let speed = section.rate("speed")?;
     let end = |host: &str, which: usize| -> Result<EndPlan, LabFileError> {
+        let plan = hosts.iter().find(|plan| plan.name == host);
         Ok(EndPlan {
             host: host.to_owned(),
             interface: format!("eth{}", links_of(host, earlier)),
-            addresses: read_addresses(section, "between", host, mtu_bytes, || {
+            addresses: read_addresses(section, "between", (host, plan), mtu_bytes, || {
                 default_addresses(section, 77, index, which + 1)
             })?,
             speed_bits_per_s: speed.or(speeds[which]),
@@ -242,39 +235,6 @@ fn read_wire(
     }
 }
 
-/// Given ones, or the default ones; `key` lists the hosts that may have any.
-fn read_addresses(
-    section: &Section<'_>,
-    key: &str,
-    host: &str,
-    mtu_bytes: u32,
-    default: impl FnOnce() -> Result<Vec<AddressPlan>, LabFileError>,
-) -> Result<Vec<AddressPlan>, LabFileError> {
-    if let Some(addresses) = section.section("addresses")? {
-        let known = section.text_list(key)?;
-        addresses.only(&known)?;
-        if addresses.has(host) {
-            let given = addresses.text_list(host)?.into_iter();
-            let given: Vec<AddressPlan> = given
-                .map(|text| parse_address(text).map_err(|why| addresses.error_at(host, why)))
-                .collect::<Result<_, _>>()?;
-            return match given.iter().find(|given| !fits(given, mtu_bytes)) {
-                Some(given) => Err(addresses.error_at(
-                    host,
-                    format!("{} wants an MTU of {IPV6_MTU_MIN_BYTES} bytes", given.address),
-                )),
-                None => Ok(given),
-            };
-        }
-    }
-    let mut addresses = default()?;
-    addresses.retain(|address| fits(address, mtu_bytes));
-    Ok(addresses)
-}
-
-/// The smallest MTU with IPv6 (RFC 8200 section 5); below it the kernel takes no such address.
-const IPV6_MTU_MIN_BYTES: u32 = 1280;
-
 fn fits(address: &AddressPlan, mtu_bytes: u32) -> bool {
     address.address.is_ipv4() || mtu_bytes >= IPV6_MTU_MIN_BYTES
 }
@@ -297,15 +257,6 @@ fn default_addresses(
         AddressPlan { address: v4, prefix_bits: 24 },
         AddressPlan { address: v6, prefix_bits: 64 },
     ])
-}
-
-fn parse_address(text: &str) -> Result<AddressPlan, String> {
-    let wrong = || format!("'{text}' is not an address; write for example 10.0.0.1/24");
-    let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
-    let address: IpAddr = address.parse().map_err(|_not_an_address| wrong())?;
-    let prefix_bits: u8 = prefix.parse().map_err(|_not_a_number| wrong())?;
-    let most = if address.is_ipv6() { 128 } else { 32 };
-    if prefix_bits <= most { Ok(AddressPlan { address, prefix_bits }) } else { Err(wrong()) }
 }
 
 fn links_of(host: &str, links: &[LinkPlan]) -> usize {

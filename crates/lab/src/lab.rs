@@ -126,11 +126,12 @@ impl Lab {
     /// # Errors
     /// It is not up, or somebody else has this user's runtime folder.
     pub fn open(name: &str) -> Result<Self, LabError> {
-        let opened = match LabsDir::find()? {
-            Some(labs) => Self::open_in(&labs, name)?,
+        let labs = LabsDir::find()?;
+        let opened = match &labs {
+            Some(labs) => Self::open_in(labs, name)?,
             None => None,
         };
-        opened.ok_or_else(|| LabError::NotUp { name: name.to_owned() })
+        opened.ok_or_else(|| LabError::not_up(name, &names_up(labs.as_ref())))
     }
 
     fn open_in(labs: &LabsDir, name: &str) -> Result<Option<Self>, LabError> {
@@ -178,19 +179,21 @@ impl Lab {
             (Some(last), false) => {
                 all.push(last);
                 let names: Vec<&str> = all.iter().map(|lab| lab.plan().name.as_str()).collect();
-                Err(LabError::Ambiguous { up: format!("up are {}", names.join(", ")) })
+                Err(LabError::Ambiguous { up: format!("name one: up are {}", names.join(", ")) })
             }
         }
     }
 
-    /// Takes the lab of this name down with every program in it; false when it was not up.
+    /// Takes the lab of this name down with every program in it; false when it had ended, and only its remains
+    /// were removed.
     ///
     /// # Errors
-    /// It is another user's, or does not end.
+    /// There is none, it is another user's, or it does not end.
     pub fn down(name: &str) -> Result<bool, LabError> {
-        let known = LabsDir::find()?.map_or(Ok(Vec::new()), |labs| labs.names())?;
+        let found = LabsDir::find()?;
+        let known = found.as_ref().map_or(Ok(Vec::new()), LabsDir::names)?;
         if !known.iter().any(|known| known == name) {
-            return Ok(false);
+            return Err(LabError::not_up(name, &names_up(found.as_ref())));
         }
         let labs = LabsDir::lock()?;
         let lab = Self::open_in(&labs, name)?;
@@ -300,6 +303,14 @@ impl Lab {
             }
         })
     }
+}
+
+/// Names of the labs that are up. It removes nothing and takes no lock, which a lab that is being brought up holds.
+fn names_up(labs: Option<&LabsDir>) -> Vec<String> {
+    let Some(labs) = labs else { return Vec::new() };
+    let mut names = labs.names().unwrap_or_default();
+    names.retain(|name| Lab::open_in(labs, name).is_ok_and(|lab| lab.is_some()));
+    names
 }
 
 /// Says no to cores on which nothing of the lab can run.

@@ -4,6 +4,7 @@
 //! process and goes with it.
 
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -98,8 +99,14 @@ fn make_host(
     }
     for (name, value) in &host.sysctls {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
-        if let Err(error) = fs::write(path, value) {
-            notes.push(format!("{}: sysctl {name} = {value}: {error}", host.name));
+        match fs::write(path, value) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let host = &host.name;
+                let why = format!("host {host}: the kernel refuses the sysctl {name} = {value}");
+                return Err(LabError::NotStarted(why));
+            }
+            Err(error) => notes.push(format!("{}: sysctl {name} = {value}: {error}", host.name)),
         }
     }
     Ok(namespace)

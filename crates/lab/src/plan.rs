@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -142,6 +142,9 @@ pub struct EndPlan {
     pub speed_bits_per_s: Option<u64>,
 }
 
+/// The smallest MTU with IPv6 (RFC 8200 section 5); below it the kernel takes no such address.
+pub(crate) const IPV6_MTU_MIN_BYTES: u32 = 1280;
+
 /// An address with its network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressPlan {
@@ -149,6 +152,34 @@ pub struct AddressPlan {
     pub address: IpAddr,
     /// Leading bits that are the network's.
     pub prefix_bits: u8,
+}
+
+impl AddressPlan {
+    /// The network's own address.
+    pub(crate) fn network(&self) -> IpAddr {
+        let bits = u32::from(self.prefix_bits);
+        match self.address {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits)).unwrap_or(0);
+                Ipv4Addr::from_bits(v4.to_bits() & mask).into()
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
+                Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+            }
+        }
+    }
+
+    /// Whether an address is in the network.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        Self { address, ..*self }.network() == self.network()
+    }
+}
+
+impl fmt::Display for AddressPlan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.address, self.prefix_bits)
+    }
 }
 
 /// What connects two ends.

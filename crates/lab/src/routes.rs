@@ -1,9 +1,9 @@
 //! Routes between hosts that share no link: by the fewest links, through the hosts between.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use crate::plan::{AddressPlan, EndPlan, LabPlan};
+use crate::plan::{EndPlan, LabPlan};
 
 /// A route that a host needs beyond those of its own links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) fn routes_of(plan: &LabPlan, host: &str, host_index: usize) -> Vec<Ro
     let mut known: BTreeSet<(IpAddr, u8)> =
         ends_of(plan, host).flat_map(|(own, _)| networks(own)).collect();
     let mut seen = BTreeSet::from([host]);
+    let own_addresses: Vec<_> =
+        plan.ends().filter(|end| end.host == host).flat_map(|end| &end.addresses).collect();
     // Hosts to look at, with the first gateway on the way there.
     let mut ahead: VecDeque<(&str, &EndPlan)> = VecDeque::new();
     for (_, next) in ends_of(plan, host) {
@@ -48,8 +50,12 @@ pub(crate) fn routes_of(plan: &LabPlan, host: &str, host_index: usize) -> Vec<Ro
     while let Some((at, gateway)) = ahead.pop_front() {
         for (own, next) in ends_of(plan, at) {
             for (network, prefix_bits) in networks(own) {
+                // One in a network of the host's own: the kernel takes no other.
                 let gateway = gateway.addresses.iter().map(|known| known.address);
-                let mut gateway = gateway.filter(|known| known.is_ipv4() == network.is_ipv4());
+                let mut gateway = gateway.filter(|known| {
+                    let is_alike = known.is_ipv4() == network.is_ipv4();
+                    is_alike && own_addresses.iter().any(|own| own.contains(*known))
+                });
                 if let Some(gateway) = gateway.next()
                     && known.insert((network, prefix_bits))
                 {
@@ -80,21 +86,7 @@ fn ends_of<'a>(
 }
 
 fn networks(end: &EndPlan) -> impl Iterator<Item = (IpAddr, u8)> {
-    end.addresses.iter().map(|address| (network_of(address), address.prefix_bits))
-}
-
-fn network_of(address: &AddressPlan) -> IpAddr {
-    let bits = u32::from(address.prefix_bits);
-    match address.address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits)).unwrap_or(0);
-            Ipv4Addr::from_bits(v4.to_bits() & mask).into()
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
-            Ipv6Addr::from_bits(v6.to_bits() & mask).into()
-        }
-    }
+    end.addresses.iter().map(|address| (address.network(), address.prefix_bits))
 }
 
 #[cfg(test)]
@@ -150,6 +142,25 @@ mod tests {
         assert!(forwards(&plan, "r") && !forwards(&plan, "a"));
         let v6 = routes(&plan).into_iter().filter(|route| route.network.is_ipv6()).count();
         assert_eq!(v6 * 2, routes(&plan).len());
+    }
+
+    #[test]
+    fn a_gateway_is_an_address_in_a_network_of_the_host_s_own() {
+        let link = |hosts: &str, addresses: &str| {
+            format!("[[link]]\nbetween = [{hosts}]\naddresses = {{ {addresses} }}\n")
+        };
+        let text = format!(
+            "name = \"x\"\n[host.a]\n[host.r]\n[host.b]\n{}{}",
+            link(
+                "\"a\", \"r\"",
+                "a = [\"10.1.0.1/24\"], r = [\"10.2.0.2/24\", \"10.1.0.2/24\", \"fd01::2/64\"]"
+            ),
+            link("\"r\", \"b\"", "r = [\"10.3.0.1/24\"], b = [\"10.3.0.2/24\"]"),
+        );
+        let plan = parse_lab("x", &text).expect("a lab");
+        assert_eq!(of(&plan, "a"), ["10.2.0.0/24 10.1.0.2", "10.3.0.0/24 10.1.0.2"]);
+        let v6 = routes(&plan).into_iter().filter(|route| route.network.is_ipv6()).count();
+        assert_eq!(v6, 0, "the others have no IPv6");
     }
 
     #[test]

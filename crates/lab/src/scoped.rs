@@ -137,7 +137,7 @@ impl ScopedLab {
     }
 
     fn gone(&self) -> LabError {
-        LabError::NotUp { name: self.name().to_owned() }
+        LabError::not_up(self.name(), &[])
     }
 }
 

@@ -57,7 +57,7 @@ pub fn parse_plan(file: &str, text: &str) -> Result<Plan, PlanError> {
     let raw: RawPlan = toml::from_str(text).map_err(|error| {
         let line = line_of(text, error.span().map_or(0, |span| span.start));
         let reason = settings::text::one_line(&error.message().replace('\n', ", "), 300);
-        failed(vec![Mistake { line, reason }])
+        failed(vec![wrong_brackets(text).unwrap_or(Mistake { line, reason })])
     })?;
     let mut reader = Reader::new(text);
     let plan = reader.plan(&raw);
@@ -69,6 +69,26 @@ pub fn parse_plan(file: &str, text: &str) -> Result<Plan, PlanError> {
         Some(plan) if mistakes.is_empty() => Ok(plan),
         _incomplete => Err(failed(mistakes)),
     }
+}
+
+/// A table with single brackets where there are several, or double ones where there is one: serde calls them maps and
+/// sequences.
+fn wrong_brackets(text: &str) -> Option<Mistake> {
+    let table = toml::de::DeTable::parse(text).ok()?;
+    table.get_ref().iter().find_map(|(key, value)| {
+        let name = key.get_ref().as_ref();
+        let brackets = match (name, value.get_ref()) {
+            ("gateway", toml::de::DeValue::Table(_)) => "[[gateway]], with double brackets",
+            ("routing", toml::de::DeValue::Array(_)) => "[routing], with single brackets",
+            ("watch", toml::de::DeValue::Array(_)) => "[watch], with single brackets",
+            ("network" | "hosts", toml::de::DeValue::Array(_)) => {
+                "[network.NAME] and [hosts.NAME], with single brackets"
+            }
+            _ => return None,
+        };
+        let line = line_of(text, key.span().start);
+        Some(Mistake { line, reason: format!("'{name}': write {brackets}") })
+    })
 }
 
 /// The line of a place in a text, from 1.

@@ -4,12 +4,17 @@
 //! iperf3. In the results file every figure is a plain number whose *name* carries the unit
 //! (`_bytes`, `_bits_per_s`, `_s`); the newtypes here are for what people type and read.
 
+mod near;
 mod parse;
 mod printable;
 mod show;
 mod timestamp;
 
-pub use parse::{UnitError, parse_bit_rate, parse_byte_size, parse_duration, parse_percent};
+pub use near::closest;
+pub use parse::{
+    UnitError, parse_bit_rate, parse_byte_size, parse_duration, parse_duration_with_unit,
+    parse_percent,
+};
 pub use printable::{printable, printable_lines};
 pub use show::{
     count_of, noun, show_bit_rate, show_byte_size, show_count, show_count_of, show_seconds,

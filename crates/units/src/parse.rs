@@ -18,8 +18,14 @@ pub enum UnitError {
     #[error("'{0}' is out of range")]
     OutOfRange(String),
     /// No share: more than everything.
-    #[error("'{0}' is more than all; a share is 0% to 100%, or 0 to 1")]
+    #[error("'{0}' is more than all; a share is 0% to 100%")]
     MoreThanAll(String),
+    /// A share that could be meant as a percentage or as a fraction.
+    #[error("'{0}' has no percent sign; write {1}")]
+    NoPercentSign(String, String),
+    /// A time that could be meant in seconds or milliseconds.
+    #[error("'{0}' has no unit; write for example \"{0}ms\"")]
+    NoUnit(String),
 }
 
 /// A rate in bit/s: `950M`, `40Gbit`, `1.5 Gbit/s`, `0`. Decimal prefixes k, M, G, T.
@@ -101,18 +107,51 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         .map_err(|_beyond_range| UnitError::OutOfRange(text.into()))
 }
 
-/// A share: `0.1%` is 0.001, `0.001` is itself.
+/// A duration as files have it: with its unit, because a bare number is taken for milliseconds by some and for
+/// seconds by others. Only 0 needs none.
 ///
 /// # Errors
-/// [`UnitError`] when it is no number or not between 0 and 100%.
+/// [`UnitError`] names what could not be read.
+///
+/// ```
+/// assert_eq!(units::parse_duration_with_unit("50ms").unwrap().as_millis(), 50);
+/// assert!(units::parse_duration_with_unit("50").is_err());
+/// ```
+pub fn parse_duration_with_unit(text: &str) -> Result<Duration, UnitError> {
+    match split(text, "17ms, 200us or 2s")? {
+        (number, "") if number != 0.0 => Err(UnitError::NoUnit(text.trim().into())),
+        _ => parse_duration(text),
+    }
+}
+
+/// A share in percent: `0.1%` is 0.001. Only 0 needs no sign: elsewhere 0.1 is taken for 10% by some and for 0.1% by
+/// others.
+///
+/// # Errors
+/// [`UnitError`] when it is no number, has no sign or is not between 0% and 100%.
+///
+/// ```
+/// assert_eq!(units::parse_percent("0.1%").unwrap(), 0.001);
+/// assert!(units::parse_percent("0.1").is_err());
+/// ```
 pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
-    let (number, unit) = split(text, "0.1% or 0.001")?;
-    let share = match unit {
-        "%" => number / 100.0,
-        "" => number,
-        _ => return Err(UnitError::UnknownUnit(text.into(), unit.into(), "%")),
-    };
-    if share <= 1.0 { Ok(share) } else { Err(UnitError::MoreThanAll(text.into())) }
+    let (number, unit) = split(text, "0.1%")?;
+    match unit {
+        "%" if number <= 100.0 => Ok(number / 100.0),
+        "%" => Err(UnitError::MoreThanAll(text.into())),
+        "" if number == 0.0 => Ok(0.0),
+        "" => Err(UnitError::NoPercentSign(text.into(), either_share(text.trim(), number))),
+        _ => Err(UnitError::UnknownUnit(text.into(), unit.into(), "%")),
+    }
+}
+
+/// `10% or 0.1%` for a bare 0.1: what it may have meant.
+fn either_share(text: &str, number: f64) -> String {
+    if number > 1.0 {
+        return format!("{text}%");
+    }
+    let percent = format!("{:.6}", number * 100.0);
+    format!("{}% or {text}%", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn split<'a>(text: &'a str, example: &'static str) -> Result<(f64, &'a str), UnitError> {
@@ -164,5 +203,29 @@ mod tests {
             assert!(parse_duration(text).is_err(), "{text}");
         }
         assert!(parse_percent("101%").is_err());
+    }
+
+    #[test]
+    fn a_bare_number_that_has_two_meanings_is_refused_with_both() {
+        for (text, reason) in [
+            ("0.1", "'0.1' has no percent sign; write 10% or 0.1%"),
+            ("0.07", "'0.07' has no percent sign; write 7% or 0.07%"),
+            ("1", "'1' has no percent sign; write 100% or 1%"),
+            ("5", "'5' has no percent sign; write 5%"),
+            ("150%", "'150%' is more than all; a share is 0% to 100%"),
+        ] {
+            assert_eq!(parse_percent(text).unwrap_err().to_string(), reason);
+        }
+        let error = parse_duration_with_unit("50").unwrap_err();
+        assert_eq!(error.to_string(), "'50' has no unit; write for example \"50ms\"");
+        let error = parse_duration_with_unit("fast").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "'fast' is not a number; write for example 17ms, 200us or 2s"
+        );
+        assert_eq!(
+            (parse_percent("0"), parse_duration_with_unit("0")),
+            (Ok(0.0), Ok(Duration::ZERO))
+        );
     }
 }

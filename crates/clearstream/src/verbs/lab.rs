@@ -47,6 +47,9 @@ enum Action {
         /// Every lab that is up.
         #[arg(long, conflicts_with = "lab")]
         all: bool,
+        /// Succeed also if no such lab is up, for scripts that clean up.
+        #[arg(long)]
+        if_up: bool,
     },
     /// Run a program on a host or a guest of a lab.
     Exec(ExecArgs),
@@ -75,11 +78,16 @@ enum Action {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "clearstream lab exec [--detach] [LAB] HOST -- PROGRAM [ARGUMENT]...")]
+#[command(
+    override_usage = "clearstream lab exec [--detach] [--lab LAB | LAB] HOST -- PROGRAM [ARGUMENT]..."
+)]
 struct ExecArgs {
     /// Leave it running: prints its keeper's process id, and names the log that has its output.
     #[arg(long)]
     detach: bool,
+    /// The lab; may be left out when one is up.
+    #[arg(long)]
+    lab: Option<String>,
     /// The host, after its lab's name when several are up.
     #[arg(value_name = "HOST", num_args = 1..=2, required = true)]
     place: Vec<String>,
@@ -93,9 +101,10 @@ pub(crate) fn run(args: &LabArgs, json: bool) -> VerbResult {
         Action::Up { lab, owner } => up(lab, *owner, json),
         Action::Down { all: true, .. } => {
             let names = Lab::all().map_err(refused)?;
-            down(names.iter().map(|lab| lab.plan().name.clone()).collect(), json)
+            // One may end by itself meanwhile.
+            down(names.iter().map(|lab| lab.plan().name.clone()).collect(), true, json)
         }
-        Action::Down { lab: Some(name), .. } => down(vec![name.clone()], json),
+        Action::Down { lab: Some(name), if_up, .. } => down(vec![name.clone()], *if_up, json),
         Action::Down { lab: None, .. } => down_only(json),
         Action::Exec(exec_args) => exec(exec_args),
         Action::Fail(args) => fail::fail(args, json),
@@ -132,31 +141,24 @@ fn up(name_or_file: &str, owner: Option<i32>, json: bool) -> VerbResult {
 
 fn down_only(json: bool) -> VerbResult {
     match Lab::only() {
-        Ok(lab) => down(vec![lab.plan().name.clone()], json),
-        Err(_) if Lab::all().is_ok_and(|all| all.is_empty()) => down(Vec::new(), json),
+        Ok(lab) => down(vec![lab.plan().name.clone()], true, json),
+        Err(_) if Lab::all().is_ok_and(|all| all.is_empty()) => down(Vec::new(), true, json),
         Err(error) => Err(refused(error)),
     }
 }
 
-/// `was not up; up are a, b`: a lab of another user is none that could be taken down.
-fn was_not_up() -> Result<String, VerbError> {
-    let up: Vec<String> =
-        Lab::all().map_err(refused)?.iter().map(|lab| lab.plan().name.clone()).collect();
-    let whose = if rustix::process::geteuid().is_root() { "" } else { " for this user" };
-    Ok(match &up[..] {
-        [] => format!("was not up{whose}"),
-        up => format!("was not up{whose}; up are {}", up.join(", ")),
-    })
-}
-
-fn down(names: Vec<String>, json: bool) -> VerbResult {
+fn down(names: Vec<String>, may_be_down: bool, json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     let mut gone = Vec::new();
     for name in names {
-        let was_up = Lab::down(&name).map_err(refused)?;
+        let (was_up, said) = match Lab::down(&name) {
+            Ok(true) => (true, format!("lab {name} is down")),
+            Ok(false) => (false, format!("lab {name} had ended; its remains are removed")),
+            Err(error @ LabError::NotUp { .. }) if may_be_down => (false, error.to_string()),
+            Err(error) => return Err(refused(error)),
+        };
         if !json {
-            let said = if was_up { "is down".to_owned() } else { was_not_up()? };
-            writeln!(out, "lab {name} {said}")?;
+            writeln!(out, "{said}")?;
         }
         gone.push(json!({ "name": name, "was_up": was_up }));
     }
@@ -169,10 +171,10 @@ fn down(names: Vec<String>, json: bool) -> VerbResult {
 }
 
 fn exec(args: &ExecArgs) -> VerbResult {
-    let (lab, host) = match &args.place[..] {
-        [lab, host] => (Lab::open(lab).map_err(refused)?, host),
-        [host] => (Lab::only().map_err(refused)?, host),
-        _ => return Err(VerbError::usage("write: lab exec [LAB] HOST -- PROGRAM")),
+    let (lab, host) = match (&args.place[..], &args.lab) {
+        ([host], Some(lab)) | ([lab, host], None) => (Lab::open(lab).map_err(refused)?, host),
+        ([host], None) => (Lab::only().map_err(refused)?, host),
+        _ => return Err(VerbError::usage("write: lab exec --lab LAB HOST -- PROGRAM")),
     };
     if lab.plan().guest(host).is_some() {
         if args.detach {
@@ -279,7 +281,10 @@ fn print_file(name: &str, json: bool) -> VerbResult {
     let Some(builtin) = builtin_labs().iter().find(|lab| lab.name == name) else {
         return Err(refused(match find_plan(name) {
             Err(error) => error,
-            Ok(_) => LabError::NotUp { name: name.to_owned() },
+            Ok(_) => {
+                let advice = "`lab show` prints files of built-in labs: see `lab list`";
+                return Err(VerbError::usage(format!("'{name}' is a file of yours; {advice}")));
+            }
         }));
     };
     if json {

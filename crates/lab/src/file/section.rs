@@ -63,6 +63,10 @@ impl<'a> Section<'a> {
         let Some((name, value)) = self.entry(key) else { return Ok(None) };
         match value.get_ref() {
             DeValue::Table(table) => Ok(Some(self.inner(name, table))),
+            DeValue::Array(_) => {
+                let message = format!("'{key}' is one table: write it with single brackets, [ ]");
+                Err(self.error_at(key, message))
+            }
             other => Err(self.wrong_kind(key, other, &format!("a table, [{key}]"))),
         }
     }
@@ -70,8 +74,13 @@ impl<'a> Section<'a> {
     pub(super) fn sections(&self, key: &str) -> Result<Vec<Self>, LabFileError> {
         let Some((name, value)) = self.entry(key) else { return Ok(Vec::new()) };
         let expected = format!("a list of tables, [[{key}]]");
-        let DeValue::Array(items) = value.get_ref() else {
-            return Err(self.wrong_kind(key, value.get_ref(), &expected));
+        let items = match value.get_ref() {
+            DeValue::Array(items) => items,
+            DeValue::Table(_) => {
+                let message = format!("write [[{key}]], with double brackets, for each {key}");
+                return Err(self.error_at(key, message));
+            }
+            other => return Err(self.wrong_kind(key, other, &expected)),
         };
         items
             .iter()
@@ -173,10 +182,8 @@ impl<'a> Section<'a> {
     /// A duration with its unit, in nanoseconds.
     pub(super) fn duration_ns(&self, key: &str) -> Result<Option<u64>, LabFileError> {
         self.read(key, |text| {
-            if text != "0" && text.ends_with(|c: char| c.is_ascii_digit()) {
-                return Err(format!("'{text}' has no unit; write for example \"{text}ms\""));
-            }
-            let duration = units::parse_duration(text).map_err(|error| error.to_string())?;
+            let duration =
+                units::parse_duration_with_unit(text).map_err(|error| error.to_string())?;
             u64::try_from(duration.as_nanos())
                 .map_err(|_beyond_584_years| format!("'{text}' is out of range"))
         })
@@ -218,29 +225,16 @@ pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
 }
 
+/// Words of `tc` for what a lab file calls otherwise.
+const SYNONYMS: &[(&str, &str)] =
+    &[("tbf", "shaper"), ("limit", "queue"), ("latency", "delay"), ("bandwidth", "rate")];
+
 /// `; did you mean 'X'?` when one of the known words is near, else the list of them.
 pub(super) fn nearest(word: &str, known: &[&str]) -> String {
-    let best = known.iter().min_by_key(|candidate| edit_distance(word, candidate));
-    match best {
-        Some(candidate) if edit_distance(word, candidate) <= 1 + word.len() / 3 => {
-            format!("; did you mean '{candidate}'?")
-        }
-        _ => format!("; known: {}", known.join(", ")),
+    let synonym = SYNONYMS.iter().find(|(other, own)| *other == word && known.contains(own));
+    let meant = synonym.map(|(_, own)| *own);
+    match meant.or_else(|| units::closest(word, known.iter().copied())) {
+        Some(meant) => format!("; did you mean '{meant}'?"),
+        None => format!("; known: {}", known.join(", ")),
     }
-}
-
-/// Levenshtein's distance.
-fn edit_distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &b) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
 }

@@ -1,8 +1,9 @@
 //! The keys of a switch.
 
+use super::address::read_addresses;
 use super::direction::{DIRECTION_KEYS, read_direction};
 use super::section::Section;
-use super::{LabFileError, check_hosts, check_name, default_addresses, read_addresses, read_mtu};
+use super::{LabFileError, check_hosts, check_name, default_addresses, read_mtu};
 use crate::plan::{DirectionPlan, EndPlan, LabPlan, SwitchPlan};
 
 /// What may be said of a switch.
@@ -55,10 +56,11 @@ pub(super) fn read_switch(
     let speed_bits_per_s = section.rate("speed")?.or(rate);
     let mtu_bytes = read_mtu(section)?;
     let end = |(number, host): (usize, &&str)| -> Result<EndPlan, LabFileError> {
+        let machine = plan.hosts.iter().find(|machine| machine.name == **host);
         Ok(EndPlan {
             host: (*host).to_owned(),
             interface: format!("eth{}", plan.ends().filter(|end| end.host == **host).count()),
-            addresses: read_addresses(section, "hosts", host, mtu_bytes, || {
+            addresses: read_addresses(section, "hosts", (host, machine), mtu_bytes, || {
                 default_addresses(section, 78, index, number + 1)
             })?,
             speed_bits_per_s,

@@ -49,15 +49,15 @@ fn every_key_is_read() {
     let read = link(
         "mtu = 9000\nspeed = \"25G\"\nseed = 7\ncores = [1]\nrate = \"10Gbit\"\ndelay = \"8.5ms\"\n\
          jitter = \"100us\"\njitter_distribution = \"normal\"\nqueue = \"1MiB\"\n\
-         ecn_threshold = \"64K\"\nloss = \"0.1%\"\nreorder = 0.01\nreorder_by = \"1ms\"\n\
+         ecn_threshold = \"64K\"\nloss = \"0.1%\"\nreorder = \"1%\"\nreorder_by = \"1ms\"\n\
          burst_loss = { enter = \"1%\", leave = \"50%\" }\n\
          shaper = { rate = \"1G\", burst = \"2MiB\" }\n\
-         addresses = { a = [\"10.1.0.1/30\"] }\nbackward = { rate = \"1G\", loss = 0 }",
+         addresses = { a = [\"10.77.0.1/24\"] }\nbackward = { rate = \"1G\", loss = 0 }",
     )
     .unwrap();
     assert_eq!(read.mtu_bytes, 9000);
     assert_eq!(read.ends[0].speed_bits_per_s, Some(25_000_000_000));
-    assert_eq!(read.ends[0].addresses[0].address.to_string(), "10.1.0.1");
+    assert_eq!(read.ends[0].addresses.len(), 1);
     assert_eq!(read.ends[1].addresses[1].address.to_string(), "fd77::2");
     let (there, back) = directions(read);
     let expected = DirectionPlan {
@@ -125,7 +125,9 @@ fn a_wrong_link_is_explained() {
             "rate = \"fast\"",
             "rate: 'fast' is not a number; write for example 950M, 10G or 40Gbit/s",
         ),
-        ("loss = \"150%\"", "loss: '150%' is more than all; a share is 0% to 100%, or 0 to 1"),
+        ("loss = \"150%\"", "loss: '150%' is more than all; a share is 0% to 100%"),
+        ("loss = 0.1", "loss: '0.1' has no percent sign; write 10% or 0.1%"),
+        ("tbf = { rate = \"1G\" }", "unknown key 'tbf'; did you mean 'shaper'?"),
         ("wire = \"vet\"", "no wire 'vet'; did you mean 'veth'?"),
         (
             "wire = \"veth\"\nrate = \"1G\"",
@@ -135,8 +137,7 @@ fn a_wrong_link_is_explained() {
         ("shaper = { rate = \"1G\" }", "shaper: 'burst' is missing"),
         (
             "addresses = { a = [\"10.0.0.1\"] }",
-            "'10.0.0.1' is not an address; write for example \
-          10.0.0.1/24",
+            "'10.0.0.1' has no prefix length; write for example 10.0.0.1/24 or fd00::1/64",
         ),
         ("reorder = \"1%\"", "reorder needs reorder_by, the time by which such frames come late"),
         (
@@ -149,7 +150,7 @@ fn a_wrong_link_is_explained() {
         assert_eq!(link(keys).unwrap_err().message, message);
     }
     let text = format!("{HOSTS}[[link]]\nbetween = [\"a\", \"c\"]\n");
-    assert_eq!(complaint(&text), "t.toml:5: no host 'c'; did you mean 'a'?");
+    assert_eq!(complaint(&text), "t.toml:5: no host 'c'; known: a, b");
     let text = format!("{HOSTS}[[link]]\nbetween = [\"a\", \"a\"]\n");
     assert_eq!(complaint(&text), "t.toml:5: 'a' is linked to itself");
     assert!(complaint("name = \n").starts_with("t.toml:1: "));
@@ -183,7 +184,7 @@ fn a_veth_pair_is_told_who_takes_its_packets_in() {
         ),
         ("wire = \"veth\"\nqueues = 0", "queues: 0 is not within 1 to 256"),
         ("wire = \"veth\"\ntso = 1", "tso: expected true or false, found integer"),
-        ("wire = \"veth\"\nnapi_core = { c = 1 }", "unknown key 'c'; did you mean 'a'?"),
+        ("wire = \"veth\"\nnapi_core = { c = 1 }", "unknown key 'c'; known: a, b"),
         ("wire = \"veth\"\nnapi_core = 4096", "no host has a core 4096"),
         (
             "wire = \"veth\"\nnapi_threaded = false\nnapi_core = 0",
@@ -216,7 +217,7 @@ fn below_the_least_mtu_of_ipv6_there_is_ipv4_only() {
     assert_eq!(addresses, ["10.77.0.1"]);
     let error = ends("mtu = 1279\naddresses = { a = [\"fd00::1/64\"] }").unwrap_err();
     assert_eq!(error.message, "fd00::1 wants an MTU of 1280 bytes");
-    assert!(ends("mtu = 1280\naddresses = { a = [\"fd00::1/64\"] }").is_ok());
+    assert!(ends("mtu = 1280\naddresses = { a = [\"fd77::1/64\"] }").is_ok());
 }
 
 fn switch(keys: &str) -> Result<SwitchPlan, LabFileError> {
@@ -228,7 +229,7 @@ fn switch(keys: &str) -> Result<SwitchPlan, LabFileError> {
 fn a_switch_joins_its_hosts() {
     let read = switch(
         "name = \"lan\"\nhosts = [\"c\", \"b\"]\nmtu = 9000\nspeed = \"25G\"\ncores = [1]\n\
-         addresses = { b = [\"10.1.0.1/16\"] }",
+         addresses = { b = [\"10.78.0.9/16\"] }",
     )
     .unwrap();
     assert_eq!((&read.name[..], read.mtu_bytes, &read.cores[..]), ("lan", 9000, &[1][..]));
@@ -238,7 +239,10 @@ fn a_switch_joins_its_hosts() {
         .map(|end| (&end.host[..], &end.interface[..], end.addresses[0].address.to_string()))
         .collect();
     // Host c has a link already.
-    assert_eq!(ends, [("c", "eth1", "10.78.0.1".to_owned()), ("b", "eth0", "10.1.0.1".to_owned())]);
+    assert_eq!(
+        ends,
+        [("c", "eth1", "10.78.0.1".to_owned()), ("b", "eth0", "10.78.0.9".to_owned())]
+    );
     assert_eq!(read.ends[0].addresses[1].address.to_string(), "fd78::1");
     assert_eq!(read.ends[1].speed_bits_per_s, Some(25_000_000_000));
     assert_eq!(read.line, None);
@@ -262,7 +266,7 @@ fn a_switch_joins_its_hosts() {
             "a switch joins two hosts at least: write hosts = [\"HOST\", \"HOST\"]".to_owned(),
         ),
         ("name = \"s\"\nhosts = [\"a\", \"a\"]", "'a' is on the switch twice".to_owned()),
-        ("name = \"s\"\nhosts = [\"a\", \"d\"]", "no host 'd'; did you mean 'a'?".to_owned()),
+        ("name = \"s\"\nhosts = [\"a\", \"d\"]", "no host 'd'; known: a, b, c".to_owned()),
         (
             "name = \"s\"\nhosts = [\"a\", \"b\"]\nhots = 1",
             "unknown key 'hots'; did you mean 'hosts'?".to_owned(),
@@ -302,7 +306,7 @@ fn a_file_system_has_servers_and_clients() {
         ("servers = [\"a\"]", "'kind' is missing"),
         ("kind = \"nfs\"", "no file system 'nfs'; known: moosefs"),
         ("kind = \"moosefs\"\nservers = []", "servers: name one host at least"),
-        ("kind = \"moosefs\"\nservers = [\"d\"]", "no host 'd'; did you mean 'a'?"),
+        ("kind = \"moosefs\"\nservers = [\"d\"]", "no host 'd'; known: a, b"),
         ("kind = \"moosefs\"\nservers = [\"a\", \"a\"]\nclients = [\"b\"]", "'a' is named twice"),
         (
             "kind = \"moosefs\"\nservers = [\"a\"]\nclients = [\"a\"]",
@@ -316,6 +320,51 @@ fn a_file_system_has_servers_and_clients() {
     ] {
         assert_eq!(read(keys).unwrap_err().message, message);
     }
+}
+
+#[test]
+fn addresses_that_the_kernel_would_refuse_are_refused_with_their_line() {
+    let example = "write for example 10.0.0.1/24 or fd00::1/64";
+    let off = "[host.a]\nsysctl = { \"net.ipv6.conf.all.disable_ipv6\" = 1 }\n[host.b]\n";
+    for (hosts, addresses, message) in [
+        ("", "a = [\"10.0.0.300/24\"]", format!("'10.0.0.300' is not an address; {example}")),
+        ("", "a = [\"a/24\"]", format!("'a' is not an address; {example}")),
+        ("", "a = [\"10.0.0.1/33\"]", "'10.0.0.1/33': the prefix of an IPv4 address has 1 to 32 bits".into()),
+        ("", "a = [\"fd00::1/x\"]", "'fd00::1/x': the prefix of an IPv6 address has 1 to 128 bits".into()),
+        ("", "a = [\"10.0.0.0/24\"]", format!("'10.0.0.0/24' is the address of the network itself; {example}")),
+        ("", "a = [\"224.0.0.1/24\"]", format!("'224.0.0.1/24' is a multicast address; {example}")),
+        (off, "a = [\"fd77::1/64\"]", "fd77::1/64 of 'a': its sysctl disable_ipv6 switches IPv6 off".into()),
+        ("", "a = [\"10.77.0.2/24\"]", "'b' has the address 10.77.0.2 of 'a'".into()),
+        ("", "a = [\"10.77.0.1/24\", \"10.77.0.1/16\"]", "'a' has the address 10.77.0.1 twice".into()),
+        (
+            "",
+            "a = [\"10.0.0.1/24\"]",
+            "10.0.0.1/24 of 'a' and 10.77.0.2/24 of 'b' are in different networks: give both an address of one".into(),
+        ),
+    ] {
+        let hosts = if hosts.is_empty() { "[host.a]\n[host.b]\n" } else { hosts };
+        let text = format!("name = \"t\"\n{hosts}[[link]]\nbetween = [\"a\", \"b\"]\n");
+        let line = text.lines().count() + 2;
+        let text = format!("{text}[link.addresses]\n{addresses}\n");
+        assert_eq!(complaint(&text), format!("t.toml:{line}: {message}"));
+        let routeless = format!("routes = false\n{text}");
+        let differs = message.contains("different networks");
+        assert_eq!(parse_lab("t.toml", &routeless).is_ok(), differs, "{message}");
+    }
+    let text = format!("name = \"t\"\n{off}[[link]]\nbetween = [\"a\", \"b\"]\n");
+    let plan = parse_lab("t.toml", &text).unwrap();
+    let counts = [0, 1].map(|end| plan.links[0].ends[end].addresses.len());
+    assert_eq!(counts, [1, 2], "a has no IPv6");
+}
+
+#[test]
+fn a_table_with_the_wrong_brackets_is_told_the_right_ones() {
+    let text = format!("{HOSTS}[link]\nbetween = [\"a\", \"b\"]\n");
+    let message = "write [[link]], with double brackets, for each link";
+    assert_eq!(complaint(&text), format!("t.toml:4: {message}"));
+    let text = "name = \"t\"\n[[host]]\nname = \"a\"\n";
+    let message = "'host' is one table: write it with single brackets, [ ]";
+    assert_eq!(complaint(text), format!("t.toml:2: {message}"));
 }
 
 #[test]

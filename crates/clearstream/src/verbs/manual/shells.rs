@@ -16,10 +16,15 @@ _clearstream_names() {
         return
     fi
     mapfile -t COMPREPLY <<<"$names"
-    # What stands before the last colon is no part of the word that bash replaces.
-    if [[ $typed == *:* && $COMP_WORDBREAKS == *:* ]]; then
-        COMPREPLY=("${COMPREPLY[@]#"${typed%"${typed##*:}"}"}")
-    fi
+    # What stands before the last of these is no part of the word that bash replaces.
+    local break before=""
+    for break in : =; do
+        if [[ $typed == *$break* && $COMP_WORDBREAKS == *$break* ]]; then
+            local upto="${typed%"${typed##*"$break"}"}"
+            (( ${#upto} > ${#before} )) && before="$upto"
+        fi
+    done
+    COMPREPLY=("${COMPREPLY[@]#"$before"}")
     [[ ${COMPREPLY[0]} == *: ]] && compopt -o nospace
     return 0
 }

@@ -219,7 +219,7 @@ impl Reader<'_> {
         default_ms: u64,
     ) -> Option<Duration> {
         let Some(given) = given else { return Some(Duration::from_millis(default_ms)) };
-        match units::parse_duration(given.get_ref()) {
+        match units::parse_duration_with_unit(given.get_ref()) {
             Ok(duration) if duration >= shortest => Some(duration),
             Ok(_shorter) => {
                 self.wrong(given.span(), format!("{name}: at least {shortest:?}"));
