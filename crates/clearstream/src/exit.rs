@@ -29,6 +29,22 @@ pub(crate) enum Exit {
     Signal(i32),
 }
 
+impl Exit {
+    /// How a run that a signal may have ended has ended. For a run without an end of its own (a daemon, an
+    /// endless display) a signal is the regular end.
+    pub(crate) fn of_run(has_end: bool, signal: Option<i32>) -> Self {
+        match signal {
+            Some(number) if has_end => Self::Signal(number),
+            _ => Self::Ok,
+        }
+    }
+
+    /// This, unless it is a success and a signal cut the run short.
+    pub(crate) fn unless_cut(self, has_end: bool, signal: Option<i32>) -> Self {
+        if self == Self::Ok { Self::of_run(has_end, signal) } else { self }
+    }
+}
+
 /// Why a verb failed: one line, with its causes after colons.
 #[derive(Debug)]
 pub(crate) struct VerbError {
@@ -321,7 +337,15 @@ fn shown(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::{Exit, shown};
+
+    #[test]
+    fn a_signal_is_the_regular_end_of_a_run_without_an_end_only() {
+        assert_eq!(Exit::of_run(false, Some(15)), Exit::Ok);
+        assert_eq!(Exit::of_run(true, None), Exit::Ok);
+        assert_eq!(Exit::of_run(true, Some(2)), Exit::Signal(2));
+        assert_eq!(Exit::GateFailed.unless_cut(true, Some(2)), Exit::GateFailed);
+    }
 
     #[test]
     fn an_excerpt_keeps_its_lines_and_nothing_else_begins_one() {

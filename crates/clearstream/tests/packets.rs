@@ -17,6 +17,8 @@ mod abuse;
 mod reproduce;
 #[path = "packets/restart.rs"]
 mod restart;
+#[path = "packets/signalled.rs"]
+mod signalled;
 
 /// A running `clearstream switch run`.
 struct Switch {

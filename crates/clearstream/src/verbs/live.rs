@@ -79,18 +79,13 @@ pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
     drop(face);
     ended?;
     closed?;
-    // Ctrl-C is the regular end of a live view.
-    match (signals::caught(), view.far_lost()) {
-        (Some(number), _lost) if number != SIGINT => Ok(Exit::Signal(number)),
-        (_by_hand, Some(why)) => {
+    match (Exit::of_run(args.count.is_some(), signals::caught()), view.far_lost()) {
+        (Exit::Ok, Some(why)) => {
             Err(VerbError::partial(format!("the far end told only a part: {why}")))
         }
-        _whole => Ok(Exit::Ok),
+        (exit, _) => Ok(exit),
     }
 }
-
-/// SIGINT, which a terminal sends for Ctrl-C; the number is the same on every Linux architecture.
-const SIGINT: i32 = 2;
 
 /// The progress of a view.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -182,6 +182,8 @@ mod tests {
         assert!(exit_status("clearstream-check").contains("Undecided"));
         assert!(!exit_status("clearstream-test").contains("Undecided"));
         assert!(exit_status("clearstream-lab-exec").contains("as in shells"));
+        assert!(exit_status("clearstream-serve").contains("no end of its own"));
+        assert!(!exit_status("clearstream-test").contains("no end of its own"));
         assert!(exit_status("clearstream-test").contains("\\fB4\\fR\nA privilege"));
     }
 

@@ -48,7 +48,7 @@ pub(super) fn generate(
 ) -> VerbResult {
     let (what, mut so_far) = (args.generate(manner), Sent::default());
     let mut report = |count: GenerateCount| show.sent_so_far(&count);
-    let (count, outage) = run(socket, [place], |[port], outage, stop| {
+    let Ran { value: count, outage, signal } = run(socket, [place], |[port], outage, stop| {
         so_far.away = outage.away;
         let count = pkt::generate_on(&mut port.sender, &what, &mut so_far, &mut report, stop)
             .map_err(failed)?;
@@ -56,7 +56,8 @@ pub(super) fn generate(
             || what.duration.is_some_and(|all| count.elapsed >= all);
         Ok((count, done))
     })?;
-    Ok(show.sent(&count, args.slots_only, &outage)?)
+    let has_end = args.count.is_some() || args.duration.is_some();
+    Ok(show.sent(&count, args.slots_only, &outage)?.unless_cut(has_end, signal))
 }
 
 pub(super) fn sink(
@@ -68,7 +69,7 @@ pub(super) fn sink(
 ) -> VerbResult {
     let (what, mut so_far) = (args.sink(manner), Received::default());
     let mut report = |count: SinkCount| show.received_so_far(&count);
-    let (count, outage) = run(socket, [place], |[port], _, stop| {
+    let Ran { value: count, outage, signal } = run(socket, [place], |[port], _, stop| {
         args.announce(port, manner)?;
         let mut count = pkt::sink_on(&mut port.receiver, &what, &mut so_far, &mut report, stop)
             .map_err(failed)?;
@@ -83,7 +84,9 @@ pub(super) fn sink(
         }
         Ok((count, what.count == Some(count.frames) || !stop()))
     })?;
-    Ok(show.received(&count, (args.check, args.slots_only), &outage)?)
+    let has_end = args.count.is_some() || args.duration.is_some() || args.quiet.is_some();
+    let exit = show.received(&count, (args.check, args.slots_only), &outage)?;
+    Ok(exit.unless_cut(has_end, signal))
 }
 
 pub(super) fn ping(
@@ -95,13 +98,14 @@ pub(super) fn ping(
 ) -> VerbResult {
     let (what, mut so_far) = (args.generate(manner), Pinged::default());
     let mut report = |count: &PingCount| show.pinged_so_far(count);
-    let ((), outage) = run(socket, [place], |[port], outage, stop| {
+    let Ran { outage, signal, .. } = run(socket, [place], |[port], outage, stop| {
         so_far.away = outage.away;
         let ends = (&mut port.sender, &mut port.receiver);
         let done = pkt::ping_on(ends, &what, &mut so_far, &mut report, stop).map_err(failed)?;
         Ok(((), done))
     })?;
-    Ok(show.pinged(so_far.count(), &outage)?)
+    // Without a number of round trips it makes 1000.
+    Ok(show.pinged(so_far.count(), &outage)?.unless_cut(true, signal))
 }
 
 pub(super) fn echo(
@@ -111,7 +115,7 @@ pub(super) fn echo(
     show: &mut Show,
 ) -> VerbResult {
     let mut so_far = BridgeCount::default();
-    let ((), outage) = run(socket, [place], |[port], _, stop| {
+    let Ran { outage, .. } = run(socket, [place], |[port], _, stop| {
         let mut report = so_far_and(so_far, show);
         let (receiver, sender) = (&mut port.receiver, &mut port.sender);
         so_far += pkt::echo(receiver, sender, &manner, &mut report, stop).map_err(failed)?;
@@ -127,7 +131,7 @@ pub(super) fn bridge(
     show: &mut Show,
 ) -> VerbResult {
     let mut so_far = BridgeCount::default();
-    let ((), outage) = run(socket, places, |[one, other], _, stop| {
+    let Ran { outage, .. } = run(socket, places, |[one, other], _, stop| {
         let mut report = so_far_and(so_far, show);
         let one = (&mut one.receiver, &mut one.sender);
         let other = (&mut other.receiver, &mut other.sender);
@@ -158,6 +162,14 @@ struct Seat {
     alone: bool,
 }
 
+/// What a job came to.
+struct Ran<T> {
+    value: T,
+    outage: Outage,
+    /// The signal that ended it before it was done.
+    signal: Option<i32>,
+}
+
 /// Runs a job on ports, and repeats it after each restart of the switch until it is done.
 fn run<T, const PLACES: usize>(
     socket: Option<&Path>,
@@ -167,7 +179,7 @@ fn run<T, const PLACES: usize>(
         &Outage,
         &dyn Fn() -> bool,
     ) -> Result<(T, bool), VerbError>,
-) -> Result<(T, Outage), VerbError> {
+) -> Result<Ran<T>, VerbError> {
     let socket = socket.map_or_else(default_socket, Path::to_owned);
     let sit = |place: Place| -> Result<Seat, VerbError> {
         let is_pipe = matches!(place, Place::Pipe { .. });
@@ -191,7 +203,8 @@ fn run<T, const PLACES: usize>(
         let (count, done) = go(ports, &outage, &stop(&switches))?;
         let deserted = seats.iter().any(|seat| !seat.alone && seat.station.is_deserted());
         if done || signalled() || !deserted {
-            return Ok((count, outage));
+            let signal = signals::caught().filter(|_| !done);
+            return Ok(Ran { value: count, outage, signal });
         }
         for seat in seats.iter_mut().filter(|seat| seat.is_pipe && !seat.alone) {
             seat.alone = go_on_alone(&mut seat.station)?;

@@ -58,17 +58,21 @@ pub(super) fn run(
     let began = Instant::now();
     let mut captured = Captured::default();
     let mut space = vec![0; SNAP_BYTES as usize];
-    let gone = loop {
+    let (gone, signal) = loop {
         let ended = until.count.is_some_and(|count| captured.frames >= count)
             || until.duration.is_some_and(|time| began.elapsed() >= time);
-        if ended || signals::caught().is_some() {
-            break None;
+        if ended {
+            break (None, None);
+        }
+        if let Some(number) = signals::caught() {
+            break (None, Some(number));
         }
         if connection.has_news() {
-            break Some(match connection.poll_cut_off() {
+            let why = match connection.poll_cut_off() {
                 Ok(Some((_, why))) => why,
                 _ => "the switch has ended".to_owned(),
-            });
+            };
+            break (Some(why), None);
         }
         let patience = Patience { linger: Duration::ZERO, timeout: LOOK_EVERY };
         let arrived =
@@ -94,7 +98,11 @@ pub(super) fn run(
         writeln!(crate::out::stderr(), "clearstream: {why}: what passed until then is in the file")
             .ok();
     }
-    Ok(if missed == 0 && gone.is_none() { Exit::Ok } else { Exit::Partial })
+    if missed > 0 || gone.is_some() {
+        return Ok(Exit::Partial);
+    }
+    let has_end = until.count.is_some() || until.duration.is_some();
+    Ok(Exit::of_run(has_end, signal))
 }
 
 fn take(
