@@ -26,7 +26,8 @@ pub(crate) enum Ended {
 
 /// Does the work of an experiment: a far end, a lab, a switch, or a job of ranks.
 pub(crate) trait Driver {
-    /// Brings the hosts into the state that the next round requires.
+    /// Brings the hosts into the state that the next round requires, before the experiment is asked for that
+    /// round; also when there is none.
     ///
     /// # Errors
     /// The hosts cannot be prepared, so the run cannot go on.
@@ -172,8 +173,11 @@ impl Loop<'_> {
             self.log = Some(log);
         }
         let mut number = 0;
-        while let Some(plan) = experiment.round(number, results) {
+        loop {
             self.driver.prepare(results)?;
+            let Some(plan) = experiment.round(number, results) else {
+                return Ok(Ended::Complete);
+            };
             self.progress.extend(plan.remaining(&results.points).len());
             let ended = self.run(&plan, &mut results.points)?;
             if let Ended::Interrupted(_) = ended {
@@ -181,7 +185,6 @@ impl Loop<'_> {
             }
             number += 1;
         }
-        Ok(Ended::Complete)
     }
 
     /// Runs every point of `plan` that is not yet in `points`, and adds it there.

@@ -53,6 +53,21 @@ pub(crate) fn tuner(state: Option<&Path>, root: Option<&Path>) -> Tuner {
     Tuner::new(host, &state, runner::now_unix_ms())
 }
 
+/// Tuners of the journals that tell what is in force here: the named one, or this user's and the system's.
+pub(crate) fn journals(state: Option<&Path>) -> Vec<Tuner> {
+    let own = tuner(state, None);
+    let system = Path::new(SYSTEM_STATE).join("tune");
+    let is_whole = state.is_some() || is_in_lab() || own.state() == system;
+    if is_whole { vec![own] } else { vec![own, tuner(Some(&system), None)] }
+}
+
+/// Where the system's journals are.
+const SYSTEM_STATE: &str = "/var/lib/clearstream";
+
+fn is_in_lab() -> bool {
+    std::env::var_os("CLEARSTREAM_LAB_DIR").is_some()
+}
+
 /// Directory of a component's journal: the system's for root, the user's otherwise. Hosts of a lab share
 /// the file system, so each has its own one in the lab's directory, which is removed with the lab.
 pub(crate) fn default_state(part: &str) -> PathBuf {
@@ -62,7 +77,7 @@ pub(crate) fn default_state(part: &str) -> PathBuf {
         return PathBuf::from(lab).join(part).join(host);
     }
     if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/clearstream").join(part);
+        return PathBuf::from(SYSTEM_STATE).join(part);
     }
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
@@ -70,6 +85,6 @@ pub(crate) fn default_state(part: &str) -> PathBuf {
     let runtime = || sys::private::runtime_folder().map(|folder| folder.path().to_owned());
     base.map(|base| base.join("clearstream"))
         .or_else(|| runtime().ok())
-        .unwrap_or_else(|| PathBuf::from("/var/lib/clearstream"))
+        .unwrap_or_else(|| PathBuf::from(SYSTEM_STATE))
         .join(part)
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use results::{End, Estimate, Finding, Host, Point, Results, Verdict, Work};
+use results::{
+    AppliedChange, Direction, End, Estimate, Finding, Host, Limit, Point, Results, Verdict, Work,
+};
 use units::show_bit_rate;
 
 /// Widest line, in columns; longer sentences are wrapped.
@@ -42,6 +44,9 @@ pub(crate) fn show(
         wrapped(&mut out, "Cut off  ", &format!("the run is not complete: {why}")).ok();
     }
     verdict_lines(&mut out, verdict, detail).ok();
+    for change in &results.changes {
+        wrapped(&mut out, "Changed  ", &applied(change)).ok();
+    }
     ruled_out(&mut out, verdict, detail).ok();
     if let Some(stored) = stored {
         let line = format!("the file was written with the verdict {}", stored.limit.name());
@@ -54,6 +59,14 @@ pub(crate) fn show(
         wrapped(&mut out, "Unseen   ", &format!("{}: {}", absent.what, absent.why)).ok();
     }
     out
+}
+
+/// A change that `tune apply` made: where, from what to what, and what measuring with and without it gave.
+fn applied(change: &AppliedChange) -> String {
+    let end = if change.end == End::Near { "near" } else { "far" };
+    let AppliedChange { key, from, to, .. } = change;
+    let outcome = change.outcome.as_deref().unwrap_or("its effect was not measured");
+    format!("{key} at the {end} end, {from} -> {to}: {outcome}")
 }
 
 /// Whether a document holds file-system load and nothing else: it has no far host.
@@ -85,9 +98,20 @@ fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std:
     let named = |name: &'_ str| {
         if name.is_empty() { "an unnamed host".to_owned() } else { name.to_owned() }
     };
-    write!(out, "Path     {} -> {}", named(&results.near().name), named(far))?;
+    let test = explain::judged_test(results).or_else(|| results.points.first()?.spec());
+    let (near, far) = (named(&results.near().name), named(far));
+    // From the sender to the receiver, whose figures these are.
+    let (from, to) = match test.map(|test| test.direction) {
+        Some(Direction::Reverse) => (far, near),
+        _ => (near, far),
+    };
+    write!(out, "Path     {from} -> {to}")?;
     match measured {
-        Some(estimate) => writeln!(out, ": {}", estimate.text(show_bit_rate)),
+        Some(estimate) => {
+            let both = test.is_some_and(|test| test.direction == Direction::Bidirectional);
+            let beside = if both { ", the other way loaded at once" } else { "" };
+            writeln!(out, ": {}{beside}", estimate.text(show_bit_rate))
+        }
         None => writeln!(out),
     }
 }
@@ -104,8 +128,13 @@ pub(crate) fn verdict_lines(
         None => "",
     };
     let is_brief = detail == Detail::Brief;
-    let sure = if verdict.confirmed { "confirmed by experiment" } else { "not confirmed" };
-    writeln!(out, "\nVerdict  {}{end}, {sure}", verdict.limit.name())?;
+    let sure = match verdict.confirmed {
+        true => ", confirmed by experiment",
+        // There is nothing to confirm.
+        false if verdict.limit == Limit::NoneFound => "",
+        false => ", not confirmed",
+    };
+    writeln!(out, "\nVerdict  {}{end}{sure}", verdict.limit.name())?;
     wrapped(out, "         ", &verdict.summary)?;
     // The summary already ends with the first line of evidence; below figures a few more lines suffice.
     let (skipped, most) = if is_brief { (0, 4) } else { (1, usize::MAX) };
@@ -143,7 +172,8 @@ fn ruled_out(out: &mut String, verdict: &Verdict, detail: Detail) -> std::fmt::R
     if verdict.ruled_out.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nNot it")?;
+    // A limit of which nothing was recorded is no better known to be another.
+    writeln!(out, "\nNot it, or not seen")?;
     let most = if detail == Detail::All { usize::MAX } else { SHOWN_COUNT };
     for line in verdict.ruled_out.iter().take(most) {
         let label = format!("  {:<22} ", line.limit.name());

@@ -107,16 +107,7 @@ fn an_hour() -> Results {
         hosts: HostAccount::of_ends(report(true), Some(report(false))),
         ..TestOutcome::default()
     };
-    let point = Point {
-        experiment: "test".into(),
-        varied: Default::default(),
-        repeat: 0,
-        started_unix_ms: 0,
-        command: String::new(),
-        work: spec.into(),
-        by: Vec::new(),
-        outcome: PointOutcome::Measured(Box::new(outcome)),
-    };
+    let point = Point::new("test", spec, outcome);
     Results {
         hosts: vec![Host::near(host("amsterdam")), Host::far(host("geneva"))],
         points: vec![point],
@@ -135,6 +126,34 @@ fn an_hour_is_explained_within_a_second() {
     assert_eq!(told["verdict"]["limit"], "receive-window", "{told}");
     assert_eq!(told["verdict"]["end"], "far");
     assert!(took < Duration::from_secs(1), "{} MB took {took:.2?}", bytes.len() / 1_000_000);
+}
+
+#[test]
+fn the_path_of_a_reverse_test_leads_from_the_far_host() {
+    let shown = |direction: Direction| {
+        let rate = DirectionOutcome {
+            direction,
+            sent_bytes: 1,
+            received_bytes: 1,
+            sent_bits_per_s: 1e9,
+            received_bits_per_s: 1e9,
+            retransmits_count: None,
+            udp: None,
+        };
+        let outcome = TestOutcome { directions: vec![rate], ..TestOutcome::default() };
+        let spec = TestSpec { direction, ..TestSpec::tcp() };
+        let results = Results {
+            hosts: vec![Host::near(host("amsterdam")), Host::far(host("geneva"))],
+            points: vec![Point::new("test", spec, outcome)],
+            ..Results::begun(RunKind::Test, 0)
+        };
+        let file = Scratch::new("way.json", &serde_json::to_vec(&results).expect("JSON"));
+        String::from_utf8_lossy(&run(&["explain", file.path()]).stdout).into_owned()
+    };
+    let (there, back) = (shown(Direction::Forward), shown(Direction::Reverse));
+    assert!(there.starts_with("Path     amsterdam -> geneva: 1.00 Gbit/s"), "{there}");
+    assert!(back.starts_with("Path     geneva -> amsterdam: 1.00 Gbit/s"), "{back}");
+    assert!(back.contains("\nVerdict  none-found\n"), "{back}");
 }
 
 #[test]
@@ -171,7 +190,25 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
     let complaint = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     let whole = Scratch::new("whole.json", &bytes);
-    let output = run(&["explain", whole.path(), "--after", whole.path()]);
+    // The same run, under any name, shows no change; nor does an earlier one.
+    let at = |results: &Results, name: &str, ms: u64| {
+        let mut later = Results { started_unix_ms: ms, ..results.clone() };
+        later.points.iter_mut().for_each(|point| point.started_unix_ms = ms);
+        Scratch::new(name, &serde_json::to_vec(&later).expect("JSON"))
+    };
+    let (copy, early) = (Scratch::new("copy.json", &bytes), at(&results, "early.json", 500));
+    let vain = at(&results, "vain.json", 1000);
+    for (before, after, words) in [
+        (&whole, &whole, "holds the same tests as the first file"),
+        (&whole, &copy, "holds the same tests as the first file"),
+        (&vain, &early, "was measured before the first file"),
+    ] {
+        let output = run(&["explain", before.path(), "--after", after.path()]);
+        let complaint = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{words}: {complaint}");
+        assert!(complaint.contains(words) && complaint.lines().count() == 1, "{complaint}");
+    }
+    let output = run(&["explain", whole.path(), "--after", vain.path()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let told = String::from_utf8(output.stdout).expect("UTF-8");
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -119,6 +119,20 @@ fn bash_completes_names_of_this_machine_and_falls_back_to_options() {
     assert!(offered("clearstream test --no-del").contains(&"--no-delay".to_owned()));
 }
 
+#[test]
+fn bash_replaces_only_what_follows_the_last_break_of_a_word() {
+    let scratch = Scratch::new("breaks").expect("a scratch folder");
+    run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
+    // It answers like `clearstream complete` where a lab `office` with a host `one` is up.
+    let program = scratch.path().join("clearstream");
+    let answers =
+        "#!/bin/sh\ncase \"$*\" in *--lab=o) echo --lab=office;; *a:b=c) echo a:b=cd;; esac\n";
+    fs::write(&program, answers).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    assert_eq!(offered(scratch.path(), "clearstream lab exec --lab=o"), ["office"]);
+    assert_eq!(offered(scratch.path(), "clearstream port del a:b=c"), ["cd"]);
+}
+
 /// All files and folders below a folder.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -128,12 +128,12 @@ fn two_hosts_exchange_every_kind_of_message_root() {
 
 #[test]
 fn one_percent_of_loss_changes_no_result_root() {
-    check_with_loss("mpi-loss1", "delay = \"20us\"\nloss = 0.01", 10);
+    check_with_loss("mpi-loss1", "delay = \"20us\"\nloss = \"1%\"", 10);
 }
 
 #[test]
 fn ten_percent_of_loss_changes_no_result_root() {
-    check_with_loss("mpi-loss10", "delay = \"20us\"\nloss = 0.1", 100);
+    check_with_loss("mpi-loss10", "delay = \"20us\"\nloss = \"10%\"", 100);
 }
 
 /// Ends or stops the rank on the far host while both exchange messages; the job must end by itself.

@@ -128,7 +128,11 @@ fn root_a_clamped_send_buffer_is_lifted_as_predicted_and_restored() {
 
 #[test]
 fn root_a_clamp_before_full_cores_is_lifted_as_predicted() {
-    if is_root() {
+    if !effort::is_all() {
+        effort::left_to_test_all(
+            "a clamp before full cores, which differs from the others in its gain alone",
+        );
+    } else if is_root() {
         let clamp = "sysctl = { \"net.ipv4.tcp_rmem\" = \"4096 131072 1048576\" }";
         let of_cores = (WIDE_LINK, &AS_PREDICTED_OF_CORES);
         lifts_the_clamp("cores", of_cores, ["", clamp], End::Far, "net.ipv4.tcp_rmem");
@@ -175,9 +179,34 @@ fn root_the_verdict_of_a_file_is_carried_out_and_taken_back() {
     assert!(rate(&change.after) > GAIN_MIN * rate(&change.before), "{told}");
     assert!(bed.must("far", &["tune", "status"]).contains(&format!(" -> {}  in force", change.to)));
 
+    let explained = bed.must("near", &["explain", &output]);
+    let changed = explained.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = format!("Changed {} at the far end, {} -> {}: ", change.key, change.from, change.to);
+    let outcome = change.outcome.as_deref().unwrap_or("measured");
+    assert!(changed.contains(&format!("{line}{outcome}")), "{explained}");
+    let made = dumps(&bed);
+    let again = bed.must("near", &apply);
+    assert!(
+        again.contains(&format!(
+            "far  {}: {}  already in force\nNothing to do.",
+            change.key, change.to
+        )),
+        "{again}"
+    );
+    assert_eq!(dumps(&bed), made, "a second run reverts nothing that the first one kept");
+
     bed.must("near", &["tune", "revert", "--far", "far"]);
     bed.must("near", &["tune", "revert"]);
     assert_eq!(dumps(&bed), before, "every setting is what it was");
+
+    let foreign = format!("{}=4096 131072 524288", change.key);
+    bed.must("far", &["tune", "apply", "--set", &foreign]);
+    let left = bed.run("near", &apply);
+    let told = text(&left.stdout);
+    assert_eq!(left.status.code(), Some(5), "{told}");
+    assert!(told.contains("left alone: it is 4096 131072 524288 by now"), "{told}");
+    let tried = |point: &results::Point| point.experiment.starts_with("tune-");
+    assert!(!read_results(&output).points.iter().any(tried), "nothing is measured");
 }
 
 /// One run of trials, killed while its change is in force, ended by a signal when it is taken up, and

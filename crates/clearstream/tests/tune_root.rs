@@ -52,6 +52,33 @@ fn root_one_denied_of_three_leaves_nothing_half_applied() {
 }
 
 #[test]
+fn root_another_user_sees_the_changes_of_root_or_why_not() {
+    if !is_root() {
+        return;
+    }
+    let script = "mount -t tmpfs tmpfs /var/lib; unset CLEARSTREAM_LAB_DIR XDG_STATE_HOME; \
+        install -d -o 65534 /var/lib/home; \
+        other() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/var/lib/home \
+            \"$0\" tune $1; echo code $?; }; \
+        other status; \"$0\" tune apply --set net.ipv4.tcp_sack=0 > /dev/null; other status; \
+        other revert; chmod 600 /var/lib/clearstream/tune/journal; other status; other revert; \
+        \"$0\" tune revert > /dev/null; other status";
+    let (done, folder) = in_namespace("other", script);
+    let (out, said) = (text(&done.stdout), text(&done.stderr));
+    let none = "No change of this program is in force.\ncode 0\n";
+    let made = "net.ipv4.tcp_sack: 1 -> 0  in force\ncode 0\n";
+    assert_eq!(out, format!("{none}{made}code 4\ncode 4\ncode 4\n{none}"), "{said}");
+    let [reverting, looking, blind] = &said.lines().collect::<Vec<_>>()[..] else {
+        panic!("{said}")
+    };
+    assert!(reverting.contains("1 change of root left in force"), "{said}");
+    for line in [looking, blind] {
+        assert!(line.contains("the changes in force cannot be read: Permission denied"), "{said}");
+    }
+    fs::remove_dir_all(folder).ok();
+}
+
+#[test]
 fn root_two_at_once_a_damaged_journal_and_a_foreign_change_get_a_line_each() {
     if !is_root() {
         return;

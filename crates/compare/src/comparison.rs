@@ -10,7 +10,11 @@ use crate::quantity::Quantity;
 use crate::run::Run;
 use crate::words;
 
+mod enough;
 mod pairs;
+
+pub use enough::without_difference;
+use enough::{is_told, repeats_to_tell};
 
 /// Share of the differences told that may be there by chance, and the most that one alone may be.
 pub const FALSE_SHARE_MAX: f64 = 0.05;
@@ -46,6 +50,9 @@ pub struct Side {
     /// Files whose run was cut short, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partial: Vec<String>,
+    /// Files that do not hold every setting of their tests, with what they leave open: that is taken as equal.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_recorded: Vec<String>,
 }
 
 /// One figure of one setting, on both sides.
@@ -194,6 +201,17 @@ pub struct HostChange {
     pub b: Vec<String>,
 }
 
+impl HostChange {
+    /// Both values in words: those of several runs with a slash between them, `not known` where there is none.
+    #[must_use]
+    pub fn shown(&self) -> [String; 2] {
+        [&self.a, &self.b].map(|values| match values.as_slice() {
+            [] => "not known".to_owned(),
+            some => some.join(" / "),
+        })
+    }
+}
+
 /// Compares two named sets of runs, each oldest first.
 #[must_use]
 pub fn compare((a_name, a): (&str, &[Run]), (b_name, b): (&str, &[Run])) -> Comparison {
@@ -248,11 +266,11 @@ impl Comparison {
     #[must_use]
     pub fn repeats_wanted(&self) -> Option<usize> {
         let judged: Vec<_> = self.alike().filter(|one| one.adjusted_chance.is_some()).collect();
-        let is_told = |a, b| stats::least_chance(a, b) * judged.len() as f64 <= FALSE_SHARE_MAX;
-        if judged.iter().any(|one| is_told(one.a.count as usize, one.b.count as usize)) {
+        let has = |one: &&ComparedFigure| (one.a.count as usize, one.b.count as usize);
+        if judged.iter().map(has).any(|counts| is_told(counts, judged.len())) {
             return None;
         }
-        (!judged.is_empty()).then(|| (2..64).find(|&count| is_told(count, count))).flatten()
+        repeats_to_tell(judged.len())
     }
 
     /// One line for each figure that got worse beyond the noise by more than the share `tolerance` of the
@@ -324,15 +342,15 @@ impl ComparedFigure {
     /// `single stream: throughput, forward 9.41 Gbit/s -> 7.90 Gbit/s (-16%)`.
     #[must_use]
     pub fn line(&self) -> String {
-        let show = |value| Quantity::of_figure(&self.figure).show(value);
-        format!(
-            "{}: {} {} -> {} ({})",
-            self.setting,
-            self.words(),
-            show(self.a.median),
-            show(self.b.median),
-            self.shown_difference()
-        )
+        format!("{} ({})", self.shown_medians(), self.shown_difference())
+    }
+
+    /// `single stream: throughput, forward 9.41 Gbit/s -> 7.90 Gbit/s`.
+    #[must_use]
+    pub fn shown_medians(&self) -> String {
+        let [a, b] =
+            [self.a, self.b].map(|side| Quantity::of_figure(&self.figure).show(side.median));
+        format!("{}: {} {a} -> {b}", self.setting, self.words())
     }
 
     /// The shift as a share of the first side's median, or in its own unit: `-16%`, `+12`.
@@ -420,12 +438,14 @@ fn adjust<'f>(figures: impl Iterator<Item = &'f mut ComparedFigure>) {
 fn side(name: &str, runs: &[Run]) -> Side {
     let times = || runs.iter().map(|run| run.started_unix_ms);
     let partial = |run: &Run| Some(format!("{}: {}", run.name, run.partial.as_ref()?));
+    let not_recorded = |run: &Run| Some(format!("{}: {}", run.name, run.not_recorded.as_ref()?));
     Side {
         name: name.to_owned(),
         files: runs.iter().map(|run| run.name.clone()).collect(),
         first_unix_ms: times().min().unwrap_or(0),
         last_unix_ms: times().max().unwrap_or(0),
         partial: runs.iter().filter_map(partial).collect(),
+        not_recorded: runs.iter().filter_map(not_recorded).collect(),
     }
 }
 
@@ -452,7 +472,12 @@ fn host_changes(a: &[Run], b: &[Run]) -> Vec<HostChange> {
     let change = |key: (String, String)| {
         let (from, to) = (values(a, &key), values(b, &key));
         let (host, fact) = key;
-        let is_known = has_host(a, &host) && has_host(b, &host);
+        // What a recording does not tell of a host has not changed.
+        let is_untold = |runs: &[Run], values: &[String]| {
+            values.is_empty() && runs.iter().all(|run| run.is_recording)
+        };
+        let is_told = !is_untold(a, &from) && !is_untold(b, &to);
+        let is_known = has_host(a, &host) && has_host(b, &host) && is_told;
         let is_same = from.iter().collect::<BTreeSet<_>>() == to.iter().collect::<BTreeSet<_>>();
         (is_known && !is_same).then_some(HostChange { host, fact, a: from, b: to })
     };

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use results::{Figure, Point, Results, RunKind, Work};
+use results::{End, Figure, Point, Results, RunKind, Work};
 use serde_json::{Map, Value};
 
 use crate::{facts, words};
@@ -14,6 +14,10 @@ pub struct Run {
     pub(crate) name: String,
     pub(crate) started_unix_ms: u64,
     pub(crate) partial: Option<String>,
+    /// Which settings of its tests the document does not hold, in words.
+    pub(crate) not_recorded: Option<String>,
+    /// Another program recorded it, which tells next to nothing of the hosts.
+    pub(crate) is_recording: bool,
     pub(crate) settings: Vec<Setting>,
     /// Host or `path`, fact and value.
     pub(crate) facts: Vec<(String, String, String)>,
@@ -50,6 +54,10 @@ pub(crate) struct Asked {
     by: Vec<String>,
 }
 
+/// The field of a load that has its options, and what stands there for a document without them.
+pub(crate) const OPTIONS: &str = "options";
+pub(crate) const NOT_RECORDED: &str = "not recorded";
+
 /// Round trips of the idle path, as a setting among the others.
 const IDLE_PATH: &str = "idle path";
 
@@ -77,6 +85,8 @@ impl Run {
             name: name.to_owned(),
             started_unix_ms: results.started_unix_ms,
             partial: results.partial.clone(),
+            not_recorded: not_recorded(results),
+            is_recording: results.recorder().is_some(),
             settings,
             facts: known_facts(results),
         }
@@ -102,6 +112,9 @@ impl Setting {
         // Which fields of a later version's work are settings is not known.
         let has_known_settings = !matches!(point.work, Work::Other(_));
         let (nature, mut fields) = asked.parts(has_known_settings);
+        if point.work.lacks_options() {
+            fields.insert(OPTIONS.to_owned(), Value::String(NOT_RECORDED.to_owned()));
+        }
         for (name, value) in &point.varied {
             fields.entry(name.clone()).or_insert_with(|| Value::from(*value));
         }
@@ -261,6 +274,18 @@ fn idle_path(results: &Results) -> Option<Setting> {
     })
 }
 
+/// What a document leaves open of what was asked for.
+fn not_recorded(results: &Results) -> Option<String> {
+    if let Some(program) = results.recorder() {
+        return Some(match program {
+            "iperf3" => "iperf3 does not record every option of its tests".to_owned(),
+            other => format!("the {other} holds no options of the test"),
+        });
+    }
+    let lacks = results.points.iter().any(|point| point.work.lacks_options());
+    lacks.then(|| "the options of the load are not recorded".to_owned())
+}
+
 fn known_facts(results: &Results) -> Vec<(String, String, String)> {
     let of_hosts = results.hosts.iter().flat_map(|host| {
         let facts = facts::of_host(&host.facts).into_iter();
@@ -276,5 +301,18 @@ fn known_facts(results: &Results) -> Vec<(String, String, String)> {
     ];
     let told =
         |(fact, value): (&str, Option<String>)| Some(("path".to_owned(), fact.to_owned(), value?));
-    of_hosts.chain(of_path.into_iter().filter_map(told)).collect()
+    of_hosts.chain(of_path.into_iter().filter_map(told)).chain(changes_made(results)).collect()
+}
+
+/// What `tune apply --measure` changed between the tests of a document, with the outcome.
+fn changes_made(results: &Results) -> impl Iterator<Item = (String, String, String)> {
+    results.changes.iter().map(|change| {
+        let host = match change.end {
+            End::Near => results.hosts.first(),
+            End::Far => results.hosts.get(1),
+        };
+        let host = host.map_or("far", |host| host.name.as_str()).to_owned();
+        let outcome = change.outcome.as_deref().unwrap_or("its effect was not measured");
+        (host, format!("tuned {}", change.key), outcome.to_owned())
+    })
 }

@@ -58,6 +58,10 @@ pub(crate) fn varied_words(varied: &BTreeMap<String, f64>) -> String {
     varied.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// Sizes of packets and of what is in them, which nobody counts in KiB.
+const OF_PACKETS: [&str; 6] =
+    ["mtu_bytes", "mss_bytes", "datagram_bytes", "frame_bytes", "request_bytes", "response_bytes"];
+
 /// Fields of a test that are no setting of it.
 const NO_SETTINGS: [&str; 2] = ["interval_s", "protocol"];
 
@@ -78,7 +82,9 @@ pub(crate) fn work_words(work: &Work) -> Vec<String> {
             !NO_SETTINGS.contains(&name.as_str()) && usual.get(name) != Some(value)
         });
     }
-    words.extend(fields.iter().map(|(name, value)| field_words(name, value)));
+    // Options that are all the usual ones have no words.
+    let own = fields.iter().map(|(name, value)| field_words(name, value));
+    words.extend(own.filter(|words| !words.is_empty()));
     words
 }
 
@@ -106,7 +112,7 @@ pub(crate) fn field(name: &str, value: &Value) -> (String, String) {
     let shown = match value {
         Value::Null => String::new(),
         Value::Bool(is_so) => if *is_so { "yes" } else { "no" }.to_owned(),
-        Value::Number(number) if name == "mtu_bytes" => format!("{number} B"),
+        Value::Number(number) if OF_PACKETS.contains(&name) => format!("{number} B"),
         Value::Number(number) => {
             Quantity::of_figure(name).show(number.as_f64().unwrap_or(f64::NAN))
         }

@@ -35,6 +35,22 @@ impl Buffer {
         }
     }
 
+    /// The socket option by which a program asks for a size of its own.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Receive => "SO_RCVBUF",
+            Self::Send => "SO_SNDBUF",
+        }
+    }
+
+    /// The kernel's own bound where the host has memory enough, bytes (Documentation/networking/ip-sysctl.rst).
+    pub(crate) fn usual_max_bytes(self) -> f64 {
+        match self {
+            Self::Receive => f64::from(6 << 20),
+            Self::Send => f64::from(4 << 20),
+        }
+    }
+
     /// Share of the buffer that is usable as window; the rest is the kernel's overhead.
     ///
     /// Receiving: before Linux 6.6 `tcp_adv_win_scale` sets it, 1 meaning half; since then a connection

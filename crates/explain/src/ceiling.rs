@@ -11,6 +11,12 @@ pub(crate) const ETHERNET_WIRE_BYTES: f64 = 38.0;
 /// Bytes of Ethernet that a queueing discipline counts: the header (kernel `qdisc_pkt_len`).
 pub(crate) const ETHERNET_QDISC_BYTES: f64 = 14.0;
 
+/// Whether a ceiling is no ceiling because more was carried than it allows, both in bit/s: by more than what the two
+/// figures, each of a few percent, can differ.
+pub(crate) fn is_disproved(ceiling: f64, measured: f64) -> bool {
+    ceiling < measured * 0.95
+}
+
 /// Payload rate of full TCP segments at a line rate, bit/s.
 ///
 /// Example: 10 Gbit/s, MTU 1500, IPv4: 1448 of 1538 bytes, 9.41 Gbit/s.

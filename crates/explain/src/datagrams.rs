@@ -4,13 +4,15 @@
 //! counter; losses that no counter shows are the path's. One rate cannot tell a rate limit from random
 //! loss; two rates can, because random loss takes the same share at any rate.
 
+mod few_lost;
+
 use results::{
     Direction, DirectionOutcome, End, EndReport, Evidence, Limit, Point, Results, TestOutcome,
     TestSpec, Verdict, Work,
 };
 use units::{saturating_u64, show_bit_rate};
 
-use crate::numbers::{percent, positive, ratio, share};
+use crate::numbers::{fine_percent, percent, positive, ratio, share};
 use crate::observed::opposite;
 use crate::verdict;
 
@@ -34,6 +36,10 @@ A loss on the path is a rate limit's or random, which one rate alone cannot tell
 apart, a rate limit delivers the same of both, or loses at the lower one at most 0.35 of the higher one's share;
 random loss takes at least 0.6 of it. `clearstream explain FILE OTHER` compares tests of several files. A shaper, a
 policer and a slower link look alike to UDP, so each is named `shaper`.
+
+Only a gap in the sequence and a drop at the receiver's socket are known losses. What is missing behind the last
+arrival may be lost or still in a queue: a quarter second of sending is usual; more is told, and named `shaper` where
+the rest arrived, because a long queue in front of a slower link does just that.
 ";
 
 /// Lost shares below this count as no loss.
@@ -52,8 +58,6 @@ const DELIVERED_ALIKE: f64 = 0.1;
 const JOINED_MIN: f64 = 1.5;
 /// A thread that ran at least this share of the time had no time left.
 const BUSY_MIN: f64 = 0.85;
-/// Share of the requested rate from which it counts as reached.
-const REACHED_MIN: f64 = 0.97;
 
 /// The places where datagrams can be lost, from sender to receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +107,10 @@ struct Account<'a> {
     refused: f64,
     /// Losses by place, from sender to receiver; a place is missing if its end reported no counters.
     places: Vec<(Place, f64)>,
-    /// Neither received nor known to be lost: in flight when the test ended.
+    /// Neither received nor known to be lost when the test ended.
     rest: f64,
+    /// Of these, those beyond what is usually on its way then.
+    undecided: f64,
 }
 
 /// The verdict of a document whose bulk tests are all UDP; `None` for any other.
@@ -173,6 +179,7 @@ impl<'a> Account<'a> {
             refused: 0.0,
             places: Vec::new(),
             rest: (sent - received - lost).max(0.0),
+            undecided: udp.undecided_count(spec) as f64,
         };
         account.refused = account.report(sender).map_or(0.0, refused);
         account.places = account.located();
@@ -248,7 +255,7 @@ impl<'a> Account<'a> {
             text += &format!("; lost: {}, at a place that no counter tells", count(self.lost));
         }
         if self.rest > 0.0 {
-            text += &format!("; under way when the test ended: {}", count(self.rest));
+            text += &format!("; not arrived when the test ended: {}", count(self.rest));
         }
         if self.refused > 0.0 {
             text += &format!(
@@ -261,7 +268,8 @@ impl<'a> Account<'a> {
 
     fn finding(&self, all: &[Account<'_>]) -> Finding {
         if self.lost_share() < LOST_MIN {
-            return self.nothing_lost();
+            let undecided = share(self.undecided, self.sent).unwrap_or(0.0);
+            return if undecided < LOST_MIN { self.nothing_lost() } else { self.not_arrived() };
         }
         let most = self.places.iter().max_by(|one, other| one.1.total_cmp(&other.1));
         let elsewhere = self.lost - self.places.iter().map(|(_, count)| count).sum::<f64>();
@@ -276,7 +284,7 @@ impl<'a> Account<'a> {
         let part = share(count, self.lost).unwrap_or(0.0);
         let why = format!(
             "{} of the datagrams were lost, {} of those at {}: {}",
-            percent(self.lost_share()),
+            fine_percent(self.lost_share()),
             percent(part),
             place.name(),
             place.counter()
@@ -346,7 +354,7 @@ impl<'a> Account<'a> {
                 format!(
                     "{} of the datagrams were lost {where_lost} at {offer}; one rate alone cannot \
                      tell a rate limit from random loss",
-                    percent(self.lost_share())
+                    fine_percent(self.lost_share())
                 ),
                 "run it again at half the rate and explain both files together: random loss takes \
                  the same share, a rate limit takes less or nothing",
@@ -374,8 +382,8 @@ impl<'a> Account<'a> {
         let at_lower = format!(
             "of {} {} is lost, of {offer} {}",
             show_bit_rate(slower.direction.sent_bits_per_s),
-            percent(slower.path_share()),
-            percent(self.path_share())
+            fine_percent(slower.path_share()),
+            fine_percent(self.path_share())
         );
         let left = ratio(slower.path_share(), self.path_share()).unwrap_or(0.0);
         let delivered = self.direction.received_bits_per_s;
@@ -419,50 +427,6 @@ impl<'a> Account<'a> {
             .filter(|other| other.direction.sent_bits_per_s * RATES_APART <= rate)
             .filter(|other| other.sent * self.path_share() >= LOST_COUNT_MIN)
             .min_by(|a, b| a.direction.sent_bits_per_s.total_cmp(&b.direction.sent_bits_per_s))
-    }
-
-    fn nothing_lost(&self) -> Finding {
-        let sent = self.direction.sent_bits_per_s;
-        let finding = |limit, weight, why: String, advice: &str| Finding {
-            limit,
-            end: Some(self.sender).filter(|_| limit != Limit::NoneFound),
-            weight,
-            place: None,
-            why,
-            more: Vec::new(),
-            advice: vec![advice.to_owned()],
-        };
-        let asked =
-            self.spec.offered_bits_per_s.map(|each| each * f64::from(self.spec.streams.max(1)));
-        let rate = show_bit_rate(sent);
-        // iperf3's rate option is per stream or, in some versions, for all streams together.
-        let reached = |asked: f64| sent >= REACHED_MIN * asked;
-        if asked.is_some_and(reached) || self.spec.offered_bits_per_s.is_some_and(reached) {
-            return finding(
-                Limit::SendingApplication,
-                0.9,
-                format!("the test asked for {rate}, and all of it arrived: nothing else binds yet"),
-                "ask for more (-b) until datagrams are lost",
-            );
-        }
-        match self.busy_share(self.sender) {
-            Some(busy) if busy >= BUSY_MIN => finding(
-                Limit::SenderCore,
-                0.8,
-                format!(
-                    "nothing was lost, and the sending threads ran {} of the time: they send no faster \
-                     than {rate}",
-                    percent(busy)
-                ),
-                "larger datagrams, GSO, or more streams on more cores",
-            ),
-            _ => finding(
-                Limit::NoneFound,
-                0.0,
-                format!("nothing was lost at {rate}; what kept the sender from more is not told"),
-                "ask for more (-b) until datagrams are lost",
-            ),
-        }
     }
 
     /// Share of the time that the busiest thread of this test ran at an end.

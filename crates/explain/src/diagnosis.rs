@@ -5,12 +5,13 @@ use results::{
     TestSpec, Verdict,
 };
 
+use crate::ceiling::is_disproved;
 use crate::experiment::Experiment;
 use crate::mechanism::{self, Opinion, TABLE};
 use crate::observed::Observed;
 use crate::remedy::Remedy;
 use crate::verdict;
-use crate::wanted::Wanted;
+use crate::wanted::{Wanted, is_window};
 
 /// Least weight, 0 to 1, at which a limit is suspected.
 const SUSPECTED: f64 = 0.35;
@@ -104,7 +105,12 @@ impl Candidate {
             Some(seen) => {
                 let opinions = opinions(&seen);
                 let next = verdict::next_of(&seen, &opinions, self.limit, reached_bits_per_s);
-                Self { next, ..same }
+                let headroom = headroom(&seen, &opinions, self.limit);
+                let seen = seen.wanting(Wanted::of(&seen, &opinions, None));
+                let changes = mechanism::of(self.limit).map_or_else(Vec::new, |mechanism| {
+                    up_to(mechanism.changes(&seen, headroom), next.as_ref())
+                });
+                Self { next, changes, ..same }
             }
             None => same,
         }
@@ -123,8 +129,8 @@ impl Candidate {
         let opinions = opinions(&seen);
         let headroom = headroom(&seen, &opinions, self.limit);
         let seen = seen.wanting(Wanted::of(&seen, &opinions, Some(reached_bits_per_s)));
-        let (advice, changes) = (mechanism.advice(&seen), mechanism.changes(&seen, headroom));
-        Self { advice, changes, ..same }
+        let changes = up_to(mechanism.changes(&seen, headroom), self.next.as_ref());
+        Self { advice: mechanism.advice(&seen), changes, ..same }
     }
 }
 
@@ -141,17 +147,19 @@ impl Diagnosis {
                 continue;
             }
             let headroom = headroom(seen, &opinions, limit);
+            let next = verdict::next_of(seen, &opinions, limit, 0.0);
             self.candidates.push(Candidate {
                 limit,
                 end: opinion.end,
                 weight: opinion.weight,
                 evidence: opinion.evidence.clone(),
-                ceiling_bits_per_s: opinion.ceiling_bits_per_s,
+                // An estimate below what was carried is at least that.
+                ceiling_bits_per_s: opinion.ceiling_bits_per_s.map(|rate| rate.max(seen.rate())),
                 experiments: mechanism.experiments(seen, headroom),
                 advice: mechanism.advice(seen),
                 host_change: mechanism.host_change(seen, headroom).map(Remedy::shown),
-                changes: mechanism.changes(seen, headroom),
-                next: verdict::next_of(seen, &opinions, limit, 0.0),
+                changes: up_to(mechanism.changes(seen, headroom), next.as_ref()),
+                next,
             });
         }
         self.candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight));
@@ -212,14 +220,26 @@ impl Diagnosis {
     }
 }
 
-/// The opinion of every mechanism, in the table's order, absurd numbers removed.
+/// The opinion of every mechanism, in the table's order, without absurd numbers and without ceilings below what was
+/// carried. What a window or a buffer holds is an estimate, which `verdict` compares with that itself.
 pub(crate) fn opinions(seen: &Observed<'_>) -> Vec<Opinion> {
-    let sane = |mut opinion: Opinion| {
+    let sane = |(limit, mut opinion): (Limit, Opinion)| {
         opinion.weight = if opinion.weight.is_nan() { 0.0 } else { opinion.weight.clamp(0.0, 1.0) };
-        opinion.ceiling_bits_per_s = opinion.ceiling_bits_per_s.and_then(crate::numbers::positive);
+        let ceiling = opinion.ceiling_bits_per_s.and_then(crate::numbers::positive);
+        opinion.ceiling_bits_per_s =
+            ceiling.filter(|ceiling| is_window(limit) || !is_disproved(*ceiling, seen.rate()));
         opinion
     };
-    TABLE.iter().map(|mechanism| sane(mechanism.weigh(seen))).collect()
+    TABLE.iter().map(|mechanism| sane((mechanism.limit(), mechanism.weigh(seen)))).collect()
+}
+
+/// Changes whose predictions end where the next limit binds: a verdict that names both must not contradict itself.
+fn up_to(mut changes: Vec<SettingChange>, next: Option<&NextCeiling>) -> Vec<SettingChange> {
+    let most = next.map_or(f64::MAX, |next| next.bits_per_s);
+    for change in &mut changes {
+        change.predicted_bits_per_s = change.predicted_bits_per_s.map(|rate| rate.min(most));
+    }
+    changes
 }
 
 /// The lowest ceiling of the other limits, bit/s.

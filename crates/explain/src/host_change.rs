@@ -20,6 +20,10 @@ const NOISE_MIN: f64 = 0.04;
 pub enum HostChangeError {
     /// The verdict advises no change.
     NothingAdvised,
+    /// Both documents hold the same tests.
+    SameTests,
+    /// The second document is of an earlier run than the first.
+    NotLater,
     /// The judged test is not in both documents.
     NoCommonTest,
     /// The host still has the former value.
@@ -37,6 +41,15 @@ impl fmt::Display for HostChangeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NothingAdvised => write!(out, "the verdict of the first file advises no change"),
+            Self::SameTests => {
+                write!(
+                    out,
+                    "it holds the same tests as the first file: name one that was measured after the change"
+                )
+            }
+            Self::NotLater => {
+                write!(out, "it was measured before the first file: name the earlier file first")
+            }
             Self::NoCommonTest => {
                 write!(out, "the two files have no test in common, so nothing can be compared")
             }
@@ -51,6 +64,19 @@ impl fmt::Display for HostChangeError {
 }
 
 impl std::error::Error for HostChangeError {}
+
+/// Refuses a document `after` that cannot show the effect of a change made after `before` was measured.
+/// Recordings that do not tell when they were taken (0) are taken for later ones.
+///
+/// # Errors
+/// [`HostChangeError::SameTests`], [`HostChangeError::NotLater`].
+pub fn check_later(before: &Results, after: &Results) -> Result<(), HostChangeError> {
+    if before.points == after.points {
+        return Err(HostChangeError::SameTests);
+    }
+    let (was, is) = (before.started_unix_ms, after.started_unix_ms);
+    if was > is && is > 0 { Err(HostChangeError::NotLater) } else { Ok(()) }
+}
 
 /// Judges `verdict`, which comes from `before` and advises a change to a host, by the same test run
 /// after that change.
@@ -131,7 +157,10 @@ fn advised(verdict: &Verdict) -> Option<String> {
         format!("{} at the {} end: {from}{}", change.key, end_name(change.end), change.to)
     });
     let changes: Vec<String> = changes.collect();
-    if changes.is_empty() { verdict.advice.first().cloned() } else { Some(changes.join("; ")) }
+    // Advice alone is no record of what was done.
+    let followed =
+        |advice: &String| format!("whatever was changed between the two files (advised: {advice})");
+    if changes.is_empty() { verdict.advice.first().map(followed) } else { Some(changes.join("; ")) }
 }
 
 /// Throughput predicted for the advised change, bit/s.
@@ -179,5 +208,44 @@ fn spread(estimate: &Estimate) -> f64 {
     match estimate.count {
         0 | 1 => 0.05,
         _ => ratio((estimate.high - estimate.low) / 2.0, estimate.median).unwrap_or(0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{Point, PointOutcome, RunKind, Work};
+
+    use super::*;
+
+    fn document(started_unix_ms: u64, tests: u64) -> Results {
+        let point = |started_unix_ms| Point {
+            experiment: "test".to_owned(),
+            varied: Default::default(),
+            repeat: 0,
+            started_unix_ms,
+            command: String::new(),
+            work: Work::Bulk(TestSpec::tcp()),
+            by: Vec::new(),
+            outcome: PointOutcome::Failed("refused".to_owned()),
+        };
+        let points = (0..tests).map(|number| point(started_unix_ms + number)).collect();
+        Results { points, ..Results::begun(RunKind::Test, started_unix_ms) }
+    }
+
+    #[test]
+    fn only_a_later_run_shows_the_effect_of_a_change() {
+        let before = document(1000, 2);
+        assert_eq!(check_later(&before, &before), Err(HostChangeError::SameTests));
+        assert_eq!(check_later(&before, &document(999, 2)), Err(HostChangeError::NotLater));
+        assert_eq!(check_later(&before, &document(1001, 2)), Ok(()));
+        assert_eq!(check_later(&before, &document(0, 1)), Ok(()), "a recording without a time");
+    }
+
+    #[test]
+    fn advice_is_not_taken_for_what_was_changed() {
+        let advice = vec!["shorten the path".to_owned()];
+        let verdict = crate::verdict::unproven(Limit::Loss, None, String::new(), advice);
+        let told = advised(&verdict).expect("advice");
+        assert_eq!(told, "whatever was changed between the two files (advised: shorten the path)");
     }
 }

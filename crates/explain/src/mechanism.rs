@@ -68,7 +68,8 @@ pub(crate) struct Opinion {
     pub(crate) evidence: Vec<String>,
     /// The line that speaks against it, shown if its weight is low.
     pub(crate) against: String,
-    /// Highest throughput it would allow, bit/s.
+    /// Highest throughput it would allow, bit/s. One that was exceeded counts for nothing, but for an estimate of what
+    /// a window or a buffer holds ([`crate::diagnosis::opinions`]).
     pub(crate) ceiling_bits_per_s: Option<f64>,
 }
 

@@ -36,9 +36,12 @@ pub(crate) fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 /// Shares beyond this are clamped: absurd figures have absurd quotients, infinity included.
 const SHARE_MAX: f64 = 1e6;
 
-/// A share as text: `97%`, with one decimal below 10%.
+/// A share as text: `97%`, with one decimal below 10%, and as many as it takes where that would be `0.0%`.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share.clamp(-SHARE_MAX, SHARE_MAX) * 100.0;
+    if percent != 0.0 && percent.abs() < 0.05 {
+        return fine_percent(share);
+    }
     if percent != 0.0 && percent.abs() < 9.95 {
         format!("{percent:.1}%")
     } else {
@@ -82,5 +85,6 @@ mod tests {
         assert_eq!(middle([3.0, f64::NAN, 1.0, 2.0]), Some(2.0));
         assert_eq!(percent(f64::INFINITY), "100000000%");
         assert_eq!((percent(0.974), percent(0.012)), ("97%".into(), "1.2%".into()));
+        assert_eq!((percent(1.4e-4), percent(0.0)), ("0.014%".into(), "0%".into()));
     }
 }

@@ -123,6 +123,11 @@ impl<'a> Observed<'a> {
         self.flow.rtt_s.filter(|_| self.queue() < 0.3).or(self.base_rtt_s)
     }
 
+    /// What the lowest round trip is called: where the idle path was not measured, it may have had load.
+    pub(crate) fn base_rtt_words(&self) -> &'static str {
+        if idle_rtt_s(self.results).is_some() { "without" } else { "at the least" }
+    }
+
     /// The idle round trip, for which windows and buffers are sized, seconds.
     pub(crate) fn sizing_rtt_s(&self) -> Option<f64> {
         idle_rtt_s(self.results).or(self.base_rtt_s)
@@ -284,6 +289,11 @@ impl<'a> Observed<'a> {
         })
     }
 
+    /// Whether pauses of the sending application would have been seen.
+    pub(crate) fn tells_idle(&self) -> bool {
+        self.sender.application_idle_share.is_some() || self.flow.busy_share.is_some()
+    }
+
     /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over
     /// the sum of unread bytes and free window. `None` if the receiver did not report it.
     pub(crate) fn receiver_fullness(&self) -> Option<f64> {
@@ -319,6 +329,12 @@ impl<'a> Observed<'a> {
             });
         now.max(asked_for_more) * host.feels_its_cores()
     }
+}
+
+/// The test that a document is judged by; `None` if it has no TCP bulk transfer.
+#[must_use]
+pub fn judged_test(results: &Results) -> Option<&TestSpec> {
+    judged_points(results).first()?.spec()
 }
 
 /// The repeats of the judged test: `single-stream`, else the first TCP bulk test of the document.

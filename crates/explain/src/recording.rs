@@ -6,9 +6,6 @@ use units::show_seconds;
 
 use crate::verdict;
 
-/// Programs whose recordings are of any length. A test of this program is as long as its plan.
-const RECORDERS: [&str; 3] = ["packet capture", "ss", "iperf3"];
-
 /// Least number of full segments, and of round trips, in which a limit can show itself: TCP's ramp takes
 /// most of fewer.
 const SEGMENTS_MIN: f64 = 100.0;
@@ -42,6 +39,11 @@ pub(crate) fn withheld(results: &Results) -> Option<Verdict> {
 pub(crate) fn qualified(results: &Results, verdict: Verdict) -> Verdict {
     let Some(outcome) = recorded(results) else { return verdict };
     let mut summary = verdict.summary;
+    if verdict.limit == Limit::NoneFound && !results.absent.is_empty() {
+        // What else it lacks stands below the verdict, with the reasons.
+        let lacks = &results.absent[0].what;
+        summary.push_str(&format!("; the file lacks {lacks}"));
+    }
     if outcome.duration_s < BRIEF_S {
         let rests = format!("; it rests on {} only", show_seconds(outcome.duration_s));
         summary.push_str(&rests);
@@ -53,8 +55,9 @@ pub(crate) fn qualified(results: &Results, verdict: Verdict) -> Verdict {
 }
 
 fn recorded(results: &Results) -> Option<&TestOutcome> {
-    let is_recording = RECORDERS.contains(&results.tool.name.as_str());
-    results.points.first().filter(|_| is_recording)?.measured()
+    // A recording is of any length; a test of this program is as long as its plan.
+    results.recorder()?;
+    results.points.first()?.measured()
 }
 
 fn streams(outcome: &TestOutcome) -> impl Iterator<Item = &StreamEnd> {

@@ -2,12 +2,13 @@
 
 #[cfg(test)]
 mod recorded_files;
+mod tcp;
 mod udp;
 
 use results::{
-    Absent, Direction, DirectionOutcome, EndReport, Host, HostAccount, HostFacts, IntervalSample,
-    LatencySummary, PathFacts, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample,
-    TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts, Work,
+    Absent, Direction, DirectionOutcome, EndReport, Host, HostAccount, HostFacts, LatencySummary,
+    PathFacts, Point, Protocol, Results, RunKind, StreamEnd, TestLimit, TestOutcome, TestSpec,
+    ToolFacts, Work,
 };
 use serde_json::Value;
 
@@ -18,14 +19,23 @@ const INTERVALS_MAX: usize = 1_000_000;
 /// So much of the beginning is looked at to know the format, bytes.
 const HEAD_BYTES: usize = 4096;
 
+/// Bytes per write and read of TCP unless `-l` asks for others.
+const USUAL_BLOCK_BYTES: u64 = 128 << 10;
+
 /// What its files leave open.
 const ABSENT_OF_TCP: [&str; 3] = [
     "threads, cores and counters of both ends",
-    "time limited by window and buffer",
+    "time limited by window and buffer, and data in flight (taken as throughput x round trip)",
     "several streams and UDP for comparison",
 ];
 const ABSENT_OF_UDP: [&str; 2] =
     ["threads, cores and counters of both ends", "the place where datagrams were lost"];
+/// What a test with `-R` leaves open: the client prints its own side, which receives.
+const ABSENT_OF_REVERSE: (&str, &str) = (
+    "the sender's round trips, congestion window and the window it is granted",
+    "iperf3 -R prints the receiving client's side: test from the other host without -R, or start the server with \
+     -J and add --get-server-output",
+);
 
 /// The document, when the bytes are iperf3's JSON of a TCP or UDP test that ended; `None` for anything
 /// else. What iperf3 does not tell (the far host, its cores) is absent in it.
@@ -77,15 +87,17 @@ fn begins_as_iperf3(bytes: &[u8]) -> bool {
 
 fn tcp(whole: &Value, start: &Value, test: &Value, end: &Value) -> Option<(TestSpec, TestOutcome)> {
     let spec = spec_of(start, test);
-    let streams: Vec<StreamEnd> = end
-        .get("streams")?
-        .as_array()?
-        .iter()
-        .take(STREAMS_MAX)
-        .enumerate()
-        .filter_map(|(index, stream)| stream_of(whole, stream, index))
-        .collect();
-    let outcome = outcome_of(end, spec.direction, streams)?;
+    let is_reverse = spec.direction == Direction::Reverse;
+    let rows = end.get("streams")?.as_array()?;
+    let each = || rows.iter().take(STREAMS_MAX).enumerate();
+    // The client's rows are its own. With -R those of the sender are in the server's output, if that is there.
+    let of_sender = if is_reverse { whole.get("server_output_json") } else { Some(whole) };
+    let senders: Vec<StreamEnd> =
+        each().filter_map(|(index, stream)| tcp::sender(whole, of_sender, stream, index)).collect();
+    let receivers = each().filter(|_| is_reverse);
+    let receivers: Vec<StreamEnd> =
+        receivers.filter_map(|(index, stream)| tcp::receiver(whole, stream, index)).collect();
+    let outcome = outcome_of(end, spec.direction, senders, receivers)?;
     Some((spec, outcome))
 }
 
@@ -103,7 +115,19 @@ fn spec_of(start: &Value, test: &Value) -> TestSpec {
         streams: whole(number(test, "num_streams"))
             .and_then(|n| u32::try_from(n).ok())
             .unwrap_or(1),
-        limit: TestLimit::DurationS(positive(number(test, "duration")).unwrap_or(10.0)),
+        limit: match (whole(number(test, "bytes")), whole(number(test, "blocks"))) {
+            (Some(bytes), _) => TestLimit::TotalBytes(bytes),
+            (None, Some(blocks)) => TestLimit::TotalBlocks(blocks),
+            (None, None) => {
+                TestLimit::DurationS(positive(number(test, "duration")).unwrap_or(10.0))
+            }
+        },
+        // Of UDP it is the datagram.
+        block_bytes: whole(number(test, "blksize"))
+            .filter(|bytes| *bytes != USUAL_BLOCK_BYTES && text(test, "protocol") == Some("TCP")),
+        // Written in place of `tcp_mss_default` where it was asked for.
+        mss_bytes: whole(number(start, "tcp_mss")).and_then(|mss| u32::try_from(mss).ok()),
+        dscp: whole(number(test, "tos")).and_then(|tos| u8::try_from(tos >> 2).ok()),
         omit_s: number(test, "omit").unwrap_or(0.0).max(0.0),
         window_bytes: whole(number(start, "sock_bufsize")),
         offered_bits_per_s: positive(
@@ -114,77 +138,17 @@ fn spec_of(start: &Value, test: &Value) -> TestSpec {
     }
 }
 
-/// The sender's side of one stream; intervals are found by its socket's number.
-fn stream_of(whole: &Value, stream: &Value, index: usize) -> Option<StreamEnd> {
-    let sender = stream.get("sender")?;
-    let socket = number(sender, "socket")?;
-    let intervals: Vec<IntervalSample> = whole
-        .get("intervals")?
-        .as_array()?
-        .iter()
-        .take(INTERVALS_MAX)
-        .filter_map(|interval| {
-            let rows = interval.get("streams")?.as_array()?;
-            let row = rows.iter().find(|row| number(row, "socket") == Some(socket))?;
-            interval_of(row)
-        })
-        .collect();
-    let bytes = units::saturating_u64(number(sender, "bytes")?);
-    let duration_s = number(sender, "seconds")?;
-    let mss_bytes =
-        number(whole.get("start")?, "tcp_mss").or(number(whole.get("start")?, "tcp_mss_default"));
-    let retransmits =
-        intervals.iter().filter_map(|i| Some(i.tcp.as_ref()?.retransmits_count)).sum();
-    let sampled = |tcp: TcpSample| TcpSample { retransmits_count: retransmits, ..tcp };
-    let last = intervals.last().and_then(|interval| interval.tcp.clone()).map(sampled);
-    let algorithm = whole.get("end").and_then(|end| text(end, "sender_tcp_congestion"));
-    Some(StreamEnd {
-        index: u32::try_from(index).ok()?,
-        sending: true,
-        bytes,
-        duration_s,
-        send_buffer_bytes: number(whole.get("start")?, "sndbuf_actual").map(units::saturating_u64),
-        tcp: last.map(|last| TcpSummary {
-            congestion_control: algorithm.unwrap_or_default().to_owned(),
-            mss_bytes: mss_bytes
-                .map_or(0, |mss| u32::try_from(units::saturating_u64(mss)).unwrap_or(0)),
-            first: TcpSample { rtt_s: last.rtt_s, ..TcpSample::default() },
-            last,
-            ..TcpSummary::default()
-        }),
-        intervals,
-        ..StreamEnd::default()
-    })
-}
-
-fn interval_of(row: &Value) -> Option<IntervalSample> {
-    let micros = |name: &str| number(row, name).filter(|us| *us > 0.0).map(|us| us * 1e-6);
-    let bytes =
-        |name: &str| number(row, name).filter(|bytes| *bytes > 0.0).map(units::saturating_u64);
-    let tcp = micros("rtt").map(|rtt_s| TcpSample {
-        rtt_s,
-        rtt_variation_s: micros("rttvar").unwrap_or(0.0),
-        congestion_window_bytes: bytes("snd_cwnd").unwrap_or(0),
-        peer_window_bytes: bytes("snd_wnd"),
-        retransmits_count: bytes("retransmits").unwrap_or(0),
-        ..TcpSample::default()
-    });
-    Some(IntervalSample {
-        start_s: number(row, "start")?,
-        end_s: number(row, "end")?,
-        bytes: units::saturating_u64(number(row, "bytes")?),
-        omitted: row.get("omitted").and_then(Value::as_bool).unwrap_or(false),
-        tcp,
-        ..IntervalSample::default()
-    })
-}
-
-fn outcome_of(end: &Value, direction: Direction, senders: Vec<StreamEnd>) -> Option<TestOutcome> {
+fn outcome_of(
+    end: &Value,
+    direction: Direction,
+    senders: Vec<StreamEnd>,
+    receivers: Vec<StreamEnd>,
+) -> Option<TestOutcome> {
     let (sent, received) = (end.get("sum_sent")?, end.get("sum_received")?);
     let duration_s = number(sent, "seconds")?;
     let used = |user: &str, system: &str| cpu_s(end, user, system, duration_s);
     let sends_here = direction != Direction::Reverse;
-    let (here, there) = if sends_here { (senders, Vec::new()) } else { (Vec::new(), senders) };
+    let (here, there) = if sends_here { (senders, receivers) } else { (receivers, senders) };
     let report =
         |streams, process_cpu_s| EndReport { streams, process_cpu_s, ..EndReport::default() };
     let near = report(here, used("host_user", "host_system"));
@@ -228,20 +192,20 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
     let system = text(start, "system_info").unwrap_or_default();
     let started_s = start.get("timestamp").and_then(|time| number(time, "timesecs")).unwrap_or(0.0);
     let started_unix_ms = units::saturating_u64(started_s * 1e3);
+    let lacks_sender = spec.direction == Direction::Reverse
+        && matches!(spec.protocol, Protocol::Tcp)
+        && whole.get("server_output_json").is_none();
+    let (what, why) = ABSENT_OF_REVERSE;
+    let of_sender = lacks_sender.then(|| Absent { what: what.to_owned(), why: why.to_owned() });
     let work = Work::from(spec);
     let (experiment, unseen) = match work {
         Work::Datagrams(_) => ("udp", &ABSENT_OF_UDP[..]),
         _ => ("single-stream", &ABSENT_OF_TCP[..]),
     };
     let point = Point {
-        experiment: experiment.to_owned(),
-        varied: Default::default(),
-        repeat: 0,
         started_unix_ms,
         command: text(whole, "title").unwrap_or_default().to_owned(),
-        by: work.workers(),
-        work,
-        outcome: PointOutcome::Measured(Box::new(outcome.with_figures())),
+        ..Point::new(experiment, work, outcome.with_figures())
     };
     let mut words = system.split_whitespace();
     Results {
@@ -253,7 +217,7 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
         })],
         path: PathFacts { target, address, idle_rtt, ..PathFacts::default() },
         points: vec![point],
-        absent: unseen.iter().copied().map(absent).collect(),
+        absent: of_sender.into_iter().chain(unseen.iter().copied().map(absent)).collect(),
         ..Results::begun(RunKind::Test, started_unix_ms)
     }
 }

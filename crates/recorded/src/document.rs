@@ -3,8 +3,8 @@
 
 use results::{
     Absent, Direction, DirectionOutcome, EndReport, Finding, Host, HostAccount, HostFacts,
-    IntervalSample, PathFacts, Point, PointOutcome, Results, RunKind, StreamEnd, TcpSample,
-    TcpSummary, TestLimit, TestOutcome, TestSpec, ToolFacts, Work,
+    IntervalSample, PathFacts, Point, Results, RunKind, StreamEnd, TcpSample, TcpSummary,
+    TestLimit, TestOutcome, TestSpec, ToolFacts,
 };
 
 use crate::flow::Flow;
@@ -243,17 +243,7 @@ fn point(direction: DirectionOutcome, stream: StreamEnd, whole_s: f64, way: Dire
         hosts: HostAccount::of_ends(account, None),
         ..TestOutcome::default()
     };
-    let work = Work::from(spec);
-    Point {
-        experiment: "single-stream".to_owned(),
-        varied: Default::default(),
-        repeat: 0,
-        started_unix_ms: 0,
-        command: String::new(),
-        by: work.workers(),
-        work,
-        outcome: PointOutcome::Measured(Box::new(outcome.with_figures())),
-    }
+    Point::new("single-stream", spec, outcome.with_figures())
 }
 
 fn document(

@@ -29,8 +29,11 @@ pub(crate) fn page(comparison: &Comparison) -> String {
     let subject = format!("{} → {}", short(&comparison.a.name), short(&comparison.b.name));
     let about = [side("A", &comparison.a), side("B", &comparison.b)];
     let cut_short = comparison.a.partial.iter().chain(&comparison.b.partial);
-    let tags: Vec<String> =
-        cut_short.map(|why| format!("not complete: {}", show::clip(why, 160))).collect();
+    let left_open = comparison.a.not_recorded.iter().chain(&comparison.b.not_recorded);
+    let tags: Vec<String> = cut_short
+        .map(|why| format!("not complete: {}", show::clip(why, 160)))
+        .chain(left_open.map(|what| show::clip(&format!("{what}: taken as equal"), 160)))
+        .collect();
     let header = page::banner(&subject, &about, &tags, page::contents(&sections));
     let title = format!("{subject} – ClearStream comparison");
     page::framed(&title, header, card(comparison), sections, "two sets of results files")
@@ -68,7 +71,7 @@ fn card(comparison: &Comparison) -> Element {
         true if comparison.alike().next().is_none() => {
             "No test has the same settings on both sides".to_owned()
         }
-        true => "No difference beyond the noise".to_owned(),
+        true => compare::without_difference(&comparison.alike().collect::<Vec<_>>()),
         false => format!("Beyond the noise: {}", parts.join(", ")),
     };
     let unlike = match comparison.unlike().count() {

@@ -143,7 +143,7 @@ fn a_path_shows_all_its_sections() {
         "confirmed by experiment",
         "binds here",
         "BDP",
-        "limits considered and ruled out",
+        "limits considered: ruled out, or not seen",
         "net.core.rmem_max gave 32.0 MiB",
         "no energy counters",
         "synthetic: made up, not measured",
@@ -152,6 +152,24 @@ fn a_path_shows_all_its_sections() {
     }
     assert_eq!(page.matches("<h1>").count(), 1);
     assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"));
+}
+
+#[test]
+fn socket_buffers_of_udp_are_no_window_and_limit_no_rate() {
+    let mut results = synthetic::path();
+    results.points.retain(|point| point.experiment == "udp");
+    for point in &mut results.points {
+        let PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
+        for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
+            stream.receive_buffer_bytes = Some(8 << 20);
+            stream.send_buffer_bytes = Some(8 << 20);
+        }
+    }
+    let page = page(&results);
+    let is_buffer = |row: &&str| row.contains("receive buffer<") || row.contains("send buffer<");
+    let rows: Vec<&str> = page.split("<tr").skip(1).filter(is_buffer).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert!(rows.iter().all(|row| !row.contains("bit/s")), "{rows:?}");
 }
 
 #[test]

@@ -18,6 +18,9 @@ use crate::verdict::Verdict;
 /// Version of the schema this program writes. It reads any with the same major number, and 1.
 pub const SCHEMA_VERSION: &str = "2.0";
 
+/// Other programs whose recordings are read as documents, by the name in [`ToolFacts`].
+const RECORDERS: [&str; 3] = ["packet capture", "ss", "iperf3"];
+
 /// Largest document [`read_results`] accepts, bytes.
 const DOCUMENT_BYTES_MAX: usize = 256 << 20;
 
@@ -105,6 +108,13 @@ impl Results {
             changes: Vec::new(),
             gates: Vec::new(),
         }
+    }
+
+    /// The other program whose recording this is (`iperf3`, `ss`, `packet capture`), which tells only a part of what
+    /// was asked for; `None` for a document of this program.
+    #[must_use]
+    pub fn recorder(&self) -> Option<&str> {
+        RECORDERS.iter().copied().find(|name| *name == self.tool.name)
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::carried::Carried;
 use crate::figure::{Figure, Series};
 use crate::host::{CoreUse, EndCounters};
-use crate::spec::Direction;
+use crate::spec::{Direction, TestLimit, TestSpec};
 use crate::stream::StreamEnd;
 
 /// The measurements of one point.
@@ -116,7 +116,8 @@ pub struct UdpOutcome {
     pub sent_count: u64,
     /// Datagrams taken from the receiver's sockets.
     pub received_count: u64,
-    /// Sequence numbers that never arrived.
+    /// Sequence numbers that never arrived though a later one did, or that the receiver's socket dropped.
+    /// What is missing behind the last arrival may still have been on its way and is not counted.
     pub lost_count: u64,
     /// Datagrams received out of order.
     pub reordered_count: u64,
@@ -136,6 +137,33 @@ impl UdpOutcome {
     pub fn unaccounted_count(&self) -> u64 {
         let came = self.received_count.saturating_sub(self.duplicate_count);
         self.sent_count.saturating_sub(came.saturating_add(self.lost_count))
+    }
+
+    /// Of [`Self::unaccounted_count`], those beyond what is usually on its way when a test ends: lost or in a
+    /// long queue, and nobody can tell which. In a test limited by duration each end counts by its own clock,
+    /// so a quarter second of sending is usual; in one limited by amount nothing is.
+    #[must_use]
+    pub fn undecided_count(&self, spec: &TestSpec) -> u64 {
+        const USUAL_S: f64 = 0.25;
+        let usual_count = match spec.limit {
+            TestLimit::DurationS(duration_s) => {
+                units::saturating_u64(self.sent_count as f64 * (USUAL_S / duration_s).min(0.9))
+            }
+            // With an omitted start the two ends do not count the same datagrams.
+            _ if spec.omit_s > 0.0 => return 0,
+            TestLimit::TotalBytes(_) | TestLimit::TotalBlocks(_) => 0,
+        };
+        self.unaccounted_count().saturating_sub(usual_count)
+    }
+
+    /// The largest share that may be lost, 0 to 1: [`Self::undecided_count`] counts as lost. `None` where nothing
+    /// was sent or received.
+    #[must_use]
+    pub fn lost_share_max(&self, spec: &TestSpec) -> Option<f64> {
+        let came = self.received_count.saturating_sub(self.duplicate_count);
+        let missing = self.lost_count.saturating_add(self.undecided_count(spec));
+        let all = came.saturating_add(missing);
+        (all > 0).then(|| missing as f64 / all as f64)
     }
 
     /// Lost datagrams over those lost or received, 0 to 1; datagrams still in flight when counting ended

@@ -47,7 +47,34 @@ pub enum PointOutcome {
 /// What the names of experiments begin with that put a verdict to the test; the limit's name follows.
 pub const CONFIRMATION: &str = "confirm:";
 
+impl From<TestOutcome> for PointOutcome {
+    fn from(outcome: TestOutcome) -> Self {
+        Self::Measured(Box::new(outcome))
+    }
+}
+
 impl Point {
+    /// The first repeat of an experiment that varies nothing: begun at 0, of no command, by the workers that
+    /// follow from the work. Whoever knows more sets it: `Point { repeat, ..Point::new(name, work, outcome) }`.
+    #[must_use]
+    pub fn new(
+        experiment: impl Into<String>,
+        work: impl Into<Work>,
+        outcome: impl Into<PointOutcome>,
+    ) -> Self {
+        let work = work.into();
+        Self {
+            experiment: experiment.into(),
+            varied: BTreeMap::new(),
+            repeat: 0,
+            started_unix_ms: 0,
+            command: String::new(),
+            by: work.workers(),
+            work,
+            outcome: outcome.into(),
+        }
+    }
+
     /// Whether it belongs to an experiment that put a verdict to the test.
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
@@ -140,6 +167,24 @@ pub struct Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Protocol;
+
+    #[test]
+    fn a_new_point_is_done_by_the_workers_of_its_work() {
+        let spec = TestSpec::request_response(Protocol::Tcp, 1, 1);
+        let parts = |point: &Point| -> Vec<String> {
+            point.by.iter().map(|worker| format!("{} {}", worker.host, worker.part)).collect()
+        };
+        let point = Point::new("round-trip", spec, TestOutcome::default());
+        assert_eq!(parts(&point), ["near ask", "far answer"]);
+        assert!(point.measured().is_some() && !point.is_confirmation());
+        let failed = Point::new(
+            format!("{CONFIRMATION}loss"),
+            TestSpec::tcp(),
+            PointOutcome::Failed("refused".to_owned()),
+        );
+        assert!(failed.measured().is_none() && failed.is_confirmation());
+    }
 
     #[test]
     fn one_repeat_has_no_interval() {

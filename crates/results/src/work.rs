@@ -85,10 +85,10 @@ pub struct FileIoWork {
     pub segments_count: u64,
     /// How the bytes were moved: `pwrite`, `pread`, `io_uring`, with `, O_DIRECT` where it was.
     pub by: String,
-    /// Options that change the load and are not the usual ones, by name: `fsync`, `stonewall_s`. Files of earlier
-    /// versions have none.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub options: BTreeMap<String, Value>,
+    /// Options that change the load and are not the usual ones, by name: `fsync`, `stonewall_s`; empty where all are
+    /// usual. Absent: not recorded, as in files of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub options: Option<BTreeMap<String, Value>>,
 }
 
 /// Files and directories created, examined and removed by many ranks at once, as mdtest does.
@@ -104,10 +104,10 @@ pub struct FileMetadataWork {
     pub items_count: u64,
     /// Bytes written to or read from each file.
     pub file_bytes: u64,
-    /// Options that change the load and are not the usual ones, by name: `fsync`, `stonewall_s`. Files of earlier
-    /// versions have none.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub options: BTreeMap<String, Value>,
+    /// Options that change the load and are not the usual ones, by name: `fsync`, `stonewall_s`; empty where all are
+    /// usual. Absent: not recorded, as in files of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub options: Option<BTreeMap<String, Value>>,
 }
 
 /// A kind of lock tried by rank 0 and another rank, on two clients of a file system.
@@ -193,6 +193,16 @@ impl Work {
             | Self::FileMetadata(_)
             | Self::FileLocks(_)
             | Self::Other(_) => None,
+        }
+    }
+
+    /// Whether the options of a file-system load are not in the document; other work always has its own.
+    #[must_use]
+    pub fn lacks_options(&self) -> bool {
+        match self {
+            Self::FileIo(work) => work.options.is_none(),
+            Self::FileMetadata(work) => work.options.is_none(),
+            _ => false,
         }
     }
 

@@ -174,14 +174,15 @@ mod tests {
 
     fn point(repeat: u32) -> Point {
         Point {
-            experiment: "single-stream".into(),
             varied: [("window_bytes".to_owned(), 0.1 + f64::from(repeat))].into(),
             repeat,
             started_unix_ms: 1_700_000_000_000,
             command: "clearstream test h\u{e9}\"\n".into(),
-            work: TestSpec::tcp().into(),
-            by: Vec::new(),
-            outcome: PointOutcome::Failed("two\nlines".into()),
+            ..Point::new(
+                "single-stream",
+                TestSpec::tcp(),
+                PointOutcome::Failed("two\nlines".into()),
+            )
         }
     }
 

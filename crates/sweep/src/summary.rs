@@ -63,14 +63,9 @@ mod tests {
 
     fn point(experiment: &str, window_bytes: f64, repeat: u32, outcome: PointOutcome) -> Point {
         Point {
-            experiment: experiment.into(),
             varied: [("window_bytes".to_owned(), window_bytes)].into(),
             repeat,
-            started_unix_ms: 0,
-            command: String::new(),
-            work: TestSpec::tcp().into(),
-            by: Vec::new(),
-            outcome,
+            ..Point::new(experiment, TestSpec::tcp(), outcome)
         }
     }
 

@@ -181,8 +181,8 @@ fn nice_size(bytes: f64) -> u64 {
 mod tests {
     use proptest::prelude::*;
     use results::{
-        Direction, DirectionOutcome, EndReport, HostAccount, PointOutcome, StreamEnd, TcpSample,
-        TcpSummary, TestOutcome, TestSpec,
+        Direction, DirectionOutcome, EndReport, HostAccount, StreamEnd, TcpSample, TcpSummary,
+        TestOutcome, TestSpec,
     };
 
     use super::*;
@@ -274,19 +274,17 @@ mod tests {
             udp: None,
         };
         Point {
-            experiment: "window-sweep".to_owned(),
             varied: [("window_bytes".to_owned(), asked as f64)].into(),
-            repeat: 0,
-            started_unix_ms: 0,
-            work: TestSpec { window_bytes: Some(asked), ..TestSpec::tcp() }.into(),
-            command: String::new(),
-            by: Vec::new(),
-            outcome: PointOutcome::Measured(Box::new(TestOutcome {
-                duration_s: 1.0,
-                directions: vec![direction],
-                hosts: HostAccount::of_ends(account, None),
-                ..TestOutcome::default()
-            })),
+            ..Point::new(
+                "window-sweep",
+                TestSpec { window_bytes: Some(asked), ..TestSpec::tcp() },
+                TestOutcome {
+                    duration_s: 1.0,
+                    directions: vec![direction],
+                    hosts: HostAccount::of_ends(account, None),
+                    ..TestOutcome::default()
+                },
+            )
         }
     }
 

@@ -12,7 +12,7 @@ mod protocol;
 mod seen;
 mod windows;
 
-use results::{End, Limit, Results};
+use results::{Direction, End, Limit, Results};
 use serde::{Deserialize, Serialize};
 use settings::{Change, Key};
 
@@ -83,6 +83,9 @@ pub struct Plan {
     /// Round-trip time of the idle path, seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_s: Option<f64>,
+    /// Whether the figures are of the reverse direction, from the far host to the near one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_reverse: bool,
     /// One stream's throughput now, bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_bits_per_s: Option<f64>,
@@ -110,9 +113,13 @@ pub struct Plan {
 pub fn plan(results: &Results) -> Plan {
     let diagnosis = explain::diagnose(results);
     let mut plan = Plan::default();
-    for reverse in [false, true] {
+    // The judged direction first: the plan's head tells its figures.
+    let is_reverse_judged =
+        diagnosis.spec.as_ref().is_some_and(|spec| spec.direction == Direction::Reverse);
+    for reverse in [is_reverse_judged, !is_reverse_judged] {
         let Some(seen) = Seen::of(results, &diagnosis, reverse) else { continue };
-        if !reverse {
+        if plan.measured_bits_per_s.is_none() {
+            plan.is_reverse = reverse;
             plan.rtt_s = seen.rtt_s;
             plan.measured_bits_per_s = Some(seen.rate);
             plan.target_bits_per_s = Some(seen.target);

@@ -49,6 +49,16 @@ pub enum StoreError {
     /// Others could have written what stands there: undoing it would do as they like.
     #[error(transparent)]
     Folder(#[from] sys::private::PrivateError),
+    /// The journal belongs to somebody who does not let this user read it.
+    #[error(
+        "{path}: the changes in force cannot be read: {source}; the owner of the journal (root) can read them"
+    )]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The system's answer.
     #[error("{path}: {source}{}", needs(source))]
     Io {
@@ -71,7 +81,10 @@ impl StoreError {
     /// Whether a privilege is missing.
     #[must_use]
     pub fn is_privilege(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+        let (Self::Io { source, .. } | Self::Unreadable { source, .. }) = self else {
+            return false;
+        };
+        source.kind() == io::ErrorKind::PermissionDenied
     }
 }
 
@@ -142,7 +155,14 @@ impl Store {
         if fs::symlink_metadata(directory).is_ok() {
             sys::private::check_trusted(directory)?;
         }
-        Ok(read(directory, false)?.1)
+        match read(directory, false) {
+            Err(StoreError::Io { path, source })
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Err(StoreError::Unreadable { path, source })
+            }
+            looked => Ok(looked?.1),
+        }
     }
 
     /// Keeps everybody else from changing the host with the journal in `directory` for as long as the value lives,

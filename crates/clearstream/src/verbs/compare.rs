@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
-use crate::store;
+use crate::{foreign, store};
 
 /// Options of `compare`.
 #[derive(Debug, clap::Args)]
@@ -136,11 +136,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, VerbError> {
 }
 
 fn read(path: &Path) -> Result<Run, VerbError> {
-    let bytes = store::read(path)?;
-    let results = match iperf3::stored::from_iperf3(&bytes) {
-        Some(results) => results,
-        None => store::parse(path, &bytes)?,
-    };
+    let results = foreign::load(path)?;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     Ok(Run::of(&name, &results))
 }

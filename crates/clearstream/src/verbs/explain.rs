@@ -34,7 +34,8 @@ pub(crate) struct ExplainArgs {
     /// UDP tests of the same path at other rates: two rates tell a rate limit from random loss.
     #[arg(value_name = "MORE", conflicts_with = "after")]
     more: Vec<PathBuf>,
-    /// The same test after the change that the verdict advises: whether it helped. Of `io` and `meta`: whether each
+    /// The same test after the change that the verdict advises: whether it helped. The same tests and an earlier run
+    /// are refused. Of `io` and `meta`: whether each
     /// phase's rate changed beyond the noise of its repeats, and whether that confirms the verdict.
     #[arg(long, value_name = "RESULTS")]
     after: Option<PathBuf>,
@@ -58,6 +59,9 @@ struct Told<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recorded: Vec<&'a Finding>,
     absent: &'a [results::Absent],
+    /// The changes that `tune apply --measure` tried, with the outcome of each.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    changes: &'a [results::AppliedChange],
     /// What the results of `--after` say of file-system load.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<&'a load::After>,
@@ -72,6 +76,8 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     let mut load_after = None;
     if let Some(path) = &args.after {
         let after = foreign::load(path)?;
+        explain::check_later(&results, &after)
+            .map_err(|error| VerbError::usage(format!("--after {}: {error}", path.display())))?;
         if verdict_text::is_file_load(&results) {
             let judged = load::judge(verdict, &results, &after).ok_or_else(no_common_phase)?;
             (verdict, load_after) = (judged.0, Some(judged.1));
@@ -103,6 +109,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
             stored_verdict: stored,
             recorded: foreign::recorded(&results).collect(),
             absent: &results.absent,
+            changes: &results.changes,
             after: load_after.as_ref(),
         };
         serde_json::to_writer_pretty(&mut out, &told).map_err(io::Error::from)?;

@@ -93,7 +93,8 @@ pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     let (battery, mut driver) = (args.battery(), Tested(&mut far));
     let conducted = runner::conduct(&battery, &mut driver, keeping, &mut results, progress);
     gates::judge_run(&gates, &mut results);
-    let text = format!("{}\n{}", screen::show(&results), gates::line("Gates    ", &results.gates));
+    let shown = screen::show(&results, battery.effort.way);
+    let text = format!("{shown}\n{}", gates::line("Gates    ", &results.gates));
     let said = Said { text, json: None, exit: Exit::Ok };
     let ended = ending::end(args.outputs(json), &results, conducted, &said);
     let ended = gates::settle(&results.gates, ended)?;

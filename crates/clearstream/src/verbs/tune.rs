@@ -4,6 +4,7 @@ mod apply;
 mod cc;
 mod ends;
 mod evidence;
+mod left;
 mod measure;
 mod plan;
 mod profile;

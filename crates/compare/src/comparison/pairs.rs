@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{OneSided, SettingChange, WhyAlone};
-use crate::run::{Run, Setting};
+use crate::run::{NOT_RECORDED, OPTIONS, Run, Setting};
 use crate::{facts, words};
 
 /// Tests of one kind on one side, above which none is paired with one of other settings: it bounds the search.
@@ -221,15 +221,40 @@ fn nearest(one: &Pooled<'_>, others: &[&Pooled<'_>]) -> Option<usize> {
     if at_least.next().is_some() { None } else { first }
 }
 
-/// Names of the settings that are not the same.
+/// Names of the settings that are not the same. Where one side did not record its options, they differ as a whole.
 fn differing<'a>(one: &'a Setting, other: &'a Setting) -> impl Iterator<Item = &'a String> {
+    let is_known = !one.fields.contains_key(OPTIONS) && !other.fields.contains_key(OPTIONS);
+    let is_told = move |name: &&String| is_known || !is_option(name);
     let of_one = one.fields.iter().filter(|(name, value)| other.fields.get(*name) != Some(value));
     let of_other = other.fields.keys().filter(|name| !one.fields.contains_key(*name));
-    of_one.map(|(name, _)| name).chain(of_other)
+    of_one.map(|(name, _)| name).chain(of_other).filter(is_told)
+}
+
+/// Whether a field is one of the options of a load.
+fn is_option(name: &str) -> bool {
+    name.strip_prefix(OPTIONS).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The options of a load, in words: `fsync yes`, or `none`.
+fn options_words(setting: &Setting) -> String {
+    if setting.fields.contains_key(OPTIONS) {
+        return NOT_RECORDED.to_owned();
+    }
+    let options = setting.fields.iter().filter(|(name, _)| is_option(name));
+    let words = options.map(|(name, value)| {
+        let short = name.rsplit('.').next().unwrap_or(name);
+        format!("{} {}", words::field(short, &Value::Null).0, words_of(short, Some(value)))
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(" and ") }
 }
 
 fn changes(from: &Setting, to: &Setting) -> Vec<SettingChange> {
     let change = |name: &String| {
+        if name == OPTIONS {
+            let [a, b] = [from, to].map(options_words);
+            return SettingChange { setting: OPTIONS.to_owned(), a, b };
+        }
         // The group of a field is clear from its own name.
         let short = name.rsplit('.').next().unwrap_or(name);
         let values = [from.fields.get(name), to.fields.get(name)];

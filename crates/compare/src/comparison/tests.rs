@@ -1,6 +1,6 @@
 use results::{
-    Direction, DirectionOutcome, Host, HostFacts, InterfaceFacts, Point, PointOutcome, Results,
-    RunKind, TestLimit, TestOutcome, TestSpec,
+    Direction, DirectionOutcome, Host, HostFacts, InterfaceFacts, Point, Results, RunKind,
+    TestLimit, TestOutcome, TestSpec,
 };
 
 use super::{Comparison, Counted, Outcome, WhyAlone, compare};
@@ -20,17 +20,7 @@ fn point(experiment: &str, spec: &TestSpec, bits_per_s: f64, repeat: u32) -> Poi
         }],
         ..TestOutcome::default()
     };
-    let work = results::Work::from(spec.clone());
-    Point {
-        experiment: experiment.to_owned(),
-        varied: Default::default(),
-        repeat,
-        started_unix_ms: 0,
-        command: String::new(),
-        by: work.workers(),
-        work,
-        outcome: PointOutcome::Measured(Box::new(outcome)),
-    }
+    Point { repeat, ..Point::new(experiment, spec.clone(), outcome) }
 }
 
 fn host(kernel: &str, rmem: &str) -> HostFacts {
@@ -107,6 +97,25 @@ fn too_few_repeats_tell_nothing_and_do_not_pass_the_gate() {
         comparison.missed(0.0)[0].contains("none of 2 figures"),
         "{:?}",
         comparison.missed(0.0)
+    );
+    let headline = |comparison: &Comparison| {
+        super::without_difference(&comparison.alike().collect::<Vec<_>>())
+    };
+    assert_eq!(
+        headline(&comparison),
+        "No difference can be told: too few repeats (at most 3 in A, 3 in B); 5 on both sides can tell one figure \
+         that differs alone"
+    );
+    let mut mixed = [streams(&[1e9]), streams(&[1e9])];
+    for results in &mut mixed {
+        let rates = [1e9, 1.1e9, 1.2e9, 1.3e9].iter().zip(0..);
+        let udp = TestSpec::udp(1448);
+        results.points.extend(rates.map(|(rate, at)| point("udp", &udp, *rate, at)));
+    }
+    let mixed = of(&mixed[..1], &mixed[1..]);
+    assert_eq!(
+        headline(&mixed),
+        "No figure differs beyond the noise; 2 of 5 have too few repeats to tell"
     );
     let four = of(&[streams(&[1e9, 1.1e9, 1.2e9, 1.3e9])], &[streams(&[1.0, 2.0, 3.0, 4.0])]);
     assert_eq!(throughput(&four), Outcome::Worse, "four of each can tell");
@@ -364,7 +373,7 @@ fn what_changed_on_the_hosts_is_told_with_both_values() {
     let told: Vec<String> = of(&[before], &[after])
         .host_changes
         .iter()
-        .map(|one| format!("{} {}: {} -> {}", one.host, one.fact, one.a.join("/"), one.b.join("/")))
+        .map(|one| format!("{} {}: {}", one.host, one.fact, one.shown().join(" -> ")))
         .collect();
     assert_eq!(
         told,
@@ -372,9 +381,33 @@ fn what_changed_on_the_hosts_is_told_with_both_values() {
             "near kernel: 6.8 -> 6.12",
             "near interface mtu: 9000 B -> 1500 B",
             "near net.ipv4.tcp_rmem: 4096 131072 6291456 -> 4096 131072 67108864",
-            "near route window:  -> 65536",
+            "near route window: not known -> 65536",
         ]
     );
+}
+
+#[test]
+fn a_change_that_a_run_tried_is_told_with_its_outcome() {
+    let (before, mut tuned) = (streams(&[1e9]), streams(&[1e9]));
+    tuned.changes = vec![results::AppliedChange {
+        end: results::End::Near,
+        key: "net.ipv4.tcp_wmem".to_owned(),
+        from: "4096 16384 262144".to_owned(),
+        to: "4096 16384 8388608".to_owned(),
+        why: None,
+        source: None,
+        predicted_bits_per_s: None,
+        before: results::Estimate::of(&[5e7]),
+        after: results::Estimate::of(&[4e8]),
+        is_kept: Some(true),
+        outcome: Some("50.0 Mbit/s -> 400 Mbit/s (+700%); kept".to_owned()),
+    }];
+    let told = of(&[before], &[tuned.clone()]).host_changes;
+    let [change] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((change.host.as_str(), change.fact.as_str()), ("near", "tuned net.ipv4.tcp_wmem"));
+    assert!(change.a.is_empty(), "{change:?}");
+    assert_eq!(change.b, ["50.0 Mbit/s -> 400 Mbit/s (+700%); kept"]);
+    assert!(of(&[tuned.clone()], &[tuned]).host_changes.is_empty(), "both sides did the same");
 }
 
 /// Two sides that do not differ: of many comparisons with many figures, at most the stated share tells any
@@ -411,4 +444,59 @@ fn no_interval_that_is_shown_ends_below_the_loss_of_everything() {
     let figure = &comparison.figures[0];
     assert!(figure.low < -figure.a.median, "the case is met: {figure:?}");
     assert!(figure.shown_interval().starts_with("-100% to "), "{}", figure.shown_interval());
+}
+
+/// A load of these options, four repeats; `None`: its file did not record them.
+fn load(options: Option<&[&str]>) -> Results {
+    let work = results::FileMetadataWork {
+        phase: "File creation".to_owned(),
+        path: "/pfs".to_owned(),
+        ranks_count: 1,
+        items_count: 10,
+        file_bytes: 0,
+        options: options
+            .map(|names| names.iter().map(|name| ((*name).to_owned(), true.into())).collect()),
+    };
+    let repeat = |repeat: u32| {
+        let figures = vec![results::Figure::new("items_per_s", 1e3 + f64::from(repeat))];
+        let outcome = TestOutcome { figures, ..TestOutcome::default() };
+        let work = results::Work::FileMetadata(work.clone());
+        Point { repeat, ..Point::new("file-creation", work, outcome) }
+    };
+    document_of((0..4).map(repeat).collect())
+}
+
+#[test]
+fn options_that_one_side_did_not_record_are_not_taken_as_equal() {
+    let (old, plain, synced) = (load(None), load(Some(&[])), load(Some(&["fsync", "direct"])));
+    let told = |a: &Results, b: &Results| {
+        let comparison = of(std::slice::from_ref(a), std::slice::from_ref(b));
+        (differing(&comparison), comparison.a.not_recorded.len(), comparison.b.not_recorded.len())
+    };
+    assert_eq!(
+        told(&old, &synced),
+        (vec!["settings differ: options not recorded -> direct yes and fsync yes".into()], 1, 0)
+    );
+    assert_eq!(
+        told(&plain, &old),
+        (vec!["settings differ: options none -> not recorded".into()], 0, 1)
+    );
+    assert_eq!(told(&old, &old), (vec![], 1, 1), "taken as equal, and said so");
+    assert_eq!(told(&plain, &plain), (vec![], 0, 0));
+    assert_eq!(
+        of(std::slice::from_ref(&plain), std::slice::from_ref(&plain)).figures[0].setting,
+        "file creation"
+    );
+
+    let mut foreign = streams(&[1e9; 4]);
+    foreign.tool.name = "iperf3".to_owned();
+    foreign.near_mut().interface = None;
+    foreign.near_mut().kernel = "6.1".to_owned();
+    let both = of(&[foreign], &[streams(&[1e9; 4])]);
+    let changed: Vec<&str> = both.host_changes.iter().map(|one| one.fact.as_str()).collect();
+    assert_eq!(changed, ["kernel"], "what iperf3 does not tell of a host has not changed");
+    assert_eq!(
+        (both.a.not_recorded.as_slice(), both.b.not_recorded.len()),
+        (&["run.json: iperf3 does not record every option of its tests".to_owned()][..], 0)
+    );
 }

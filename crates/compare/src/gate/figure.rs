@@ -63,6 +63,8 @@ const META_PHASES: [&str; 11] = [
 ];
 
 const RECEIVED: &[&str] = &["forward_received_bits_per_s", "reverse_received_bits_per_s"];
+/// The name of the share of lost datagrams.
+pub(super) const LOSS: &str = "loss";
 const LOST: &[&str] = &["forward_lost_share", "reverse_lost_share"];
 const REORDERED: &[&str] = &["forward_reordered_share", "reverse_reordered_share"];
 const JITTER: &[&str] = &["forward_jitter_s", "reverse_jitter_s"];
@@ -92,7 +94,7 @@ static TEST: &[Known] = &{
         known(LOADED[1].0, Time, LOADED[1].1, every, LOADED_ABSENT),
         known(LOADED[2].0, Time, LOADED[2].1, every, LOADED_ABSENT),
         known("retransmissions", Count, RETRANSMITS, every, "only TCP bulk tests measure it"),
-        known("loss", Share, LOST, every, UDP_ABSENT),
+        known(LOSS, Share, LOST, every, UDP_ABSENT),
         known("reordering", Share, REORDERED, every, UDP_ABSENT),
         known("jitter", Time, JITTER, every, UDP_ABSENT),
         known("transactions", PerSecond, &["transactions_per_s"], every, "--rr measures it"),
@@ -115,7 +117,7 @@ static PATH: &[Known] = &{
         known(LOADED[1].0, Time, LOADED[1].1, single, "not measured in that test"),
         known(LOADED[2].0, Time, LOADED[2].1, single, "not measured in that test"),
         known("retransmissions", Count, RETRANSMITS, single, "not measured in that test"),
-        known("loss", Share, LOST, udp, "only the udp test measures it"),
+        known(LOSS, Share, LOST, udp, "only the udp test measures it"),
         known("reordering", Share, REORDERED, udp, "only the udp test measures it"),
         known("jitter", Time, JITTER, udp, "only the udp test measures it"),
         known(CPU[0].0, TimePerGbit, CPU[0].1, single, CPU_ABSENT),

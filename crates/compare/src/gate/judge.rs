@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use results::{GateResult, LatencySummary, Point, PointOutcome, Protocol, Results, Verdict};
 
-use super::figure::{Known, Work};
+use super::figure::{Known, LOSS, Work};
 use super::{Bound, Demand, Gate, Requirement};
 use units::count_of;
 
@@ -79,6 +79,17 @@ impl Group<'_> {
         };
         known.figures.iter().filter_map(median).collect()
     }
+
+    /// Median of the repeats' largest possible loss, in the direction where it is larger.
+    fn lost_share_max(&self) -> Option<f64> {
+        let of = |point: &&Point| {
+            let spec = point.spec()?;
+            let directions = point.measured()?.directions.iter();
+            let shares = directions.filter_map(|one| one.udp.as_ref()?.lost_share_max(spec));
+            shares.reduce(f64::max)
+        };
+        stats::median(&self.points.iter().filter_map(of).collect::<Vec<f64>>())
+    }
 }
 
 impl Gate {
@@ -114,6 +125,16 @@ impl Gate {
         }
         if results.is_empty() && matches!(work, Work::IdlePath | Work::OrIdlePath) {
             results.extend(self.of_idle_path(known, bound, judged.idle_rtt));
+        }
+        if known.name == LOSS && results.iter().all(|result| result.is_met) {
+            let groups = judged.groups(work);
+            let shares = groups.iter().filter_map(Group::lost_share_max);
+            let beyond = shares.filter(|_| bound.0 == Bound::AtMost).find(|&share| share > bound.1);
+            results.extend(beyond.map(|share| {
+                let up_to = known.quantity.show(share);
+                let text = format!("{LOSS} may be up to {up_to}: that share {NOT_ARRIVED}");
+                GateResult { required: Some(bound.1), measured: Some(share), ..self.missed(text) }
+            }));
         }
         if results.is_empty() {
             let text = format!("{} was not measured: {}", known.name, known.absent);
@@ -189,7 +210,7 @@ impl Gate {
         let of = (judged, work);
         let told = |(is_met, text): (bool, String)| GateResult { is_met, ..self.missed(text) };
         match requirement {
-            Requirement::NoLoss => self.none("lost datagram", lost_count, LOSS_ABSENT, of),
+            Requirement::NoLoss => self.no_loss(of),
             Requirement::NoReordering => {
                 self.none("reordered datagram", reordered_count, UDP_ABSENT, of)
             }
@@ -206,6 +227,20 @@ impl Gate {
                 Some(0) => (true, "the data that was read is what had been written".to_owned()),
                 Some(wrong) => (false, format!("{wrong} places held other data than was written")),
             }),
+        }
+    }
+
+    /// No loss is known, and no more than usual had not arrived by the end.
+    fn no_loss(&self, of: (Judged<'_>, Work)) -> GateResult {
+        let lost = self.none("lost datagram", lost_count, LOSS_ABSENT, of);
+        let undecided = self.none("datagram", undecided_count, LOSS_ABSENT, of);
+        match undecided.measured {
+            Some(count) if lost.is_met && count > 0.0 => {
+                let count = count_of(units::saturating_u64(count), "datagram");
+                let text = format!("no datagram is known to be lost, but {count} {NOT_ARRIVED}");
+                GateResult { text, ..undecided }
+            }
+            _ => lost,
         }
     }
 
@@ -250,6 +285,9 @@ pub(super) const LOSS_ABSENT: &str =
 pub(super) const UDP_ABSENT: &str = "only UDP bulk tests do";
 pub(super) const TCP_ABSENT: &str = "only TCP bulk tests do";
 
+/// What is said of datagrams that are neither received nor known to be lost.
+const NOT_ARRIVED: &str = "had not arrived by the end (lost or still in a queue)";
+
 /// Where a judged figure comes from.
 struct Place<'a> {
     experiment: &'a str,
@@ -280,6 +318,13 @@ fn lost_count(point: &Point) -> Option<u64> {
     };
     let lost = outcome.directions.iter().filter_map(|one| Some(one.udp.as_ref()?.lost_count));
     lost.reduce(u64::saturating_add).or_else(unanswered)
+}
+
+fn undecided_count(point: &Point) -> Option<u64> {
+    let (spec, outcome) = (point.spec()?, point.measured()?);
+    let undecided =
+        outcome.directions.iter().filter_map(|one| Some(one.udp.as_ref()?.undecided_count(spec)));
+    undecided.reduce(u64::saturating_add)
 }
 
 fn reordered_count(point: &Point) -> Option<u64> {

@@ -1,7 +1,7 @@
 use results::{
     Confirmation, Direction, DirectionOutcome, Figure, GateResult, LatencySummary, Limit,
-    PercentilePoint, Point, PointOutcome, Protocol, RequestResponseOutcome, TestOutcome, TestSpec,
-    UdpOutcome, Verdict,
+    PercentilePoint, Point, PointOutcome, Protocol, RequestResponseOutcome, TestLimit, TestOutcome,
+    TestSpec, UdpOutcome, Verdict,
 };
 
 use super::{Gate, GateError, GatedVerb, Judged};
@@ -22,16 +22,7 @@ fn judge(verb: GatedVerb, line: &str, judged: Judged<'_>) -> Vec<GateResult> {
 }
 
 fn point(experiment: &str, repeat: u32, spec: TestSpec, outcome: TestOutcome) -> Point {
-    Point {
-        experiment: experiment.to_owned(),
-        varied: Default::default(),
-        repeat,
-        started_unix_ms: 0,
-        command: String::new(),
-        work: spec.into(),
-        by: Vec::new(),
-        outcome: PointOutcome::Measured(Box::new(outcome)),
-    }
+    Point { repeat, ..Point::new(experiment, spec, outcome) }
 }
 
 fn direction(way: Direction, bits_per_s: f64, retransmits_count: Option<u64>) -> DirectionOutcome {
@@ -199,6 +190,40 @@ fn path_is_judged_by_its_single_stream_unless_a_test_is_named() {
     ] {
         assert_eq!(one(&judge(GatedVerb::Path, line, judged)), (is_met, text), "{line}");
     }
+}
+
+#[test]
+fn datagrams_that_had_not_arrived_are_no_proof_of_no_loss() {
+    let run = |received_count| {
+        let udp = UdpOutcome { sent_count: 1000, received_count, ..UdpOutcome::default() };
+        let way = DirectionOutcome { udp: Some(udp), ..direction(Direction::Forward, 1e8, None) };
+        let outcome = TestOutcome { directions: vec![way], ..TestOutcome::default() };
+        let spec = TestSpec { limit: TestLimit::DurationS(10.0), ..TestSpec::udp(1448) };
+        [point("test", 0, spec, outcome)]
+    };
+    let arrived = "had not arrived by the end (lost or still in a queue)";
+    for (received, line, is_met, text) in [
+        // A quarter second of ten is usually on its way.
+        (975, "require no-loss", true, "no lost datagram in 1 run".to_owned()),
+        (975, "above loss=0%", true, "loss 0% is not above 0% (1 run)".to_owned()),
+        (
+            875,
+            "require no-loss",
+            false,
+            format!("no datagram is known to be lost, but 100 datagrams {arrived}"),
+        ),
+        (0, "above loss=50%", false, format!("loss may be up to 100%: that share {arrived}")),
+    ] {
+        let points = run(received);
+        let judged = Judged { points: &points, ..NOTHING };
+        let results = judge(GatedVerb::Test, line, judged);
+        assert_eq!(one(&results), (is_met, text.as_str()), "{received} {line}");
+    }
+    // The known share meets the gate, what may be lost does not.
+    let points = run(875);
+    let judged = Judged { points: &points, ..NOTHING };
+    let met = |line| judge(GatedVerb::Test, line, judged).iter().all(|one| one.is_met);
+    assert!(!met("above loss=1%") && met("above loss=11%"));
 }
 
 #[test]

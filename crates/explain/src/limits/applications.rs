@@ -60,7 +60,8 @@ impl Mechanism for SendingApplication {
         if let Some(idle) = seen.sender.application_idle_share.filter(|idle| *idle > 0.0) {
             evidence.push(format!("it paused by choice {} of the time", percent(idle)));
         }
-        if let Some(busy) = seen.flow.busy_share {
+        // Over a long round trip something is outstanding though the application pauses.
+        if let Some(busy) = seen.flow.busy_share.filter(|busy| *busy < 0.95) {
             evidence
                 .push(format!("the connection had data outstanding {} of the time", percent(busy)));
         }
@@ -78,6 +79,7 @@ impl Mechanism for SendingApplication {
                 Some(reached) => {
                     format!("it offers more: {} of its rate got through", percent(reached))
                 }
+                None if !seen.tells_idle() => "whether it paused was not seen".to_owned(),
                 None => format!("it left the connection idle {} of the time", percent(paused)),
             },
             evidence,

@@ -4,7 +4,7 @@ use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
 use super::{drops, interrupt_core, more_streams, signals};
-use crate::ceiling::window_ceiling;
+use crate::ceiling::{is_disproved, window_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -49,12 +49,15 @@ impl Mechanism for CongestionControl {
         } else {
             seen.flow.window_use().map_or(0.6, |used| 0.3 + 0.7 * ramp(used, 0.5, 0.85))
         };
-        let lost = ramp(seen.flow.retransmit_share.unwrap_or(0.0), 2e-6, 2e-5);
+        let again = seen.flow.retransmit_share.unwrap_or(0.0);
+        let lost = ramp(again, 2e-6, 2e-5);
+        // Throughput that rises after many losses recovers from them.
+        let ramps_up = rising * (1.0 - ramp(again, 2e-4, 1e-3));
         let weight = 0.9
             * shown
             * used
             * seen.unexplained()
-            * (1.0 - 0.7 * lost * (1.0 - rising))
+            * (1.0 - 0.7 * lost * (1.0 - ramps_up))
             * (1.0 - seen.hosts_full())
             * (1.0 - seen.queue())
             * (1.0 - 0.7 * drops::own_drops_bind(seen).max(signals::marks(seen)))
@@ -153,8 +156,10 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
     {
         let used =
             seen.flow.window_use().map(|used| format!(", {} of it in flight", percent(used)));
+        // Half of the time a window that varies is below its median, and the mean rate above what that allows.
+        let median = if is_disproved(law, seen.rate()) { "median " } else { "" };
         lines.push(format!(
-            "{name}: window {}{} / {} = {}; measured {}",
+            "{name}: {median}window {}{} / {} = {}; measured {}",
             show_byte_size(saturating_u64(window)),
             used.unwrap_or_default(),
             show_seconds(rtt_s),
@@ -174,9 +179,10 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
         let together = show_bit_rate(several.median);
         lines.push(format!("{streams} streams carry {together} together, {gain:.1} times as much"));
     }
-    if let Some(share) = seen.flow.retransmit_share {
-        lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
-    }
+    lines.extend(seen.flow.retransmit_share.map(|share| match share {
+        0.0 => "no segment was retransmitted".to_owned(),
+        share => format!("{} of the segments retransmitted", fine_percent(share)),
+    }));
     lines
 }
 
@@ -189,8 +195,22 @@ fn against(seen: &Observed<'_>) -> String {
             format!("only {} of the congestion window is in flight", percent(used))
         }
         _ if seen.flow.receive_window_share.is_none() && seen.flow.send_buffer_share.is_none() => {
-            "the sender's kernel keeps no account of what holds it back".to_owned()
+            "what held the sender back was not recorded".to_owned()
         }
-        _ => format!("other limits hold it back {} of the time", percent(1.0 - seen.unexplained())),
+        _ if seen.unexplained() < 0.5 => {
+            format!("other limits hold it back {} of the time", percent(1.0 - seen.unexplained()))
+        }
+        _ if seen.queue() > 0.3 => {
+            "round trips grow under load: what its window lets out waits in a queue".to_owned()
+        }
+        _ if seen.hosts_full() > 0.5 => "the hosts' cores are full before the window is".to_owned(),
+        _ if seen.flow.retransmit_share.is_some_and(|share| share > 2e-5) => {
+            let share = seen.flow.retransmit_share.unwrap_or(0.0);
+            format!(
+                "losses hold its window down: {} of the segments retransmitted",
+                fine_percent(share)
+            )
+        }
+        _ => "nothing shows that a larger congestion window would carry more".to_owned(),
     }
 }

@@ -184,6 +184,9 @@ fn opinion(
         end: Some(own.end),
         evidence,
         against: match own.busy_share() {
+            Some(busy) if own.is_process => {
+                format!("its process ran {} of the time; its threads were not seen", percent(busy))
+            }
             Some(busy) => format!(
                 "its thread slept {} of the time, waiting for the rest",
                 percent(1.0 - busy)

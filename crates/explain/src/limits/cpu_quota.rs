@@ -47,7 +47,15 @@ impl Mechanism for CpuQuota {
                     "its quota of {:.2} cores stopped it in {} of {} periods",
                     quota.cores, quota.throttled_count, quota.periods_count
                 ),
-                None => "no quota binds either end's process".to_owned(),
+                None => match [&seen.sender, &seen.receiver].map(|host| host.counters.is_some()) {
+                    [true, true] => "no quota binds either end's process".to_owned(),
+                    [false, false] => "no end tells the quota of its process".to_owned(),
+                    [is_sender, _] => {
+                        let told = if is_sender { &seen.sender } else { &seen.receiver };
+                        let end = end_name(told.end);
+                        format!("no quota binds the {end} end's process; the other end tells none")
+                    }
+                },
             },
             ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
         }

@@ -5,6 +5,7 @@ use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seco
 
 use super::causes::explains_losses;
 use super::{more_streams, policer, signals};
+use crate::ceiling::is_disproved;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -44,9 +45,7 @@ impl Mechanism for Loss {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let count = seen.flow.retransmits_count.unwrap_or(0.0);
         let share = seen.flow.retransmit_share.unwrap_or(0.0);
-        let response = law(seen, share);
-        // The window shrinks once per burst of losses: the truth lies between counting losses and bursts.
-        let by_events = seen.flow.loss_event_share.and_then(|events| law(seen, events));
+        let (response, by_events) = answer(seen);
         let answers = match response {
             Some(response) => {
                 let above = (seen.rate() / by_events.unwrap_or(response).max(response)).ln();
@@ -70,10 +69,8 @@ impl Mechanism for Loss {
             weight,
             end: None,
             evidence: evidence(seen, response, by_events),
-            against: against(seen, count, share, response, overflow),
-            ceiling_bits_per_s: by_events
-                .map_or(response, |events| response.map(|each| each.max(events)))
-                .filter(|_| count >= RETRANSMITS_MIN),
+            against: against(seen, count, overflow),
+            ceiling_bits_per_s: most(response, by_events).filter(|_| count >= RETRANSMITS_MIN),
         }
     }
 
@@ -175,6 +172,18 @@ pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
     positive(segments * mss_bytes * 8.0 / rtt_s * seen.streams())
 }
 
+/// The law's rates for the losses, each counted, and for the bursts in which they came. The window shrinks once per
+/// burst: the truth lies between the two.
+fn answer(seen: &Observed<'_>) -> (Option<f64>, Option<f64>) {
+    let by_share = |share: Option<f64>| share.and_then(|share| law(seen, share));
+    (by_share(seen.flow.retransmit_share), by_share(seen.flow.loss_event_share))
+}
+
+/// The larger of the two.
+fn most(response: Option<f64>, by_events: Option<f64>) -> Option<f64> {
+    by_events.map_or(response, |events| response.map(|each| each.max(events)))
+}
+
 /// Confidence, 0 to 1, that the losses come from a queue that overflows at some rate.
 fn overflow(seen: &Observed<'_>) -> f64 {
     let plateau = match seen.streams_gain() {
@@ -191,12 +200,21 @@ fn offers_bbr(seen: &Observed<'_>) -> bool {
 
 fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
-    let name = seen.flow.congestion_control.as_deref().unwrap_or("the congestion control");
-    if let (Some(count), Some(share)) = (seen.flow.retransmits_count, seen.flow.retransmit_share) {
-        let mut line = format!("{} retransmissions, {}", show_count(count), fine_percent(share));
+    let name = seen
+        .flow
+        .congestion_control
+        .as_deref()
+        .unwrap_or("the congestion control (taken to be CUBIC)");
+    if let Some(count) = seen.flow.retransmits_count {
+        let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
+        let share = share.map_or_else(String::new, |share| format!(", {}", fine_percent(share)));
+        let mut line = format!("{} retransmissions{share}", show_count(count));
         if let Some(response) = response {
+            let allowed = most(Some(response), by_events).unwrap_or(response);
+            // The law is that of a long transfer.
+            let in_time = if is_disproved(allowed, seen.rate()) { "in the long run " } else { "" };
             line += &format!(
-                "; {name} answers that with about {}{}; measured {}",
+                "; {name} answers that {in_time}with about {}{}; measured {}",
                 show_bit_rate(response),
                 in_bursts(response, by_events),
                 show_bit_rate(seen.rate())
@@ -238,35 +256,48 @@ fn in_bursts(each: f64, by_events: Option<f64>) -> String {
     }
 }
 
-fn against(
-    seen: &Observed<'_>,
-    count: f64,
-    share: f64,
-    response: Option<f64>,
-    overflow: f64,
-) -> String {
+fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
+    let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
+    let share = share.map_or_else(String::new, |share| format!(" ({})", fine_percent(share)));
+    let lost = format!("{} retransmissions{share}", show_count(count));
     if count < RETRANSMITS_MIN {
-        return if count == 0.0 {
-            "no retransmissions".to_owned()
-        } else {
-            format!("{count} retransmissions")
+        return match saturating_u64(count) {
+            0 if seen.flow.retransmits_count.is_none() => {
+                "the sender tells no retransmissions".to_owned()
+            }
+            0 => "no retransmissions".to_owned(),
+            1 => "1 retransmission".to_owned(),
+            _ => lost,
         };
     }
-    let lost = format!("{} retransmissions ({})", show_count(count), fine_percent(share));
     if overflow > 0.3 {
-        return format!(
-            "{lost}, but a full queue explains them: more streams carry no more, or round trips grow"
-        );
+        let shown = match seen.queue() > 0.3 {
+            true => "round trips grow under load",
+            false => "more streams carry no more",
+        };
+        return format!("{lost}, but a full queue explains them: {shown}");
     }
-    match response {
-        None => format!(
-            "{lost}, which {} tolerates",
-            seen.flow.congestion_control.as_deref().unwrap_or("it")
+    let name = seen.flow.congestion_control.as_deref();
+    let (response, by_events) = answer(seen);
+    match most(response, by_events) {
+        None if name.is_some_and(|name| name.starts_with("bbr")) => {
+            format!("{lost}, which bbr tolerates")
+        }
+        None => format!("{lost}; what they cost is not known without the sender's round trips"),
+        // Less than was carried is no limit: too short a test for the law, or losses that came together.
+        Some(allowed) if is_disproved(allowed, seen.rate()) => format!(
+            "{lost}, which by the law of {} hold a long transfer to {}; this one carried {}",
+            name.unwrap_or("CUBIC"),
+            show_bit_rate(allowed),
+            show_bit_rate(seen.rate())
         ),
-        Some(response) => format!(
-            "{lost} would allow {}; other limits: {} of the time",
-            show_bit_rate(response),
-            percent(1.0 - seen.unexplained())
-        ),
+        Some(allowed) => {
+            let mut line = format!("{lost} would allow {}", show_bit_rate(allowed));
+            let held = 1.0 - seen.unexplained();
+            if held > 0.05 {
+                line += &format!("; other limits: {} of the time", percent(held));
+            }
+            line
+        }
     }
 }

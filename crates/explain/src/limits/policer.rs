@@ -58,6 +58,7 @@ impl Mechanism for Policer {
             end: None,
             evidence,
             against: match seen.flow.retransmit_share {
+                Some(0.0) => "no segment was retransmitted".to_owned(),
                 Some(again) if again < 4e-4 => {
                     format!("only {} of the segments retransmitted", fine_percent(again))
                 }

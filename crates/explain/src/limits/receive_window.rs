@@ -61,7 +61,12 @@ impl Mechanism for ReceiveWindow {
             end: Some(seen.receiver.end),
             evidence: evidence(seen, share, law),
             against: against(seen, share, slow_reader),
-            ceiling_bits_per_s: if share > 0.5 { law } else { tuned_ceiling(seen).or(law) },
+            // What a slow reader leaves of the window is no bound of it.
+            ceiling_bits_per_s: if share > 0.5 && slow_reader < 0.3 {
+                law
+            } else {
+                tuned_ceiling(seen).or(law.filter(|_| slow_reader < 0.3))
+            },
         }
     }
 
@@ -114,6 +119,7 @@ impl Mechanism for ReceiveWindow {
                 "at the {end} end take `window` out of the route: ip route change …"
             ));
         }
+        lines.extend(buffers(seen).unknown_bound(seen));
         if let Some(bytes) = buffers(seen).needed_bytes(seen) {
             let window_bytes = buffers(seen).window_of(seen, bytes);
             let window = show_byte_size(window_bytes);
@@ -275,7 +281,12 @@ fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
     if share < 0.3 {
         return match seen.flow.receive_window_share {
             Some(_) => limited,
-            None => "the sender's kernel keeps no account of it, and no window was full".to_owned(),
+            None if seen.flow.in_flight_bytes.zip(seen.flow.peer_window_bytes).is_none() => {
+                "neither the window nor what was in flight is known".to_owned()
+            }
+            None => {
+                "no window was full; how long it held the sender back was not recorded".to_owned()
+            }
         };
     }
     if slow_reader > 0.3 {
@@ -287,9 +298,10 @@ fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
     }
     match (seen.flow.rtt_s, seen.base_rtt_s) {
         (Some(rtt_s), Some(base_s)) if seen.queue() > 0.3 => format!(
-            "{limited}, but a queue fills it: round trips {} under load, {} without",
+            "{limited}, but a queue fills it: round trips {} under load, {} {}",
             show_seconds(rtt_s),
-            show_seconds(base_s)
+            show_seconds(base_s),
+            seen.base_rtt_words()
         ),
         _ => limited,
     }

@@ -138,6 +138,11 @@ impl Mechanism for Offloads {
             end: Some(host.end),
             evidence: offload_evidence(seen, host),
             against: match (off.is_empty(), seen.packet_bytes(host)) {
+                (true, _)
+                    if [&seen.sender, &seen.receiver].iter().all(|it| it.host_is_untold()) =>
+                {
+                    "no host tells its offloads".to_owned()
+                }
                 (true, _) => {
                     "segmentation and receive offloads are on, as far as the hosts tell".to_owned()
                 }

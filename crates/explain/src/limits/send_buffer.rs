@@ -50,7 +50,9 @@ impl Mechanism for SendBuffer {
             end: Some(seen.sender.end),
             evidence: evidence(seen, share, law),
             against: match seen.flow.send_buffer_share {
-                None if share < 0.3 => "the sender's kernel keeps no account of it".to_owned(),
+                None if share < 0.3 => {
+                    "how long it held the sender back was not recorded".to_owned()
+                }
                 _ if share > 0.3 => {
                     format!(
                         "send-buffer-limited {} of the time, but what drains it is slower",
@@ -107,6 +109,7 @@ impl Mechanism for SendBuffer {
                 "ask for no buffer size (leave out --window): the kernel then tunes it".to_owned(),
             );
         }
+        lines.extend(buffers(seen).unknown_bound(seen));
         if let Some(bytes) = buffers(seen).needed_bytes(seen) {
             let window_bytes = buffers(seen).window_of(seen, bytes);
             lines.push(format!(

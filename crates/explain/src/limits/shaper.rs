@@ -260,9 +260,10 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
     }
     if let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) {
         lines.push(format!(
-            "round trips {} under load, {} without",
+            "round trips {} under load, {} {}",
             show_seconds(rtt_s),
-            show_seconds(base_s)
+            show_seconds(base_s),
+            seen.base_rtt_words()
         ));
     }
     if let Some(share) = seen.flow.retransmit_share.filter(|share| *share > 0.0) {

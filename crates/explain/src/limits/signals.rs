@@ -66,7 +66,11 @@ impl Mechanism for EcnMarks {
             weight,
             end: None,
             evidence,
-            against: if marked == 0.0 { "no segment came back marked".to_owned() } else { first },
+            against: match seen.flow.marked_count {
+                None => "the sender tells no marks".to_owned(),
+                Some(0.0) => "no segment came back marked".to_owned(),
+                Some(_) => first,
+            },
             ceiling_bits_per_s: None,
         }
     }
@@ -151,12 +155,10 @@ impl Mechanism for Reordering {
         Opinion {
             weight,
             end: None,
-            against: if seen.flow.reordered_count == Some(0.0)
-                && seen.flow.needless_count == Some(0.0)
-            {
-                "packets came in order".to_owned()
-            } else {
-                evidence[0].clone()
+            against: match (seen.flow.reordered_count, seen.flow.needless_count) {
+                (Some(0.0), Some(0.0)) => "packets came in order".to_owned(),
+                (None, None) => "the sender tells no reordering".to_owned(),
+                _ => evidence[0].clone(),
             },
             evidence,
             ceiling_bits_per_s: None,

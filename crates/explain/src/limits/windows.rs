@@ -5,7 +5,7 @@ use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
 use crate::buffers::Buffer;
 use crate::ceiling::{autotuning_max_bytes, window_ceiling};
-use crate::observed::Observed;
+use crate::observed::{Observed, end_name};
 use crate::remedy::{change, stored};
 use crate::wanted::Wanted;
 
@@ -27,13 +27,30 @@ impl Autotuned {
         autotuning_max_bytes(seen.sysctl(self.end, self.buffer.key())?)
     }
 
-    /// The size that autotuning must allow, bytes; `None` if it already does.
+    /// The size that autotuning must allow, bytes; `None` if it already does. A bound that is not known is taken as the
+    /// usual one: less than that would shrink it.
     pub(super) fn needed_bytes(&self, seen: &Observed<'_>) -> Option<u64> {
         let Wanted { bits_per_s, .. } = seen.wanted.as_ref()?;
         let bytes =
             self.buffer.needed_bytes(*bits_per_s, seen.sizing_rtt_s()?, seen.host(self.end))?;
-        let may_already = self.most_bytes(seen).is_some_and(|most| bytes as f64 <= most);
-        (!may_already).then_some(bytes)
+        let most = self.most_bytes(seen).unwrap_or(self.buffer.usual_max_bytes());
+        (bytes as f64 > most).then_some(bytes)
+    }
+
+    /// What to look at where it is not known how far autotuning may go, and nobody asked for a size.
+    pub(super) fn unknown_bound(&self, seen: &Observed<'_>) -> Option<String> {
+        let is_unknown = self.most_bytes(seen).is_none() && seen.spec.window_bytes.is_none();
+        let Wanted { bits_per_s, .. } = seen.wanted.as_ref().filter(|_| is_unknown)?;
+        let rtt_s = seen.sizing_rtt_s()?;
+        let bytes = self.buffer.needed_bytes(*bits_per_s, rtt_s, seen.host(self.end))?;
+        Some(format!(
+            "at the {} end look what keeps it small: a size that the program asks for ({}), or the third figure of {}, \
+             which should be {} at least",
+            end_name(self.end),
+            self.buffer.option(),
+            self.buffer.key(),
+            show_byte_size(bytes)
+        ))
     }
 
     /// The window that a buffer of this size holds, bytes.

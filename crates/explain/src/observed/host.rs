@@ -18,6 +18,8 @@ pub(crate) struct HostView<'a> {
     pub(crate) told: bool,
     /// Share in which the busiest stream thread ran.
     pub(crate) run_share: Option<f64>,
+    /// No thread was seen, and what ran is the whole process.
+    pub(crate) is_process: bool,
     /// Share in which that thread was ready but another one had its core.
     pub(crate) wait_share: Option<f64>,
     /// Share in which its application chose to pause; 0 for a generator that reports its thread's times and
@@ -81,6 +83,7 @@ impl<'a> HostView<'a> {
             host,
             told: !streams.is_empty(),
             run_share: thread.run_share.or(process_share),
+            is_process: thread.run_share.is_none() && process_share.is_some(),
             wait_share: thread.wait_share,
             application_idle_share: thread.application_idle_share,
             core: thread
@@ -110,7 +113,10 @@ impl<'a> HostView<'a> {
             pinned: pinned.clone(),
             thread,
             cores,
-            counters: report.map(|report| &report.counters),
+            // An end that tells no counters has empty ones.
+            counters: report
+                .map(|report| &report.counters)
+                .filter(|counters| **counters != EndCounters::default()),
             duration_s: run.outcome.duration_s,
             payload_bytes: streams.iter().map(|stream| stream.bytes as f64).sum(),
             process_cores: report
@@ -118,6 +124,11 @@ impl<'a> HostView<'a> {
                 .map(|(user_s, system_s)| (user_s + system_s) / run.outcome.duration_s)
                 .filter(|cores| cores.is_finite()),
         }
+    }
+
+    /// Whether nothing is known of the host's interface and hardware.
+    pub(crate) fn host_is_untold(&self) -> bool {
+        self.interface().is_none() && self.machine().is_none()
     }
 
     /// The hardware of the host, if it reported it.
@@ -214,7 +225,8 @@ impl<'a> HostView<'a> {
     /// Describes its thread:
     /// `thread ran 62% and waited for its core 37% of the time (core 1: 0% idle, 38% softirq)`.
     pub(crate) fn thread_text(&self) -> Option<String> {
-        let mut text = format!("thread ran {}", percent(self.run_share?));
+        let who = if self.is_process { "process" } else { "thread" };
+        let mut text = format!("{who} ran {}", percent(self.run_share?));
         if let Some(wait_share) = self.wait_share {
             text += &format!(" and waited for its core {}", percent(wait_share));
         }

@@ -69,6 +69,66 @@ fn numbers_are_numbers(verdict: &results::Verdict) -> Result<(), TestCaseError> 
     Ok(())
 }
 
+/// The rate after the first `words` in a text, bit/s.
+fn rate_after(text: &str, words: &str) -> Option<f64> {
+    let mut rest = text.split_once(words)?.1.split_whitespace();
+    let (number, unit) = (rest.next()?, rest.next()?);
+    let scale =
+        [("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)]
+            .into_iter()
+            .find(|(name, _)| unit.starts_with(name))?
+            .1;
+    Some(number.parse::<f64>().ok()? * scale)
+}
+
+/// No limit allows less than was carried: neither the next one nor a candidate nor a line that rules one out.
+fn ceilings_are_no_lower_than_measured(results: &Results) -> Result<(), TestCaseError> {
+    let diagnosis = diagnose(results);
+    let Some(measured) = diagnosis.measured.map(|measured| measured.median) else { return Ok(()) };
+    for candidate in &diagnosis.candidates {
+        let next = candidate.next.as_ref().map(|next| next.bits_per_s);
+        let ceilings = [candidate.ceiling_bits_per_s, next];
+        let is_low = |rate: &f64| *rate < measured * 0.949;
+        prop_assert!(!ceilings.iter().flatten().any(is_low), "{measured}: {candidate:#?}");
+    }
+    for line in diagnosis.ruled_out.iter() {
+        if let Some(allowed) = rate_after(&line.text, "would allow ") {
+            // Three digits are printed.
+            prop_assert!(allowed > measured * 0.94, "measured {measured}: {line:?}");
+        }
+    }
+    for limit in results::Limit::ALL {
+        let next = explain::next_ceiling(results, limit);
+        prop_assert!(next.as_ref().is_none_or(|next| next.bits_per_s >= measured), "{next:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn losses_that_would_allow_less_than_was_carried_are_no_ceiling() {
+    // One loss of a hundred, over 17 ms: the law lets CUBIC carry a few Mbit/s.
+    let model = Model { window_max_bytes: 4e6, ..Model::default() };
+    let mut results = model.results(&TestSpec::tcp());
+    for point in &mut results.points {
+        let results::PointOutcome::Measured(outcome) = &mut point.outcome else { continue };
+        outcome.directions.iter_mut().for_each(|way| way.retransmits_count = Some(20_000));
+        for stream in &mut outcome.near_mut().streams {
+            let samples = stream.intervals.iter_mut().filter_map(|sample| sample.tcp.as_mut());
+            // Losses all the time, in no burst.
+            for (tcp, at) in samples.zip(1..) {
+                tcp.retransmits_count = at * 1000;
+            }
+            if let Some(tcp) = &mut stream.tcp {
+                tcp.last.retransmits_count += 20_000;
+            }
+        }
+    }
+    ceilings_are_no_lower_than_measured(&results).expect("no lower ceiling");
+    let ruled_out = diagnose(&results).ruled_out;
+    let loss = ruled_out.iter().find(|line| line.limit == results::Limit::Loss).expect("weighed");
+    assert!(loss.text.contains("hold a long transfer to"), "{loss:?}");
+}
+
 fn models() -> Vec<(Model, TestSpec)> {
     let tcp = TestSpec::tcp();
     vec![
@@ -120,6 +180,7 @@ proptest! {
                 None => break,
             }
         }
+        ceilings_are_no_lower_than_measured(&results)?;
         numbers_are_numbers(&diagnosis.verdict())?;
         numbers_are_numbers(&explain::explain(&results))?;
     }

@@ -80,16 +80,7 @@ impl Test {
             hosts,
             ..Default::default()
         };
-        Point {
-            experiment: "udp".to_owned(),
-            varied: Default::default(),
-            repeat: 0,
-            started_unix_ms: 0,
-            command: String::new(),
-            by: work.workers(),
-            work,
-            outcome: PointOutcome::Measured(Box::new(outcome)),
-        }
+        Point::new("udp", work, outcome)
     }
 
     fn sender(&self, sent: u64) -> EndReport {
@@ -133,6 +124,30 @@ impl Test {
         let cores = vec![CoreUse { idle: 0.5, ..CoreUse::default() }];
         EndReport { streams: vec![stream], cores, counters, ..EndReport::default() }
     }
+}
+
+/// The only direction's UDP counts of a test in a document of its own.
+fn verdict_of(change: impl Fn(&mut UdpOutcome)) -> Verdict {
+    let mut point = CLEAN.point();
+    let PointOutcome::Measured(outcome) = &mut point.outcome else { panic!("measured") };
+    change(outcome.directions[0].udp.as_mut().expect("UDP"));
+    explain::explain(&Results { points: vec![point], ..Results::begun(RunKind::Test, 0) })
+}
+
+#[test]
+fn what_had_not_arrived_is_neither_lost_nor_nothing() {
+    let queued = verdict_of(|udp| udp.received_count = udp.sent_count * 3 / 4);
+    assert_eq!(queued.limit, Limit::Shaper);
+    assert!(queued.summary.contains("had not arrived by the end"), "{}", queued.summary);
+    assert!(
+        queued.evidence[1].text.contains("; not arrived when the test ended: 8929"),
+        "{queued:#?}"
+    );
+    let dead = verdict_of(|udp| udp.received_count = 0);
+    assert_eq!(dead.limit, Limit::Loss);
+    assert!(dead.summary.starts_with("no datagram arrived"), "{}", dead.summary);
+    let usual = verdict_of(|udp| udp.received_count = udp.sent_count * 99 / 100);
+    assert_eq!(usual.limit, Limit::SendingApplication, "{}", usual.summary);
 }
 
 fn verdict(tests: &[Test]) -> Verdict {
@@ -217,6 +232,7 @@ fn one_rate_alone_says_that_it_cannot_tell() {
         let verdict = verdict(&[Test { far_tells, ..over(80e6, 0.0, 120e6) }]);
         assert_eq!(verdict.limit, Limit::Loss);
         assert!(verdict.summary.contains("one rate alone cannot tell"), "{verdict:#?}");
+        assert!(verdict.summary.starts_with("33.3% of the datagrams"), "{verdict:#?}");
         let place = if far_tells { "on the path" } else { "somewhere" };
         assert!(verdict.summary.contains(place), "{verdict:#?}");
     }
@@ -224,7 +240,12 @@ fn one_rate_alone_says_that_it_cannot_tell() {
 
 #[test]
 fn a_test_that_lost_nothing_accuses_nobody() {
-    let verdict = verdict(&[CLEAN]);
-    assert_eq!((verdict.limit, verdict.end), (Limit::SendingApplication, Some(End::Near)));
-    assert!(verdict.summary.contains("asked for"), "{verdict:#?}");
+    let told = verdict(&[CLEAN]);
+    assert_eq!((told.limit, told.end), (Limit::SendingApplication, Some(End::Near)));
+    assert!(told.summary.contains("and all of it arrived"), "{told:#?}");
+    let random = verdict(&[Test { path: 5, ..CLEAN }]);
+    assert!(random.summary.starts_with("0.014% of the datagrams were lost"), "{random:#?}");
+    // A few are no limit, but they did not arrive.
+    let few = verdict(&[Test { path: 2, ..CLEAN }]);
+    assert!(few.summary.contains("and all but 0.0056% of it arrived"), "{few:#?}");
 }

@@ -87,7 +87,7 @@ impl Load {
             transfer_bytes: 1 << 20,
             segments_count: 1,
             by: "pread".to_owned(),
-            options: Default::default(),
+            options: Some(Default::default()),
         };
         let outcome = TestOutcome {
             figures: vec![Figure::new("moved_bytes", LOAD as f64)],
@@ -95,16 +95,7 @@ impl Load {
             ..TestOutcome::default()
         };
         let mut results = Results::begun(RunKind::Io, 0);
-        results.points.push(Point {
-            experiment: "read-0".to_owned(),
-            varied: Default::default(),
-            repeat: 0,
-            started_unix_ms: 0,
-            command: String::new(),
-            work: Work::FileIo(work),
-            by: Vec::new(),
-            outcome: PointOutcome::Measured(Box::new(outcome)),
-        });
+        results.points.push(Point::new("read-0", Work::FileIo(work), outcome));
         results
     }
 }

@@ -4,8 +4,8 @@
 
 use results::{
     Direction, DirectionOutcome, End, EndReport, Host, HostAccount, HostFacts, InterfaceFacts,
-    LatencySummary, PathFacts, Point, PointOutcome, Protocol, ReceivePath, Results, RunKind,
-    SendPath, StreamEnd, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
+    LatencySummary, PathFacts, Point, Protocol, ReceivePath, Results, RunKind, SendPath, StreamEnd,
+    TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
 };
 
 use crate::account::{Account, cores};
@@ -132,17 +132,15 @@ impl Model {
         let mut random = stats::Random::from_seed(seed);
         let noise = 1.0 + self.noise * (2.0 * random.unit() - 1.0);
         Point {
-            experiment: experiment.to_owned(),
-            varied: Default::default(),
             repeat,
-            started_unix_ms: 0,
-            command: String::new(),
-            work: spec.clone().into(),
-            by: Vec::new(),
-            outcome: PointOutcome::Measured(Box::new(match spec.protocol {
-                Protocol::Tcp => self.tcp(spec, noise),
-                Protocol::Udp => self.udp(spec, noise),
-            })),
+            ..Point::new(
+                experiment,
+                spec.clone(),
+                match spec.protocol {
+                    Protocol::Tcp => self.tcp(spec, noise),
+                    Protocol::Udp => self.udp(spec, noise),
+                },
+            )
         }
     }
 

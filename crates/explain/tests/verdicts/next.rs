@@ -99,3 +99,54 @@ fn a_window_over_a_path_without_delay_is_no_ceiling() {
         assert!(next.as_ref().is_none_or(|next| next.bits_per_s <= 1e12), "{limit:?}: {next:?}");
     }
 }
+
+#[test]
+fn a_bound_that_is_not_known_is_not_advised_to_shrink() {
+    let model = Model { window_max_bytes: 4e5, ..Model::default() };
+    let (known, mut results) = verdict_of(&model, &tcp());
+    assert_eq!(known.limit, Limit::ReceiveWindow, "{known:#?}");
+    for host in &mut results.hosts {
+        host.facts.sysctls.clear();
+    }
+    let advice = explain::explain(&results).advice.join("\n");
+    assert!(advice.contains("a size that the program asks for (SO_RCVBUF)"), "{advice}");
+    let set = advice.lines().filter(|line| line.contains("tcp_rmem='"));
+    // Whatever is set is no less than the usual bound.
+    for line in set {
+        let figures: Vec<u64> = line
+            .split(|letter: char| !letter.is_ascii_digit())
+            .filter_map(|figure| figure.parse().ok())
+            .collect();
+        assert!(figures.iter().any(|figure| *figure > 6 << 20), "{line}");
+    }
+}
+
+#[test]
+fn a_window_that_a_slow_reader_closes_does_not_bind_next() {
+    let model = Model { near_speed_bits_per_s: Some(10e9), ..Model::default() };
+    let slow_reader = TestSpec { read_bits_per_s: Some(2e7), ..tcp() };
+    let results = model.results(&slow_reader);
+    assert_eq!(diagnose(&results).best().expect("one").limit, Limit::ReceivingApplication);
+    let next = explain::next_ceiling(&results, Limit::ReceivingApplication);
+    assert_eq!(next.as_ref().map(|next| next.limit), Some(Limit::LinkRate), "{next:?}");
+}
+
+#[test]
+fn no_change_is_predicted_to_go_past_the_next_limit() {
+    // 20 MB of send buffer are estimated to hold 12 MB, three times the window that binds.
+    let model =
+        Model { window_max_bytes: 4e6, near_speed_bits_per_s: Some(10e9), ..Model::default() };
+    let mut results = model.results(&tcp());
+    let predicted = |results: &Results| {
+        let verdict = diagnose(results).verdict();
+        assert_eq!(verdict.limit, Limit::ReceiveWindow, "{verdict:#?}");
+        let next = verdict.next.expect("a limit").bits_per_s;
+        (verdict.changes[0].predicted_bits_per_s.expect("a rate"), next)
+    };
+    let (alone, next) = predicted(&results);
+    assert!(alone <= next, "{alone} of {next}");
+    let wmem = ("net.ipv4.tcp_wmem".to_owned(), "4096\t16384\t20000000".to_owned());
+    results.hosts[0].facts.sysctls.extend([wmem]);
+    let (held, next) = predicted(&results);
+    assert!(held == next && held < alone, "{held} of {next}, without the buffer {alone}");
+}

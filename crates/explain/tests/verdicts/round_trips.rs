@@ -3,8 +3,8 @@
 
 use results::{
     End, EndCounters, EndReport, HostAccount, IdleStateUse, LatencySummary, Limit, PercentilePoint,
-    Point, PointOutcome, Protocol, RequestResponseOutcome, Results, RunKind, StreamEnd,
-    TestOutcome, TestSpec, Verdict, Work,
+    Point, Protocol, RequestResponseOutcome, Results, RunKind, StreamEnd, TestOutcome, TestSpec,
+    Verdict,
 };
 
 const TRANSACTIONS: u64 = 10_000;
@@ -54,17 +54,8 @@ fn verdict(median_s: f64, near: Host, far: Option<Host>) -> Verdict {
         hosts: HostAccount::of_ends(report(near), far.map(report)),
         ..TestOutcome::default()
     };
-    let work = Work::from(TestSpec::request_response(Protocol::Tcp, 1, 1));
-    let point = Point {
-        experiment: "round-trip".to_owned(),
-        varied: Default::default(),
-        repeat: 0,
-        started_unix_ms: 0,
-        command: String::new(),
-        by: work.workers(),
-        work,
-        outcome: PointOutcome::Measured(Box::new(outcome)),
-    };
+    let spec = TestSpec::request_response(Protocol::Tcp, 1, 1);
+    let point = Point::new("round-trip", spec, outcome);
     explain::explain(&Results { points: vec![point], ..Results::begun(RunKind::Test, 0) })
 }
 

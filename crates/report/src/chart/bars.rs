@@ -225,6 +225,10 @@ pub(crate) fn loss(id: String, title: String, udp: &UdpOutcome) -> Figure {
         let at = if *name == "path" { "on" } else { "at" };
         caption.push_str(&format!(", most of them {at} the {name}"));
     }
+    if udp.unaccounted_count() > 0 {
+        let count = show::count(udp.unaccounted_count() as f64);
+        caption.push_str(&format!("; {count} had not arrived by the end"));
+    }
     caption.push_str(&format!(
         "; {} came out of order, {} twice.",
         show::count(udp.reordered_count as f64),

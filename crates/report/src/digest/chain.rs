@@ -1,8 +1,8 @@
 //! The chain of places a byte passes, with what each can carry where the results say so.
 
 use results::{
-    CoreUse, Direction, End, EndReport, HostFacts, InterfaceFacts, Limit, StreamEnd, TestOutcome,
-    WindowUse,
+    CoreUse, Direction, End, EndReport, HostFacts, InterfaceFacts, Limit, Protocol, StreamEnd,
+    TestOutcome, WindowUse,
 };
 
 use super::{Digest, direction_of, ends_of, streams_of};
@@ -20,6 +20,8 @@ pub(crate) enum Place {
     Application,
     SendBuffer,
     ReceiveWindow,
+    /// Of UDP, which has no window.
+    ReceiveBuffer,
     Interrupts,
     Nic,
     Path,
@@ -32,6 +34,7 @@ impl Place {
             Self::Application => "application core",
             Self::SendBuffer => "send buffer",
             Self::ReceiveWindow => "receive window",
+            Self::ReceiveBuffer => "receive buffer",
             Self::Interrupts => "interrupt core",
             Self::Nic => "NIC",
             Self::Path => "path",
@@ -215,7 +218,13 @@ impl Survey<'_> {
         sending: bool,
         unseen: Option<&str>,
     ) -> Link {
-        let place = if sending { Place::SendBuffer } else { Place::ReceiveWindow };
+        let spec = self.digest.main_group().map(|group| group.spec);
+        let is_udp = spec.is_some_and(|spec| spec.protocol == Protocol::Udp);
+        let place = match (sending, is_udp) {
+            (true, _) => Place::SendBuffer,
+            (false, true) => Place::ReceiveBuffer,
+            (false, false) => Place::ReceiveWindow,
+        };
         let mut link = blank(place, Some(end), None);
         let told = self.window();
         // A send buffer is charged little more than its payload and may fill up with it; of a
@@ -236,6 +245,8 @@ impl Survey<'_> {
         link.figure = show::size(window);
         // The window is spread over the round trip that its own load makes.
         let rtt_s = told.and_then(|window| window.rtt_s).or(self.digest.idle_rtt_s());
+        // Datagrams wait for no acknowledgement: their buffers limit no rate.
+        let rtt_s = rtt_s.filter(|_| !is_udp);
         if let Some(rtt_s) = rtt_s {
             let ceiling = window * 8.0 / rtt_s;
             // Over a path without delay a window is no ceiling that anything could reach.

@@ -235,7 +235,7 @@ fn ruled_out(verdict: &Verdict) -> Option<Element> {
     let lines = verdict.ruled_out.iter().map(|line| evidence_line(line, true));
     Some(
         details
-            .child(el("summary").text(format!("{count} {noun} considered and ruled out")))
+            .child(el("summary").text(format!("{count} {noun} considered: ruled out, or not seen")))
             .child(el("ul").class("evidence").children(lines)),
     )
 }

@@ -11,7 +11,7 @@ use results::{
     PercentilePoint, PlacedPair, PlacementFindings, Point, PointOutcome, Protocol, Proximity,
     RelationFigure, Reproduction, RequestResponseOutcome, Results, RunKind, StreamEnd, Summary,
     TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome, UdpStreamEnd,
-    Verdict, Work,
+    Verdict,
 };
 use stats::Random;
 
@@ -420,7 +420,6 @@ impl Maker {
             spec.window_bytes.map_or_else(String::new, |bytes| format!(" --window {bytes}"));
         let kind = if spec.protocol == Protocol::Udp { " --udp" } else { "" };
         self.points.push(Point {
-            experiment: experiment.to_owned(),
             varied,
             repeat,
             started_unix_ms,
@@ -428,9 +427,7 @@ impl Maker {
                 "clearstream test geneva --streams {}{kind}{way}{window}",
                 spec.streams
             ),
-            work: spec.clone().into(),
-            by: Work::from(spec.clone()).workers(),
-            outcome: PointOutcome::Measured(Box::new(outcome)),
+            ..Point::new(experiment, spec.clone(), outcome)
         });
     }
 

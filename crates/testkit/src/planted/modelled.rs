@@ -5,8 +5,8 @@
 use results::{
     Cache, Core, CoreClock, CoreUse, Direction, DirectionOutcome, EndReport, Host, HostAccount,
     HostFacts, InterfaceFacts, Interrupt, IntervalSample, LatencySummary, Machine, MemoryNode, Nic,
-    PathFacts, PcieLink, PercentilePoint, Point, PointOutcome, Results, RunKind, SoftnetCounters,
-    StreamEnd, TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
+    PathFacts, PcieLink, PercentilePoint, Point, Results, RunKind, SoftnetCounters, StreamEnd,
+    TcpSample, TcpSummary, TestLimit, TestOutcome, TestSpec, UdpLoss, UdpOutcome,
 };
 
 use super::cases::Accepted;
@@ -529,14 +529,5 @@ fn account(side: Side, rise: f64) -> EndReport {
 }
 
 fn point(experiment: &str, spec: &TestSpec, repeat: u32, outcome: TestOutcome) -> Point {
-    Point {
-        experiment: experiment.to_owned(),
-        varied: Default::default(),
-        repeat,
-        started_unix_ms: 0,
-        command: String::new(),
-        work: spec.clone().into(),
-        by: Vec::new(),
-        outcome: PointOutcome::Measured(Box::new(outcome)),
-    }
+    Point { repeat, ..Point::new(experiment, spec.clone(), outcome) }
 }

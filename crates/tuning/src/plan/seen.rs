@@ -229,8 +229,8 @@ pub(super) struct Proposal {
 /// The repeat of the single stream whose rate is the median one.
 fn typical(results: &Results, way: Direction) -> Option<(f64, &Point)> {
     let names = match way {
-        Direction::Reverse => ["reverse", "single-stream"],
-        _ => ["single-stream", "test"],
+        Direction::Reverse => ["reverse", "single-stream", "test"],
+        _ => ["single-stream", "test", "forward"],
     };
     let of_name = |name: &str| -> Vec<(f64, &Point)> {
         let points = results.points.iter().filter(|point| {

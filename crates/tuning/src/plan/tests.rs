@@ -1,3 +1,5 @@
+mod reverse;
+
 use results::{StreamEnd, TcpSample, TcpSummary, read_results};
 use serde_json::{Value, json};
 

@@ -48,6 +48,9 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
     for why in comparison.a.partial.iter().chain(&comparison.b.partial) {
         writeln!(out, "   not complete: {why}")?;
     }
+    for what in comparison.a.not_recorded.iter().chain(&comparison.b.not_recorded) {
+        wrapped(out, "   ", &format!("{what}: what is left open is taken as equal"))?;
+    }
     writeln!(out, "   {}", counted(comparison))?;
     let alike: Vec<&ComparedFigure> = comparison.alike().collect();
     if alike.is_empty() {
@@ -92,11 +95,12 @@ fn outcomes(out: &mut String, figures: &[&ComparedFigure], is_all: bool) -> std:
         table(out, title, &with(outcome))?;
     }
     if changed.iter().all(|(_, outcome)| with(*outcome).is_empty()) {
-        writeln!(out, "\nNo figure differs beyond the noise.")?;
+        writeln!(out)?;
+        wrapped(out, "", &format!("{}.", compare::without_difference(figures)))?;
     }
     for (title, outcome) in [
         ("Within the noise", Outcome::Indistinguishable),
-        ("Too few repeats to tell (4 on both sides can, or 3 and 5)", Outcome::TooFew),
+        ("Too few repeats to tell", Outcome::TooFew),
     ] {
         let all = with(outcome);
         let is_listed = |figure: &&ComparedFigure| {
@@ -238,13 +242,9 @@ fn hosts(out: &mut String, changes: &[HostChange], is_all: bool) -> std::fmt::Re
     }
     let shown = if is_all { changes.len() } else { changes.len().min(LISTED_MAX * 2) };
     writeln!(out, "\nHosts and path")?;
-    let values = |values: &[String]| match values {
-        [] => "not known".to_owned(),
-        some => cut(&some.join(" / "), 60),
-    };
     for change in &changes[..shown] {
-        let HostChange { host, fact, a, b } = change;
-        writeln!(out, "   {host} {fact}: {} -> {}", values(a), values(b))?;
+        let (HostChange { host, fact, .. }, [a, b]) = (change, change.shown());
+        writeln!(out, "   {host} {fact}: {} -> {}", cut(&a, 60), cut(&b, 60))?;
     }
     match changes.len() - shown {
         0 => Ok(()),

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use compare::{ComparedFigure, HostChange, Outcome, Quantity, Run};
+use compare::{ComparedFigure, HostChange, Outcome, Run};
 use explain::LoadRates;
 use results::{Results, Verdict};
 use serde::Serialize;
@@ -87,11 +87,8 @@ fn lines(out: &mut String, after: &After) -> std::fmt::Result {
             wrapped(out, "         ", &rate.differing_words())?;
         }
     }
-    for HostChange { host, fact, a, b } in after.host_changes.iter().take(CHANGES_MAX) {
-        let [a, b] = [a, b].map(|values| match values.as_slice() {
-            [] => "not known".to_owned(),
-            some => some.join(" / "),
-        });
+    for change in after.host_changes.iter().take(CHANGES_MAX) {
+        let (HostChange { host, fact, .. }, [a, b]) = (change, change.shown());
         wrapped(out, "Changed  ", &format!("{host} {fact}: {a} -> {b}"))?;
     }
     match after.host_changes.len().saturating_sub(CHANGES_MAX) {
@@ -113,7 +110,6 @@ fn lines(out: &mut String, after: &After) -> std::fmt::Result {
 }
 
 fn rate_line(rate: &ComparedFigure) -> String {
-    let show = |value| Quantity::of_figure(&rate.figure).show(value);
     let outcome = match rate.outcome {
         Outcome::Better => "risen beyond the noise",
         Outcome::Worse => "fallen beyond the noise",
@@ -122,11 +118,8 @@ fn rate_line(rate: &ComparedFigure) -> String {
         Outcome::TooFew => "too few repeats to tell",
     };
     format!(
-        "{}: {} {} -> {} ({}, interval {}, n {}, {}): {outcome}",
-        rate.setting,
-        rate.words(),
-        show(rate.a.median),
-        show(rate.b.median),
+        "{} ({}, interval {}, n {}, {}): {outcome}",
+        rate.shown_medians(),
         rate.shown_difference(),
         rate.shown_interval(),
         rate.a.count,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use results::{Estimate, HostFacts, PointOutcome, Results};
+use results::{Direction, Estimate, HostFacts, PointOutcome, Results, Summary};
 use units::{count_of, show_bit_rate, show_byte_size, show_seconds, show_share};
 
 use crate::verdict_text::{Detail, verdict_lines, wrapped};
@@ -23,11 +23,14 @@ const FIGURES: [(&str, &str, &str); 12] = [
     ("udp", "UDP lost, reverse", "reverse_lost_share"),
 ];
 
-/// The whole text.
-pub(super) fn show(results: &Results) -> String {
+/// The whole text; `way` is the direction that is judged.
+pub(super) fn show(results: &Results, way: Direction) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail; `ok` keeps the lines readable.
     path(&mut out, results).ok();
+    if let Some(line) = uneven(&results.summaries, way) {
+        wrapped(&mut out, "Uneven   ", &line).ok();
+    }
     figures(&mut out, results).ok();
     window_sweep(&mut out, results).ok();
     if let Some(verdict) = &results.verdict {
@@ -62,6 +65,41 @@ fn path(out: &mut String, results: &Results) -> std::fmt::Result {
     Ok(())
 }
 
+/// Directions that differ by less are called alike: the ranges of three repeats lie apart by chance now and then.
+const UNEVEN_RATIO: f64 = 1.15;
+
+/// How the direction that is not judged differs from the judged one; `None` if it does not, by more than the noise of
+/// both.
+fn uneven(summaries: &[Summary], way: Direction) -> Option<String> {
+    let of = |experiment: &str, way: Direction| {
+        find(summaries, experiment, &format!("{}_received_bits_per_s", name(way)))
+    };
+    let other = if way == Direction::Reverse { Direction::Forward } else { Direction::Reverse };
+    let (own, far) = (of("single-stream", way)?, of(name(other), other)?);
+    let ((own_low, own_high), (far_low, far_high)) = (own.interval()?, far.interval()?);
+    let (slow, fast) = (own.median.min(far.median), own.median.max(far.median));
+    let is_apart = own_high < far_low || far_high < own_low;
+    if !is_apart || slow <= 0.0 || fast / slow < UNEVEN_RATIO {
+        return None;
+    }
+    let how = if far.median < own.median { "slower" } else { "faster" };
+    let option = if other == Direction::Reverse { "with -R" } else { "without -R" };
+    Some(format!(
+        "{} is {:.1} times {how} than {}: {} against {}; the verdict is on {} only, `path` {option} judges {}",
+        name(other),
+        fast / slow,
+        name(way),
+        show_bit_rate(far.median),
+        show_bit_rate(own.median),
+        name(way),
+        name(other),
+    ))
+}
+
+fn name(way: Direction) -> &'static str {
+    if way == Direction::Reverse { "reverse" } else { "forward" }
+}
+
 fn host(facts: &HostFacts) -> String {
     let mut parts = vec![format!("{}: Linux {}", facts.name, facts.kernel)];
     if let Some(processor) = &facts.processor {
@@ -83,7 +121,7 @@ fn host(facts: &HostFacts) -> String {
 fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(out, "\nMeasured {:<22} {:>14}  {:<31} {:>2}", "", "median", "interval", "n")?;
     for (experiment, label, figure) in FIGURES {
-        if let Some(estimate) = find(results, experiment, figure) {
+        if let Some(estimate) = find(&results.summaries, experiment, figure) {
             let shown = |value| {
                 if figure.ends_with("_share") { show_share(value) } else { show_bit_rate(value) }
             };
@@ -93,7 +131,7 @@ fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
     for (figure, label) in
         [("loaded_rtt_p50_s", "RTT under load, p50"), ("loaded_rtt_p99_s", "RTT under load, p99")]
     {
-        if let Some(estimate) = find(results, "single-stream", figure) {
+        if let Some(estimate) = find(&results.summaries, "single-stream", figure) {
             row(out, label, estimate, &show_seconds)?;
         }
     }
@@ -174,10 +212,50 @@ fn remarks(out: &mut String, results: &Results) -> std::fmt::Result {
     Ok(())
 }
 
-fn find<'a>(results: &'a Results, experiment: &str, figure: &str) -> Option<&'a Estimate> {
-    results
-        .summaries
+fn find<'a>(summaries: &'a [Summary], experiment: &str, figure: &str) -> Option<&'a Estimate> {
+    summaries
         .iter()
         .find(|summary| summary.experiment == experiment && summary.figure == figure)
         .map(|summary| &summary.estimate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mbit/s of the repeats of the judged direction and of the other one.
+    fn told(way: Direction, own: &[f64], other: &[f64]) -> Option<String> {
+        let [own_name, other_name] = match way {
+            Direction::Reverse => ["reverse", "forward"],
+            _ => ["forward", "reverse"],
+        };
+        let summary = |experiment: &str, way: &str, values: &[f64]| Summary {
+            experiment: experiment.to_owned(),
+            varied: std::collections::BTreeMap::new(),
+            figure: format!("{way}_received_bits_per_s"),
+            estimate: Estimate::of(&values.iter().map(|rate| rate * 1e6).collect::<Vec<_>>())
+                .expect("values"),
+        };
+        let of = [summary("single-stream", own_name, own), summary(other_name, other_name, other)];
+        uneven(&of, way)
+    }
+
+    #[test]
+    fn a_direction_that_differs_beyond_the_noise_is_named() {
+        let line = told(Direction::Forward, &[940.0, 938.0, 941.0], &[235.0, 230.0, 240.0]);
+        let expected = "reverse is 4.0 times slower than forward: 235 Mbit/s against 940 Mbit/s; \
+                        the verdict is on forward only, `path` with -R judges reverse";
+        assert_eq!(line.as_deref(), Some(expected));
+        let line = told(Direction::Reverse, &[235.0, 236.0], &[470.0, 471.0]).unwrap_or_default();
+        assert!(line.starts_with("forward is 2.0 times faster than reverse"), "{line}");
+        assert!(line.ends_with("`path` without -R judges forward"), "{line}");
+        for (own, other) in [
+            // Their intervals overlap, they are close, one has no interval.
+            (&[940.0, 200.0, 500.0][..], &[235.0, 300.0, 250.0][..]),
+            (&[940.0, 941.0], &[900.0, 901.0]),
+            (&[940.0], &[235.0, 236.0]),
+        ] {
+            assert_eq!(told(Direction::Forward, own, other), None);
+        }
+    }
 }

@@ -172,7 +172,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
             transfer_bytes: TRANSFER_BYTES,
             segments_count: 1,
             by: "pwrite and pread".to_owned(),
-            options: Default::default(),
+            options: Some(Default::default()),
         }),
         Kind::Metadata => Work::FileMetadata(FileMetadataWork {
             phase: "all".to_owned(),
@@ -180,7 +180,7 @@ fn work(kind: Kind, way: Way, load: &Load) -> Work {
             ranks_count,
             items_count: ranks_count * FILES_COUNT,
             file_bytes: load.file_bytes,
-            options: Default::default(),
+            options: Some(Default::default()),
         }),
         Kind::Locks => Work::FileLocks(FileLocksWork {
             lock: "flock and byte ranges".to_owned(),

@@ -117,9 +117,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use results::figure::RETRANSMITS_COUNT;
-    use results::{
-        DirectionOutcome, Host, HostFacts, PathFacts, PointOutcome, RunKind, TestOutcome, Work,
-    };
+    use results::{DirectionOutcome, Host, HostFacts, PathFacts, RunKind, TestOutcome};
 
     use super::*;
 
@@ -136,14 +134,9 @@ mod tests {
             };
             let outcome = TestOutcome { directions: vec![direction], ..TestOutcome::default() };
             Point {
-                experiment: "test".to_owned(),
-                varied: Default::default(),
                 repeat,
                 started_unix_ms: 1_700_000_000_000,
-                command: String::new(),
-                work: Work::from(TestSpec::tcp()),
-                by: Vec::new(),
-                outcome: PointOutcome::Measured(Box::new(outcome.with_figures())),
+                ..Point::new("test", TestSpec::tcp(), outcome.with_figures())
             }
         };
         let near = HostFacts { name: "lab \"a\", rack 2".to_owned(), ..HostFacts::default() };

@@ -292,11 +292,13 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
 
 fn datagrams(udp: &UdpOutcome) -> String {
     let mut text = format!(
-        "{} sent, {} received, lost {} ({}), reordered {}, duplicate {}",
+        "{} sent, {} received, {}, reordered {}, duplicate {}",
         show_count_of(udp.sent_count, "datagram"),
         show_count(udp.received_count as f64),
-        udp.lost_count,
-        show_share(udp.lost_share().unwrap_or(0.0)),
+        match udp.lost_share() {
+            Some(share) => format!("lost {} ({})", udp.lost_count, show_share(share)),
+            None => "lost unknown".to_owned(),
+        },
         udp.reordered_count,
         udp.duplicate_count
     );

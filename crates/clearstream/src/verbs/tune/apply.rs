@@ -1,5 +1,6 @@
 //! `clearstream tune apply`: makes changes, with a journal.
 
+use std::cell::OnceCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,8 @@ const PLAN_BYTES_MAX: u64 = 16 << 20;
     ones are made only when named. What could not be set on the far host is printed as commands.\n\n\
     --from carries out the verdict of a results file: it shows the settings that the verdict\n\
     names, sets them here and on the far host that the file names, measures with and without each\n\
-    in turns, by the verdict's own test, and keeps what helps. `tune revert` reverts them.")]
+    in turns, by the verdict's own test, and keeps what helps. `tune revert` reverts them. Changes\n\
+    that are in force already are left in force and not measured again.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(super) evidence: EvidenceOptions,
@@ -150,7 +152,8 @@ fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
     let mut ends = Ends { tuner: args.state.tuner(), far: far.as_mut(), persist: args.persist };
     let far_refusal = ends.far_status().err().map(|error| error.to_string());
     let asked = format!("{:?} {}", args.only, args.near_only);
-    let trials = Trials { source, spec, turns: args.turns, asked, far_refusal };
+    let trials =
+        Trials { source, spec, turns: args.turns, asked, far_refusal, left: OnceCell::new() };
     measure::run(args, &trials, results, ends, progress, json)
 }
 

@@ -7,6 +7,7 @@ use tuning::remote::{Answer, Request};
 use tuning::{Change, Key, Outcome, Policy, RevertOutcome, StatusLine, Tuner, Undo};
 
 use super::explain;
+use super::left::Present;
 use crate::exit::{VerbError, chain};
 use crate::far::FarEnd;
 
@@ -69,6 +70,25 @@ impl Ends<'_> {
         match self.ask_far(&Request::Status)? {
             Answer::Status { lines } => Ok(lines),
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// Values of a host's settings and the state of its changes; of the far host only if it permits changes.
+    pub(super) fn present(&mut self, end: End, keys: &[Key]) -> Result<Present, VerbError> {
+        match end {
+            End::Near => {
+                let journal = self.tuner.status().map_err(|error| explain(&error))?;
+                Ok(Present { values: self.tuner.read(keys), journal })
+            }
+            End::Far => {
+                let journal = self.far_status()?;
+                match self.ask_far(&Request::Read { keys: keys.to_vec() })? {
+                    Answer::Values { values } => {
+                        Ok(Present { values: values.into_iter().collect(), journal })
+                    }
+                    other => Err(unexpected(other)),
+                }
+            }
         }
     }
 

@@ -1,19 +1,21 @@
 //! `clearstream tune apply --measure`: measures with and without each change in turns, and reverts the
 //! changes that do not help beyond the noise.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use results::{AppliedChange, Direction, End, Results};
+use results::{AppliedChange, Direction, End, Point, Results};
 use serde_json::json;
 use sweep::PlannedPoint;
 use traffic::client::Target;
 use tuning::plan::PlannedChange;
-use tuning::{Change, ChangeResult, Policy, Standing as InForce, StatusLine, Undo};
+use tuning::{Change, ChangeResult, Key, Policy, Undo};
 
 use super::apply::{ApplyArgs, say_nothing_to_do};
 use super::ends::Ends;
-use super::trials::{CHANGE, GAIN_MIN, Standing, Trials, WITH, is_of_trial};
+use super::left::Present;
+use super::trials::{CHANGE, GAIN_MIN, Source, Standing, Trials, WITH, is_of_trial, was_tried};
 use super::{StateOptions, show};
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
@@ -44,20 +46,33 @@ pub(super) fn run(
         }
     }
     let Switched { mut ends, chosen, .. } = switched;
-    if matches!(conducted.ended, Ok(Ended::Complete)) && trials.chosen(&results).is_empty() {
-        conducted.log.map_or(Ok(()), crate::store::PointLog::discard)?;
-        return say_nothing_to_do(&args.chosen_of(trials, &results)?, json);
-    }
+    let in_force = trials.in_force(&chosen);
     if persist {
         // The settings have their values already: this only writes the files.
         ends.persist = true;
-        ends.apply(End::Near, &kept_here(&chosen, &results), args.policy())?;
+        ends.apply(End::Near, &kept_here(&chosen, &in_force, &results), args.policy())?;
     }
-    let told = json!({ "changes": results.changes, "output": args.output }).to_string();
+    let is_complete = matches!(conducted.ended, Ok(Ended::Complete));
+    if is_complete && !in_force.is_empty() && in_force.len() == chosen.len() {
+        // The results of the run that made them stay as they are.
+        conducted.log.map_or(Ok(()), crate::store::PointLog::discard)?;
+        return say_all_in_force(&in_force, json);
+    }
+    if is_complete && trials.chosen(&results).is_empty() {
+        conducted.log.map_or(Ok(()), crate::store::PointLog::discard)?;
+        return say_nothing_to_do(&args.chosen_of(trials, &results)?, json);
+    }
+    let told = json!({
+        "changes": results.changes,
+        "in_force": told_in_force(&in_force),
+        "output": args.output,
+    });
+    let told = told.to_string();
     // Changes that were neither made nor measured have been reported.
     let is_whole = results.changes.iter().all(|change| change.after.is_some());
     let exit = if is_whole { Exit::Ok } else { Exit::Partial };
-    let text = shown(&results, &ends, &args.state, trials.spec.direction);
+    let text =
+        show::in_force(&in_force) + &shown(&results, &ends, &args.state, trials.spec.direction);
     let said = Said { text, json: Some(&told), exit };
     let was_cut_short = matches!(conducted.ended, Ok(Ended::Interrupted(_)));
     let refused = trials.refused_line(&results);
@@ -93,13 +108,38 @@ fn talk(line: &VerbError) {
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }
 
-fn kept_here(chosen: &[PlannedChange], results: &Results) -> Vec<Change> {
+/// This host's changes that stay: those that helped and those that were in force before.
+fn kept_here(
+    chosen: &[PlannedChange],
+    in_force: &[&PlannedChange],
+    results: &Results,
+) -> Vec<Change> {
     let is_kept = |change: &&PlannedChange| {
         let key = change.key.to_string();
         let told = results.changes.iter().find(|one| one.end == change.end && one.key == key);
-        change.end == End::Near && told.is_some_and(|one| one.is_kept == Some(true))
+        let has_helped = told.is_some_and(|one| one.is_kept == Some(true));
+        change.end == End::Near && (has_helped || in_force.contains(change))
     };
     chosen.iter().filter(is_kept).map(PlannedChange::change).collect()
+}
+
+/// Ends a run that found every change in force.
+fn say_all_in_force(in_force: &[&PlannedChange], json: bool) -> VerbResult {
+    let mut out = crate::out::stdout();
+    if json {
+        let none: [(); 0] = [];
+        let told = json!({ "changes": none, "in_force": told_in_force(in_force) });
+        writeln!(out, "{told}")?;
+    } else {
+        write!(out, "{}", show::in_force(in_force))?;
+        writeln!(out, "Nothing to do. To measure a change anew, revert it before.")?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn told_in_force(in_force: &[&PlannedChange]) -> Vec<serde_json::Value> {
+    let told = |change: &&PlannedChange| json!({ "end": change.end, "key": change.key.to_string(), "to": change.to });
+    in_force.iter().map(told).collect()
 }
 
 /// A driver that makes and reverts changes between tests.
@@ -110,7 +150,7 @@ struct Switched<'a> {
     chosen: Vec<PlannedChange>,
     /// Indexes into `chosen` of the changes that this run has in force.
     on: Vec<usize>,
-    /// Whether changes left in force by an earlier, interrupted run were looked up.
+    /// Whether the values of both hosts' settings, and what an interrupted run left in force, were looked up.
     looked: bool,
 }
 
@@ -118,8 +158,8 @@ impl Driver for Switched<'_> {
     /// Leaves the changes that helped in force and reverts the others, except the one on trial.
     fn prepare(&mut self, so_far: &Results) -> Result<(), VerbError> {
         self.chosen = self.trials.chosen(so_far);
-        if !std::mem::replace(&mut self.looked, true) && so_far.points.iter().any(is_of_trial) {
-            self.on = self.left_in_force()?;
+        if !std::mem::replace(&mut self.looked, true) {
+            self.look(&so_far.points)?;
         }
         let standing = self.trials.standing(&self.chosen, &so_far.points);
         self.settle(&standing)
@@ -138,6 +178,12 @@ impl Driver for Switched<'_> {
                 // Refused by this host or the far one, but not a failure of the peer.
                 return Ok(Done { error: None, ..failed });
             }
+            if is_wanted && !self.on.contains(&(*number as usize)) {
+                // It would be compared with itself, and what others have set would be reverted.
+                let why = VerbError::failed("its setting has that value already");
+                let failed = Done::failed(planned, runner::now_unix_ms(), why);
+                return Ok(Done { error: None, ..failed });
+            }
         }
         let Some(far) = self.ends.far.as_deref_mut() else {
             return Err(VerbError::usage("--measure needs the far HOST"));
@@ -147,19 +193,40 @@ impl Driver for Switched<'_> {
 }
 
 impl Switched<'_> {
-    /// Indexes of the chosen changes that this program has in force.
-    fn left_in_force(&mut self) -> Result<Vec<usize>, VerbError> {
-        let near = self.ends.tuner.status().map_err(|error| super::explain(&error))?;
-        let needs_far = self.chosen.iter().any(|change| change.end == End::Far);
-        let asks_far = needs_far && self.trials.far_refusal.is_none();
-        let far = if asks_far { self.ends.far_status()? } else { Vec::new() };
-        let is_on = |change: &PlannedChange| {
-            let lines = if change.end == End::Near { &near } else { &far };
-            let is_of = |line: &&StatusLine| line.key == change.key && line.to == change.to;
-            let line = lines.iter().rev().find(is_of);
-            line.is_some_and(|line| matches!(line.standing, InForce::InForce | InForce::Unfinished))
-        };
-        Ok((0..self.chosen.len()).filter(|number| is_on(&self.chosen[*number])).collect())
+    /// Reads both ends: which changes an interrupted run left in force, and which are not to be tried. Changes that
+    /// follow from tests made now start from the values that these tests read.
+    fn look(&mut self, points: &[Point]) -> Result<(), VerbError> {
+        let is_resumed = points.iter().any(is_of_trial);
+        let is_given = matches!(self.trials.source, Source::Given(_));
+        if !is_resumed && !is_given {
+            return Ok(());
+        }
+        let (near, far) = (self.present(End::Near)?, self.present(End::Far)?);
+        let mut left = BTreeMap::new();
+        for (number, change) in self.chosen.iter().enumerate() {
+            let present = if change.end == End::Near { &near } else { &far };
+            if was_tried(points, number) {
+                if present.has_made(change) {
+                    self.on.push(number);
+                }
+            } else if is_given {
+                // Before its first turn nothing but an earlier run or another user can have made it.
+                left.extend(present.leaves(change).map(|why| (number, why)));
+            }
+        }
+        // Nobody else sets it.
+        self.trials.left.set(left).ok();
+        Ok(())
+    }
+
+    /// The settings of the chosen changes at one end; nothing of a far end that permits no changes.
+    fn present(&mut self, end: End) -> Result<Present, VerbError> {
+        let of_end = self.chosen.iter().filter(|change| change.end == end);
+        let keys: Vec<Key> = of_end.map(|change| change.key.clone()).collect();
+        if keys.is_empty() || end == End::Far && self.trials.far_refusal.is_some() {
+            return Ok(Present::default());
+        }
+        self.ends.present(end, &keys)
     }
 
     fn settle(&mut self, standing: &Standing) -> Result<(), VerbError> {
@@ -198,14 +265,14 @@ impl Switched<'_> {
             return Ok(None);
         }
         let made = self.ends.apply(change.end, &[change.change()], Policy::AllOrNothing)?;
-        let refused = made.into_iter().find_map(|one| match one.result {
-            ChangeResult::Failed { reason, .. } => Some(reason),
-            _ => None,
-        });
-        if refused.is_none() {
+        let is_made = made.iter().any(|one| matches!(one.result, ChangeResult::Applied { .. }));
+        if is_made {
             self.on.push(number);
         }
-        Ok(refused)
+        Ok(made.into_iter().find_map(|one| match one.result {
+            ChangeResult::Failed { reason, .. } => Some(reason),
+            _ => None,
+        }))
     }
 }
 

@@ -54,7 +54,9 @@ pub(super) fn changes(plan: &Plan, results: &Results) -> String {
 
 fn head(out: &mut String, plan: &Plan, results: &Results) -> std::fmt::Result {
     let far = results.far().map_or(results.path.target.as_str(), |far| far.name.as_str());
-    writeln!(out, "Path     {} -> {far}", results.near().name)?;
+    let near = results.near().name.as_str();
+    let (from, to) = if plan.is_reverse { (far, near) } else { (near, far) };
+    writeln!(out, "Path     {from} -> {to}")?;
     let mut figures = Vec::new();
     figures.extend(plan.rtt_s.map(|rtt_s| format!("RTT {}", show_seconds(rtt_s))));
     figures
@@ -114,6 +116,14 @@ pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
         ChangeResult::RolledBack => format!("{end}  {key}  taken back"),
         ChangeResult::NotTried => format!("{end}  {key}  not tried"),
     }
+}
+
+/// The changes that were in force before, one per line.
+pub(super) fn in_force(changes: &[&PlannedChange]) -> String {
+    let line = |one: &&PlannedChange| {
+        format!("{}  {}: {}  already in force\n", end_name(one.end), one.key, one.to)
+    };
+    changes.iter().map(line).collect()
 }
 
 /// `KEY: FROM -> TO`; for a file, only what happens to it.

@@ -11,11 +11,14 @@ use super::{StateOptions, explain, show};
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::far::FarEnd;
+use crate::tuners::journals;
 use crate::verbs::options::ServerOptions;
 
 /// Options of `tune status`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  clearstream tune status")]
+#[command(after_help = "Example:\n  clearstream tune status\n\n\
+    Needs no privilege. Every user sees the changes of root; where the journal of root may not be read,\n\
+    one line says so, with exit code 4.")]
 pub(crate) struct StatusArgs {
     /// Show the changes on this far host (`clearstream serve --allow-tuning`) that were made from this
     /// host's address.
@@ -74,10 +77,14 @@ pub(crate) struct BootArgs {
 }
 
 pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
-    let tuner = args.state.tuner();
     let lines = match &args.far {
-        None => tuner.status().map_err(|error| explain(&error))?,
+        None => {
+            let journals = journals(args.state.state.as_deref());
+            let lines: Result<Vec<_>, _> = journals.iter().map(Tuner::status).collect();
+            lines.map_err(|error| explain(&error))?.concat()
+        }
         Some(host) => {
+            let tuner = args.state.tuner();
             let mut far = FarEnd::connect(&args.server.at(host))?;
             Ends { tuner, far: Some(&mut far), persist: false }.far_status()?
         }
@@ -97,6 +104,23 @@ pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
+/// Fails where nothing of this user is in force, and changes of root are.
+fn refuse_those_of_root(args: &RevertArgs) -> Result<(), VerbError> {
+    for others in journals(args.state.state.as_deref()).iter().skip(1) {
+        let lines = others.status().map_err(|error| explain(&error))?;
+        let count =
+            lines.iter().filter(|line| args.keys.is_empty() || args.keys.contains(&line.key));
+        let count = count.count() as u64;
+        if count > 0 {
+            let what = units::count_of(count, "change");
+            return Err(VerbError::missing(format!(
+                "{what} of root left in force: only root can revert what root has changed"
+            )));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     let tuner = args.state.tuner();
     if args.forget {
@@ -109,6 +133,9 @@ pub(super) fn revert(args: &RevertArgs, json: bool) -> VerbResult {
     let end = if far.is_some() { End::Far } else { End::Near };
     let mut ends = Ends { tuner, far: far.as_mut(), persist: false };
     let outcomes = ends.revert(end, &args.keys, how)?;
+    if outcomes.is_empty() && end == End::Near {
+        refuse_those_of_root(args)?;
+    }
     let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer_pretty(&mut out, &outcomes).map_err(io::Error::from)?;

@@ -1,5 +1,8 @@
 //! The experiment of `tune apply --measure`: measures with and without each change, in turns.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
 use results::{
     AppliedChange, Confirmation, End, Estimate, Point, PointOutcome, Results, TestSpec, Verdict,
 };
@@ -8,6 +11,7 @@ use tuning::plan::PlannedChange;
 use units::show_bit_rate;
 
 use super::evidence::Evidence;
+use super::left::Left;
 use super::show;
 
 /// Smallest factor that counts as a gain, whatever the spread; the verdict's experiments use the same.
@@ -37,6 +41,8 @@ pub(super) struct Trials<'a> {
     pub(super) asked: String,
     /// Why the far host's changes cannot be made, if so.
     pub(super) far_refusal: Option<String>,
+    /// The changes that are not tried, by their index; looked up once, before the first trial.
+    pub(super) left: OnceCell<BTreeMap<usize, Left>>,
 }
 
 /// Where the changes come from.
@@ -162,6 +168,17 @@ impl Trials<'_> {
         ))
     }
 
+    fn left_of(&self, number: usize) -> Option<&Left> {
+        self.left.get()?.get(&number)
+    }
+
+    /// Those of the chosen changes that were in force before the first trial.
+    pub(super) fn in_force<'c>(&self, chosen: &'c [PlannedChange]) -> Vec<&'c PlannedChange> {
+        let is_in_force = |number| matches!(self.left_of(number), Some(Left::InForce));
+        let numbered = chosen.iter().enumerate();
+        numbered.filter(|(number, _)| is_in_force(*number)).map(|(_, change)| change).collect()
+    }
+
     /// The plan that follows from the evidence so far.
     pub(super) fn plan(&self, so_far: &Results) -> tuning::plan::Plan {
         tuning::plan::plan(&without_trials(so_far))
@@ -173,9 +190,14 @@ impl Trials<'_> {
         let mut records: Vec<Option<AppliedChange>> = vec![None; chosen.len()];
         let mut open = Vec::new();
         for (number, change) in chosen.iter().enumerate() {
-            match self.far_refusal.as_ref().filter(|_| change.end == End::Far) {
-                Some(why) => records[number] = Some(by_hand(change, why)),
-                None => open.push(number),
+            let refusal = self.far_refusal.as_ref().filter(|_| change.end == End::Far);
+            match (refusal, self.left_of(number)) {
+                (Some(why), _) => records[number] = Some(by_hand(change, why)),
+                (None, Some(Left::InForce)) => {}
+                (None, Some(Left::Foreign { now })) => {
+                    records[number] = Some(left_alone(change, now));
+                }
+                (None, None) => open.push(number),
             }
         }
         'rounds: for round in 0..ROUNDS_MAX {
@@ -243,6 +265,13 @@ impl<'a> Trial<'a> {
         let (helped, text) = judge(was, is, change.predicted_bits_per_s);
         (record(change, before, after, helped, text), Some(helped))
     }
+}
+
+/// Whether a change has a test of its own among these.
+pub(super) fn was_tried(points: &[Point], change: usize) -> bool {
+    let is_of =
+        |point: &Point| is_of_trial(point) && point.varied.get(CHANGE) == Some(&(change as f64));
+    points.iter().any(is_of)
 }
 
 /// Whether a point belongs to a trial, and not to the evidence before it.
@@ -325,6 +354,12 @@ fn judge(before: &Estimate, after: &Estimate, predicted: Option<f64>) -> (bool, 
 
 fn by_hand(change: &PlannedChange, why: &str) -> AppliedChange {
     let text = format!("{why}; by hand on the far host: {}", change.command());
+    record(change, None, None, false, text)
+}
+
+fn left_alone(change: &PlannedChange, now: &str) -> AppliedChange {
+    let from = change.from.as_deref().unwrap_or("?");
+    let text = format!("left alone: it is {now} by now, the change was planned for {from}");
     record(change, None, None, false, text)
 }
 

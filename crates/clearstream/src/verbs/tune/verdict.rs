@@ -1,5 +1,6 @@
 //! `clearstream tune apply --from`: makes the changes of a results file's verdict and measures their effect.
 
+use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
@@ -47,7 +48,8 @@ pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
     let results = Results { kind: RunKind::Tune, ..results };
     let source = Source::Given(chosen);
     let asked = String::new();
-    let trials = Trials { source, spec, turns: args.turns, asked, far_refusal: None };
+    let trials =
+        Trials { source, spec, turns: args.turns, asked, far_refusal: None, left: OnceCell::new() };
     let ended = measure::run(args, &trials, results, ends, Progress::new(0), json)?;
     if by_hand.is_empty() || json || ended != Exit::Ok {
         return Ok(ended);

@@ -51,7 +51,7 @@ fn work(options: &IoOptions, one: &Measured) -> FileIoWork {
         transfer_bytes: options.transfer_bytes,
         segments_count: options.segment_count,
         by: if options.is_direct { by + ", O_DIRECT" } else { by },
-        options: changed(options),
+        options: Some(changed(options)),
     }
 }
 

@@ -53,7 +53,7 @@ fn work(options: &MetaOptions, phase: Phase, one: &Iteration) -> FileMetadataWor
         ranks_count: one.ranks.len() as u64,
         items_count: one.items(phase),
         file_bytes,
-        options: changed(options, phase),
+        options: Some(changed(options, phase)),
     }
 }
 

@@ -26,8 +26,10 @@ use crate::progress::Progress;
 use crate::runner::{self, Done, Driver};
 use crate::signals;
 
-/// Number of files to create: more than a fast machine creates before the failure, a few thousand a second.
-const FILES_COUNT: u64 = 30_000;
+/// Most files to create: more than any machine creates in [`CREATES_FOR`], a few thousand a second.
+const FILES_COUNT: u64 = 200_000;
+/// Duration of the creation: from before the failure until after it.
+const CREATES_FOR: Duration = Duration::from_secs(5);
 /// The gateway between the client and the metadata server, which fails.
 const GATEWAY: &str = "g1";
 /// Time before the failure, from the start of the load.
@@ -63,7 +65,7 @@ pub(super) fn run(entry: &'static Entry, args: &ReproduceArgs, json: bool) -> Ve
         ranks_count: 1,
         items_count: FILES_COUNT,
         file_bytes: 0,
-        options: Default::default(),
+        options: Some([("stonewall_s".to_owned(), CREATES_FOR.as_secs().into())].into()),
     };
     let setting = |watched| {
         Setting::new(entry.id, Work::FileMetadata(work.clone())).varying(WATCHED, watched)
@@ -109,11 +111,11 @@ impl Failover {
 
     /// Creates files while the gateway fails; returns the load's document.
     fn load(&self) -> Result<Results, VerbError> {
-        let files = FILES_COUNT.to_string();
+        let [files, seconds] = [FILES_COUNT, CREATES_FOR.as_secs()].map(|count| count.to_string());
         let words =
             ["meta", "--json", "--lab", NAME, "--hosts", "c1", "--", "-F", "-C", "-r", "-u"];
         let mut command = self.clients.program(&words)?;
-        command.args(["-n", &files, "-d", "/mnt/pfs/failover"]);
+        command.args(["-n", &files, "-W", &seconds, "-d", "/mnt/pfs/failover"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Owned::start(&mut command, Ending::KILL)?.capture(SAID_BYTES_MAX)?;
         thread::sleep(FAILS_AFTER);
