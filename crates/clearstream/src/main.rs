@@ -55,8 +55,8 @@ struct CommandLine {
 /// Text below the list of commands in the help.
 fn after_help() -> String {
     format!(
-        "Start with:\n  clearstream serve            on the far host (a stock `iperf3 -s` also does)\n  \
-         clearstream path HOST        on this one: measure, explain, write the report\n\n{}\n\
+        "Start with:\n  clearstream serve            on the far host (a stock `iperf3 -s` also works)\n  \
+         clearstream path HOST        on this host: measure, explain, write the report\n\n{}\n\
          Exit codes: 0 ok, 1 failed, 2 usage, 3 a gate or law failed,\n  \
          4 a privilege or kernel feature is missing, 5 partial, 128+n signal n.",
         topics::list()

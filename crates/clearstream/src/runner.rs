@@ -266,7 +266,7 @@ pub(crate) fn test(
 ) -> Done {
     let started_unix_ms = now_unix_ms();
     let Some(spec) = planned.spec() else {
-        let error = VerbError::failed("this work is no test between two hosts");
+        let error = VerbError::failed("this work is not a test between two hosts");
         return Done::failed(planned, started_unix_ms, error);
     };
     let run = tests.run_test(spec, on_rate);

@@ -47,7 +47,7 @@ pub(crate) const TOPICS: [Topic; 7] = [
     Topic {
         name: "glossary",
         section: 7,
-        about: "words of the output and the documents",
+        about: "terms used in the output and the documents",
         document: document!("GLOSSARY.md"),
         parts: &[],
     },

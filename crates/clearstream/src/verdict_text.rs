@@ -109,7 +109,7 @@ fn head(out: &mut String, results: &Results, measured: Option<Estimate>) -> std:
     match measured {
         Some(estimate) => {
             let both = test.is_some_and(|test| test.direction == Direction::Bidirectional);
-            let beside = if both { ", the other way loaded at once" } else { "" };
+            let beside = if both { ", with the other direction loaded" } else { "" };
             writeln!(out, ": {}{beside}", estimate.text(show_bit_rate))
         }
         None => writeln!(out),
@@ -151,7 +151,7 @@ pub(crate) fn verdict_lines(
         let predicted = show_bit_rate(change.predicted_bits_per_s);
         wrapped(out, "         ", &format!("{}; up to {predicted} is predicted", change.text))?;
         if let Some(undo) = &change.undo {
-            wrapped(out, "         ", &format!("to take it back: {undo}"))?;
+            wrapped(out, "         ", &format!("to undo it: {undo}"))?;
         }
     }
     if let Some(next) = &verdict.next {
@@ -173,7 +173,7 @@ fn ruled_out(out: &mut String, verdict: &Verdict, detail: Detail) -> std::fmt::R
         return Ok(());
     }
     // A limit of which nothing was recorded is no better known to be another.
-    writeln!(out, "\nNot it, or not seen")?;
+    writeln!(out, "\nRuled out or not measured")?;
     let most = if detail == Detail::All { usize::MAX } else { SHOWN_COUNT };
     for line in verdict.ruled_out.iter().take(most) {
         let label = format!("  {:<22} ", line.limit.name());

@@ -180,7 +180,7 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
         "Verdict  receive-window at the far end",
         "Next     link-rate",
         "Advice",
-        "Not it",
+        "Ruled out",
     ] {
         assert!(screen.contains(part), "{part}: {screen}");
     }

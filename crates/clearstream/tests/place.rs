@@ -426,7 +426,7 @@ fn wrong_files_cores_and_peers_get_one_line() {
     let done = run(&["place", "127.0.0.1", "-p", &port]);
     foreign.kill().expect("ours");
     foreign.wait().expect("ends");
-    refused(&done, 1, "an iperf3 server tells neither its cores");
+    refused(&done, 1, "an iperf3 server reports neither its cores");
 }
 
 /// Waits for a listener without connecting to it: an iperf3 server would take that for a client.

@@ -38,8 +38,8 @@ random loss takes at least 0.6 of it. `clearstream explain FILE OTHER` compares 
 policer and a slower link look alike to UDP, so each is named `shaper`.
 
 Only a gap in the sequence and a drop at the receiver's socket are known losses. What is missing behind the last
-arrival may be lost or still in a queue: a quarter second of sending is usual; more is told, and named `shaper` where
-the rest arrived, because a long queue in front of a slower link does just that.
+arrival may be lost or still in a queue. Up to a quarter second of sending is usual. More is reported, and named
+`shaper` if the rest arrived, because a long queue in front of a slower link has this effect.
 ";
 
 /// Lost shares below this count as no loss.
@@ -252,7 +252,7 @@ impl<'a> Account<'a> {
             text += &format!("; lost {at} {name}: {} ({counter})", count(*lost));
         }
         if self.places.is_empty() && self.lost > 0.0 {
-            text += &format!("; lost: {}, at a place that no counter tells", count(self.lost));
+            text += &format!("; lost: {}, at a place that no counter shows", count(self.lost));
         }
         if self.rest > 0.0 {
             text += &format!("; not arrived when the test ended: {}", count(self.rest));
@@ -360,7 +360,7 @@ impl<'a> Account<'a> {
                  the same share, a rate limit takes less or nothing",
             ),
         };
-        let alike = "a shaper, a policer and a slower link on the way look the same to UDP; TCP's \
+        let alike = "a shaper, a policer and a slower link on the path look the same to UDP; TCP's \
                      round trips tell them apart";
         Finding {
             limit,
@@ -399,7 +399,7 @@ impl<'a> Account<'a> {
                 format!(
                     "a rate limit {where_lost}: {delivered} is delivered and the rest lost; {at_lower}"
                 ),
-                "send below that rate (-b), or ask who runs the path for its contracted rate",
+                "send below that rate (-b), or ask the operator of the path for the contracted rate",
             );
         }
         if left >= RANDOM_LEAVES_MIN {
@@ -413,7 +413,7 @@ impl<'a> Account<'a> {
         (
             Limit::Loss,
             0.5,
-            format!("a rate limit and random loss {where_lost} are not told apart; {at_lower}"),
+            format!("a rate limit and random loss {where_lost} cannot be distinguished; {at_lower}"),
             "run it at a rate far below what is delivered, and longer: what is lost there is random",
         )
     }

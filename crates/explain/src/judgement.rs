@@ -314,7 +314,7 @@ impl Trial<'_> {
         let Some(lost_share) = middle(seen.iter().map(|seen| seen.lost_share)) else {
             return self.undecided(
                 Some(after.median),
-                "the peer gave no account of its datagrams".to_owned(),
+                "the peer did not report its datagrams".to_owned(),
             );
         };
         let outcome = if lost_share > 0.0 && lost_share >= low_share {
@@ -359,7 +359,7 @@ impl Trial<'_> {
             format!("{what} {} -> {}", show(before), show(after))
         });
         if (granted - 1.0).abs() < 0.15 {
-            let same = format!("the kernel gave no other {what}");
+            let same = format!("the kernel granted the same {what} again");
             let text = sizes.map_or(same.clone(), |sizes| format!("{same}: {sizes}"));
             return self.undecided(Some(after.median), text);
         }
@@ -474,7 +474,7 @@ impl Trial<'_> {
         });
         let (late, lost): (Vec<f64>, Vec<f64>) = seen.unzip();
         let Some((late, lost)) = middle(late).zip(middle(lost)) else {
-            let text = "the peer gave no account of its datagrams".to_owned();
+            let text = "the peer did not report its datagrams".to_owned();
             return self.undecided(Some(after.median), text);
         };
         let outcome = match (late > 0.0 && late >= low_share, lost < late) {

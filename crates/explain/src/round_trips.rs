@@ -23,13 +23,13 @@ pub(crate) const PAGE: &str = "
 # Requests and answers
 
 A document whose tests are all requests and answers gets a verdict on what its median round trip is made of. A part
-that takes a quarter of it is named; what no counter tells is left to the wire and the stacks. No experiment confirms it.
+that takes a quarter of it is named; what no counter shows is attributed to the wire and the stacks. No experiment confirms it.
 
 | part | from | verdict |
 |---|---|---|
 | waiting for a core, at either end | run delay of the test's threads (`/proc/PID/schedstat`), for each transaction | `scheduler` |
-| leaving idle states, at either end | exit latency of the states that the threads' and interrupts' cores entered, once a transaction at most | `idle-states` |
-| the wire and both stacks | the rest; the shortest round trip is told beside it | `none-found` |
+| leaving idle states, at either end | exit latency of the states that the threads' and interrupts' cores entered, at most once per transaction | `idle-states` |
+| the wire and both stacks | the rest; the shortest round trip is reported beside it | `none-found` |
 ";
 
 /// A part of the round trip, spent at one end.

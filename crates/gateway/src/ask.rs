@@ -12,7 +12,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum AskError {
     /// It refuses: no route, or the source is none of this host's addresses.
-    #[error("the kernel has no way from {source_address} to {destination}")]
+    #[error("the kernel has no route from {source_address} to {destination}")]
     NoWay {
         /// Source address of the flow.
         source_address: IpAddr,

@@ -216,11 +216,11 @@ impl Asker<'_> {
         let route = self
             .socket
             .find::<Route>(&question.message())
-            .map_err(|error| format!("the kernel has no way: {error}"))?;
+            .map_err(|error| format!("the kernel has no route: {error}"))?;
         let Target::Paths(paths) = &route.target else {
             return Err("the kernel drops packets to it".to_owned());
         };
-        let path = paths.first().ok_or("the kernel has no way")?;
+        let path = paths.first().ok_or("the kernel has no route")?;
         let is_by = |gateway: &route_plan::Gateway| {
             path.gateway == Some(gateway.ports[self.host.network].address)
         };

@@ -32,7 +32,7 @@ pub enum DrainError {
     NotApplied(String),
     /// No other gateway is in use.
     #[error(
-        "{gateway} is the last gateway in use on {host}: flows would have no way; put another one back first"
+        "{gateway} is the last gateway in use on {host}: its flows would have no route; return another one to use first"
     )]
     Last {
         /// Name of the gateway.

@@ -42,7 +42,7 @@ pub enum LabError {
     },
     /// The lab ends with a process and serves no other user.
     #[error(
-        "lab '{name}' belongs to process {pid} and goes with it; wait for its end, or: \
+        "lab '{name}' belongs to process {pid} and ends with it; wait for that process to end, or: \
          clearstream lab down {name}"
     )]
     Owned {

@@ -77,7 +77,7 @@ pub enum ClientError {
     #[error("the switch has ended")]
     SwitchEnded,
     /// The daemon says something that is not in the protocol.
-    #[error("the switch answers something else than was asked: {0}")]
+    #[error("the switch gave an unexpected answer: {0}")]
     Unexpected(String),
     /// The daemon's answer cannot be read.
     #[error(transparent)]

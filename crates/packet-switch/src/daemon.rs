@@ -310,7 +310,7 @@ impl Daemon {
                 Err(error) => return Err(error),
             };
             if self.sessions.len() + self.closing.len() >= self.config.sessions_max {
-                refuse(&socket, &format!("{} clients are all I serve", self.config.sessions_max));
+                refuse(&socket, &format!("the switch is full ({} clients)", self.config.sessions_max));
                 self.let_go(Arc::new(socket));
                 continue;
             }

@@ -45,7 +45,7 @@ pub(crate) enum DeviceError {
     End(#[from] EndError),
     #[error("tap needs a descriptor a queue, 1 to {TAP_QUEUES_MAX}; {given} came")]
     Queues { given: usize },
-    #[error("{most} guests are all I serve")]
+    #[error("the switch is full ({most} guests)")]
     Guests { most: usize },
     #[error("vhost-user needs one listening socket; {given} descriptors came")]
     Sockets { given: usize },

@@ -212,10 +212,10 @@ impl Engine<'_> {
             && from != to
         {
             let reason = if change.key.is_object() {
-                format!("{}: it is another by now than the change was planned for", change.key)
+                format!("{}: its value has changed since the change was planned", change.key)
             } else {
                 format!(
-                    "{}: it is {from} by now, the change was planned for {expected}",
+                    "{}: it is now {from}, but the change was planned for {expected}",
                     change.key
                 )
             };

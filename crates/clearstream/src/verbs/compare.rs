@@ -18,8 +18,8 @@ use crate::{foreign, store};
 #[command(after_help = "Examples:\n  clearstream compare before.json after.json\n  \
     clearstream compare october/ november/ --report compare.html\n  \
     clearstream compare good.json new.json --gate        exit code 3 if a figure got worse\n\n\
-    Compared are figures of the same work, asked of the same hosts with the same settings. Tests of\n\
-    the same kind whose settings differ are compared in a part of their own that names the settings,\n\
+    Figures are compared if they come from the same work, with the same settings, on hosts in the\n\
+    same roles; the hosts themselves may differ. Tests of the same kind whose settings differ are compared in a part of their own that names the settings,\n\
     where it is clear which belong together; --gate does not judge those and is missed. The\n\
     difference is the median of all pairwise differences, with its 95% interval (Hodges-Lehmann);\n\
     whether it is beyond the noise is decided by the rank-sum test, so that of all differences told at\n\

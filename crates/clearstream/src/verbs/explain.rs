@@ -27,7 +27,7 @@ use crate::verdict_text::{self, Detail};
     docs/recordings.md says how to take them. `clearstream help limits` describes every limit, its\n\
     evidence and the experiment that decides.")]
 pub(crate) struct ExplainArgs {
-    /// Results file of `path` or `test`, output of `iperf3 -J` or `ss -tin`, or a packet capture; `-`
+    /// Results file, output of `iperf3 -J` or `ss -tin`, or a packet capture; `-`
     /// reads standard input.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,

@@ -47,7 +47,7 @@ enum Action {
     Watch(watch::WatchArgs),
     /// Answer the probes of hosts that watch, and do nothing else.
     Reflect(watch::ReflectArgs),
-    /// Move all flows off a gateway, and show that it forwards none any more.
+    /// Move all flows off a gateway, and verify that it forwards nothing.
     Drain(drain::DrainArgs),
     /// Let flows return to a drained gateway.
     Undrain(drain::UndrainArgs),

@@ -42,7 +42,7 @@ enum Action {
     },
     /// Take a lab down with every program in it.
     Down {
-        /// Its name; may be left out when one is up.
+        /// Its name; may be omitted if only one is up.
         lab: Option<String>,
         /// Every lab that is up.
         #[arg(long, conflicts_with = "lab")]
@@ -85,7 +85,7 @@ struct ExecArgs {
     /// Leave it running: prints its keeper's process id, and names the log that has its output.
     #[arg(long)]
     detach: bool,
-    /// The lab; may be left out when one is up.
+    /// The lab; may be omitted if only one is up.
     #[arg(long)]
     lab: Option<String>,
     /// The host, after its lab's name when several are up.

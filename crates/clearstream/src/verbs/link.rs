@@ -38,7 +38,7 @@ enum Action {
         /// Either of its ports.
         port: PortName,
     },
-    /// The links there are.
+    /// List links.
     List,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &LinkArgs, json: bool) -> VerbResult {
             let entries = connection.list().map_err(|error| explain(&error))?;
             let name = port.to_string();
             if !entries.iter().any(|entry| entry.name == name && is_link(entry)) {
-                return Err(VerbError::failed(format!("{port} is no link's port")));
+                return Err(VerbError::failed(format!("{port} is not a port of a link")));
             }
             let ask = Ask::DeletePort { port: port.clone() };
             connection.ask(ask).map_err(|error| explain(&error))?;

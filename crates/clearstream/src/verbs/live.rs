@@ -81,7 +81,7 @@ pub(crate) fn run(args: &LiveArgs, json: bool) -> VerbResult {
     closed?;
     match (Exit::of_run(args.count.is_some(), signals::caught()), view.far_lost()) {
         (Exit::Ok, Some(why)) => {
-            Err(VerbError::partial(format!("the far end told only a part: {why}")))
+            Err(VerbError::partial(format!("the far end reported only part of the time: {why}")))
         }
         (exit, _) => Ok(exit),
     }
@@ -188,7 +188,7 @@ fn follow(view: &mut View, face: &mut dyn Face, count: Option<u64>) -> Result<()
         let far_was_there = view.far_lost().is_none();
         view.handle_tick();
         if let (true, Some(why)) = (far_was_there, view.far_lost()) {
-            face.warn(&format!("the far end tells no more: {why}"));
+            face.warn(&format!("the far end no longer sends counters: {why}"));
         }
         face.show(view)?;
     }

@@ -26,9 +26,9 @@ const LIBRARY: &str = "libclearstream_netmap.so";
     clearstream netmap -- bridge -i vale0:x -i vale1:y\n\n\
     /dev/netmap is then the switch's: ports are valeSWITCH:PORT, pipes NAME{ID and NAME}ID, and\n\
     netmap:NAME is the switch's port of that name. The library also works alone:\n\
-    LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It interposes calls of\n\
-    the C library over, so statically linked programs bypass it. docs/netmap.md says what is\n\
-    served. The program takes this process's place: its exit code and its signals are its own.\n\
+    LD_PRELOAD=libclearstream_netmap.so, with the socket in $CLEARSTREAM_SWITCH. It interposes C\n\
+    library calls, so statically linked programs bypass it. docs/netmap.md lists what is\n\
+    supported. The program replaces this process: its exit code and its signals are its own.\n\
     126: it cannot be executed, 127: there is no such program.")]
 pub(crate) struct NetmapArgs {
     /// The switch's socket [default: $CLEARSTREAM_SWITCH, else below $XDG_RUNTIME_DIR, else /run].

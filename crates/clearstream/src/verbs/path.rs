@@ -59,7 +59,7 @@ pub(crate) struct PathArgs {
     /// Repeats of the single-stream test, on which the verdict is based; other tests are repeated 3/5 as often.
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// One second a test, three repeats, no window sweep.
+    /// One second per test, three repeats, no window sweep.
     #[arg(long)]
     quick: bool,
     /// No window sweep.

@@ -62,14 +62,14 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: u32,
-    /// Most tests in all.
+    /// Maximum number of tests.
     #[arg(long, value_name = "N", default_value_t = 120,
           value_parser = clap::value_parser!(u32).range(8..=100_000))]
     budget: u32,
-    /// Every pair of cores, whatever the budget.
+    /// Test every pair of cores, regardless of --budget.
     #[arg(long)]
     all: bool,
-    /// Tests of half a second, three repeats, no closer look.
+    /// Tests of half a second, three repeats, no second round.
     #[arg(long, conflicts_with_all = ["duration", "repeats", "all"])]
     quick: bool,
     /// Also vary the core that receives the packets: moves that end's receive interrupts or NAPI threads
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     let mut far = FarEnd::connect(&args.target.target())?;
     if far.is_iperf3() {
         return Err(VerbError::failed(format!(
-            "{}: an iperf3 server tells neither its cores nor where a flow comes in; run \
+            "{}: an iperf3 server reports neither its cores nor the core that receives a flow; run \
              `clearstream serve` there",
             far.target()
         )));
@@ -202,7 +202,7 @@ impl Candidates {
         let far_host = results.far();
         let choose = |wanted: &[u32], usable: &[u32], end: &str| -> Result<Vec<u32>, VerbError> {
             if usable.is_empty() {
-                return Err(VerbError::failed(format!("the {end} end does not tell its cores")));
+                return Err(VerbError::failed(format!("the {end} end does not report its cores")));
             }
             if let Some(core) = wanted.iter().find(|core| !usable.contains(core)) {
                 let usable = cores_text(usable);

@@ -31,8 +31,8 @@ use device::Settings;
     clearstream port stats --openmetrics\n  \
     clearstream port capture vale0:a -o a.pcap\n  \
     clearstream port del vale0:a\n\n\
-    A client may attach to a port that was not added: it is then made, and goes with the client.\n\
-    Incoming is what the switch got from the client, outgoing what the client got from the switch.\n\n\
+    A client may attach to a port that was not added: the port is created, and removed when the\n\
+    client leaves. Incoming frames come from the client, outgoing frames go to it.\n\n\
     A device is opened in the network namespace and with the privilege of this command; the switch\n\
     itself needs neither. TAP devices pass super-segments whole, and VLAN tags as they are.\n\n\
     A port of type xdp takes a queue of a device away from the host's stack (AF_XDP) and returns\n\
@@ -218,7 +218,7 @@ fn list_line(entry: &Entry) -> String {
     let what = match entry.kind {
         Kind::Port if entry.device.is_some() => device_words(entry.device.as_ref()),
         Kind::Port => "port".to_owned(),
-        Kind::Ephemeral => "port, goes with its client".to_owned(),
+        Kind::Ephemeral => "port, removed with its client".to_owned(),
         Kind::Pipes { pipes: 1 } => "1 pipe".to_owned(),
         Kind::Pipes { pipes } => format!("{pipes} pipes"),
     };

@@ -17,7 +17,7 @@ use crate::store;
 #[command(after_help = "Examples:\n  clearstream report results.json -o report.html\n  \
     clearstream report - < results.json > report.html")]
 pub(crate) struct ReportArgs {
-    /// Results file of `path`, `test` or `reproduce`, or a recording that `explain` reads; `-` reads
+    /// Results file of any verb, or a recording that `explain` reads; `-` reads
     /// standard input.
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
@@ -61,7 +61,7 @@ fn place(args: &ReportArgs, json: bool) -> Result<Place, VerbError> {
     let file = match &args.output {
         None if json => return Ok(Place::Nowhere),
         Some(file) if is_pipe(file) && json => {
-            return Err(VerbError::usage("--json and -o - both want standard output"));
+            return Err(VerbError::usage("--json and -o - cannot both write to standard output"));
         }
         Some(file) if is_pipe(file) => return Ok(Place::Stdout),
         Some(file) => file.clone(),

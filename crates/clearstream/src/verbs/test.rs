@@ -48,7 +48,7 @@ pub(crate) struct TestArgs {
     target: TargetOptions,
     #[command(flatten)]
     test: TestOptions,
-    /// Run it so many times; the median and its confidence interval are printed.
+    /// Number of runs; the median and its confidence interval are printed.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -136,7 +136,7 @@ impl Driver for Watched {
     ) -> Result<Done, VerbError> {
         let started_unix_ms = runner::now_unix_ms();
         let Some(spec) = planned.spec() else {
-            let error = VerbError::failed("this work is no test between two hosts");
+            let error = VerbError::failed("this work is not a test between two hosts");
             return Ok(Done::failed(planned, started_unix_ms, error));
         };
         let mut lines = IntervalLines::new(spec);

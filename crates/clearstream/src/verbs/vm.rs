@@ -19,7 +19,7 @@ use crate::exit::{Exit, VerbError};
 /// Options of `vm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    clearstream vm image                    once: a kernel of Debian's, and busybox\n  \
+    clearstream vm image                    build the default image, once\n  \
     clearstream switch run &\n  \
     clearstream vm run one --port vale0:one\n  \
     clearstream vm run two --port vale0:two --memory 512M --cores 2\n  \
@@ -30,9 +30,9 @@ use crate::exit::{Exit, VerbError};
     clearstream vm port vale0:other --path /run/other.sock     for a QEMU of your own\n\n\
     A guest is stock QEMU with an unmodified virtio-net driver, connected to the switch by\n\
     vhost-user. It runs under KVM where that runs a small guest, and under TCG elsewhere (slower).\n\
-    A guest that is up is one process, its keeper: whatever ends it, or QEMU, ends the guest, and\n\
-    its port goes too. A switch that is started anew gets the port again, and the guest goes on.\n\
-    Needs no privilege but that of /dev/kvm. docs/guests.md in the source says more.")]
+    A guest ends with its keeper process or with QEMU, and its port is then removed. If the switch\n\
+    is restarted, the port is added again and the guest continues.\n\
+    Needs no privilege except access to /dev/kvm. See docs/guests.md in the source.")]
 pub(crate) struct VmArgs {
     #[command(subcommand)]
     action: Action,
@@ -56,15 +56,15 @@ enum Action {
     },
     /// Run a program in a guest, by the shell on its second serial port.
     Exec(ExecArgs),
-    /// End a guest; its port goes with it.
+    /// End a guest and remove its port.
     Down {
-        /// Its name; may be left out when one is up.
+        /// Its name; may be omitted if only one is up.
         name: Option<String>,
         /// All that are up.
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
-    /// Make what guests boot where nothing else is named: a kernel of Debian's, and busybox.
+    /// Build the default guest image: Debian's kernel and busybox.
     Image(ImageArgs),
     /// A guest's keeper.
     #[command(hide = true)]

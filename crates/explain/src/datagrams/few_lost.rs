@@ -87,7 +87,7 @@ impl Account<'_> {
                 Limit::NoneFound,
                 0.0,
                 format!(
-                    "{} was lost at {rate}; what kept the sender from more is not told",
+                    "{} was lost at {rate}; what limited the sender is not known",
                     lost.as_deref().unwrap_or("nothing")
                 ),
                 "ask for more (-b) until datagrams are lost",

@@ -34,13 +34,13 @@ impl Mechanism for Pcie {
                 ceiling step by step, throughput within a few percent of it; more streams carry no more.",
             against: "Throughput is well below it; it is wider than the line; a virtual device has none.",
             experiment: "UDP a third faster, then more streams: nothing changes.",
-            advice: "Another slot with more lanes; a risen link speed where it trained low (reseat, firmware).",
+            advice: "Another slot with more lanes; where the link trained below its speed, reseat the card or update its firmware.",
         }
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let Some((host, link)) = narrowest(seen) else {
-            let against = "no interface tells a PCI Express link".to_owned();
+            let against = "no interface reports a PCI Express link".to_owned();
             return Opinion { against, ..Opinion::default() };
         };
         let reached = ratio(seen.rate(), link.goodput_bits_per_s).unwrap_or(0.0);
@@ -125,7 +125,7 @@ impl Mechanism for MemoryBandwidth {
     fn page(&self) -> Page {
         Page {
             title: "memory bandwidth",
-            ceiling: "the memory traffic a node was seen to carry over what each byte costs",
+            ceiling: "the highest memory traffic seen at a node, divided by the memory traffic per payload byte",
             mechanism: "A byte that is copied crosses the memory bus about three times at each end (device, \
                 read and write of the copy), more when buffers are larger than the caches. A node that other \
                 programs keep busy leaves little, and cores wait for memory instead of working.",
@@ -178,7 +178,7 @@ impl Mechanism for MemoryBandwidth {
         let end = end_name(hungrier(seen).end);
         vec![
             format!(
-                "find who uses the memory of the {end} end: perf stat -a -M memory_bandwidth_total, or resctrl"
+                "find which programs load the memory of the {end} end: perf stat -a -M memory_bandwidth_total, or resctrl"
             ),
             "keep socket buffers within the last-level cache; use zero-copy paths".to_owned(),
         ]

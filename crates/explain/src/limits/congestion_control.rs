@@ -119,7 +119,7 @@ impl Mechanism for CongestionControl {
                 format!("at the {end} end take `cwnd` out of the route: ip route change …"),
             );
         }
-        lines.push("several streams, each with a congestion window of its own".to_owned());
+        lines.push("use several streams, each with its own congestion window".to_owned());
         lines
     }
 }

@@ -59,7 +59,7 @@ impl Mechanism for SenderCore {
             "spend less on each byte: --send-path sendfile or zerocopy, larger blocks, segmentation offload"
                 .to_owned(),
         );
-        lines.push("several streams on several cores".to_owned());
+        lines.push("use several streams on several cores".to_owned());
         lines
     }
 }

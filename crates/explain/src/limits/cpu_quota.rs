@@ -49,11 +49,11 @@ impl Mechanism for CpuQuota {
                 ),
                 None => match [&seen.sender, &seen.receiver].map(|host| host.counters.is_some()) {
                     [true, true] => "no quota binds either end's process".to_owned(),
-                    [false, false] => "no end tells the quota of its process".to_owned(),
+                    [false, false] => "neither end reports the quota of its process".to_owned(),
                     [is_sender, _] => {
                         let told = if is_sender { &seen.sender } else { &seen.receiver };
                         let end = end_name(told.end);
-                        format!("no quota binds the {end} end's process; the other end tells none")
+                        format!("no quota binds the {end} end's process; the other end reports none")
                     }
                 },
             },

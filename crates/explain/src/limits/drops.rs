@@ -67,7 +67,7 @@ impl Mechanism for Qdisc {
                     "no queueing discipline of the sender dropped anything of its own accord"
                         .to_owned()
                 }
-                (_, None) => "the sending host tells no counters".to_owned(),
+                (_, None) => "the sending host reports no counters".to_owned(),
             },
             ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
         }
@@ -212,7 +212,7 @@ impl Mechanism for SoftnetBacklog {
                 Some(dropped) => {
                     format!("its backlogs dropped {}, too few to bind", show_count(dropped as f64))
                 }
-                None => "the receiving host tells no counters".to_owned(),
+                None => "the receiving host reports no counters".to_owned(),
             },
             ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
         }
@@ -343,7 +343,7 @@ impl Mechanism for RingOverrun {
             against: match overrun {
                 Some(0) => "the receiving interface had no overruns".to_owned(),
                 Some(count) => format!("{}, too few to bind", show_count_of(count, "overrun")),
-                None => "the receiving interface tells no overruns".to_owned(),
+                None => "the receiving interface does not report overruns".to_owned(),
             },
             ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
         }

@@ -41,7 +41,7 @@ impl Mechanism for LinkRate {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let Some(line) = slowest(seen) else {
-            let against = "no interface tells its line rate".to_owned();
+            let against = "no interface reports its line rate".to_owned();
             return Opinion { against, ..Opinion::default() };
         };
         let reached = seen.rate() / line.goodput_bits_per_s;

@@ -263,7 +263,7 @@ fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
     if count < RETRANSMITS_MIN {
         return match saturating_u64(count) {
             0 if seen.flow.retransmits_count.is_none() => {
-                "the sender tells no retransmissions".to_owned()
+                "the sender does not report retransmissions".to_owned()
             }
             0 => "no retransmissions".to_owned(),
             1 => "1 retransmission".to_owned(),

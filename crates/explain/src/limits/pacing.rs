@@ -55,7 +55,7 @@ impl Mechanism for Pacing {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let Some(paced) = paced(seen) else {
             return Opinion {
-                against: "the sender's kernel is told no rate to space packets at".to_owned(),
+                against: "no pacing rate is set in the sender's kernel".to_owned(),
                 end: Some(seen.sender.end),
                 ..Opinion::default()
             };

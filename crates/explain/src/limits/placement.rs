@@ -52,7 +52,7 @@ impl Mechanism for Placement {
                     )
                 }
                 (None, Some(_)) => "where its packets came in is unknown".to_owned(),
-                (None, None) => "no host tells its caches and nodes".to_owned(),
+                (None, None) => "no host reports its caches and memory nodes".to_owned(),
             },
             ceiling_bits_per_s: None,
         }

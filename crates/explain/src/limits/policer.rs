@@ -25,8 +25,8 @@ impl Mechanism for Policer {
         Page {
             title: "a policer",
             ceiling: "the rate that all streams together reach",
-            mechanism: "A device on the path drops at once packets that exceed a rate (and a burst), instead of \
-                letting it wait as a shaper does. The drops shrink the congestion window, so TCP often \
+            mechanism: "A device on the path drops packets that exceed a rate (and a burst) at once, instead of \
+                queueing them as a shaper does. The drops shrink the congestion window, so TCP often \
                 gets less than the rate itself.",
             evidence: "A policer that either host shows (`tc filter`, drops of `ingress` or `clsact`). On the \
                 path: a rate that more streams and UDP do not exceed, and many losses, while round trips \
@@ -89,7 +89,7 @@ impl Mechanism for Policer {
             },
             predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
             text: "without the filter nothing is dropped there: throughput rises \
-                   (note `tc filter show` first: there is no way back from here)"
+                   (save the output of `tc filter show` first: the filter cannot be restored automatically)"
                 .to_owned(),
         })
     }

@@ -26,7 +26,7 @@ impl Mechanism for IdleStates {
         Page {
             title: "idle states",
             ceiling: "cores that are awake when packets come",
-            mechanism: "A core that waits for packets falls asleep, the deeper the longer it waits; leaving a \
+            mechanism: "A core that waits for packets enters an idle state, a deeper one the longer it waits; leaving a \
                 deep state takes tens to hundreds of microseconds, during which packets and threads wait.",
             evidence: "Entries into deep states (`cpuidle`) times their exit latency is a good part of the \
                 time, on the core of a thread that sleeps and wakes often; nothing else explains the figure.",
@@ -66,7 +66,7 @@ impl Mechanism for IdleStates {
             against: if deepest(host).is_some() {
                 format!("waking its core took {} of the time", percent(waking))
             } else {
-                "no host tells idle states of its own".to_owned()
+                "no host reports idle states".to_owned()
             },
             ceiling_bits_per_s: None,
         }
@@ -150,7 +150,7 @@ impl Mechanism for CpuFrequency {
                 Some((seen, most)) => {
                     format!("its core runs at {} of its highest clock", percent(seen / most))
                 }
-                None => "no host tells its clock".to_owned(),
+                None => "no host reports its clock".to_owned(),
             },
             ceiling_bits_per_s: clock
                 .filter(|_| weight > 0.3)

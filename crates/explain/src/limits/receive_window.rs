@@ -23,8 +23,8 @@ impl Mechanism for ReceiveWindow {
     fn page(&self) -> Page {
         Page {
             title: "the receive window",
-            ceiling: "the window the kernel may let the receiving socket have, over the round-trip time",
-            mechanism: "A sender may have one receive window outstanding a round trip: T = window / RTT. \
+            ceiling: "the largest receive window that the kernel allows, divided by the round-trip time",
+            mechanism: "A sender may have one receive window outstanding per round trip: T = window / RTT. \
                 The window is what the receiving socket's buffer leaves free; the kernel tunes it up to \
                 `net.ipv4.tcp_rmem`, an application that requests one gets at most `net.core.rmem_max`.",
             evidence: "TCP_INFO `tcpi_rwnd_limited` over `tcpi_busy_time` near 1; what is in flight fills \
@@ -80,7 +80,7 @@ impl Mechanism for ReceiveWindow {
         let mut changes = Vec::new();
         for end in [seen.sender.end, seen.receiver.end] {
             let is_off = seen.sysctl(end, SCALING).is_some_and(|value| value.trim() == "0");
-            let why = || "without scaling no window is beyond 64 KiB".to_owned();
+            let why = || "without window scaling no window exceeds 64 KiB".to_owned();
             changes.extend(is_off.then(|| sysctl(seen, end, SCALING, "1", why())).flatten());
         }
         let end = seen.receiver.end;
@@ -133,7 +133,7 @@ impl Mechanism for ReceiveWindow {
                 ));
             }
         }
-        lines.push("several streams share the work, each with a window of its own".to_owned());
+        lines.push("use several streams, each with its own window".to_owned());
         lines
     }
 }

@@ -22,18 +22,18 @@ impl Mechanism for Scheduler {
         Page {
             title: "the scheduler",
             ceiling: "the thread running whenever it is ready",
-            mechanism: "A stream's thread is ready and is not run: it is nice or of the `idle` or `batch` \
-                policy, so that others go first on its core; or it waits for a busy core while others of \
+            mechanism: "A stream's thread is ready and is not run: it is niced or has the `idle` or `batch` \
+                policy, so that others run first on its core; or it waits for a busy core while others of \
                 the host idle and nothing pins it.",
             evidence: "The thread's policy (`/proc/PID/stat`); time ready but waiting and the mean delay \
                 from ready to running (`/proc/PID/schedstat`); how often others took its core; idle time \
                 of the host's other cores.",
-            against: "The thread is scheduled as any other and hardly waits; it is pinned to its core, \
+            against: "The thread has the default policy and hardly waits; it is pinned to its core, \
                 which is then the limit.",
             experiment: "A policy is the host's to change: the same test after `chrt --other -a -p 0 PID` or \
                 `renice -n 0` (`clearstream explain BEFORE --after AFTER`). Without one, smaller blocks, which \
-                cost the thread more a byte: throughput falls in proportion.",
-            advice: "Run the program as any other, or ahead (`chrt --rr`, `nice`); keep other work off its cores.",
+                cost the thread more per byte: throughput falls in proportion.",
+            advice: "Run the program with the default policy and nice value, or a higher priority (`chrt --rr`, `nice`); keep other work off its cores.",
         }
     }
 
@@ -85,7 +85,7 @@ impl Mechanism for Scheduler {
         match &host.thread.policy {
             Some(policy) => vec![
                 format!(
-                    "start the {end} end's program as any other, not `{policy}`: chrt --other 0 PROGRAM, or renice -n 0 -p PID"
+                    "start the {end} end's program with the default policy, not `{policy}`: chrt --other 0 PROGRAM, or renice -n 0 -p PID"
                 ),
                 format!("or give it a core that nobody else uses: --{}", cores_option(host)),
             ],

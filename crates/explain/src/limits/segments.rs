@@ -141,10 +141,10 @@ impl Mechanism for Offloads {
                 (true, _)
                     if [&seen.sender, &seen.receiver].iter().all(|it| it.host_is_untold()) =>
                 {
-                    "no host tells its offloads".to_owned()
+                    "no host reports its offloads".to_owned()
                 }
                 (true, _) => {
-                    "segmentation and receive offloads are on, as far as the hosts tell".to_owned()
+                    "segmentation and receive offloads are on, as far as the hosts report".to_owned()
                 }
                 (false, Some(bytes)) => {
                     format!(

@@ -24,7 +24,7 @@ impl Mechanism for SendBuffer {
     fn page(&self) -> Page {
         Page {
             title: "the send buffer",
-            ceiling: "the buffer the kernel may let the sending socket have, over the round-trip time",
+            ceiling: "the largest send buffer that the kernel allows, divided by the round-trip time",
             mechanism: "Data stays in the send buffer until it is acknowledged, one round trip later: \
                 T = usable buffer / RTT. Linux doubles the requested size and charges its own overhead \
                 to it; the kernel tunes it up to `net.ipv4.tcp_wmem`.",

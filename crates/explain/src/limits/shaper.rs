@@ -87,7 +87,7 @@ impl Mechanism for Shaper {
             Some((end, rate)) => by_hand(seen, end, rate),
             None => vec![
                 "ask the operator of the path for its contracted rate; look for shapers, policers and slower links".to_owned(),
-                "traffic that joins on the path looks the same: look at the rate at other times of the day".to_owned(),
+                "traffic that joins on the path looks the same: measure again at other times of day".to_owned(),
             ],
         }
     }

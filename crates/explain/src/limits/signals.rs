@@ -67,7 +67,7 @@ impl Mechanism for EcnMarks {
             end: None,
             evidence,
             against: match seen.flow.marked_count {
-                None => "the sender tells no marks".to_owned(),
+                None => "the sender reports no count of marks".to_owned(),
                 Some(0.0) => "no segment came back marked".to_owned(),
                 Some(_) => first,
             },
@@ -157,7 +157,7 @@ impl Mechanism for Reordering {
             end: None,
             against: match (seen.flow.reordered_count, seen.flow.needless_count) {
                 (Some(0.0), Some(0.0)) => "packets came in order".to_owned(),
-                (None, None) => "the sender tells no reordering".to_owned(),
+                (None, None) => "the sender does not report reordering".to_owned(),
                 _ => evidence[0].clone(),
             },
             evidence,

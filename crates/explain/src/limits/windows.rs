@@ -44,8 +44,8 @@ impl Autotuned {
         let rtt_s = seen.sizing_rtt_s()?;
         let bytes = self.buffer.needed_bytes(*bits_per_s, rtt_s, seen.host(self.end))?;
         Some(format!(
-            "at the {} end look what keeps it small: a size that the program asks for ({}), or the third figure of {}, \
-             which should be {} at least",
+            "at the {} end find what keeps it small: a size that the program sets ({}), or the third value of {}, \
+             which should be at least {}",
             end_name(self.end),
             self.buffer.option(),
             self.buffer.key(),

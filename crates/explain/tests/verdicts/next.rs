@@ -109,7 +109,7 @@ fn a_bound_that_is_not_known_is_not_advised_to_shrink() {
         host.facts.sysctls.clear();
     }
     let advice = explain::explain(&results).advice.join("\n");
-    assert!(advice.contains("a size that the program asks for (SO_RCVBUF)"), "{advice}");
+    assert!(advice.contains("a size that the program sets (SO_RCVBUF)"), "{advice}");
     let set = advice.lines().filter(|line| line.contains("tcp_rmem='"));
     // Whatever is set is no less than the usual bound.
     for line in set {

@@ -37,7 +37,7 @@ pub(super) enum Refusal {
     Exists(String),
     #[error("{0} is taken")]
     Taken(String),
-    #[error("{what}: {max} are all there can be")]
+    #[error("{what}: the limit of {max} is reached")]
     Limit { what: &'static str, max: u64 },
     #[error("{0} belongs to another user")]
     Foreign(String),

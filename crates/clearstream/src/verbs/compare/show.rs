@@ -49,7 +49,7 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
         writeln!(out, "   not complete: {why}")?;
     }
     for what in comparison.a.not_recorded.iter().chain(&comparison.b.not_recorded) {
-        wrapped(out, "   ", &format!("{what}: what is left open is taken as equal"))?;
+        wrapped(out, "   ", &format!("{what}: settings that were not recorded are assumed equal"))?;
     }
     writeln!(out, "   {}", counted(comparison))?;
     let alike: Vec<&ComparedFigure> = comparison.alike().collect();
@@ -72,7 +72,7 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
         if let Some(count) = comparison.repeats_wanted() {
             writeln!(
                 out,
-                "So many figures need {count} repeats on both sides to tell one that differs alone"
+                "With this many figures, {count} repeats on each side are needed to detect a single difference"
             )?;
         }
     }

@@ -18,7 +18,7 @@ use crate::exit::{Exit, VerbError};
     clearstream gateway emit cumulus.toml --host wolf01 --to networkd\n  \
     clearstream gateway emit cumulus.toml --host wolf01 --to ifupdown --root /tmp/wolf01\n\n\
     Without --root the files are printed. What the system cannot express is named on standard error;\n\
-    only `networkd` (pairs), `ifupdown`, `ansible` and `unit` express the whole plan.")]
+    `unit`, `ansible` and `ifupdown` express the whole plan; docs/gateways.md lists what each lacks.")]
 pub(crate) struct EmitArgs {
     /// The plan, a TOML file.
     #[arg(value_name = "PLAN")]

@@ -213,7 +213,7 @@ impl Driver for Through<'_> {
         let started_unix_ms = runner::now_unix_ms();
         let gateway = planned.varied.get(GATEWAY).map_or(0, |number| *number as usize - 1);
         let Some(spec) = planned.spec() else {
-            return Err(VerbError::failed("this work is no test between two hosts"));
+            return Err(VerbError::failed("this work is not a test between two hosts"));
         };
         let before = self.carried(gateway)?;
         let outcome = match self.testers[gateway].run_test(spec, &mut |_rate| {}) {

@@ -24,7 +24,7 @@ pub(super) struct FailArgs {
     kind: FailureKind,
     /// Which port: its interface, its switch, or the host at the other end of its link.
     port: Option<String>,
-    /// The lab; may be left out when one is up.
+    /// The lab; may be omitted if only one is up.
     #[arg(long)]
     lab: Option<String>,
 }
@@ -39,7 +39,7 @@ pub(super) struct MendArgs {
     kind: Option<FailureKind>,
     /// Of which port; all when left out.
     port: Option<String>,
-    /// The lab; may be left out when one is up.
+    /// The lab; may be omitted if only one is up.
     #[arg(long)]
     lab: Option<String>,
 }

@@ -30,7 +30,7 @@ enum ReceivePathOption {
 /// 10^10 bit/s).
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ApplicationOptions {
-    /// Bytes per write and read; with -u the payload of a datagram [default: 1448 there].
+    /// Bytes per write and read; for UDP the datagram payload [default: 1448 for UDP].
     #[arg(short = 'l', long, alias = "length", value_name = "SIZE", value_parser = byte_size,
           help_heading = "Sockets")]
     block: Option<u64>,
@@ -60,8 +60,8 @@ pub(crate) struct ApplicationOptions {
           value_parser = clap::value_parser!(u16).range(1..))]
     port_base: Option<u16>,
 
-    /// The sending application offers no more, each stream: 950M, 10G; 0 is no limit [default: no
-    /// limit, with -u 1M].
+    /// Most that the sending application offers per stream: 950M, 10G; 0 is no limit [default: no
+    /// limit; for UDP tests 1M].
     #[arg(short = 'b', long, alias = "bitrate", value_name = "RATE", value_parser = bit_rate,
           help_heading = "Rates")]
     offered_rate: Option<u64>,
@@ -86,7 +86,8 @@ pub(crate) struct ApplicationOptions {
     #[arg(long, value_name = "CORES", value_parser = cores, help_heading = "Hosts")]
     far_cores: Option<Cores>,
     /// While the test runs, this end's packets are received on this core: the interface's receive
-    /// interrupts or NAPI threads are moved there and back, also when this is killed. Needs root.
+    /// interrupts or NAPI threads are moved there, and restored even if this command is killed. Needs
+    /// root.
     #[arg(long, value_name = "CORE", help_heading = "Hosts",
           value_parser = clap::value_parser!(u32).range(..1024))]
     interrupt_core: Option<u32>,

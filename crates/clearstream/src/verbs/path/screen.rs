@@ -49,7 +49,7 @@ fn path(out: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(out, "         {}", host(results.near()))?;
     match results.far() {
         Some(far) => writeln!(out, "         {}", host(far))?,
-        None => writeln!(out, "         far end: {peer} tells nothing of its host")?,
+        None => writeln!(out, "         far end: {peer} does not report facts about its host")?,
     }
     if let Some(rtt) = &facts.idle_rtt {
         let at = |percentile| rtt.percentile_s(percentile).map_or("?".into(), show_seconds);

@@ -21,16 +21,16 @@ pub(super) struct Settings {
     /// of a network device), vhost-user (a guest with a stock virtio-net driver).
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// The device: of type tap one to be made, of type xdp one that is there.
+    /// The network device: a new one for type tap, an existing one for type xdp.
     #[arg(long = "device", value_name = "NAME")]
     dev: Option<String>,
-    /// Of type vhost-user: where the guest's hypervisor connects; a socket to be made.
+    /// For type vhost-user: socket to create, to which the guest's hypervisor connects.
     #[arg(long, value_name = "SOCKET")]
     path: Option<PathBuf>,
-    /// Of type xdp: which of the device's queues [default: 0].
+    /// For type xdp: which of the device's queues [default: 0].
     #[arg(long, value_name = "N")]
     queue: Option<u32>,
-    /// Of type tap: how many queues; the frames of a flow stay on one, in order [default: 1].
+    /// For type tap: how many queues; the frames of a flow stay on one, in order [default: 1].
     #[arg(long, value_name = "N")]
     queues: Option<u32>,
 }

@@ -48,10 +48,10 @@ pub(crate) struct ApplyArgs {
     /// Make this change on this host, whatever the evidence; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["plan", "results", "measure", "from"])]
     set: Vec<String>,
-    /// Of the plan only these settings.
+    /// Only these settings of the plan.
     #[arg(long, value_name = "KEY", num_args = 1..)]
     only: Vec<Key>,
-    /// Of the plan only this host's changes.
+    /// Only this host's changes of the plan.
     #[arg(long)]
     near_only: bool,
     /// Measure with and without each change in turns; keep it only if it helps beyond the noise.
@@ -307,9 +307,9 @@ pub(super) fn say_nothing_to_do(plan: &Plan, json: bool) -> VerbResult {
     let risky = plan.changes.iter().filter(|change| change.risk == Risk::High);
     let risky: Vec<String> = risky.map(|change| change.key.to_string()).collect();
     if risky.is_empty() {
-        writeln!(out, "Nothing to change: no figure here asks for it.")?;
+        writeln!(out, "Nothing to change: no measurement calls for it.")?;
     } else {
-        writeln!(out, "Left, for their risk: {}; name them with --only", risky.join(", "))?;
+        writeln!(out, "Not changed, because of their risk: {}; name them with --only", risky.join(", "))?;
     }
     Ok(Exit::Ok)
 }

@@ -43,7 +43,7 @@ enum Action {
         #[arg(long)]
         for_everyone: bool,
     },
-    /// The congestion controls there are, where each comes from and how many use it.
+    /// List congestion controls, where each comes from and how many connections use it.
     Status,
     /// Remove the programs that `tune cc` registered.
     Remove {

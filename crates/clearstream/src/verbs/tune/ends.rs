@@ -120,6 +120,6 @@ fn make_plain(value: &mut Value) {
 fn unexpected(answer: Answer) -> VerbError {
     match answer {
         Answer::Failed { reason } => VerbError::failed(format!("far host: {reason}")),
-        _ => VerbError::failed("the far host answers something else than was asked"),
+        _ => VerbError::failed("unexpected answer from the far host"),
     }
 }

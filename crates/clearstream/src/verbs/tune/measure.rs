@@ -132,7 +132,7 @@ fn say_all_in_force(in_force: &[&PlannedChange], json: bool) -> VerbResult {
         writeln!(out, "{told}")?;
     } else {
         write!(out, "{}", show::in_force(in_force))?;
-        writeln!(out, "Nothing to do. To measure a change anew, revert it before.")?;
+        writeln!(out, "Nothing to do. To measure a change again, revert it first.")?;
     }
     Ok(Exit::Ok)
 }

@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// The profiles there are.
+    /// List profiles.
     List,
     /// Print one, in the form of sysctl.conf.
     Show {

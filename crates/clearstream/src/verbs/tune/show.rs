@@ -23,10 +23,10 @@ pub(super) fn plan(plan: &Plan, results: &Results) -> String {
         planned(&mut out, change, results).ok();
     }
     if plan.changes.is_empty() && plan.by_hand.is_empty() {
-        writeln!(out, "\nNothing to change: no figure here asks for it.").ok();
+        writeln!(out, "\nNothing to change: no measurement calls for it.").ok();
     }
     if !plan.by_hand.is_empty() {
-        writeln!(out, "\nWhat binds is no setting that `tune apply` changes; by hand:").ok();
+        writeln!(out, "\n`tune apply` cannot change the limiting setting; to change it by hand:").ok();
     }
     for line in &plan.by_hand {
         wrapped(&mut out, "  ", line).ok();

@@ -359,7 +359,7 @@ fn by_hand(change: &PlannedChange, why: &str) -> AppliedChange {
 
 fn left_alone(change: &PlannedChange, now: &str) -> AppliedChange {
     let from = change.from.as_deref().unwrap_or("?");
-    let text = format!("left alone: it is {now} by now, the change was planned for {from}");
+    let text = format!("left alone: it is now {now}, but the change was planned for {from}");
     record(change, None, None, false, text)
 }
 

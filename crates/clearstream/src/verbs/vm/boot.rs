@@ -29,21 +29,21 @@ const CORES_MAX: u32 = 255;
     own. A kernel is booted fastest uncompressed (vmlinux). Under TCG a boot takes seconds to a\n\
     minute.")]
 pub(super) struct RunArgs {
-    /// What the guest is called: letters, digits, '-', '_' and '.'.
+    /// Name of the guest: letters, digits, '-', '_' and '.'.
     name: String,
-    /// The port to make for it; it goes with the guest.
+    /// Port to create for the guest; removed with it.
     #[arg(long, value_name = "SWITCH:PORT")]
     port: PortName,
     /// A kernel to boot.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// The file system in memory that it begins with.
+    /// Initial RAM file system.
     #[arg(long, value_name = "FILE", requires = "kernel")]
     initrd: Option<PathBuf>,
     /// A disk, raw or qcow2, as /dev/vda; booted from where no kernel is given.
     #[arg(long, value_name = "FILE")]
     disk: Option<PathBuf>,
-    /// More words for the kernel's command line.
+    /// Additional kernel parameters.
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
     append: String,
     /// Its memory.
@@ -53,7 +53,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
     cores: u32,
-    /// Pairs of queues of its network device [default: one a core].
+    /// Pairs of queues of its network device [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
     queues: Option<u32>,
     /// What runs it: auto is KVM where that runs a small guest, else TCG.
@@ -65,7 +65,7 @@ pub(super) struct RunArgs {
     /// Where `vm image` put what is booted [default: as of vm image].
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kernel", "disk"])]
     image: Option<PathBuf>,
-    /// How long the guest may take to be ready.
+    /// Longest time to wait until the guest is ready.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
     wait: Duration,
     /// Return as soon as QEMU runs.

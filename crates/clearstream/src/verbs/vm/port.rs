@@ -24,13 +24,13 @@ use crate::exit::{Exit, VerbError};
 pub(super) struct PortArgs {
     /// The port to add.
     port: PortName,
-    /// Where the hypervisor is to connect: a socket to be made.
+    /// Socket to create, to which the hypervisor connects.
     #[arg(long, value_name = "SOCKET")]
     path: PathBuf,
-    /// The guest's memory, for the words.
+    /// The guest's memory, for the printed options.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_byte_size)]
     memory: u64,
-    /// Pairs of queues of its network device, for the words.
+    /// Pairs of queues of its network device, for the printed options.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
     queues: u32,
