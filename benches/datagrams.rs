@@ -1,5 +1,6 @@
-//! The bare datagram loop: super-segments as full as the kernel takes them, sent as fast as they go, and taken
-//! in by one loop, without headers, clocks or accounts. What any UDP tester on this machine is measured against.
+//! The bare datagram loop: batches of datagrams, or of super-segments as full as the kernel takes them, sent as fast
+//! as they go and received by one loop, without headers, clocks or accounts. It shows what the kernel's work per
+//! packet leaves to any UDP tester on this machine.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
@@ -19,8 +20,10 @@ const QUESTION: [u8; 1] = [0];
 const SEGMENTS_COUNT_MAX: [usize; 2] = [128, 64];
 /// Payload of the largest IPv4 datagram, which is also what GSO takes at most, bytes.
 const MESSAGE_BYTES_MAX: usize = 65_507;
-/// Messages a system call.
+/// Super-segments per system call.
 const BATCH_COUNT: usize = 16;
+/// Datagrams per system call where each is handed over by itself.
+const MESSAGES_COUNT: usize = 256;
 
 /// Runs one end of the loop when the arguments ask for it.
 pub(crate) fn intercept(arguments: &[String]) -> Option<ExitCode> {
@@ -30,7 +33,9 @@ pub(crate) fn intercept(arguments: &[String]) -> Option<ExitCode> {
     }
     let ended = match (role.as_str(), rest) {
         ("serve", []) => serve(),
-        ("send", [host, bytes, seconds]) => send(host, bytes, seconds),
+        ("send", [host, bytes, seconds, joined]) => {
+            send(host, bytes, seconds, joined == Joined::BySegmentation.word())
+        }
         _ => return Some(ExitCode::from(2)),
     };
     Some(match ended {
@@ -42,15 +47,39 @@ pub(crate) fn intercept(arguments: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// One run of the bare loop with datagrams of so many bytes; datagrams a second that were taken in.
-pub(crate) fn run(wire: &Wire, length: Duration, bytes: &str) -> Result<Figures, BenchError> {
+/// How datagrams are handed to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joined {
+    /// Many as one super-segment (`UDP_SEGMENT`).
+    BySegmentation,
+    /// Each by itself, many per system call (`sendmmsg`).
+    ByCall,
+}
+
+impl Joined {
+    fn word(self) -> &'static str {
+        match self {
+            Self::BySegmentation => "segments",
+            Self::ByCall => "messages",
+        }
+    }
+}
+
+/// One run of the bare loop with datagrams of `bytes` bytes; datagrams received per second.
+pub(crate) fn run(
+    wire: &Wire,
+    length: Duration,
+    bytes: &str,
+    joined: Joined,
+) -> Result<Figures, BenchError> {
     let program = std::env::current_exe()?;
     let program = program.to_str().ok_or_else(|| BenchError::Failed("an odd path".to_owned()))?;
     let mut serve = wire.command(Side::Far, program);
     serve.args([WORD, "serve"]);
     let _server = Server::start(wire, serve, PORT, true)?;
     let mut send = wire.command(Side::Near, program);
-    send.args([WORD, "send", &wire.target(), bytes, &length.as_secs().to_string()]);
+    let seconds = length.as_secs().to_string();
+    send.args([WORD, "send", &wire.target(), bytes, &seconds, joined.word()]);
     let finished = finish(send, length + Duration::from_secs(10))?;
     let rate = finished.stdout.trim().parse::<f64>();
     let rate =
@@ -76,25 +105,19 @@ fn serve() -> std::io::Result<()> {
     }
 }
 
-fn send(host: &str, bytes: &str, seconds: &str) -> std::io::Result<()> {
+fn send(host: &str, bytes: &str, seconds: &str, with_segments: bool) -> std::io::Result<()> {
     let (bytes, seconds) = (bytes.parse().unwrap_or(64), seconds.parse().unwrap_or(1));
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(SocketAddr::new(host.parse().map_err(std::io::Error::other)?, PORT))?;
-    set_segment_bytes(&socket, bytes).map_err(std::io::Error::other)?;
-    let bytes = bytes as usize;
-    let mut batch = None;
-    for segments in SEGMENTS_COUNT_MAX {
-        let segments = segments.min(MESSAGE_BYTES_MAX / bytes);
-        let mut asked = SendBatch::new(BATCH_COUNT, segments * bytes);
-        if asked.send(&socket, 0..1).is_ok() {
-            batch = Some(asked);
-            break;
-        }
-    }
-    let mut batch = batch.ok_or_else(|| std::io::Error::other("the kernel cuts no datagrams"))?;
+    let mut batch = if with_segments {
+        segments(&socket, bytes)?
+    } else {
+        SendBatch::new(MESSAGES_COUNT, bytes as usize)
+    };
+    let count = batch.count();
     let (began, length) = (Instant::now(), Duration::from_secs(seconds));
     while began.elapsed() < length {
-        batch.send(&socket, 0..BATCH_COUNT)?;
+        batch.send(&socket, 0..count)?;
     }
     let took_s = began.elapsed().as_secs_f64();
     set_segment_bytes(&socket, 0).map_err(std::io::Error::other)?;
@@ -109,4 +132,17 @@ fn send(host: &str, bytes: &str, seconds: &str) -> std::io::Result<()> {
         }
     }
     Err(std::io::Error::other("the far end does not say how many came"))
+}
+
+/// A batch of super-segments as full as this kernel takes them.
+fn segments(socket: &UdpSocket, bytes: u32) -> std::io::Result<SendBatch> {
+    set_segment_bytes(socket, bytes).map_err(std::io::Error::other)?;
+    let bytes = (bytes as usize).max(1);
+    for count in SEGMENTS_COUNT_MAX {
+        let mut batch = SendBatch::new(BATCH_COUNT, count.min(MESSAGE_BYTES_MAX / bytes) * bytes);
+        if batch.send(socket, 0..1).is_ok() {
+            return Ok(batch);
+        }
+    }
+    Err(std::io::Error::other("the kernel cuts no datagrams"))
 }

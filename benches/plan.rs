@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use crate::comparison::{Better, Comparison, Contender, Effort, Gate, Medium, RowPlan, Run, Whose};
+use crate::datagrams::{self, Joined};
 use crate::host::installed;
 use crate::verdicts::Verdicts;
-use crate::{datagrams, iperf, ours, pingpong};
+use crate::{iperf, ours, pingpong};
 
 /// Every comparison, in the order they run.
 pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison> {
     let mut all = vec![start_time(effort), size(effort), tcp_one_stream(effort)];
     all.extend([
-        udp(effort, ["udp-64-byte", "udp-64-byte-without-gso", "udp-64-byte-bare"], "64"),
+        udp(effort, "udp-64-byte", "64"),
         udp_never_split(effort, "udp-64-byte-gso-never-split", "64"),
-        udp(effort, ["udp-1400-byte", "udp-1400-byte-without-gso", "udp-1400-byte-bare"], "1400"),
+        udp(effort, "udp-1400-byte", "1400"),
         udp_never_split(effort, "udp-1400-byte-gso-never-split", "1400"),
     ]);
     all.extend([round_trips("tcp-rr", "tcp", effort), round_trips("udp-rr", "udp", effort)]);
@@ -78,8 +79,9 @@ const PEER_SPLIT: &str = "iperf3 --gsro, split before the device";
 /// What is cut from a super-segment by the network card, and on a veth pair by nobody.
 const GSO: &str = "ClearStream, GSO and GRO";
 const PEER_GSO: &str = "iperf3 --gsro";
-const SPLIT_NOTE: &str = "one datagram a packet on the wire, whoever sends; where GSO is used the kernel splits before the \
-                          device (tx-udp-segmentation off)";
+const APART_NOTE: &str = "each datagram a packet from the socket on, whoever sends";
+const SPLIT_NOTE: &str = "each datagram a packet on the wire: both hand super-segments over, which the kernel splits before \
+                          the device (tx-udp-segmentation off)";
 const GSO_NOTE: &str = "never split: a veth pair hands up to 64 KiB of datagrams over as one; no such packet exists, \
                         a network card would cut it";
 
@@ -92,13 +94,13 @@ fn iperf3_gso(name: &str, length: &'static str) -> Contender {
     Contender { whose: Whose::Peer, name: name.to_owned(), run }
 }
 
-fn udp(
-    effort: Effort,
-    [name, without_gso, beside_bare]: [&'static str; 3],
-    length: &'static str,
-) -> Comparison {
-    const BARE: &str = "bare datagram loop, split before the device";
-    let bare: Run = Box::new(move |wire, time| datagrams::run(wire, time, length));
+fn udp(effort: Effort, name: &'static str, length: &'static str) -> Comparison {
+    const BARE_SPLIT: &str = "bare datagram loop, split before the device";
+    const BARE_APART: &str = "bare datagram loop, without GSO";
+    let bare = |name: &str, joined| {
+        let run: Run = Box::new(move |wire, time| datagrams::run(wire, time, length, joined));
+        Contender { whose: Whose::Ours, name: name.to_owned(), run }
+    };
     let figure = Figure { name: "datagrams_per_s", unit: "kpkt/s", scale: 1e3 };
     Comparison {
         name,
@@ -112,16 +114,21 @@ fn udp(
             ours(APART, &["--udp", "--flood", "--length", length, "--no-gso", "--no-gro"]),
             iperf3("iperf3", &["-u", "-b", "0", "-l", length]),
             iperf3_gso(PEER_SPLIT, length),
-            Contender { whose: Whose::Ours, name: BARE.to_owned(), run: bare },
+            bare(BARE_SPLIT, Joined::BySegmentation),
+            bare(BARE_APART, Joined::ByCall),
         ],
         rows: vec![
             RowPlan {
                 gate: Gate::Ratio(1.5),
-                note: Some(SPLIT_NOTE),
-                ..row(name, figure, &[SPLIT, APART], &["iperf3", PEER_SPLIT])
+                note: Some(APART_NOTE),
+                ..row(name, figure, &[APART], &["iperf3"])
             },
-            row(without_gso, figure, &[APART], &["iperf3"]),
-            row(beside_bare, figure, &[SPLIT], &[BARE]),
+            row(&format!("{name}-bare"), figure, &[APART], &[BARE_APART]),
+            RowPlan {
+                note: Some(SPLIT_NOTE),
+                ..row(&format!("{name}-gso-split"), figure, &[SPLIT], &[PEER_SPLIT])
+            },
+            row(&format!("{name}-gso-split-bare"), figure, &[SPLIT], &[BARE_SPLIT]),
         ],
     }
 }

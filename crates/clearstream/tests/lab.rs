@@ -62,10 +62,10 @@ fn unknown_names_are_usage_errors() {
 fn down_of_what_is_not_up_fails_unless_a_script_allows_it() {
     let down = run(&["lab", "down", "never-was-up"]);
     assert_eq!(code(&down), 1);
-    assert!(complaint(&down).contains("lab 'never-was-up' is not up;"), "{}", complaint(&down));
+    assert!(complaint(&down).contains("lab 'never-was-up' is not up"), "{}", complaint(&down));
     let down = run(&["lab", "down", "never-was-up", "--if-up"]);
     assert_eq!(code(&down), 0, "{}", complaint(&down));
-    assert!(stdout(&down).starts_with("lab 'never-was-up' is not up;"), "{}", stdout(&down));
+    assert!(stdout(&down).starts_with("lab 'never-was-up' is not up"), "{}", stdout(&down));
     let down = run(&["--json", "lab", "down", "--if-up", "never-was-up"]);
     assert_eq!(stdout(&down).trim(), r#"{"down":[{"name":"never-was-up","was_up":false}]}"#);
 }

@@ -188,15 +188,26 @@ fn root_the_verdict_of_a_file_is_carried_out_and_taken_back() {
     let again = bed.must("near", &apply);
     assert!(
         again.contains(&format!(
-            "far  {}: {}  already in force\nNothing to do.",
+            "far  {}: {}  already in force, not measured by this run\nNothing to do.",
             change.key, change.to
         )),
         "{again}"
     );
+    assert!(again.contains("\nUndo     clearstream tune revert --far far\n"), "{again}");
     assert_eq!(dumps(&bed), made, "a second run reverts nothing that the first one kept");
+
+    tried_again(&bed, &[&apply[..], &["--fresh"]].concat(), &output, "--fresh reverts it first");
+    assert_eq!(dumps(&bed), made);
 
     bed.must("near", &["tune", "revert", "--far", "far"]);
     bed.must("near", &["tune", "revert"]);
+    assert_eq!(dumps(&bed), before, "every setting is what it was");
+
+    let of_tune = bed.path("of-tune.json");
+    fs::copy(&output, &of_tune).expect("a copy");
+    let from = ["tune", "apply", "--from", &of_tune, "--turns", "2", "-o", &output];
+    tried_again(&bed, &from, &output, "the trials of a file of `tune` are not those of this run");
+    bed.must("near", &["tune", "revert", "--far", "far"]);
     assert_eq!(dumps(&bed), before, "every setting is what it was");
 
     let foreign = format!("{}=4096 131072 524288", change.key);
@@ -204,9 +215,25 @@ fn root_the_verdict_of_a_file_is_carried_out_and_taken_back() {
     let left = bed.run("near", &apply);
     let told = text(&left.stdout);
     assert_eq!(left.status.code(), Some(5), "{told}");
-    assert!(told.contains("left alone: it is 4096 131072 524288 by now"), "{told}");
+    assert!(told.contains("left alone: it is now 4096 131072 524288"), "{told}");
     let tried = |point: &results::Point| point.experiment.starts_with("tune-");
     assert!(!read_results(&output).points.iter().any(tried), "nothing is measured");
+}
+
+/// Runs trials that have a results file already: both turns are measured anew, and the change is kept.
+fn tried_again(bed: &Testbed, arguments: &[&str], output: &str, why: &str) {
+    let trials = |file: &str| -> Vec<u64> {
+        let points = read_results(file).points;
+        let trials = points.iter().filter(|point| point.experiment.starts_with("tune-"));
+        trials.map(|point| point.started_unix_ms).collect()
+    };
+    let earlier = trials(output).into_iter().max();
+    let told = bed.must("near", arguments);
+    let later = trials(output);
+    assert_eq!(later.len(), 4, "{why}: {told}");
+    assert!(later.iter().all(|started| Some(*started) > earlier), "{why}: {told}");
+    let [change] = &read_results(output).changes[..] else { panic!("{told}") };
+    assert_eq!(change.is_kept, Some(true), "{why}: {told}");
 }
 
 /// One run of trials, killed while its change is in force, ended by a signal when it is taken up, and

@@ -56,10 +56,12 @@ fn root_another_user_sees_the_changes_of_root_or_why_not() {
     if !is_root() {
         return;
     }
-    let script = "mount -t tmpfs tmpfs /var/lib; unset CLEARSTREAM_LAB_DIR XDG_STATE_HOME; \
-        install -d -o 65534 /var/lib/home; \
+    // A checkout may lie where no other user gets to: the program is copied to where it does.
+    let script = "umask 022; mount -t tmpfs -o mode=755 tmpfs /var/lib; cd /var/lib; \
+        unset CLEARSTREAM_LAB_DIR XDG_STATE_HOME; \
+        install -d -o 65534 /var/lib/home; install -m 755 \"$0\" /var/lib/program; \
         other() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/var/lib/home \
-            \"$0\" tune $1; echo code $?; }; \
+            /var/lib/program tune $1; echo code $?; }; \
         other status; \"$0\" tune apply --set net.ipv4.tcp_sack=0 > /dev/null; other status; \
         other revert; chmod 600 /var/lib/clearstream/tune/journal; other status; other revert; \
         \"$0\" tune revert > /dev/null; other status";

@@ -413,7 +413,9 @@ impl<'a> Account<'a> {
         (
             Limit::Loss,
             0.5,
-            format!("a rate limit and random loss {where_lost} cannot be distinguished; {at_lower}"),
+            format!(
+                "a rate limit and random loss {where_lost} cannot be distinguished; {at_lower}"
+            ),
             "run it at a rate far below what is delivered, and longer: what is lost there is random",
         )
     }

@@ -312,10 +312,8 @@ impl Trial<'_> {
             .map(|udp| udp.sent_count)
             .sum();
         let Some(lost_share) = middle(seen.iter().map(|seen| seen.lost_share)) else {
-            return self.undecided(
-                Some(after.median),
-                "the peer did not report its datagrams".to_owned(),
-            );
+            return self
+                .undecided(Some(after.median), "the peer did not report its datagrams".to_owned());
         };
         let outcome = if lost_share > 0.0 && lost_share >= low_share {
             Outcome::Confirmed

@@ -216,13 +216,12 @@ fn instead_of(name: &str, up: &[String], is_root: bool) -> String {
         return format!("; did you mean '{near}'?");
     }
     // Another user's labs are found in another folder, and root's are no exception.
-    let whose =
-        if is_root { "" } else { " for this user; a lab is seen only by who brought it up" };
+    let whose = if is_root { "" } else { " for this user (labs of other users are not seen)" };
     match up {
         [] if builtin_labs().iter().any(|lab| lab.name == name) => {
             format!("{whose}; bring it up with: clearstream lab up {name}")
         }
-        [] => format!("{whose}; no lab is"),
+        [] => format!("{whose}; no lab is up"),
         up => format!("{whose}; up are {}", up.join(", ")),
     }
 }
@@ -238,13 +237,8 @@ mod tests {
             ("ofice", &["office", "lab"][..], true, "; did you mean 'office'?"),
             ("wan", &["office", "lab"], true, "; up are office, lab"),
             ("lan", &[], true, "; bring it up with: clearstream lab up lan"),
-            ("mine", &[], true, "; no lab is"),
-            (
-                "mine",
-                &[],
-                false,
-                " for this user; a lab is seen only by who brought it up; no lab is",
-            ),
+            ("mine", &[], true, "; no lab is up"),
+            ("mine", &[], false, " for this user (labs of other users are not seen); no lab is up"),
         ] {
             assert_eq!(instead_of(name, &up(names), is_root), words, "{name}");
         }

@@ -137,7 +137,7 @@ impl ScopedLab {
     }
 
     fn gone(&self) -> LabError {
-        LabError::not_up(self.name(), &[])
+        LabError::NotUp { name: self.name().to_owned(), instead: ": it has ended".to_owned() }
     }
 }
 

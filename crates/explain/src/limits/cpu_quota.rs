@@ -53,7 +53,9 @@ impl Mechanism for CpuQuota {
                     [is_sender, _] => {
                         let told = if is_sender { &seen.sender } else { &seen.receiver };
                         let end = end_name(told.end);
-                        format!("no quota binds the {end} end's process; the other end reports none")
+                        format!(
+                            "no quota binds the {end} end's process; the other end reports none"
+                        )
                     }
                 },
             },

@@ -143,9 +143,8 @@ impl Mechanism for Offloads {
                 {
                     "no host reports its offloads".to_owned()
                 }
-                (true, _) => {
-                    "segmentation and receive offloads are on, as far as the hosts report".to_owned()
-                }
+                (true, _) => "segmentation and receive offloads are on, as far as the hosts report"
+                    .to_owned(),
                 (false, Some(bytes)) => {
                     format!(
                         "{} off, but packets of {bytes:.0} bytes on average, or cores with time",

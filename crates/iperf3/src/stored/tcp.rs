@@ -100,17 +100,18 @@ fn interval_of(row: &Value) -> Option<IntervalSample> {
     let bytes =
         |name: &str| number(row, name).filter(|bytes| *bytes > 0.0).map(units::saturating_u64);
     let (start_s, end_s) = (number(row, "start")?, number(row, "end")?);
-    let moved_bytes = number(row, "bytes")?;
+    let moved_bytes = number(row, "bytes").filter(|_| end_s > start_s)?;
     let tcp = micros("rtt").map(|rtt_s| {
-        let congestion_window_bytes = bytes("snd_cwnd").unwrap_or(0);
+        let congestion_window_bytes = bytes("snd_cwnd");
         let peer_window_bytes = bytes("snd_wnd");
         // Little's law; no more than the windows let out.
         let in_flight = moved_bytes / (end_s - start_s) * rtt_s;
-        let most = peer_window_bytes.unwrap_or(u64::MAX).min(congestion_window_bytes);
+        let windows = [peer_window_bytes, congestion_window_bytes];
+        let most = windows.into_iter().flatten().min().unwrap_or(u64::MAX);
         TcpSample {
             rtt_s,
             rtt_variation_s: micros("rttvar").unwrap_or(0.0),
-            congestion_window_bytes,
+            congestion_window_bytes: congestion_window_bytes.unwrap_or(0),
             peer_window_bytes,
             in_flight_bytes: units::saturating_u64(in_flight).min(most),
             retransmits_count: bytes("retransmits").unwrap_or(0),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use results::{Direction, Estimate, HostFacts, PointOutcome, Results, Summary};
+use results::{Direction, Estimate, HostFacts, Point, PointOutcome, Results, Summary};
 use units::{count_of, show_bit_rate, show_byte_size, show_seconds, show_share};
 
 use crate::verdict_text::{Detail, verdict_lines, wrapped};
@@ -63,6 +63,19 @@ fn path(out: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(out, "         emulated: lab {lab}")?;
     }
     Ok(())
+}
+
+/// Share of the UDP test's datagrams that may be lost or in a long queue; `None` where hardly any are.
+fn not_arrived(points: &[Point]) -> Option<Estimate> {
+    const HARDLY_ANY: f64 = 0.001;
+    let of = |point: &Point| {
+        let spec = point.spec().filter(|_| point.experiment == "udp")?;
+        let udp = point.measured()?.directions.first()?.udp.as_ref()?;
+        let all = udp.sent_count.max(1) as f64;
+        Some(udp.undecided_count(spec) as f64 / all)
+    };
+    let shares: Vec<f64> = points.iter().filter_map(of).collect();
+    Estimate::of(&shares).filter(|estimate| estimate.median >= HARDLY_ANY)
 }
 
 /// Directions that differ by less are called alike: the ranges of three repeats lie apart by chance now and then.
@@ -127,6 +140,9 @@ fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
             };
             row(out, label, estimate, &shown)?;
         }
+    }
+    if let Some(estimate) = not_arrived(&results.points) {
+        row(out, "UDP not arrived", &estimate, &show_share)?;
     }
     for (figure, label) in
         [("loaded_rtt_p50_s", "RTT under load, p50"), ("loaded_rtt_p99_s", "RTT under load, p99")]

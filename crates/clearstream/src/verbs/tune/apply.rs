@@ -11,7 +11,7 @@ use tuning::{Change, ChangeResult, Key, Outcome, Policy, Undo};
 
 use super::ends::Ends;
 use super::evidence::{self, Evidence, EvidenceOptions};
-use super::trials::{Source, Trials};
+use super::trials::{Source, Trials, without_trials};
 use super::{StateOptions, measure, show, verdict};
 use crate::VerbResult;
 use crate::ending;
@@ -35,7 +35,7 @@ const PLAN_BYTES_MAX: u64 = 16 << 20;
     --from carries out the verdict of a results file: it shows the settings that the verdict\n\
     names, sets them here and on the far host that the file names, measures with and without each\n\
     in turns, by the verdict's own test, and keeps what helps. `tune revert` reverts them. Changes\n\
-    that are in force already are left in force and not measured again.")]
+    that are in force already stay and are not measured; --fresh reverts and tries those of the journal.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(super) evidence: EvidenceOptions,
@@ -137,6 +137,8 @@ fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
     let (source, results) = match of_file {
         Some(results) => {
             check_host(&results)?;
+            // The file may be one of `tune` itself, whose trials are not those of this run.
+            let results = without_trials(&results);
             let plan = tuning::plan::plan(&results);
             let chosen = args.chosen(&plan)?;
             if chosen.is_empty() {
@@ -309,7 +311,11 @@ pub(super) fn say_nothing_to_do(plan: &Plan, json: bool) -> VerbResult {
     if risky.is_empty() {
         writeln!(out, "Nothing to change: no measurement calls for it.")?;
     } else {
-        writeln!(out, "Not changed, because of their risk: {}; name them with --only", risky.join(", "))?;
+        writeln!(
+            out,
+            "Not changed, because of their risk: {}; name them with --only",
+            risky.join(", ")
+        )?;
     }
     Ok(Exit::Ok)
 }

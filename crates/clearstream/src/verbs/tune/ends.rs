@@ -45,6 +45,12 @@ impl Ends<'_> {
         }
     }
 
+    /// Writes the files that make this host's changes again at boot: those of the journal, which have their values.
+    pub(super) fn write_boot_files(&mut self, policy: Policy) -> Result<Vec<Outcome>, VerbError> {
+        let applied = self.tuner.apply(&[], policy, true, &mut |_step| {});
+        applied.map(|applied| applied.outcomes).map_err(|error| explain(&error))
+    }
+
     /// Undoes changes on one host.
     pub(super) fn revert(
         &mut self,

@@ -9,7 +9,10 @@ use tuning::{Key, Standing, StatusLine};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Left {
     /// Its setting has the wanted value. Reverting it for a turn would undo the work of an earlier run.
-    InForce,
+    InForce {
+        /// Whether the journal has it, so that `tune revert` restores the former value.
+        is_journalled: bool,
+    },
     /// Its setting has neither the value of the measurement nor the wanted one.
     Foreign {
         /// The value that it has.
@@ -38,16 +41,17 @@ impl Present {
         };
         // The kernel may have rounded the value, and the journal knows what it made of it.
         if is(&change.to) || self.has(change, &[Standing::InForce]) {
-            return Some(Left::InForce);
+            return Some(Left::InForce { is_journalled: self.has_made(change) });
         }
         let is_expected = change.from.as_deref().is_none_or(is);
         (!is_expected).then(|| Left::Foreign { now: now.clone() })
     }
 
+    /// Whether the last change of the setting in the journal is this one, with one of these standings. The journal
+    /// reports every earlier change of a setting as in force, whatever was set after it.
     fn has(&self, change: &PlannedChange, standings: &[Standing]) -> bool {
-        let is_of = |line: &&StatusLine| line.key == change.key && line.to == change.to;
-        let last = self.journal.iter().rev().find(is_of);
-        last.is_some_and(|line| standings.contains(&line.standing))
+        let last = self.journal.iter().rev().find(|line| line.key == change.key);
+        last.is_some_and(|line| line.to == change.to && standings.contains(&line.standing))
     }
 }
 
@@ -97,13 +101,29 @@ mod tests {
         let planned = change(Some("4096\t131072\t262144"));
         let of = |now, standing| present(now, standing).leaves(&planned);
         assert_eq!(of(clamp, None), None);
-        assert_eq!(of(wanted, None), Some(Left::InForce), "whoever set it");
-        assert_eq!(of(other, Some(Standing::InForce)), Some(Left::InForce), "the kernel rounds");
+        let in_force = |is_journalled| Some(Left::InForce { is_journalled });
+        assert_eq!(of(wanted, None), in_force(false), "whoever set it");
+        assert_eq!(of(wanted, Some(Standing::InForce)), in_force(true));
+        assert_eq!(of(wanted, Some(Standing::Unfinished)), in_force(true), "killed while made");
+        assert_eq!(of(other, Some(Standing::InForce)), in_force(true), "the kernel rounds");
         let foreign = Some(Left::Foreign { now: other.to_owned() });
         assert_eq!(of(other, None), foreign);
         assert_eq!(of(other, Some(Standing::Foreign)), foreign);
         assert_eq!(present(other, None).leaves(&change(None)), None, "its former value is unknown");
-        assert_eq!(present(wanted, None).leaves(&change(None)), Some(Left::InForce));
+        assert_eq!(present(wanted, None).leaves(&change(None)), in_force(false));
         assert_eq!(Present::default().leaves(&planned), None, "it cannot be read");
+    }
+
+    #[test]
+    fn a_change_that_a_later_one_of_its_setting_replaced_is_not_in_force() {
+        let other = "4096 131072 524288";
+        let mut present = present(other, Some(Standing::InForce));
+        let later = StatusLine { to: other.to_owned(), ..present.journal[0].clone() };
+        present.journal.push(later);
+        let planned = change(Some("4096 131072 262144"));
+        assert!(!present.has_made(&planned));
+        assert_eq!(present.leaves(&planned), Some(Left::Foreign { now: other.to_owned() }));
+        present.journal.reverse();
+        assert!(present.has_made(&planned), "the last one counts");
     }
 }

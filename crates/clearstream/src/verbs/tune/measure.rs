@@ -10,12 +10,14 @@ use serde_json::json;
 use sweep::PlannedPoint;
 use traffic::client::Target;
 use tuning::plan::PlannedChange;
-use tuning::{Change, ChangeResult, Key, Policy, Undo};
+use tuning::{ChangeResult, Key, Outcome, Policy, Undo};
 
 use super::apply::{ApplyArgs, say_nothing_to_do};
 use super::ends::Ends;
 use super::left::Present;
-use super::trials::{CHANGE, GAIN_MIN, Source, Standing, Trials, WITH, is_of_trial, was_tried};
+use super::trials::{
+    CHANGE, GAIN_MIN, Source, Standing, Trials, WITH, is_of_trial, was_in_force, was_tried,
+};
 use super::{StateOptions, show};
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
@@ -36,8 +38,10 @@ pub(super) fn run(
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let keeping =
         Keeping { resumes: !args.fresh, restores_hosts: true, ..Keeping::beside(&args.output) };
+    // The files are written once it is known which changes helped.
     let persist = std::mem::take(&mut ends.persist);
-    let mut switched = Switched { trials, ends, chosen: Vec::new(), on: Vec::new(), looked: false };
+    let (chosen, on, fresh) = (Vec::new(), Vec::new(), args.fresh);
+    let mut switched = Switched { trials, ends, chosen, on, fresh, looked: false };
     let mut conducted = runner::conduct(trials, &mut switched, keeping, &mut results, progress);
     if let Err(error) = switched.settle_at_the_end(&results) {
         match conducted.ended {
@@ -47,32 +51,32 @@ pub(super) fn run(
     }
     let Switched { mut ends, chosen, .. } = switched;
     let in_force = trials.in_force(&chosen);
-    if persist {
-        // The settings have their values already: this only writes the files.
-        ends.persist = true;
-        ends.apply(End::Near, &kept_here(&chosen, &in_force, &results), args.policy())?;
-    }
+    let undo = undo(trials, &chosen, &results, &ends, &args.state);
     let is_complete = matches!(conducted.ended, Ok(Ended::Complete));
     if is_complete && !in_force.is_empty() && in_force.len() == chosen.len() {
         // The results of the run that made them stay as they are.
         conducted.log.map_or(Ok(()), crate::store::PointLog::discard)?;
-        return say_all_in_force(&in_force, json);
+        return say_all_in_force(&in_force, persist, &undo, json);
     }
     if is_complete && trials.chosen(&results).is_empty() {
         conducted.log.map_or(Ok(()), crate::store::PointLog::discard)?;
         return say_nothing_to_do(&args.chosen_of(trials, &results)?, json);
     }
+    let (files, unwritten) = if persist && is_kept(&results, End::Near) {
+        judge_files(ends.write_boot_files(args.policy()))
+    } else {
+        (Vec::new(), None)
+    };
     let told = json!({
         "changes": results.changes,
         "in_force": told_in_force(&in_force),
+        "persisted": files,
         "output": args.output,
     });
     let told = told.to_string();
-    // Changes that were neither made nor measured have been reported.
-    let is_whole = results.changes.iter().all(|change| change.after.is_some());
-    let exit = if is_whole { Exit::Ok } else { Exit::Partial };
-    let text =
-        show::in_force(&in_force) + &shown(&results, &ends, &args.state, trials.spec.direction);
+    let exit = if is_whole(&results.changes) { Exit::Ok } else { Exit::Partial };
+    let far = ends.far.as_ref().map(|far| far.target());
+    let text = shown(&results, &files, far, trials.spec.direction) + &undo;
     let said = Said { text, json: Some(&told), exit };
     let was_cut_short = matches!(conducted.ended, Ok(Ended::Interrupted(_)));
     let refused = trials.refused_line(&results);
@@ -81,26 +85,78 @@ pub(super) fn run(
     let ended = ending::end(outputs, &results, conducted, &said);
     if was_cut_short {
         // Informational: a closed stderr does not affect the run.
-        writeln!(crate::out::stderr(), "clearstream: {}", left_in_force(&results)).ok();
+        writeln!(crate::out::stderr(), "clearstream: {}", left_in_force(&results.changes)).ok();
     }
-    match (ended, refused) {
-        (Ok(Exit::Partial), Some(line)) => Err(VerbError::partial(line)),
-        (ended, _) => ended,
+    match (ended, refused, unwritten) {
+        (Ok(Exit::Ok | Exit::Partial), _, Some(error)) => Err(error),
+        (Ok(Exit::Partial), Some(line), None) => Err(VerbError::partial(line)),
+        (ended, _, unwritten) => {
+            unwritten.iter().for_each(talk);
+            ended
+        }
+    }
+}
+
+/// Whether every change was made and measured, but for those that were in force before. Changes that were neither made
+/// nor measured have been reported.
+fn is_whole(changes: &[AppliedChange]) -> bool {
+    changes.iter().all(|change| change.after.is_some() || was_in_force(change))
+}
+
+/// Whether a change helped, and stays, at one end.
+fn is_kept(results: &Results, end: End) -> bool {
+    results.changes.iter().any(|change| change.end == end && change.is_kept == Some(true))
+}
+
+/// The outcomes of writing the files for the next boot, and the error if one of them is not written.
+fn judge_files(written: Result<Vec<Outcome>, VerbError>) -> (Vec<Outcome>, Option<VerbError>) {
+    let partly = |why: &dyn std::fmt::Display| {
+        VerbError::partial(format!("{why}; the changes that helped are in force until a reboot"))
+    };
+    match written {
+        Ok(outcomes) => {
+            let failed = outcomes.iter().find_map(|one| match &one.result {
+                ChangeResult::Failed { reason, .. } => Some(partly(reason)),
+                _ => None,
+            });
+            (outcomes, failed)
+        }
+        Err(error) => (Vec::new(), Some(partly(&error))),
     }
 }
 
 /// The changes that an interrupted run left in force, on one line.
-fn left_in_force(results: &Results) -> String {
-    let kept = results.changes.iter().filter(|change| change.is_kept == Some(true));
-    let name = |change: &AppliedChange| {
-        format!("{} at the {} end", change.key, show::end_name(change.end))
+fn left_in_force(changes: &[AppliedChange]) -> String {
+    let names = |is_one: &dyn Fn(&AppliedChange) -> bool| {
+        let ones = changes.iter().filter(|change| is_one(change));
+        let name = |change: &AppliedChange| {
+            format!("{} at the {} end", change.key, show::end_name(change.end))
+        };
+        ones.map(name).collect::<Vec<_>>().join(", ")
     };
-    let kept: Vec<String> = kept.map(name).collect();
-    if kept.is_empty() {
-        "no change is in force: every setting is as it was".to_owned()
-    } else {
-        format!("kept: {}; every other setting is as it was", kept.join(", "))
+    let kept = names(&|change| change.is_kept == Some(true));
+    let before = names(&was_in_force);
+    match (kept.as_str(), before.as_str()) {
+        ("", "") => "no change is in force: every setting is as it was".to_owned(),
+        (kept, "") => format!("kept: {kept}; every other setting is as it was"),
+        ("", before) => format!("no change was made: in force as before: {before}"),
+        (kept, before) => {
+            format!("kept: {kept}; in force as before: {before}; every other setting is as it was")
+        }
     }
+}
+
+/// The commands that revert what is in force after the run and in a journal.
+fn undo(
+    trials: &Trials<'_>,
+    chosen: &[PlannedChange],
+    results: &Results,
+    ends: &Ends<'_>,
+    state: &StateOptions,
+) -> String {
+    let stays = |end: End| is_kept(results, end) || trials.has_journalled(chosen, end);
+    let far = ends.far.as_ref().filter(|_| stays(End::Far)).map(|far| far.target());
+    show::undo(stays(End::Near), far, state)
 }
 
 /// Writes a line to stderr. A closed stderr does not affect the run.
@@ -108,31 +164,30 @@ fn talk(line: &VerbError) {
     writeln!(crate::out::stderr(), "clearstream: {line}").ok();
 }
 
-/// This host's changes that stay: those that helped and those that were in force before.
-fn kept_here(
-    chosen: &[PlannedChange],
-    in_force: &[&PlannedChange],
-    results: &Results,
-) -> Vec<Change> {
-    let is_kept = |change: &&PlannedChange| {
-        let key = change.key.to_string();
-        let told = results.changes.iter().find(|one| one.end == change.end && one.key == key);
-        let has_helped = told.is_some_and(|one| one.is_kept == Some(true));
-        change.end == End::Near && (has_helped || in_force.contains(change))
-    };
-    chosen.iter().filter(is_kept).map(PlannedChange::change).collect()
-}
-
 /// Ends a run that found every change in force.
-fn say_all_in_force(in_force: &[&PlannedChange], json: bool) -> VerbResult {
+fn say_all_in_force(
+    in_force: &[&PlannedChange],
+    persist: bool,
+    undo: &str,
+    json: bool,
+) -> VerbResult {
     let mut out = crate::out::stdout();
     if json {
         let none: [(); 0] = [];
-        let told = json!({ "changes": none, "in_force": told_in_force(in_force) });
+        let told =
+            json!({ "changes": none, "in_force": told_in_force(in_force), "persisted": none });
         writeln!(out, "{told}")?;
     } else {
         write!(out, "{}", show::in_force(in_force))?;
-        writeln!(out, "Nothing to do. To measure a change again, revert it first.")?;
+        let how = if undo.is_empty() { "restore its former value first" } else { "add --fresh" };
+        writeln!(out, "Nothing to do. To measure a change again, {how}.")?;
+        if persist {
+            writeln!(
+                out,
+                "No file is written: --persist follows a change that helped in this run."
+            )?;
+        }
+        write!(out, "{undo}")?;
     }
     Ok(Exit::Ok)
 }
@@ -150,6 +205,8 @@ struct Switched<'a> {
     chosen: Vec<PlannedChange>,
     /// Indexes into `chosen` of the changes that this run has in force.
     on: Vec<usize>,
+    /// Whether a change that the journal has in force is reverted and tried.
+    fresh: bool,
     /// Whether the values of both hosts' settings, and what an interrupted run left in force, were looked up.
     looked: bool,
 }
@@ -209,6 +266,9 @@ impl Switched<'_> {
                 if present.has_made(change) {
                     self.on.push(number);
                 }
+            } else if self.fresh && present.has_made(change) {
+                // It may be left of a run that was killed before the change had proved to help.
+                self.on.push(number);
             } else if is_given {
                 // Before its first turn nothing but an earlier run or another user can have made it.
                 left.extend(present.leaves(change).map(|why| (number, why)));
@@ -299,7 +359,7 @@ fn what_binds_now(missed: &AppliedChange, far: &Target, way: Direction) -> Strin
     )
 }
 
-fn shown(results: &Results, ends: &Ends<'_>, state: &StateOptions, way: Direction) -> String {
+fn shown(results: &Results, files: &[Outcome], far: Option<&Target>, way: Direction) -> String {
     let mut text = String::new();
     for change in &results.changes {
         let end = show::end_name(change.end);
@@ -307,18 +367,17 @@ fn shown(results: &Results, ends: &Ends<'_>, state: &StateOptions, way: Directio
         writeln!(text, "{end}  {}: {} -> {}", change.key, change.from, change.to).ok();
         show::wrapped(&mut text, "      ", change.outcome.as_deref().unwrap_or("")).ok();
     }
-    if results.changes.is_empty() {
+    if results.changes.iter().all(was_in_force) {
         text.push_str("No change was measured to the end; the change on trial is reverted.\n");
     }
-    if let (Some(missed), Some(far)) = (missed(&results.changes), &ends.far) {
-        text += &format!("Note     {}\n", what_binds_now(missed, far.target(), way));
+    for file in files {
+        writeln!(text, "{}", show::outcome(End::Near, file)).ok();
+    }
+    if let (Some(missed), Some(far)) = (missed(&results.changes), far) {
+        text += &format!("Note     {}\n", what_binds_now(missed, far, way));
     }
     text.push('\n');
-    let is_kept = |end: End| {
-        results.changes.iter().any(|change| change.end == end && change.is_kept == Some(true))
-    };
-    let far = ends.far.as_ref().filter(|_| is_kept(End::Far)).map(|far| far.target());
-    text + &show::undo(is_kept(End::Near), far, state)
+    text
 }
 
 #[cfg(test)]
@@ -327,9 +386,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_gain_far_below_its_prediction_is_told_with_the_next_command() {
-        let change = |before: f64, after: f64, predicted: f64| AppliedChange {
+    fn change(before: f64, after: f64, predicted: f64) -> AppliedChange {
+        AppliedChange {
             end: End::Far,
             key: "net.ipv4.tcp_rmem".to_owned(),
             from: String::new(),
@@ -341,7 +399,59 @@ mod tests {
             after: Estimate::of(&[after]),
             is_kept: Some(true),
             outcome: None,
+        }
+    }
+
+    #[test]
+    fn what_was_in_force_before_is_told_and_does_not_make_a_run_partial() {
+        let kept = change(1e6, 2e6, 2e6);
+        let before = AppliedChange {
+            key: "net.ipv4.tcp_wmem".to_owned(),
+            before: None,
+            after: None,
+            is_kept: None,
+            ..kept.clone()
         };
+        let left = AppliedChange { is_kept: Some(false), ..before.clone() };
+        assert!(is_whole(&[kept.clone(), before.clone()]));
+        assert!(!is_whole(&[kept.clone(), left.clone()]), "neither made nor measured");
+        let rest = "every other setting is as it was";
+        let (kept_name, name) =
+            ("net.ipv4.tcp_rmem at the far end", "net.ipv4.tcp_wmem at the far end");
+        let as_it_was = "no change is in force: every setting is as it was";
+        assert_eq!(left_in_force(&[left]), as_it_was);
+        assert_eq!(
+            left_in_force(std::slice::from_ref(&kept)),
+            format!("kept: {kept_name}; {rest}")
+        );
+        assert_eq!(
+            left_in_force(&[kept, before]),
+            format!("kept: {kept_name}; in force as before: {name}; {rest}")
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_not_written_is_part_of_the_work_undone() {
+        let outcome = |result| Outcome {
+            key: "net.ipv4.tcp_sack".parse().expect("a key"),
+            from: None,
+            to: "0".to_owned(),
+            result,
+        };
+        let made = || outcome(ChangeResult::Applied { now: "0".to_owned() });
+        let reason = "/etc/sysctl.d: Read-only file system".to_owned();
+        let failed = outcome(ChangeResult::Failed { reason, is_privilege: true });
+        assert!(judge_files(Ok(vec![made()])).1.is_none());
+        let (files, error) = judge_files(Ok(vec![made(), failed]));
+        let error = error.expect("one is not written");
+        assert_eq!((files.len(), error.code()), (2, 5));
+        assert!(error.to_string().starts_with("/etc/sysctl.d: Read-only file system; "), "{error}");
+        let (files, error) = judge_files(Err(VerbError::missing("no journal")));
+        assert_eq!((files.len(), error.map(|error| error.code())), (0, Some(5)));
+    }
+
+    #[test]
+    fn a_gain_far_below_its_prediction_is_told_with_the_next_command() {
         let is_missed =
             |before, after, predicted| missed(&[change(before, after, predicted)]).is_some();
         assert!(is_missed(50e6, 90e6, 470e6), "a tenth of the gain");

@@ -10,6 +10,7 @@ use tuning::{ChangeResult, Key, Outcome, Owner, RevertOutcome, Reverted, Standin
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
 use super::StateOptions;
+use super::trials::IN_FORCE_BEFORE;
 
 /// Widest line, in columns.
 const COLUMNS: usize = 96;
@@ -26,7 +27,8 @@ pub(super) fn plan(plan: &Plan, results: &Results) -> String {
         writeln!(out, "\nNothing to change: no measurement calls for it.").ok();
     }
     if !plan.by_hand.is_empty() {
-        writeln!(out, "\n`tune apply` cannot change the limiting setting; to change it by hand:").ok();
+        writeln!(out, "\n`tune apply` cannot change the limiting setting; to change it by hand:")
+            .ok();
     }
     for line in &plan.by_hand {
         wrapped(&mut out, "  ", line).ok();
@@ -121,7 +123,7 @@ pub(super) fn outcome(end: End, outcome: &Outcome) -> String {
 /// The changes that were in force before, one per line.
 pub(super) fn in_force(changes: &[&PlannedChange]) -> String {
     let line = |one: &&PlannedChange| {
-        format!("{}  {}: {}  already in force\n", end_name(one.end), one.key, one.to)
+        format!("{}  {}: {}  {IN_FORCE_BEFORE}\n", end_name(one.end), one.key, one.to)
     };
     changes.iter().map(line).collect()
 }

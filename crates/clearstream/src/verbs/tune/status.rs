@@ -4,7 +4,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use results::End;
-use tuning::{Host, Key, Reverted, Tuner, Undo, World, every_key, read_settings, settings_path};
+use tuning::{
+    Host, Key, Reverted, StatusLine, StoreError, TuneError, Tuner, Undo, World, every_key,
+    read_settings, settings_path,
+};
 
 use super::ends::Ends;
 use super::{StateOptions, explain, show};
@@ -77,37 +80,60 @@ pub(crate) struct BootArgs {
 }
 
 pub(super) fn run(args: &StatusArgs, json: bool) -> VerbResult {
-    let lines = match &args.far {
-        None => {
-            let journals = journals(args.state.state.as_deref());
-            let lines: Result<Vec<_>, _> = journals.iter().map(Tuner::status).collect();
-            lines.map_err(|error| explain(&error))?.concat()
-        }
+    let (lines, unread) = match &args.far {
+        None => here(&args.state)?,
         Some(host) => {
             let tuner = args.state.tuner();
             let mut far = FarEnd::connect(&args.server.at(host))?;
-            Ends { tuner, far: Some(&mut far), persist: false }.far_status()?
+            (Ends { tuner, far: Some(&mut far), persist: false }.far_status()?, None)
         }
     };
     let mut out = crate::out::stdout();
     if json {
         serde_json::to_writer_pretty(&mut out, &lines).map_err(io::Error::from)?;
         writeln!(out)?;
-        return Ok(Exit::Ok);
+    } else {
+        if lines.is_empty() && unread.is_none() {
+            writeln!(out, "No change of this program is in force.")?;
+        }
+        for line in &lines {
+            writeln!(out, "{}", show::standing(line))?;
+        }
     }
-    if lines.is_empty() {
-        writeln!(out, "No change of this program is in force.")?;
+    out.flush()?;
+    unread.map_or(Ok(Exit::Ok), Err)
+}
+
+/// The changes of this host, the user's own first, and why those of root are missing if they cannot be read.
+fn here(state: &StateOptions) -> Result<(Vec<StatusLine>, Option<VerbError>), VerbError> {
+    let journals = journals(state.state.as_deref());
+    let (mut lines, mut unread) = (Vec::new(), None);
+    for (number, journal) in journals.iter().enumerate() {
+        match (number, journal.status()) {
+            (0, own) => lines = own.map_err(|error| explain(&error))?,
+            (_, of_root) => match in_this_namespace(of_root) {
+                Ok(more) => lines.extend(more),
+                Err(error) => unread = Some(error),
+            },
+        }
     }
-    for line in &lines {
-        writeln!(out, "{}", show::standing(line))?;
+    Ok((lines, unread))
+}
+
+/// The changes of root; none if its journal is of another network namespace.
+fn in_this_namespace(
+    of_root: Result<Vec<StatusLine>, TuneError>,
+) -> Result<Vec<StatusLine>, VerbError> {
+    match of_root {
+        Err(TuneError::Store(StoreError::OtherNamespace { .. })) => Ok(Vec::new()),
+        of_root => of_root.map_err(|error| explain(&error)),
     }
-    Ok(Exit::Ok)
 }
 
 /// Fails where nothing of this user is in force, and changes of root are.
 fn refuse_those_of_root(args: &RevertArgs) -> Result<(), VerbError> {
     for others in journals(args.state.state.as_deref()).iter().skip(1) {
-        let lines = others.status().map_err(|error| explain(&error))?;
+        let lines = in_this_namespace(others.status())?;
         let count =
             lines.iter().filter(|line| args.keys.is_empty() || args.keys.contains(&line.key));
         let count = count.count() as u64;
@@ -196,4 +222,19 @@ pub(super) fn boot(args: &BootArgs) -> VerbResult {
         }
     }
     failed.map_or(Ok(Exit::Ok), |error| Err(VerbError::partial(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_of_another_namespace_has_nothing_here() {
+        let path = "/var/lib/clearstream/tune/journal".to_owned();
+        let other = StoreError::OtherNamespace { path: path.clone(), host: "geneva".to_owned() };
+        assert!(in_this_namespace(Err(other.into())).is_ok_and(|lines| lines.is_empty()));
+        let source = io::ErrorKind::PermissionDenied.into();
+        let unread = in_this_namespace(Err(StoreError::Unreadable { path, source }.into()));
+        assert_eq!(unread.map_err(|error| error.code()), Err(4));
+    }
 }

@@ -174,9 +174,17 @@ impl Trials<'_> {
 
     /// Those of the chosen changes that were in force before the first trial.
     pub(super) fn in_force<'c>(&self, chosen: &'c [PlannedChange]) -> Vec<&'c PlannedChange> {
-        let is_in_force = |number| matches!(self.left_of(number), Some(Left::InForce));
+        let is_in_force = |number| matches!(self.left_of(number), Some(Left::InForce { .. }));
         let numbered = chosen.iter().enumerate();
         numbered.filter(|(number, _)| is_in_force(*number)).map(|(_, change)| change).collect()
+    }
+
+    /// Whether a journal has a change at this end that was in force before the first trial.
+    pub(super) fn has_journalled(&self, chosen: &[PlannedChange], end: End) -> bool {
+        chosen.iter().enumerate().any(|(number, change)| {
+            let left = self.left_of(number);
+            change.end == end && matches!(left, Some(Left::InForce { is_journalled: true }))
+        })
     }
 
     /// The plan that follows from the evidence so far.
@@ -193,7 +201,9 @@ impl Trials<'_> {
             let refusal = self.far_refusal.as_ref().filter(|_| change.end == End::Far);
             match (refusal, self.left_of(number)) {
                 (Some(why), _) => records[number] = Some(by_hand(change, why)),
-                (None, Some(Left::InForce)) => {}
+                (None, Some(Left::InForce { .. })) => {
+                    records[number] = Some(in_force_before(change));
+                }
                 (None, Some(Left::Foreign { now })) => {
                     records[number] = Some(left_alone(change, now));
                 }
@@ -279,7 +289,8 @@ pub(super) fn is_of_trial(point: &Point) -> bool {
     point.experiment == WITH || point.experiment == WITHOUT
 }
 
-fn without_trials(so_far: &Results) -> Results {
+/// The document without the points of trials, which were measured with changed settings.
+pub(super) fn without_trials(so_far: &Results) -> Results {
     let mut base = so_far.clone();
     base.points.retain(|point| !is_of_trial(point));
     base.summaries = sweep::summarise(&base.points);
@@ -357,6 +368,20 @@ fn by_hand(change: &PlannedChange, why: &str) -> AppliedChange {
     record(change, None, None, false, text)
 }
 
+/// Outcome of a change that was in force before the first trial.
+pub(super) const IN_FORCE_BEFORE: &str = "already in force, not measured by this run";
+
+/// Whether it helps is not known: it may be left of a run that was killed.
+fn in_force_before(change: &PlannedChange) -> AppliedChange {
+    let text = IN_FORCE_BEFORE.to_owned();
+    AppliedChange { is_kept: None, ..record(change, None, None, false, text) }
+}
+
+/// Whether a run left this change in force without having measured it.
+pub(super) fn was_in_force(change: &AppliedChange) -> bool {
+    change.is_kept.is_none() && change.after.is_none()
+}
+
 fn left_alone(change: &PlannedChange, now: &str) -> AppliedChange {
     let from = change.from.as_deref().unwrap_or("?");
     let text = format!("left alone: it is now {now}, but the change was planned for {from}");
@@ -382,5 +407,47 @@ fn record(
         after,
         is_kept: Some(is_kept),
         outcome: Some(outcome),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tuning::plan::Risk;
+
+    use super::*;
+
+    #[test]
+    fn a_change_that_was_in_force_is_recorded_and_not_tried() {
+        let change = |key: &str| PlannedChange {
+            end: End::Near,
+            key: key.parse().expect("a key"),
+            from: Some("1".to_owned()),
+            to: "0".to_owned(),
+            why: String::new(),
+            source: String::new(),
+            effect: String::new(),
+            predicted_bits_per_s: None,
+            risk: Risk::Low,
+            danger: String::new(),
+        };
+        let chosen = vec![change("net.ipv4.tcp_sack"), change("net.ipv4.tcp_timestamps")];
+        let in_force = BTreeMap::from([(0, Left::InForce { is_journalled: true })]);
+        let trials = Trials {
+            source: Source::Given(chosen.clone()),
+            spec: TestSpec::tcp(),
+            turns: 2,
+            asked: String::new(),
+            far_refusal: None,
+            left: OnceCell::from(in_force),
+        };
+        let Standing { next, records, kept } = trials.standing(&chosen, &[]);
+        assert_eq!(next.map(|next| next.change), Some(1));
+        assert!(kept.is_empty(), "it is not known to help");
+        let [record] = &records[..] else { panic!("{records:?}") };
+        assert_eq!((record.key.as_str(), record.is_kept), ("net.ipv4.tcp_sack", None));
+        assert_eq!(record.outcome.as_deref(), Some(IN_FORCE_BEFORE));
+        assert!(was_in_force(record));
+        assert!(trials.has_journalled(&chosen, End::Near));
+        assert!(!trials.has_journalled(&chosen, End::Far));
     }
 }

@@ -11,7 +11,7 @@ use tuning::plan::{Plan, PlannedChange};
 
 use super::apply::{ApplyArgs, check_host, finish, say_nothing_to_do};
 use super::ends::Ends;
-use super::trials::{Source, Trials};
+use super::trials::{Source, Trials, without_trials};
 use super::{measure, show};
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
@@ -20,7 +20,8 @@ use crate::progress::Progress;
 use crate::store;
 
 pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
-    let results = store::load(file)?;
+    // The file may be one of `tune` itself, whose trials are not those of this run.
+    let results = without_trials(&store::load(file)?);
     check_host(&results)?;
     let plan = tuning::verdict::plan(&results)
         .map_err(|error| VerbError::failed(format!("{}: {error}", file.display())))?;
@@ -51,10 +52,16 @@ pub(super) fn run(args: &ApplyArgs, file: &Path, json: bool) -> VerbResult {
     let trials =
         Trials { source, spec, turns: args.turns, asked, far_refusal: None, left: OnceCell::new() };
     let ended = measure::run(args, &trials, results, ends, Progress::new(0), json)?;
-    if by_hand.is_empty() || json || ended != Exit::Ok {
+    if by_hand.is_empty() || !is_finished(ended) {
         return Ok(ended);
     }
-    finish(&[], &by_hand, "", json)
+    // The document of the run is the JSON output; its exit code is the same as that of the text.
+    if json { Ok(Exit::Partial) } else { finish(&[], &by_hand, "", json) }
+}
+
+/// Whether a run of trials came to its end, with or without every change measured.
+fn is_finished(ended: Exit) -> bool {
+    matches!(ended, Exit::Ok | Exit::Partial)
 }
 
 /// The far host of the file, or the one that the user named instead.
@@ -113,5 +120,16 @@ fn judged_test(args: &ApplyArgs, results: &Results) -> TestSpec {
             TestSpec { limit: own.limit, omit_s: own.omit_s, interval_s: own.interval_s, ..judged }
         }
         None => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_for_the_far_host_follow_every_run_that_was_not_cut_short() {
+        assert!(is_finished(Exit::Ok) && is_finished(Exit::Partial));
+        assert!(!is_finished(Exit::Signal(2)));
     }
 }
