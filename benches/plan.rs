@@ -12,9 +12,27 @@ use crate::{iperf, ours, pingpong};
 pub(crate) fn comparisons(effort: Effort, verdicts: &Verdicts) -> Vec<Comparison> {
     let mut all = vec![start_time(effort), size(effort), tcp_one_stream(effort)];
     all.extend([
-        udp(effort, "udp-64-byte", "64"),
+        udp(
+            effort,
+            [
+                "udp-64-byte",
+                "udp-64-byte-bare",
+                "udp-64-byte-gso-split",
+                "udp-64-byte-gso-split-bare",
+            ],
+            "64",
+        ),
         udp_never_split(effort, "udp-64-byte-gso-never-split", "64"),
-        udp(effort, "udp-1400-byte", "1400"),
+        udp(
+            effort,
+            [
+                "udp-1400-byte",
+                "udp-1400-byte-bare",
+                "udp-1400-byte-gso-split",
+                "udp-1400-byte-gso-split-bare",
+            ],
+            "1400",
+        ),
         udp_never_split(effort, "udp-1400-byte-gso-never-split", "1400"),
     ]);
     all.extend([round_trips("tcp-rr", "tcp", effort), round_trips("udp-rr", "udp", effort)]);
@@ -94,7 +112,11 @@ fn iperf3_gso(name: &str, length: &'static str) -> Contender {
     Contender { whose: Whose::Peer, name: name.to_owned(), run }
 }
 
-fn udp(effort: Effort, name: &'static str, length: &'static str) -> Comparison {
+fn udp(
+    effort: Effort,
+    [name, bare_apart, split, bare_split]: [&'static str; 4],
+    length: &'static str,
+) -> Comparison {
     const BARE_SPLIT: &str = "bare datagram loop, split before the device";
     const BARE_APART: &str = "bare datagram loop, without GSO";
     let bare = |name: &str, joined| {
@@ -123,12 +145,9 @@ fn udp(effort: Effort, name: &'static str, length: &'static str) -> Comparison {
                 note: Some(APART_NOTE),
                 ..row(name, figure, &[APART], &["iperf3"])
             },
-            row(&format!("{name}-bare"), figure, &[APART], &[BARE_APART]),
-            RowPlan {
-                note: Some(SPLIT_NOTE),
-                ..row(&format!("{name}-gso-split"), figure, &[SPLIT], &[PEER_SPLIT])
-            },
-            row(&format!("{name}-gso-split-bare"), figure, &[SPLIT], &[BARE_SPLIT]),
+            row(bare_apart, figure, &[APART], &[BARE_APART]),
+            RowPlan { note: Some(SPLIT_NOTE), ..row(split, figure, &[SPLIT], &[PEER_SPLIT]) },
+            row(bare_split, figure, &[SPLIT], &[BARE_SPLIT]),
         ],
     }
 }

@@ -4,6 +4,8 @@
 
 use std::io::{self, Write};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 /// Standard output, for text and JSON. A reader that has gone away (`| head -1`) is no error: the rest of
 /// the output is discarded, and the verb ends with the same exit code, that of failed gates included.
 pub(crate) fn stdout() -> Printable<io::StdoutLock<'static>> {
@@ -18,6 +20,14 @@ pub(crate) fn endless_stdout() -> Printable<io::StdoutLock<'static>> {
 /// Standard error, for messages.
 pub(crate) fn stderr() -> Printable<io::StderrLock<'static>> {
     Printable::new(io::stderr().lock())
+}
+
+/// Whether a line can be written at once: to a pipe that is not full, say. A full one's reader sleeps, or wants this
+/// program to.
+pub(crate) fn stderr_has_room() -> bool {
+    let mut set = [PollFd::from_borrowed_fd(rustix::stdio::stderr(), PollFlags::OUT)];
+    // What is closed or fails is found out by the write, at once.
+    poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
 }
 
 /// Standard output for binary data: captures, and the output of programs in guests.

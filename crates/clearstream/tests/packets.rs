@@ -13,6 +13,8 @@ use testkit::socket::socket_path;
 
 #[path = "packets/abuse.rs"]
 mod abuse;
+#[path = "packets/log_flood.rs"]
+mod log_flood;
 #[path = "packets/reproduce.rs"]
 mod reproduce;
 #[path = "packets/restart.rs"]

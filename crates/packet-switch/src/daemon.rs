@@ -7,6 +7,7 @@ mod descriptor_threads;
 mod devices;
 mod entries;
 mod make;
+mod memory;
 mod monitors;
 mod reception;
 mod refusal;
@@ -15,7 +16,7 @@ mod session;
 mod settings;
 mod switches;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ use thiserror::Error;
 use crate::attachment::{Answer, Health, RefusalCode};
 use crate::panics;
 use descriptor_threads::DescriptorThreads;
+pub(crate) use memory::Share;
 use registry::Registry;
 use session::{Session, SessionId, State};
 
@@ -137,11 +139,14 @@ pub struct Daemon {
     next_session: SessionId,
     descriptor_threads: DescriptorThreads,
     /// Connections that are closed as soon as a thread may do it.
-    closing: Vec<(u32, Arc<Socket>)>,
+    closing: VecDeque<(u32, Arc<Socket>)>,
     /// Given up for a moment to tell one more client that there is no other.
     spare: Option<OwnedFd>,
     /// No refusal can be sent now: the listener is left alone until the next round.
     deaf: bool,
+    /// The part of the daemon whose next turn panics.
+    #[cfg(test)]
+    fault: Option<&'static str>,
 }
 
 /// How often the control thread looks around unasked: at the caller's wish to stop, and at switches
@@ -176,9 +181,11 @@ impl Daemon {
             sessions: BTreeMap::new(),
             next_session: 0,
             descriptor_threads,
-            closing: Vec::new(),
+            closing: VecDeque::new(),
             spare,
             deaf: false,
+            #[cfg(test)]
+            fault: None,
         })
     }
 
@@ -219,20 +226,42 @@ impl Daemon {
                     self.end(id, notice);
                 }
             }
-            if let Err(why) = panics::caught(|| self.hear(notice)) {
-                notice(Notice::Fault { what: "messages of threads".to_owned(), why });
-            }
+            self.contain("messages of threads", notice, Self::hear);
             if watched.elapsed() >= WATCH_INTERVAL {
                 watched = Instant::now();
-                self.deaf = false;
-                self.spare = self.spare.take().or_else(|| spare(&self.listener).ok());
-                self.registry.watch_bells();
-                self.count_refused_calls(notice);
-                self.close_later();
+                self.watch(notice);
             }
-            self.accept()?;
+            match self.contain("new connections", notice, |daemon, _| daemon.accept()) {
+                Some(accepted) => accepted?,
+                // Left alone until the next round: what failed once may fail each time.
+                None => self.deaf = true,
+            }
         }
         Ok(())
+    }
+
+    /// What is done ten times a second at most; a part that fails keeps no other from its turn.
+    fn watch(&mut self, notice: &mut dyn FnMut(Notice)) {
+        self.deaf = false;
+        self.spare = self.spare.take().or_else(|| spare(&self.listener).ok());
+        self.contain("bells of switches", notice, |daemon, _| daemon.registry.watch_bells());
+        self.contain("refused calls", notice, Self::count_refused_calls);
+        self.contain("connections to close", notice, |daemon, _| daemon.close_later());
+    }
+
+    /// Does what is done for everybody: a panic ends that turn only, and nobody's port with it. `None` then.
+    fn contain<T>(
+        &mut self,
+        what: &'static str,
+        notice: &mut dyn FnMut(Notice),
+        work: impl FnOnce(&mut Self, &mut dyn FnMut(Notice)) -> T,
+    ) -> Option<T> {
+        let outcome = panics::caught(|| {
+            #[cfg(test)]
+            assert!(self.fault.take_if(|planted| *planted == what).is_none(), "planted");
+            work(self, notice)
+        });
+        outcome.map_err(|why| notice(Notice::Fault { what: what.to_owned(), why })).ok()
     }
 
     /// What other threads say: those of switches, of devices, and those that receive descriptors.
@@ -310,7 +339,10 @@ impl Daemon {
                 Err(error) => return Err(error),
             };
             if self.sessions.len() + self.closing.len() >= self.config.sessions_max {
-                refuse(&socket, &format!("the switch is full ({} clients)", self.config.sessions_max));
+                refuse(
+                    &socket,
+                    &format!("the switch is full ({} clients)", self.config.sessions_max),
+                );
                 self.let_go(Arc::new(socket));
                 continue;
             }
@@ -353,3 +385,6 @@ fn refuse(socket: &Socket, why: &str) {
     // It may have gone already.
     socket.send(&answer.encode(), &[]).ok();
 }
+
+#[cfg(test)]
+mod tests;

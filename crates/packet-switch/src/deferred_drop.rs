@@ -37,6 +37,13 @@ impl DeferredDrop {
         Self { sender: thread.is_ok().then_some(sender) }
     }
 
+    /// One whose every drop hangs until the test takes it out of the queue.
+    #[cfg(test)]
+    pub(crate) fn held() -> (Self, Receiver<Item>) {
+        let (sender, receiver) = mpsc::channel();
+        (Self { sender: Some(sender) }, receiver)
+    }
+
     /// Lets go of it, soon.
     pub(crate) fn drop_later(&self, what: Item) {
         if let Some(sender) = &self.sender {

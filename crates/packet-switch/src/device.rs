@@ -28,6 +28,7 @@ use thiserror::Error;
 
 use crate::attachment::{DeviceKind, DeviceState, LinkConfig, TAP_QUEUES_MAX, XdpFacts};
 use crate::counters::add;
+use crate::daemon::Share;
 use crate::datapath::Resident;
 use crate::line::SharedReport;
 use crate::name::PortName;
@@ -124,6 +125,8 @@ pub(crate) struct Device {
     /// Where a guest is.
     guest: Option<guest::SharedStatus>,
     threads: Vec<JoinHandle<Option<()>>>,
+    /// The memory of its ports, which counts as long as any thread of it runs.
+    shares: Vec<Share>,
     /// What else is open as long as it is there.
     _keep: Keep,
 }
@@ -202,14 +205,15 @@ impl Device {
         adopted: Adopted,
         keep: Keep,
         plug: Plug,
+        shares: Vec<Share>,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
         let (mut device, resident) = match adopted {
-            Adopted::Tap(queues) => (Self::tap(queues, plug, threads)?, None),
+            Adopted::Tap(queues) => (Self::tap(queues, plug, shares, threads)?, None),
             Adopted::Guest { path, listener } => {
-                (Self::guest(&path, listener, plug, threads)?, None)
+                (Self::guest(&path, listener, plug, shares, threads)?, None)
             }
-            Adopted::Xdp { facts, port } => Self::xdp(&facts, *port, plug, threads)?,
+            Adopted::Xdp { facts, port } => Self::xdp(&facts, *port, plug, shares, threads)?,
         };
         device._keep = keep.accepted();
         Ok((device, resident))
@@ -218,13 +222,14 @@ impl Device {
     fn tap(
         queues: Vec<ports::tap::Port>,
         plug: Plug,
+        shares: Vec<Share>,
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
         let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
         let name = queues.first().map_or("", |first| first.name());
         let state =
             DeviceState { queues: (count > 1).then_some(count), ..DeviceState::new("tap", name) };
-        let mut device = Self::new(state)?;
+        let mut device = Self::new(state, shares)?;
         device.work(threads, move |stop, counters| tap::run(queues, plug, stop, counters))?;
         Ok(device)
     }
@@ -233,10 +238,11 @@ impl Device {
         path: &str,
         listener: ports::vm::Listener,
         plug: Plug,
+        shares: Vec<Share>,
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
         let place = guest::Place::take()?;
-        let mut device = Self::new(DeviceState::new("vhost-user", path))?;
+        let mut device = Self::new(DeviceState::new("vhost-user", path), shares)?;
         let status = guest::SharedStatus::default();
         device.guest = Some(Arc::clone(&status));
         // Without one the thread rings the guest's bells itself, and waits for nobody but that guest.
@@ -253,6 +259,7 @@ impl Device {
         facts: &XdpFacts,
         port: ports::xdp::Port,
         plug: Plug,
+        shares: Vec<Share>,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
         let mode = match (port.is_zero_copy(), facts.is_generic) {
@@ -263,18 +270,20 @@ impl Device {
         let state =
             DeviceState { mode: Some(mode.to_owned()), ..DeviceState::new("xdp", &facts.name()) };
         let socket = port.share().map_err(EndError::from)?;
-        let (mut device, mut resident): Opened = (Self::new(state)?, None);
+        let (mut device, mut resident): Opened = (Self::new(state, shares)?, None);
         device.socket = Some(socket);
         if threads.have_one_core() {
             let (counters, end) = (Arc::clone(&device.counters), device.end.clone());
-            resident = Some(Box::new(xdp::DrivenQueue { port, plug, counters, end }));
+            let shares = device.shares.clone();
+            resident =
+                Some(Box::new(xdp::DrivenQueue { port, plug, counters, end, _shares: shares }));
         } else {
             device.work(threads, move |stop, counters| xdp::run(port, plug, stop, counters))?;
         }
         Ok((device, resident))
     }
 
-    fn new(state: DeviceState) -> Result<Self, SyscallError> {
+    fn new(state: DeviceState, shares: Vec<Share>) -> Result<Self, SyscallError> {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), bell: Bell::new()? });
         let (counters, end) = Default::default();
         let (lines, threads) = (Vec::new(), Vec::new());
@@ -287,6 +296,7 @@ impl Device {
             lines,
             guest: None,
             threads,
+            shares,
             _keep: Keep::default(),
         })
     }
@@ -297,11 +307,12 @@ impl Device {
         config: &LinkConfig,
         memory_bytes_max: u64,
         plugs: [Plug; 2],
+        shares: Vec<Share>,
         threads: &Threads,
     ) -> Result<Self, DeviceError> {
         let name = format!("{} to {}", names[0], names[1]);
         let state = DeviceState { link: Some(*config), ..DeviceState::new("link", &name) };
-        let mut device = Self::new(state)?;
+        let mut device = Self::new(state, shares)?;
         for (line, report) in link::lines(config, memory_bytes_max, plugs, &device.stop)? {
             device.work(threads, move |_, _| Ok(line.run()?))?;
             device.lines.push(report);
@@ -326,7 +337,7 @@ impl Device {
         work: impl FnOnce(&Stop, &DeviceCounters) -> Result<(), DeviceError> + Send + 'static,
     ) -> Result<(), DeviceError> {
         let (stop, counters) = (Arc::clone(&self.stop), Arc::clone(&self.counters));
-        let (end, threads) = (self.end.clone(), threads.clone());
+        let (end, threads, shares) = (self.end.clone(), threads.clone(), self.shares.clone());
         let thread = std::thread::Builder::new()
             .name(panics::printable(&self.state.name, THREAD_NAME_MAX))
             .spawn(move || {
@@ -334,6 +345,8 @@ impl Device {
                 // A panic ends this device and no other.
                 let carry = || begun.and_then(|()| work(&stop, &counters));
                 let outcome = panics::caught(carry);
+                // All that it held has gone, however long that took.
+                drop(shares);
                 end.none_of(outcome.unwrap_or_else(|why| Err(DeviceError::Fault(why))))
             })
             .map_err(|error| SyscallError::new("clone", self.state.name.clone(), error))?;

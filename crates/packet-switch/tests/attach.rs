@@ -302,7 +302,10 @@ fn impossible_wishes_are_refused_in_words() {
         let port = format!("vale{number}:a").parse().unwrap();
         connection.ask(Ask::AddPort { port, shape: Shape::default() }).unwrap();
     }
-    assert!(refusal(connection.attach_port(&"vale8:a".parse().unwrap())).contains("switches: 8"));
+    assert!(
+        refusal(connection.attach_port(&"vale8:a".parse().unwrap()))
+            .contains("switches: the limit of 8 is reached")
+    );
     assert!(
         refusal(connection.ask(Ask::DeletePort { port: "vale9:a".parse().unwrap() }))
             .contains("vale9:a is not there")
@@ -326,7 +329,7 @@ fn a_switch_has_254_ports_and_no_more() {
     }
     let one_more = "vale0:p254".parse().unwrap();
     let why = refusal(connections[3].attach_port_as(&one_more, shape));
-    assert!(why.contains("ports of a switch: 254"), "{why}");
+    assert!(why.contains("ports of a switch: the limit of 254 is reached"), "{why}");
     // It does not fit the connection of the first 64 either, on any switch.
     let elsewhere = "vale1:a".parse().unwrap();
     assert!(refusal(connections[0].attach_port_as(&elsewhere, shape)).contains("64"));

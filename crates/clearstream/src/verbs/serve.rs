@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use iperf3::Iperf3;
 use traffic::control::Limits;
@@ -14,7 +14,7 @@ use units::UnitError;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
-use crate::log::Log;
+use crate::log::{ClientLog, Log};
 use crate::signals;
 use crate::tuners;
 
@@ -102,15 +102,16 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> VerbResult {
     if let Err(error) = traffic::server::notify_ready() {
         log.line("warning", &format!("cannot tell the service manager: {error}"));
     }
-    let log_rate = Mutex::new(LogRateLimit { since: Instant::now(), lines_count: 0 });
-    let notices = Arc::new(move |notice: &Notice| {
-        // Locked while the line is written. A panic elsewhere cannot leave it inconsistent.
-        let mut log_rate = log_rate.lock().unwrap_or_else(PoisonError::into_inner);
-        if log_rate.allows(log, Instant::now()) {
-            tell(log, notice);
-        }
-    });
-    server.run(notices, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
+    let log = Arc::new(Mutex::new(ClientLog::new(log)));
+    let notices = {
+        let log = Arc::clone(&log);
+        Arc::new(move |notice: &Notice| tell(&mut locked(&log), notice))
+    };
+    let is_stopped = || {
+        locked(&log).settle();
+        signals::caught().is_some()
+    };
+    server.run(notices, &is_stopped).map_err(|error| explain(&error))?;
     // Ended by a signal, with nothing left undone: success.
     Ok(Exit::Ok)
 }
@@ -198,34 +199,12 @@ fn explain(error: &ServerError) -> VerbError {
     }
 }
 
-/// Log lines per second that clients may cause; the excess is only counted.
-const LINES_A_SECOND_MAX: u64 = 100;
-
-/// Number of log lines that clients caused in the current second.
-struct LogRateLimit {
-    since: Instant,
-    lines_count: u64,
+/// Locked while a line is written. A panic elsewhere cannot leave it inconsistent.
+fn locked(log: &Mutex<ClientLog>) -> MutexGuard<'_, ClientLog> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl LogRateLimit {
-    /// Whether one more line may be written; first logs how many were left out in the previous second.
-    fn allows(&mut self, log: Log, now: Instant) -> bool {
-        if now.duration_since(self.since) >= Duration::from_secs(1) {
-            let left_out = self.lines_count.saturating_sub(LINES_A_SECOND_MAX);
-            if left_out > 0 {
-                log.line(
-                    "notice",
-                    &format!("{left_out} log lines left out, of more than 100 in a second"),
-                );
-            }
-            *self = Self { since: now, lines_count: 0 };
-        }
-        self.lines_count += 1;
-        self.lines_count <= LINES_A_SECOND_MAX
-    }
-}
-
-fn tell(log: Log, notice: &Notice) {
+fn tell(log: &mut ClientLog, notice: &Notice) {
     match notice {
         Notice::Opened { peer, protocol } => log.line("client", &format!("{peer} {protocol}")),
         Notice::Began { peer, what } => log.line("begin", &format!("{peer} {what}")),

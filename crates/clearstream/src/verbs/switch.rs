@@ -1,5 +1,6 @@
 //! `clearstream switch`: the daemon of the packet switch.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
-use crate::log::Log;
+use crate::log::{ClientLog, Log};
 use crate::signals;
 use crate::verbs::options::{Cores, check_cores, cores};
 
@@ -112,8 +113,14 @@ pub(crate) fn run(args: &SwitchArgs, json: bool) -> VerbResult {
         log.line("sandbox", &format!("none: {}", crate::exit::chain(&error)));
     }
     log.line("listening", &format!("at {socket}"));
-    let mut notice = |notice: Notice| tell(log, &notice);
-    daemon.run(&mut notice, &|| signals::caught().is_some()).map_err(|error| explain(&error))?;
+    // What clients ask for is logged by the thread that serves them all.
+    let log = RefCell::new(ClientLog::new(log));
+    let mut notice = |notice: Notice| tell(&mut log.borrow_mut(), &notice);
+    let is_stopped = || {
+        log.borrow_mut().settle();
+        signals::caught().is_some()
+    };
+    daemon.run(&mut notice, &is_stopped).map_err(|error| explain(&error))?;
     // Ended by a signal, with nothing left undone: success.
     Ok(Exit::Ok)
 }
@@ -135,7 +142,7 @@ fn explain(error: &DaemonError) -> VerbError {
     }
 }
 
-fn tell(log: Log, notice: &Notice) {
+fn tell(log: &mut ClientLog, notice: &Notice) {
     match notice {
         Notice::Attached { name, user } => log.line("attached", &format!("{name} uid {user}")),
         Notice::Detached { name } => log.line("detached", name),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sys::SyscallError;
 
 use super::Notice;
-use super::entries::Client;
 use super::make;
+use super::memory::Share;
 use super::registry::{Refusal, Registry};
 use super::session::SessionId;
 use crate::attachment::{DeviceKind, HEADER_BYTES, Kind, LinkConfig, Shape};
@@ -35,11 +35,13 @@ impl Registry {
                 return Err(why);
             }
         };
-        let device =
-            Device::drive(adopted, keep, plug, &self.threads).and_then(|(device, resident)| {
+        let shares = self.shares_of(&[name]);
+        let device = Device::drive(adopted, keep, plug, shares, &self.threads).and_then(
+            |(device, resident)| {
                 let seated = resident.map_or(Ok(()), |resident| self.seat(name, resident));
                 seated.map(|()| device).map_err(Into::into)
-            });
+            },
+        );
         self.settle(&[name], device)
     }
 
@@ -70,7 +72,7 @@ impl Registry {
     ) -> Result<(), Refusal> {
         let [one, other] = names;
         let shape = Shape::of_device();
-        let inside = (HEADER_BYTES, link_bytes(config, self.memory_bytes_max));
+        let inside = (HEADER_BYTES, link_bytes(config, self.memory.bytes_max));
         let first = self.add_inner_port(user, one, shape, inside)?;
         let second = match self.add_inner_port(user, other, shape, inside) {
             Ok(plug) => plug,
@@ -79,8 +81,9 @@ impl Registry {
                 return Err(why);
             }
         };
-        let device =
-            Device::link(names, config, self.memory_bytes_max, [first, second], &self.threads);
+        let shares = self.shares_of(&[one, other]);
+        let (most, plugs) = (self.memory.bytes_max, [first, second]);
+        let device = Device::link(names, config, most, plugs, shares, &self.threads);
         self.settle(&[one, other], device)
     }
 
@@ -109,11 +112,16 @@ impl Registry {
 
     fn plug_inner(&mut self, name: &PortName, bytes: u64) -> Result<Plug, Refusal> {
         let (role, shape) = self.free_port(name, bytes)?;
-        let (serial, attachment) = (role.serial, self.next_attachment());
-        let (ends, plug) = make::inner_port(role, shape)?;
-        let client = Client { session: DAEMON, attachment, serial, bytes, bells: Vec::new() };
-        self.join(name, client, ends)?;
+        let attachment = self.next_attachment();
+        let (ends, region, plug) = make::inner_port(role, shape)?;
+        self.join(name, (DAEMON, attachment), ends, (region, bytes))?;
         Ok(plug)
+    }
+
+    /// What counts for these ports, for the threads of their device.
+    fn shares_of(&self, names: &[&PortName]) -> Vec<Share> {
+        let clients = names.iter().filter_map(|name| self.port(name)?.client.as_ref());
+        clients.map(|client| client.lease.share()).collect()
     }
 
     /// Gives the ports their device, or takes them away again when there is none.

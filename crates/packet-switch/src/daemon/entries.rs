@@ -11,6 +11,7 @@ use switch::vale::PortId;
 use sys::SyscallError;
 
 use super::make::PipeGroup;
+use super::memory::{Lease, Share};
 use super::monitors::Watcher;
 use super::session::SessionId;
 use crate::attachment::{Entry, Kind, PIPES_MAX, PipeEnd, Shape};
@@ -57,7 +58,7 @@ pub(super) struct Client {
     pub(super) session: SessionId,
     pub(super) attachment: u32,
     pub(super) serial: u64,
-    pub(super) bytes: u64,
+    pub(super) lease: Lease,
     /// The bells the switch rings for it, to empty should they be jammed.
     pub(super) bells: Vec<Bell>,
 }
@@ -70,7 +71,8 @@ pub(super) struct Group {
     pub(super) ephemeral: bool,
     pub(super) shape: Shape,
     pub(super) user: u32,
-    pub(super) bytes: u64,
+    /// Dropped after the memory that it stands for.
+    pub(super) _share: Share,
 }
 
 impl Group {

@@ -1,7 +1,7 @@
 //! Making what a client is given: memory, rings in it, and bells.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ports::{FromRing, ToRing};
 use ring::{Bells, Geometry, Layout, LayoutError, Receiver, Seat, Sender};
@@ -109,8 +109,11 @@ fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
     Ok(Made { ends, region, layout, tx, rx })
 }
 
-/// A port of a switch: the owner's seats for the switch, the user's for the client.
-pub(crate) fn port(role: Role, shape: Shape) -> Result<(PortEnds, Handout), MakeError> {
+/// A port of a switch: the owner's seats for the switch, the user's for the client. Its region, to see when it goes.
+pub(crate) fn port(
+    role: Role,
+    shape: Shape,
+) -> Result<(PortEnds, Weak<Region>, Handout), MakeError> {
     let made = make(role, shape)?;
     let mut fds = vec![memory_of(&made.region)?];
     for bells in [&made.tx, &made.rx] {
@@ -120,7 +123,7 @@ pub(crate) fn port(role: Role, shape: Shape) -> Result<(PortEnds, Handout), Make
         RingSeat { ring: 0, sends: true, user: true },
         RingSeat { ring: 1, sends: false, user: true },
     ];
-    Ok((made.ends, Handout { fds, rings }))
+    Ok((made.ends, Arc::downgrade(&made.region), Handout { fds, rings }))
 }
 
 /// The owner's seat for copies of what passes a port, and what a watcher gets.
@@ -128,21 +131,25 @@ pub(crate) fn monitor(
     id: PortId,
     serial: u64,
     shape: Shape,
-) -> Result<(Monitor, Handout), MakeError> {
+) -> Result<(Monitor, Weak<Region>, Handout), MakeError> {
     let role = Role { id, serial, header_bytes: 0, counters: Arc::default() };
-    let (ends, handout) = port(role, shape)?;
-    Ok((Monitor::new(serial, ends.outlet, ends.marks), handout))
+    let (ends, region, handout) = port(role, shape)?;
+    Ok((Monitor::new(serial, ends.outlet, ends.marks), region, handout))
 }
 
 /// A port of a switch whose user is within the daemon.
-pub(crate) fn inner_port(role: Role, shape: Shape) -> Result<(PortEnds, Plug), MakeError> {
+pub(crate) fn inner_port(
+    role: Role,
+    shape: Shape,
+) -> Result<(PortEnds, Weak<Region>, Plug), MakeError> {
     let seed = role.serial as u32;
     let Made { ends, region, layout, tx, rx } = make(role, shape)?;
     let sender =
         Sender::join(layout.end(&region, 0, Seat::User, seed)?, layout.buffers(&region)?, tx);
     let receiver =
         Receiver::join(layout.end(&region, 1, Seat::User, seed)?, layout.buffers(&region)?, rx);
-    Ok((ends, Plug { to: ToRing::new(sender), from: FromRing::new(receiver) }))
+    let plug = Plug { to: ToRing::new(sender), from: FromRing::new(receiver) };
+    Ok((ends, Arc::downgrade(&region), plug))
 }
 
 /// Pipes in one region: for each, a ring from master to slave and one back.

@@ -1,6 +1,7 @@
 //! Who watches which port.
 
 use super::make::{self, MakeError};
+use super::memory::Lease;
 use super::registry::{Answered, Refusal, Registry, attached};
 use super::session::SessionId;
 use crate::attachment::Shape;
@@ -16,13 +17,13 @@ pub(super) struct Watcher {
     session: SessionId,
     attachment: u32,
     serial: u64,
-    bytes: u64,
+    lease: Lease,
 }
 
 impl Watcher {
-    /// Memory of its ring.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// The memory of its ring.
+    pub(super) fn into_lease(self) -> Lease {
+        self.lease
     }
 
     pub(super) fn whose(&self) -> (SessionId, u32) {
@@ -37,7 +38,7 @@ impl Registry {
         self.check_attachments(session)?;
         let shape = Shape { slots: 4096, ..Shape::of_device() };
         let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
-        self.reserve_memory(bytes)?;
+        self.memory.reserve(bytes)?;
         let (serial, attachment) = (self.next_serial(), self.next_attachment());
         let not_there = || Refusal::NotThere(name.to_string());
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
@@ -48,10 +49,10 @@ impl Registry {
         if port.watchers.len() >= WATCHERS_MAX {
             return Err(Refusal::Limit { what: "watchers of a port", max: WATCHERS_MAX as u64 });
         }
-        let (monitor, handout) = make::monitor(port.id, serial, shape)?;
+        let (monitor, region, handout) = make::monitor(port.id, serial, shape)?;
         switch.link.send(Command::Watch { id: port.id, monitor: Box::new(monitor) })?;
-        port.watchers.push(Watcher { session, attachment, serial, bytes });
-        self.memory_bytes += bytes;
+        let lease = self.memory.lease(region, bytes);
+        port.watchers.push(Watcher { session, attachment, serial, lease });
         Ok(attached(attachment, handout, 0))
     }
 
@@ -61,10 +62,10 @@ impl Registry {
             for port in switch.ports.values_mut() {
                 let gone = |one: &mut Watcher| whom(one.session, one.attachment);
                 for watcher in port.watchers.extract_if(.., gone) {
-                    self.memory_bytes -= watcher.bytes;
                     let end = Command::Unwatch { id: port.id, serial: watcher.serial };
                     // The link's bell is ours alone.
                     switch.link.send(end).ok();
+                    self.memory.end(watcher.lease);
                 }
             }
         }

@@ -164,7 +164,9 @@ impl Daemon {
 
     /// Finds threads to close what is left.
     pub(super) fn close_later(&mut self) {
-        for (user, socket) in std::mem::take(&mut self.closing) {
+        // One after the other: a panic must not close the others here and now, which may take for ever.
+        for _ in 0..self.closing.len() {
+            let Some((user, socket)) = self.closing.pop_front() else { return };
             let left = self.descriptor_threads.close(user, socket);
             self.closing.extend(left.map(|socket| (user, socket)));
         }

@@ -1,16 +1,17 @@
 //! Which switches, ports and pipes there are, and who is attached to them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use shm::Bell;
+use shm::{Bell, Region};
 use switch::vale::{PORTS_MAX, PortId};
 use sys::SyscallError;
 
 use super::entries::{Client, Ends, Group, Port, Switch};
 use super::make::{self, Handout, MakeError, PipeGroup, Role};
+use super::memory::Memory;
 pub(super) use super::refusal::Refusal;
 use super::session::SessionId;
 use super::switches::Signallers;
@@ -41,8 +42,7 @@ pub(super) struct Registry {
     pub(super) deferred_drop: DeferredDrop,
     /// As lists say it.
     pub(super) health: Health,
-    pub(super) memory_bytes_max: u64,
-    pub(super) memory_bytes: u64,
+    pub(super) memory: Memory,
     next_serial: u64,
     next_attachment: u32,
     pub(super) trouble: (Sender<Trouble>, Receiver<Trouble>),
@@ -75,8 +75,7 @@ impl Registry {
             signallers: Signallers::new(config.plain_bells),
             deferred_drop: DeferredDrop::default(),
             health: Health::default(),
-            memory_bytes_max: config.memory_bytes_max,
-            memory_bytes: 0,
+            memory: Memory::new(config.memory_bytes_max),
             next_serial: 1,
             next_attachment: 1,
             trouble: mpsc::channel(),
@@ -162,11 +161,10 @@ impl Registry {
     /// Gives a free port's rings to a client and to the switch's thread.
     fn plug(&mut self, session: SessionId, name: &PortName) -> Answered {
         let (role, shape) = self.free_port(name, 0)?;
-        let (serial, attachment) = (role.serial, self.next_attachment());
+        let attachment = self.next_attachment();
         let header_bytes = role.header_bytes;
-        let (ends, handout) = make::port(role, shape)?;
-        let client = Client { session, attachment, serial, bytes: 0, bells: Vec::new() };
-        self.join(name, client, ends)?;
+        let (ends, region, handout) = make::port(role, shape)?;
+        self.join(name, (session, attachment), ends, (region, 0))?;
         Ok(attached(attachment, handout, header_bytes))
     }
 
@@ -185,27 +183,29 @@ impl Registry {
         let role = Role { id: port.id, serial, header_bytes, counters };
         let shape = port.shape;
         let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
-        self.reserve_memory(bytes.saturating_add(more))?;
+        self.memory.reserve(bytes.saturating_add(more))?;
         Ok((role, shape))
     }
 
-    /// Hands a port's ends to its switch's thread, and writes down who sits at the others.
+    /// Hands a port's ends to its switch's thread, and writes down who sits at the others: with the region,
+    /// and the bytes that the client takes besides.
     pub(super) fn join(
         &mut self,
         name: &PortName,
-        client: Client,
+        (session, attachment): (SessionId, u32),
         ends: PortEnds,
+        (region, client_bytes): (Weak<Region>, u64),
     ) -> Result<(), Refusal> {
         let not_there = || Refusal::NotThere(name.to_string());
         let bells = vec![ends.inlet.bell().share()?, ends.outlet.bell().share()?];
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
-        // What the client takes itself counts too.
-        let bytes = client.bytes + make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
+        let serial = ends.serial;
+        let bytes = client_bytes + make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
         switch.link.wake_set().add(&ends.kick)?;
         switch.link.send(Command::Add(Box::new(ends)))?;
-        port.client = Some(Client { bytes, bells, ..client });
-        self.memory_bytes += bytes;
+        let lease = self.memory.lease(region, bytes);
+        port.client = Some(Client { session, attachment, serial, lease, bells });
         Ok(())
     }
 
@@ -271,11 +271,12 @@ impl Registry {
             return Err(Refusal::Exists(name.to_string()));
         }
         let bytes = make::region_bytes(shape, 2 * pipes).map_err(MakeError::from)?;
-        self.reserve_memory(bytes)?;
+        self.memory.reserve(bytes)?;
         let memory = PipeGroup::new(shape, pipes)?;
-        self.memory_bytes += bytes;
+        let share = self.memory.take(bytes);
         let pipes = (0..pipes).map(|_| Ends::default()).collect();
-        self.groups.insert(name, Group { pipes, memory, ephemeral: false, shape, user, bytes });
+        self.groups
+            .insert(name, Group { pipes, memory, ephemeral: false, shape, user, _share: share });
         Ok(Answer::Done.into())
     }
 
@@ -310,7 +311,6 @@ impl Registry {
             return Err(Refusal::Foreign(name.to_string()));
         }
         // Whoever is attached keeps the memory until it lets go; nobody else gets it.
-        self.memory_bytes -= group.bytes;
         for (pipe, (session, attachment)) in group.attached() {
             notice(Notice::Detached { name: format!("{name} pipe {pipe}") });
             let why = format!("{name} was taken away");
@@ -407,7 +407,6 @@ impl Registry {
     fn forget_deserted_groups(&mut self) {
         let goes = |group: &Group| group.ephemeral && group.is_deserted();
         for (_, group) in self.groups.extract_if(.., |_, group| goes(group)) {
-            self.memory_bytes -= group.bytes;
             self.deferred_drop.drop_later(Box::new(group));
         }
     }
@@ -416,12 +415,12 @@ impl Registry {
         let Some((name, port)) = self.port_of(serial) else { return };
         let (id, ephemeral) = (port.id, port.kind == Kind::Ephemeral);
         let client = port.client.take();
-        let bytes = client.as_ref().map_or(0, |client| client.bytes);
-        self.memory_bytes -= bytes;
+        let (lease, bells) = client.map(|client| (client.lease, client.bells)).unzip();
+        lease.into_iter().for_each(|lease| self.memory.end(lease));
         notice(Notice::Detached { name: name.clone() });
         let Ok(name) = name.parse::<PortName>() else { return };
         if let Some(switch) = self.switches.get_mut(&name.switch) {
-            switch.gone.extend(client.into_iter().flat_map(|client| client.bells));
+            switch.gone.extend(bells.into_iter().flatten());
             // The link's bell is ours alone; it cannot break.
             switch.link.send(Command::Remove { id, serial }).ok();
         }
@@ -512,16 +511,6 @@ impl Registry {
             return Ok(());
         }
         Err(Refusal::Limit { what: "attachments of a client", max: ATTACHMENTS_MAX as u64 })
-    }
-
-    pub(super) fn reserve_memory(&self, bytes: u64) -> Result<(), Refusal> {
-        if self.memory_bytes.saturating_add(bytes) <= self.memory_bytes_max {
-            return Ok(());
-        }
-        Err(Refusal::Limit {
-            what: "bytes of all regions, links and devices",
-            max: self.memory_bytes_max,
-        })
     }
 
     pub(super) fn next_serial(&mut self) -> u64 {

@@ -96,13 +96,20 @@ impl Registry {
                 let name = format!("{name}:{port_name}");
                 notice(Notice::CutOff { name, why: why.clone() });
                 let client = port.client.take();
-                self.memory_bytes -= client.as_ref().map_or(0, |client| client.bytes);
-                self.memory_bytes -= port.watchers.iter().map(|one| one.bytes()).sum::<u64>();
                 let client = client.map(|client| {
                     switch.gone.extend(client.bells);
+                    self.memory.end(client.lease);
                     (client.session, client.attachment)
                 });
-                let watchers = port.watchers.iter().map(|one| one.whose());
+                let watchers = std::mem::take(&mut port.watchers);
+                let watchers: Vec<_> = watchers
+                    .into_iter()
+                    .map(|one| {
+                        let whose = one.whose();
+                        self.memory.end(one.into_lease());
+                        whose
+                    })
+                    .collect();
                 self.farewells.extend(client.into_iter().chain(watchers).map(|whose| {
                     let (session, attachment) = whose;
                     (session, Answer::CutOff { attachment, why: why.clone() })
@@ -124,6 +131,8 @@ fn random_seed() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::super::Config;
     use super::super::registry::Asked;
     use super::*;
@@ -143,16 +152,20 @@ mod tests {
         let [one, other] = ["vale0:a", "vale1:a"].map(|port| port.parse().unwrap());
         let first = attach(&mut registry, 1, "vale0:a");
         attach(&mut registry, 2, "vale1:a");
-        let before = registry.memory_bytes;
+        let before = registry.memory.used_bytes();
         let link = Arc::clone(&registry.switches.values().next().unwrap().link);
         link.send(Command::Stop).unwrap();
         let mut notices = Vec::new();
         while registry.port(&one).is_some() {
             registry.check_threads(&mut |notice| notices.push(notice));
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         assert!(registry.port(&other).is_some(), "the other switch goes on");
-        assert_eq!(registry.memory_bytes, before / 2, "its memory is counted no more");
+        let until = Instant::now() + Duration::from_secs(20);
+        while registry.memory.used_bytes() != before / 2 {
+            assert!(Instant::now() < until, "its memory is counted no more");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert!(notices.iter().any(|one| matches!(one, Notice::Fault { .. })), "{notices:?}");
         let Answer::Attached { attachment, .. } = first.answer else { panic!() };
         let told = registry.settle_trouble(&mut |_| {});

@@ -10,6 +10,7 @@ use ports::xdp::{Flush, Port};
 use ports::{EndError, FromSlots, Source, ToSlots, carry};
 
 use super::{DeviceCounters, DeviceError, End, Plug, Stop, TURN, sleep};
+use crate::daemon::Share;
 use crate::datapath::Resident;
 
 /// How long frames wait for a kernel that has no room for them.
@@ -42,6 +43,8 @@ pub(super) struct DrivenQueue {
     pub(super) plug: Plug,
     pub(super) counters: Arc<DeviceCounters>,
     pub(super) end: End,
+    /// Of the memory that it holds; dropped after it.
+    pub(super) _shares: Vec<Share>,
 }
 
 impl Resident for DrivenQueue {
