@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use shm::Bell;
 use switch::lightpath::LightpathConfigError;
 use sys::SyscallError;
+use sys::eventfd::Signaller;
 use sys::sandbox::Calls;
 use thiserror::Error;
 
@@ -206,12 +207,15 @@ impl Device {
         keep: Keep,
         plug: Plug,
         shares: Vec<Share>,
+        signaller: Option<Arc<Signaller>>,
         threads: &Threads,
     ) -> Result<Opened, DeviceError> {
         let (mut device, resident) = match adopted {
             Adopted::Tap(queues) => (Self::tap(queues, plug, shares, threads)?, None),
             Adopted::Guest { path, listener } => {
-                (Self::guest(&path, listener, plug, shares, threads)?, None)
+                // Without a signaller its thread rings the guest's bells itself, and waits for nobody but that guest.
+                let guest = ports::vm::Guest::new(listener, signaller);
+                (Self::guest(&path, guest, plug, shares, threads)?, None)
             }
             Adopted::Xdp { facts, port } => Self::xdp(&facts, *port, plug, shares, threads)?,
         };
@@ -236,7 +240,7 @@ impl Device {
 
     fn guest(
         path: &str,
-        listener: ports::vm::Listener,
+        guest: ports::vm::Guest,
         plug: Plug,
         shares: Vec<Share>,
         threads: &Threads,
@@ -245,8 +249,6 @@ impl Device {
         let mut device = Self::new(DeviceState::new("vhost-user", path), shares)?;
         let status = guest::SharedStatus::default();
         device.guest = Some(Arc::clone(&status));
-        // Without one the thread rings the guest's bells itself, and waits for nobody but that guest.
-        let guest = ports::vm::Guest::new(listener, sys::eventfd::Signaller::new().ok());
         device.work_with(Calls::Guest, threads, move |stop, counters| {
             let outcome = guest::run(guest, plug, stop, counters, &status);
             drop(place);

@@ -7,6 +7,8 @@
 mod confined;
 #[path = "confined/guests.rs"]
 mod guests;
+#[path = "confined/of_every.rs"]
+mod of_every;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -15,6 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use confined::{Confined, Innocents};
+use of_every::of_every;
 use packet_switch::attachment::{Ask, DeviceKind, RefusalCode, Request, Shape, XdpFacts};
 use packet_switch::client::{Attached, ClientError, Connection};
 use rustix::net::sockopt;
@@ -226,6 +229,47 @@ fn clients_that_read_nothing_stop_nobody() {
     daemon.end();
 }
 
+of_every! {
+    /// Each request, with `@` for a name and `#` for a number.
+    fn templates() -> Vec<&'static str> = Ask {
+        AttachPort => [r#"{"attach_port":{"port":@,"shape":{"slots":#,"buffer_bytes":#}}}"#],
+        AddPort => [r#"{"add_port":{"port":@,"shape":{"slots":2,"buffer_bytes":#}}}"#],
+        AddPipes => [r#"{"add_pipes":{"group":@,"pipes":#,"shape":{"slots":#,"buffer_bytes":64}}}"#],
+        AttachPipe => [r#"{"attach_pipe":{"group":@,"pipe":#,"end":"master"}}"#],
+        OpenPipe => [r#"{"open_pipe":{"group":"g","end":"slave","shape":{"slots":#,"buffer_bytes":65536}}}"#],
+        Detach => [r#"{"detach":{"attachment":#}}"#],
+        SetHeader => [r#"{"set_header":{"port":@,"header_bytes":#}}"#],
+        Poll => [
+            r#"{"poll":{"port":@,"always":#}}"#,
+            r#"{"poll":{"port":@,"always":true}}"#,
+            r#"{"poll":{"port":@,"always":false}}"#,
+        ],
+        AddDevice => [
+            r#"{"add_device":{"port":@,"device":{"xdp":{"device":"a\u0000b","queue":#}}}}"#,
+            r#"{"add_device":{"port":@,"device":"tap","shape":{"slots":#,"buffer_bytes":#}}}"#,
+            r#"{"add_device":{"port":@,"device":{"vhost_user":{"path":@}},"shape":{"slots":#,"buffer_bytes":#}}}"#,
+        ],
+        LendDevice => [
+            r#"{"lend_device":{"port":@,"device":{"xdp":{"device":@,"queue":#}}}}"#,
+            r#"{"lend_device":{"port":@,"device":"tap","shape":{"slots":#,"buffer_bytes":#}}}"#,
+            r#"{"lend_device":{"port":@,"device":{"vhost_user":{"path":@}},"shape":{"slots":#,"buffer_bytes":#}}}"#,
+        ],
+        AddLink => [
+            r#"{"add_link":{"one":@,"other":"vale6:y","link":{"delay_ns":#,"jitter_ns":#}}}"#,
+            r#"{"add_link":{"one":"vale7:u","other":"vale6:v","link":{"rate_bits_per_s":#,"queue_bytes":#}}}"#,
+            r#"{"add_link":{"one":"vale7:s","other":"vale6:t","link":{"loss_per_billion":#,"seed":#}}}"#,
+        ],
+        Watch => [r#"{"watch":{"port":@}}"#],
+        DeletePort => [
+            r#"{"delete_port":{"port":@}}"#,
+            r#"{"delete_port":{"port":"vale7:u"}}"#,
+            r#"{"delete_port":{"port":"vale7:s"}}"#,
+        ],
+        DeletePipes => [r#"{"delete_pipes":{"group":@}}"#],
+        List => [r#"{"list":{"after":@}}"#],
+    }
+}
+
 /// Everything a client can write into a request that is of the right form.
 #[test]
 fn no_value_of_any_field_harms_anybody() {
@@ -233,32 +277,13 @@ fn no_value_of_any_field_harms_anybody() {
     let innocents = Innocents::start(daemon.path());
     let numbers = ["0", "1", "-1", "4294967295", "18446744073709551615", "1e308", "1e999", "null"];
     let names = [r#""vale7:x""#, r#""vale7:\u0000""#, r#""\u001b[2J:x""#, r#""""#, r#""a:b:c""#];
-    let asks = [
-        r#"{"attach_port":{"port":@,"shape":{"slots":#,"buffer_bytes":#}}}"#,
-        r#"{"add_port":{"port":@,"shape":{"slots":2,"buffer_bytes":#}}}"#,
-        r#"{"add_pipes":{"group":@,"pipes":#,"shape":{"slots":#,"buffer_bytes":64}}}"#,
-        r#"{"attach_pipe":{"group":@,"pipe":#,"end":"master"}}"#,
-        r#"{"open_pipe":{"group":"g","end":"slave","shape":{"slots":#,"buffer_bytes":65536}}}"#,
-        r#"{"detach":{"attachment":#}}"#,
-        r#"{"set_header":{"port":@,"header_bytes":#}}"#,
-        r#"{"add_device":{"port":@,"device":{"xdp":{"device":"a\u0000b","queue":#}}}}"#,
-        r#"{"add_device":{"port":@,"device":"tap","shape":{"slots":#,"buffer_bytes":#}}}"#,
-        r#"{"add_link":{"one":@,"other":"vale6:y","link":{"delay_ns":#,"jitter_ns":#}}}"#,
-        r#"{"add_link":{"one":"vale7:u","other":"vale6:v","link":{"rate_bits_per_s":#,"queue_bytes":#}}}"#,
-        r#"{"add_link":{"one":"vale7:s","other":"vale6:t","link":{"loss_per_billion":#,"seed":#}}}"#,
-        r#"{"watch":{"port":@}}"#,
-        r#"{"delete_port":{"port":@}}"#,
-        r#"{"delete_port":{"port":"vale7:u"}}"#,
-        r#"{"delete_port":{"port":"vale7:s"}}"#,
-        r#"{"delete_pipes":{"group":@}}"#,
-        r#"{"list":{"after":@}}"#,
-    ];
+    let asks = templates();
     let null = std::fs::File::open("/dev/null").unwrap();
     let mut connection = shm::Socket::connect(daemon.path()).unwrap();
     let mut said = 0;
     for name in names {
         for number in numbers {
-            for ask in asks {
+            for ask in &asks {
                 let ask = ask.replace('@', name).replace('#', number);
                 let text = format!(r#"{{"version":1,"ask":{ask}}}"#);
                 let with: &[BorrowedFd<'_>] =

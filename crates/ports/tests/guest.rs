@@ -8,6 +8,7 @@ use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hypervisor::{FEATURES, GUEST_AT, MEMORY_BYTES, NEXT, Played, USER_AT, WRITE};
@@ -37,7 +38,7 @@ fn ring() -> (ToRing, FromRing) {
 fn listening(name: &str) -> (Guest, PathBuf) {
     let path = std::env::temp_dir().join(format!("clearstream-{name}-{}", std::process::id()));
     let fd = Listener::bind(&path).unwrap().as_fd().try_clone_to_owned().unwrap();
-    (Guest::new(Listener::from_fd(fd).unwrap(), Signaller::new().ok()), path)
+    (Guest::new(Listener::from_fd(fd).unwrap(), Signaller::new().ok().map(Arc::new)), path)
 }
 
 fn attend(guest: &mut Guest) {

@@ -50,6 +50,9 @@ const READ: u16 = 0;
 const TELL: u32 = 1;
 /// Completions that may lie in the kernel's ring before they are thrown away.
 const RING: usize = 64;
+/// How often a full ring is emptied for one signal. Other threads may fill it in between, if this one is kept from
+/// its core just then.
+const TRIES: usize = 64;
 
 /// Counts eventfds up by one each. Any thread of the process may use it.
 #[derive(Debug)]
@@ -97,14 +100,14 @@ impl Signaller {
     /// # Errors
     /// The descriptor is not an eventfd, or the kernel has no memory.
     pub fn signal(&self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
-        match self.submit(eventfd) {
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+        for _ in 0..TRIES {
+            match self.submit(eventfd) {
                 // The ring is full of completions that nobody needs.
-                self.forget();
-                self.submit(eventfd)
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => self.forget(),
+                answer => return answer,
             }
-            answer => answer,
         }
+        self.submit(eventfd)
     }
 
     fn submit(&self, eventfd: BorrowedFd<'_>) -> io::Result<()> {

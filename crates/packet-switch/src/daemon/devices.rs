@@ -36,7 +36,8 @@ impl Registry {
             }
         };
         let shares = self.shares_of(&[name]);
-        let device = Device::drive(adopted, keep, plug, shares, &self.threads).and_then(
+        let signaller = self.signallers.of_guests();
+        let device = Device::drive(adopted, keep, plug, shares, signaller, &self.threads).and_then(
             |(device, resident)| {
                 let seated = resident.map_or(Ok(()), |resident| self.seat(name, resident));
                 seated.map(|()| device).map_err(Into::into)

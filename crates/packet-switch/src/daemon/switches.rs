@@ -19,20 +19,31 @@ use crate::threads::THREAD_NAME_MAX;
 /// What rings for each switch, made before anything is given up and before others have used up what the host
 /// has of it (`fs.aio-max-nr`).
 #[derive(Debug)]
-pub(super) struct Signallers(Result<Vec<Arc<Signaller>>, SyscallError>);
+pub(super) struct Signallers {
+    of_switches: Result<Vec<Arc<Signaller>>, SyscallError>,
+    /// All guests': their threads come and go, and none of them may end one.
+    of_guests: Option<Arc<Signaller>>,
+}
 
 impl Signallers {
     pub(super) fn new(plain: bool) -> Self {
         if plain {
             let asked_for = std::io::ErrorKind::Unsupported;
-            return Self(Err(SyscallError::new("io_setup", "not asked for", asked_for)));
+            let of_switches = Err(SyscallError::new("io_setup", "not asked for", asked_for));
+            return Self { of_switches, of_guests: None };
         }
-        Self((0..SWITCHES_MAX).map(|_| Signaller::new().map(Arc::new)).collect())
+        let one = || Signaller::new().map(Arc::new);
+        Self { of_switches: (0..SWITCHES_MAX).map(|_| one()).collect(), of_guests: one().ok() }
     }
 
     /// One that no switch has, or that few have.
     fn one(&self) -> Option<Arc<Signaller>> {
-        self.0.as_ref().ok()?.iter().min_by_key(|one| Arc::strong_count(one)).cloned()
+        self.of_switches.as_ref().ok()?.iter().min_by_key(|one| Arc::strong_count(one)).cloned()
+    }
+
+    /// That of guests.
+    pub(super) fn of_guests(&self) -> Option<Arc<Signaller>> {
+        self.of_guests.clone()
     }
 }
 
@@ -43,7 +54,7 @@ impl Registry {
     }
 
     pub(super) fn waits_for_bells(&self) -> Option<&SyscallError> {
-        self.signallers.0.as_ref().err()
+        self.signallers.of_switches.as_ref().err()
     }
 
     /// The switch of that name, made when it is not there.

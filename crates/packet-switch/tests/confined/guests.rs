@@ -132,3 +132,24 @@ fn a_hypervisor_whose_descriptors_take_an_hour_to_close_stops_nobody() {
     daemon.end();
     std::fs::remove_file(path).unwrap();
 }
+
+/// A guest's thread may not end what it rings with (`io_destroy` is refused to it), and the host has few of them
+/// (`fs.aio-max-nr`): a port that took one of its own would keep it for as long as the daemon runs.
+#[test]
+fn ports_of_guests_come_and_go_and_nothing_of_the_kernels_stays() {
+    let daemon = Confined::start("guests-go");
+    let rings_count = || daemon.mappings_count("[aio]");
+    let before = rings_count();
+    assert!(before > 0, "it rings by asynchronous requests");
+    for _ in 0..10 {
+        let path = add(&daemon);
+        drop(connect(&daemon, &path));
+        daemon.connect().ask(Ask::DeletePort { port: name() }).unwrap();
+        wait_until("the port is gone", || {
+            daemon.connect().list().unwrap().iter().all(|entry| entry.name != name().to_string())
+        });
+        std::fs::remove_file(&path).unwrap();
+    }
+    assert_eq!(rings_count(), before);
+    daemon.end();
+}

@@ -100,6 +100,12 @@ impl Confined {
         value
     }
 
+    /// The daemon's mappings of this name.
+    pub(crate) fn mappings_count(&self, name: &str) -> usize {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();
+        maps.lines().filter(|line| line.contains(name)).count()
+    }
+
     pub(crate) fn said(&self) -> Vec<String> {
         self.said.lock().unwrap().clone()
     }

@@ -59,7 +59,7 @@ impl Guest {
     }
 
     fn publish(&mut self, first: usize) {
-        let signaller = self.signaller.as_ref();
+        let signaller = self.signaller.as_deref();
         let vrings = self.vrings.iter_mut().skip(first).step_by(2).take(self.pairs);
         vrings.for_each(|vring| vring.publish(signaller));
     }

@@ -1,6 +1,7 @@
 //! A guest's device: what its hypervisor has set up, and its queues.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use sys::SyscallError;
 use sys::eventfd::Signaller;
@@ -55,7 +56,7 @@ pub struct Guest {
     pub(super) protocol_features: u64,
     /// Pairs that run; frames to the guest are spread over them.
     pub(super) pairs: usize,
-    pub(super) signaller: Option<Signaller>,
+    pub(super) signaller: Option<Arc<Signaller>>,
     trouble: Option<String>,
     /// What serves frame after frame, so that none allocates.
     pub(super) chain: Chain,
@@ -74,9 +75,9 @@ impl std::fmt::Debug for Guest {
 }
 
 impl Guest {
-    /// One that will connect there. A signaller wakes it without ever waiting for it.
+    /// One that will connect there. A signaller wakes it without ever waiting for it; guests may share one.
     #[must_use]
-    pub fn new(listener: Listener, signaller: Option<Signaller>) -> Self {
+    pub fn new(listener: Listener, signaller: Option<Arc<Signaller>>) -> Self {
         Self {
             listener,
             connection: None,
@@ -176,7 +177,7 @@ impl Guest {
             vring.stop();
             vring.is_started = false;
             if let Some(error) = &vring.error {
-                wake(error, self.signaller.as_ref());
+                wake(error, self.signaller.as_deref());
             }
         });
         self.pairs = 0;
