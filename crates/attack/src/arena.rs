@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use packet_switch::attachment::{Ask, Kind};
+use packet_switch::attachment::{Ask, Health, Kind};
 use packet_switch::client::Connection;
 
 use crate::innocents::Innocents;
@@ -13,6 +13,9 @@ use crate::program::Daemon;
 
 /// How long a daemon may take to listen.
 const START: Duration = Duration::from_secs(10);
+
+/// The daemon looks ten times a second for calls that its sandbox has refused; this is longer than that.
+const COUNTED_WITHIN: Duration = Duration::from_millis(130);
 
 /// A switch with innocents.
 #[derive(Debug)]
@@ -32,13 +35,15 @@ impl Post {
         let log = folder.join(format!("{name}.log"));
         let mut daemon = Daemon::start(program, &["switch", "run", "--socket", &path], log)?;
         let until = Instant::now() + START;
-        while Connection::open(&socket).is_err() {
+        // It listens before it is confined, and answers after that.
+        while Connection::open(&socket).and_then(|mut connection| connection.list()).is_err() {
             daemon.check()?;
             if Instant::now() > until {
                 return Err(format!("{name} does not listen: {}", daemon.log_text()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        daemon.check_confined()?;
         // Anybody may attach: also those who are to attack.
         let anybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(&socket, anybody).map_err(|error| format!("{path}: {error}"))?;
@@ -90,8 +95,12 @@ impl Arena {
         let outcome = attack();
         let (attacked, control) = (&mut self.attacked, &self.control.innocents);
         let mut judgement = watch.end(&mut attacked.innocents, control, &self.machine, floods);
-        let after =
-            outcome.and_then(|()| tidy(&attacked.socket)).and_then(|()| attacked.daemon.check());
+        let after = outcome
+            .and_then(|()| tidy(&attacked.socket))
+            .and_then(|()| attacked.daemon.check_confined())
+            // Before its size: what the sandbox refused explains what was left behind.
+            .and_then(|()| check_health(&attacked.socket))
+            .and_then(|()| attacked.daemon.check());
         judgement.broken = judgement.broken.or(after.err());
         judgement
     }
@@ -112,6 +121,23 @@ impl Arena {
 fn settle(post: &mut Post) -> Result<(), String> {
     std::thread::sleep(Duration::from_millis(300));
     post.daemon.take_base()
+}
+
+/// Nothing of the defence may have met the sandbox, and no part of the daemon may have failed: both are counted
+/// from its start, and a daemon that is broken is replaced.
+fn check_health(socket: &Path) -> Result<(), String> {
+    let said = |error: packet_switch::client::ClientError| format!("after the attack: {error}");
+    std::thread::sleep(COUNTED_WITHIN);
+    let mut connection = Connection::open(socket).map_err(said)?;
+    connection.list().map_err(said)?;
+    let health = connection.health();
+    if health == Health::default() {
+        return Ok(());
+    }
+    let Health { refused_calls, faults } = health;
+    Err(format!(
+        "the sandbox refused the daemon {refused_calls} system calls, and it had {faults} faults"
+    ))
 }
 
 /// Takes away ports and pipes that stay, as whoever runs the switch would: attackers may add such.

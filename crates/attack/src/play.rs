@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats::Random;
+use sys::private::Scratch;
 
 use crate::arena::Arena;
 use crate::case::{Case, Door, Need, ROUND, Scene};
@@ -90,23 +91,28 @@ impl Stage {
         let program = options.program.canonicalize().map_err(|error| {
             format!("{}: {error}; `make build` makes it", options.program.display())
         })?;
-        let folder = Arc::new(Folder::make()?);
+        let is_root = rustix::process::geteuid().is_root();
+        let folder = Arc::new(Folder::make(is_root)?);
         let is_there = |door| cases.iter().any(|case| case.door == door);
         let arena =
-            is_there(Door::Switch).then(|| Arena::open(&program, &folder.path)).transpose()?;
+            is_there(Door::Switch).then(|| Arena::open(&program, folder.path())).transpose()?;
         let served =
-            is_there(Door::Serve).then(|| Served::open(&program, &folder.path, 0)).transpose()?;
-        let is_root = rustix::process::geteuid().is_root();
+            is_there(Door::Serve).then(|| Served::open(&program, folder.path(), 0)).transpose()?;
         if let Some(arena) = &arena {
             let exact = if arena.is_exact() { "exactly" } else { "by a control pair only" };
             println!("attack: stalls of the machine are known {exact}");
+            if !crate::program::has_filters() {
+                println!(
+                    "attack: this machine has no system-call filters: the daemon is not confined"
+                );
+            }
         }
         Ok(Self { arena, served, port: 0, folder, program, is_root, servers: 0 })
     }
 
     /// One beside it, without a switch and with a server of its own: the one of this number.
     fn beside(&self, number: u32) -> Result<Self, String> {
-        let served = Served::open(&self.program, &self.folder.path, number)?;
+        let served = Served::open(&self.program, self.folder.path(), number)?;
         let port = served.port;
         Ok(Self { served: Some(served), servers: number, ..self.visitor(port) })
     }
@@ -245,7 +251,7 @@ impl Stage {
             (Door::Serve, _) => {
                 self.servers += 1;
                 self.served = None;
-                self.served = Some(Served::open(&self.program, &self.folder.path, self.servers)?);
+                self.served = Some(Served::open(&self.program, self.folder.path(), self.servers)?);
                 Ok(())
             }
             _ => Ok(()),
@@ -253,17 +259,17 @@ impl Stage {
     }
 
     fn round(&mut self, case: &Case, seed: u64) -> Judgement {
+        let becomes_stranger = self.is_root && case.need != Need::Root && case.door != Door::Verbs;
         let nobody = Path::new("/nonexistent");
         let mut scene = Scene {
             socket: self.arena.as_ref().map_or(nobody, Arena::socket).to_owned(),
             pid: self.arena.as_ref().map_or(0, Arena::pid),
             port: self.served.as_ref().map_or(self.port, |served| served.port),
             program: self.program.clone(),
-            folder: self.folder.open(),
+            folder: if becomes_stranger { self.folder.strangers() } else { self.folder.own() },
             random: Random::from_seed(seed),
             until: Instant::now() + ROUND,
         };
-        let becomes_stranger = self.is_root && case.need != Need::Root && case.door != Door::Verbs;
         let play = case.play;
         let attack = move || {
             let thread = std::thread::spawn(move || {
@@ -295,36 +301,42 @@ fn become_stranger() -> Result<(), String> {
         .map_err(|error| format!("becoming another user: {error}"))
 }
 
-/// A folder that goes with the run: ours, and in it one that is everybody's.
+/// A folder that goes with the run, under a name that nobody can have prepared: ours, which others may enter, and in
+/// it one for each of those who attack.
 #[derive(Debug)]
 struct Folder {
-    path: PathBuf,
+    scratch: Scratch,
 }
 
 impl Folder {
-    fn make() -> Result<Self, String> {
-        let name = format!("clearstream-attack-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let made = Self { path };
-        let open = made.open();
-        for (path, mode) in [(&made.path, 0o755), (&open, 0o777)] {
-            let said = |error| format!("{}: {error}", path.display());
-            std::fs::create_dir(path).map_err(said)?;
+    fn make(is_root: bool) -> Result<Self, String> {
+        let made = Self { scratch: Scratch::new("attack").map_err(|error| error.to_string())? };
+        // The sockets in it are for everybody; nobody else may put anything beside them.
+        let mode = |path: &Path, mode| {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(path, mode).map_err(said)?;
+            std::fs::set_permissions(path, mode)
+        };
+        let said = |error: std::io::Error| format!("{}: {error}", made.path().display());
+        mode(made.path(), 0o711).map_err(said)?;
+        for (path, owner) in [(made.own(), None), (made.strangers(), is_root.then_some(STRANGER))] {
+            std::fs::create_dir(&path).map_err(said)?;
+            mode(&path, 0o700).map_err(said)?;
+            std::os::unix::fs::chown(&path, owner, owner).map_err(said)?;
         }
         Ok(made)
     }
 
-    /// Where attackers may write, who are other users.
-    fn open(&self) -> PathBuf {
-        self.path.join("open")
+    fn path(&self) -> &Path {
+        self.scratch.path()
     }
-}
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is still open goes with the process.
-        std::fs::remove_dir_all(&self.path).ok();
+    /// Where attacks may write that this user plays.
+    fn own(&self) -> PathBuf {
+        self.path().join("own")
+    }
+
+    /// Where attackers may write who are another user, if the suite can become one.
+    fn strangers(&self) -> PathBuf {
+        self.path().join("stranger")
     }
 }

@@ -85,6 +85,25 @@ impl Daemon {
         size_of(self.pid())
     }
 
+    /// Whether every thread of it has a system-call filter, as far as this machine has such: an attack on a daemon
+    /// without its defence would prove nothing.
+    pub(crate) fn check_confined(&self) -> Result<(), String> {
+        if !has_filters() {
+            return Ok(());
+        }
+        let folder = format!("/proc/{}/task", self.pid());
+        let tasks = fs::read_dir(&folder).map_err(|error| format!("{folder}: {error}"))?;
+        for task in tasks.flatten() {
+            // A thread that has ended meanwhile has no status.
+            let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
+            if !status.contains("Seccomp:\t2") {
+                let name = status.lines().next().unwrap_or_default();
+                return Err(format!("a thread of the daemon is not confined: {name}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether it is the same process as ever, has come back to its size, and has not panicked.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         let since = Instant::now();
@@ -131,6 +150,13 @@ impl Daemon {
         let panicked = text.lines().find(|line| line.contains("panicked at"));
         panicked.map_or(Ok(()), |line| Err(format!("the log has a panic: {line}")))
     }
+}
+
+/// Whether the daemon can be confined on this machine: its filters are for these processors, and need
+/// `CONFIG_SECCOMP_FILTER`.
+pub(crate) fn has_filters() -> bool {
+    let is_known = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+    is_known && Path::new("/proc/sys/kernel/seccomp/actions_avail").exists()
 }
 
 /// Size of a process, as `/proc` has it.

@@ -5,18 +5,21 @@ pub(crate) mod descriptors;
 pub(crate) mod devices;
 pub(crate) mod frames;
 pub(crate) mod memory;
+#[path = "../../packet-switch/tests/confined/of_every.rs"]
+mod of_every;
 pub(crate) mod requests;
 pub(crate) mod storms;
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use packet_switch::attachment::{Answer, Ask, Request, Shape};
+use packet_switch::attachment::{Answer, Ask, PipeEnd, Request, Shape};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use shm::{Message, Region, Socket, View};
@@ -136,6 +139,8 @@ const OWNERS: usize = 8192;
 const CSB_WORDS: usize = 16;
 /// `netmap_ring` before its slots.
 const RING_HEADER_BYTES: usize = 256;
+/// Words of 32 bits of a slot: buffer, length and flags, and a pointer of two, which nobody uses.
+const SLOT_WORDS: usize = 4;
 
 /// An attachment whose memory is written as one likes.
 #[derive(Debug)]
@@ -157,12 +162,22 @@ pub(crate) const SMALL: Shape = Shape { slots: 64, buffer_bytes: 2112 };
 impl Hostile {
     /// Attaches to a port; retries while the last one of that name is on its way out.
     pub(crate) fn attach(socket: &Path, port: &str, shape: Shape) -> Result<Self, String> {
+        let port = port.parse().map_err(|error| format!("{port}: {error}"))?;
+        Self::insist(socket, shape, &Ask::AttachPort { port, shape })
+    }
+
+    /// Opens an end of a pipe, the same way.
+    pub(crate) fn open_pipe(socket: &Path, group: &str, end: PipeEnd) -> Result<Self, String> {
+        let group: packet_switch::Name =
+            group.parse().map_err(|error| format!("{group}: {error}"))?;
+        Self::insist(socket, SMALL, &Ask::OpenPipe { group, end, shape: SMALL })
+    }
+
+    fn insist(socket: &Path, shape: Shape, ask: &Ask) -> Result<Self, String> {
         let raw = Raw::connect(socket)?;
-        let name: packet_switch::PortName =
-            port.parse().map_err(|error| format!("{port}: {error}"))?;
         let until = Instant::now() + ANSWER;
         loop {
-            let (answer, fds) = raw.ask(Ask::AttachPort { port: name.clone(), shape }, &[])?;
+            let (answer, fds) = raw.ask(ask.clone(), &[])?;
             match answer {
                 Answer::Attached { .. } => return Self::of(raw, fds, shape.slots),
                 Answer::Refused { why, .. } if Instant::now() > until => return Err(why),
@@ -204,6 +219,13 @@ impl Hostile {
     fn slots_at(&self, ring: usize) -> usize {
         let offset = self.header(8 + 4 * ring + 2) as usize + RING_HEADER_BYTES;
         if offset + self.slots as usize * 16 <= self.region.length_bytes() { offset } else { 0 }
+    }
+
+    /// Words of 32 bits of a ring: its header's, then its slots'.
+    pub(crate) fn ring_words(&self, ring: usize) -> (Range<usize>, Range<usize>) {
+        let slots_at = self.slots_at(ring) / 4;
+        let header_at = slots_at.saturating_sub(RING_HEADER_BYTES / 4);
+        (header_at..slots_at, slots_at..slots_at + self.slots as usize * SLOT_WORDS)
     }
 
     /// What stands in a slot: buffer, length, flags from the lowest bit on.

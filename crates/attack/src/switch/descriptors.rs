@@ -6,18 +6,21 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use packet_switch::attachment::{Ask, DeviceKind, Request, Shape, XdpFacts};
+use packet_switch::attachment::{Ask, Request};
 use rustix::event::EventfdFlags;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::{Heard, Raw, copies};
 use crate::case::{Case, Door, Need, Scene};
 
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "descriptors of every kind, with every request", every_kind),
+    Case::of(Door::Switch, "descriptors that take root to open, with every request", kinds_of_root)
+        .needs(Need::Root),
     Case::of(Door::Switch, "a TCP connection that lingers when it is closed", lingering),
     Case::of(Door::Switch, "many of them, with messages that are refused", lingering_many),
     Case::of(Door::Switch, "a file of a file system that does not answer", fuse).needs(Need::Root),
@@ -29,8 +32,8 @@ pub(crate) const CASES: &[Case] = &[
 
 type Make = fn(&Scene) -> Option<OwnedFd>;
 
-/// Every kind; what this kernel or user has not, is left out and named at the end of the table.
-pub(crate) const KINDS: &[(&str, Make)] = &[
+/// Every kind that anybody may have; what this kernel or user has not, is left out and said to be.
+const KINDS: &[(&str, Make)] = &[
     ("regular file", |scene| File::create(scene.folder.join("file")).ok().map(Into::into)),
     ("folder", |scene| File::open(&scene.folder).ok().map(Into::into)),
     ("O_PATH", |scene| rustix::fs::open(&scene.folder, OFlags::PATH, Mode::empty()).ok()),
@@ -40,7 +43,9 @@ pub(crate) const KINDS: &[(&str, Make)] = &[
     ("/dev/random", |_| open("/dev/random")),
     ("/proc/self/mem", |_| open("/proc/self/mem")),
     ("/proc/self/maps", |_| open("/proc/self/maps")),
-    ("/proc/kmsg or version", |_| open("/proc/kmsg").or_else(|| open("/proc/version"))),
+    ("/proc/version", |_| open("/proc/version")),
+    ("network namespace", |_| open("/proc/self/ns/net")),
+    ("user namespace", |_| open("/proc/self/ns/user")),
     ("/sys/kernel/mm", |_| open("/sys/kernel/mm")),
     ("pipe, read end", |_| rustix::pipe::pipe().ok().map(|ends| ends.0)),
     ("pipe, write end", |_| rustix::pipe::pipe().ok().map(|ends| ends.1)),
@@ -78,15 +83,38 @@ pub(crate) const KINDS: &[(&str, Make)] = &[
     ("TCP", |_| lingering_socket(None)),
     ("UDP", |_| UdpSocket::bind("127.0.0.1:0").ok().map(Into::into)),
     ("UNIX", |_| UnixStream::pair().ok().map(|ends| ends.0.into())),
+    ("UNIX, listening", |scene| {
+        let path = scene.folder.join("listening");
+        std::fs::remove_file(&path).ok();
+        UnixListener::bind(path).ok().map(Into::into)
+    }),
+    ("netlink", |_| socket(AddressFamily::NETLINK, SocketType::RAW)),
     ("the switch's own socket", |scene| {
         shm::Socket::connect(&scene.socket).ok()?.as_fd().try_clone_to_owned().ok()
     }),
+];
+
+/// Those that only root may have.
+const KINDS_OF_ROOT: &[(&str, Make)] = &[
+    ("AF_PACKET", |_| socket(AddressFamily::PACKET, SocketType::RAW)),
+    ("AF_XDP", |_| socket(AddressFamily::XDP, SocketType::RAW)),
+    ("raw IP", |_| {
+        let protocol = Some(rustix::net::ipproto::ICMP);
+        let kind = SocketType::RAW;
+        rustix::net::socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, protocol).ok()
+    }),
+    ("/proc/kmsg", |_| open("/proc/kmsg")),
+    ("/dev/kmsg", |_| open("/dev/kmsg")),
 ];
 
 const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 fn open(path: &str) -> Option<OwnedFd> {
     File::open(path).ok().map(Into::into)
+}
+
+fn socket(family: AddressFamily, kind: SocketType) -> Option<OwnedFd> {
+    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).ok()
 }
 
 fn eventfd(value: u64, flags: EventfdFlags) -> Option<OwnedFd> {
@@ -119,28 +147,18 @@ fn lingering_socket(lingers: Option<Duration>) -> Option<OwnedFd> {
         }
         stream.set_nonblocking(false).ok()?;
         rustix::net::sockopt::set_socket_linger(&stream, lingers).ok()?;
-        // Stays open for a while, and does not read.
+        // Stays open for longer than anybody may have to wait, and does not read.
         std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(3));
+            std::thread::sleep(crate::judge::ANSWER_MAX * 3 / 2);
             far.shutdown(Shutdown::Both).ok();
         });
     }
     Some(stream.into())
 }
 
-fn facts() -> XdpFacts {
-    XdpFacts { device: "a\0b\u{1b}[2J".to_owned(), queue: 0, is_generic: false, takes_parts: true }
-}
-
-/// Requests that take descriptors, and one that does not.
+/// Every request, whether it takes descriptors or not, and one that is none.
 fn requests() -> Vec<Vec<u8>> {
-    let port = || "vale0:dev".parse().ok();
-    let shape = Shape { slots: 64, buffer_bytes: 2112 };
-    let devices = [DeviceKind::Tap, DeviceKind::Xdp(facts())];
-    let device = |device| Some(Ask::AddDevice { port: port()?, device, shape });
-    let asks = devices.into_iter().filter_map(device);
-    let all = asks.chain([Ask::List { after: None }, Ask::Detach { attachment: 1 }]);
-    all.map(Request::encode).chain([b"no request".to_vec()]).collect()
+    super::requests::all().into_iter().chain([b"no request".to_vec()]).collect()
 }
 
 /// Sends it, closes the own one, and waits for the answer.
@@ -164,7 +182,19 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn every_kind(scene: &mut Scene) -> Result<(), String> {
-    for (name, make) in KINDS {
+    each_with_every_request(scene, KINDS)
+}
+
+fn kinds_of_root(scene: &mut Scene) -> Result<(), String> {
+    each_with_every_request(scene, KINDS_OF_ROOT)
+}
+
+fn each_with_every_request(scene: &Scene, kinds: &[(&str, Make)]) -> Result<(), String> {
+    for (name, make) in kinds {
+        if make(scene).is_none() {
+            println!("attack: left out, cannot be opened here: {name}");
+            continue;
+        }
         for bytes in requests() {
             for count in [1, 2, 3] {
                 let Some(fd) = make(scene) else { continue };

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use packet_switch::attachment::{Answer, Ask, PipeEnd, Shape};
+use packet_switch::attachment::{PipeEnd, Shape};
 use rustix::fs::FallocateFlags;
 
-use super::{Hostile, Raw, SMALL, broadcast};
+use super::{Hostile, SLOT_WORDS, SMALL, broadcast};
 use crate::case::{Case, Door, Scene};
 
 pub(crate) const CASES: &[Case] = &[
@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "the same buffer in all slots", same_buffer),
     Case::of(Door::Switch, "packets of too many and of endless fragments", fragments),
     Case::of(Door::Switch, "the header overwritten", header),
+    Case::of(Door::Switch, "ring headers and slots' pointers overwritten", ring_headers),
     Case::of(Door::Switch, "holes punched into the memory", holes),
     Case::of(Door::Switch, "cursors that never stand still", restless),
     Case::of(Door::Switch, "the memory of a pipe scribbled over", pipe),
@@ -111,6 +112,26 @@ fn header(scene: &mut Scene) -> Result<(), String> {
     Ok(())
 }
 
+/// Word by word, while frames pass: fields that the switch has written and should have no need to read.
+fn ring_headers(scene: &mut Scene) -> Result<(), String> {
+    for ring in 0..2 {
+        for edge in EDGES {
+            let hostile = Hostile::attach(&scene.socket, "vale0:ring", SMALL)?;
+            let (header, slots) = hostile.ring_words(ring);
+            // Of each slot the pointer.
+            let pointers = slots.skip(2).step_by(SLOT_WORDS).flat_map(|at| [at, at + 1]);
+            let mut next = 0;
+            for word in header.chain(pointers) {
+                hostile.words[word].store(edge, Ordering::Relaxed);
+                next = hostile.send(next, &broadcast(9, 60), 2112);
+                hostile.publish(next);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(())
+}
+
 fn holes(scene: &mut Scene) -> Result<(), String> {
     let hostile = Hostile::attach(&scene.socket, "vale0:holes", SMALL)?;
     let Some(memory) = hostile.region.fd() else { return Err("no memory".to_owned()) };
@@ -156,13 +177,7 @@ fn restless(scene: &mut Scene) -> Result<(), String> {
 
 fn pipe(scene: &mut Scene) -> Result<(), String> {
     for end in [PipeEnd::Master, PipeEnd::Slave] {
-        let raw = Raw::connect(&scene.socket)?;
-        let group = "bad-pipe".parse().map_err(|error| format!("{error}"))?;
-        let (answer, fds) = raw.ask(Ask::OpenPipe { group, end, shape: SMALL }, &[])?;
-        if !matches!(answer, Answer::Attached { .. }) {
-            return Err(format!("{answer:?}"));
-        }
-        let hostile = Hostile::of(raw, fds, SMALL.slots)?;
+        let hostile = Hostile::open_pipe(&scene.socket, "bad-pipe", end)?;
         for word in 0..4096 {
             hostile.words[word].store(scene.random.bits() as u32, Ordering::Relaxed);
         }
@@ -173,8 +188,13 @@ fn pipe(scene: &mut Scene) -> Result<(), String> {
 
 fn scribble(scene: &mut Scene) -> Result<(), String> {
     while !scene.is_over() {
-        let port = scene.pick(&["vale0:bad", "vale1:bad", "vale3:bad"]);
-        let hostile = Hostile::attach(&scene.socket, port, SMALL)?;
+        let hostile = if scene.random.chance(0.25) {
+            let end = scene.pick(&[PipeEnd::Master, PipeEnd::Slave]);
+            Hostile::open_pipe(&scene.socket, "bad-scribble", end)?
+        } else {
+            let port = scene.pick(&["vale0:bad", "vale1:bad", "vale3:bad"]);
+            Hostile::attach(&scene.socket, port, SMALL)?
+        };
         let gentle = scene.random.chance(0.5);
         let all = hostile.doubles.len() as u64;
         for step in 0..5_000_u32 {

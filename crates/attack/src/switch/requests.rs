@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use packet_switch::attachment::{Answer, Ask, PipeEnd, Shape};
+use packet_switch::attachment::{Answer, Ask, DeviceKind, PipeEnd, Shape};
 use serde_json::{Value, json};
 
+use super::of_every::of_every;
 use super::{Heard, Hostile, Raw, SMALL};
 use crate::case::{Case, Door, Need, Scene, places};
 
@@ -25,29 +26,52 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "requests with random bytes", random_bytes).generated(),
 ];
 
-/// Each request, well formed. Ports that stay are taken away by the suite.
-fn templates() -> Vec<Value> {
-    let shape = json!({"slots": 64, "buffer_bytes": 2112});
-    let link = json!({"delay_ns": 1000, "jitter_ns": 10, "rate_bits_per_s": 1_000_000, "queue_bytes": 9000,
-        "loss_per_billion": 1000, "seed": 1});
-    vec![
-        json!({"attach_port": {"port": "vale0:t", "shape": shape}}),
-        json!({"attach_pipe": {"group": "tgroup", "pipe": 0, "end": "master"}}),
-        json!({"open_pipe": {"group": "topen", "end": "slave", "shape": shape}}),
-        json!({"detach": {"attachment": 1}}),
-        json!({"add_port": {"port": "vale0:stays", "shape": shape}}),
-        json!({"add_pipes": {"group": "tgroup", "pipes": 2, "shape": shape}}),
-        json!({"add_device": {"port": "vale0:tap", "device": "tap", "shape": shape}}),
-        json!({"add_device": {"port": "vale0:xdp", "device": {"xdp": {"device": "eth0", "queue": 0,
-            "is_generic": true, "takes_parts": true}}, "shape": shape}}),
-        json!({"add_link": {"one": "vale0:one", "other": "vale0:two", "link": link}}),
-        json!({"watch": {"port": "vale0:stays"}}),
-        json!({"set_header": {"port": "vale0:stays", "header_bytes": 12}}),
-        json!({"poll": {"port": "vale0:stays", "always": false}}),
-        json!({"delete_port": {"port": "vale0:stays"}}),
-        json!({"delete_pipes": {"group": "tgroup"}}),
-        json!({"list": {"after": "a"}}),
-    ]
+fn shape() -> Value {
+    json!({"slots": 64, "buffer_bytes": 2112})
+}
+
+of_every! {
+    /// Each kind of device, well formed.
+    fn devices() -> Vec<Value> = DeviceKind {
+        Tap => [json!("tap")],
+        Xdp => [json!({"xdp": {"device": "eth0", "queue": 0, "is_generic": true, "takes_parts": true}})],
+        VhostUser => [json!({"vhost_user": {"path": "x"}})],
+    }
+}
+
+/// A request with each kind of device.
+fn with_devices(request: &str) -> Vec<Value> {
+    let with =
+        |device| json!({request: {"port": "vale0:device", "device": device, "shape": shape()}});
+    devices().into_iter().map(with).collect()
+}
+
+of_every! {
+    /// Each request, well formed. Ports that stay are taken away by the suite.
+    fn templates() -> Vec<Value> = Ask {
+        AttachPort => [json!({"attach_port": {"port": "vale0:t", "shape": shape()}})],
+        AttachPipe => [json!({"attach_pipe": {"group": "tgroup", "pipe": 0, "end": "master"}})],
+        OpenPipe => [json!({"open_pipe": {"group": "topen", "end": "slave", "shape": shape()}})],
+        Detach => [json!({"detach": {"attachment": 1}})],
+        AddPort => [json!({"add_port": {"port": "vale0:stays", "shape": shape()}})],
+        AddPipes => [json!({"add_pipes": {"group": "tgroup", "pipes": 2, "shape": shape()}})],
+        AddDevice => with_devices("add_device"),
+        LendDevice => with_devices("lend_device"),
+        AddLink => [json!({"add_link": {"one": "vale0:one", "other": "vale0:two", "link": {"delay_ns": 1000,
+            "jitter_ns": 10, "rate_bits_per_s": 1_000_000, "queue_bytes": 9000, "loss_per_billion": 1000,
+            "seed": 1}}})],
+        Watch => [json!({"watch": {"port": "vale0:stays"}})],
+        SetHeader => [json!({"set_header": {"port": "vale0:stays", "header_bytes": 12}})],
+        Poll => [json!({"poll": {"port": "vale0:stays", "always": false}})],
+        DeletePort => [json!({"delete_port": {"port": "vale0:stays"}})],
+        DeletePipes => [json!({"delete_pipes": {"group": "tgroup"}})],
+        List => [json!({"list": {"after": "a"}})],
+    }
+}
+
+/// Each request, well formed, as it is sent.
+pub(super) fn all() -> Vec<Vec<u8>> {
+    templates().iter().map(request).collect()
 }
 
 /// What somebody who looks for trouble writes in place of a field.
@@ -317,4 +341,20 @@ fn random_bytes(scene: &mut Scene) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use packet_switch::attachment::Request;
+
+    use super::*;
+
+    #[test]
+    fn every_template_is_a_request() {
+        for bytes in all() {
+            let text = String::from_utf8(bytes).expect("text");
+            let request = serde_json::from_str::<Request>(&text);
+            assert!(request.is_ok(), "{text}: {request:?}");
+        }
+    }
 }

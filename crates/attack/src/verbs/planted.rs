@@ -22,7 +22,7 @@ pub(crate) const CASES: &[Case] = &[
         sockets,
     )
     .needs(Need::Root),
-    Case::of(Door::Verbs, "planted names of temporary files", temporary).needs(Need::Root),
+    Case::of(Door::Verbs, "planted names of temporary files", temporary).needs(Need::Root).waits(),
 ];
 
 /// Who runs the verbs; no such user need exist.
@@ -227,17 +227,53 @@ fn sockets(scene: &mut Scene) -> Result<(), String> {
     Ok(())
 }
 
-/// Names that a program of this process id would use: its children's ids are soon to come.
+/// Names of temporary folders that another user can guess or has seen: with the process ids that are soon to come,
+/// and as such a folder is named that somebody has left behind.
 fn temporary(scene: &mut Scene) -> Result<(), String> {
     alone(scene)?;
     furnish()?;
     let own = std::process::id();
-    for pid in own..own + 3000 {
-        for name in ["plan", "dpdk", "mix", "reproduce"] {
+    for name in ["plan", "packets", "divine", "failover", "dpdk", "mix", "reproduce"] {
+        for pid in own..own + 3000 {
             plant_link(&format!("/tmp/clearstream-{name}-{pid}"), "/tmp/victim/papers/thesis")?;
         }
+        plant_link(&format!("/tmp/clearstream-{name}-0123456789abcdef"), "/tmp/victim/papers")?;
+        let left = left_behind(name);
+        plant_folder(&left)?;
+        plant_link(&format!("{left}/.owner"), "/tmp/victim/papers/thesis")?;
+        plant_link(&format!("{left}/papers"), "/tmp/victim/papers")?;
     }
     plant_program("/tmp/clearstream")?;
     plant_program("/tmp/mpirun")?;
-    verbs(&[&["reproduce", "--list"], &["topo"], &["tune", "dump"], &["lab", "show", "lan"]])
+    verbs(&[&["reproduce", "--list"], &["topo"], &["tune", "dump"], &["lab", "show", "lan"]])?;
+    let port = scene.port.to_string();
+    let words = ["tune", "plan", "127.0.0.1", "-p", &port, "--duration", "100ms", "-b", "10M"];
+    for user in [Some(VICTIM), None] {
+        makes_a_folder(&words, user)?;
+        is_untouched()?;
+        // Somebody else's, whatever it looks like.
+        if !Path::new(&left_behind("plan")).join("papers").is_symlink() {
+            return Err("what another user had put there was removed".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn left_behind(name: &str) -> String {
+    format!("/tmp/clearstream-{name}-00000000deadbeef")
+}
+
+/// Runs a verb that makes a temporary folder and removes it again, and must succeed.
+fn makes_a_folder(words: &[&str], user: Option<u32>) -> Result<(), String> {
+    let changed =
+        || fs::metadata("/tmp").and_then(|folder| folder.modified()).map_err(said("/tmp"));
+    let before = changed()?;
+    let done = super::run(Path::new(PROGRAM), words, Path::new("/"), user, WITHIN)?;
+    if !done.status.success() {
+        return Err(format!("`clearstream {}`: {}: {}", words.join(" "), done.status, done.text));
+    }
+    if changed()? == before {
+        return Err(format!("`clearstream {}` made no temporary folder", words.join(" ")));
+    }
+    Ok(())
 }
