@@ -19,12 +19,13 @@ use crate::{foreign, store};
     clearstream compare october/ november/ --report compare.html\n  \
     clearstream compare good.json new.json --gate        exit code 3 if a figure got worse\n\n\
     Figures are compared if they come from the same work, with the same settings, on hosts in the\n\
-    same roles; the hosts themselves may differ. Tests of the same kind whose settings differ are compared in a part of their own that names the settings,\n\
-    where it is clear which belong together; --gate does not judge those and is missed. The\n\
-    difference is the median of all pairwise differences, with its 95% interval (Hodges-Lehmann);\n\
-    whether it is beyond the noise is decided by the rank-sum test, so that of all differences told at\n\
-    most 5% are there by chance. It takes four repeats on both sides, or three and five, to tell any,\n\
-    and more to tell one of many; the text then says how many.\n\
+    same roles; the hosts themselves may differ. Tests of the same kind whose settings differ are\n\
+    compared in a part of their own that names the settings, where it is clear which belong\n\
+    together; --gate does not judge those and is missed. The difference is the median of all\n\
+    pairwise differences, with its 95% interval (Hodges-Lehmann); whether it is beyond the noise is\n\
+    decided by the rank-sum test, so that of all differences told at most 5% are there by chance. It\n\
+    takes four repeats on both sides, or three and five, to tell any, and more to tell one of many;\n\
+    the text then says how many.\n\
     Of folders that hold enough files each run counts once; otherwise each repeat does, and what\n\
     differs from run to run is not part of the noise. docs/compare.md says more.")]
 pub(crate) struct CompareArgs {
