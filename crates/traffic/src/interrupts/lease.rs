@@ -87,36 +87,33 @@ impl InterruptLease {
         sources: Vec<Source>,
         core: u32,
     ) -> Result<Self, MoveError> {
-        let deadline = Instant::now() + PATIENCE;
         let mut locked = Vec::new();
-        for source in sources {
-            let path = directory.join(source.file_name());
-            let mut file = open(&path)?;
-            while file.try_lock().is_err() {
-                if Instant::now() > deadline {
-                    return Err(MoveError::Busy(source.name()));
-                }
-                thread::sleep(LOOK_EVERY);
-            }
-            put_back(&mut file).map_err(|error| record_error(&path, &error))?;
-            locked.push((source, file, path));
-        }
         let mut lease = Self::default();
-        let recorded = lease.record(locked, core);
+        let recorded =
+            lock(directory, sources, &mut locked).and_then(|()| lease.record(&mut locked, core));
+        lease.records = locked.into_iter().map(|(_, file, _)| file).collect();
         if recorded.is_err() {
             lease.forget();
         }
         recorded.map(|()| lease)
     }
 
-    /// Empties the records: nothing was moved, so there is nothing to restore.
+    /// Empties the records and lets go of them: nothing was moved, so there is nothing to restore.
     pub(super) fn forget(&self) {
-        // A record that remains only restores cores that nobody has moved, which is harmless.
-        self.records.iter().for_each(|file| file.set_len(0).unwrap_or_default());
+        for file in &self.records {
+            // A record that remains only restores cores that nobody has moved, which is harmless.
+            file.set_len(0).ok();
+            // Closing does not unlock while a process being forked still holds a copy of the descriptor.
+            file.unlock().ok();
+        }
     }
 
-    fn record(&mut self, locked: Vec<(Source, File, PathBuf)>, core: u32) -> Result<(), MoveError> {
-        for (source, mut file, path) in locked {
+    fn record(
+        &mut self,
+        locked: &mut [(Source, File, PathBuf)],
+        core: u32,
+    ) -> Result<(), MoveError> {
+        for (source, file, path) in locked {
             let from = source.cores().map_err(|error| source.refused(core, &error))?;
             match &source.what {
                 What::Interrupt { path, .. } => {
@@ -131,12 +128,38 @@ impl InterruptLease {
             let record = Record { source: source.clone(), from: from.clone() };
             let text = serde_json::to_vec(&record).map_err(io::Error::from);
             let written = text.and_then(|text| file.write_all(&text));
-            self.records.push(file);
-            self.sources.push((source, from));
-            written.map_err(|error| record_error(&path, &error))?;
+            self.sources.push((source.clone(), from));
+            written.map_err(|error| record_error(path, &error))?;
         }
         Ok(())
     }
+}
+
+/// Locks the records of all sources and restores what they describe; `locked` has those that are ours, also after an
+/// error.
+fn lock(
+    directory: &Path,
+    sources: Vec<Source>,
+    locked: &mut Vec<(Source, File, PathBuf)>,
+) -> Result<(), MoveError> {
+    let deadline = Instant::now() + PATIENCE;
+    for source in sources {
+        let path = directory.join(source.file_name());
+        let mut file = open(&path)?;
+        while file.try_lock().is_err() {
+            if Instant::now() > deadline {
+                return Err(MoveError::Busy(source.name()));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        if let Err(error) = put_back(&mut file) {
+            // Its record stays for whoever can restore what it describes.
+            file.unlock().ok();
+            return Err(record_error(&path, &error));
+        }
+        locked.push((source, file, path));
+    }
+    Ok(())
 }
 
 impl Source {
