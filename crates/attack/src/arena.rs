@@ -8,8 +8,8 @@ use packet_switch::client::Connection;
 
 use crate::innocents::Innocents;
 use crate::judge::{Judgement, Watch};
-use crate::machine::Machine;
 use crate::program::Daemon;
+use testkit::stalls::Machine;
 
 /// How long a daemon may take to listen.
 const START: Duration = Duration::from_secs(10);

@@ -13,8 +13,8 @@ use packet_switch::attachment::{PipeEnd, Shape};
 use packet_switch::client::{Attached, Connection};
 use ring::{Patience, Receiver, Sender};
 
-use crate::machine::lock;
-use crate::waits::{Span, now_ns};
+use testkit::spans::{Span, now_ns};
+use testkit::stalls::lock;
 
 /// From one frame to the next.
 const PACE: Duration = Duration::from_millis(1);

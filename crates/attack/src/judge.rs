@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::innocents::{Innocents, Lane};
-use crate::machine::Machine;
-use crate::waits::{Span, covered_ns, ms, now_ns, union};
+use testkit::spans::{Span, covered_ns, ms, now_ns, union};
+use testkit::stalls::Machine;
 
 /// Longest wait of an innocent frame.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(50);

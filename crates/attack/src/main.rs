@@ -9,7 +9,6 @@ mod arena;
 mod case;
 mod innocents;
 mod judge;
-mod machine;
 mod options;
 mod play;
 mod program;
@@ -17,7 +16,6 @@ mod serve;
 mod switch;
 mod table;
 mod verbs;
-mod waits;
 
 use std::process::ExitCode;
 

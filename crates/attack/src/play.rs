@@ -17,10 +17,10 @@ use sys::private::Scratch;
 use crate::arena::Arena;
 use crate::case::{Case, Door, Need, ROUND, Scene};
 use crate::judge::Judgement;
-use crate::machine::lock;
 use crate::options::Options;
 use crate::serve::Served;
 use crate::table::{self, Row, Verdict};
+use testkit::stalls::lock;
 
 /// The user that hostile local users are, where the suite may become one. No such user need exist.
 pub(crate) const STRANGER: u32 = 61_234;

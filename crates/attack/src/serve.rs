@@ -17,9 +17,9 @@ use traffic::control::{FrameBuffer, Purpose, RefusalCode, SERVER_FRAME_BYTES_MAX
 
 use crate::case::{Case, Scene};
 use crate::judge::Judgement;
-use crate::machine::lock;
 use crate::program::Daemon;
-use crate::waits::{ms, now_ns};
+use testkit::spans::{ms, now_ns};
+use testkit::stalls::lock;
 
 /// All attacks on `serve`.
 pub(crate) fn cases() -> Vec<Case> {

@@ -1,9 +1,12 @@
 //! Durable files: results documents, replaced atomically, and the journal that keeps every finished
 //! point of an interrupted run.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use results::{Host, PathFacts, Point, Results, read_results};
 use sweep::{Earlier, Journal, JournalError, Plan};
@@ -92,8 +95,7 @@ impl PointLog {
         document: &mut Results,
     ) -> Result<(Self, Vec<Point>), VerbError> {
         let path = with_suffix(results_path, ".journal");
-        let mut file = private::append_to(&path).map_err(|error| at(&path, &error))?;
-        lock(&file, &path)?;
+        let mut file = open_locked(&path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| at(&path, &error))?;
         let kept = match Journal::decode(plan, &bytes) {
@@ -177,10 +179,37 @@ fn of_same_path(earlier: Earlier, restores_hosts: bool, document: &mut Results) 
     points
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), VerbError> {
-    file.try_lock().map_err(|_held| {
-        VerbError::failed(format!("{}: another run is writing it; name another -o", path.display()))
-    })
+/// How long a lock is waited for. A run that is killed while it starts a program leaves it to the copy of itself
+/// that becomes this program, for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Opens or creates a journal that no other run writes.
+fn open_locked(path: &Path) -> Result<File, VerbError> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let file = private::append_to(path).map_err(|error| at(path, &error))?;
+        match file.try_lock() {
+            // The run that held it may have ended meanwhile, and have removed it.
+            Ok(()) if is_at(path, &file) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(at(path, &error)),
+            Ok(()) | Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Ok(()) | Err(TryLockError::WouldBlock) => {
+                let path = path.display();
+                return Err(VerbError::failed(format!(
+                    "{path}: another run is writing it; name another -o"
+                )));
+            }
+        }
+    }
+}
+
+/// Whether the open file is the one of this name.
+fn is_at(path: &Path, file: &File) -> bool {
+    let known =
+        |facts: io::Result<fs::Metadata>| facts.map(|facts| (facts.dev(), facts.ino())).ok();
+    known(fs::metadata(path)).is_some_and(|there| Some(there) == known(file.metadata()))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -191,4 +220,25 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 fn at(path: &Path, error: &dyn std::error::Error) -> VerbError {
     VerbError::failed(format!("{}: {}", path.display(), crate::exit::chain(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_let_go_in_a_moment_is_waited_for() {
+        let folder = private::Scratch::new("store").expect("a folder");
+        let path = folder.path().join("r.json.journal");
+        let held = open_locked(&path).expect("nobody has it");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(50));
+                fs::remove_file(&path).expect("there");
+                drop(held);
+            });
+            let next = open_locked(&path).expect("after a moment");
+            assert!(is_at(&path, &next), "a file that was removed is not written");
+        });
+    }
 }

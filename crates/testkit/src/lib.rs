@@ -16,6 +16,8 @@ pub mod root;
 pub mod server;
 pub mod serving;
 pub mod socket;
+pub mod spans;
+pub mod stalls;
 pub mod switch_bed;
 
 use std::path::Path;

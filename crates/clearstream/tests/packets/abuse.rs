@@ -8,6 +8,7 @@ use packet_switch::client::{Attached, Connection};
 use ring::Patience;
 
 use super::{PROGRAM, Switch};
+use testkit::effort;
 use testkit::socket::socket_path;
 
 fn attach(connection: &mut Connection, port: &str, shape: Shape) -> Attached {
@@ -76,14 +77,18 @@ fn flood(socket: &std::path::Path, stop: &AtomicBool) -> u32 {
     turns
 }
 
-const FRAMES: u64 = 1000;
+/// Frames of one look, one a millisecond.
+const FRAMES: u64 = 250;
 
-/// What arrives of paced frames, and how long the one that waited longest did.
-fn paced(socket: &std::path::Path) -> (u64, Duration) {
+/// Looks at a flood, all taken before they are judged: a machine that stalls spoils one or two.
+const LOOKS: u32 = 9;
+
+/// Two ports, the second of which the switch knows; rings that hold what comes while a core stands still.
+fn pair(socket: &std::path::Path) -> (Connection, Attached, Attached) {
     let mut connection = Connection::open(socket).unwrap();
-    let mut a = attach(&mut connection, "vale0:a", Shape::default());
-    let mut b = attach(&mut connection, "vale0:b", Shape::default());
-    let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(100) };
+    let shape = Shape { slots: 4096, ..Shape::default() };
+    let a = attach(&mut connection, "vale0:a", shape);
+    let mut b = attach(&mut connection, "vale0:b", shape);
     let room = b.sender.reserve(u32::MAX).unwrap();
     assert!(b.sender.put(0, &ethernet(2, 1, 60)));
     b.sender.publish(1).unwrap();
@@ -93,13 +98,19 @@ fn paced(socket: &std::path::Path) -> (u64, Duration) {
         assert!(Instant::now() < until, "the switch takes no frame");
         std::thread::sleep(Duration::from_millis(1));
     }
+    (connection, a, b)
+}
+
+/// What arrives of paced frames from `a` to `b`, and how long the one that waited longest did.
+fn paced(a: &mut Attached, b: &mut Attached) -> (u64, Duration) {
+    let patience = Patience { linger: Duration::ZERO, timeout: Duration::from_millis(100) };
     let began = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..FRAMES {
                 let due = began + Duration::from_millis(number);
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                drain(&mut a);
+                drain(a);
                 let mut frame = ethernet(1, 2, 60);
                 frame[14..22].copy_from_slice(&(began.elapsed().as_nanos() as u64).to_le_bytes());
                 assert!(a.sender.wait(patience).unwrap() > 0, "it gets room within its patience");
@@ -133,16 +144,21 @@ fn paced(socket: &std::path::Path) -> (u64, Duration) {
 fn super_segments_for_everybody_make_nobody_else_wait() {
     let switch = Switch::run("flood");
     let stop = AtomicBool::new(false);
-    let (turns, (received, longest)) = std::thread::scope(|scope| {
+    let (turns, looks) = std::thread::scope(|scope| {
         let flood = scope.spawn(|| flood(&switch.socket, &stop));
         std::thread::sleep(Duration::from_millis(300));
-        let outcome = paced(&switch.socket);
+        let (_connection, mut a, mut b) = pair(&switch.socket);
+        let looks: Vec<_> = (0..LOOKS).map(|_| paced(&mut a, &mut b)).collect();
         stop.store(true, Ordering::Relaxed);
-        (flood.join().unwrap(), outcome)
+        (flood.join().unwrap(), looks)
     });
-    println!("{received} of {FRAMES}, {longest:?} at most, {turns} turns of the flood");
-    assert_eq!(received, FRAMES, "none is lost");
-    assert!(longest < Duration::from_millis(50), "one waited {longest:?}");
+    println!("{turns} turns of the flood");
+    effort::judge_runs(
+        "none of the innocent frames is lost or waits 50 ms",
+        LOOKS,
+        |look| looks[look as usize],
+        |&(received, longest)| received == FRAMES && longest < Duration::from_millis(50),
+    );
     assert!(turns > 10, "{turns} turns are no flood");
 }
 
@@ -174,17 +190,28 @@ fn links_hold_no_more_than_the_memory_there_may_be() {
     assert!((1..50).contains(&links), "{links} links");
     let why = add(&mut connection, 100).unwrap_err().to_string();
     assert!(why.contains("bytes of all regions, links and devices"), "{why}");
-    let (began, mut most) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(2) {
-        // Frames of one length fill what those of another have left.
-        let bytes = if began.elapsed() < Duration::from_secs(1) { 2000 } else { 60 };
-        fill(&mut source, &ethernet(1, 0xff, bytes));
-        most = most.max(resident_bytes(switch.daemon.id()));
-        std::thread::sleep(Duration::from_micros(100));
+    let lost = || {
+        let ports = switch.json("port list");
+        let lost =
+            ports.as_array().unwrap().iter().filter_map(|one| one["device"]["lost"].as_u64());
+        lost.max().unwrap_or(0)
+    };
+    let mut most = 0;
+    // Frames of one length fill what those of another have left; a full link loses some.
+    for bytes in [2000, 60] {
+        let (before, until) = (lost(), Instant::now() + Duration::from_secs(60));
+        while lost() == before {
+            assert!(
+                Instant::now() < until,
+                "{links} links never fill with frames of {bytes} bytes"
+            );
+            for _ in 0..1000 {
+                fill(&mut source, &ethernet(1, 0xff, bytes));
+                most = most.max(resident_bytes(switch.daemon.id()));
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
     }
     println!("{links} links, {most} bytes");
     assert!(most < MEMORY + PROGRAM_BYTES, "{most} bytes with {links} links");
-    let lost = switch.json("port list");
-    let lost = lost.as_array().unwrap().iter().filter_map(|one| one["device"]["lost"].as_u64());
-    assert!(lost.max() > Some(0), "they were full");
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::waits::{Span, now_ns};
+use crate::spans::{Span, covered_ns, now_ns, union};
 
 /// How often each core is looked at.
 const TICK: Duration = Duration::from_millis(1);
@@ -16,16 +16,16 @@ const TICK: Duration = Duration::from_millis(1);
 const LATE_NS: u64 = 3_000_000;
 
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     stop: Arc<AtomicBool>,
     stalls: Vec<Arc<Mutex<Vec<Span>>>>,
     threads: Vec<JoinHandle<()>>,
     /// The threads run before all others, so that what makes them late is no program.
-    pub(crate) is_exact: bool,
+    pub is_exact: bool,
 }
 
 impl Machine {
-    pub(crate) fn watch() -> Self {
+    pub fn watch() -> Self {
         let cores = sys::thread::usable_cores().unwrap_or_default();
         let stop = Arc::new(AtomicBool::new(false));
         let may = || sys::process::run_before_others().is_ok();
@@ -39,8 +39,16 @@ impl Machine {
         Self { stop, stalls, threads, is_exact }
     }
 
+    /// Share of the time since `from_ns` ([`now_ns`]) in which a core stood still, and forgets the stalls; none
+    /// where that cannot be told from programs that run before these threads.
+    pub fn stalled_share(&self, from_ns: u64) -> Option<f64> {
+        let whole = Span { from_ns, to_ns: now_ns() };
+        let stalled_ns = covered_ns(whole, &union(self.take_stalls()));
+        self.is_exact.then(|| stalled_ns as f64 / whole.length_ns().max(1) as f64)
+    }
+
     /// All stalls since the last call.
-    pub(crate) fn take_stalls(&self) -> Vec<Span> {
+    pub fn take_stalls(&self) -> Vec<Span> {
         self.stalls.iter().flat_map(|stalls| std::mem::take(&mut *lock(stalls))).collect()
     }
 }
@@ -70,6 +78,6 @@ fn tick(core: u32, stalls: &Mutex<Vec<Span>>, stop: &AtomicBool) {
 }
 
 /// A thread that panicked leaves data that is as good as before.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

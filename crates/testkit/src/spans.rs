@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 /// A span of the suite's own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Span {
-    pub(crate) from_ns: u64,
-    pub(crate) to_ns: u64,
+pub struct Span {
+    pub from_ns: u64,
+    pub to_ns: u64,
 }
 
 impl Span {
-    pub(crate) fn length_ns(self) -> u64 {
+    pub fn length_ns(self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
 
@@ -23,18 +23,18 @@ impl Span {
 }
 
 /// Nanoseconds since the first call.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     let began = *BEGAN.get_or_init(Instant::now);
     u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn ms(ns: u64) -> f64 {
+pub fn ms(ns: u64) -> f64 {
     Duration::from_nanos(ns).as_secs_f64() * 1e3
 }
 
 /// The same time, each moment once, in order.
-pub(crate) fn union(mut spans: Vec<Span>) -> Vec<Span> {
+pub fn union(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut joined: Vec<Span> = Vec::new();
     for span in spans {
@@ -47,7 +47,7 @@ pub(crate) fn union(mut spans: Vec<Span>) -> Vec<Span> {
 }
 
 /// How much of `span` lies in `others`, which are as [`union`] gives them.
-pub(crate) fn covered_ns(span: Span, others: &[Span]) -> u64 {
+pub fn covered_ns(span: Span, others: &[Span]) -> u64 {
     others.iter().map(|&other| span.common(other).length_ns()).sum()
 }
 
