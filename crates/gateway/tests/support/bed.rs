@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Four clients, three gateways, two servers.
 pub(crate) const PLAN: &str = r#"
@@ -65,8 +67,32 @@ pub(crate) fn enter() -> bool {
     ] {
         must(line);
     }
+    settle();
     true
 }
+
+/// Waits for the routes that the kernel adds by itself, which is after the commands have returned: they would turn
+/// up between two dumps.
+fn settle() {
+    let routes = [
+        "fd00:5::/64 dev ib0 ",
+        "local fd00:5::21 dev ib0 ",
+        "multicast ff00::/8 dev ib0 ",
+        "multicast ff00::/8 dev far ",
+    ];
+    let began = Instant::now();
+    loop {
+        let there = must("ip -6 route show table all");
+        if routes.iter().all(|route| there.lines().any(|line| line.starts_with(route))) {
+            return;
+        }
+        assert!(began.elapsed() < SETTLED_AFTER, "routes of the kernel are missing: {there}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// How long the kernel may take for its routes.
+const SETTLED_AFTER: Duration = Duration::from_secs(20);
 
 /// Things of others: nexthops, a group, routes with everything a route can have, rules, a table of a number near the
 /// plan's, settings.
