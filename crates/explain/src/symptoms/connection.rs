@@ -205,7 +205,7 @@ pub(super) static SENDER: &[Row] = &[
         Unit::Share,
         "tcp_info.tcpi_total_retrans",
         "segments retransmitted, of those sent",
-        |seen| seen.flow.retransmit_share.filter(|_| seen.flow.retransmits_count.is_some()),
+        |seen| seen.flow.retransmit_share.filter(|_| tells_retransmits(seen)),
     ),
     row(
         "loss-event-share",
@@ -219,7 +219,10 @@ pub(super) static SENDER: &[Row] = &[
         Unit::Share,
         "tcp_info.tcpi_dsack_dups",
         "retransmissions that the receiver already had; absent without retransmissions",
-        |seen| share(seen.flow.needless_count?, seen.flow.run_retransmits_count?),
+        |seen| {
+            let again = seen.flow.run_retransmits_count.filter(|_| tells_retransmits(seen))?;
+            share(seen.flow.needless_count?, again)
+        },
     ),
     row("reordering-events", Unit::Count, "tcp_info.tcpi_reord_seen", "times that a segment turned out to be late, not lost", |seen| {
         seen.flow.reordered_count
@@ -312,9 +315,14 @@ fn in_flight(tcp: &TcpSample) -> Option<f64> {
     counted(tcp.in_flight_bytes)
 }
 
+/// Whether retransmissions were counted: a sample of TCP without a count holds 0.
+fn tells_retransmits(seen: &Seen<'_>) -> bool {
+    seen.run.direction.retransmits_count.is_some()
+}
+
 /// Whether the senders sampled TCP while the test ran: events in between show only then.
 fn has_samples(seen: &Seen<'_>) -> bool {
-    seen.flow.retransmits_count.is_some() && !seen.each(|_| Some(0.0)).is_empty()
+    tells_retransmits(seen) && !seen.each(|_| Some(0.0)).is_empty()
 }
 
 /// A figure that may be 0, summed over the streams: the median of the steady intervals.

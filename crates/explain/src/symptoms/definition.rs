@@ -182,9 +182,11 @@ impl Row {
 
 /// Where another program's recording has the figure from; its own counters are not the kernel's.
 fn source_in(source: &str, recorder: Option<&str>) -> String {
+    let is_of_the_kernel = ["tcp_info.", "SO_", "SIOC"].iter().any(|name| source.starts_with(name));
     match recorder {
-        // Its samples are the kernel's.
-        None | Some("ss") => source.to_owned(),
+        None => source.to_owned(),
+        Some("ss") if is_of_the_kernel => source.to_owned(),
+        Some("ss") => "ss -tin".to_owned(),
         Some("packet capture") => "the captured packets".to_owned(),
         Some(other) => format!("{other} -J"),
     }

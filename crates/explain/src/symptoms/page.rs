@@ -62,8 +62,9 @@ const PREFACE: &str = "\
 
 `clearstream explain FILE --symptoms` prints what the figures of a file show, before any limit is weighed
 ([limits.md](limits.md)). Each symptom has a name, the median over the repeats of the test, their spread, their number
-and the counter that it comes from. A symptom that the file does not hold is absent, never 0; absent ones are listed
-by name after the table. The table of symptoms that the program uses generates this page, and a test compares them.
+and the counter that it comes from. A symptom that the file does not hold is absent, never 0; absent ones stand
+after the table, by name where they are few. This page is generated from the table that computes the symptoms, and a
+test compares them.
 
 - *spread* is the lowest and the highest repeat; `--json` has the standard deviation too.
 - *+-* instead of a spread: there was one repeat, and this is the standard error of its interval samples (their standard

@@ -135,7 +135,7 @@ fn of_the_recordings_only_those_of_interrupted_senders_contradict_themselves() {
         .map(|(name, _)| name)
         .collect();
     told.sort();
-    assert_eq!(told, ["crowd-near", "offloads", "quota-near"]);
+    assert_eq!(told, ["crowd-near", "quota-near"]);
 }
 
 #[test]
