@@ -15,7 +15,7 @@ use results::{End, Results, Work};
 use crate::observed::judged_points;
 use tested::{Seen, Tested};
 
-pub use definition::{Definition, Section, SymptomUnit};
+pub use definition::{Section, SymptomUnit};
 pub use page::symptoms_page;
 
 /// Least number of interval samples from which a standard error is computed.

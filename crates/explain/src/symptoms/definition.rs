@@ -110,15 +110,15 @@ impl SymptomUnit {
 
 /// What is documented of one symptom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Definition {
+pub(super) struct Definition {
     /// Name, unique among all definitions. `N` stands for the number of a core.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// Unit.
-    pub unit: SymptomUnit,
+    pub(super) unit: SymptomUnit,
     /// The counter or figures it comes from in results of this program.
-    pub source: &'static str,
+    pub(super) source: &'static str,
     /// What it is, in one phrase.
-    pub about: &'static str,
+    pub(super) about: &'static str,
 }
 
 /// A figure of one repeat.

@@ -98,3 +98,15 @@ fn figures_have_three_digits_in_the_unit_of_the_median() {
         assert_eq!(scale(unit, median).1, name);
     }
 }
+
+#[test]
+fn symptoms_are_printed_instead_of_a_verdict_and_not_beside_one() {
+    use clap::CommandFactory;
+    for other in [&["--all"][..], &["--after", "later.json"]] {
+        let words = ["clearstream", "explain", "results.json", "--symptoms"];
+        let words = words.into_iter().chain(other.iter().copied());
+        let refused = crate::CommandLine::command().try_get_matches_from(words);
+        let kind = refused.expect_err("refused").kind();
+        assert_eq!(kind, clap::error::ErrorKind::ArgumentConflict, "{other:?}");
+    }
+}
