@@ -106,7 +106,7 @@ pub(super) const STREAMS_GAIN: Definition = Definition::new(
     "streams-gain",
     Unit::Ratio,
     "bytes read at the receiver",
-    "throughput of several streams over that of the judged test; about 1: a plateau that all streams share",
+    "throughput of several streams over that of the judged test; about 1: a plateau that all streams share; its spread is that of the several streams",
 );
 pub(super) const STREAMS: Definition = Definition::new(
     "streams-compared",
