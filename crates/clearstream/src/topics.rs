@@ -29,7 +29,7 @@ macro_rules! document {
 }
 
 /// All topics, in the order of the list.
-pub(crate) const TOPICS: [Topic; 7] = [
+pub(crate) const TOPICS: [Topic; 8] = [
     Topic {
         name: "exit-codes",
         section: 7,
@@ -42,6 +42,13 @@ pub(crate) const TOPICS: [Topic; 7] = [
         section: 7,
         about: "the limits that a verdict names: mechanism, evidence, experiment, advice",
         document: document!("limits.md"),
+        parts: &[],
+    },
+    Topic {
+        name: "symptoms",
+        section: 7,
+        about: "what `explain --symptoms` prints: name, unit, source and meaning of each",
+        document: document!("symptoms.md"),
         parts: &[],
     },
     Topic {

@@ -30,7 +30,16 @@ fn every_topic_that_help_lists_is_printed_and_has_a_man_page() {
     let manual = run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
     assert!(manual.status.success(), "{}", text(&manual.stderr));
     let names = topics();
-    for name in ["limits", "glossary", "exit-codes", "results", "lab-file", "plan-file", "schema"] {
+    for name in [
+        "limits",
+        "symptoms",
+        "glossary",
+        "exit-codes",
+        "results",
+        "lab-file",
+        "plan-file",
+        "schema",
+    ] {
         assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
     }
     for name in names.iter().filter(|name| *name != "schema") {

@@ -61,7 +61,7 @@ const BUSY_MIN: f64 = 0.85;
 
 /// The places where datagrams can be lost, from sender to receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     SenderQdisc,
     SenderDevice,
     Path,
@@ -95,22 +95,22 @@ impl Place {
 }
 
 /// All datagrams of one test, accounted for.
-struct Account<'a> {
-    spec: &'a TestSpec,
-    outcome: &'a TestOutcome,
-    direction: &'a DirectionOutcome,
+pub(crate) struct Account<'a> {
+    pub(crate) spec: &'a TestSpec,
+    pub(crate) outcome: &'a TestOutcome,
+    pub(crate) direction: &'a DirectionOutcome,
     sender: End,
-    sent: f64,
+    pub(crate) sent: f64,
     received: f64,
     lost: f64,
     /// Sends that the sender's socket refused; not counted in `sent`.
-    refused: f64,
+    pub(crate) refused: f64,
     /// Losses by place, from sender to receiver; a place is missing if its end reported no counters.
-    places: Vec<(Place, f64)>,
+    pub(crate) places: Vec<(Place, f64)>,
     /// Neither received nor known to be lost when the test ended.
     rest: f64,
     /// Of these, those beyond what is usually on its way then.
-    undecided: f64,
+    pub(crate) undecided: f64,
 }
 
 /// The verdict of a document whose bulk tests are all UDP; `None` for any other.
@@ -159,7 +159,7 @@ struct Finding {
 }
 
 impl<'a> Account<'a> {
-    fn of(point: &'a Point) -> Option<Self> {
+    pub(crate) fn of(point: &'a Point) -> Option<Self> {
         let (Work::Datagrams(spec), outcome) = (&point.work, point.measured()?) else {
             return None;
         };
@@ -184,6 +184,11 @@ impl<'a> Account<'a> {
         account.refused = account.report(sender).map_or(0.0, refused);
         account.places = account.located();
         Some(account)
+    }
+
+    /// What the end that sent the datagrams reported.
+    pub(crate) fn sender_report(&self) -> Option<&'a EndReport> {
+        self.report(self.sender)
     }
 
     fn report(&self, end: End) -> Option<&'a EndReport> {
@@ -227,12 +232,12 @@ impl<'a> Account<'a> {
         places
     }
 
-    fn lost_share(&self) -> f64 {
+    pub(crate) fn lost_share(&self) -> f64 {
         share(self.lost, self.sent).unwrap_or(0.0)
     }
 
     /// Share lost on the path or, if the place is unknown, anywhere.
-    fn path_share(&self) -> f64 {
+    pub(crate) fn path_share(&self) -> f64 {
         let path = self.places.iter().find(|(place, _)| *place == Place::Path);
         share(path.map_or(self.lost, |(_, count)| *count), self.sent).unwrap_or(0.0)
     }

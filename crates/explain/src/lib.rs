@@ -44,6 +44,7 @@ mod pages;
 mod recording;
 mod remedy;
 mod round_trips;
+pub mod symptoms;
 mod verdict;
 mod wanted;
 

@@ -10,8 +10,7 @@ use results::{
 
 pub(crate) use flow::Flow;
 pub(crate) use host::{HostView, end_name};
-use run::Run;
-pub(crate) use run::opposite;
+pub(crate) use run::{Run, opposite, report_of};
 
 use crate::ceilings::Headers;
 use crate::numbers::{middle, positive, ramp, ratio, share};
@@ -88,7 +87,7 @@ impl<'a> Observed<'a> {
             several: several(results, run),
             several_idle: several_idle(results, run),
             refuted: Vec::new(),
-            udp: udp(results, run),
+            udp: udp_best(results, run),
             one_machine,
             results,
         })
@@ -183,15 +182,7 @@ impl<'a> Observed<'a> {
     /// Mean size of the packets that an end's device moved in the test's direction, bytes: a super-segment
     /// counts once if the device takes it whole.
     pub(crate) fn packet_bytes(&self, host: &HostView<'_>) -> Option<f64> {
-        let device = host.device()?;
-        let (bytes, pkts) = if host.end == self.sender.end {
-            (device.tx_bytes, device.tx_pkts)
-        } else {
-            (device.rx_bytes, device.rx_pkts)
-        };
-        // Acknowledgements of the opposite direction would distort the mean.
-        let moved = bytes as f64 > 0.5 * host.payload_bytes;
-        if moved { ratio(bytes as f64, pkts as f64) } else { None }
+        packet_bytes(host, host.end == self.sender.end)
     }
 
     /// Goodput that an end's interface allows at its line rate, bit/s.
@@ -297,12 +288,7 @@ impl<'a> Observed<'a> {
     /// How full the receiver's socket is, 0 (the reader keeps up) to 1 (it does not): unread bytes over
     /// the sum of unread bytes and free window. `None` if the receiver did not report it.
     pub(crate) fn receiver_fullness(&self) -> Option<f64> {
-        let unread = self.receiver.receive_queue_bytes? / self.streams();
-        let free =
-            self.receiver.advertised_window_bytes.or(self.flow.peer_window_bytes).or_else(
-                || self.receiver.receive_buffer_bytes.map(|buffer| buffer / 2.0 - unread),
-            )?;
-        share(unread, unread + (free / self.streams()).max(0.0)).or(Some(0.0))
+        receiver_fullness(&self.receiver, &self.flow, self.streams())
     }
 
     /// Confidence, 0 to 1, that the hosts, not the path, are full: a thread never sleeps, or no core is idle.
@@ -337,8 +323,31 @@ pub fn judged_test(results: &Results) -> Option<&TestSpec> {
     judged_points(results).first()?.spec()
 }
 
+/// How full a receiver's socket is; see [`Observed::receiver_fullness`].
+pub(crate) fn receiver_fullness(receiver: &HostView<'_>, flow: &Flow, streams: f64) -> Option<f64> {
+    let unread = receiver.receive_queue_bytes? / streams;
+    let free = receiver
+        .advertised_window_bytes
+        .or(flow.peer_window_bytes)
+        .or_else(|| receiver.receive_buffer_bytes.map(|buffer| buffer / 2.0 - unread))?;
+    share(unread, unread + (free / streams).max(0.0)).or(Some(0.0))
+}
+
+/// Mean size of the packets that a device moved in a test's direction; see [`Observed::packet_bytes`].
+pub(crate) fn packet_bytes(host: &HostView<'_>, is_sender: bool) -> Option<f64> {
+    let device = host.device()?;
+    let (bytes, pkts) = if is_sender {
+        (device.tx_bytes, device.tx_pkts)
+    } else {
+        (device.rx_bytes, device.rx_pkts)
+    };
+    // Acknowledgements of the opposite direction would distort the mean.
+    let moved = bytes as f64 > 0.5 * host.payload_bytes;
+    if moved { ratio(bytes as f64, pkts as f64) } else { None }
+}
+
 /// The repeats of the judged test: `single-stream`, else the first TCP bulk test of the document.
-fn judged_points(results: &Results) -> Vec<&Point> {
+pub(crate) fn judged_points(results: &Results) -> Vec<&Point> {
     let usable = |point: &&Point| !point.is_confirmation() && Run::of(point).is_some();
     let named = || results.points.iter().filter(usable).filter(|point| point.experiment == JUDGED);
     let first = named().next().or_else(|| results.points.iter().find(usable));
@@ -350,6 +359,12 @@ fn judged_points(results: &Results) -> Vec<&Point> {
 
 /// The highest total throughput over several streams in the same direction, with their number.
 fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
+    let (count, rates) = several_rates(results, judged)?;
+    Some((count, Estimate::of(&rates)?))
+}
+
+/// The number of streams whose tests carried most in the same direction, and what each repeat carried, bit/s.
+pub(crate) fn several_rates(results: &Results, judged: &Run<'_>) -> Option<(u32, Vec<f64>)> {
     let runs: Vec<(u32, f64)> = results
         .points
         .iter()
@@ -363,9 +378,10 @@ fn several(results: &Results, judged: &Run<'_>) -> Option<(u32, Estimate)> {
     counts.dedup();
     let of_count = |count: u32| {
         let rates: Vec<f64> = runs.iter().filter(|run| run.0 == count).map(|run| run.1).collect();
-        Some((count, Estimate::of(&rates)?))
+        Some((stats::median(&rates)?, count, rates))
     };
-    counts.into_iter().filter_map(of_count).max_by(|a, b| a.1.median.total_cmp(&b.1.median))
+    let most = counts.into_iter().filter_map(of_count).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((most.1, most.2))
 }
 
 /// Idle share of the sender's and of the receiver's cores in tests over several streams: medians.
@@ -387,7 +403,8 @@ fn several_idle(results: &Results, judged: &Run<'_>) -> (Option<f64>, Option<f64
     (idle_of(judged.sender), idle_of(opposite(judged.sender)))
 }
 
-fn udp(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
+/// The UDP test in the same direction that delivered most.
+pub(crate) fn udp_best(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
     let points = results.points.iter().filter(|point| point.experiment == "udp");
     let seen = points.filter_map(|point| udp_seen(point, judged.direction.direction));
     seen.max_by(|a, b| a.delivered_bits_per_s.total_cmp(&b.delivered_bits_per_s))

@@ -134,9 +134,7 @@ impl<'a> Seen<'a> {
 
     /// Time that the end's thread waits for a core, per transaction: each one wakes the thread once.
     fn waiting(&self, end: End, report: &EndReport) -> Option<Part> {
-        let waited = report.streams.iter().map(|stream| stream.thread_wait_s);
-        let waited_s = waited.reduce(|sum, one| Some(sum? + one?))??;
-        let took_s = positive(waited_s / self.transactions)?;
+        let took_s = positive(waiting_s(report, self.transactions)?)?;
         let name = end_name(end);
         let text = format!(
             "the {name} end's thread waits {} for a core after each wake-up",
@@ -147,24 +145,7 @@ impl<'a> Seen<'a> {
 
     /// Wake-up time of the cores that process packets and run threads; each wakes at most once per transaction.
     fn waking(&self, end: End, report: &EndReport) -> Option<Part> {
-        let cores = |stream: &StreamEnd| {
-            stream.cores.first().copied().into_iter().chain(stream.incoming_core)
-        };
-        let mut used: Vec<u32> = report.streams.iter().flat_map(cores).collect();
-        used.sort_unstable();
-        used.dedup();
-        let states = &report.counters.idle_states;
-        let of_core = |core: &u32| -> f64 {
-            let left = states.iter().filter(|state| state.core == *core);
-            let left: Vec<(f64, f64)> = left
-                .filter(|state| state.exit_latency_us >= EXIT_MIN_US)
-                .map(|state| (state.entered_count as f64, state.exit_latency_us as f64 * 1e-6))
-                .collect();
-            let entered: f64 = left.iter().map(|(count, _)| count).sum();
-            let spent_s: f64 = left.iter().map(|(count, exit_s)| count * exit_s).sum();
-            spent_s / entered.max(self.transactions).max(1.0)
-        };
-        let took_s = positive(used.iter().map(of_core).sum())?;
+        let took_s = positive(waking_s(report, self.transactions)?)?;
         let name = end_name(end);
         let text = format!(
             "the {name} end's cores take {} to leave their idle states",
@@ -172,4 +153,34 @@ impl<'a> Seen<'a> {
         );
         Some(Part { limit: Limit::IdleStates, end, took_s, text })
     }
+}
+
+/// Time that an end's threads wait for a core, per transaction, seconds; 0 if they never wait.
+pub(crate) fn waiting_s(report: &EndReport, transactions: f64) -> Option<f64> {
+    let waited = report.streams.iter().map(|stream| stream.thread_wait_s);
+    let waited_s = waited.reduce(|sum, one| Some(sum? + one?))??;
+    Some(waited_s / transactions)
+}
+
+/// Wake-up time of an end's cores that process packets and run threads, seconds per transaction: each wakes at
+/// most once per transaction. `None` if the end told no idle states.
+pub(crate) fn waking_s(report: &EndReport, transactions: f64) -> Option<f64> {
+    let cores =
+        |stream: &StreamEnd| stream.cores.first().copied().into_iter().chain(stream.incoming_core);
+    let mut used: Vec<u32> = report.streams.iter().flat_map(cores).collect();
+    used.sort_unstable();
+    used.dedup();
+    let states = &report.counters.idle_states;
+    let of_core = |core: &u32| -> f64 {
+        let left = states.iter().filter(|state| state.core == *core);
+        let left: Vec<(f64, f64)> = left
+            .filter(|state| state.exit_latency_us >= EXIT_MIN_US)
+            .map(|state| (state.entered_count as f64, state.exit_latency_us as f64 * 1e-6))
+            .collect();
+        let entered: f64 = left.iter().map(|(count, _)| count).sum();
+        let spent_s: f64 = left.iter().map(|(count, exit_s)| count * exit_s).sum();
+        spent_s / entered.max(transactions).max(1.0)
+    };
+    let is_told = !states.is_empty() && !used.is_empty();
+    is_told.then(|| used.iter().map(of_core).sum())
 }

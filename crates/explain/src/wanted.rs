@@ -93,7 +93,7 @@ fn of(
 }
 
 /// The lowest payload rate of the ends' interfaces and their shapers, with its source.
-fn line(results: &Results) -> Option<(f64, String)> {
+pub(crate) fn line(results: &Results) -> Option<(f64, String)> {
     let mtu = f64::from(results.path.path_mtu_bytes.unwrap_or(1500).clamp(576, 65_535));
     let headers_bytes = f64::from(Headers::of_path(&results.path).bytes());
     let goodput = |line: f64| line * (mtu - headers_bytes) / (mtu + ETHERNET_WIRE_BYTES);

@@ -1,6 +1,7 @@
 //! `clearstream explain`: identifies the bottleneck from stored results, on any machine.
 
 mod load;
+mod symptoms;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::verdict_text::{self, Detail};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  clearstream explain results.json\n  \
     clearstream explain results.json --all\n  \
+    clearstream explain results.json --symptoms           what the figures show, without a verdict\n  \
     clearstream explain before.json --after after.json    does the change confirm the verdict?\n  \
     clearstream explain io.json --after io-later.json     did it make the file system faster?\n  \
     clearstream explain flow.pcap\n  clearstream explain udp-at-100m.json udp-at-50m.json\n  \
@@ -25,7 +27,7 @@ use crate::verdict_text::{self, Detail};
     of other programs are read as well, with a note on what they cannot show: `iperf3 -J`, a packet\n\
     capture (pcap, pcapng: the first 10 MB of its biggest TCP flow), and samples of `ss -tin`;\n\
     docs/recordings.md says how to take them. `clearstream help limits` describes every limit, its\n\
-    evidence and the experiment that decides.")]
+    evidence and the experiment that decides, `clearstream help symptoms` every symptom.")]
 pub(crate) struct ExplainArgs {
     /// Results file, output of `iperf3 -J` or `ss -tin`, or a packet capture; `-`
     /// reads standard input.
@@ -42,6 +44,10 @@ pub(crate) struct ExplainArgs {
     /// Also list every limit that was ruled out, and why.
     #[arg(short, long)]
     all: bool,
+    /// What the figures show instead of the verdict: each symptom with its spread, unit and the
+    /// counter it comes from; what the file does not hold is named.
+    #[arg(long, conflicts_with_all = ["all", "after"])]
+    symptoms: bool,
 }
 
 /// Output of `--json`: `.verdict` is where `path --json` has it.
@@ -71,6 +77,9 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     let mut results = foreign::load(&args.results)?;
     for more in &args.more {
         results.points.extend(rates_of(&args.results, &results, more)?);
+    }
+    if args.symptoms {
+        return symptoms::run(&results, json);
     }
     let mut verdict = explain::explain(&results);
     let mut load_after = None;

@@ -49,7 +49,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn of(run: &Run<'_>) -> Self {
+    pub(crate) fn of(run: &Run<'_>) -> Self {
         let tcp = run.senders.first().and_then(|stream| stream.tcp.as_ref());
         let busy_s = run.gained_s(|tcp| tcp.busy_s);
         let streams_s = run.outcome.duration_s * run.senders.len() as f64;
@@ -93,7 +93,7 @@ impl Flow {
     }
 
     /// The same, with the losses of all repeats combined, because losses are rare.
-    pub(super) fn with_losses_of<'a, 'r: 'a>(
+    pub(crate) fn with_losses_of<'a, 'r: 'a>(
         self,
         runs: impl Iterator<Item = &'a Run<'r>>,
     ) -> Self {

@@ -2,10 +2,10 @@
 
 use results::{
     CoreUse, DeviceCounters, End, EndCounters, HostFacts, InterfaceFacts, Machine, QdiscCounters,
-    Results, StreamEnd, TestSpec,
+    Results, StreamEnd, TestOutcome, TestSpec,
 };
 
-use super::run::Run;
+use super::run::{Run, report_of};
 use crate::numbers::{counted, middle, percent, ramp, share};
 
 /// Observations of one end. Shares are of the measured time, 0 to 1.
@@ -60,18 +60,29 @@ pub(crate) struct HostView<'a> {
 }
 
 impl<'a> HostView<'a> {
-    pub(super) fn of(results: &'a Results, spec: &TestSpec, run: &Run<'a>, end: End) -> Self {
+    pub(crate) fn of(results: &'a Results, spec: &TestSpec, run: &Run<'a>, end: End) -> Self {
+        let streams = if end == run.sender { &run.senders } else { &run.receivers };
+        Self::of_test(results, spec, run.outcome, streams, end)
+    }
+
+    /// The observations of any test between two hosts; `streams` are those that the end took part in.
+    pub(crate) fn of_test(
+        results: &'a Results,
+        spec: &TestSpec,
+        outcome: &'a TestOutcome,
+        streams: &[&StreamEnd],
+        end: End,
+    ) -> Self {
         let (host, pinned) = match end {
             End::Near => (Some(results.near()), &spec.near_cores),
             End::Far => (results.far(), &spec.far_cores),
         };
-        let streams = if end == run.sender { &run.senders } else { &run.receivers };
-        let report = run.report(end);
+        let report = report_of(outcome, end);
         let cores = report.map_or(&[][..], |report| &report.cores);
-        let thread = Thread::busiest(streams, run.outcome.duration_s);
+        let thread = Thread::busiest(streams, outcome.duration_s);
         let process_share = report
             .and_then(|report| report.process_cpu_s)
-            .and_then(|(user_s, system_s)| share(user_s + system_s, run.outcome.duration_s));
+            .and_then(|(user_s, system_s)| share(user_s + system_s, outcome.duration_s));
         let summed = |read: &dyn Fn(&StreamEnd) -> Option<f64>| {
             streams.iter().filter_map(|stream| read(stream)).reduce(|sum, value| sum + value)
         };
@@ -117,11 +128,11 @@ impl<'a> HostView<'a> {
             counters: report
                 .map(|report| &report.counters)
                 .filter(|counters| **counters != EndCounters::default()),
-            duration_s: run.outcome.duration_s,
+            duration_s: outcome.duration_s,
             payload_bytes: streams.iter().map(|stream| stream.bytes as f64).sum(),
             process_cores: report
                 .and_then(|report| report.process_cpu_s)
-                .map(|(user_s, system_s)| (user_s + system_s) / run.outcome.duration_s)
+                .map(|(user_s, system_s)| (user_s + system_s) / outcome.duration_s)
                 .filter(|cores| cores.is_finite()),
         }
     }

@@ -8,18 +8,18 @@ use crate::numbers::{middle, positive, share};
 
 /// A TCP bulk test that transferred data.
 #[derive(Debug, Clone)]
-pub(super) struct Run<'a> {
-    pub(super) outcome: &'a TestOutcome,
-    pub(super) direction: &'a DirectionOutcome,
-    pub(super) goodput_bits_per_s: f64,
-    pub(super) sender: End,
-    pub(super) senders: Vec<&'a StreamEnd>,
-    pub(super) receivers: Vec<&'a StreamEnd>,
+pub(crate) struct Run<'a> {
+    pub(crate) outcome: &'a TestOutcome,
+    pub(crate) direction: &'a DirectionOutcome,
+    pub(crate) goodput_bits_per_s: f64,
+    pub(crate) sender: End,
+    pub(crate) senders: Vec<&'a StreamEnd>,
+    pub(crate) receivers: Vec<&'a StreamEnd>,
 }
 
 impl<'a> Run<'a> {
     /// The run of a point; `None` unless it measured a TCP bulk transfer.
-    pub(super) fn of(point: &'a Point) -> Option<Self> {
+    pub(crate) fn of(point: &'a Point) -> Option<Self> {
         let (Work::Bulk(_), outcome) = (&point.work, point.measured()?) else { return None };
         // A bidirectional test is judged by its first direction.
         let direction = outcome.directions.first()?;
@@ -39,24 +39,24 @@ impl<'a> Run<'a> {
         Some(Self { outcome, direction, goodput_bits_per_s, sender, senders, receivers })
     }
 
-    pub(super) fn report(&self, end: End) -> Option<&'a EndReport> {
+    pub(crate) fn report(&self, end: End) -> Option<&'a EndReport> {
         report_of(self.outcome, end)
     }
 
     /// A TCP figure of the sender in the steady part, summed over all streams.
-    pub(super) fn summed(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn summed(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
         let of_streams = self.senders.iter().filter_map(|stream| steady_tcp(stream, &read));
         of_streams.reduce(|sum, value| sum + value).and_then(positive)
     }
 
     /// A TCP figure of the sender in the steady part, for the typical stream.
-    pub(super) fn typical(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn typical(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
         middle(self.senders.iter().filter_map(|stream| steady_tcp(stream, &read)))
             .and_then(positive)
     }
 
     /// Difference of a counter of seconds over the measured time, summed over all streams.
-    pub(super) fn gained_s(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn gained_s(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<f64> {
         let of_streams = self.senders.iter().filter_map(|stream| {
             let tcp = stream.tcp.as_ref()?;
             let gain_s = read(&tcp.last)? - read(&tcp.first)?;
@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
     }
 
     /// Difference of a counter of events over the measured time, summed over all streams of one end.
-    pub(super) fn gained_count(
+    pub(crate) fn gained_count(
         streams: &[&StreamEnd],
         read: impl Fn(&TcpSample) -> Option<u64>,
     ) -> Option<f64> {
@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
     }
 
     /// Segments retransmitted, and segments sent, as far as the sender's kernel reports them.
-    pub(super) fn retransmits(&self) -> Option<(f64, f64)> {
+    pub(crate) fn retransmits(&self) -> Option<(f64, f64)> {
         let counts = self.senders.iter().filter_map(|stream| {
             let tcp = stream.tcp.as_ref()?;
             let again =
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
     }
 
     /// Number of sampling intervals in which a stream retransmitted something.
-    pub(super) fn loss_events(&self) -> f64 {
+    pub(crate) fn loss_events(&self) -> f64 {
         let of_stream = |stream: &&StreamEnd| {
             let Some(tcp) = &stream.tcp else { return 0 };
             let sampled = stream.intervals.iter().filter_map(|interval| interval.tcp.as_ref());
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
     }
 
     /// Share of the steady samples, 0 to 1, for which `holds` is true.
-    pub(super) fn sampled_share(&self, holds: impl Fn(&TcpSample) -> bool) -> Option<f64> {
+    pub(crate) fn sampled_share(&self, holds: impl Fn(&TcpSample) -> bool) -> Option<f64> {
         let samples =
             self.senders.iter().flat_map(|stream| stream.steady()).filter_map(|i| i.tcp.as_ref());
         let (count, held) = samples.fold((0.0, 0.0), |(count, held), tcp| {
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
     }
 
     /// Smallest and largest value of a figure over the first stream's steady samples.
-    pub(super) fn swing(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<(f64, f64)> {
+    pub(crate) fn swing(&self, read: impl Fn(&TcpSample) -> Option<f64>) -> Option<(f64, f64)> {
         let stream = self.senders.first()?;
         let values = stream.steady().filter_map(|interval| read(interval.tcp.as_ref()?));
         values.filter(|value| value.is_finite()).fold(None, |range, value| {
@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
     }
 
     /// Throughput of the last third of a single stream over that of its first third.
-    pub(super) fn growth(&self) -> Option<f64> {
+    pub(crate) fn growth(&self) -> Option<f64> {
         let stream = match (self.receivers.as_slice(), self.senders.as_slice()) {
             ([stream], _) | ([], [stream]) => stream,
             _ => return None,
@@ -161,7 +161,8 @@ pub(crate) fn opposite(end: End) -> End {
     }
 }
 
-fn report_of(outcome: &TestOutcome, end: End) -> Option<&EndReport> {
+/// What an end reported of a test.
+pub(crate) fn report_of(outcome: &TestOutcome, end: End) -> Option<&EndReport> {
     match end {
         End::Near => Some(outcome.near()),
         End::Far => outcome.far(),

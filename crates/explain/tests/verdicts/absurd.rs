@@ -9,7 +9,7 @@ use crate::model::Model;
 
 /// Replaces or removes figures anywhere in a document, `picks` deciding which and how. What the
 /// schema no longer admits is put back.
-fn disturb(results: &Results, picks: &[(u32, u8)]) -> Results {
+pub(crate) fn disturb(results: &Results, picks: &[(u32, u8)]) -> Results {
     let mut document = serde_json::to_value(results).expect("a document has a JSON form");
     for (pick, kind) in picks {
         let before = document.clone();

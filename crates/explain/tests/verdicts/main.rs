@@ -9,6 +9,7 @@ mod files;
 mod model;
 mod next;
 mod round_trips;
+mod symptoms;
 
 use explain::{Diagnosis, Judgement, diagnose, judge};
 use model::{FAR, Model, NEAR};

@@ -1,0 +1,5 @@
+//! Prints `docs/symptoms.md`.
+
+fn main() {
+    print!("{}", explain::symptoms::symptoms_page());
+}

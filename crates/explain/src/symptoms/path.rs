@@ -1,0 +1,165 @@
+//! Symptoms of the path between the hosts.
+
+use results::{LatencySummary, Results};
+
+use super::definition::{Definition, Row, SymptomUnit as Unit};
+use super::tested::Seen;
+use super::{Symptom, deviation};
+use crate::numbers::{positive, ratio, share};
+use crate::observed::{several_rates, udp_best};
+use crate::wanted::{idle_rtt_s, line};
+
+const fn row(
+    name: &'static str,
+    unit: Unit,
+    source: &'static str,
+    about: &'static str,
+    read: fn(&Seen<'_>) -> Option<f64>,
+) -> Row {
+    Row::new(Definition::new(name, unit, source, about), read)
+}
+
+/// Read in each repeat of the judged TCP test.
+pub(super) static EACH: &[Row] = &[
+    row("throughput", Unit::BitsPerS, "bytes read at the receiver", "payload of all streams that the receiver read", |seen| {
+        Some(seen.run.goodput_bits_per_s)
+    })
+    .sampled(|seen| seen.interval_rates()),
+    row(
+        "throughput-growth",
+        Unit::Ratio,
+        "bytes per interval",
+        "throughput of the last third of a single stream over that of its first third",
+        |seen| seen.flow.growth,
+    ),
+    row(
+        "throughput-unsteadiness",
+        Unit::Ratio,
+        "bytes per interval",
+        "standard deviation of the steady intervals' throughput over its mean",
+        |seen| {
+            let rates = seen.interval_rates();
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            let enough = rates.len() >= super::SAMPLES_MIN;
+            enough.then(|| deviation(&rates) / mean)
+        },
+    ),
+    row("loaded-rtt-p50", Unit::S, "round trips beside the test", "median round trip of another connection while the test ran", |seen| {
+        loaded(seen)?.percentile_s(50.0).and_then(positive)
+    }),
+    row("loaded-rtt-p99", Unit::S, "round trips beside the test", "99th percentile of the same", |seen| {
+        loaded(seen)?.percentile_s(99.0).and_then(positive)
+    }),
+    row(
+        "queue-growth",
+        Unit::Ratio,
+        "tcp_info.tcpi_rtt, idle round trips",
+        "round trip under load over the lowest known (idle median, or tcpi_min_rtt): a queue lengthens it",
+        |seen| ratio(seen.flow.rtt_s?, seen.base_rtt_s()?),
+    )
+    .sampled(|seen| {
+        let base_s = seen.base_rtt_s();
+        seen.each(|tcp| ratio(tcp.rtt_s, base_s?))
+    }),
+    row(
+        "queue-delay",
+        Unit::S,
+        "tcp_info.tcpi_rtt, idle round trips",
+        "round trip under load less the lowest known; 0 where it is no longer",
+        queue_delay_s,
+    ),
+    row(
+        "queue-content",
+        Unit::Bytes,
+        "throughput x queue-delay",
+        "bytes that stand in a queue, if throughput passes through it",
+        |seen| Some(queue_delay_s(seen)? * seen.run.goodput_bits_per_s / 8.0),
+    ),
+    row(
+        "line-use-share",
+        Unit::Share,
+        "ethtool speed, tc rate",
+        "throughput over the lowest payload rate of the ends' interfaces and shapers",
+        |seen| share(seen.run.goodput_bits_per_s, line(seen.results)?.0),
+    ),
+];
+
+pub(super) const IDLE_P50: Definition = Definition::new(
+    "idle-rtt-p50",
+    Unit::S,
+    "round trips before the test",
+    "median round trip of the idle path",
+);
+pub(super) const IDLE_P99: Definition = Definition::new(
+    "idle-rtt-p99",
+    Unit::S,
+    "round trips before the test",
+    "99th percentile of the idle path",
+);
+pub(super) const PATH_MTU: Definition = Definition::new(
+    "path-mtu",
+    Unit::Bytes,
+    "tcp_info.tcpi_pmtu",
+    "largest packet that the path carries whole",
+);
+pub(super) const STREAMS_GAIN: Definition = Definition::new(
+    "streams-gain",
+    Unit::Ratio,
+    "bytes read at the receiver",
+    "throughput of several streams over that of the judged test; about 1: a plateau that all streams share; its spread is that of the several streams",
+);
+pub(super) const STREAMS: Definition = Definition::new(
+    "streams-compared",
+    Unit::Count,
+    "the test's options",
+    "number of streams in that comparison",
+);
+pub(super) const UDP_GAIN: Definition = Definition::new(
+    "datagrams-of-throughput",
+    Unit::Ratio,
+    "bytes read at the receiver",
+    "best rate delivered by UDP in the same direction over the judged throughput",
+);
+
+/// Read once from the whole document.
+pub(super) const WHOLE: [Definition; 6] =
+    [IDLE_P50, IDLE_P99, PATH_MTU, STREAMS_GAIN, STREAMS, UDP_GAIN];
+
+pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
+    let recorder = results.recorder();
+    let idle = |percentile: f64| {
+        results.path.idle_rtt.as_ref()?.percentile_s(percentile).and_then(positive)
+    };
+    let rates: Vec<f64> = seen.iter().map(|one| one.run.goodput_bits_per_s).collect();
+    let rate = stats::median(&rates);
+    let several = seen.first().and_then(|one| several_rates(results, &one.run));
+    let gains: Vec<f64> = match (&several, rate) {
+        (Some((_, rates)), Some(rate)) => {
+            rates.iter().filter_map(|several| ratio(*several, rate)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let best = seen.first().and_then(|one| udp_best(results, &one.run));
+    let best = best.zip(rate).and_then(|(udp, rate)| ratio(udp.delivered_bits_per_s, rate));
+    let once = |definition: &Definition, value: Option<f64>| {
+        definition.symptom(recorder, value.as_slice(), &[])
+    };
+    let mtu = results.path.path_mtu_bytes.map(f64::from).and_then(positive);
+    let whole = [
+        once(&IDLE_P50, idle_rtt_s(results)),
+        once(&IDLE_P99, idle(99.0)),
+        once(&PATH_MTU, mtu),
+        STREAMS_GAIN.symptom(recorder, &gains, &[]),
+        once(&STREAMS, several.map(|(count, _)| f64::from(count))),
+        once(&UDP_GAIN, best),
+    ];
+    EACH.iter().map(|row| row.symptom(seen)).chain(whole).collect()
+}
+
+fn loaded<'a>(seen: &'a Seen<'_>) -> Option<&'a LatencySummary> {
+    seen.run.outcome.latency_under_load.as_ref()
+}
+
+fn queue_delay_s(seen: &Seen<'_>) -> Option<f64> {
+    Some((seen.flow.rtt_s? - seen.base_rtt_s()?).max(0.0))
+}
