@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::store;
 
 /// File name of the libfabric provider, in a build and in an installation.
 const LIBRARY: &str = "libclearstream_fi.so";
@@ -55,6 +56,7 @@ pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
     let [launcher, arguments @ ..] = args.launcher.as_slice() else {
         return Err(VerbError::usage("name a launcher after --, such as mpirun"));
     };
+    store::check_outputs([args.report.as_deref()])?;
     let library = library(args.library.as_deref())?;
     refuse_other_ways(arguments)?;
     check_launcher(launcher)?;

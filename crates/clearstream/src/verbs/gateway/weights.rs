@@ -23,6 +23,7 @@ use crate::far::Tests;
 use crate::progress::Progress;
 use crate::runner::{self, Done, Driver, Keeping};
 use crate::signals;
+use crate::store;
 use crate::tester::Tester;
 use crate::verbs::options::duration;
 
@@ -75,6 +76,7 @@ struct Way<'a> {
 
 pub(super) fn run(args: &WeightsArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
+    store::check_outputs([args.output.as_deref()])?;
     let lab = args.lab.as_deref().map(Lab::open).transpose()?;
     let own = match &lab {
         Some(_) => None,

@@ -126,6 +126,7 @@ fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
     if args.plan.is_some() {
         return Err(VerbError::usage("--measure takes its evidence from HOST, not from --plan"));
     }
+    store::check_outputs([Some(&*args.output), args.report.as_deref()])?;
     let spec = args.spec();
     let of_file = args.evidence.results.as_ref().map(|file| store::load(file)).transpose()?;
     let mut far = args.evidence.far()?;
