@@ -155,6 +155,19 @@ fn root_a_parameter_that_the_kernel_refuses_ends_up_and_leaves_nothing() {
 }
 
 #[test]
+fn root_of_several_labs_one_must_be_named() {
+    let Some(first) = LabBed::up("one", PLAIN) else { return };
+    let Some(second) = LabBed::up("two", PLAIN) else { return };
+    let refused = run(&["lab", "exec", "near", "--", "true"]);
+    let line = complaint(&refused);
+    assert_eq!(code(&refused), 2, "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    for words in [" labs are up: ", &first.name, &second.name, "before the host or with --lab"] {
+        assert!(line.contains(words), "{line}");
+    }
+}
+
+#[test]
 fn root_up_twice_is_the_same_lab_and_another_plan_is_refused() {
     let Some(bed) = LabBed::up("twice", PLAIN) else { return };
     let again = bed.run_up();
