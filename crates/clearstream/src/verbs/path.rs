@@ -89,6 +89,7 @@ pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     store::check_outputs([outputs.results, outputs.report])?;
     let mut far = FarEnd::connect(&args.target.target())?;
     let mut progress = Progress::new(1);
+    far.measure_for(&gates);
     let mut results = far.describe(RunKind::Path, &mut progress);
     let asked = args.application.spec();
     granted::check(&asked, &results)?;

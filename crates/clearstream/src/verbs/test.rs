@@ -90,6 +90,7 @@ pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
     gates.iter().try_for_each(|gate| gate.check(&spec)).map_err(VerbError::usage)?;
     let placement = args.place.as_ref().map(|path| place_near(path, &mut spec)).transpose()?;
     let mut far_end = FarEnd::connect(&target)?;
+    far_end.measure_for(&gates);
     let mut results = far_end.describe(RunKind::Test, &mut Progress::new(1));
     if let (Some(path), Some(placement)) = (&args.place, placement) {
         place_far(path, &placement, results.far(), &mut spec)?;
