@@ -88,6 +88,24 @@ fn a_missing_argument_is_named_with_what_it_can_be() {
 }
 
 #[test]
+fn mistakes_are_answered_in_words_that_help() {
+    for (line, words) in [
+        ("test localhost -P 0", "0 is not in 1 to 1024"),
+        ("check --example peterson --threads 2", "unexpected argument '--threads' found; usage: "),
+        ("tune cc xyz", "unrecognized subcommand 'xyz'"),
+        ("lab upp2 x", "unrecognized subcommand 'upp2'"),
+        ("pkt throw vale0:a", "known: "),
+        ("tune apply --set net.ipv4.tcp_rmen=1", "did you mean 'net.ipv4.tcp_rmem'?"),
+        ("port add vale0:1 --type nosuch", "nosuch"),
+        ("report no-such.json -o no-such/a.html", "no-such/a.html: cannot be written"),
+        ("topo --svg no-such/a.svg", "no-such/a.svg: cannot be written"),
+    ] {
+        let said = refusal(line);
+        assert!(said.contains(words) && !said.contains("as a value"), "{line}: {said}");
+    }
+}
+
+#[test]
 fn help_is_a_command() {
     for (asked, same) in [
         ("help", "--help"),
