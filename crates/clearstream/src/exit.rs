@@ -229,6 +229,7 @@ pub(crate) fn usage(mut error: clap::Error, asked_of: &clap::Command) -> ExitCod
         line.push_str("; ");
         line.push_str(&help);
     }
+    line.push_str(&known_commands(&error, asked_of));
     let is_count = matches!(
         error.kind(),
         ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument | ErrorKind::TooManyValues
@@ -281,6 +282,19 @@ fn retain(error: &mut clap::Error, kind: ContextKind, is_wanted: impl Fn(&str) -
     error.insert(kind, value);
 }
 
+/// The subcommands that there are, if the given one resembles none of them; the program itself has too many.
+fn known_commands(error: &clap::Error, asked_of: &clap::Command) -> String {
+    const LISTED_MAX: usize = 12;
+    let is_unlike = error.kind() == ErrorKind::InvalidSubcommand
+        && error.get(ContextKind::SuggestedSubcommand).is_none();
+    let shown = asked_of.get_subcommands().filter(|one| !one.is_hide_set());
+    let names: Vec<&str> = shown.map(clap::Command::get_name).collect();
+    match names.len() {
+        1..=LISTED_MAX if is_unlike => format!("; known: {}", names.join(", ")),
+        _ => String::new(),
+    }
+}
+
 /// A line `HOST: help text` for each required argument that is missing.
 fn missing_arguments(error: &clap::Error, asked_of: &clap::Command) -> Vec<String> {
     let Some(ContextValue::Strings(names)) = error.get(ContextKind::InvalidArg) else {
@@ -313,10 +327,13 @@ fn one_line(complaint: &str) -> String {
     let paragraphs = complaint.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
     let lines: Vec<String> = paragraphs
         .filter(|text| !text.starts_with("For more information"))
+        // No verb takes a word that begins with a dash as a value.
+        .filter(|text| !text.contains("tip: to pass '"))
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
         .map(|text| text.trim_start_matches("error: ").trim_start_matches("tip: ").to_owned())
         .collect();
-    lines.join("; ")
+    // A range as Rust writes it.
+    lines.join("; ").replace("..=", " to ")
 }
 
 /// Separates a message from its excerpt of a model or formula.

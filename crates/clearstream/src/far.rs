@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use compare::Gate;
 use iperf3::Iperf3;
 use results::{Absent, Host, PathFacts, Results, RunKind, TestOutcome, TestSpec};
 use traffic::client::{
@@ -15,8 +16,8 @@ use crate::progress::Progress;
 use crate::runner;
 use crate::signals;
 
-/// Idle round trips measured to characterise a path; at their spacing, half a second in total.
-const IDLE_COUNT: u32 = 50;
+/// Idle round trips measured to characterise a path; at their spacing, a second in total. Fewer give no p99.
+const IDLE_COUNT: u32 = 100;
 const IDLE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Idle round trips before a single test, whose user should not wait long.
@@ -87,6 +88,8 @@ pub(crate) struct FarEnd {
     /// first test, and later tests connect anew.
     peer: Option<Peer>,
     is_iperf3: bool,
+    /// Idle round trips that the run's gates need.
+    idle_count_min: u32,
 }
 
 impl FarEnd {
@@ -105,7 +108,7 @@ impl FarEnd {
             }
         };
         let is_iperf3 = matches!(peer, Peer::Foreign(_));
-        Ok(Self { target: target.clone(), peer: Some(peer), is_iperf3 })
+        Ok(Self { target: target.clone(), peer: Some(peer), is_iperf3, idle_count_min: 0 })
     }
 
     /// Address of the far end.
@@ -126,6 +129,12 @@ impl FarEnd {
         self.is_iperf3
     }
 
+    /// Measures enough round trips of the idle path to judge these gates.
+    pub(crate) fn measure_for(&mut self, gates: &[Gate]) {
+        let least = gates.iter().map(Gate::idle_round_trips_min).max().unwrap_or(0);
+        self.idle_count_min = u32::try_from(least).unwrap_or(u32::MAX);
+    }
+
     /// A document with both hosts and the idle path between them, without points.
     pub(crate) fn describe(&mut self, kind: RunKind, progress: &mut Progress) -> Results {
         let mut results = blank(kind, &self.target);
@@ -137,7 +146,7 @@ impl FarEnd {
         results.hosts = vec![Host::near(topology::host_facts(Some(address.ip().to_canonical())))];
         progress.begin("idle round trips");
         let is_test = kind == RunKind::Test;
-        let count = if is_test { IDLE_COUNT_OF_TEST } else { IDLE_COUNT };
+        let count = if is_test { IDLE_COUNT_OF_TEST } else { IDLE_COUNT }.max(self.idle_count_min);
         let (idle_rtt, path_mtu) = match peer {
             Peer::ClearStream(session) => {
                 results.hosts.push(Host::far(session.host().clone()));

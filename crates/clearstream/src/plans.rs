@@ -24,6 +24,16 @@ pub(crate) fn plan_text(path: &Path) -> Result<String, VerbError> {
     let builtin = PLANS.iter().find(|(name, _)| Path::new(name) == path && !path.exists());
     match builtin {
         Some((_, text)) => Ok((*text).to_owned()),
+        // A bare word is meant as the name of a plan.
+        None if path.to_str().is_some_and(|name| !name.contains(['/', '.', '-']))
+            && !path.exists() =>
+        {
+            let (name, known) = (path.display(), PLANS.iter().map(|(name, _)| *name));
+            let known = known.collect::<Vec<_>>().join(", ");
+            Err(VerbError::usage(format!(
+                "no plan '{name}'; built in: {known}; or give a file, NAME.toml"
+            )))
+        }
         None => read_text(path, PLAN_BYTES_MAX),
     }
 }

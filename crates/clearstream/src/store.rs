@@ -72,6 +72,58 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VerbError> {
     durable::replace(path, bytes).map_err(|error| VerbError::from_error(&error))
 }
 
+/// Checks that each of these files can be written, before anything is measured for them. Nothing is created.
+///
+/// # Errors
+/// One line, exit code 2: the first file that cannot be written and why, or a file that is named twice.
+pub(crate) fn check_outputs<'a>(
+    paths: impl IntoIterator<Item = Option<&'a Path>>,
+) -> Result<(), VerbError> {
+    let mut checked: Vec<PathBuf> = Vec::new();
+    for path in paths.into_iter().flatten() {
+        let name = path.display();
+        check_output(path)
+            .map_err(|why| VerbError::usage(format!("{name}: cannot be written: {why}")))?;
+        let whole = std::path::absolute(path).unwrap_or_else(|_no_folder| path.to_owned());
+        // A device or a pipe takes several.
+        if checked.contains(&whole) && (!path.exists() || path.is_file()) {
+            return Err(VerbError::usage(format!("{name}: two outputs name this file")));
+        }
+        checked.push(whole);
+    }
+    Ok(())
+}
+
+/// Why a file cannot be written.
+fn check_output(path: &Path) -> Result<(), String> {
+    use rustix::fs::{Access, access};
+
+    let refused = |error: rustix::io::Errno| io::Error::from(error).to_string();
+    match fs::symlink_metadata(path) {
+        Ok(known) if known.is_dir() => return Err("it is a directory".to_owned()),
+        // Written in place.
+        Ok(known) if !known.is_file() => return access(path, Access::WRITE_OK).map_err(refused),
+        // A file is replaced in its folder.
+        _ => {}
+    }
+    if path.file_name().is_none() {
+        return Err("it names no file".to_owned());
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match fs::metadata(folder) {
+        Err(error) => return Err(format!("directory {}: {error}", folder.display())),
+        Ok(known) if !known.is_dir() => {
+            return Err(format!("{} is no directory", folder.display()));
+        }
+        Ok(_) => {}
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| format!("directory {}: {}", folder.display(), refused(error)))
+}
+
 /// The journal: the finished points of a run, each on disk before the next one starts.
 #[derive(Debug)]
 pub(crate) struct PointLog {

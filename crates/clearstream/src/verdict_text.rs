@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use results::{
-    AppliedChange, Direction, End, Estimate, Finding, Host, Limit, Point, Results, Verdict, Work,
+    AppliedChange, Confirmation, Direction, End, Estimate, Finding, Host, Limit, Point, Results,
+    Verdict, Work,
 };
 use units::show_bit_rate;
 
@@ -136,14 +137,16 @@ pub(crate) fn verdict_lines(
     };
     writeln!(out, "\nVerdict  {}{end}{sure}", verdict.limit.name())?;
     wrapped(out, "         ", &verdict.summary)?;
-    // The summary already ends with the first line of evidence; below figures a few more lines suffice.
-    let (skipped, most) = if is_brief { (0, 4) } else { (1, usize::MAX) };
-    for evidence in verdict.evidence.iter().skip(skipped).take(most) {
+    // What the summary says is not repeated; below figures a few more lines suffice.
+    let most = if is_brief { 3 } else { usize::MAX };
+    let is_new = |text: &str| !verdict.summary.contains(text);
+    let evidence = verdict.evidence.iter().filter(|evidence| is_new(&evidence.text));
+    for evidence in evidence.take(most) {
         wrapped(out, "       - ", &evidence.text)?;
     }
-    if let Some(confirmation) = &verdict.confirmation {
-        let line = format!("experiment: {}: {}", confirmation.change, confirmation.outcome);
-        wrapped(out, "       - ", &line)?;
+    if let Some(Confirmation { change, outcome, .. }) = &verdict.confirmation {
+        let outcome = if is_new(outcome) { format!(": {outcome}") } else { String::new() };
+        wrapped(out, "       - ", &format!("experiment: {change}{outcome}"))?;
     }
     if let (Some(change), false) = (&verdict.host_change, verdict.confirmed) {
         let end = if change.end == End::Near { "near" } else { "far" };

@@ -71,6 +71,17 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn a_file_compared_with_itself_is_said_to_be_the_same() {
+    let files = Files::new();
+    let one = files.streams("one.json", &STEADY, "6.8.0");
+    let output = run(&[&one, &one]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("A and B are the same measurements: no figure can differ"), "{said}");
+    assert!(!said.contains("too few") && !said.contains("Within the noise"), "{said}");
+}
+
+#[test]
 fn a_slower_run_is_told_in_text_json_and_page_and_misses_the_gate() {
     let files = Files::new();
     let before = files.streams("before.json", &STEADY, "6.8.0");

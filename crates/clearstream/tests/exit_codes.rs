@@ -39,6 +39,37 @@ fn a_missing_file_is_a_usage_error_for_every_verb() {
 }
 
 #[test]
+fn an_output_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    // Nothing listens there: a verb that measured first would complain of that.
+    for line in [
+        "test 127.0.0.1 -p 1 -o no-such/a.json",
+        "path 127.0.0.1 -p 1 -o no-such/a.json",
+        "path 127.0.0.1 -p 1 --report no-such/a.html",
+        "place 127.0.0.1 -p 1 --report no-such/a.html",
+        "place 127.0.0.1 -p 1 --save no-such/a.toml",
+        "tune plan 127.0.0.1 -p 1 -o no-such/a.json",
+        "tune apply 127.0.0.1 -p 1 --measure --report no-such/a.html",
+        "tune cc compare 127.0.0.1 -p 1 --report no-such/a.html",
+        "reproduce C-fig6 127.0.0.1 -p 1 --report no-such/a.html",
+        "check --example philosophers -o no-such/a.json",
+        "check --example philosophers --svg no-such/a.svg",
+        "io --output no-such/a.json -o no-such/data",
+        "meta --ranks 2 --output no-such/a.json",
+        "mpi --report no-such/a.json -- true",
+    ] {
+        let said = refusal(line);
+        assert!(
+            said.contains("no-such/a.") && said.contains("cannot be written"),
+            "{line}: {said}"
+        );
+    }
+    let said = refusal("path 127.0.0.1 -p 1 -o same.x --report ./same.x");
+    assert!(said.contains("two outputs name this file"), "{said}");
+    let said = refusal("test 127.0.0.1 -p 1 -o /tmp");
+    assert!(said.contains("it is a directory"), "{said}");
+}
+
+#[test]
 fn a_missing_argument_is_named_with_what_it_can_be() {
     for (line, words) in [
         ("path", &["HOST", "clearstream serve", "usage: clearstream path"][..]),
@@ -53,6 +84,24 @@ fn a_missing_argument_is_named_with_what_it_can_be() {
         for word in words {
             assert!(said.contains(word), "{line}: no '{word}' in {said}");
         }
+    }
+}
+
+#[test]
+fn mistakes_are_answered_in_words_that_help() {
+    for (line, words) in [
+        ("test localhost -P 0", "0 is not in 1 to 1024"),
+        ("check --example peterson --threads 2", "unexpected argument '--threads' found; usage: "),
+        ("tune cc xyz", "unrecognized subcommand 'xyz'"),
+        ("lab upp2 x", "unrecognized subcommand 'upp2'"),
+        ("pkt throw vale0:a", "known: "),
+        ("tune apply --set net.ipv4.tcp_rmen=1", "did you mean 'net.ipv4.tcp_rmem'?"),
+        ("port add vale0:1 --type nosuch", "nosuch"),
+        ("report no-such.json -o no-such/a.html", "no-such/a.html: cannot be written"),
+        ("topo --svg no-such/a.svg", "no-such/a.svg: cannot be written"),
+    ] {
+        let said = refusal(line);
+        assert!(said.contains(words) && !said.contains("as a value"), "{line}: {said}");
     }
 }
 

@@ -39,6 +39,30 @@ fn a_host_s_commands_are_iproute2_s() {
 }
 
 #[test]
+fn an_unknown_gateway_plan_or_host_gets_one_line_with_those_that_there_are() {
+    for (words, expected) in [
+        (
+            &["drain", "PLAN", "sn9", "--host", "wolf01"][..],
+            "the plan 'cumulus' has no gateway 'sn9'; its gateways are sn1, sn2, sn3, sn4, sn5, …; did you mean 'sn",
+        ),
+        (
+            &["undrain", "PLAN", "wolf01", "--host", "wolf01"],
+            "'wolf01' is a host of the plan 'cumulus', no gateway; its gateways are sn1",
+        ),
+        (&["plan", "nimbus"], "no plan 'nimbus'; built in: cumulus; or give a file, NAME.toml"),
+        (&["drain", "PLAN", "sn1", "--host", "zz"], "has no host 'zz'"),
+    ] {
+        let output = gateway(words);
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(line.contains(expected) && line.lines().count() == 1, "{line}");
+    }
+    let output = gateway(&["apply", "PLAN"]);
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(line.contains("is this machine's name; name another host with --host"), "{line}");
+}
+
+#[test]
 fn the_paper_s_listing_is_contradicted_with_exit_3() {
     let review = ["plan", "PLAN", "--host", "wolf01", "--review", "DATA/cumulus-storage.listing"];
     let output = gateway(&review);

@@ -133,6 +133,41 @@ fn root_up_exec_down_leaves_nothing() {
 }
 
 #[test]
+fn root_a_parameter_that_the_kernel_refuses_ends_up_and_leaves_nothing() {
+    // Whether labs can be had at all.
+    let Some(_other) = LabBed::up("takes", PLAIN) else { return };
+    for (parameter, advice) in [
+        ("\"net.ipv4.tcp_rmem\" = \"one two three\"", "write a value in the lab file that"),
+        (
+            "\"net.ipv4.tcp_available_congestion_control\" = \"cubic\"",
+            "no network namespace may set it; remove it from the lab file",
+        ),
+    ] {
+        let bed = LabBed::file("refused", &format!("{PLAIN}\n[host.far.sysctl]\n{parameter}"));
+        let refused = bed.run_up();
+        let line = complaint(&refused);
+        assert_eq!(code(&refused), 4, "{line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(line.contains("host far: the kernel refuses the sysctl "), "{line}");
+        assert!(line.contains(advice), "{line}");
+        eventually("nothing of the lab is left", || bed.traces() == Traces::default());
+    }
+}
+
+#[test]
+fn root_of_several_labs_one_must_be_named() {
+    let Some(first) = LabBed::up("one", PLAIN) else { return };
+    let Some(second) = LabBed::up("two", PLAIN) else { return };
+    let refused = run(&["lab", "exec", "near", "--", "true"]);
+    let line = complaint(&refused);
+    assert_eq!(code(&refused), 2, "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    for words in [" labs are up: ", &first.name, &second.name, "before the host or with --lab"] {
+        assert!(line.contains(words), "{line}");
+    }
+}
+
+#[test]
 fn root_up_twice_is_the_same_lab_and_another_plan_is_refused() {
     let Some(bed) = LabBed::up("twice", PLAIN) else { return };
     let again = bed.run_up();

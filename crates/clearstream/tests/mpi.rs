@@ -46,6 +46,20 @@ fn a_stock_job_runs_over_the_provider_and_ends_with_its_own_code() {
 }
 
 #[test]
+fn codes_are_those_of_the_ranks_and_of_shells() {
+    for (launcher, code) in [("no-such-launcher", 127), ("/etc/passwd", 126)] {
+        let (found, text) = told(mpi(&["--", launcher]).arg("true"));
+        assert_eq!(found, Some(code), "{text}");
+        assert!(text.contains(&format!("cannot run {launcher}")), "{text}");
+    }
+    for (script, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
+        let launcher = ["--", "mpirun.openmpi", "--oversubscribe", "-n", "1", "sh", "-c", script];
+        let (found, text) = told(&mut mpi(&launcher));
+        assert_eq!(found, Some(code), "{text}");
+    }
+}
+
+#[test]
 fn what_would_fall_back_to_tcp_is_refused() {
     let (code, text) = told(mpi(&["--", "mpirun.openmpi", "--mca", "pml", "ob1"]).arg("true"));
     assert_eq!(code, Some(2), "{text}");

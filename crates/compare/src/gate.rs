@@ -161,6 +161,18 @@ impl Gate {
         Ok(Self { text: format!("--require {name}"), demand })
     }
 
+    /// Round trips of the idle path that it takes to judge this gate: more for the tail of the distribution.
+    #[must_use]
+    pub fn idle_round_trips_min(&self) -> u64 {
+        match &self.demand {
+            Demand::Figure { known, work: Work::IdlePath | Work::OrIdlePath, .. } => {
+                judge::percentile_of(known)
+                    .map_or(0, |(_, percentile)| stats::percentile_count_min(percentile))
+            }
+            _ => 0,
+        }
+    }
+
     /// Refuses a gate of the verb `test` on what a test of these options never measures, so that it could
     /// only be missed.
     ///

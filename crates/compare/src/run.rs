@@ -296,7 +296,7 @@ fn known_facts(results: &Results) -> Vec<(String, String, String)> {
         ("target", Some(path.target.clone()).filter(|target| !target.is_empty())),
         ("address", path.address.clone()),
         ("answered by", path.peer.clone()),
-        ("path MTU", path.path_mtu_bytes.map(|bytes| format!("{bytes} B"))),
+        ("MTU", path.path_mtu_bytes.map(|bytes| format!("{bytes} B"))),
         ("lab", path.lab.clone()),
     ];
     let told =

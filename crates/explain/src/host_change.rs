@@ -78,6 +78,12 @@ pub fn check_later(before: &Results, after: &Results) -> Result<(), HostChangeEr
     if was > is && is > 0 { Err(HostChangeError::NotLater) } else { Ok(()) }
 }
 
+/// The window that the judged test of a document asks for, bytes.
+#[must_use]
+pub fn window_asked(results: &Results) -> Option<u64> {
+    Observed::of(results)?.spec.window_bytes
+}
+
 /// Judges `verdict`, which comes from `before` and advises a change to a host, by the same test run
 /// after that change.
 ///

@@ -53,7 +53,9 @@ pub use ceilings::{Headers, ceilings};
 pub use change::Change;
 pub use diagnosis::{Candidate, Diagnosis, diagnose};
 pub use experiment::{Experiment, Prediction, Rule, point_name};
-pub use host_change::{HostChangeError, check_later, confirm_host_change, with_trial};
+pub use host_change::{
+    HostChangeError, check_later, confirm_host_change, window_asked, with_trial,
+};
 pub use judgement::{Judgement, explain, judge};
 pub use load_change::{
     LoadRates, LoadTrial, confirm_load_change, has_load_verdict, is_lifted_by_settings,

@@ -243,13 +243,14 @@ impl Account {
         let (sender_s, receiver_s) =
             if sending { (self.duration_s, their_s) } else { (their_s, self.duration_s) };
         let counted_there = remote.is_some_and(|remote| remote.sender_has_retransmits > 0);
+        let datagram_bytes = u64::try_from(self.setup.asked.block_bytes).unwrap_or(0).max(1);
         DirectionSummary {
             sending,
             has_retransmits: if sending { self.setup.has_retransmits() } else { counted_there },
             sender_s,
             receiver_s,
             streams: of_direction()
-                .map(|(label, tally)| tally.summary(label, theirs_of(label)))
+                .map(|(label, tally)| tally.summary(label, theirs_of(label), datagram_bytes))
                 .collect(),
         }
     }
@@ -345,13 +346,26 @@ impl Tally {
         }
     }
 
-    fn summary(&self, label: &StreamLabel, theirs: Option<&StreamResult>) -> StreamSummary {
-        let their_packets = theirs.map_or(0, |theirs| {
-            // Peers before 3.14 count the omitted start in and do not say how much it was.
-            theirs.packets - theirs.omitted_packets.unwrap_or(self.omitted_packets)
+    fn summary(
+        &self,
+        label: &StreamLabel,
+        theirs: Option<&StreamResult>,
+        datagram_bytes: u64,
+    ) -> StreamSummary {
+        // Peers before 3.14 count the omitted start's datagrams in and do not say how many they were. Their bytes
+        // begin when the start is over.
+        let by_bytes = |theirs: &StreamResult| signed(theirs.bytes / datagram_bytes);
+        let hides_start = self.omitted_packets > 0;
+        let their_packets = theirs.map_or(0, |theirs| match theirs.omitted_packets {
+            Some(omitted) => theirs.packets - omitted,
+            None if hides_start && !label.sending => by_bytes(theirs),
+            None => theirs.packets - self.omitted_packets,
         });
-        let their_lost =
-            theirs.map_or(0, |theirs| theirs.errors - theirs.omitted_errors.unwrap_or(0));
+        let their_lost = theirs.map_or(0, |theirs| match theirs.omitted_errors {
+            Some(omitted) => theirs.errors - omitted,
+            None if hides_start => (self.packets - by_bytes(theirs)).clamp(0, theirs.errors.max(0)),
+            None => theirs.errors,
+        });
         let their_bytes = theirs.map_or(0, |theirs| theirs.bytes);
         let their_retransmits = theirs.map_or(0, |theirs| theirs.retransmits);
         let shared = StreamSummary {

@@ -37,6 +37,12 @@ const ABSENT_OF_REVERSE: (&str, &str) = (
      -J and add --get-server-output",
 );
 
+/// What a UDP test with `-O` leaves open before 3.10.
+const ABSENT_OF_OMITTED_START: (&str, &str) = (
+    "the loss after the omitted start",
+    "iperf3 before 3.10 counts the losses of the omitted start too: the share of the whole test is shown",
+);
+
 /// The document, when the bytes are iperf3's JSON of a TCP or UDP test that ended; `None` for anything
 /// else. What iperf3 does not tell (the far host, its cores) is absent in it.
 #[must_use]
@@ -197,6 +203,7 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
         && whole.get("server_output_json").is_none();
     let (what, why) = ABSENT_OF_REVERSE;
     let of_sender = lacks_sender.then(|| Absent { what: what.to_owned(), why: why.to_owned() });
+    let work_spec = spec.clone();
     let work = Work::from(spec);
     let (experiment, unseen) = match work {
         Work::Datagrams(_) => ("udp", &ABSENT_OF_UDP[..]),
@@ -207,6 +214,10 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
         command: text(whole, "title").unwrap_or_default().to_owned(),
         ..Point::new(experiment, work, outcome.with_figures())
     };
+    let (what, why) = ABSENT_OF_OMITTED_START;
+    let shares_losses = udp::counts_omitted_start(start, &work_spec)
+        && whole.get("end").is_some_and(|end| end.get("sum_received").is_none());
+    let of_start = shares_losses.then(|| Absent { what: what.to_owned(), why: why.to_owned() });
     let mut words = system.split_whitespace();
     Results {
         tool: ToolFacts { name: "iperf3".to_owned(), version },
@@ -217,7 +228,11 @@ fn document(whole: &Value, start: &Value, spec: TestSpec, outcome: TestOutcome) 
         })],
         path: PathFacts { target, address, idle_rtt, ..PathFacts::default() },
         points: vec![point],
-        absent: of_sender.into_iter().chain(unseen.iter().copied().map(absent)).collect(),
+        absent: of_sender
+            .into_iter()
+            .chain(of_start)
+            .chain(unseen.iter().copied().map(absent))
+            .collect(),
         ..Results::begun(RunKind::Test, started_unix_ms)
     }
 }

@@ -70,9 +70,14 @@ pub enum LabError {
         /// Which one may be meant, which are up, or how it comes up: `; up are a, b`.
         instead: String,
     },
-    /// No lab was named and not exactly one is up.
-    #[error("which lab? {up}")]
+    /// No lab was named and none is up.
+    #[error("no lab is up; bring one up with: clearstream lab up glif2010")]
+    NoneUp,
+    /// No lab was named and several are up.
+    #[error("{count} labs are up: {up}; name one of them, before the host or with --lab")]
     Ambiguous {
+        /// How many are up.
+        count: usize,
         /// Names of the labs that are up.
         up: String,
     },

@@ -173,13 +173,11 @@ impl Lab {
         let mut all = Self::all()?;
         match (all.pop(), all.is_empty()) {
             (Some(lab), true) => Ok(lab),
-            (None, _) => Err(LabError::Ambiguous {
-                up: "none is up; bring one up with: clearstream lab up glif2010".to_owned(),
-            }),
+            (None, _) => Err(LabError::NoneUp),
             (Some(last), false) => {
                 all.push(last);
                 let names: Vec<&str> = all.iter().map(|lab| lab.plan().name.as_str()).collect();
-                Err(LabError::Ambiguous { up: format!("name one: up are {}", names.join(", ")) })
+                Err(LabError::Ambiguous { count: names.len(), up: names.join(", ") })
             }
         }
     }

@@ -101,15 +101,32 @@ fn make_host(
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
         match fs::write(path, value) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            // Only a name that some kernels lack has come this far.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let host = &host.name;
-                let why = format!("host {host}: the kernel refuses the sysctl {name} = {value}");
-                return Err(LabError::NotStarted(why));
+                notes.push(format!("{host}: sysctl {name} is not set: this kernel has none"));
             }
-            Err(error) => notes.push(format!("{}: sysctl {name} = {value}: {error}", host.name)),
+            Err(error) => return Err(refused_sysctl(&host.name, name, value, &error)),
         }
     }
     Ok(namespace)
+}
+
+/// A parameter of the lab file that the kernel has and does not set.
+fn refused_sysctl(host: &str, name: &str, value: &str, error: &io::Error) -> LabError {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            format!(
+                "no network namespace may set it; remove it from the lab file, or set it for the whole \
+                 machine, as root: sysctl -w {name}='{value}'"
+            )
+        }
+        _ => "write a value in the lab file that the kernel accepts".to_owned(),
+    };
+    LabError::NotPermitted {
+        what: format!("host {host}: the kernel refuses the sysctl {name} = {value}: {error}"),
+        advice,
+    }
 }
 
 fn make_link(

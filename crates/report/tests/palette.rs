@@ -51,6 +51,18 @@ fn both_themes_have_the_same_colours() {
     assert_eq!(names(include_str!("../src/style.css")), names(include_str!("../src/dark.css")));
 }
 
+/// A table wider than a phone has a shadow at the edge beyond which it goes on: covers that scroll along hide it at
+/// the end.
+#[test]
+fn what_scrolls_sideways_shows_that_it_does() {
+    let sheet = include_str!("../src/style.css");
+    let rule = sheet.split(".scroll {").nth(1).and_then(|rest| rest.split('}').next());
+    let rule = rule.expect("a rule");
+    let [covers, shadows] =
+        [" local", " scroll"].map(|word| rule.matches(&format!("no-repeat{word}")).count());
+    assert!(rule.contains("overflow-x: auto") && (covers, shadows) == (2, 2), "{rule}");
+}
+
 #[test]
 fn black_on_white_is_21_to_1() {
     assert!((contrast([0.0; 3], [1.0; 3]) - 21.0).abs() < 1e-9);

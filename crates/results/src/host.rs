@@ -235,6 +235,10 @@ pub struct QdiscCounters {
 pub struct CpuQuota {
     /// The group, as `/proc/self/cgroup` names it.
     pub group: String,
+    /// The file that holds the quota: `cpu.max`, or `cpu.cfs_quota_us` of version 1. Absent in documents of
+    /// earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub file: Option<String>,
     /// Processor time allowed, in cores.
     pub cores: f64,
     /// Length of a period, seconds.

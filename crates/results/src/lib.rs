@@ -53,7 +53,7 @@ pub use machine::{
 };
 pub use outcome::{
     DirectionOutcome, EndReport, HostAccount, LatencySummary, PercentilePoint,
-    RequestResponseOutcome, TestOutcome, UdpLoss, UdpOutcome,
+    RequestResponseOutcome, TestOutcome, UdpLoss, UdpOutcome, show_percentile,
 };
 pub use placement::{
     PLACEMENT_VERSION, PlacedEnd, PlacedPair, Placement, PlacementError, PlacementFindings,

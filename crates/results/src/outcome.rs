@@ -219,7 +219,8 @@ pub struct LatencySummary {
     pub deviation_s: f64,
     /// Highest, seconds.
     pub max_s: f64,
-    /// Percentiles, ascending: at least 50, 90, 95, 99, 99.9.
+    /// Percentiles, ascending: 1, 5, 25, 50, 75, 90, 95, 99 and 99.9, as far as the count gives them: 99 needs 100
+    /// round trips, 99.9 needs 1000.
     pub percentiles: Vec<PercentilePoint>,
     /// How the round trips were made: `tcp-rr`, `udp-rr`, `tcp-info`, `icmp`.
     pub method: String,
@@ -233,7 +234,7 @@ impl LatencySummary {
     #[must_use]
     pub fn of(histogram: &stats::LatencyHistogram, method: &str) -> Option<Self> {
         let point = |percentile| {
-            let value_s = histogram.percentile_s(percentile)?;
+            let value_s = histogram.known_percentile_s(percentile)?;
             Some(PercentilePoint { percentile, value_s })
         };
         Some(Self {
@@ -242,18 +243,31 @@ impl LatencySummary {
             mean_s: histogram.mean_s()?,
             deviation_s: histogram.deviation_s()?,
             max_s: histogram.max_s()?,
-            percentiles: Self::PERCENTILES.iter().copied().map_while(point).collect(),
+            percentiles: Self::PERCENTILES.iter().copied().filter_map(point).collect(),
             method: method.to_owned(),
         })
     }
 
-    /// The value at a listed percentile, seconds.
+    /// The value at a listed percentile, seconds; `None` with too few round trips for it, also in documents that list
+    /// it all the same.
     #[must_use]
     pub fn percentile_s(&self, percentile: f64) -> Option<f64> {
+        if self.count < stats::percentile_count_min(percentile) {
+            return None;
+        }
         self.percentiles
             .iter()
             .find(|point| (point.percentile - percentile).abs() < 1e-9)
             .map(|point| point.value_s)
+    }
+}
+
+/// A percentile as text: `p99 18.3 ms`, `p99.9: n too small`.
+#[must_use]
+pub fn show_percentile(percentile: f64, value: Option<String>) -> String {
+    match value {
+        Some(value) => format!("p{percentile} {value}"),
+        None => format!("p{percentile}: n too small"),
     }
 }
 

@@ -10,6 +10,18 @@ pub struct LatencyHistogram {
     inner: Histogram<u64>,
 }
 
+/// Fewest samples of which one lies beyond this percentile (below it, under the median): 1000 for 99.9. With fewer, it
+/// would be the highest or lowest sample under another name.
+#[must_use]
+pub fn percentile_count_min(percentile: f64) -> u64 {
+    if percentile == 50.0 {
+        return 1;
+    }
+    let tail = percentile.min(100.0 - percentile);
+    // 100.0 - 99.9 is not exact.
+    if tail > 0.0 { (100.0 / tail - 1e-6).ceil() as u64 } else { u64::MAX }
+}
+
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 impl Default for LatencyHistogram {
@@ -72,6 +84,13 @@ impl LatencyHistogram {
         self.when_any(|histogram| seconds(histogram.value_at_percentile(percentile)))
     }
 
+    /// The same, `None` with fewer samples than [`percentile_count_min`]: for figures that are reported.
+    #[must_use]
+    pub fn known_percentile_s(&self, percentile: f64) -> Option<f64> {
+        let is_enough = self.count() >= percentile_count_min(percentile);
+        self.percentile_s(percentile).filter(|_| is_enough)
+    }
+
     /// The counted times, ns, each with how many there were, from the lowest on; as exact as the histogram is.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.inner.iter_recorded().map(|one| (one.value_iterated_to(), one.count_at_value()))
@@ -98,6 +117,21 @@ mod tests {
             let found = histogram.percentile_s(percentile).expect("samples");
             assert!((found / expected_s - 1.0).abs() < 2e-3, "p{percentile} {found}");
         }
+    }
+
+    #[test]
+    fn a_percentile_needs_a_sample_beyond_it() {
+        assert_eq!([90.0, 99.0, 99.9].map(percentile_count_min), [10, 100, 1000]);
+        let mut histogram = LatencyHistogram::default();
+        (1..=300_u64).for_each(|us| histogram.record_ns(us * 1000));
+        assert!(
+            histogram.known_percentile_s(99.0).is_some()
+                && histogram.known_percentile_s(1.0).is_some()
+        );
+        assert_eq!(histogram.known_percentile_s(99.9), None, "300 samples");
+        let mut one = LatencyHistogram::default();
+        one.record_ns(1000);
+        assert!(one.known_percentile_s(50.0).is_some() && one.known_percentile_s(90.0).is_none());
     }
 
     #[test]

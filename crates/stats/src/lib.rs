@@ -8,7 +8,7 @@ mod median;
 mod random;
 mod rank_sum;
 
-pub use histogram::LatencyHistogram;
+pub use histogram::{LatencyHistogram, percentile_count_min};
 pub use judgement::{Judgement, binomial_at_least};
 pub use median::{MedianInterval, median, median_interval, relative_spread};
 pub use random::Random;

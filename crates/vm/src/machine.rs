@@ -139,7 +139,7 @@ impl Machine {
         let up: Vec<String> =
             Self::all()?.into_iter().map(|machine| machine.state.config.name).collect();
         let known = match &up[..] {
-            [] => "; no guest is".to_owned(),
+            [] => ": no guest is up; boot one with: clearstream vm run".to_owned(),
             up => format!("; up are {}", up.join(", ")),
         };
         Err(VmError::NotUp { name: name.to_owned(), known })

@@ -23,6 +23,7 @@ use crate::exit::{self, Exit, VerbError, complain};
 use crate::progress::Progress;
 use crate::runner::{self, Conducted, Done, Driver, Ended, Keeping};
 use crate::signals;
+use crate::store;
 use crate::verbs::options;
 use model::{Given, read};
 use show::Terminal;
@@ -192,6 +193,7 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     if args.simulate {
         return simulate::run(&model);
     }
+    store::check_outputs([args.output.as_deref(), args.svg.as_deref()])?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let mut results = document::begun();
     let options = asked(args);

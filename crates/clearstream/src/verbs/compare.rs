@@ -66,6 +66,7 @@ struct GateTold<'a> {
 }
 
 pub(crate) fn run(args: &CompareArgs, json: bool) -> VerbResult {
+    store::check_outputs([args.report.as_deref()])?;
     let (a, b) = (runs(&args.a)?, runs(&args.b)?);
     let names = [&args.a, &args.b].map(|path| path.display().to_string());
     let comparison = compare::compare((&names[0], &a), (&names[1], &b));

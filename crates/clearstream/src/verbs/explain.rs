@@ -1,6 +1,7 @@
 //! `clearstream explain`: identifies the bottleneck from stored results, on any machine.
 
 mod load;
+mod network;
 mod symptoms;
 
 use std::io::{self, Write};
@@ -36,9 +37,10 @@ pub(crate) struct ExplainArgs {
     /// UDP tests of the same path at other rates: two rates tell a rate limit from random loss.
     #[arg(value_name = "MORE", conflicts_with = "after")]
     more: Vec<PathBuf>,
-    /// The same test after the change that the verdict advises: whether it helped. The same tests and an earlier run
-    /// are refused. Of `io` and `meta`: whether each
-    /// phase's rate changed beyond the noise of its repeats, and whether that confirms the verdict.
+    /// The same test after the change that the verdict advises: what changed between the files, and
+    /// `confirmed`, `refuted` or, if the files record no change, `inconclusive`. The same tests and an
+    /// earlier run are refused. Of `io` and `meta`: whether each phase's rate changed beyond the noise of
+    /// its repeats, and whether that confirms the verdict.
     #[arg(long, value_name = "RESULTS")]
     after: Option<PathBuf>,
     /// Also list every limit that was ruled out, and why.
@@ -68,9 +70,17 @@ struct Told<'a> {
     /// The changes that `tune apply --measure` tried, with the outcome of each.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     changes: &'a [results::AppliedChange],
-    /// What the results of `--after` say of file-system load.
+    /// What the results of `--after` say of file-system load, or of a path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<&'a load::After>,
+    after: Option<After<'a>>,
+}
+
+/// What the results of `--after` say.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum After<'a> {
+    Load(&'a load::After),
+    Network(&'a network::After),
 }
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
@@ -82,7 +92,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
         return symptoms::run(&results, json);
     }
     let mut verdict = explain::explain(&results);
-    let mut load_after = None;
+    let (mut load_after, mut network_after) = (None, None);
     if let Some(path) = &args.after {
         let after = foreign::load(path)?;
         explain::check_later(&results, &after)
@@ -93,8 +103,9 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
         } else {
             // The stored verdict is used if this version cannot derive advice from the figures.
             let stored = results.verdict.clone().filter(|_| verdict.advice.is_empty());
-            verdict = explain::confirm_host_change(&results, stored.unwrap_or(verdict), &after)
+            let judged = network::judge(stored.unwrap_or(verdict), &results, &after)
                 .map_err(|error| VerbError::failed(format!("--after: {error}")))?;
+            (verdict, network_after) = (judged.0, Some(judged.1));
         }
     }
     let measured = explain::diagnose(&results).measured;
@@ -119,7 +130,10 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
             recorded: foreign::recorded(&results).collect(),
             absent: &results.absent,
             changes: &results.changes,
-            after: load_after.as_ref(),
+            after: load_after
+                .as_ref()
+                .map(After::Load)
+                .or(network_after.as_ref().map(After::Network)),
         };
         serde_json::to_writer_pretty(&mut out, &told).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -128,6 +142,9 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
         write!(out, "{}", verdict_text::show(&results, measured, &verdict, stored, detail))?;
         if let Some(after) = &load_after {
             write!(out, "{}", load::show(after))?;
+        }
+        if let Some(after) = &network_after {
+            write!(out, "{}", network::show(after))?;
         }
     }
     Ok(Exit::Ok)

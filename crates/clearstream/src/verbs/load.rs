@@ -25,6 +25,7 @@ use crate::VerbResult;
 use crate::exit::{self, Exit, VerbError};
 use crate::out;
 use crate::signals;
+use crate::store;
 use call::Call;
 use joined::Edges;
 
@@ -93,6 +94,10 @@ fn start(kind: Kind, words: &[OsString], json: bool) -> VerbResult {
     call.gates.gates(kind.gated())?;
     if call.locks.is_some() && !call.gates.is_empty() {
         return Err(VerbError::usage("--locks measures no figure that a gate could judge"));
+    }
+    // Rank 0 writes it, on the first of the hosts.
+    if call.launch.as_ref().is_none_or(|launch| launch.hosts.is_empty()) && seat::own_rank() == 0 {
+        store::check_outputs([call.output.as_deref()])?;
     }
     if let Some(launch) = &call.launch {
         return launch::run(kind, launch, &call);

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::store;
 
 /// File name of the libfabric provider, in a build and in an installation.
 const LIBRARY: &str = "libclearstream_fi.so";
@@ -33,7 +34,8 @@ const FORWARDED: [&str; 3] = ["FI_PROVIDER_PATH", "FI_CLEARSTREAM_IFACE", "FI_CL
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n\n\
     The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
     library must be at the same place on every host. The launcher takes this process's place: its\n\
-    exit code and its signals are its own. A job that cannot use the library fails; it does not\n\
+    exit code and its signals are its own. Open MPI's ends with the code of the rank that failed, and\n\
+    with 128+n if signal n killed a rank. A job that cannot use the library fails; it does not\n\
     fall back to TCP. Parameters that choose another way (--mca pml, --mca mtl) are refused.")]
 pub(crate) struct MpiArgs {
     /// The interface, or the address of this host, that messages use [default: where the default route
@@ -55,9 +57,14 @@ pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
     let [launcher, arguments @ ..] = args.launcher.as_slice() else {
         return Err(VerbError::usage("name a launcher after --, such as mpirun"));
     };
+    store::check_outputs([args.report.as_deref()])?;
     let library = library(args.library.as_deref())?;
     refuse_other_ways(arguments)?;
-    check_launcher(launcher)?;
+    match check_launcher(launcher) {
+        Ok(()) => {}
+        Err(LauncherError::NotRun(error)) => return Ok(not_run(launcher, &error)),
+        Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
+    }
     let folder = library.parent().unwrap_or(Path::new("/"));
     let mut command = Command::new(launcher);
     command.envs(OPEN_MPI).env("FI_PROVIDER_PATH", folder);
@@ -74,10 +81,22 @@ pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
     for name in forwarded {
         command.args(["-x", name]);
     }
-    let error = command.args(arguments).exec();
+    Ok(not_run(launcher, &command.args(arguments).exec()))
+}
+
+/// A launcher that cannot be executed ends as in shells.
+fn not_run(launcher: &OsStr, error: &io::Error) -> Exit {
     let name = launcher.display();
     writeln!(crate::out::stderr(), "clearstream: cannot run {name}: {error}").ok();
-    Ok(Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+    Exit::Program(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+/// Why a launcher is not used.
+enum LauncherError {
+    /// It cannot be executed.
+    NotRun(io::Error),
+    /// It is not Open MPI's, or lacks libfabric: what is missing.
+    Unfit(String),
 }
 
 /// The given library, or the one of the build or installation.
@@ -116,28 +135,28 @@ fn refuse_other_ways(arguments: &[OsString]) -> Result<(), VerbError> {
 }
 
 /// Checks that the launcher is Open MPI's with libfabric; the error says what is missing.
-fn check_launcher(launcher: &OsStr) -> Result<(), VerbError> {
+fn check_launcher(launcher: &OsStr) -> Result<(), LauncherError> {
     let name = launcher.display();
     let asked = Command::new(launcher).arg("--version").output();
-    let asked = asked.map_err(|error| VerbError::missing(format!("{name}: {error}")))?;
+    let asked = asked.map_err(LauncherError::NotRun)?;
     let version = String::from_utf8_lossy(&asked.stdout).into_owned();
     if version.contains("HYDRA") {
-        return Err(VerbError::missing(format!(
+        return Err(LauncherError::Unfit(format!(
             "{name} is MPICH's launcher; the provider does not serve MPICH yet: use Open MPI's mpirun"
         )));
     }
     if !version.contains("Open MPI") && !version.contains("OpenRTE") && !version.contains("PRRTE") {
-        return Err(VerbError::missing(format!("{name} is no launcher of Open MPI's")));
+        return Err(LauncherError::Unfit(format!("{name} is no launcher of Open MPI's")));
     }
     // The tool that lists Open MPI's components is in the launcher's folder.
     let beside = found(launcher).map(|path| path.with_file_name("ompi_info"));
     let tool = beside.filter(|path| path.exists()).unwrap_or_else(|| "ompi_info".into());
     let listed = Command::new(&tool).args(["--parsable", "--param", "mtl", "ofi"]).output();
     let listed = listed.map_err(|error| {
-        VerbError::missing(format!("{}: {error}: cannot tell what it has", tool.display()))
+        LauncherError::Unfit(format!("{}: {error}: cannot tell what it has", tool.display()))
     })?;
     if !String::from_utf8_lossy(&listed.stdout).contains("mca:mtl:ofi") {
-        return Err(VerbError::missing(format!(
+        return Err(LauncherError::Unfit(format!(
             "the Open MPI of {name} was built without libfabric (it has no component mtl/ofi)"
         )));
     }

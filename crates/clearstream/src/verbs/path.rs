@@ -19,6 +19,7 @@ use crate::granted;
 use crate::progress::Progress;
 use crate::runner::{self, Keeping, Tested};
 use crate::signals;
+use crate::store;
 use crate::verbs::options::{ApplicationOptions, TargetOptions, duration};
 
 /// Options of `path`.
@@ -84,8 +85,11 @@ pub(crate) struct PathArgs {
 pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let gates = args.gates.gates(GatedVerb::Path)?;
+    let outputs = args.outputs(json);
+    store::check_outputs([outputs.results, outputs.report])?;
     let mut far = FarEnd::connect(&args.target.target())?;
     let mut progress = Progress::new(1);
+    far.measure_for(&gates);
     let mut results = far.describe(RunKind::Path, &mut progress);
     let asked = args.application.spec();
     granted::check(&asked, &results)?;
@@ -96,7 +100,7 @@ pub(crate) fn run(args: &PathArgs, json: bool) -> VerbResult {
     let shown = screen::show(&results, battery.effort.way);
     let text = format!("{shown}\n{}", gates::line("Gates    ", &results.gates));
     let said = Said { text, json: None, exit: Exit::Ok };
-    let ended = ending::end(args.outputs(json), &results, conducted, &said);
+    let ended = ending::end(outputs, &results, conducted, &said);
     let ended = gates::settle(&results.gates, ended)?;
     granted::check_points(&asked, &results).map(|()| ended)
 }

@@ -92,6 +92,7 @@ pub(crate) struct PlaceArgs {
 
 pub(crate) fn run(args: &PlaceArgs, json: bool) -> VerbResult {
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
+    store::check_outputs([Some(&*args.output), Some(&*args.save), args.report.as_deref()])?;
     let (spec, wanted) = args.spec();
     let mut far = FarEnd::connect(&args.target.target())?;
     if far.is_iperf3() {

@@ -115,6 +115,10 @@ struct AddArgs {
 }
 
 pub(crate) fn run(args: &PortArgs, json: bool) -> VerbResult {
+    if let Action::Add(add) = &args.action {
+        // Refused before a switch is looked for.
+        add.settings.clone().with(&add.words)?.device()?;
+    }
     let mut connection = connect(args.socket.as_ref())?;
     match &args.action {
         Action::Add(add) => match add.settings.clone().with(&add.words)?.device()? {

@@ -30,6 +30,9 @@ pub(crate) struct ReportArgs {
 /// `-o` names a file.
 pub(crate) fn run(args: &ReportArgs, json: bool) -> VerbResult {
     let place = place(args, json)?;
+    if let Place::File(file) = &place {
+        store::check_outputs([Some(&**file)])?;
+    }
     let results = foreign::load_judged(&args.results)?;
     if json {
         print_json(&results)?;

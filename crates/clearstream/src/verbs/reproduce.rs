@@ -25,6 +25,7 @@ use crate::far::{FarEnd, Tests};
 use crate::progress::Progress;
 use crate::runner::{self, Conducted, Driver, Keeping, Tested};
 use crate::signals;
+use crate::store;
 use crate::verbs::options::{ServerOptions, duration};
 use catalogue::{ENTRIES, Entry};
 use recipes::Recipe;
@@ -78,6 +79,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
             "no figure or table is called '{id}'; `clearstream reproduce --list` shows all"
         ))
     })?;
+    store::check_outputs([Some(&*args.output_of(entry)), args.report.as_deref()])?;
     match entry.id {
         "C-ceiling" | "C-fig10" | "G-tune" => return local::run(entry, args, json),
         "C-energy" => return energy::run(entry, args, json),

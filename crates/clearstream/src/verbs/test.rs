@@ -22,6 +22,7 @@ use crate::placement;
 use crate::progress::Progress;
 use crate::runner::{self, Conducted, Done, Driver, Keeping};
 use crate::signals;
+use crate::store;
 use crate::verbs::options::{TargetOptions, TestOptions, command_line};
 use lines::IntervalLines;
 
@@ -82,12 +83,14 @@ pub(crate) fn run(args: &TestArgs, json: bool) -> VerbResult {
         return Err(VerbError::usage("write one of --json, --csv and --openmetrics"));
     }
     let prints = !(json || args.csv || args.openmetrics);
+    store::check_outputs([args.output.as_deref()])?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let (target, mut spec) = (args.target.target(), args.test.spec()?);
     let gates = args.gates.gates(GatedVerb::Test)?;
     gates.iter().try_for_each(|gate| gate.check(&spec)).map_err(VerbError::usage)?;
     let placement = args.place.as_ref().map(|path| place_near(path, &mut spec)).transpose()?;
     let mut far_end = FarEnd::connect(&target)?;
+    far_end.measure_for(&gates);
     let mut results = far_end.describe(RunKind::Test, &mut Progress::new(1));
     if let (Some(path), Some(placement)) = (&args.place, placement) {
         place_far(path, &placement, results.far(), &mut spec)?;

@@ -41,6 +41,7 @@ pub(crate) struct TopoArgs {
 const COLUMNS: usize = 96;
 
 pub(crate) fn run(args: &TopoArgs, json: bool) -> VerbResult {
+    store::check_outputs([args.svg.as_deref()])?;
     let machine = read(args)?;
     let headers = Headers { is_ipv6: args.ipv6, lacks_timestamps: lacks_timestamps(args) };
     let copy_bytes_per_s = if args.memory { memory::copy_bytes_per_s(&machine) } else { None };

@@ -137,7 +137,8 @@ impl Gate {
             }));
         }
         if results.is_empty() {
-            let text = format!("{} was not measured: {}", known.name, known.absent);
+            let why = too_few(known, work, judged).unwrap_or_else(|| known.absent.to_owned());
+            let text = format!("{} was not measured: {why}", known.name);
             results.push(GateResult { required: Some(bound.1), ..self.missed(text) });
         }
         results
@@ -276,6 +277,32 @@ impl Gate {
             ..self.missed(text)
         }
     }
+}
+
+/// What a figure is a percentile of, and which: `loaded_rtt`, 99.9.
+pub(super) fn percentile_of(known: &Known) -> Option<(&'static str, f64)> {
+    let (kind, percentile) = known.figures.first()?.rsplit_once("_p")?;
+    Some((kind, percentile.strip_suffix("_s")?.parse().ok()?))
+}
+
+/// Why a percentile is absent though round trips were measured: they are too few for it.
+fn too_few(known: &Known, work: Work, judged: Judged<'_>) -> Option<String> {
+    let (kind, percentile) = percentile_of(known)?;
+    let least = stats::percentile_count_min(percentile);
+    let is_loaded = kind.starts_with("loaded");
+    let groups = judged.groups(work);
+    let outcomes = groups.iter().flat_map(|group| &group.points).filter_map(|one| one.measured());
+    let counts = outcomes.filter_map(|outcome| match is_loaded {
+        true => Some(outcome.latency_under_load.as_ref()?.count),
+        false => {
+            let exchanged = outcome.request_response.as_ref().map(|one| one.latency.count);
+            exchanged.or_else(|| Some(outcome.round_trips.as_ref()?.count))
+        }
+    });
+    let is_idle = matches!(work, Work::IdlePath | Work::OrIdlePath);
+    let idle = judged.idle_rtt.filter(|_| is_idle).map(|rtt| rtt.count);
+    let most = counts.max().or(idle).filter(|count| *count < least)?;
+    Some(format!("n too small: p{percentile} needs {least} samples, there are {most}"))
 }
 
 /// What round trips of the idle path are called where an experiment is named.

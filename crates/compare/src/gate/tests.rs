@@ -70,6 +70,24 @@ fn latency(p50: f64, p99: f64) -> LatencySummary {
     }
 }
 
+#[test]
+fn a_percentile_that_the_count_cannot_give_misses_its_gate() {
+    let few = LatencySummary {
+        count: 300,
+        percentiles: [50.0, 99.0, 99.9]
+            .map(|percentile| PercentilePoint { percentile, value_s: 0.01 })
+            .to_vec(),
+        ..latency(0.01, 0.01)
+    };
+    let judged = Judged { idle_rtt: Some(&few), ..NOTHING };
+    let of = |line: &str| judge(GatedVerb::Path, line, judged);
+    let results = of("above rtt_p99.9=20ms");
+    let expected =
+        "rtt_p99.9 was not measured: n too small: p99.9 needs 1000 samples, there are 300";
+    assert_eq!(one(&results), (false, expected));
+    assert!(one(&of("above rtt_p99=20ms")).0);
+}
+
 /// The one result of a gate: met or not, and the line.
 fn one(results: &[GateResult]) -> (bool, &str) {
     let [result] = results else { panic!("{results:#?}") };

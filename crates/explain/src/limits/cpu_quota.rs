@@ -70,6 +70,10 @@ impl Mechanism for CpuQuota {
     fn host_change(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Option<Remedy> {
         let host = worse(seen);
         let quota = quota_of(host)?;
+        // Version 1 has another file, for which there is no setting: the advice gives the command.
+        if file_of(quota) != version_2_file(quota) {
+            return None;
+        }
         let period_us = (quota.period_s * 1e6).round();
         let key = format!("cgroup:{}/cpu.max", quota.group.trim_end_matches('/'));
         let now = format!("{:.0} {period_us:.0}", quota.cores * period_us);
@@ -89,11 +93,12 @@ impl Mechanism for CpuQuota {
         let end = end_name(host.end);
         let mut lines = Vec::new();
         if let Some(quota) = quota_of(host) {
+            let file = file_of(quota);
+            let none = if file.ends_with("cfs_quota_us") { "-1" } else { "'max 100000'" };
             lines.push(format!(
-                "at the {end} end raise the quota of group {}: echo 'max 100000' > /sys/fs/cgroup{}/cpu.max \
-                 (version 1: cpu.cfs_quota_us = -1; systemd: CPUQuota=; Docker: --cpus)",
-                quota.group,
-                quota.group.trim_end_matches('/')
+                "at the {end} end raise the quota of group {}: echo {none} > {file} (systemd: CPUQuota=; \
+                 Docker: --cpus)",
+                quota.group
             ));
         }
         lines.push(
@@ -102,6 +107,15 @@ impl Mechanism for CpuQuota {
         );
         lines
     }
+}
+
+/// The file that holds a quota: the one it was read from, in earlier documents that of version 2.
+fn file_of(quota: &Quota) -> String {
+    quota.file.clone().unwrap_or_else(|| version_2_file(quota))
+}
+
+fn version_2_file(quota: &Quota) -> String {
+    format!("/sys/fs/cgroup{}/cpu.max", quota.group.trim_end_matches('/'))
 }
 
 fn quota_of<'a>(host: &HostView<'a>) -> Option<&'a Quota> {

@@ -227,6 +227,21 @@ fn two_rates_tell_a_rate_limit_from_random_loss() {
 }
 
 #[test]
+fn the_evidence_quotes_the_repeat_that_the_tables_median_is() {
+    let repeat = |path| Test { path, ..over(80e6, 0.0, 120e6) }.point();
+    let points = [3000, 1000, 5000, 2000, 9000].map(repeat).to_vec();
+    let told = explain::explain(&Results { points, ..Results::begun(RunKind::Test, 0) });
+    assert!(
+        text(&told).contains("one of 5 repeats, the one with the median throughput"),
+        "{told:#?}"
+    );
+    let sent = Test { ..over(80e6, 0.0, 120e6) }.sent();
+    let share = units::show_share(3000.0 / sent as f64);
+    let lost = text(&told).contains("3000") || text(&told).contains(&share);
+    assert!(lost && !text(&told).contains("1000 "), "{told:#?}");
+}
+
+#[test]
 fn one_rate_alone_says_that_it_cannot_tell() {
     for far_tells in [true, false] {
         let verdict = verdict(&[Test { far_tells, ..over(80e6, 0.0, 120e6) }]);

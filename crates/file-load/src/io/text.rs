@@ -316,18 +316,20 @@ pub fn latency_line(one: &Measured) -> String {
     let points = [
         ("min", times.min_s()),
         ("mean", times.mean_s()),
-        ("p50", times.percentile_s(50.0)),
-        ("p90", times.percentile_s(90.0)),
-        ("p99", times.percentile_s(99.0)),
-        ("p99.9", times.percentile_s(99.9)),
+        ("p50", times.known_percentile_s(50.0)),
+        ("p90", times.known_percentile_s(90.0)),
+        ("p99", times.known_percentile_s(99.0)),
+        ("p99.9", times.known_percentile_s(99.9)),
         ("max", times.max_s()),
     ];
-    for (name, value) in points {
-        if let Some(value) = value {
-            text += &format!(", {name} {}", call_time(value));
-        }
-    }
+    text += &call_times(&points);
     text + " s\n"
+}
+
+/// `, p50 0.000012`; a percentile that the number of calls cannot give is left out.
+pub(crate) fn call_times(points: &[(&str, Option<f64>)]) -> String {
+    let known = points.iter().filter_map(|(name, value)| Some((name, (*value)?)));
+    known.map(|(name, value)| format!(", {name} {}", call_time(value))).collect()
 }
 
 /// Seconds that a call took: to the microsecond, below a millisecond to the nanosecond.

@@ -1,6 +1,6 @@
 //! mdtest's tables, column by column: people's scripts read them.
 
-use crate::io::text::{call_time, exponent, scientific};
+use crate::io::text::{call_times, exponent, scientific};
 use crate::meta::options::MetaOptions;
 use crate::meta::shape::Shape;
 use crate::meta::summary::{Iteration, PHASES, Phase, summarise};
@@ -178,16 +178,16 @@ pub fn latency_line(phase: Phase, iterations: &[Iteration]) -> Option<String> {
         }
     }
     let times = [
-        ("min", all.min_s()?),
-        ("mean", all.mean_s()?),
-        ("p50", all.percentile_s(50.0)?),
-        ("p90", all.percentile_s(90.0)?),
-        ("p99", all.percentile_s(99.0)?),
-        ("p99.9", all.percentile_s(99.9)?),
-        ("max", all.max_s()?),
+        ("min", Some(all.min_s()?)),
+        ("mean", all.mean_s()),
+        ("p50", all.known_percentile_s(50.0)),
+        ("p90", all.known_percentile_s(90.0)),
+        ("p99", all.known_percentile_s(99.0)),
+        ("p99.9", all.known_percentile_s(99.9)),
+        ("max", all.max_s()),
     ];
-    let times = times.map(|(name, value)| format!(", {name} {}", call_time(value)));
-    Some(format!("Latency of {}: {} calls{} s\n", phase.name(), all.count(), times.concat()))
+    let times = call_times(&times);
+    Some(format!("Latency of {}: {} calls{times} s\n", phase.name(), all.count()))
 }
 
 #[cfg(test)]

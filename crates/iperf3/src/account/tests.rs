@@ -144,3 +144,35 @@ fn datagrams_of_the_omitted_start_are_told_apart() {
     let row = &account.summary(None).directions[0].streams[0];
     assert_eq!((row.receiver_packets, row.lost, row.sender_packets), (100, 10, 0));
 }
+
+/// A server of iperf 3.12 tells all it missed, and bytes only from the end of the omitted start on.
+#[test]
+fn losses_that_an_older_server_counts_in_the_omitted_start_are_not_the_tests() {
+    let block_bytes = 1400;
+    let udp = Parameters { transport: Transport::Udp, block_bytes, ..Parameters::default() };
+    let mut account = account(setup(Side::Client, udp));
+    let sent = |span, count, omitted| IntervalSample {
+        datagrams_count: Some(count),
+        ..sample(span, count * 1400, omitted)
+    };
+    account.interval(&report(true, sent((0.0, 2.0), 5355, true)));
+    account.interval(&report(false, sent((2.0, 4.0), 5357, false)));
+    let udp = UdpStreamEnd { datagrams_count: 5357, ..UdpStreamEnd::default() };
+    let end =
+        StreamEnd { bytes: 5357 * 1400, sending: true, udp: Some(udp), ..StreamEnd::default() };
+    account.finish(&outcome(end, 2.0), CpuPercent::default());
+    let mut told = account.results();
+    told.streams[0] = StreamResult {
+        bytes: 3614 * 1400,
+        errors: 3496,
+        omitted_errors: None,
+        packets: 10_712,
+        omitted_packets: None,
+        ..told.streams[0].clone()
+    };
+    let row = &account.summary(Some(&told)).directions[0].streams[0];
+    assert_eq!((row.sender_packets, row.lost), (5357, 5357 - 3614));
+    told.streams[0].omitted_errors = Some(1527);
+    let row = &account.summary(Some(&told)).directions[0].streams[0];
+    assert_eq!(row.lost, 1969, "a server from 3.14 on tells the start's");
+}

@@ -50,6 +50,44 @@ fn files_of_every_version_tell_what_was_sent_received_and_lost() {
     }
 }
 
+/// The file's sum of the forward test counts 3496 lost of 5357, 65%: 1527 were lost in the omitted start.
+#[test]
+fn losses_of_the_omitted_start_are_not_counted() {
+    for what in ["udp-omit", "udp-reverse-omit"] {
+        let results = read("3.12", what);
+        let direction = direction(&results);
+        let udp = direction.udp.as_ref().expect("UDP");
+        let share = udp.lost_count as f64 / udp.sent_count as f64;
+        assert!((0.32..0.36).contains(&share), "{what}: {udp:?}");
+        assert!(udp.received_count + udp.lost_count <= udp.sent_count, "{udp:?}");
+        let near = results.points[0].measured().expect("measured").near();
+        let stream = &near.streams[0];
+        let of_direction =
+            if stream.sending { direction.sent_bytes } else { direction.received_bytes };
+        assert_eq!(stream.bytes, of_direction, "{what}");
+        let lost = |omitted| {
+            let rows = stream.intervals.iter().filter(move |row| row.omitted == omitted);
+            rows.filter_map(|row| row.lost_count).sum::<u64>()
+        };
+        assert!(lost(false) <= udp.lost_count, "{what}: {:?}", stream.intervals);
+    }
+}
+
+/// Before 3.10 the receiver's bytes are not told.
+#[test]
+fn without_the_receivers_sum_the_loss_is_that_of_the_whole_test_and_said_to_be() {
+    let text = String::from_utf8(file("iperf3-3.12-udp-omit.json")).expect("text");
+    let mut whole: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    whole["start"]["version"] = "iperf 3.9".into();
+    let end = whole["end"].as_object_mut().expect("end");
+    (end.remove("sum_sent"), end.remove("sum_received"));
+    let results = from_iperf3(whole.to_string().as_bytes()).expect("read");
+    let udp = direction(&results).udp.as_ref().expect("UDP");
+    let share = udp.lost_count as f64 / udp.sent_count as f64;
+    assert!((0.32..0.36).contains(&share), "{udp:?}");
+    assert!(results.absent.iter().any(|one| one.what.contains("omitted start")));
+}
+
 #[test]
 fn no_change_to_a_udp_file_makes_the_reader_panic() {
     let text = file("iperf3-3.12-udp.json");

@@ -20,7 +20,9 @@ pub(super) fn read(whole: &Value, start: &Value, test: &Value) -> Option<(TestSp
     }
     let tcp = spec_of(start, test);
     let spec = TestSpec { protocol: results::Protocol::Udp, udp, ..tcp };
-    let direction = direction_of(end, spec.direction, f64::from(datagram_bytes))?;
+    let start_counted = counts_omitted_start(start, &spec).then(|| whole_test_count(whole));
+    let direction =
+        direction_of(end, spec.direction, f64::from(datagram_bytes), start_counted.flatten())?;
     let sends_here = direction.direction == Direction::Forward;
     let streams: Vec<StreamEnd> = end
         .get("streams")?
@@ -28,7 +30,9 @@ pub(super) fn read(whole: &Value, start: &Value, test: &Value) -> Option<(TestSp
         .iter()
         .take(STREAMS_MAX)
         .enumerate()
-        .filter_map(|(index, stream)| stream_of(whole, stream.get("udp")?, index, sends_here))
+        .filter_map(|(index, stream)| {
+            stream_of(whole, stream.get("udp")?, index, sends_here, datagram_bytes)
+        })
         .collect();
     let duration_s = number(end.get("sum_sent").or(end.get("sum"))?, "seconds")?;
     let cpu = |user, system| cpu_s(end, user, system, duration_s);
@@ -49,13 +53,50 @@ pub(super) fn read(whole: &Value, start: &Value, test: &Value) -> Option<(TestSp
     Some((spec, outcome))
 }
 
-/// From 3.10 on each end has its own sum; before, one sum holds what was sent and, of that, lost.
-fn direction_of(end: &Value, asked: Direction, datagram_bytes: f64) -> Option<DirectionOutcome> {
+/// Whether the sums of lost datagrams include those of the omitted start: they do before 3.14.
+pub(super) fn counts_omitted_start(start: &Value, spec: &TestSpec) -> bool {
+    let version = start.get("version").and_then(Value::as_str).unwrap_or_default();
+    let minor = version.strip_prefix("iperf 3.").map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse::<u32>().unwrap_or(u32::MAX)
+    });
+    spec.protocol == results::Protocol::Udp
+        && spec.omit_s > 0.0
+        && minor.is_some_and(|minor| minor < 14)
+}
+
+/// Datagrams of all intervals, those of the omitted start included.
+fn whole_test_count(whole: &Value) -> Option<f64> {
+    let rows = whole.get("intervals")?.as_array()?;
+    let packets = |interval: &Value| number(interval.get("sum")?, "packets");
+    Some(rows.iter().take(INTERVALS_MAX).filter_map(packets).sum())
+}
+
+/// From 3.10 on each end has its own sum; before, one sum holds what was sent and, of that, lost. If that sum counts
+/// the losses of an omitted start too, `start_counted` is the number of datagrams of the whole test.
+fn direction_of(
+    end: &Value,
+    asked: Direction,
+    datagram_bytes: f64,
+    start_counted: Option<f64>,
+) -> Option<DirectionOutcome> {
     let sum = end.get("sum")?;
     let (sent, received) = (end.get("sum_sent").unwrap_or(sum), end.get("sum_received"));
     let count = |of: &Value, name: &str| number(of, name).map(|count| count.max(0.0));
-    let sent_count = count(sent, "packets")?;
-    let lost_count = count(received.unwrap_or(sum), "lost_packets")?;
+    let mut sent_count = count(sent, "packets")?;
+    let mut lost_count = count(received.unwrap_or(sum), "lost_packets")?;
+    if let Some(whole_count) = start_counted {
+        // Bytes are counted from the end of the omitted start, at both ends.
+        sent_count = count(sent, "bytes").map_or(sent_count, |bytes| bytes / datagram_bytes);
+        lost_count = match received {
+            Some(received) => {
+                let received_count = count(received, "bytes")? / datagram_bytes;
+                lost_count.min((sent_count - received_count).max(0.0))
+            }
+            // The receiver's bytes are not told: the share of the whole test.
+            None => lost_count * (sent_count / whole_count.max(1.0)).min(1.0),
+        };
+    }
     let sent_bits_per_s = number(sent, "bits_per_second")?;
     let (received_bytes, received_bits_per_s) = match received {
         Some(received) => (count(received, "bytes")?, number(received, "bits_per_second")?),
@@ -93,42 +134,63 @@ fn direction_of(end: &Value, asked: Direction, datagram_bytes: f64) -> Option<Di
 }
 
 /// This end of one stream.
-fn stream_of(whole: &Value, udp: &Value, index: usize, sends_here: bool) -> Option<StreamEnd> {
+fn stream_of(
+    whole: &Value,
+    udp: &Value,
+    index: usize,
+    sends_here: bool,
+    datagram_bytes: u32,
+) -> Option<StreamEnd> {
     let socket = number(udp, "socket")?;
     let count = |name: &str| number(udp, name).map(units::saturating_u64);
     let (packets, lost) = (count("packets")?, count("lost_packets").unwrap_or(0));
     let rows = whole.get("intervals").and_then(Value::as_array);
     let intervals = rows.into_iter().flatten().take(INTERVALS_MAX).filter_map(|interval| {
         let rows = interval.get("streams")?.as_array()?;
-        interval_of(rows.iter().find(|row| number(row, "socket") == Some(socket))?)
+        interval_of(rows.iter().find(|row| number(row, "socket") == Some(socket))?, datagram_bytes)
     });
+    let intervals: Vec<IntervalSample> = intervals.collect();
+    // A receiver's row at the end tells what was sent, in some versions with the omitted start's datagrams.
+    let counted = intervals.iter().filter(|sample| !sample.omitted).map(|sample| sample.bytes);
+    let bytes = match intervals.is_empty() || sends_here {
+        true => count("bytes")?,
+        false => counted.fold(0, u64::saturating_add),
+    };
     let received = |value| (!sends_here).then_some(value);
     Some(StreamEnd {
         index: u32::try_from(index).ok()?,
         sending: sends_here,
-        bytes: count("bytes")?,
+        bytes,
         duration_s: number(udp, "seconds")?,
         udp: Some(UdpStreamEnd {
-            datagrams_count: if sends_here { packets } else { packets.saturating_sub(lost) },
+            datagrams_count: match (sends_here, intervals.is_empty()) {
+                (true, _) => packets,
+                (false, true) => packets.saturating_sub(lost),
+                (false, false) => bytes / u64::from(datagram_bytes),
+            },
             lost_count: received(lost),
             reordered_count: received(count("out_of_order").unwrap_or(0)),
             jitter_s: number(udp, "jitter_ms").map(|ms| ms / 1e3).filter(|_| !sends_here),
             ..UdpStreamEnd::default()
         }),
-        intervals: intervals.collect(),
+        intervals,
         ..StreamEnd::default()
     })
 }
 
-fn interval_of(row: &Value) -> Option<IntervalSample> {
+fn interval_of(row: &Value, datagram_bytes: u32) -> Option<IntervalSample> {
     let count = |name: &str| number(row, name).map(units::saturating_u64);
+    let arrived = count("bytes")? / u64::from(datagram_bytes);
+    // Before 3.14 the first row after the omitted start may count the start's datagrams, but not its bytes.
+    let lost_count = count("lost_packets")
+        .filter(|lost| count("packets").is_none_or(|all| all.saturating_sub(*lost) <= arrived));
     Some(IntervalSample {
         start_s: number(row, "start")?,
         end_s: number(row, "end")?,
         bytes: count("bytes")?,
         omitted: row.get("omitted").and_then(Value::as_bool).unwrap_or(false),
-        datagrams_count: count("packets"),
-        lost_count: count("lost_packets"),
+        datagrams_count: Some(arrived),
+        lost_count,
         jitter_s: number(row, "jitter_ms").map(|ms| ms / 1e3),
         ..IntervalSample::default()
     })

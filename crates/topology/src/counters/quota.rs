@@ -81,7 +81,7 @@ fn read_v2(files: &HostFiles, folder: &str, group: &str) -> Option<CpuQuota> {
     let stat = files.sys_line(&format!("{folder}/cpu.stat")).unwrap_or_default();
     let figure = |name: &str| field(&stat, name);
     quota_of(
-        group,
+        (group, format!("/sys/{folder}/cpu.max")),
         (quota_us, period_us),
         &figure,
         figure("throttled_usec").unwrap_or(0) as f64 * 1e-6,
@@ -94,11 +94,12 @@ fn read_v1(files: &HostFiles, folder: &str, group: &str) -> Option<CpuQuota> {
     let both = (figure("cpu.cfs_quota_us")?, figure("cpu.cfs_period_us")?);
     let stat = files.sys_line(&format!("{folder}/cpu.stat")).unwrap_or_default();
     let stat_of = |name: &str| field(&stat, name);
-    quota_of(group, both, &stat_of, stat_of("throttled_time").unwrap_or(0) as f64 * 1e-9)
+    let file = format!("/sys/{folder}/cpu.cfs_quota_us");
+    quota_of((group, file), both, &stat_of, stat_of("throttled_time").unwrap_or(0) as f64 * 1e-9)
 }
 
 fn quota_of(
-    group: &str,
+    (group, file): (&str, String),
     (quota_us, period_us): (f64, f64),
     figure: &dyn Fn(&str) -> Option<u64>,
     throttled_s: f64,
@@ -106,6 +107,7 @@ fn quota_of(
     (quota_us > 0.0 && period_us > 0.0 && quota_us.is_finite() && period_us.is_finite()).then(
         || CpuQuota {
             group: if group.is_empty() { "/".to_owned() } else { group.to_owned() },
+            file: Some(file),
             cores: quota_us / period_us,
             period_s: period_us * 1e-6,
             periods_count: figure("nr_periods").unwrap_or(0),
@@ -158,6 +160,7 @@ mod tests {
             (quota.group.as_str(), quota.throttled_count, quota.periods_count),
             ("/jobs", 20, 20)
         );
+        assert_eq!(quota.file.as_deref(), Some("/sys/fs/cgroup/jobs/cpu.max"));
         assert!((quota.cores - 0.3).abs() < 1e-9 && (quota.throttled_s - 1.5).abs() < 1e-9);
     }
 
@@ -179,6 +182,8 @@ mod tests {
         let [quota] = &quotas.groups[..] else { panic!("{quotas:?}") };
         assert!((quota.cores - 0.5).abs() < 1e-9 && (quota.throttled_s - 0.5).abs() < 1e-9);
         assert_eq!(quota.periods_count, 7);
+        let file = "/sys/fs/cgroup/cpu,cpuacct/batch/cpu.cfs_quota_us";
+        assert_eq!(quota.file.as_deref(), Some(file), "the file that the advice names");
     }
 
     #[test]

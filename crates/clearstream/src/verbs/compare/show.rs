@@ -52,6 +52,12 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
         wrapped(out, "   ", &format!("{what}: settings that were not recorded are assumed equal"))?;
     }
     writeln!(out, "   {}", counted(comparison))?;
+    if is_same(comparison) {
+        return writeln!(
+            out,
+            "\nA and B are the same measurements: no figure can differ. Name another file or folder."
+        );
+    }
     let alike: Vec<&ComparedFigure> = comparison.alike().collect();
     if alike.is_empty() {
         writeln!(out, "\nNo test has the same settings on both sides.")?;
@@ -72,13 +78,25 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
         if let Some(count) = comparison.repeats_wanted() {
             writeln!(
                 out,
-                "With this many figures, {count} repeats on each side are needed to detect a single difference"
+                "With {} compared, {count} repeats on each side are needed to detect one that differs alone",
+                count_of(comparison.figures.len() as u64, "figure")
             )?;
         }
     }
     one_sided(out, "A", "B", &comparison.only_a, is_all)?;
     one_sided(out, "B", "A", &comparison.only_b, is_all)?;
     hosts(out, &comparison.host_changes, is_all)
+}
+
+/// Whether both sides hold the same runs.
+fn is_same(comparison: &Comparison) -> bool {
+    let Comparison { a, b, figures, only_a, only_b, host_changes } = comparison;
+    (a.first_unix_ms, a.last_unix_ms) == (b.first_unix_ms, b.last_unix_ms)
+        && a.files.len() == b.files.len()
+        && only_a.is_empty()
+        && only_b.is_empty()
+        && host_changes.is_empty()
+        && figures.iter().all(|figure| figure.a == figure.b)
 }
 
 /// Figures by what their comparison says.

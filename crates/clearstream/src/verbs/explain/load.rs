@@ -87,14 +87,7 @@ fn lines(out: &mut String, after: &After) -> std::fmt::Result {
             wrapped(out, "         ", &rate.differing_words())?;
         }
     }
-    for change in after.host_changes.iter().take(CHANGES_MAX) {
-        let (HostChange { host, fact, .. }, [a, b]) = (change, change.shown());
-        wrapped(out, "Changed  ", &format!("{host} {fact}: {a} -> {b}"))?;
-    }
-    match after.host_changes.len().saturating_sub(CHANGES_MAX) {
-        0 => {}
-        more => writeln!(out, "         and {more} more facts: clearstream compare lists them")?,
-    }
+    changed_lines(out, &after.host_changes)?;
     let is_unchanged =
         after.host_changes.is_empty() && after.rates.iter().all(ComparedFigure::is_alike);
     if is_unchanged {
@@ -107,6 +100,18 @@ fn lines(out: &mut String, after: &After) -> std::fmt::Result {
         wrapped(out, "Then     ", &format!("{}: {}", verdict.limit.name(), verdict.summary))?;
     }
     Ok(())
+}
+
+/// What differs between the two files, a line each.
+pub(super) fn changed_lines(out: &mut String, changes: &[HostChange]) -> std::fmt::Result {
+    for change in changes.iter().take(CHANGES_MAX) {
+        let (HostChange { host, fact, .. }, [a, b]) = (change, change.shown());
+        wrapped(out, "Changed  ", &format!("{host} {fact}: {a} -> {b}"))?;
+    }
+    match changes.len().saturating_sub(CHANGES_MAX) {
+        0 => Ok(()),
+        more => writeln!(out, "         and {more} more facts: clearstream compare lists them"),
+    }
 }
 
 fn rate_line(rate: &ComparedFigure) -> String {

@@ -10,7 +10,7 @@ use tuning::{ChangeResult, RevertOutcome, Reverted};
 use units::count_of;
 
 use super::hosts::{self, Hosts, Work};
-use super::plan::{own_name, print_json, unknown};
+use super::plan::{own_name, print_json, unknown_end};
 use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
@@ -92,7 +92,7 @@ impl WhereOptions {
 
     pub(super) fn role<'a>(&self, plan: &'a Plan) -> Result<(String, Role<'a>), VerbError> {
         let name = self.host.clone().unwrap_or_else(own_name);
-        let role = plan.find(&name).ok_or_else(|| unknown(plan, &name))?;
+        let role = plan.find(&name).ok_or_else(|| unknown_end(plan, &name, self.host.is_some()))?;
         Ok((name, role))
     }
 }

@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::apply::WhereOptions;
 use super::hosts::{self, Answers, Hosts, Work};
-use super::plan::{print_json, unknown};
+use super::plan::print_json;
 use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
 use crate::verbs::options::duration;
 
-/// Most senders named in a message.
+/// Most senders or gateways named in a message.
 const NAMED_COUNT_MAX: usize = 5;
 
 /// Options of `gateway drain`.
@@ -98,10 +98,24 @@ impl UndrainArgs {
     fn gateway(&self, plan: &Plan) -> Result<usize, VerbError> {
         match plan.find(&self.gateway) {
             Some(Role::Gateway(at, _)) => Ok(at),
-            Some(Role::Host(_)) => {
-                Err(VerbError::usage(format!("'{}' is no gateway of the plan", self.gateway)))
+            found => {
+                let asked = &self.gateway;
+                let what = match found {
+                    Some(_) => {
+                        format!("'{asked}' is a host of the plan '{}', no gateway", plan.name)
+                    }
+                    None => format!("the plan '{}' has no gateway '{asked}'", plan.name),
+                };
+                let names: Vec<&str> =
+                    plan.gateways.iter().map(|gateway| gateway.name.as_str()).collect();
+                let near = units::closest(asked, names.iter().copied()).filter(|_| found.is_none());
+                let near =
+                    near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+                let more = if names.len() > NAMED_COUNT_MAX { ", …" } else { "" };
+                let known: Vec<&str> = names.into_iter().take(NAMED_COUNT_MAX).collect();
+                let known = known.join(", ");
+                Err(VerbError::usage(format!("{what}; its gateways are {known}{more}{near}")))
             }
-            None => Err(unknown(plan, &self.gateway)),
         }
     }
 

@@ -69,10 +69,21 @@ pub(super) fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// An end that the plan does not have: the one that `--host` names, or this machine.
+pub(super) fn unknown_end(plan: &Plan, name: &str, is_named: bool) -> VerbError {
+    let error = unknown(plan, name);
+    if is_named {
+        return error;
+    }
+    error.and(&format!(" ('{name}' is this machine's name; name another host with --host)"))
+}
+
 pub(super) fn unknown(plan: &Plan, name: &str) -> VerbError {
-    let names: Vec<&str> = plan.names().take(8).collect();
+    const NAMED_COUNT_MAX: usize = 8;
+    let names: Vec<&str> = plan.names().take(NAMED_COUNT_MAX).collect();
+    let more = if plan.names().count() > NAMED_COUNT_MAX { ", …" } else { "" };
     VerbError::usage(format!(
-        "the plan '{}' has no host '{name}'; it has {} …",
+        "the plan '{}' has no host '{name}'; it has {}{more}",
         plan.name,
         names.join(", ")
     ))

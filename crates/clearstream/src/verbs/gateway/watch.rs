@@ -20,7 +20,7 @@ use route_plan::{Host, Plan, Role};
 use rustix::event::EventfdFlags;
 use sys::SyscallError;
 
-use super::plan::{own_name, print_json, unknown};
+use super::plan::{own_name, print_json, unknown_end};
 use super::read_plan;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError, chain};
@@ -106,7 +106,7 @@ impl EndOptions {
             Some(Role::Gateway(..)) => Err(VerbError::usage(format!(
                 "{name} is a gateway; gateways are watched from the hosts of the plan"
             ))),
-            None => Err(unknown(plan, &name)),
+            None => Err(unknown_end(plan, &name, self.host.is_some())),
         }
     }
 

@@ -14,7 +14,7 @@ use sweep::{PlannedPoint, Setting};
 use sys::process::{Ending, Owned};
 use units::{count_of, show_bit_rate};
 
-use super::plan::{own_name, unknown};
+use super::plan::{own_name, unknown_end};
 use super::read_plan;
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
@@ -23,6 +23,7 @@ use crate::far::Tests;
 use crate::progress::Progress;
 use crate::runner::{self, Done, Driver, Keeping};
 use crate::signals;
+use crate::store;
 use crate::tester::Tester;
 use crate::verbs::options::duration;
 
@@ -75,6 +76,7 @@ struct Way<'a> {
 
 pub(super) fn run(args: &WeightsArgs, json: bool) -> VerbResult {
     let plan = read_plan(&args.plan)?;
+    store::check_outputs([args.output.as_deref()])?;
     let lab = args.lab.as_deref().map(Lab::open).transpose()?;
     let own = match &lab {
         Some(_) => None,
@@ -112,7 +114,7 @@ fn own_host<'a>(args: &WeightsArgs, plan: &'a Plan) -> Result<&'a Host, VerbErro
         Some(Role::Gateway(..)) => Err(VerbError::usage(format!(
             "{name} is a gateway; gateways are measured from the hosts of the plan"
         ))),
-        None => Err(unknown(plan, &name)),
+        None => Err(unknown_end(plan, &name, args.host.is_some())),
     }
 }
 

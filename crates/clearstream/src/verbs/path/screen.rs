@@ -52,8 +52,13 @@ fn path(out: &mut String, results: &Results) -> std::fmt::Result {
         None => writeln!(out, "         far end: {peer} does not report facts about its host")?,
     }
     if let Some(rtt) = &facts.idle_rtt {
-        let at = |percentile| rtt.percentile_s(percentile).map_or("?".into(), show_seconds);
-        write!(out, "         RTT {} median, {} p99 (idle, {})", at(50.0), at(99.0), rtt.method)?;
+        let at = |percentile| rtt.percentile_s(percentile).map(show_seconds);
+        let median = at(50.0).unwrap_or_else(|| "?".to_owned());
+        let tail = match at(99.0) {
+            Some(tail) => format!("{tail} p99"),
+            None => format!("p99: n too small ({})", rtt.count),
+        };
+        write!(out, "         RTT {median} median, {tail} (idle, {})", rtt.method)?;
         if let Some(mtu) = facts.path_mtu_bytes {
             write!(out, "; path MTU {mtu}")?;
         }
@@ -149,6 +154,8 @@ fn figures(out: &mut String, results: &Results) -> std::fmt::Result {
     {
         if let Some(estimate) = find(&results.summaries, "single-stream", figure) {
             row(out, label, estimate, &show_seconds)?;
+        } else if find(&results.summaries, "single-stream", "loaded_rtt_p50_s").is_some() {
+            writeln!(out, "         {label:<22} {:>14}", "n too small")?;
         }
     }
     Ok(())

@@ -146,7 +146,7 @@ impl Show {
 
     pub(super) fn pinged(&self, count: &PingCount, outage: &Outage) -> Printed {
         let (round_trips, lost) = (&count.round_trips, count.lost);
-        let at = |percentile| round_trips.percentile_s(percentile);
+        let at = |percentile| round_trips.known_percentile_s(percentile);
         self.print(
             || {
                 let mut value = json!({ "round_trips": round_trips.count(), "lost": lost });
@@ -162,11 +162,13 @@ impl Show {
             },
             || {
                 let mut line = format!("{} round trips, {lost} lost", round_trips.count());
-                if let (Some(min), Some(p50), Some(p99), Some(max)) =
-                    (round_trips.min_s(), at(50.0), at(99.0), round_trips.max_s())
+                if let (Some(min), Some(p50), Some(max)) =
+                    (round_trips.min_s(), at(50.0), round_trips.max_s())
                 {
-                    let [min, p50, p99, max] = [min, p50, p99, max].map(show_seconds);
-                    line += &format!("; least {min}, median {p50}, 99% within {p99}, most {max}");
+                    let [min, p50, max] = [min, p50, max].map(show_seconds);
+                    let p99 = at(99.0).map(show_seconds);
+                    let tail = p99.map_or_else(String::new, |p99| format!("99% within {p99}, "));
+                    line += &format!("; least {min}, median {p50}, {tail}most {max}");
                 }
                 line + &outage_words(outage)
             },

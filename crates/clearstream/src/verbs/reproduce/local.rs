@@ -11,7 +11,7 @@ use super::catalogue::Entry;
 use super::{ReproduceArgs, Reproduced, publish};
 use crate::VerbResult;
 use crate::exit::VerbError;
-use crate::profiles::{running_values, word};
+use crate::profiles::{running_values, shown, word};
 use crate::runner;
 
 /// Runs C-ceiling, C-fig10 or G-tune.
@@ -174,16 +174,16 @@ fn settings(_: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
     for (key, published) in &profile.settings {
         let (advice, why) = judge(key, published);
         let here = running.get(key).map(String::as_str);
-        let word = word(advice, published, here);
         if here.is_none() || advice == Advice::Idle {
             outlived.push(format!("{key}: {why}"));
         }
         figures.push(PaperFigure {
             name: key.clone(),
-            paper: published.clone(),
-            here: Some(
-                here.map_or("not in this kernel".to_owned(), |value| format!("{value} ({word})")),
-            ),
+            paper: shown(published, advice),
+            here: Some(match here {
+                Some(value) => format!("{value} ({})", word(published, value)),
+                None => "not in this kernel".to_owned(),
+            }),
         });
     }
     let judged = if outlived.is_empty() {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use results::{
     CoreUse, Direction, DirectionOutcome, EndReport, LatencySummary, Results, StreamEnd, Summary,
-    TestOutcome, TestSpec, UdpOutcome, ZeroCopyShare,
+    TestOutcome, TestSpec, UdpOutcome, ZeroCopyShare, show_percentile,
 };
 use traffic::client::Target;
 use traffic::describe_test;
@@ -328,8 +328,8 @@ fn datagrams(udp: &UdpOutcome) -> String {
 
 fn latency(latency: &LatencySummary) -> String {
     let points = [50.0, 90.0, 99.0, 99.9];
-    let listed = points.iter().filter_map(|percentile| {
-        Some(format!("p{percentile} {}", show_seconds(latency.percentile_s(*percentile)?)))
+    let listed = points.iter().map(|percentile| {
+        show_percentile(*percentile, latency.percentile_s(*percentile).map(show_seconds))
     });
     let listed: Vec<String> = listed.collect();
     format!(

@@ -126,6 +126,7 @@ fn measured(args: &ApplyArgs, json: bool) -> VerbResult {
     if args.plan.is_some() {
         return Err(VerbError::usage("--measure takes its evidence from HOST, not from --plan"));
     }
+    store::check_outputs([Some(&*args.output), args.report.as_deref()])?;
     let spec = args.spec();
     let of_file = args.evidence.results.as_ref().map(|file| store::load(file)).transpose()?;
     let mut far = args.evidence.far()?;
@@ -324,7 +325,12 @@ fn assignment(text: &str) -> Result<Change, VerbError> {
     let (key, to) = text
         .split_once('=')
         .ok_or_else(|| VerbError::usage(format!("'{text}' is not KEY=VALUE")))?;
-    let key: Key = key.trim().parse().map_err(VerbError::usage)?;
+    let key = key.trim();
+    let key: Key = key.parse().map_err(|error| {
+        let near = units::closest(key, settings::catalogue::SYSCTLS.iter().map(|one| one.name));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+        VerbError::usage(error).and(&near)
+    })?;
     if matches!(key, Key::File(_)) {
         return Err(VerbError::usage(format!("{key} is written by --persist only")));
     }

@@ -30,6 +30,7 @@ pub(crate) struct PlanArgs {
 }
 
 pub(super) fn run(args: &PlanArgs, json: bool) -> VerbResult {
+    store::check_outputs([args.output.as_deref()])?;
     let mut far = if args.evidence.results.is_some() { None } else { args.evidence.far()? };
     // A temporary journal of the tests run now, if no file was named.
     let is_unnamed = args.output.is_none() && args.evidence.results.is_none();

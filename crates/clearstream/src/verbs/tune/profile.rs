@@ -9,7 +9,7 @@ use tuning::profile::{Profile, judge, names, own, read};
 use super::show;
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
-use crate::profiles::{running_values, word};
+use crate::profiles::{running_values, shown, word};
 
 /// Options of `tune profile`.
 #[derive(Debug, clap::Args)]
@@ -98,9 +98,9 @@ fn compare(out: &mut dyn Write, profile: &Profile, json: bool) -> Result<(), Ver
     for (key, value) in &profile.settings {
         let (advice, text) = judge(key, value);
         let here = running.get(key).map(String::as_str);
-        let word = word(advice, value, here);
+        let word = here.map_or_else(String::new, |here| format!("; {}", word(value, here)));
         let here = here.unwrap_or(absence(key));
-        writeln!(out, "\n{key} = {value}   (running: {here}; {word})")?;
+        writeln!(out, "\n{key} = {}   (running: {here}{word})", shown(value, advice))?;
         let mut lines = String::new();
         show::wrapped(&mut lines, "    ", text).ok();
         write!(out, "{lines}")?;

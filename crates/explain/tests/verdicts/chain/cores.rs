@@ -8,6 +8,7 @@ fn a_quota_stops_either_end() {
         for share in [0.2, 0.5] {
             let quota = move |duration_s: f64| CpuQuota {
                 group: "/box".into(),
+                file: None,
                 cores: share,
                 period_s: 0.1,
                 periods_count: (duration_s * 10.0) as u64,
@@ -51,6 +52,43 @@ fn a_quota_stops_either_end() {
             receiver.expect(Limit::CpuQuota, FAR, true);
         }
     }
+}
+
+#[test]
+fn advice_on_a_quota_names_the_file_that_the_host_has() {
+    let file = "/sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us";
+    let advised = |file: Option<&'static str>| {
+        let planted = Planted {
+            model: Model {
+                sender_core_share: 0.2,
+                sender_core_bits_per_s: 8e9,
+                ..Model::default()
+            },
+            spec: TestSpec { near_cores: vec![1], ..TestSpec::tcp() },
+            adapt: dearer,
+            dress: Box::new(move |_, outcome| {
+                let duration_s = outcome.duration_s;
+                outcome.near_mut().counters.quota = Some(CpuQuota {
+                    group: "/box".into(),
+                    file: file.map(str::to_owned),
+                    cores: 0.2,
+                    period_s: 0.1,
+                    periods_count: (duration_s * 10.0) as u64,
+                    throttled_count: (duration_s * 9.0) as u64,
+                    throttled_s: duration_s * 0.8,
+                });
+            }),
+            ..Planted::on(Model::default())
+        };
+        explain::explain(&planted.results())
+    };
+    let old = advised(Some(file));
+    assert_eq!(old.limit, Limit::CpuQuota);
+    assert!(old.advice[0].contains(&format!("echo -1 > {file} ")), "{:?}", old.advice);
+    assert!(!format!("{old:?}").contains("cpu.max"), "a file of version 2: {old:#?}");
+    let new = advised(None);
+    let command = "echo 'max 100000' > /sys/fs/cgroup/box/cpu.max ";
+    assert!(new.advice[0].contains(command), "{:?}", new.advice);
 }
 
 #[test]

@@ -253,6 +253,7 @@ fn other_traffic_on_the_line() {
 fn the_change_the_user_made_decides() {
     let quota = |throttled_s: f64| CpuQuota {
         group: "/box".into(),
+        file: None,
         cores: 0.3,
         period_s: 0.1,
         periods_count: 100,

@@ -3,7 +3,9 @@
 //! A separate connection exchanges requests and responses (netperf's TCP_RR) beside a stream that offers
 //! almost nothing, so that it loads neither the path nor the cores.
 
-use results::{LatencySummary, PaperFigure, Results, TestLimit, TestOutcome, TestSpec};
+use results::{
+    LatencySummary, PaperFigure, Results, TestLimit, TestOutcome, TestSpec, show_percentile,
+};
 
 use super::{Measured, estimate};
 use crate::bed::TestBed;
@@ -109,7 +111,7 @@ pub(super) fn keep(measured: &mut Measured, beside: Beside, latency: &LatencySum
 pub(super) fn rows(results: &Results, id: &str, lab: &str) -> Vec<PaperFigure> {
     let row = |(when, names): (&str, [&'static str; 3])| {
         let values = names.map(|name| estimate(results, id, lab, name));
-        let [Some(middle), Some(high), Some(highest)] = values else {
+        let [Some(middle), high, highest] = values else {
             return PaperFigure {
                 name: format!("round trips {when}, {lab}"),
                 paper: "-".to_owned(),
@@ -117,11 +119,12 @@ pub(super) fn rows(results: &Results, id: &str, lab: &str) -> Vec<PaperFigure> {
             };
         };
         let show = |one: results::Estimate| units::show_seconds(one.median);
+        let (high, highest) = (high.map(show), highest.map(show));
         let here = format!(
-            "p50 {}, p99 {}, p99.9 {} (n={})",
+            "p50 {}, {}, {} (n={})",
             show(middle),
-            show(high),
-            show(highest),
+            show_percentile(99.0, high),
+            show_percentile(99.9, highest),
             middle.count
         );
         PaperFigure {

@@ -19,6 +19,7 @@ use crate::far::{FarEnd, Tests};
 use crate::progress::Progress;
 use crate::runner::{self, Done, Driver, Keeping};
 use crate::signals;
+use crate::store;
 use crate::verbs::options::{ServerOptions, duration};
 
 /// The lab to use if no host is named.
@@ -63,6 +64,7 @@ pub(super) struct CompareArgs {
 
 pub(super) fn run(args: &CompareArgs, json: bool) -> VerbResult {
     let names = names(args)?;
+    store::check_outputs([Some(&*args.output), args.report.as_deref()])?;
     signals::watch().map_err(|error| VerbError::from_error(&error))?;
     let Some(host) = &args.host else {
         let bed = TestBed::up(LAB)?;
