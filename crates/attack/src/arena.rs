@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use packet_switch::attachment::{Ask, Health, Kind};
-use packet_switch::client::Connection;
+use packet_switch::attachment::{Ask, Entry, Health, Kind};
+use packet_switch::client::{ClientError, Connection};
 
 use crate::innocents::Innocents;
 use crate::judge::{Judgement, Watch};
@@ -13,6 +13,9 @@ use testkit::stalls::Machine;
 
 /// How long a daemon may take to listen.
 const START: Duration = Duration::from_secs(10);
+
+/// How long the daemon may take to notice that clients are gone.
+const DEPARTURE: Duration = Duration::from_secs(5);
 
 /// The daemon looks ten times a second for calls that its sandbox has refused; this is longer than that.
 const COUNTED_WITHIN: Duration = Duration::from_millis(130);
@@ -126,10 +129,8 @@ fn settle(post: &mut Post) -> Result<(), String> {
 /// Nothing of the defence may have met the sandbox, and no part of the daemon may have failed: both are counted
 /// from its start, and a daemon that is broken is replaced.
 fn check_health(socket: &Path) -> Result<(), String> {
-    let said = |error: packet_switch::client::ClientError| format!("after the attack: {error}");
     std::thread::sleep(COUNTED_WITHIN);
-    let mut connection = Connection::open(socket).map_err(said)?;
-    connection.list().map_err(said)?;
+    let (connection, _) = visit(socket)?;
     let health = connection.health();
     if health == Health::default() {
         return Ok(());
@@ -140,13 +141,27 @@ fn check_health(socket: &Path) -> Result<(), String> {
     ))
 }
 
+/// A connection that has a place, and the list of ports and pipes. A daemon that was full refuses it until it has
+/// noticed that the attackers are gone.
+fn visit(socket: &Path) -> Result<(Connection, Vec<Entry>), String> {
+    let until = Instant::now() + DEPARTURE;
+    loop {
+        let list = |mut connection: Connection| Ok((connection.list()?, connection));
+        match Connection::open(socket).and_then(list) {
+            Ok((entries, connection)) => return Ok((connection, entries)),
+            Err(error) if matches!(error, ClientError::NoDaemon(_)) || Instant::now() > until => {
+                return Err(format!("after the attack: {error}"));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
 /// Takes away ports and pipes that stay, as whoever runs the switch would: attackers may add such.
 fn tidy(socket: &Path) -> Result<(), String> {
-    let said = |error: packet_switch::client::ClientError| format!("after the attack: {error}");
-    let mut connection = Connection::open(socket).map_err(said)?;
+    let (mut connection, mut entries) = visit(socket)?;
     let until = Instant::now() + START;
     loop {
-        let entries = connection.list().map_err(said)?;
         let others: Vec<_> =
             entries.iter().filter(|entry| !entry.name.contains("innocent")).collect();
         if others.is_empty() {
@@ -168,5 +183,6 @@ fn tidy(socket: &Path) -> Result<(), String> {
                 }
             }
         }
+        entries = connection.list().map_err(|error| format!("after the attack: {error}"))?;
     }
 }

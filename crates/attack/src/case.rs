@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use stats::Random;
 
+use crate::rounds::{REPEATS, WaitRule};
+
 /// What an attack is given.
 #[derive(Debug)]
 pub(crate) struct Scene {
@@ -84,8 +86,12 @@ pub(crate) struct Case {
     pub(crate) need: Need,
     /// It fills ports of the attacked switch, which then lose frames and count them, as is documented.
     pub(crate) floods: bool,
-    /// Played again and again with other numbers, instead of once.
+    /// Played again and again with other numbers, for the time that is left.
     pub(crate) is_generated: bool,
+    /// It loads the whole machine: left out of a short run, unless `--only` names it.
+    pub(crate) is_long: bool,
+    /// A round takes some 3 s or more: a short run plays it once and does not judge its waits.
+    pub(crate) is_once: bool,
     /// Of a verb: it mostly sits out somebody's patience, beside the others.
     pub(crate) waits: bool,
     /// An error is something that the program did and should not have done.
@@ -98,8 +104,17 @@ impl Case {
         name: &'static str,
         play: fn(&mut Scene) -> Result<(), String>,
     ) -> Self {
-        let need = Need::Nothing;
-        Self { door, name, need, floods: false, is_generated: false, waits: false, play }
+        Self {
+            door,
+            name,
+            need: Need::Nothing,
+            floods: false,
+            is_generated: false,
+            is_long: false,
+            is_once: false,
+            waits: false,
+            play,
+        }
     }
 
     pub(crate) const fn needs(self, need: Need) -> Self {
@@ -116,6 +131,28 @@ impl Case {
 
     pub(crate) const fn generated(self) -> Self {
         Self { is_generated: true, ..self }
+    }
+
+    pub(crate) const fn long(self) -> Self {
+        Self { is_long: true, ..self }
+    }
+
+    pub(crate) const fn once(self) -> Self {
+        Self { is_once: true, ..self }
+    }
+
+    /// Least number of its rounds.
+    pub(crate) fn repeats(&self, is_long_run: bool) -> u64 {
+        if self.door == Door::Verbs || self.is_once && !is_long_run { 1 } else { REPEATS }
+    }
+
+    /// How its waits count.
+    pub(crate) fn rule(&self, is_long_run: bool) -> WaitRule {
+        match (is_long_run, self.is_once) {
+            (true, _) => WaitRule::EachRound,
+            (false, true) => WaitRule::Ignored,
+            (false, false) => WaitRule::Median,
+        }
     }
 }
 

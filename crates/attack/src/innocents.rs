@@ -20,8 +20,9 @@ use testkit::stalls::lock;
 const PACE: Duration = Duration::from_millis(1);
 /// From one question to the next.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// How often a station says again where it is, long before a switch forgets.
-const INTRODUCE_EVERY: u64 = 5_000;
+/// After how many frames a station says again where it is. An attack may make the switch forget it, and frames to it go
+/// everywhere then, also around a loop of links that the next round makes; this is sooner than that begins.
+const INTRODUCE_EVERY: u64 = 50;
 /// Waits from here on are kept one by one.
 const NOTABLE_NS: u64 = 5_000_000;
 /// Seconds of frames fit into a ring: a machine that stalls loses none.

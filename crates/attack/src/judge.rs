@@ -30,9 +30,11 @@ pub(crate) struct Judgement {
     /// The same of an answer.
     pub(crate) answer_ms: f64,
     pub(crate) lost: u64,
-    /// What broke; none when nothing did.
+    /// What broke, waits aside; none when nothing did.
     pub(crate) broken: Option<String>,
-    /// Why it cannot be said.
+    /// A wait above its limit. How often that may happen is decided over all rounds ([`crate::table`]).
+    pub(crate) slow: Option<String>,
+    /// Why waits cannot be judged.
     pub(crate) unfit: Option<String>,
 }
 
@@ -79,7 +81,8 @@ impl Watch {
             judgement.lost +=
                 if floods && lane.port == Some("vale0:innocent-b") { 0 } else { lost };
         }
-        judgement.broken = innocents.trouble().or_else(|| judgement.objection());
+        judgement.broken = innocents.trouble().or_else(|| judgement.loss());
+        judgement.slow = judgement.delay();
         let whole = Span { from_ns: self.began_ns, to_ns: now_ns() };
         // What the machine did is a fact where it is exactly known; what the control pair waited may be the
         // attack's own doing.
@@ -98,12 +101,14 @@ impl Watch {
 }
 
 impl Judgement {
-    fn objection(&self) -> Option<String> {
+    fn loss(&self) -> Option<String> {
+        (self.lost > 0).then(|| format!("innocents lost {} frames", self.lost))
+    }
+
+    /// The wait that is above its limit, if one is.
+    fn delay(&self) -> Option<String> {
         if self.frame_ms > WAIT_MAX.as_secs_f64() * 1e3 {
             return Some(format!("innocents waited {:.0} ms", self.frame_ms));
-        }
-        if self.lost > 0 {
-            return Some(format!("innocents lost {} frames", self.lost));
         }
         let late = self.answer_ms > ANSWER_MAX.as_secs_f64() * 1e3;
         late.then(|| format!("an answer took {:.0} ms", self.answer_ms))
@@ -141,15 +146,16 @@ fn worst_ms(lane: &Lane, excuses: &[Span]) -> f64 {
 mod tests {
     use super::*;
 
-    fn judged(frame_ms: f64, answer_ms: f64, lost: u64) -> Option<String> {
-        Judgement { frame_ms, answer_ms, lost, ..Judgement::default() }.objection()
+    fn judged(frame_ms: f64, answer_ms: f64, lost: u64) -> [Option<String>; 2] {
+        let judgement = Judgement { frame_ms, answer_ms, lost, ..Judgement::default() };
+        [judgement.loss(), judgement.delay()]
     }
 
     #[test]
     fn what_is_too_long_or_lost_is_named() {
-        assert_eq!(judged(49.9, 999.0, 0), None);
-        assert!(judged(50.1, 0.0, 0).is_some_and(|why| why.contains("waited 50 ms")));
-        assert!(judged(0.0, 0.0, 1).is_some_and(|why| why.contains("lost 1 frames")));
-        assert!(judged(0.0, 1001.0, 0).is_some_and(|why| why.contains("an answer took")));
+        assert_eq!(judged(49.9, 999.0, 0), [None, None]);
+        assert_eq!(judged(50.1, 0.0, 0), [None, Some("innocents waited 50 ms".to_owned())]);
+        assert_eq!(judged(0.0, 0.0, 1), [Some("innocents lost 1 frames".to_owned()), None]);
+        assert_eq!(judged(0.0, 1001.0, 0), [None, Some("an answer took 1001 ms".to_owned())]);
     }
 }

@@ -1,9 +1,10 @@
 //! Attacks on the release program, with innocent users beside them who must not notice.
 //!
-//! Hand-written cases are played once each, in order; generated ones share the time that is left. Everything
-//! random comes from one seed, which is printed. After each round the innocents' traffic must have lost
-//! nothing and waited at most 50 ms beyond what the machine itself did ([`judge`]), and the daemon must be the
-//! same process, as large as before, without a panic.
+//! Hand-written cases of the switch and of `serve` are played three times each; generated ones share the time that
+//! is left. Everything random comes from one seed, which is printed. In each round the innocents' traffic must lose
+//! nothing, and the daemon must stay the same process, as large as before, without a panic. The innocents may wait
+//! at most 50 ms beyond what the machine itself did ([`judge`]): in the median of a case's rounds, and in a run of
+//! 300 s or more in each round ([`rounds`]).
 
 mod arena;
 mod case;
@@ -12,6 +13,7 @@ mod judge;
 mod options;
 mod play;
 mod program;
+mod rounds;
 mod serve;
 mod switch;
 mod table;

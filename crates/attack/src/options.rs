@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use crate::rounds::LONG;
+
 /// What to play.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -13,6 +15,13 @@ pub(crate) struct Options {
     pub(crate) only: Option<String>,
     /// Says what there is, and plays nothing.
     pub(crate) list: bool,
+}
+
+impl Options {
+    /// Whether each round is judged by itself, and cases that take long are played.
+    pub(crate) fn is_long(&self) -> bool {
+        self.time >= LONG
+    }
 }
 
 const USAGE: &str =

@@ -1,9 +1,13 @@
 //! Plays the cases and prints what came of each.
 //!
+//! The rounds of a case do not follow each other: all cases have their first round, then all their second, so that
+//! seconds in which the machine is slow hit one round of a case.
+//!
 //! At the switch one plays at a time, because its innocents' waits are judged in milliseconds. Attacks on
 //! `serve`, judged in seconds, come after them, side by side at servers of their own. Verbs wait most of their
 //! time and are played beside all of it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,19 +17,20 @@ use std::time::Instant;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats::Random;
 use sys::private::Scratch;
+use testkit::stalls::lock;
 
 use crate::arena::Arena;
 use crate::case::{Case, Door, Need, ROUND, Scene};
 use crate::judge::Judgement;
 use crate::options::Options;
+use crate::rounds::{REPEATS, Row};
 use crate::serve::Served;
-use crate::table::{self, Row, Verdict};
-use testkit::stalls::lock;
+use crate::table;
 
 /// The user that hostile local users are, where the suite may become one. No such user need exist.
 pub(crate) const STRANGER: u32 = 61_234;
 
-/// How often a moment is looked for in which the machine lets an attack be judged.
+/// How often a long run looks for a moment in which the machine lets a round be judged.
 const MOMENTS: u32 = 3;
 
 /// Servers that are attacked side by side.
@@ -46,6 +51,11 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     allow_descriptors();
     let began = Instant::now();
     println!("attack: {} cases, seed {} (--seed repeats it)", cases.len(), options.seed);
+    if !options.is_long() {
+        println!(
+            "attack: a wait counts by the median of three rounds; --seconds 300 and more judge each round"
+        );
+    }
     let (verbs, doors): (Vec<Case>, Vec<Case>) =
         cases.into_iter().partition(|case| case.door == Door::Verbs);
     let mut stage = Stage::open(options, &doors)?;
@@ -55,7 +65,8 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let mut rows = stage.play_all(&doors, options, began)?;
     rows.extend(joined(aside)?);
     println!("{}", table::show(&rows));
-    let (line, is_well) = table::sum(&rows, options.seed, began.elapsed().as_secs_f64());
+    let (line, is_well) =
+        table::sum(&rows, options.is_long(), options.seed, began.elapsed().as_secs_f64());
     println!("{line}");
     Ok(is_well)
 }
@@ -146,7 +157,7 @@ impl Stage {
         })
     }
 
-    /// Those written by hand once; the generated ones in turn, each at least once, for the time left.
+    /// Those written by hand, then the generated ones for the time left.
     fn play_all(
         &mut self,
         cases: &[Case],
@@ -157,32 +168,32 @@ impl Stage {
             cases.iter().partition(|case| case.is_generated);
         let (serve, others): (Vec<Case>, Vec<Case>) =
             written.into_iter().partition(|case| case.door == Door::Serve);
-        let mut rows: Vec<Row> = others
-            .iter()
-            .map(|case| self.play_once(case, options.seed))
-            .collect::<Result<_, _>>()?;
-        rows.extend(self.play_side_by_side(&serve, options.seed)?);
+        let mut rows = self.play_in_turn(&others, options, began)?;
+        rows.extend(self.play_side_by_side(&serve, options)?);
         rows.extend(self.play_in_turn(&generated, options, began)?);
         Ok(rows)
     }
 
-    fn play_once(&mut self, case: &Case, seed: u64) -> Result<Row, String> {
-        let mut row = Row::new(case.name);
-        self.play(case, seed_of(seed, case.name, 0), &mut row)?;
-        Ok(row)
-    }
-
-    /// Each once, at whichever server is free.
-    fn play_side_by_side(&mut self, cases: &[Case], seed: u64) -> Result<Vec<Row>, String> {
+    /// All rounds of each, at whichever server is free.
+    fn play_side_by_side(&mut self, cases: &[Case], options: &Options) -> Result<Vec<Row>, String> {
         let more = (1..SERVERS.min(cases.len() as u32)).map(|number| self.beside(number * 100));
         let mut more: Vec<Self> = more.collect::<Result<_, _>>()?;
-        let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let rows = Mutex::new(self.rows(cases, options));
+        let is_due = |turn, case: &Case| turn < case.repeats(options.is_long());
+        let all = 0..cases.len();
+        let rounds: Vec<(u64, usize)> = (0..REPEATS)
+            .flat_map(|turn| all.clone().map(move |index| (turn, index)))
+            .filter(|&(turn, index)| is_due(turn, &cases[index]))
+            .collect();
+        let next = AtomicUsize::new(0);
         let play = |stage: &mut Self| {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(case) = cases.get(number) else { return Ok(()) };
-                let row = stage.play_once(case, seed)?;
-                lock(&rows).push((number, row));
+                let Some(&(turn, index)) = rounds.get(number) else { return Ok(()) };
+                if lock(&rows)[index].is_open() {
+                    let (judgement, seconds) = stage.play(&cases[index], turn, options)?;
+                    lock(&rows)[index].add(&judgement, seconds);
+                }
             }
         };
         std::thread::scope(|scope| {
@@ -194,54 +205,74 @@ impl Stage {
             };
             lanes.into_iter().map(ended).fold(own, Result::and)
         })?;
-        let mut rows = std::mem::take(&mut *lock(&rows));
-        rows.sort_by_key(|(number, _)| *number);
-        Ok(rows.into_iter().map(|(_, row)| row).collect())
+        Ok(std::mem::take(&mut *lock(&rows)))
     }
 
+    /// Each in turn: as often as its waits need, and generated ones for the time that is left.
     fn play_in_turn(
         &mut self,
-        generated: &[Case],
+        cases: &[Case],
         options: &Options,
         began: Instant,
     ) -> Result<Vec<Row>, String> {
-        let mut rows: Vec<Row> = generated.iter().map(|case| Row::new(case.name)).collect();
+        let mut rows = self.rows(cases, options);
         for turn in 0_u64.. {
-            let is_first = turn == 0;
-            for (case, row) in generated.iter().zip(&mut rows) {
+            let mut has_played = false;
+            for (case, row) in cases.iter().zip(&mut rows) {
+                let has_time = case.is_generated && began.elapsed() < options.time;
                 // One that is broken has been: what else there is, is still of interest.
-                if row.verdict == Verdict::Held && (is_first || began.elapsed() < options.time) {
-                    self.play(case, seed_of(options.seed, case.name, turn), row)?;
+                if row.is_open() && (turn < case.repeats(options.is_long()) || has_time) {
+                    let (judgement, seconds) = self.play(case, turn, options)?;
+                    row.add(&judgement, seconds);
+                    has_played = true;
                 }
             }
-            let is_over = began.elapsed() >= options.time;
-            if is_over || rows.iter().all(|row| row.verdict != Verdict::Held) {
+            if !has_played {
                 break;
             }
         }
         Ok(rows)
     }
 
-    fn play(&mut self, case: &Case, seed: u64, row: &mut Row) -> Result<(), String> {
-        if case.need != Need::Nothing && !self.is_root {
-            row.verdict = Verdict::NotPlayed("needs root");
-            return Ok(());
-        }
-        let mut judgement = Judgement::default();
-        let began = Instant::now();
-        for _ in 0..MOMENTS {
-            judgement = self.round(case, seed);
-            if judgement.broken.is_some() || judgement.unfit.is_none() {
+    /// A row for each case, without rounds.
+    fn rows(&self, cases: &[Case], options: &Options) -> Vec<Row> {
+        let row = |case: &Case| {
+            if case.need != Need::Nothing && !self.is_root {
+                Row::not_played(case.name, "needs root")
+            } else if case.is_long && !options.is_long() && options.only.is_none() {
+                Row::not_played(case.name, "only with --seconds 300 and more, or --only")
+            } else {
+                Row::new(case.name, case.rule(options.is_long()))
+            }
+        };
+        cases.iter().map(row).collect()
+    }
+
+    /// A round of a case, and how many seconds it took; what it has broken is replaced.
+    fn play(
+        &mut self,
+        case: &Case,
+        turn: u64,
+        options: &Options,
+    ) -> Result<(Judgement, f64), String> {
+        let (seed, began) = (seed_of(options.seed, case.name, turn), Instant::now());
+        let mut judgement = self.round(case, seed);
+        // In a short run a case has other rounds.
+        let moments = if options.is_long() { MOMENTS } else { 1 };
+        for _ in 1..moments {
+            let is_clear = judgement.broken.is_some() || judgement.slow.is_some();
+            if is_clear || judgement.unfit.is_none() {
                 break;
             }
+            judgement = self.round(case, seed);
         }
-        row.add(&judgement);
-        row.seconds += began.elapsed().as_secs_f64();
-        if let Verdict::Broken(why) = &row.verdict {
-            println!("BROKEN: {}, round {}: {why}", case.name, row.rounds);
+        let seconds = began.elapsed().as_secs_f64();
+        let slow = judgement.slow.as_ref().filter(|_| options.is_long());
+        if let Some(why) = judgement.broken.as_ref().or(slow) {
+            println!("BROKEN: {}, round {}: {why}", case.name, turn + 1);
             self.renew(case.door)?;
         }
-        Ok(())
+        Ok((judgement, seconds))
     }
 
     /// A new one of what has been broken.
@@ -285,6 +316,14 @@ impl Stage {
             (Door::Serve, _, Some(served)) => served.round(attack),
             _ => Judgement { broken: attack().err(), ..Judgement::default() },
         }
+    }
+}
+
+/// Prints a line unless it was printed before: rounds of a case say the same.
+pub(crate) fn say_once(line: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if lock(&SAID).insert(line.to_owned()) {
+        println!("{line}");
     }
 }
 

@@ -101,12 +101,11 @@ impl Served {
             let most = (MEMORY + BESIDE) >> 20;
             format!("{} MiB resident during the attack, {most} allowed", resident_bytes >> 20)
         });
-        let late = (answer_ms > GUEST_MAX.as_secs_f64() * 1e3)
+        let slow = (answer_ms > GUEST_MAX.as_secs_f64() * 1e3)
             .then(|| format!("the guest waited {answer_ms:.0} ms"));
         let guest = lock(&self.guest.trouble).take();
-        let broken =
-            guest.or(outcome.err()).or(after.err()).or(health.err()).or(too_large).or(late);
-        Judgement { answer_ms, broken, ..Judgement::default() }
+        let broken = guest.or(outcome.err()).or(after.err()).or(health.err()).or(too_large);
+        Judgement { answer_ms, broken, slow, ..Judgement::default() }
     }
 
     /// Waits until the guest has had a test that began after now.

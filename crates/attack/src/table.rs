@@ -1,62 +1,12 @@
-//! What came of each case, and the table of all.
+//! The table of all cases, and the last line.
 
-use crate::judge::Judgement;
-
-/// A case over all its rounds.
-#[derive(Debug, Clone)]
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) rounds: u32,
-    /// What all rounds took.
-    pub(crate) seconds: f64,
-    pub(crate) frame_ms: f64,
-    pub(crate) answer_ms: f64,
-    pub(crate) lost: u64,
-    pub(crate) verdict: Verdict,
-}
-
-/// How it ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Held,
-    Broken(String),
-    /// The machine was too busy each time.
-    NotJudged(String),
-    /// It takes a user that we are not.
-    NotPlayed(&'static str),
-}
+use crate::rounds::{Row, Verdict};
 
 impl Row {
-    pub(crate) fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            rounds: 0,
-            seconds: 0.0,
-            frame_ms: 0.0,
-            answer_ms: 0.0,
-            lost: 0,
-            verdict: Verdict::Held,
-        }
-    }
-
-    pub(crate) fn add(&mut self, judgement: &Judgement) {
-        self.rounds += 1;
-        self.frame_ms = self.frame_ms.max(judgement.frame_ms);
-        self.answer_ms = self.answer_ms.max(judgement.answer_ms);
-        self.lost += judgement.lost;
-        if self.verdict != Verdict::Held {
-            return;
-        }
-        if let Some(why) = &judgement.broken {
-            self.verdict = Verdict::Broken(why.clone());
-        } else if let Some(why) = &judgement.unfit {
-            self.verdict = Verdict::NotJudged(why.clone());
-        }
-    }
-
     fn show(&self) -> String {
-        let verdict = match &self.verdict {
-            Verdict::Held => "held".to_owned(),
+        let verdict = match self.verdict() {
+            Verdict::Held(note) if note.is_empty() => "held".to_owned(),
+            Verdict::Held(note) => format!("held ({note})"),
             Verdict::Broken(why) => format!("BROKEN: {why}"),
             Verdict::NotJudged(why) => format!("not judged: {why}"),
             Verdict::NotPlayed(why) => format!("not played: {why}"),
@@ -82,10 +32,12 @@ pub(crate) fn show(rows: &[Row]) -> String {
     [head].into_iter().chain(rows.iter().map(Row::show)).collect::<Vec<_>>().join("\n")
 }
 
-/// The last line, and whether all is well.
-pub(crate) fn sum(rows: &[Row], seed: u64, seconds: f64) -> (String, bool) {
-    let count = |is: fn(&Verdict) -> bool| rows.iter().filter(|row| is(&row.verdict)).count();
-    let held = count(|verdict| matches!(verdict, Verdict::Held));
+/// The last line, and whether all is well: nothing is broken and something has held, and in a long run
+/// everything that was played could be judged.
+pub(crate) fn sum(rows: &[Row], is_long: bool, seed: u64, seconds: f64) -> (String, bool) {
+    let verdicts: Vec<Verdict> = rows.iter().map(Row::verdict).collect();
+    let count = |is: fn(&Verdict) -> bool| verdicts.iter().filter(|verdict| is(verdict)).count();
+    let held = count(|verdict| matches!(verdict, Verdict::Held(_)));
     let broken = count(|verdict| matches!(verdict, Verdict::Broken(_)));
     let unfit = count(|verdict| matches!(verdict, Verdict::NotJudged(_)));
     let left = count(|verdict| matches!(verdict, Verdict::NotPlayed(_)));
@@ -94,5 +46,28 @@ pub(crate) fn sum(rows: &[Row], seed: u64, seconds: f64) -> (String, bool) {
         "attack: {held} held, {broken} broken, {unfit} not judged, {left} not played; {rounds} rounds in \
          {seconds:.0} s, seed {seed}"
     );
-    (line, broken == 0 && unfit == 0 && held > 0)
+    (line, broken == 0 && held > 0 && !(is_long && unfit > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::Judgement;
+    use crate::rounds::WaitRule;
+
+    #[test]
+    fn cases_that_could_not_be_judged_fail_a_long_run_only() {
+        let mut held = Row::new("held", WaitRule::Median);
+        held.add(&Judgement::default(), 1.0);
+        let mut unfit = Row::new("unfit", WaitRule::Median);
+        unfit.add(&Judgement { unfit: Some("busy".to_owned()), ..Judgement::default() }, 1.0);
+        let mut broken = Row::new("broken", WaitRule::Median);
+        broken.add(&Judgement { broken: Some("gone".to_owned()), ..Judgement::default() }, 1.0);
+        let rows = [held.clone(), unfit.clone()];
+        let (line, is_well) = sum(&rows, false, 7, 2.0);
+        assert!(is_well && line.contains("1 held, 0 broken, 1 not judged, 0 not played; 2 rounds"));
+        assert!(!sum(&rows, true, 7, 2.0).1);
+        assert!(!sum(&[unfit], false, 7, 2.0).1, "nothing has held");
+        assert!(!sum(&[held, broken], false, 7, 2.0).1);
+    }
 }

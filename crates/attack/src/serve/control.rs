@@ -13,16 +13,16 @@ use crate::case::{Case, Door, Scene, places};
 
 pub(crate) const CASES: &[Case] = &[
     // The longest first: they are played side by side.
-    Case::of(Door::Serve, "gone at each step of a test", vanish),
-    Case::of(Door::Serve, "all places held by many addresses, in silence", many_addresses),
+    Case::of(Door::Serve, "gone at each step of a test", vanish).once(),
+    Case::of(Door::Serve, "all places held by many addresses, in silence", many_addresses).once(),
     Case::of(Door::Serve, "what is no greeting", greetings),
     Case::of(Door::Serve, "lengths and documents beyond reason", documents),
-    Case::of(Door::Serve, "every field of every message at its extremes", every_field),
-    Case::of(Door::Serve, "every message before, during and after a test", out_of_order),
+    Case::of(Door::Serve, "every field of every message at its extremes", every_field).once(),
+    Case::of(Door::Serve, "every message before, during and after a test", out_of_order).once(),
     Case::of(Door::Serve, "all places held by one address", one_address),
     Case::of(Door::Serve, "hundreds of connections that say nothing", crowd),
     Case::of(Door::Serve, "a byte at a time", slowly),
-    Case::of(Door::Serve, "the largest tests there are, without a byte", large_tests),
+    Case::of(Door::Serve, "the largest tests there are, without a byte", large_tests).once(),
     Case::of(Door::Serve, "data connections of nobody's test", strangers),
     Case::of(Door::Serve, "datagrams of every length", datagrams),
     Case::of(Door::Serve, "settings of a server that allows none", settings),

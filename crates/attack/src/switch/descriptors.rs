@@ -21,9 +21,11 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "descriptors of every kind, with every request", every_kind),
     Case::of(Door::Switch, "descriptors that take root to open, with every request", kinds_of_root)
         .needs(Need::Root),
-    Case::of(Door::Switch, "a TCP connection that lingers when it is closed", lingering),
-    Case::of(Door::Switch, "many of them, with messages that are refused", lingering_many),
-    Case::of(Door::Switch, "a file of a file system that does not answer", fuse).needs(Need::Root),
+    Case::of(Door::Switch, "a TCP connection that lingers when it is closed", lingering).once(),
+    Case::of(Door::Switch, "many of them, with messages that are refused", lingering_many).once(),
+    Case::of(Door::Switch, "a file of a file system that does not answer", fuse)
+        .once()
+        .needs(Need::Root),
     Case::of(Door::Switch, "as many descriptors as a message takes", very_many),
     Case::of(Door::Switch, "descriptors in flight that nobody takes", in_flight),
     Case::of(Door::Switch, "memory of huge pages, unsealed, empty, enormous", memories),
@@ -192,7 +194,7 @@ fn kinds_of_root(scene: &mut Scene) -> Result<(), String> {
 fn each_with_every_request(scene: &Scene, kinds: &[(&str, Make)]) -> Result<(), String> {
     for (name, make) in kinds {
         if make(scene).is_none() {
-            println!("attack: left out, cannot be opened here: {name}");
+            crate::play::say_once(&format!("attack: left out, cannot be opened here: {name}"));
             continue;
         }
         for bytes in requests() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use packet_switch::attachment::{Answer, Ask, DeviceKind, XdpFacts};
 use rustix::fs::{Mode, OFlags};
@@ -32,7 +32,7 @@ fn odd_names(scene: &mut Scene) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let names = ["x\0y", "\0", "", "\n\u{1b}[2J", "a\u{202e}b", &"\0".repeat(200), &"é".repeat(40)];
     for (number, name) in (0..).zip(names) {
-        let opened = ports::xdp::open("attack0", 0).map_err(|error| error.to_string())?;
+        let opened = open_queue("attack0")?;
         let memory = opened.memory.fd().ok_or("no memory")?;
         let facts = XdpFacts {
             device: name.to_owned(),
@@ -50,11 +50,20 @@ fn odd_names(scene: &mut Scene) -> Result<(), String> {
             let port = format!("vale0:x{number}").parse().map_err(|error| format!("{error}"))?;
             raw.ask(Ask::DeletePort { port }, &[])?;
         }
-        // The queue is free once the daemon has let go of it.
-        drop(opened);
-        std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
+}
+
+/// Takes the first queue of a device, as soon as the daemon has let go of it.
+fn open_queue(device: &str) -> Result<ports::xdp::Opened, String> {
+    let until = Instant::now() + super::ANSWER;
+    loop {
+        match ports::xdp::open(device, 0) {
+            Ok(opened) => return Ok(opened),
+            Err(error) if Instant::now() > until => return Err(error.to_string()),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
 }
 
 fn taps(scene: &mut Scene) -> Result<(), String> {

@@ -152,12 +152,17 @@ fn watch(scene: &Scene) -> Result<(Rig, SocketAddr), String> {
     Ok((rig, address))
 }
 
+/// One that takes long may be a hiccup of the machine; two are not.
+fn check_scrapes(took: &[Duration]) -> Result<(), String> {
+    let slow: Vec<&Duration> = took.iter().filter(|&&took| took > SCRAPE_MAX).collect();
+    if slow.len() > 1 { Err(format!("metrics took {slow:?}")) } else { Ok(()) }
+}
+
 /// The watcher is the same process, and tells who asks.
 fn still_watches(mut rig: Rig, address: SocketAddr) -> Result<(), String> {
-    let took = rig.on_host(|| scrape(address))?;
-    if took > SCRAPE_MAX {
-        return Err(format!("metrics took {took:?}"));
-    }
+    let took: Result<Vec<Duration>, String> =
+        (0..3).map(|_| rig.on_host(|| scrape(address))).collect();
+    check_scrapes(&took?)?;
     rig.daemon.check()
 }
 
@@ -203,16 +208,15 @@ fn metrics(scene: &mut Scene) -> Result<(), String> {
                     })
                 })
                 .collect();
-            let mut longest = Duration::ZERO;
+            let mut took = Vec::new();
             while crowd.iter().any(|client| !client.is_finished()) {
-                longest = longest.max(scrape(address)?);
+                took.push(scrape(address)?);
                 std::thread::sleep(Duration::from_millis(50));
             }
             for client in crowd {
                 client.join().map_err(|_panic| "a client of the suite panicked")??;
             }
-            let is_prompt = longest <= SCRAPE_MAX;
-            if is_prompt { Ok(()) } else { Err(format!("metrics took {longest:?}")) }
+            check_scrapes(&took)
         })
     })?;
     still_watches(rig, address)
