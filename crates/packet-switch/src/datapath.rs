@@ -2,7 +2,7 @@
 //!
 //! Ports take turns. A turn takes at most [`BATCH_SLOTS`] slots, and no more frames than its port's share
 //! of the [work] pays for, so that nobody starves the others;
-//! the frames are sorted by destination, and each destination is written and woken once. A full
+//! the frames are sorted by destination, and each destination is written once, and [woken](wake) if it sleeps. A full
 //! destination drops (as VALE does); nobody waits for a slow one. Whoever breaks the protocol is
 //! cut off on the spot.
 
@@ -14,11 +14,11 @@ mod outlet;
 mod resident;
 mod sleep;
 mod translate;
+mod wake;
 mod work;
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -38,11 +38,12 @@ pub(crate) use resident::Resident;
 pub(crate) use work::Credit;
 
 use crate::attachment::HEADERS_BYTES;
-use crate::counters::{PortCounters, Tally, add};
+use crate::counters::{PortCounters, Tally};
 use crate::deferred_drop::DeferredDrop;
 use crate::panics;
 use resident::Residents;
 use translate::{Forms, Original};
+use wake::Wakes;
 
 /// Most slots that one port's turn takes.
 pub(crate) const BATCH_SLOTS: usize = 256;
@@ -113,10 +114,13 @@ pub(crate) struct Datapath {
     /// Bytes of virtio-net header of each port.
     headers: Vec<u8>,
     rounds: u64,
+    /// Work of a delivery beside copying.
+    delivering: u64,
     linger: Duration,
     eagerness: Eagerness,
     began: Instant,
     wakeups: Cell<u64>,
+    wakes: Wakes,
     /// Ports that are to be polled without end.
     polled: PortSet,
     residents: Residents,
@@ -149,10 +153,12 @@ impl Datapath {
             forms: Forms::default(),
             headers: vec![0; switch::vale::PORTS_MAX],
             rounds: 0,
+            delivering: 0,
             linger,
             eagerness: Eagerness::default(),
             began: Instant::now(),
             wakeups: Cell::new(0),
+            wakes: Wakes::default(),
             polled: PortSet::default(),
             residents: Residents::default(),
             signaller: None,
@@ -217,7 +223,9 @@ impl Datapath {
         let brought = self.residents.bring(now_s);
         self.rounds += 1;
         let share = work::share(ports.count());
+        self.delivering = work::delivering(ports.count());
         let slots: usize = ports.iter().map(|id| self.turn(id, now_s, share)).sum();
+        self.wake_again();
         brought + slots + self.residents.take_away()
     }
 
@@ -359,13 +367,14 @@ impl Datapath {
         let packet = self.taken.packets[index];
         let header_bytes = self.headers[port.index()];
         if header_bytes == source.header_bytes {
-            return (0, work::copying(packet.bytes, packet.slots));
+            return (0, self.delivering + work::copying(packet.bytes, packet.slots));
         }
         let packets = match self.forms.headers.get(index).and_then(|one| VnetHeader::parse(one)) {
             Some((header, _)) if header_bytes == 0 => header.packets_most(packet.bytes),
             _ => 1,
         };
-        (work::making(packet.bytes, packets), work::copying_parts(packet.bytes, packets))
+        let copied = self.delivering + work::copying_parts(packet.bytes, packets);
+        (work::making(packet.bytes, packets), copied)
     }
 
     /// Of the ports that a single packet goes to, from `begun` on, those that the credit pays for; what that
@@ -451,32 +460,9 @@ impl Datapath {
             }
         }
         port.counters.outgoing.add(&tally);
-        let ring = port.outlet.publish(&mut port.marks);
+        let ring = port.outlet.publish(&mut port.marks)
+            && self.wakes.delivered(port.id, || port.outlet.must_ring());
         self.wake(port, ring, |port| port.outlet.bell())
-    }
-
-    /// Rings a client's bell if it sleeps. Where that may block, the link says for whom while this thread is
-    /// in the call (see [`Link`]).
-    fn wake(
-        &self,
-        port: &PortEnds,
-        ring: bool,
-        bell: impl FnOnce(&PortEnds) -> &Bell,
-    ) -> Result<(), CutOff> {
-        if !ring {
-            return Ok(());
-        }
-        add(&port.counters.wakeups, 1);
-        let rung = if let Some(signaller) = &self.signaller {
-            bell(port).ring_by(signaller)
-        } else {
-            self.wakeups.set(self.wakeups.get() + 1);
-            self.link.ringing.store(Link::wake_up(self.wakeups.get(), port.id), Ordering::Relaxed);
-            let rung = bell(port).ring();
-            self.link.ringing.store(0, Ordering::Relaxed);
-            rung
-        };
-        rung.map_err(|error| CutOff::Bell(error.source.to_string()))
     }
 
     fn cut_off(&mut self, port: Box<PortEnds>, why: CutOff) {

@@ -13,6 +13,13 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "super-segments of one byte on a lossy link", amplify_link).floods(),
     Case::of(Door::Switch, "virtio-net headers at their extremes", headers).floods(),
     Case::of(Door::Switch, "a flood of broadcasts", flood).floods(),
+    Case::of(
+        Door::Switch,
+        "200 ports flood each other and want to be woken for each frame",
+        flood_and_wake,
+    )
+    .floods()
+    .long(),
     Case::of(Door::Switch, "a flood of source addresses", addresses).floods(),
     Case::of(Door::Switch, "virtio-net headers of any kind", any_header).floods().generated(),
 ];
@@ -109,6 +116,34 @@ fn flood(scene: &mut Scene) -> Result<(), String> {
     while Instant::now() < until {
         // All that the switch has given back.
         hostile.publish(hostile.owner(0, 1) % 1024);
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// As guests with ptnet ask to be woken, each time: the switch would ring 40 000 times a round.
+fn flood_and_wake(scene: &mut Scene) -> Result<(), String> {
+    const EACH_TIME: u32 = 1;
+    let ports: Result<Vec<Hostile>, String> = (0..200)
+        .map(|number| Hostile::attach(&scene.socket, &format!("vale0:w{number}"), SMALL))
+        .collect();
+    let ports = ports?;
+    for (station, port) in (0..).zip(&ports) {
+        for index in 0..SMALL.slots {
+            port.fill(index, &broadcast(station, 60));
+            port.set_slot(0, index, port.slot(0, index) as u32, 60, 0);
+        }
+        port.set_user(1, 2, EACH_TIME);
+    }
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        for port in &ports {
+            // What has arrived is taken, and all that the switch has given back is sent again.
+            let arrived = port.owner(1, 1) % SMALL.slots;
+            port.set_user(1, 1, arrived);
+            port.set_user(1, 0, arrived);
+            port.publish(port.owner(0, 1) % SMALL.slots);
+        }
         std::thread::yield_now();
     }
     Ok(())

@@ -76,7 +76,7 @@ impl Monitor {
     /// Hands the copies over.
     pub(super) fn end(&mut self) {
         // It looks by itself.
-        let _sleeps = self.outlet.publish(&mut self.marks);
+        let _some = self.outlet.publish(&mut self.marks);
     }
 }
 

@@ -105,7 +105,7 @@ impl Outlet {
         self.filled += 1;
     }
 
-    /// Hands over what was filled; whether the client waits for it.
+    /// Hands over what was filled; whether that was anything.
     pub(crate) fn publish(&mut self, marks: &mut Marks) -> bool {
         if self.filled == 0 {
             return false;
@@ -116,6 +116,11 @@ impl Outlet {
         self.end.advance(self.filled);
         self.known -= self.filled;
         self.filled = 0;
+        true
+    }
+
+    /// Whether the client sleeps and has not been rung for that, to be asked after [`publish`](Self::publish).
+    pub(super) fn must_ring(&mut self) -> bool {
         self.end.must_ring()
     }
 

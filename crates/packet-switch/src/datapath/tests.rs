@@ -475,7 +475,7 @@ fn a_turn_does_no_more_than_its_work_whatever_the_frames_are() {
         while quiet < 100 {
             bench.round();
             let now = bench.done();
-            let work = (now.1 - before.1).max(128 * (now.0 - before.0));
+            let work = (now.1 - before.1).max(work::WRITE_WORK * (now.0 - before.0));
             assert!(work <= most, "{segment_bytes} bytes a segment: {work} in one turn");
             turns += u32::from(now != before);
             quiet = if now == before { quiet + 1 } else { 0 };
@@ -537,6 +537,61 @@ fn frames_to_everybody_fill_the_ring_of_the_only_other_port() {
         bench.round();
     }
     assert_eq!(bench.receive(1).len(), 63);
+}
+
+#[test]
+fn a_round_delivers_what_its_work_pays_for_however_many_ports_flood() {
+    let ports = 80;
+    let mut bench = bench(ports);
+    bench.introduce_quietly();
+    (0..ports).for_each(|from| bench.send(from, 0xff, 50));
+    let each = work::delivering(ports as u32) + work::copying(60, 1);
+    // Each port may go beyond its share by one delivery.
+    let most = work::ROUND_WORK / each + ports as u64;
+    let (began, mut rounds) = (bench.done().0, 0);
+    loop {
+        let before = bench.done().0;
+        if bench.round() == 0 {
+            break;
+        }
+        let delivered = bench.done().0 - before;
+        assert!(delivered <= most, "{delivered} deliveries in a round");
+        rounds += 1;
+    }
+    assert_eq!(bench.done().0 - began, (50 * ports * (ports - 1)) as u64);
+    assert!(rounds > 5, "{rounds} rounds");
+}
+
+/// As guests with ptnet ask to be woken: at each delivery.
+#[test]
+fn a_round_wakes_a_port_at_most_twice_however_often_it_asks() {
+    let ports = 12;
+    let mut bench = bench_of(ports, &GEOMETRY_LONG);
+    bench.introduce();
+    for client in &mut bench.clients {
+        client.rx.end().memory().store(Word::UserSleeps, 1);
+    }
+    for round in 1..10 {
+        (0..ports).for_each(|from| bench.send(from, 0xff, 3));
+        bench.round();
+        for port in 0..ports {
+            assert_eq!(bench.counters(port).wakeups, 2 * round);
+            assert_eq!(bench.receive(port).len(), 3 * (ports - 1));
+        }
+    }
+    // One that is asked for by a number is answered once, and again when it is another.
+    let flag = |bench: &mut Bench, number| {
+        bench.clients[1].rx.end().memory().store(Word::UserSleeps, number);
+    };
+    for (number, expected) in [(7, 1), (7, 0), (8, 1), (0, 0)] {
+        flag(&mut bench, number);
+        let before = bench.counters(1).wakeups;
+        bench.send(0, 1, 1);
+        bench.send(2, 1, 1);
+        bench.round();
+        assert_eq!(bench.counters(1).wakeups - before, expected, "asked by {number}");
+        bench.drain(1);
+    }
 }
 
 #[test]

@@ -14,8 +14,9 @@
 //! 22 of them 50 million, some 10 ms, whatever they send. What watchers take is not the senders' fault: they
 //! have [`WATCH_WORK`] together, and miss what is more.
 //!
-//! Waking a sleeping port, at most once a turn and destination, is not counted: a microsecond or two, and longer
-//! where its client lets many epoll sets wait for its bell.
+//! Waking a sleeping port is not counted: a microsecond or two, and longer where its client lets many epoll sets wait
+//! for its bell. In a round a port is woken at most twice for frames that arrive ([`super::wake`]) and once for room
+//! in its transmit ring.
 
 /// What all ports together may cause in a round.
 pub(super) const ROUND_WORK: u64 = 32 << 20;
@@ -29,13 +30,17 @@ pub(super) const PACKET_BYTES_MAX: u32 = switch::delay_line::PACKET_BYTES_MAX as
 /// copied to one port.
 #[cfg(test)]
 pub(super) const STEP_WORK_MAX: u64 = 64 * SLOT_WORK
+    + DELIVERY_WORK
     + making(PACKET_BYTES_MAX, switch::frame::PACKETS_MAX)
     + copying_parts(PACKET_BYTES_MAX, switch::frame::PACKETS_MAX);
 
 /// Taking a slot, and finding out where its frame goes.
 const SLOT_WORK: u64 = 64;
 /// Writing a slot at its destination.
-const DELIVERY_WORK: u64 = 128;
+pub(super) const WRITE_WORK: u64 = 128;
+/// Turning to a destination with a packet, with as many ports as there can be: their rings fit into no cache, so that
+/// each delivery waits some 300 ns for memory.
+const DELIVERY_WORK: u64 = 1536;
 /// Making one packet of a super-segment: its headers and their checksums.
 const PACKET_WORK: u64 = 256;
 
@@ -50,15 +55,20 @@ pub(super) const fn taking(slots: u16) -> u64 {
     SLOT_WORK * slots as u64
 }
 
+/// Turning to a destination with a packet where there are so many ports.
+pub(super) const fn delivering(ports: u32) -> u64 {
+    DELIVERY_WORK * ports as u64 / switch::vale::PORTS_MAX as u64
+}
+
 /// Copying it to a port as it is.
 pub(super) const fn copying(bytes: u32, slots: u16) -> u64 {
-    bytes as u64 + DELIVERY_WORK * slots as u64
+    bytes as u64 + WRITE_WORK * slots as u64
 }
 
 /// Copying it to a port with other headers, as so many packets.
 pub(super) const fn copying_parts(bytes: u32, packets: u32) -> u64 {
     // In buffers of at least a kilobyte, mostly.
-    bytes as u64 + DELIVERY_WORK * (packets as u64 + bytes as u64 / 1024)
+    bytes as u64 + WRITE_WORK * (packets as u64 + bytes as u64 / 1024)
 }
 
 /// Putting it into the form of such ports, once however many they are.
