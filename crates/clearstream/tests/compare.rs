@@ -78,7 +78,6 @@ fn a_file_compared_with_itself_is_said_to_be_the_same() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     assert!(said.contains("A and B are the same measurements: no figure can differ"), "{said}");
-    assert!(!said.contains("too few") && !said.contains("Within the noise"), "{said}");
 }
 
 #[test]
@@ -314,7 +313,7 @@ fn options_of_a_file_load_are_settings_of_it() {
         assert_eq!(told.status.code(), Some(3), "{}", text(&told.stderr));
         let alike = text(&run(&[&a, &same]).stdout);
         assert!(!alike.contains("settings differ"), "{alike}");
-        assert!(alike.contains("call p99") && !alike.contains("RTT"), "{alike}");
+        assert!(alike.contains("call p50") && !alike.contains("RTT"), "{alike}");
         assert!(alike.contains("B - A: the median of all pairwise differences"), "{alike}");
     }
 }

@@ -49,7 +49,7 @@ fn an_output_that_cannot_be_written_is_refused_before_anything_is_measured() {
         "place 127.0.0.1 -p 1 --save no-such/a.toml",
         "tune plan 127.0.0.1 -p 1 -o no-such/a.json",
         "tune apply 127.0.0.1 -p 1 --measure --report no-such/a.html",
-        "tune cc compare 127.0.0.1 -p 1 --report no-such/a.html",
+        "tune cc compare reno 127.0.0.1 -p 1 --report no-such/a.html",
         "reproduce C-fig6 127.0.0.1 -p 1 --report no-such/a.html",
         "check --example philosophers -o no-such/a.json",
         "check --example philosophers --svg no-such/a.svg",

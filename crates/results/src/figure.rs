@@ -156,11 +156,25 @@ impl TestOutcome {
         test_figures(self, &mut figures);
         let own = figures.len();
         for figure in &self.figures {
-            if !figures[..own].iter().any(|known| known.name == figure.name) {
+            let is_known = figures[..own].iter().any(|known| known.name == figure.name);
+            if !is_known && !self.lacks_percentile(&figure.name) {
                 figures.push(figure.clone());
             }
         }
         figures
+    }
+
+    /// Whether a figure is a percentile that the account's count cannot give: earlier versions wrote it all the same.
+    fn lacks_percentile(&self, name: &str) -> bool {
+        let exchanged = self.request_response.as_ref().map(|one| &one.latency);
+        let of = |kind: &str| match kind {
+            "rtt" => exchanged.or(self.round_trips.as_ref()),
+            "loaded_rtt" => self.latency_under_load.as_ref(),
+            _ => None,
+        };
+        let asked = name.strip_suffix("_s").and_then(|name| name.rsplit_once("_p"));
+        let asked = asked.and_then(|(kind, value)| Some((of(kind)?, value.parse().ok()?)));
+        asked.is_some_and(|(latency, percentile)| latency.percentile_s(percentile).is_none())
     }
 }
 
@@ -265,6 +279,20 @@ mod tests {
                 .expect("read");
         assert_eq!(figure.unit, Unit::Other("kelvin".to_owned()));
         assert!(serde_json::to_string(&figure).expect("written").contains(r#""unit":"kelvin""#));
+    }
+
+    #[test]
+    fn a_stored_percentile_that_its_count_cannot_give_is_no_figure() {
+        let mut histogram = stats::LatencyHistogram::default();
+        histogram.record_many_ns(1_000_000, 300);
+        let outcome = TestOutcome {
+            latency_under_load: crate::LatencySummary::of(&histogram, "tcp-rr"),
+            figures: vec![Figure::new("loaded_rtt_p99.9_s", 0.001), Figure::new(IDLE_WATTS, 5.0)],
+            ..TestOutcome::default()
+        };
+        let figures = outcome.with_figures().figures;
+        let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+        assert_eq!(names, ["loaded_rtt_p50_s", "loaded_rtt_p99_s", IDLE_WATTS]);
     }
 
     #[test]
