@@ -54,8 +54,13 @@ planted! {
     fn root_planted_window_option() { "window-option" }
     fn root_planted_send_buffer() { "sndbuf" }
     fn root_planted_send_buffer_of_the_far_kernel_reverse() { "sndbuf-reverse" }
+    fn root_planted_small_send_buffer_under_bbr() { "sndbuf-small" }
     fn root_planted_loss_of_one_in_a_thousand() { "loss-low" }
     fn root_planted_loss_reverse() { "loss-reverse" }
+    fn root_planted_loss_without_sack() { "no-sack" }
+    fn root_planted_loss_without_sack_reverse() { "no-sack-reverse" }
+    fn root_planted_receive_window_without_sack() { "rwnd-no-sack" }
+    fn root_planted_loss_without_sack_to_iperf3() { "no-sack-iperf3" }
     fn root_planted_reordering() { "reordering" }
     fn root_planted_ecn_marks() { "ecn" }
     fn root_planted_congestion_window() { "cwnd" }
@@ -69,6 +74,8 @@ planted! {
     fn root_planted_link_rate() { "link-500m" }
     fn root_planted_offloads_off() { "offloads" }
     fn root_planted_cross_traffic() { "cross-traffic" }
+    fn root_planted_slow_way_back() { "return-path" }
+    fn root_planted_slow_way_back_reverse() { "return-path-reverse" }
     fn root_planted_crowded_sender_core() { "crowd-near" }
     fn root_planted_crowded_receiver_core() { "crowd-far" }
     fn root_planted_processor_quota() { "quota-near" }

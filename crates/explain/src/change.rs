@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use results::{End, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
+use results::{Direction, End, Protocol, ReceivePath, SendPath, TestLimit, TestSpec, UdpSpec};
 use units::{show_bit_rate, show_byte_size, show_seconds};
 
 /// One change to a test. [`Change::apply`] makes it; [`fmt::Display`] describes it:
@@ -97,6 +97,13 @@ pub enum Change {
         /// Payload of a datagram, bytes.
         datagram_bytes: u32,
     },
+    /// Send UDP at a fixed rate instead of TCP, in the direction of its acknowledgements.
+    UdpAgainst {
+        /// Offered rate, bit/s of payload.
+        bits_per_s: f64,
+        /// Payload of a datagram, bytes.
+        datagram_bytes: u32,
+    },
 }
 
 impl Change {
@@ -126,6 +133,9 @@ impl Change {
             Self::UdpAtRate { bits_per_s, datagram_bytes } => {
                 return udp_at_rate(spec, *bits_per_s, *datagram_bytes);
             }
+            Self::UdpAgainst { bits_per_s, datagram_bytes } => {
+                return udp_against(spec, *bits_per_s, *datagram_bytes);
+            }
         }
         changed
     }
@@ -150,6 +160,18 @@ fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpe
         udp: Some(UdpSpec { datagram_bytes, gso: true, gro: true, batch_count: 16 }),
         ..TestSpec::tcp()
     }
+}
+
+/// The same the other way, as single packets: bursts would overflow the queue of a slow way back.
+fn udp_against(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpec {
+    let direction = match spec.direction {
+        Direction::Forward => Direction::Reverse,
+        Direction::Reverse => Direction::Forward,
+        Direction::Bidirectional => Direction::Bidirectional,
+    };
+    let udp = UdpSpec { datagram_bytes, gso: false, gro: false, batch_count: 1 };
+    let other_way = udp_at_rate(spec, bits_per_s, datagram_bytes);
+    TestSpec { direction, udp: Some(udp), ..other_way }
 }
 
 impl fmt::Display for Change {
@@ -208,6 +230,11 @@ impl fmt::Display for Change {
             Self::UdpAtRate { bits_per_s, datagram_bytes } => {
                 let size = show_byte_size(u64::from(*datagram_bytes));
                 write!(out, "TCP -> UDP at {}, datagrams of {size}", show_bit_rate(*bits_per_s))
+            }
+            Self::UdpAgainst { bits_per_s, datagram_bytes } => {
+                let size = show_byte_size(u64::from(*datagram_bytes));
+                let rate = show_bit_rate(*bits_per_s);
+                write!(out, "TCP -> UDP the other way at {rate}, datagrams of {size}")
             }
         }
     }

@@ -53,6 +53,12 @@ pub enum Rule {
     /// Each byte costs more packets: throughput falls if the cost of a packet binds.
     /// No fall decides nothing, because super-segments may hide the packets.
     FollowsPackets,
+    /// Smaller segments are lost as often, and each repair brings fewer bytes: throughput within the
+    /// prediction confirms it, no fall refutes it.
+    FollowsSegments,
+    /// UDP in the direction of the acknowledgements, well above their rate: no more than the prediction's high
+    /// end arrives. If most of it arrives, the limit is refuted.
+    Saturates,
     /// Paced packets at about the same throughput overflow no queue, so losses that go away were a
     /// queue's, and losses that stay were not.
     Calms,
@@ -96,6 +102,8 @@ impl Experiment {
             }
             Rule::FollowsCost(_) => "throughput falls as a byte's cost rises".to_owned(),
             Rule::FollowsPackets => "throughput falls as a byte's packets rise".to_owned(),
+            Rule::FollowsSegments => format!("throughput falls with the segments; {between}"),
+            Rule::Saturates => format!("no more than {} arrives", show_bit_rate(high)),
             Rule::Calms => format!("the losses go away at {between}"),
             Rule::Reorders { low_share } => {
                 format!("at least {:.3}% of the datagrams come late", low_share * 100.0)
@@ -120,6 +128,8 @@ impl Experiment {
             }
             Rule::FollowsCost(_) => "the same throughput at a higher cost".to_owned(),
             Rule::FollowsPackets => "nothing: super-segments may hide the packets".to_owned(),
+            Rule::FollowsSegments => "no fall beyond the noise".to_owned(),
+            Rule::Saturates => "most of it arrives".to_owned(),
             Rule::Calms => "as many losses as before".to_owned(),
             Rule::Reorders { .. } => "datagrams come in order, or are lost".to_owned(),
             Rule::Scales => format!("less than {}", show_bit_rate(low)),

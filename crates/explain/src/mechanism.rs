@@ -74,10 +74,11 @@ pub(crate) struct Opinion {
 }
 
 /// Every mechanism, in the order of the documentation.
-pub(crate) static TABLE: [&dyn Mechanism; 28] = [
+pub(crate) static TABLE: [&dyn Mechanism; 30] = [
     &limits::ReceiveWindow,
     &limits::SendBuffer,
     &limits::Loss,
+    &limits::LossRecovery,
     &limits::CongestionControl,
     &limits::SenderCore,
     &limits::ReceiverCore,
@@ -103,6 +104,7 @@ pub(crate) static TABLE: [&dyn Mechanism; 28] = [
     &limits::CrossTraffic,
     &limits::EcnMarks,
     &limits::Reordering,
+    &limits::ReturnPath,
 ];
 
 /// The mechanism of a limit; `None` for `none-found` and for limits unknown to this version.

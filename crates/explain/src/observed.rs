@@ -1,13 +1,16 @@
 //! The observations of the judged test in a results document, read once for all mechanisms.
 
+mod acknowledgements;
 mod flow;
 mod host;
 mod run;
+mod windows;
 
 use results::{
     End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
 };
 
+pub(crate) use acknowledgements::Acknowledgements;
 pub(crate) use flow::Flow;
 pub(crate) use host::{HostView, end_name};
 pub(crate) use run::{Run, opposite, report_of};
@@ -33,6 +36,8 @@ pub(crate) struct Observed<'a> {
     /// The same test over several streams: their number, and their total throughput in bit/s.
     pub(crate) several: Option<(u32, Estimate)>,
     pub(crate) udp: Option<UdpSeen>,
+    /// The acknowledgements of the judged test, where both ends counted them.
+    pub(crate) acknowledgements: Option<Acknowledgements>,
     /// Idle share, 0 to 1, of the sender's and of the receiver's cores in the test over several streams.
     several_idle: (Option<f64>, Option<f64>),
     /// The windows of the judged test, if the sender reports them.
@@ -75,21 +80,23 @@ impl<'a> Observed<'a> {
         let flow = Flow::of(run).with_losses_of(runs.iter().map(|(_, run)| run));
         let one_machine = results.path.lab.is_some()
             || results.far().is_some_and(|far| same_machine(results.near(), far));
+        let sender = HostView::of(results, spec, run, run.sender);
         Some(Self {
             spec,
             goodput,
-            sender: HostView::of(results, spec, run, run.sender),
             receiver: HostView::of(results, spec, run, opposite(run.sender)),
             base_rtt_s: lower(idle_rtt_s(results), flow.rtt_min_s).or(flow.rtt_s),
-            flow,
+            flow: within_the_queue(flow, sender.send_queue_bytes),
             window: run.outcome.window_use(spec, run.direction.direction),
             wanted: None,
             several: several(results, run),
             several_idle: several_idle(results, run),
             refuted: Vec::new(),
             udp: udp_best(results, run),
+            acknowledgements: Acknowledgements::of(run, spec.omit_s),
             one_machine,
             results,
+            sender,
         })
     }
 
@@ -215,59 +222,6 @@ impl<'a> Observed<'a> {
         let held = self.receive_window_share() + self.send_buffer_share();
         // A standing queue also keeps windows full, so the window then explains nothing.
         (1.0 - held.min(1.0) * (1.0 - self.queue())) * (1.0 - self.sender_idle())
-    }
-
-    /// Share of the time limited by the receiver's window, 0 to 1: the kernel's account or, if that is
-    /// more, how full the window was. A sender that paces itself (BBR) at the very rate the window allows
-    /// is seldom seen waiting for it; one that is never seen waiting is not limited by it.
-    pub(crate) fn receive_window_share(&self) -> f64 {
-        if self.refuted.contains(&Limit::ReceiveWindow) {
-            return 0.0;
-        }
-        let counted = self.flow.receive_window_share.unwrap_or(0.0);
-        let caught = self.flow.receive_window_share.map_or(0.9, |counted| ramp(counted, 0.02, 0.1));
-        let room_left = 1.0 - ramp(self.flow.window_use().unwrap_or(0.0), 0.85, 0.95);
-        let filled = ramp(self.receive_window_use(), 0.85, 0.95);
-        counted.max(0.95 * filled.max(self.follows_asked_window()) * room_left * caught)
-    }
-
-    /// Confidence, 0 to 1, that the window which the test requests determines throughput: it is as high as
-    /// the law allows, and each further stream adds as much again.
-    fn follows_asked_window(&self) -> f64 {
-        let (Some(window), Some(rtt_s)) = (self.receive_window_bytes(), self.window_rtt_s()) else {
-            return 0.0;
-        };
-        let Some((streams, _)) = self.several.filter(|_| self.spec.window_bytes.is_some()) else {
-            return 0.0;
-        };
-        let of_law = self.rate() * rtt_s / (8.0 * window);
-        let each = self.streams_gain().unwrap_or(0.0) * self.streams() / f64::from(streams);
-        ramp(of_law, 0.7, 0.8) * ramp(each, 0.6, 0.85)
-    }
-
-    /// Data in flight over the window that the receiver advertises, 0 to 1.
-    fn receive_window_use(&self) -> f64 {
-        let used = self.flow.in_flight_bytes.zip(self.flow.peer_window_bytes);
-        used.and_then(|(in_flight, window)| share(in_flight, window)).unwrap_or(0.0)
-    }
-
-    /// Share of the time limited by the send buffer, 0 to 1: the kernel's account or, if that is more, the
-    /// confidence that all the buffer can hold is in flight while both windows have room. The kernel's
-    /// account starts only when the sender runs dry, which small and frequent acknowledgements hide.
-    pub(crate) fn send_buffer_share(&self) -> f64 {
-        if self.refuted.contains(&Limit::SendBuffer) {
-            return 0.0;
-        }
-        let counted = self.flow.send_buffer_share.unwrap_or(0.0);
-        let queued = self.sender.send_queue_bytes.unwrap_or(0.0);
-        let sent = share(self.flow.in_flight_bytes.unwrap_or(0.0), queued).unwrap_or(0.0);
-        let filled = self.sender.send_buffer_bytes.and_then(|buffer| share(queued, buffer));
-        let full = ramp(sent, 0.6, 0.8) * ramp(filled.unwrap_or(0.0), 0.5, 0.75);
-        // A writer that waits for room in the buffer sleeps.
-        let sleeps = 1.0 - self.sender.starved().unwrap_or(0.0);
-        let windows_open = (1.0 - ramp(self.receive_window_use(), 0.8, 0.9))
-            * (1.0 - ramp(self.flow.window_use().unwrap_or(0.0), 0.85, 0.95));
-        counted.max(0.9 * full * windows_open * sleeps)
     }
 
     /// Share of the time, 0 to 1, that the sending application chose not to write. If it does not report
@@ -457,4 +411,13 @@ fn lower(a: Option<f64>, b: Option<f64>) -> Option<f64> {
         (Some(a), Some(b)) => Some(a.min(b)),
         (one, other) => one.or(other),
     }
+}
+
+/// The flow with no more in flight than its send queue holds. The kernel counts segments in flight, and small
+/// ones (of a small buffer) are fewer bytes than as many full ones.
+fn within_the_queue(flow: Flow, queued_bytes: Option<f64>) -> Flow {
+    let queued_bytes = queued_bytes.and_then(positive);
+    let in_flight_bytes =
+        flow.in_flight_bytes.map(|bytes| queued_bytes.map_or(bytes, |queued| bytes.min(queued)));
+    Flow { in_flight_bytes, ..flow }
 }

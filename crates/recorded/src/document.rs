@@ -110,6 +110,7 @@ fn capture_stream(flow: &Flow, trace: &Trace, whole_s: f64) -> StreamEnd {
             mss_bytes: u32::try_from(mss_bytes).unwrap_or(u32::MAX),
             segments_out_count: is_scale_known.then_some(trace.counts.data_count),
             window_scale_shifts: flow.window_shift().zip(shift(flow.sender_syn)),
+            sack_negotiated: sack_negotiated(flow),
             first: TcpSample { rtt_s: last.rtt_s, busy_s: Some(0.0), ..TcpSample::default() },
             last: TcpSample {
                 retransmits_count: trace.counts.retransmits_count,
@@ -190,6 +191,12 @@ pub(crate) fn of_samples(samples: &Samples) -> Results {
     }
 }
 
+/// Whether both SYN packets permit SACK; `None` unless the capture holds the options of both.
+fn sack_negotiated(flow: &Flow) -> Option<bool> {
+    let (one, other) = flow.sender_syn.zip(flow.receiver_syn)?;
+    (one.tells_scale && other.tells_scale).then_some(one.may_sack && other.may_sack)
+}
+
 fn tcp_summary(first: &Sample, last: &Sample) -> TcpSummary {
     let small = |name: &str| last.count(name).and_then(|bytes| u32::try_from(bytes).ok());
     TcpSummary {
@@ -199,6 +206,8 @@ fn tcp_summary(first: &Sample, last: &Sample) -> TcpSummary {
         segments_out_count: last.count("segs_out"),
         segments_in_count: last.count("segs_in"),
         window_scale_shifts: last.window_shifts,
+        // Some versions of `ss` list neither timestamps nor SACK; one that lists either would list both.
+        sack_negotiated: (last.is_sack || last.is_timestamped).then_some(last.is_sack),
         first: tcp_sample(first),
         last: tcp_sample(last),
         ..TcpSummary::default()

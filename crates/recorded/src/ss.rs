@@ -30,6 +30,10 @@ pub(crate) struct Sample {
     /// Numbers by the name `ss` gives them: times in its own unit (ms), sizes in bytes, rates in bit/s.
     pub(crate) numbers: BTreeMap<&'static str, f64>,
     pub(crate) is_app_limited: bool,
+    /// Whether it lists `sack` among the options of the connection.
+    pub(crate) is_sack: bool,
+    /// Whether it lists `ts` among them.
+    pub(crate) is_timestamped: bool,
 }
 
 impl Sample {
@@ -280,6 +284,8 @@ impl Listing {
                 }
                 Some(("skmem", memory)) => sample.memory(memory),
                 Some((name, value)) => sample.take(name, value),
+                None if word == "sack" => sample.is_sack = true,
+                None if word == "ts" => sample.is_timestamped = true,
                 None if word == "app_limited" => sample.is_app_limited = true,
                 None if word.ends_with("_rate") => {
                     if let Some(value) = words.next_if(|value| !value.contains(':')) {

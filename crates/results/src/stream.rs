@@ -208,6 +208,9 @@ pub struct TcpSummary {
     /// Window scale shifts: ours to send, theirs to receive; absent when not negotiated.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub window_scale_shifts: Option<(u8, u8)>,
+    /// Whether both ends agreed on selective acknowledgements (SACK); absent when not reported.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sack_negotiated: Option<bool>,
     /// Whether MPTCP was really in use, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mptcp_established: Option<bool>,

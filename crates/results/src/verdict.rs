@@ -19,6 +19,8 @@ pub enum Limit {
     SendBuffer,
     /// Packets are lost, which reduces the congestion window.
     Loss,
+    /// Losses are repaired one a round trip, because SACK was not negotiated.
+    LossRecovery,
     /// The congestion window without loss: ramp, or the algorithm's choice.
     CongestionControl,
     /// The sending core is saturated.
@@ -69,6 +71,8 @@ pub enum Limit {
     EcnMarks,
     /// Packets arrive out of order and are considered lost.
     Reordering,
+    /// The way back carries fewer acknowledgements than the sender needs.
+    ReturnPath,
     /// A cache answered file operations: the figure is not the file system's.
     FileCache,
     /// A gateway between clients and servers of a file system.
@@ -85,10 +89,11 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit of a path, in the order of the documentation.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::ReceiveWindow,
         Self::SendBuffer,
         Self::Loss,
+        Self::LossRecovery,
         Self::CongestionControl,
         Self::SenderCore,
         Self::ReceiverCore,
@@ -114,6 +119,7 @@ impl Limit {
         Self::CrossTraffic,
         Self::EcnMarks,
         Self::Reordering,
+        Self::ReturnPath,
         Self::NoneFound,
     ];
 
@@ -128,6 +134,7 @@ impl Limit {
             Self::ReceiveWindow => "receive-window",
             Self::SendBuffer => "send-buffer",
             Self::Loss => "loss",
+            Self::LossRecovery => "loss-recovery",
             Self::CongestionControl => "congestion-control",
             Self::SenderCore => "sender-core",
             Self::ReceiverCore => "receiver-core",
@@ -153,6 +160,7 @@ impl Limit {
             Self::CrossTraffic => "cross-traffic",
             Self::EcnMarks => "ecn-marks",
             Self::Reordering => "reordering",
+            Self::ReturnPath => "return-path",
             Self::FileCache => "file-cache",
             Self::Gateway => "gateway",
             Self::FewFlows => "few-flows",

@@ -86,6 +86,15 @@ impl TcpInfo {
         send_buffer_limited_us 184 "Time held back by this end's send buffer, microseconds.";
     }
 
+    /// Whether both ends agreed on selective acknowledgements.
+    #[must_use]
+    pub fn sack_negotiated(&self) -> Option<bool> {
+        // TCPI_OPT_SACK.
+        const NEGOTIATED: u8 = 2;
+        let [options] = self.field(5)?;
+        Some(options & NEGOTIATED != 0)
+    }
+
     /// Window scale shifts, theirs (applied to what we send) and ours; `None` when not negotiated.
     #[must_use]
     pub fn window_scale_shifts(&self) -> Option<(u8, u8)> {
@@ -126,6 +135,7 @@ mod tests {
         assert!(info.rtt_us().unwrap() > 0);
         assert_eq!(info.retransmits_count(), Some(0));
         assert!(info.window_scale_shifts().is_some());
+        assert!(info.sack_negotiated().is_some());
         assert!(info.peer_window_bytes().unwrap() > 1000);
         assert!(info.busy_us().unwrap() < 1_000_000);
     }

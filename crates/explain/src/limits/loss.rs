@@ -16,7 +16,7 @@ use crate::observed::{Observed, end_name};
 pub(crate) struct Loss;
 
 /// Fewer retransmissions than this give no usable rate.
-const RETRANSMITS_MIN: f64 = 3.0;
+pub(super) const RETRANSMITS_MIN: f64 = 3.0;
 
 impl Mechanism for Loss {
     fn limit(&self) -> Limit {
@@ -54,6 +54,8 @@ impl Mechanism for Loss {
                 // far below it another limit is tighter.
                 1.0 - ramp(above, 1.8, 2.7).max(ramp(below, 1.1, 2.0))
             }
+            // Without SACK most retransmissions are needless, so their share says little of the losses.
+            None if seen.flow.is_sack_negotiated == Some(false) => 0.5 * ramp(share, 0.05, 0.2),
             None => ramp(share, 0.05, 0.2),
         };
         let enough = if count >= RETRANSMITS_MIN { 1.0 } else { 0.0 };
@@ -185,7 +187,7 @@ fn most(response: Option<f64>, by_events: Option<f64>) -> Option<f64> {
 }
 
 /// Confidence, 0 to 1, that the losses come from a queue that overflows at some rate.
-fn overflow(seen: &Observed<'_>) -> f64 {
+pub(super) fn overflow(seen: &Observed<'_>) -> f64 {
     let plateau = match seen.streams_gain() {
         Some(gain) => 1.0 - ramp(gain, 1.1, 1.4),
         None => 0.0,

@@ -28,7 +28,8 @@ impl Mechanism for SendBuffer {
             mechanism: "Data stays in the send buffer until it is acknowledged, one round trip later: \
                 T = usable buffer / RTT. Linux doubles the requested size and charges its own overhead \
                 to it; the kernel tunes it up to `net.ipv4.tcp_wmem`.",
-            evidence: "TCP_INFO `tcpi_sndbuf_limited` over `tcpi_busy_time` near 1; the send queue is as \
+            evidence: "TCP_INFO `tcpi_sndbuf_limited` over `tcpi_busy_time` near 1, or, under a congestion control that \
+                paces (BBR), throughput that is what the queued bytes give over the round trip; the send queue is as \
                 long as the buffer allows and all of it is in flight; queue / RTT equals the throughput.",
             against: "The receiver's window or a standing queue on the path holds the data back; the \
                 receiving thread never sleeps.",
@@ -154,7 +155,15 @@ fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
 }
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
-    let mut first = format!("send-buffer-limited {} of the time", percent(share));
+    let counted = seen.flow.send_buffer_share.filter(|counted| *counted < share - 0.01);
+    let mut first = match counted {
+        // Small and frequent acknowledgements, or the sender's own pacing, hide the wait from the kernel's account.
+        Some(counted) => format!(
+            "all that the send buffer holds is on the way (the kernel counts {} of the time as limited by it)",
+            percent(counted)
+        ),
+        None => format!("send-buffer-limited {} of the time", percent(share)),
+    };
     if let (Some(usable), Some(rtt_s), Some(law)) = (usable_bytes(seen), seen.window_rtt_s(), law) {
         first += &format!(
             "; {} of payload in it / {} = {}; measured {}",

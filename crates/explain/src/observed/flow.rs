@@ -46,6 +46,8 @@ pub(crate) struct Flow {
     pub(crate) out_of_order_count: Option<f64>,
     /// Whether a window scale was negotiated; `None` if the sender's kernel did not report its options.
     pub(crate) is_window_scaled: Option<bool>,
+    /// Whether both ends agreed on selective acknowledgements; `None` if that was not reported.
+    pub(crate) is_sack_negotiated: Option<bool>,
 }
 
 impl Flow {
@@ -86,6 +88,7 @@ impl Flow {
                 // A kernel that reports its segment count also reports the options.
                 .filter(|tcp| tcp.segments_out_count.is_some())
                 .map(|tcp| tcp.window_scale_shifts.is_some()),
+            is_sack_negotiated: tcp.and_then(|tcp| tcp.sack_negotiated),
             congestion_control: tcp
                 .map(|tcp| tcp.congestion_control.clone())
                 .filter(|name| !name.is_empty()),

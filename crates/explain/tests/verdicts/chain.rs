@@ -1,5 +1,6 @@
 //! Limits of the hosts' own links: each a modelled path dressed with what the hosts would count.
 
+mod acknowledgements;
 mod cores;
 mod wire;
 

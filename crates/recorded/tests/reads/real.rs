@@ -60,3 +60,18 @@ fn samples_without_times_or_only_one_still_tell_the_window() {
     assert!(stream(&results).tcp.as_ref().is_some_and(|tcp| tcp.last.peer_window_bytes.is_some()));
     assert_eq!(explain::explain(&results).limit, Limit::ReceiveWindow);
 }
+
+#[test]
+fn sack_is_read_from_the_syn_packets_and_from_ss() {
+    let negotiated =
+        |results: &Results| stream(results).tcp.as_ref().expect("TCP was sampled").sack_negotiated;
+    assert_eq!(negotiated(&read("window-sender.pcap")), Some(true));
+    // This version of `ss` lists neither timestamps nor SACK.
+    assert_eq!(negotiated(&read("window-ss.txt")), None);
+    let text = String::from_utf8(file("window-ss.txt")).expect("text");
+    for (listed, expected) in [(" ts sack bbr wscale", true), (" ts bbr wscale", false)] {
+        let text = text.replace(" bbr wscale", listed);
+        let results = recorded::read(text.as_bytes()).expect("a recording").expect("samples");
+        assert_eq!(negotiated(&results), Some(expected), "{listed}");
+    }
+}

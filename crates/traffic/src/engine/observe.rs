@@ -35,6 +35,7 @@ pub(super) fn tcp_summary(stream: &Stream, mptcp_asked: bool) -> Option<TcpSumma
         segments_out_count: info.segments_out_count().map(u64::from),
         segments_in_count: info.segments_in_count().map(u64::from),
         window_scale_shifts: info.window_scale_shifts(),
+        sack_negotiated: info.sack_negotiated(),
         mptcp_established: mptcp_asked.then(|| sys::socket::mptcp_established(socket)),
         first: TcpSample::default(),
         last: sample_of(&info),

@@ -1,0 +1,248 @@
+//! Losses repaired one a round trip, because the connection has no selective acknowledgements.
+
+use results::{End, Limit, SettingChange};
+use units::{show_bit_rate, show_count, show_seconds};
+
+use super::loss::{RETRANSMITS_MIN, overflow};
+use super::more_streams;
+use super::windows::sysctl;
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{fine_percent, percent, positive, ramp};
+use crate::observed::{Observed, end_name, opposite};
+
+const KEY: &str = "net.ipv4.tcp_sack";
+
+/// Shares of the measured throughput that half the segment size should leave: half is the law's, and the
+/// spread is that of a few dozen random losses.
+const HALF_SEGMENTS: [f64; 3] = [0.3, 0.5, 0.8];
+
+#[derive(Debug)]
+pub(crate) struct LossRecovery;
+
+impl Mechanism for LossRecovery {
+    fn limit(&self) -> Limit {
+        Limit::LossRecovery
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "loss recovery without SACK",
+            ceiling: "one repaired segment per round trip at these losses",
+            mechanism: "Without selective acknowledgements (SACK, RFC 2018) the receiver reports the first missing \
+                segment only, so the sender repairs one loss per round trip (RFC 6582). A path that loses a share p \
+                of its segments then carries MSS / (RTT p), whatever the congestion control tolerates. Judged under \
+                BBR alone: Reno and CUBIC shrink their window so far at each loss that few round trips lose two.",
+            evidence: "SACK was not negotiated (TCP_INFO `tcpi_options`), and the throughput is near what that law \
+                gives for UDP's losses, or above what it gives for the retransmissions, most of which are needless; windows, buffers and cores leave room; `net.ipv4.tcp_sack` \
+                of both ends tells which of them refused it.",
+            against: "SACK was negotiated; few retransmissions; another congestion control than BBR; a window or a \
+                rate that no number of streams exceeds.",
+            experiment: "Segments of half the size: the path loses as large a share of them, each repair brings \
+                half as many bytes, and throughput falls to 0.3 to 0.8 of what it was. No fall refutes it.",
+            advice: "Set `net.ipv4.tcp_sack=1` at the end that has it off; if both have it on, find the device on \
+                the path that removes the option; until then use several streams.",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let law = law(seen);
+        let near = law.map_or(0.0, |law| {
+            let off = (seen.rate() / law.bits_per_s).ln();
+            let below = ramp(-off, 1.2, 2.0);
+            if law.is_of_losses {
+                // Far above the law, the losses came together; far below it, another limit is tighter.
+                1.0 - ramp(off, 0.7, 1.5).max(below)
+            } else {
+                0.75 * (1.0 - below)
+            }
+        });
+        let weight = 0.95
+            * near
+            * seen.unexplained()
+            * (1.0 - overflow(seen))
+            * (1.0 - 0.8 * seen.sender.starved().unwrap_or(0.0))
+            * (1.0 - 0.8 * seen.receiver.starved().unwrap_or(0.0));
+        let ceiling = law.filter(|law| law.is_of_losses).map(|law| law.bits_per_s);
+        Opinion {
+            weight,
+            end: refusing(seen).first().copied(),
+            evidence: evidence(seen, law),
+            against: against(seen, law),
+            ceiling_bits_per_s: ceiling,
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
+        let mut experiments: Vec<Experiment> =
+            half_segments(self.limit(), seen).into_iter().collect();
+        experiments.extend(more_streams(self.limit(), seen, headroom));
+        experiments
+    }
+
+    fn changes(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<SettingChange> {
+        let predicted = headroom.unwrap_or(seen.rate() * 1.5);
+        let on = |end: End| {
+            let why = "without SACK one loss is repaired per round trip".to_owned();
+            let change = sysctl(seen, end, KEY, "1", why)?;
+            Some(SettingChange { predicted_bits_per_s: positive(predicted), ..change })
+        };
+        refusing(seen).into_iter().filter_map(on).collect()
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let command = |end: End| format!("at the {} end: sysctl -w {KEY}=1", end_name(end));
+        let refusing = refusing(seen);
+        let mut lines: Vec<String> = refusing.iter().copied().map(command).collect();
+        if refusing.is_empty() {
+            let unknown = ends(seen).into_iter().find(|end| seen.sysctl(*end, KEY).is_none());
+            lines.push(match unknown {
+                Some(end) => format!("look at the {} end: sysctl {KEY} (should be 1)", end_name(end)),
+                None => "find the device on the path that removes the option SACK-permitted from SYN packets \
+                         (firewalls and TCP proxies do)"
+                    .to_owned(),
+            });
+        }
+        lines.push("or several streams: each repairs its own losses".to_owned());
+        lines
+    }
+}
+
+/// The experiment with segments of half the size, if they can be halved.
+fn half_segments(limit: Limit, seen: &Observed<'_>) -> Option<Experiment> {
+    const MSS_MIN: f64 = 180.0;
+    let from = seen.flow.mss_bytes.filter(|mss| *mss >= 2.0 * MSS_MIN)?;
+    let bytes = |mss: f64| u32::try_from(units::saturating_u64(mss)).unwrap_or(u32::MAX);
+    let [low, expected, high] = HALF_SEGMENTS.map(|share| share * seen.rate());
+    Some(Experiment {
+        limit,
+        change: Change::SmallerSegments { from_bytes: bytes(from), to_bytes: bytes(from / 2.0) },
+        predicted: Prediction::new(low, expected, high),
+        rule: Rule::FollowsSegments,
+    })
+}
+
+/// The ends, the receiver first: it is the one that would send selective acknowledgements.
+fn ends(seen: &Observed<'_>) -> [End; 2] {
+    [opposite(seen.sender.end), seen.sender.end]
+}
+
+/// The ends whose kernel is set to refuse SACK.
+fn refusing(seen: &Observed<'_>) -> Vec<End> {
+    let is_off = |end: &End| seen.sysctl(*end, KEY).is_some_and(|value| value.trim() == "0");
+    ends(seen).into_iter().filter(is_off).collect()
+}
+
+fn uses_bbr(seen: &Observed<'_>) -> bool {
+    seen.flow.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"))
+}
+
+/// What one repair per round trip allows.
+#[derive(Debug, Clone, Copy)]
+struct Law {
+    /// Share of packets lost that it was worked out from, 0 to 1.
+    lost_share: f64,
+    bits_per_s: f64,
+    /// Whether that share is UDP's. Without SACK most retransmissions are needless, so their share is an upper
+    /// bound of the losses, and the law's rate a lower one.
+    is_of_losses: bool,
+}
+
+/// The law for this connection; `None` unless it repairs one loss per round trip.
+fn law(seen: &Observed<'_>) -> Option<Law> {
+    let applies = seen.flow.is_sack_negotiated == Some(false)
+        && uses_bbr(seen)
+        && seen.flow.retransmits_count.is_some_and(|count| count >= RETRANSMITS_MIN);
+    let again = positive(seen.flow.retransmit_share.filter(|_| applies)?)?;
+    // A receiver that does not tell where datagrams were lost may have lost them itself.
+    let udp = seen.udp.filter(|udp| udp.located);
+    let by_udp = udp.and_then(|udp| positive(udp.lost_share)).filter(|lost| *lost <= again);
+    let lost_share = by_udp.unwrap_or(again);
+    let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
+    let bits_per_s = positive(mss_bytes * 8.0 / (rtt_s * lost_share) * seen.streams())?;
+    Some(Law { lost_share, bits_per_s, is_of_losses: by_udp.is_some() })
+}
+
+/// Why SACK was not negotiated, as far as the ends' settings tell.
+fn origin(seen: &Observed<'_>) -> String {
+    let settings = ends(seen).map(|end| (end, seen.sysctl(end, KEY)));
+    match (refusing(seen).as_slice(), settings) {
+        ([one], _) => format!("the {} end has {KEY}=0", end_name(*one)),
+        ([_, _], _) => format!("both ends have {KEY}=0"),
+        (_, [(_, Some(_)), (_, Some(_))]) => {
+            format!("both ends have {KEY}=1: the option is removed on the path")
+        }
+        (_, [(end, None), (_, Some(_))]) | (_, [(_, Some(_)), (end, None)]) => format!(
+            "{KEY} of the {} end is not known: it is 0 there, or the option is removed on the path",
+            end_name(end)
+        ),
+        _ => format!("{KEY} of neither end is known"),
+    }
+}
+
+fn evidence(seen: &Observed<'_>, law: Option<Law>) -> Vec<String> {
+    let mut first = "SACK was not negotiated, so one loss is repaired per round trip".to_owned();
+    if let (Some(law), Some(rtt_s)) = (law, seen.base_rtt_s) {
+        let (what, least) = match law.is_of_losses {
+            true => ("datagrams lost", ""),
+            false => ("segments retransmitted", "at least "),
+        };
+        first += &format!(
+            "; {} of the {what}, over {}, allow {least}{}; measured {}",
+            fine_percent(law.lost_share),
+            show_seconds(rtt_s),
+            show_bit_rate(law.bits_per_s),
+            show_bit_rate(seen.rate())
+        );
+    }
+    let mut lines = vec![first, origin(seen)];
+    if let Some(again) =
+        seen.flow.retransmit_share.filter(|_| law.is_some_and(|law| law.is_of_losses))
+    {
+        lines.push(format!(
+            "{} of the segments retransmitted, most needlessly",
+            fine_percent(again)
+        ));
+    }
+    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
+        lines.push(format!(
+            "{streams} streams carry {} together, {gain:.1} times as much",
+            show_bit_rate(several.median)
+        ));
+    }
+    lines
+}
+
+fn against(seen: &Observed<'_>, law: Option<Law>) -> String {
+    match seen.flow.is_sack_negotiated {
+        None => return "whether SACK was negotiated was not recorded".to_owned(),
+        Some(true) => return "SACK was negotiated".to_owned(),
+        Some(false) => {}
+    }
+    if !uses_bbr(seen) {
+        let name = seen.flow.congestion_control.as_deref();
+        return format!(
+            "no SACK, but {} leaves few round trips with two losses",
+            name.unwrap_or("a congestion control that was not recorded")
+        );
+    }
+    match law {
+        None => format!(
+            "no SACK, but only {} retransmissions",
+            show_count(seen.flow.retransmits_count.unwrap_or(0.0))
+        ),
+        Some(_) if seen.unexplained() < 0.5 => format!(
+            "no SACK, but windows, buffers or applications hold it back {} of the time",
+            percent(1.0 - seen.unexplained())
+        ),
+        Some(_) if overflow(seen) > 0.3 => {
+            "no SACK, but a full queue explains the losses".to_owned()
+        }
+        Some(law) => format!(
+            "one repair per round trip would allow {}; measured {}",
+            show_bit_rate(law.bits_per_s),
+            show_bit_rate(seen.rate())
+        ),
+    }
+}

@@ -1,0 +1,203 @@
+//! A way back that carries fewer acknowledgements than the sender needs.
+
+use results::{Direction, End, Limit};
+use units::{show_bit_rate, show_count, show_seconds};
+
+use super::shaper::best;
+use crate::ceiling::ETHERNET_QDISC_BYTES;
+use crate::change::Change;
+use crate::experiment::{Experiment, Prediction, Rule};
+use crate::mechanism::{Mechanism, Opinion, Page};
+use crate::numbers::{percent, positive, ramp};
+use crate::observed::{Acknowledgements, Observed, end_name};
+
+/// Offered over what the acknowledgements take: a way back with room for that much was not the limit.
+const OFFERED: f64 = 4.0;
+
+/// Payload of a datagram of the experiment, bytes: small, as acknowledgements are.
+const DATAGRAM_BYTES: u32 = 200;
+
+/// Bytes of IP and UDP headers (IPv4) and of Ethernet.
+const UDP_HEADER_BYTES: f64 = 28.0;
+
+/// Highest over expected arrival of the experiment: acknowledgements with SACK blocks are larger than those without.
+const ARRIVES_MOST: f64 = 1.65;
+
+#[derive(Debug)]
+pub(crate) struct ReturnPath;
+
+impl Mechanism for ReturnPath {
+    fn limit(&self) -> Limit {
+        Limit::ReturnPath
+    }
+
+    fn page(&self) -> Page {
+        Page {
+            title: "the way back of the acknowledgements",
+            ceiling: "none: what a rate of acknowledgements allows depends on how many segments each one covers",
+            mechanism: "The sender learns what arrived from acknowledgements. Where the way back is slower than they \
+                come (an asymmetric line, a shaper on the receiver's host), they wait in its queue: round trips grow \
+                though nothing waits on the way out, and the sender takes the late acknowledgements for a slow path \
+                (RFC 3449).",
+            evidence: "Round trips grow under load, while UDP in the direction of the data gets more through than \
+                TCP and loses little; packets that the receiver counted as sent and the sender did not get; a \
+                queueing discipline with a rate on the receiver's host. Judged only with the counts of both ends.",
+            against: "Round trips stay short; UDP meets the same ceiling on the way out; a full core at either end. \
+                Lost acknowledgements alone cost nothing: a later one stands for them.",
+            experiment: "UDP in the direction of the acknowledgements at four times their rate: only about their rate \
+                arrives. If most of it arrives, the way back had room, and the limit is refuted.",
+            advice: "Raise the rate of the way back, or give acknowledgements a queue of their own there (fq_codel, \
+                cake's ack-filter).",
+        }
+    }
+
+    fn weigh(&self, seen: &Observed<'_>) -> Opinion {
+        let weight = seen.acknowledgements.map_or(0.0, |told| {
+            0.95 * late(seen)
+                * way_out_open(seen)
+                * (0.7 + 0.3 * ramp(told.lost_share(), 0.02, 0.2))
+                * (1.0 - seen.sender_idle())
+                * (1.0 - threads_full(seen))
+        });
+        Opinion {
+            weight,
+            end: shaped(seen).map(|(end, _)| end),
+            evidence: evidence(seen),
+            against: against(seen),
+            ceiling_bits_per_s: None,
+        }
+    }
+
+    fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
+        let one_way = seen.spec.direction != Direction::Bidirectional;
+        let rate = rate(seen).filter(|_| one_way);
+        let experiment = |rate: f64| {
+            let datagram = f64::from(DATAGRAM_BYTES);
+            let payload_share = datagram / (datagram + UDP_HEADER_BYTES + ETHERNET_QDISC_BYTES);
+            let expected = rate * payload_share;
+            Experiment {
+                limit: self.limit(),
+                change: Change::UdpAgainst {
+                    bits_per_s: rate * OFFERED,
+                    datagram_bytes: DATAGRAM_BYTES,
+                },
+                predicted: Prediction::new(0.0, expected, expected * ARRIVES_MOST),
+                rule: Rule::Saturates,
+            }
+        };
+        rate.map(experiment).into_iter().collect()
+    }
+
+    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+        let end = end_name(seen.receiver.end);
+        let first = match (shaped(seen), seen.receiver.interface()) {
+            (Some((_, rate)), Some(interface)) => format!(
+                "the {end} end shapes what it sends, acknowledgements too, to {}: tc -s qdisc show dev {}, then \
+                 raise the rate or remove it",
+                show_bit_rate(rate),
+                interface.name
+            ),
+            _ => format!(
+                "ask the operator of the path for the rate from the {end} end: an asymmetric line or a shaper of \
+                 that direction"
+            ),
+        };
+        vec![
+            first,
+            "or drop superfluous acknowledgements where they wait: cake ack-filter".to_owned(),
+        ]
+    }
+}
+
+/// Bits per second that the acknowledgements took, as a queueing discipline counts them.
+fn rate(seen: &Observed<'_>) -> Option<f64> {
+    let packet_bytes = f64::from(seen.headers().bytes()) + ETHERNET_QDISC_BYTES;
+    positive(seen.acknowledgements?.arrived_per_s * packet_bytes * 8.0)
+}
+
+/// The receiver's own shaper, if it has one: its end, and its rate in bit/s.
+fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
+    let interface = seen.receiver.interface()?;
+    let is_per_flow = interface.qdisc.as_deref() == Some("fq");
+    let rate = interface.qdisc_rate_bits_per_s.filter(|_| !is_per_flow)?;
+    // One with room for many times the acknowledgements does not hold them.
+    let near = positive(rate)? < OFFERED * self::rate(seen)?;
+    near.then_some((seen.receiver.end, rate))
+}
+
+/// Confidence, 0 to 1, that something waits on the path: round trips grow under load, in relation and in time.
+fn late(seen: &Observed<'_>) -> f64 {
+    let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 0.0 };
+    ramp(rtt_s / base_s, 1.3, 2.0) * ramp(rtt_s - base_s, 1e-3, 5e-3)
+}
+
+/// Confidence, 0 to 1, that a thread of either end never sleeps. Cores full of other work do not make round trips
+/// many times longer while both threads mostly sleep.
+fn threads_full(seen: &Observed<'_>) -> f64 {
+    [&seen.sender, &seen.receiver]
+        .map(|host| host.starved().unwrap_or(0.0))
+        .into_iter()
+        .fold(0.0, f64::max)
+}
+
+/// Confidence, 0 to 1, that it does not wait on the way out: UDP gets more through there and loses little.
+fn way_out_open(seen: &Observed<'_>) -> f64 {
+    seen.udp.map_or(0.0, |udp| {
+        let more = ramp(udp.delivered_bits_per_s / best(seen), 1.05, 1.12);
+        more * (1.0 - ramp(udp.lost_share, 0.01, 0.05))
+    })
+}
+
+fn evidence(seen: &Observed<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(rtt_s), Some(base_s), Some(udp)) = (seen.flow.rtt_s, seen.base_rtt_s, seen.udp) {
+        lines.push(format!(
+            "round trips {} under load, {} {}, though UDP gets {} through the other way",
+            show_seconds(rtt_s),
+            show_seconds(base_s),
+            seen.base_rtt_words(),
+            show_bit_rate(udp.delivered_bits_per_s)
+        ));
+    }
+    if let (Some(told), Some(rate)) = (seen.acknowledgements, rate(seen)) {
+        let Acknowledgements { sent_count, arrived_count, .. } = told;
+        lines.push(format!(
+            "acknowledgements: {} sent, {} arrived ({} lost); those that arrived took {}",
+            show_count(sent_count),
+            show_count(arrived_count),
+            percent(told.lost_share()),
+            show_bit_rate(rate)
+        ));
+    }
+    if let Some((end, rate)) = shaped(seen) {
+        lines.push(format!(
+            "the {} end shapes what it sends to {}",
+            end_name(end),
+            show_bit_rate(rate)
+        ));
+    }
+    lines
+}
+
+fn against(seen: &Observed<'_>) -> String {
+    let Some(told) = seen.acknowledgements else {
+        return "the acknowledgements were not counted at both ends".to_owned();
+    };
+    if late(seen) < 0.3 {
+        return match told.lost_share() {
+            lost if lost > 0.02 => format!(
+                "{} of the acknowledgements were lost, and round trips stay short: later ones stand for them",
+                percent(lost)
+            ),
+            _ => "acknowledgements come back in time".to_owned(),
+        };
+    }
+    match seen.udp {
+        None => "UDP did not try the way out".to_owned(),
+        Some(_) if way_out_open(seen) < 0.3 => {
+            "UDP meets the same ceiling on the way out".to_owned()
+        }
+        Some(_) if threads_full(seen) > 0.3 => "a full core makes round trips longer".to_owned(),
+        Some(_) => "other limits explain the longer round trips".to_owned(),
+    }
+}
