@@ -286,7 +286,7 @@ mod tests {
         let mut histogram = stats::LatencyHistogram::default();
         histogram.record_many_ns(1_000_000, 300);
         let outcome = TestOutcome {
-            latency_under_load: crate::LatencySummary::of(&histogram, "tcp-rr"),
+            latency_under_load: LatencySummary::of(&histogram, "tcp-rr"),
             figures: vec![Figure::new("loaded_rtt_p99.9_s", 0.001), Figure::new(IDLE_WATTS, 5.0)],
             ..TestOutcome::default()
         };
