@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod buffers;
 mod ceiling;
 mod ceilings;
@@ -47,6 +48,7 @@ mod round_trips;
 mod verdict;
 mod wanted;
 
+pub use advice::Advice;
 pub use buffers::{Buffer, round_up};
 pub use ceilings::{Headers, ceilings};
 pub use change::Change;
