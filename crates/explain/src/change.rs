@@ -141,6 +141,29 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Whether another change is of the same kind and to the same value, where the kind has values to choose from;
+    /// any number of streams above one is alike. Windows are never alike: each size is a change of its own.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::SendPath(one), Self::SendPath(other)) => one == other,
+            (Self::ReceivePath(one), Self::ReceivePath(other)) => one == other,
+            (
+                Self::CongestionControl { to: one, .. },
+                Self::CongestionControl { to: other, .. },
+            ) => one == other,
+            (
+                Self::MoveCores { end: one_end, to: one, .. },
+                Self::MoveCores { end: other_end, to: other, .. },
+            ) => one_end == other_end && one == other,
+            (Self::MoreStreams { .. }, Self::MoreStreams { .. })
+            | (Self::Omit { .. }, Self::Omit { .. })
+            | (Self::LiftMss { .. }, Self::LiftMss { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
 /// UDP in place of TCP: direction, duration and placement stay, options of TCP go.
 fn udp_at_rate(spec: &TestSpec, bits_per_s: f64, datagram_bytes: u32) -> TestSpec {
     let limit = match spec.limit {

@@ -5,7 +5,9 @@ use results::{
     TestSpec, Verdict,
 };
 
+use crate::advice::Advice;
 use crate::ceiling::is_disproved;
+use crate::change::Change;
 use crate::experiment::Experiment;
 use crate::mechanism::{self, Opinion, TABLE};
 use crate::observed::Observed;
@@ -35,7 +37,7 @@ pub struct Candidate {
     /// Experiments that would decide, the most telling first; empty when none can be run.
     pub experiments: Vec<Experiment>,
     /// What the user should change, most useful first.
-    pub advice: Vec<String>,
+    pub advice: Vec<Advice>,
     /// The change to a host that would confirm it, if no change to the test does.
     pub host_change: Option<HostChange>,
     /// Changes of settings that lift it, most useful first.
@@ -56,6 +58,8 @@ pub struct Diagnosis {
     /// Limits that do not bind, with the reasons: those an experiment refuted come first.
     pub ruled_out: Vec<Evidence>,
     pub(crate) undecided: Vec<Undecided>,
+    /// Changes that should have helped and, when tried, gained nothing.
+    pub(crate) fruitless: Vec<Change>,
     /// Limits that an experiment refuted.
     pub(crate) refuted: Vec<Limit>,
     /// Number of the first candidate's experiments that were already run.
@@ -83,6 +87,7 @@ pub fn diagnose(results: &Results) -> Diagnosis {
         candidates: Vec::new(),
         ruled_out: Vec::new(),
         undecided: Vec::new(),
+        fruitless: Vec::new(),
         refuted: Vec::new(),
         experiments_run: 0,
         candidates_tried: 0,
@@ -92,6 +97,7 @@ pub fn diagnose(results: &Results) -> Diagnosis {
     diagnosis.measured = Some(seen.goodput);
     diagnosis.spec = Some(seen.spec.clone());
     diagnosis.weigh(&seen);
+    diagnosis.fruitless.extend(seen.streams_in_vain());
     diagnosis
 }
 

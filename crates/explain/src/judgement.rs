@@ -31,7 +31,11 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
         return Judgement { verdict: diagnosis.verdict(), next: None };
     };
     let judged = judged_points(results, diagnosis);
-    let ruling = Trial { experiment, before, points, judged }.ruling();
+    let trial = Trial { experiment, before, points, judged };
+    let ruling = trial.ruling();
+    if trial.is_fruitless() {
+        next.fruitless.push(experiment.change.clone());
+    }
     // Ceilings are those of as many TCP streams as were judged.
     let is_alike =
         |judged: &TestSpec| (spec.protocol, spec.streams) == (judged.protocol, judged.streams);

@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod buffers;
 mod ceiling;
 mod ceilings;
@@ -48,6 +49,7 @@ pub mod symptoms;
 mod verdict;
 mod wanted;
 
+pub use advice::Advice;
 pub use buffers::{Buffer, round_up};
 pub use ceilings::{Headers, ceilings};
 pub use change::Change;

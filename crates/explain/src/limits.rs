@@ -63,18 +63,25 @@ fn more_streams(
     seen: &Observed<'_>,
     headroom: Option<f64>,
 ) -> Option<Experiment> {
-    let from_count = seen.spec.streams.max(1);
-    let to_count = from_count.saturating_mul(EXPERIMENT_STREAMS).min(1024);
+    let change = several_streams(seen);
+    let Change::MoreStreams { from_count, to_count } = change else { return None };
     let gain = f64::from(to_count) / f64::from(from_count);
     let rate = seen.rate();
     let high = rate * gain * 1.3;
     let expected = (rate * gain).min(headroom.unwrap_or(f64::MAX)).max(rate * 1.3);
     (to_count > from_count).then(|| Experiment {
         limit,
-        change: Change::MoreStreams { from_count, to_count },
+        change,
         predicted: Prediction::new((rate * 1.25).max(expected * 0.5), expected, high),
         rule: Rule::Scales,
     })
+}
+
+/// The change to several streams, which advice recommends where each stream has a limit of its own.
+fn several_streams(seen: &Observed<'_>) -> Change {
+    let from_count = seen.spec.streams.max(1);
+    let to_count = from_count.saturating_mul(EXPERIMENT_STREAMS).min(1024);
+    Change::MoreStreams { from_count, to_count }
 }
 
 /// An experiment that lifts only this limit; `gain` is the largest expected factor.

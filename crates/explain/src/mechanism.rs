@@ -2,6 +2,7 @@
 
 use results::{End, Limit, SettingChange};
 
+use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::limits;
 use crate::observed::Observed;
@@ -35,7 +36,7 @@ pub(crate) trait Mechanism: Sync {
     }
 
     /// Advice to the user, most useful first.
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String>;
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice>;
 }
 
 /// A limit's documentation, from which `docs/limits.md` is made.

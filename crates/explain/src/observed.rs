@@ -16,8 +16,12 @@ pub(crate) use host::{HostView, end_name};
 pub(crate) use run::{Run, opposite, report_of};
 
 use crate::ceilings::Headers;
+use crate::change::Change;
 use crate::numbers::{middle, positive, ramp, ratio, share};
 use crate::wanted::{Wanted, idle_rtt_s};
+
+/// Least gain, as a share, at which more streams count as carrying more.
+const GAIN_MIN: f64 = 0.04;
 
 /// Name of the experiment whose test is judged.
 const JUDGED: &str = "single-stream";
@@ -201,6 +205,14 @@ impl<'a> Observed<'a> {
     /// Throughput of several streams over that of the judged test, as a factor.
     pub(crate) fn streams_gain(&self) -> Option<f64> {
         ratio(self.several?.1.median, self.rate())
+    }
+
+    /// The change to more streams, if the document shows that they carry no more.
+    pub(crate) fn streams_in_vain(&self) -> Option<Change> {
+        let (to_count, _) = self.several?;
+        let from_count = self.spec.streams;
+        let is_in_vain = self.streams_gain()? < 1.0 + GAIN_MIN;
+        is_in_vain.then_some(Change::MoreStreams { from_count, to_count })
     }
 
     /// Confidence, 0 to 1, that more streams carry more; 0 if that was not tried.

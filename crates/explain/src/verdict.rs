@@ -209,6 +209,7 @@ fn of_candidate(
         text: format!("less likely: {}", other.evidence.first().map_or("", String::as_str)),
         weight: other.weight,
     });
+    let advice = candidate.advice.iter().filter(|one| !one.is_refuted(&diagnosis.fruitless));
     Verdict {
         limit,
         end,
@@ -218,7 +219,7 @@ fn of_candidate(
         confirmation,
         host_change: candidate.host_change.clone(),
         changes: candidate.changes.clone(),
-        advice: candidate.advice.clone(),
+        advice: advice.map(|advice| advice.text.clone()).collect(),
         next: candidate.next.clone(),
         ruled_out: weaker.chain(diagnosis.ruled_out.iter().cloned()).collect(),
     }

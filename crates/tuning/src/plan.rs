@@ -141,7 +141,7 @@ pub fn plan(results: &Results) -> Plan {
     settle(&mut plan);
     let binds = diagnosis.candidates.first();
     if let Some(candidate) = binds.filter(|it| it.limit == Limit::Shaper) {
-        plan.by_hand.clone_from(&candidate.advice);
+        plan.by_hand = candidate.advice.iter().map(|advice| advice.text.clone()).collect();
     }
     plan
 }

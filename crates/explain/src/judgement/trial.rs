@@ -114,10 +114,8 @@ const FOLLOWS: f64 = 0.25;
 
 impl Trial<'_> {
     pub(super) fn ruling(&self) -> Ruling {
-        let measured: Vec<&Point> = self.points.iter().collect();
-        let rates: Vec<f64> = repeats_of(&measured).into_iter().map(|(_, rate)| rate).collect();
         let expected = self.experiment.predicted.expected_bits_per_s;
-        let Some(after) = Estimate::of(&rates) else {
+        let Some(after) = self.after() else {
             return self.undecided(None, format!("the experiment failed ({})", self.failure()));
         };
         if let Some(reason) = self.not_made(&after) {
@@ -143,6 +141,23 @@ impl Trial<'_> {
             }
         };
         self.told(outcome, &after, predicted)
+    }
+
+    /// Whether the change should have raised throughput and did not, beyond the noise.
+    pub(super) fn is_fruitless(&self) -> bool {
+        let should_gain = matches!(self.experiment.rule, Rule::Lifts | Rule::Eases | Rule::Scales);
+        self.after().is_some_and(|after| {
+            should_gain
+                && self.not_made(&after).is_none()
+                && self.gain(&after) <= self.noise(&after)
+        })
+    }
+
+    /// Throughput of the experiment's repeats, bit/s; `None` if it measured nothing.
+    fn after(&self) -> Option<Estimate> {
+        let measured: Vec<&Point> = self.points.iter().collect();
+        let rates: Vec<f64> = repeats_of(&measured).into_iter().map(|(_, rate)| rate).collect();
+        Estimate::of(&rates)
     }
 
     /// Median of a figure over the judged test's repeats.

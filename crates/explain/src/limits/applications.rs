@@ -4,6 +4,7 @@ use results::{End, Limit};
 use units::{saturating_u64, show_bit_rate, show_byte_size};
 
 use super::lifted;
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -98,13 +99,13 @@ impl Mechanism for SendingApplication {
         seen.spec.offered_bits_per_s.map(lift).into_iter().collect()
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        match seen.spec.offered_bits_per_s {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        Advice::all(match seen.spec.offered_bits_per_s {
             Some(_) => vec!["offer more: raise or leave out --offered-rate".to_owned()],
             None => {
                 vec!["make the application write more at a time, or from more threads".to_owned()]
             }
-        }
+        })
     }
 }
 
@@ -160,13 +161,13 @@ impl Mechanism for ReceivingApplication {
         seen.spec.read_bits_per_s.map(lift).into_iter().collect()
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        match seen.spec.read_bits_per_s {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        Advice::all(match seen.spec.read_bits_per_s {
             Some(_) => vec!["read faster: raise or leave out --read-rate".to_owned()],
             None => {
                 vec!["make the application read more at a time, or from more threads".to_owned()]
             }
-        }
+        })
     }
 }
 

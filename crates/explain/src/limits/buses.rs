@@ -5,6 +5,7 @@ use units::show_bit_rate;
 
 use super::cores::cpu_weight;
 use super::shaper::{plateau, plateau_evidence, stays};
+use crate::advice::Advice;
 use crate::ceilings::ceilings;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -76,7 +77,7 @@ impl Mechanism for Pcie {
         stays(self.limit(), seen, seen.rate())
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines = Vec::new();
         let link = narrowest(seen).and_then(|(host, _)| {
             let pcie = host.machine()?.nic(&host.interface()?.name)?.pcie.as_ref()?;
@@ -98,7 +99,7 @@ impl Mechanism for Pcie {
             "move the interface to a slot with more or faster lanes, or use a second one"
                 .to_owned(),
         );
-        lines
+        Advice::all(lines)
     }
 }
 
@@ -174,14 +175,14 @@ impl Mechanism for MemoryBandwidth {
         Vec::new()
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(hungrier(seen).end);
-        vec![
+        Advice::all(vec![
             format!(
                 "find which programs load the memory of the {end} end: perf stat -a -M memory_bandwidth_total, or resctrl"
             ),
             "keep socket buffers within the last-level cache; use zero-copy paths".to_owned(),
-        ]
+        ])
     }
 }
 

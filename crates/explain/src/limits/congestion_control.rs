@@ -3,7 +3,8 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::{drops, interrupt_core, more_streams, signals};
+use super::{drops, interrupt_core, more_streams, several_streams, signals};
+use crate::advice::Advice;
 use crate::ceiling::{is_disproved, window_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -98,28 +99,29 @@ impl Mechanism for CongestionControl {
         experiments
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines = Vec::new();
         if rising(seen) > 0.3 {
-            lines.push(
-                "test longer, or leave out the start (--omit): throughput was still rising"
-                    .to_owned(),
-            );
+            let text = "test longer, or leave out the start (--omit): throughput was still rising";
+            let from_s = seen.spec.omit_s;
+            lines.push(Advice::of(Change::Omit { from_s, to_s: from_s }, text));
         }
         if let Some(name) = another(seen) {
             let end = end_name(seen.sender.end);
-            lines.push(format!(
-                "at the {end} end: sysctl -w net.ipv4.tcp_congestion_control={name}"
-            ));
+            let text =
+                format!("at the {end} end: sysctl -w net.ipv4.tcp_congestion_control={name}");
+            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            lines.push(Advice::of(Change::CongestionControl { from, to: name }, text));
         }
         if seen.sender.interface().is_some_and(|i| i.route_metrics.contains_key("cwnd")) {
             let end = end_name(seen.sender.end);
             lines.insert(
                 0,
-                format!("at the {end} end take `cwnd` out of the route: ip route change …"),
+                format!("at the {end} end take `cwnd` out of the route: ip route change …").into(),
             );
         }
-        lines.push("use several streams, each with its own congestion window".to_owned());
+        let several = "use several streams, each with its own congestion window";
+        lines.push(Advice::of(several_streams(seen), several));
         lines
     }
 }

@@ -3,7 +3,8 @@
 use results::{End, Limit, ReceivePath, SendPath};
 
 use super::causes::other_reason;
-use super::{lifted, more_streams};
+use super::{lifted, more_streams, several_streams};
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -53,14 +54,17 @@ impl Mechanism for SenderCore {
         experiments(self.limit(), seen, &seen.sender, cheaper, headroom)
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        let mut lines = placement(&seen.sender);
-        lines.push(
-            "spend less on each byte: --send-path sendfile or zerocopy, larger blocks, segmentation offload"
-                .to_owned(),
-        );
-        lines.push("use several streams on several cores".to_owned());
-        lines
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        let several = "use several streams on several cores";
+        vec![
+            placement(&seen.sender),
+            Advice::of(
+                Change::SendPath(SendPath::Sendfile),
+                "spend less on each byte: --send-path sendfile",
+            ),
+            "larger blocks and segmentation offload cost less per byte".to_owned().into(),
+            Advice::of(several_streams(seen), several),
+        ]
     }
 }
 
@@ -98,11 +102,13 @@ impl Mechanism for ReceiverCore {
         experiments(self.limit(), seen, &seen.receiver, cheaper, headroom)
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        let mut lines = placement(&seen.receiver);
-        lines.push("let packets come in larger pieces: larger MTU, GRO".to_owned());
-        lines.push("spread the receive work: more streams, more queues, RPS".to_owned());
-        lines
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        vec![
+            placement(&seen.receiver),
+            "let packets come in larger pieces: larger MTU, GRO".to_owned().into(),
+            "spread the receive work: more queues, RPS".to_owned().into(),
+            Advice::of(several_streams(seen), "use several streams on several cores"),
+        ]
     }
 }
 
@@ -290,23 +296,25 @@ fn work_text(host: &HostView<'_>) -> String {
 /// Block size at which system calls cost about as much as copying, yet still large enough for a transfer.
 const DEARER_BLOCK_BYTES: u64 = 8 << 10;
 
-fn placement(host: &HostView<'_>) -> Vec<String> {
+/// Where the end's thread should run.
+fn placement(host: &HostView<'_>) -> Advice {
     let end = end_name(host.end);
     let waited = host.wait_share.unwrap_or(0.0) > 0.1;
     match (&host.pinned[..], waited) {
         ([], false) => {
-            vec![format!("pin the {end} end's thread next to the core that serves its NIC queue")]
+            format!("pin the {end} end's thread next to the core that serves its NIC queue").into()
         }
-        ([], true) => vec![format!("free the {end} end's cores: other threads compete for them")],
+        ([], true) => format!("free the {end} end's cores: other threads compete for them").into(),
         (_, waited) => {
             let reason = if waited { ": others use that core too" } else { "" };
             let option = match host.end {
                 End::Near => "--cores",
                 End::Far => "--far-cores",
             };
-            vec![format!(
+            format!(
                 "run the {end} end's thread on another core, or unpinned (leave out {option}){reason}"
-            )]
+            )
+            .into()
         }
     }
 }

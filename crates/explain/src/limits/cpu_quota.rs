@@ -4,6 +4,7 @@ use results::{CpuQuota as Quota, Limit};
 use units::show_seconds;
 
 use super::cores::cpu_experiments;
+use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, share};
@@ -88,7 +89,7 @@ impl Mechanism for CpuQuota {
         ))
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let host = worse(seen);
         let end = end_name(host.end);
         let mut lines = Vec::new();
@@ -105,7 +106,7 @@ impl Mechanism for CpuQuota {
             "or spend less on each byte: --send-path sendfile, larger blocks, offloads on"
                 .to_owned(),
         );
-        lines
+        Advice::all(lines)
     }
 }
 

@@ -5,6 +5,7 @@ use units::show_bit_rate;
 
 use super::more_streams;
 use super::shaper::{plateau, plateau_evidence};
+use crate::advice::Advice;
 use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -68,13 +69,13 @@ impl Mechanism for CrossTraffic {
         more.map(|experiment| Experiment { rule: Rule::Eases, ..experiment }).into_iter().collect()
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = most_other(seen).map_or("near", |(host, _)| end_name(host.end));
-        vec![
+        Advice::all(vec![
             format!("find the other traffic at the {end} end: ss -tin, clearstream live"),
             "move it to another time or interface, or give each its share (htb, fq, DSCP)"
                 .to_owned(),
-        ]
+        ])
     }
 }
 

@@ -6,6 +6,7 @@ use units::{count_of, show_byte_size, show_count, show_count_of};
 
 use super::causes::explains_losses;
 use super::loss;
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -90,17 +91,17 @@ impl Mechanism for Qdisc {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(seen.sender.end);
         let name = short_queue(seen).map_or("DEV", |qdisc| qdisc.interface.as_str());
-        vec![
+        Advice::all(vec![
             format!(
                 "at the {end} end a longer queue that spaces packets: tc qdisc replace dev {name} root fq"
             ),
             format!(
                 "or raise its limit; txqueuelen for the plain ones: ip link set {name} txqueuelen 10000"
             ),
-        ]
+        ])
     }
 }
 
@@ -233,13 +234,13 @@ impl Mechanism for SoftnetBacklog {
         ))
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(seen.receiver.end);
-        vec![
+        Advice::all(vec![
             format!("at the {end} end: sysctl -w {BACKLOG}={BACKLOG_PKTS}"),
             "spread the packets over more cores (RPS, more queues), and let GRO join them"
                 .to_owned(),
-        ]
+        ])
     }
 }
 
@@ -365,17 +366,17 @@ impl Mechanism for RingOverrun {
         ))
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let host = &seen.receiver;
         let name = host.interface().map_or("DEV", |interface| interface.name.as_str());
         let longest = ring(host).map_or("MAX".to_owned(), |(_, most)| most.to_string());
-        vec![
+        Advice::all(vec![
             format!(
                 "at the {} end a longer ring: ethtool -G {name} rx {longest}",
                 end_name(host.end)
             ),
             "give the queue's interrupt a core with time; use more queues".to_owned(),
-        ]
+        ])
     }
 }
 

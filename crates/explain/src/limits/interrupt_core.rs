@@ -5,6 +5,7 @@ use settings::Key;
 
 use super::causes::{small_packets, uncombined};
 use super::more_streams;
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -89,7 +90,7 @@ impl Mechanism for InterruptCore {
         ))
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(seen.receiver.end);
         let mut lines = Vec::new();
         if let Some(remedy) = self.host_change(seen, None) {
@@ -100,7 +101,7 @@ impl Mechanism for InterruptCore {
             lines.push("let the kernel join packets: ethtool -K DEV gro on".to_owned());
         }
         lines.push("larger packets cost less a byte: a larger MTU along the whole path".to_owned());
-        lines
+        Advice::all(lines)
     }
 }
 

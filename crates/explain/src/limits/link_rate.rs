@@ -4,6 +4,7 @@ use results::{End, Limit};
 use units::show_bit_rate;
 
 use super::shaper::{best, plateau, plateau_evidence, stays};
+use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -74,7 +75,7 @@ impl Mechanism for LinkRate {
         stays(self.limit(), seen, seen.rate())
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines =
             vec!["nothing to tune: a faster interface, or a second one beside it".to_owned()];
         if seen.path_mtu_bytes().is_some_and(|mtu| mtu <= 1500.0) {
@@ -83,7 +84,7 @@ impl Mechanism for LinkRate {
                     .to_owned(),
             );
         }
-        lines
+        Advice::all(lines)
     }
 }
 

@@ -4,7 +4,8 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
-use super::{more_streams, policer, signals};
+use super::{more_streams, policer, several_streams, signals};
+use crate::advice::Advice;
 use crate::ceiling::is_disproved;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -97,19 +98,22 @@ impl Mechanism for Loss {
         experiments
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        let mut lines = vec![
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        let mut lines = Advice::all(vec![
             "find where packets are lost: interface errors and drops at every hop, optics, duplex, policers"
                 .to_owned(),
-        ];
+        ]);
         if seen.flow.congestion_control.as_deref() != Some("bbr") {
             let end = end_name(seen.sender.end);
-            lines.push(format!(
+            let text = format!(
                 "until then, a congestion control that tolerates loss at the {end} end: \
                  sysctl -w net.ipv4.tcp_congestion_control=bbr, or --congestion bbr for one test"
-            ));
+            );
+            let from = seen.flow.congestion_control.clone().unwrap_or_default();
+            lines.push(Advice::of(Change::CongestionControl { from, to: "bbr".to_owned() }, text));
         }
-        lines.push("or several streams: each recovers on its own".to_owned());
+        let several = "or several streams: each recovers on its own";
+        lines.push(Advice::of(several_streams(seen), several));
         lines
     }
 }

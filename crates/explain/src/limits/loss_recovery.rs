@@ -4,8 +4,9 @@ use results::{End, Limit, SettingChange};
 use units::{show_bit_rate, show_count, show_seconds};
 
 use super::loss::{RETRANSMITS_MIN, overflow};
-use super::more_streams;
 use super::windows::sysctl;
+use super::{more_streams, several_streams};
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -91,7 +92,7 @@ impl Mechanism for LossRecovery {
         refusing(seen).into_iter().filter_map(on).collect()
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let command = |end: End| format!("at the {} end: sysctl -w {KEY}=1", end_name(end));
         let refusing = refusing(seen);
         let mut lines: Vec<String> = refusing.iter().copied().map(command).collect();
@@ -104,7 +105,9 @@ impl Mechanism for LossRecovery {
                     .to_owned(),
             });
         }
-        lines.push("or several streams: each repairs its own losses".to_owned());
+        let mut lines = Advice::all(lines);
+        let several = "or several streams: each repairs its own losses";
+        lines.push(Advice::of(several_streams(seen), several));
         lines
     }
 }

@@ -4,6 +4,7 @@ use results::Limit;
 use units::show_bit_rate;
 
 use super::{lifted, more_streams};
+use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::change::Change;
 use crate::experiment::Experiment;
@@ -108,9 +109,9 @@ impl Mechanism for Pacing {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(seen.sender.end);
-        match paced(seen).map(|paced| paced.how) {
+        Advice::all(match paced(seen).map(|paced| paced.how) {
             Some(How::Test) => vec!["raise or leave out --pacing-rate".to_owned()],
             Some(How::Fq) => {
                 let name = seen.sender.interface().map_or("DEV", |interface| &interface.name);
@@ -124,7 +125,7 @@ impl Mechanism for Pacing {
             _ => vec![format!(
                 "at the {end} end let the program ask for no SO_MAX_PACING_RATE, or a higher one"
             )],
-        }
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use results::{End, Limit, Machine, Proximity};
 use super::causes::{device_nodes, distance, misplaced};
 use super::cores::cpu_weight;
 use super::lifted;
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -71,7 +72,7 @@ impl Mechanism for Placement {
         vec![experiment]
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let host = worse(seen);
         let option = if host.end == End::Near { "--cores" } else { "--far-cores" };
         let mut lines = Vec::new();
@@ -82,7 +83,7 @@ impl Mechanism for Placement {
             ));
         }
         lines.push("let clearstream place HOST find the best pair of cores".to_owned());
-        lines
+        Advice::all(lines)
     }
 }
 

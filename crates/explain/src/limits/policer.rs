@@ -6,6 +6,7 @@ use units::{show_bit_rate, show_count_of};
 use super::drops::spaced;
 use super::loss;
 use super::shaper::{plateau, plateau_evidence, stays};
+use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -94,9 +95,9 @@ impl Mechanism for Policer {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let pace = format!("pace just below it: --pacing-rate {:.0}M", seen.rate() / 1e6 * 0.98);
-        match shown(seen) {
+        Advice::all(match shown(seen) {
             Some((host, qdisc)) => vec![
                 format!("the {} end polices itself: tc -s filter show dev {} ingress, then change or delete it", end_name(host.end), qdisc.interface),
                 pace,
@@ -105,7 +106,7 @@ impl Mechanism for Policer {
                 pace,
                 "ask the operator of the path for the contracted rate and burst, or for a shaper in the policer's place".to_owned(),
             ],
-        }
+        })
     }
 }
 

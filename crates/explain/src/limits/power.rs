@@ -5,6 +5,7 @@ use units::show_seconds;
 
 use super::causes::{clock_khz, slow_clock};
 use super::cores::{cpu_experiments, cpu_weight};
+use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp};
@@ -90,11 +91,11 @@ impl Mechanism for IdleStates {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(sleepier(seen).0.end);
-        vec![format!(
+        Advice::all(vec![format!(
             "keep the {end} end's cores awake: cpupower idle-set -D 10, or tuned-adm profile network-latency"
-        )]
+        )])
     }
 }
 
@@ -182,14 +183,14 @@ impl Mechanism for CpuFrequency {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(slower(seen).end);
-        vec![
+        Advice::all(vec![
             format!(
                 "at the {end} end: cpupower frequency-set -g performance, and raise scaling_max_freq if it is lowered"
             ),
             "look for thermal throttling and power limits (turbostat)".to_owned(),
-        ]
+        ])
     }
 }
 

@@ -3,8 +3,9 @@
 use results::{Limit, SettingChange, TestSpec, WindowUse};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::other_windows;
 use super::windows::{Autotuned, sysctl};
+use super::{other_windows, several_streams};
+use crate::advice::Advice;
 use crate::buffers::Buffer;
 use crate::ceiling::window_ceiling;
 use crate::experiment::{Experiment, Rule};
@@ -100,7 +101,7 @@ impl Mechanism for ReceiveWindow {
         changes
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines = Vec::new();
         let end = end_name(seen.receiver.end);
         if seen.spec.window_bytes.is_some() {
@@ -133,7 +134,11 @@ impl Mechanism for ReceiveWindow {
                 ));
             }
         }
-        lines.push("use several streams, each with its own window".to_owned());
+        let mut lines = Advice::all(lines);
+        lines.push(Advice::of(
+            several_streams(seen),
+            "use several streams, each with its own window",
+        ));
         lines
     }
 }

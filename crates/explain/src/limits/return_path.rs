@@ -4,6 +4,7 @@ use results::{Direction, End, Limit};
 use units::{show_bit_rate, show_count, show_seconds};
 
 use super::shaper::best;
+use crate::advice::Advice;
 use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -88,7 +89,7 @@ impl Mechanism for ReturnPath {
         rate.map(experiment).into_iter().collect()
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let end = end_name(seen.receiver.end);
         let first = match (shaped(seen), seen.receiver.interface()) {
             (Some((_, rate)), Some(interface)) => format!(
@@ -102,10 +103,10 @@ impl Mechanism for ReturnPath {
                  that direction"
             ),
         };
-        vec![
+        Advice::all(vec![
             first,
             "or drop superfluous acknowledgements where they wait: cake ack-filter".to_owned(),
-        ]
+        ])
     }
 }
 

@@ -4,6 +4,7 @@ use results::Limit;
 use units::show_seconds;
 
 use super::cores::{cpu_experiments, cpu_weight};
+use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, ramp};
@@ -79,10 +80,10 @@ impl Mechanism for Scheduler {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let (host, _) = worse(seen);
         let end = end_name(host.end);
-        match &host.thread.policy {
+        Advice::all(match &host.thread.policy {
             Some(policy) => vec![
                 format!(
                     "start the {end} end's program with the default policy, not `{policy}`: chrt --other 0 PROGRAM, or renice -n 0 -p PID"
@@ -93,7 +94,7 @@ impl Mechanism for Scheduler {
                 format!("pin the {end} end's threads to idle cores: --{}", cores_option(host)),
                 "keep other programs off them (cpuset, isolcpus)".to_owned(),
             ],
-        }
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use super::causes::{offloads_off, small_packets, small_segments, uncombined};
 use super::cores::{cpu_experiments, cpu_weight};
 use super::interrupt_core::{self, more_packets};
 use super::lifted;
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -91,7 +92,7 @@ impl Mechanism for PathMtu {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines = Vec::new();
         if seen.spec.mss_bytes.is_some() {
             lines.push("leave out --mss: the kernel then takes what the path carries".to_owned());
@@ -104,7 +105,7 @@ impl Mechanism for PathMtu {
         }
         lines.push("a larger MTU at both ends and every hop: ip link set DEV mtu 9000".to_owned());
         lines.push("find the hop that makes it small: tracepath HOST".to_owned());
-        lines
+        Advice::all(lines)
     }
 }
 
@@ -176,16 +177,16 @@ impl Mechanism for Offloads {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let (host, _) = cutting_end(seen);
         let commands = switches(seen, host).map_or_else(
             || "ethtool -K DEV tso on gso on gro on".to_owned(),
             |changes| settings::commands(&changes),
         );
-        vec![
+        Advice::all(vec![
             format!("at the {} end: {commands}", end_name(host.end)),
             "where they must stay off, a larger MTU along the whole path".to_owned(),
-        ]
+        ])
     }
 }
 

@@ -5,6 +5,7 @@ use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
 use super::other_windows;
 use super::windows::{Autotuned, sysctl};
+use crate::advice::Advice;
 use crate::buffers::Buffer;
 use crate::ceiling::window_ceiling;
 use crate::change::Change;
@@ -102,7 +103,7 @@ impl Mechanism for SendBuffer {
             .collect()
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines = Vec::new();
         let end = end_name(seen.sender.end);
         if seen.spec.window_bytes.is_some() {
@@ -124,7 +125,7 @@ impl Mechanism for SendBuffer {
                 ));
             }
         }
-        lines
+        Advice::all(lines)
     }
 }
 

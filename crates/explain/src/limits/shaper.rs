@@ -6,6 +6,7 @@ use units::{count_of, show_bit_rate, show_byte_size, show_count_of, show_seconds
 use super::causes::explains_losses;
 use super::policer::{drops_without_queue, polices};
 use super::{cross_traffic, interrupt_core};
+use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
@@ -82,14 +83,14 @@ impl Mechanism for Shaper {
         })
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        match shaped(seen) {
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        Advice::all(match shaped(seen) {
             Some((end, rate)) => by_hand(seen, end, rate),
             None => vec![
                 "ask the operator of the path for its contracted rate; look for shapers, policers and slower links".to_owned(),
                 "traffic that joins on the path looks the same: measure again at other times of day".to_owned(),
             ],
-        }
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_count, show_count_of, show_share};
 
 use super::{loss, more_streams};
+use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
@@ -93,12 +94,12 @@ impl Mechanism for EcnMarks {
         ))
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        vec![
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        Advice::all(vec![
             "raise the marking threshold of the queue that marks (fq_codel ce_threshold, red min)"
                 .to_owned(),
             format!("or at the {} end: sysctl -w net.ipv4.tcp_ecn=0", end_name(seen.sender.end)),
-        ]
+        ])
     }
 }
 
@@ -180,14 +181,14 @@ impl Mechanism for Reordering {
         }]
     }
 
-    fn advice(&self, seen: &Observed<'_>) -> Vec<String> {
-        vec![
+    fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
+        Advice::all(vec![
             "find what splits a flow over several ways (round-robin bonding, per-packet multipath) and hash by flow".to_owned(),
             format!(
                 "until then at the {} end: sysctl -w net.ipv4.tcp_reordering=30 net.ipv4.tcp_max_reordering=1000",
                 end_name(seen.sender.end)
             ),
-        ]
+        ])
     }
 }
 

@@ -398,3 +398,22 @@ fn the_core_that_takes_the_packets() {
         assert!(verdict.advice[0].ends_with(&command), "{:?}", verdict.advice);
     }
 }
+
+#[test]
+fn advice_that_an_experiment_refuted_is_not_given() {
+    let dearer_sendfile = Planted {
+        model: Model { sender_core_bits_per_s: 5e9, ..Model::default() },
+        adapt: |model, spec| {
+            let factor = if spec.send_path == results::SendPath::Sendfile { 0.4 } else { 1.0 };
+            let rate = model.sender_core_bits_per_s * factor;
+            Model { sender_core_bits_per_s: rate, ..model.clone() }
+        },
+        ..Planted::on(Model::default())
+    };
+    let (verdict, _) = dearer_sendfile.verdict();
+    assert_eq!((verdict.limit, verdict.confirmed), (Limit::SenderCore, true), "{verdict:#?}");
+    assert!(verdict.evidence.iter().any(|line| line.text.contains("sendfile")), "{verdict:#?}");
+    assert!(!verdict.advice.iter().any(|line| line.contains("sendfile")), "{verdict:#?}");
+    let several = |verdict: &Verdict| verdict.advice.iter().any(|line| line.contains("several"));
+    assert!(several(&verdict), "four streams carry more on four cores: {verdict:#?}");
+}
