@@ -97,7 +97,6 @@ fn mistakes_are_answered_in_words_that_help() {
         ("pkt throw vale0:a", "known: "),
         ("tune apply --set net.ipv4.tcp_rmen=1", "did you mean 'net.ipv4.tcp_rmem'?"),
         ("port add vale0:1 --type nosuch", "nosuch"),
-        ("report no-such.json -o no-such/a.html", "no-such/a.html: cannot be written"),
         ("topo --svg no-such/a.svg", "no-such/a.svg: cannot be written"),
     ] {
         let said = refusal(line);

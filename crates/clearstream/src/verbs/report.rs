@@ -30,10 +30,10 @@ pub(crate) struct ReportArgs {
 /// `-o` names a file.
 pub(crate) fn run(args: &ReportArgs, json: bool) -> VerbResult {
     let place = place(args, json)?;
+    let results = foreign::load_judged(&args.results)?;
     if let Place::File(file) = &place {
         store::check_outputs([Some(&**file)])?;
     }
-    let results = foreign::load_judged(&args.results)?;
     if json {
         print_json(&results)?;
     }
