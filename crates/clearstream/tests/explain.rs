@@ -215,14 +215,25 @@ fn standard_input_is_read_and_bad_files_get_a_line() {
     assert!(told.contains("After inconclusive: the two files record the same hosts"), "{told}");
     assert!(!told.contains("refuted") && !told.contains("confirmed by the change"), "{told}");
     // A recorded change that gains nothing refutes.
-    let mut changed = results.clone();
-    let near = changed.hosts.iter_mut().find(|host| host.name == "near").expect("near");
-    near.facts.sysctls.insert("net.ipv4.tcp_moderate_rcvbuf".to_owned(), "0".to_owned());
-    let changed = at(&changed, "changed.json", 1000);
-    let output = run(&["explain", whole.path(), "--after", changed.path()]);
+    let with = |value: &str| {
+        let mut changed = results.clone();
+        let near = changed.hosts.iter_mut().find(|host| host.name == "near").expect("near");
+        near.facts.sysctls.insert("net.ipv4.tcp_moderate_rcvbuf".to_owned(), value.to_owned());
+        changed
+    };
+    let first = at(&with("1"), "first.json", 500);
+    let changed = at(&with("0"), "changed.json", 1000);
+    let output = run(&["explain", first.path(), "--after", changed.path()]);
     let told = String::from_utf8(output.stdout).expect("UTF-8");
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("After refuted: ") && told.contains("tcp_moderate_rcvbuf: "), "{told}");
+    assert!(
+        told.contains("After refuted: ") && told.contains("tcp_moderate_rcvbuf: 1 -> 0"),
+        "{told}"
+    );
+    // What only the later file tells is no change.
+    let output = run(&["explain", whole.path(), "--after", changed.path()]);
+    let told = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(told.contains("inconclusive: what both files record"), "{told}");
     // Another test is no answer.
     results.points[0].work.test_mut().expect("a test").streams = 2;
     let other = Scratch::new("other.json", &serde_json::to_vec(&results).expect("JSON"));

@@ -126,16 +126,17 @@ fn recordings_have_finite_symptoms_with_shares_of_0_to_1() {
     }
 }
 
-/// A sender that waits most of the time is sampled with nothing in flight, or with more than the mean.
+/// A sender that waits most of the time is sampled with nothing in flight, or with more than the mean; without SACK
+/// what has arrived behind a loss counts as in flight until the loss is repaired.
 #[test]
-fn of_the_recordings_only_those_of_interrupted_senders_contradict_themselves() {
+fn of_the_recordings_only_interrupted_senders_and_those_without_sack_contradict_themselves() {
     let mut told: Vec<String> = recordings()
         .into_iter()
         .filter(|(_, results)| symptoms(results).contradiction().is_some())
         .map(|(name, _)| name)
         .collect();
     told.sort();
-    assert_eq!(told, ["crowd-near", "quota-near"]);
+    assert_eq!(told, ["crowd-near", "no-sack", "no-sack-iperf3", "no-sack-reverse", "quota-near"]);
 }
 
 #[test]

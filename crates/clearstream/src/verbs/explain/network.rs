@@ -46,9 +46,12 @@ pub(super) fn judge(
         return Ok((verdict, After { host_changes, trial: "inconclusive", words }));
     }
     if !is_recorded {
-        let words = format!(
-            "the two files record the same hosts, path and test, so nothing tells what was changed: {outcome}"
-        );
+        let same = if host_changes.is_empty() {
+            "the two files record the same hosts, path and test"
+        } else {
+            "what both files record of the hosts, the path and the test is the same"
+        };
+        let words = format!("{same}, so nothing tells what was changed: {outcome}");
         return Ok((verdict, After { host_changes, trial: "inconclusive", words }));
     }
     // An experiment may have confirmed it before: what counts here is the change alone.
