@@ -9,6 +9,7 @@ mod windows;
 use results::{
     End, Estimate, HostFacts, InterfaceFacts, Limit, Point, Results, TestSpec, WindowUse,
 };
+use units::show_seconds;
 
 pub(crate) use acknowledgements::Acknowledgements;
 pub(crate) use flow::Flow;
@@ -133,9 +134,13 @@ impl<'a> Observed<'a> {
         self.flow.rtt_s.filter(|_| self.queue() < 0.3).or(self.base_rtt_s)
     }
 
-    /// What the lowest round trip is called: where the idle path was not measured, it may have had load.
-    pub(crate) fn base_rtt_words(&self) -> &'static str {
-        if idle_rtt_s(self.results).is_some() { "without" } else { "at the least" }
+    /// The round trip under load beside the idle one, which is printed elsewhere too. Where the idle path was not
+    /// measured, the shortest one stands for it, which may have had load.
+    pub(crate) fn round_trip_words(&self) -> Option<String> {
+        let idle_s = idle_rtt_s(self.results);
+        let word = if idle_s.is_some() { "without" } else { "at the least" };
+        let (loaded, base) = (show_seconds(self.flow.rtt_s?), show_seconds(self.sizing_rtt_s()?));
+        Some(format!("round trips {loaded} under load, {base} {word}"))
     }
 
     /// The idle round trip, for which windows and buffers are sized, seconds.

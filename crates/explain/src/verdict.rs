@@ -67,7 +67,7 @@ pub(crate) fn lowest_ceiling(
     left_out: impl Fn(Limit) -> bool,
     reached: f64,
 ) -> Option<NextCeiling> {
-    let most = capacity(opinions, &left_out);
+    let most = capacity(opinions, seen.rate().max(reached), &left_out);
     let above = ceilings(opinions).filter(|(mechanism, _, rate)| {
         !left_out(mechanism.limit())
             && *rate > seen.rate() * APART
@@ -100,7 +100,7 @@ fn other_window(
         || opinion.end.is_some_and(|end| seen.sysctl(end, buffer.key()).is_some());
     let carried = seen.rate();
     let binds_at_once = is_bound && rate >= carried * SHARE_MIN;
-    if rate > capacity(opinions, |other| other == limit)
+    if rate > capacity(opinions, carried.max(reached), |other| other == limit)
         || !(rate > carried * APART || binds_at_once)
     {
         return None;
@@ -119,13 +119,17 @@ fn ceilings(opinions: &[Opinion]) -> impl Iterator<Item = (&'static dyn Mechanis
     all.filter_map(|(mechanism, opinion)| Some((mechanism, opinion, opinion.ceiling_bits_per_s?)))
 }
 
-/// The highest known capacity of the path's parts that are not `left_out`, bit/s.
-fn capacity(opinions: &[Opinion], left_out: impl Fn(Limit) -> bool) -> f64 {
-    let parts = ceilings(opinions).filter(|(mechanism, _, _)| {
-        is_of_a_part(mechanism.limit()) && !left_out(mechanism.limit())
-    });
-    let most = parts.map(|(_, _, rate)| rate).max_by(f64::total_cmp);
-    most.unwrap_or(f64::MAX).min(BITS_PER_S_MAX)
+/// The highest known capacity of the path's parts that are not `left_out`, bit/s, and no more than its line: that of
+/// the others is an estimate. A virtual interface tells any line rate: one below what was `carried` does not count.
+fn capacity(opinions: &[Opinion], carried: f64, left_out: impl Fn(Limit) -> bool) -> f64 {
+    let of_parts = || {
+        let parts = ceilings(opinions).map(|(mechanism, _, rate)| (mechanism.limit(), rate));
+        parts.filter(|(limit, _)| is_of_a_part(*limit) && !left_out(*limit))
+    };
+    let is_line = |(limit, rate): &(Limit, f64)| *limit == Limit::LinkRate && *rate >= carried;
+    let line = of_parts().find(is_line).map_or(BITS_PER_S_MAX, |(_, rate)| rate);
+    let most = of_parts().map(|(_, rate)| rate).max_by(f64::total_cmp);
+    most.unwrap_or(f64::MAX).min(line).min(BITS_PER_S_MAX)
 }
 
 fn ceiling_text(mechanism: &dyn Mechanism, opinion: &Opinion, bits_per_s: f64) -> NextCeiling {

@@ -301,13 +301,8 @@ fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
             "{limited}, but {unread} lie unread in the socket: the reader closes the window"
         );
     }
-    match (seen.flow.rtt_s, seen.base_rtt_s) {
-        (Some(rtt_s), Some(base_s)) if seen.queue() > 0.3 => format!(
-            "{limited}, but a queue fills it: round trips {} under load, {} {}",
-            show_seconds(rtt_s),
-            show_seconds(base_s),
-            seen.base_rtt_words()
-        ),
+    match seen.round_trip_words() {
+        Some(words) if seen.queue() > 0.3 => format!("{limited}, but a queue fills it: {words}"),
         _ => limited,
     }
 }

@@ -1,7 +1,7 @@
 //! A way back that carries fewer acknowledgements than the sender needs.
 
 use results::{Direction, End, Limit};
-use units::{show_bit_rate, show_count, show_seconds};
+use units::{show_bit_rate, show_count};
 
 use super::shaper::best;
 use crate::advice::Advice;
@@ -151,14 +151,9 @@ fn way_out_open(seen: &Observed<'_>) -> f64 {
 
 fn evidence(seen: &Observed<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(rtt_s), Some(base_s), Some(udp)) = (seen.flow.rtt_s, seen.base_rtt_s, seen.udp) {
-        lines.push(format!(
-            "round trips {} under load, {} {}, though UDP gets {} through the other way",
-            show_seconds(rtt_s),
-            show_seconds(base_s),
-            seen.base_rtt_words(),
-            show_bit_rate(udp.delivered_bits_per_s)
-        ));
+    if let (Some(words), Some(udp)) = (seen.round_trip_words(), seen.udp) {
+        let through = show_bit_rate(udp.delivered_bits_per_s);
+        lines.push(format!("{words}, though UDP gets {through} through the other way"));
     }
     if let (Some(told), Some(rate)) = (seen.acknowledgements, rate(seen)) {
         let Acknowledgements { sent_count, arrived_count, .. } = told;

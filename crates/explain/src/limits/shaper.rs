@@ -1,7 +1,7 @@
 //! A shaper on a host or on the path: a rate below that of the line.
 
 use results::{End, Limit, QdiscCounters};
-use units::{count_of, show_bit_rate, show_byte_size, show_count_of, show_seconds, show_share};
+use units::{count_of, show_bit_rate, show_byte_size, show_count_of, show_share};
 
 use super::causes::explains_losses;
 use super::policer::{drops_without_queue, polices};
@@ -259,14 +259,7 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
             if udp.located { "on the way" } else { "somewhere" }
         ));
     }
-    if let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) {
-        lines.push(format!(
-            "round trips {} under load, {} {}",
-            show_seconds(rtt_s),
-            show_seconds(base_s),
-            seen.base_rtt_words()
-        ));
-    }
+    lines.extend(seen.round_trip_words());
     if let Some(share) = seen.flow.retransmit_share.filter(|share| *share > 0.0) {
         lines.push(format!("{} of the segments retransmitted", fine_percent(share)));
     }

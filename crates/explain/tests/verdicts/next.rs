@@ -150,3 +150,21 @@ fn no_change_is_predicted_to_go_past_the_next_limit() {
     let (held, next) = predicted(&results);
     assert!(held == next && held < alone, "{held} of {next}, without the buffer {alone}");
 }
+
+#[test]
+fn nothing_binds_next_above_the_line_rate() {
+    // The line is full, and the core could do half as much again.
+    let model = Model {
+        capacity_bits_per_s: 9.8e9,
+        near_speed_bits_per_s: Some(10e9),
+        sender_core_bits_per_s: 14e9,
+        ..Model::default()
+    };
+    let results = model.results(&tcp());
+    for limit in Limit::ALL.into_iter().filter(|limit| *limit != Limit::LinkRate) {
+        let next = explain::next_ceiling(&results, limit);
+        assert!(next.as_ref().is_none_or(|next| next.bits_per_s <= 10e9), "{limit:?}: {next:?}");
+    }
+    // What would bind without the line is told.
+    assert!(explain::next_ceiling(&results, Limit::LinkRate).is_some());
+}
