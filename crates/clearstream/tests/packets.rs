@@ -310,7 +310,7 @@ fn what_is_asked_wrongly_is_answered_with_one_line() {
         ("link add vale0:a vale1:b --queue 0", 2, "queue must be more than 0"),
         ("port add vale0:a --slots 1", 2, "rings of 1 slots"),
         ("port add vale0:a --buffer 100", 2, "buffers of 100 bytes"),
-        ("port add chain --pipes 0", 2, "0 is not in 1..=32"),
+        ("port add chain --pipes 0", 2, "0 is not in 1 to 32"),
         ("port add vale0:a --type tap --device a/b", 2, "'a/b' is no device's name"),
         ("port add vale0:a --type tap --device a --queues 65", 2, "a TAP port has 1 to 64"),
     ] {
