@@ -86,6 +86,22 @@ fn a_percentile_that_the_count_cannot_give_misses_its_gate() {
         "rtt_p99.9 was not measured: n too small: p99.9 needs 1000 samples, there are 300";
     assert_eq!(one(&results), (false, expected));
     assert!(one(&of("above rtt_p99=20ms")).0);
+
+    // The idle path has enough, but the test's own round trips are what was asked about.
+    let enough = LatencySummary { count: 5000, ..few.clone() };
+    let rr = RequestResponseOutcome {
+        transactions_count: 300,
+        transactions_per_s: 100.0,
+        timeouts_count: 0,
+        latency: few,
+    };
+    let outcome = TestOutcome { request_response: Some(rr), ..TestOutcome::default() };
+    let points = [point("test", 0, TestSpec::request_response(Protocol::Tcp, 1, 1), outcome)];
+    let judged = Judged { points: &points, idle_rtt: Some(&enough), ..NOTHING };
+    let results = judge(GatedVerb::Test, "above rtt_p99.9=20ms", judged);
+    assert_eq!(one(&results), (false, expected));
+    let bulk = Judged { points: &streams("test", &[1e9], 0), ..judged };
+    assert!(one(&judge(GatedVerb::Test, "above rtt_p99.9=20ms", bulk)).0);
 }
 
 /// The one result of a gate: met or not, and the line.
