@@ -9,6 +9,8 @@ mod confined;
 mod guests;
 #[path = "confined/of_every.rs"]
 mod of_every;
+#[path = "confined/own_memory.rs"]
+mod own_memory;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
