@@ -349,7 +349,11 @@ static struct sk_buff *ptnet_rx_copy(struct ptnet *pt, u32 slots, u32 bytes)
 		length -= skip;
 		skip = 0;
 		linear = min(length, pull);
-		skb_put_data(skb, from, linear);
+		/* Pages follow when the linear part is full; from then on nothing
+		 * may be put there.
+		 */
+		if (linear)
+			skb_put_data(skb, from, linear);
 		pull -= linear;
 		if (length > linear && !ptnet_rx_page(skb, from + linear, length - linear))
 			goto bad;

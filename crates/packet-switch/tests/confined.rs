@@ -256,6 +256,11 @@ of_every! {
             r#"{"lend_device":{"port":@,"device":"tap","shape":{"slots":#,"buffer_bytes":#}}}"#,
             r#"{"lend_device":{"port":@,"device":{"vhost_user":{"path":@}},"shape":{"slots":#,"buffer_bytes":#}}}"#,
         ],
+        LendPort => [r#"{"lend_port":{"port":@,"shape":{"slots":#,"buffer_bytes":#}}}"#],
+        AttachMemory => [
+            r#"{"attach_memory":{"port":@,"is_fresh":true}}"#,
+            r#"{"attach_memory":{"port":@,"is_fresh":#}}"#,
+        ],
         AddLink => [
             r#"{"add_link":{"one":@,"other":"vale6:y","link":{"delay_ns":#,"jitter_ns":#}}}"#,
             r#"{"add_link":{"one":"vale7:u","other":"vale6:v","link":{"rate_bits_per_s":#,"queue_bytes":#}}}"#,

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use packet_switch::PortName;
 use packet_switch::attachment::{Ask, Shape};
 use packet_switch::client::{ClientError, Connection};
-use packet_switch::PortName;
 use ring::{Bells, Geometry, Layout, Receiver, Seat, Sender};
 use shm::{Bell, Region};
 

@@ -80,7 +80,8 @@ fn send(socket: &UnixStream, number: i64, fd: Option<BorrowedFd<'_>>) -> io::Res
         control.push(SendAncillaryMessage::ScmRights(fds));
     }
     let bytes = number.to_le_bytes();
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    let sent =
+        rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
     // The receiver reads at once: the socket has room for all messages, and none is torn.
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }

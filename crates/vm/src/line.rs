@@ -168,8 +168,8 @@ pub fn qemu(config: &MachineConfig, folder: &Path) -> Vec<String> {
             // The keeper serves it as long as QEMU runs; QEMU 7.2 hangs where it is to connect again.
             say(&["-chardev", &format!("socket,id=port,path={}", at(names::PORT))]);
             // Above 4 GiB, or firmware makes the memory uncacheable.
-            say(&["-device", "pcie-root-port,id=slot,chassis=1,pref64-reserve=4G"]);
-            let device = format!("ivshmem-doorbell,chardev=port,bus=slot,vectors={VECTORS}");
+            say(&["-device", "pcie-root-port,id=root,chassis=1,pref64-reserve=4G"]);
+            let device = format!("ivshmem-doorbell,chardev=port,bus=root,vectors={VECTORS}");
             say(&["-device", &device]);
         }
     }

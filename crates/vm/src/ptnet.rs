@@ -64,8 +64,7 @@ impl PortMemory {
     /// No memory or descriptor left.
     pub(crate) fn new(mac: [u8; 6]) -> Result<Self, VmError> {
         let Shape { slots, buffer_bytes } = SHAPE;
-        let geometry =
-            Geometry { tx_rings: 1, rx_rings: 1, slots, buffer_bytes, extra_buffers: 0 };
+        let geometry = Geometry { tx_rings: 1, rx_rings: 1, slots, buffer_bytes, extra_buffers: 0 };
         let failed = |error: &dyn std::fmt::Display| VmError::NotStarted(error.to_string());
         // A device's memory has such a length, or QEMU aborts.
         let bytes = geometry.region_bytes().map_err(|error| failed(&error))?.next_power_of_two();

@@ -65,7 +65,8 @@ impl LentMemory {
         let file = region.fd().map(rustix::fs::fstat).transpose();
         let file = file.map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
         let identity = file.map(|file| (file.st_dev, file.st_ino)).unwrap_or_default();
-        let bells = |ours, theirs| Bells { theirs: Bell::from_fd(theirs), ours: Bell::from_fd(ours) };
+        let bells =
+            |ours, theirs| Bells { theirs: Bell::from_fd(theirs), ours: Bell::from_fd(ours) };
         let bells = [bells(tx_ours, tx_theirs), bells(rx_ours, rx_theirs)];
         Ok(Self { region, bells, identity })
     }

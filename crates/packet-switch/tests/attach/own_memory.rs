@@ -2,9 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use packet_switch::PortName;
 use packet_switch::attachment::{Ask, RefusalCode};
 use packet_switch::client::ClientError;
-use packet_switch::PortName;
 use ring::{Receiver, Sender};
 use shm::Bell;
 use testkit::own_memory::{OwnMemory, SHAPE};

@@ -82,8 +82,8 @@ fn a_ptnet_guest_has_the_ports_memory_as_a_device_with_doorbells() {
     // QEMU must not connect again.
     assert_eq!(after(&line, "-chardev")[2], "socket,id=port,path=/f/port.sock");
     let devices = [
-        "pcie-root-port,id=slot,chassis=1,pref64-reserve=4G",
-        "ivshmem-doorbell,chardev=port,bus=slot,vectors=3",
+        "pcie-root-port,id=root,chassis=1,pref64-reserve=4G",
+        "ivshmem-doorbell,chardev=port,bus=root,vectors=3",
     ];
     assert_eq!(after(&line, "-device"), devices);
     assert!(after(&line, "-netdev").is_empty());
