@@ -205,8 +205,21 @@ static void ptnet_tx_wake(struct ptnet *pt)
 	__netif_tx_unlock(queue);
 }
 
-/* Copies so much of the packet, the header before it counted, into slots; how
- * many that takes. The caller knows that there are enough.
+/* Stops the queue until there is room; false when there is after all. */
+static bool ptnet_tx_stop(struct ptnet *pt, struct netdev_queue *queue)
+{
+	netif_tx_stop_queue(queue);
+	if (ptnet_arm(&pt->tx, pt->tx_slots_most)) {
+		pt->counters.tx_stops++;
+		return true;
+	}
+	ptnet_disarm(&pt->tx);
+	netif_tx_start_queue(queue);
+	return false;
+}
+
+/* Copies the packet and the header before it into slots; how many that takes.
+ * The caller knows that there are enough.
  */
 static u32 ptnet_tx_copy(struct ptnet *pt, struct sk_buff *skb, const void *header)
 {
@@ -250,13 +263,9 @@ static netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev)
 	if (pt->header_bytes &&
 	    virtio_net_hdr_from_skb(skb, &header, true, false, 0))
 		goto drop;
-	if (unlikely(!ptnet_tx_room(pt))) {
-		/* The queue is stopped in time below, unless the switch has
-		 * taken back what it had given.
-		 */
-		netif_tx_stop_queue(queue);
+	/* It is stopped in time below, but may be full when the link comes. */
+	if (unlikely(!ptnet_tx_room(pt)) && ptnet_tx_stop(pt, queue))
 		return NETDEV_TX_BUSY;
-	}
 	slots = ptnet_tx_copy(pt, skb, &header);
 	if (unlikely(!slots))
 		goto drop;
@@ -265,15 +274,8 @@ static netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev)
 	dev_consume_skb_any(skb);
 	dev_sw_netstats_tx_add(netdev, 1, bytes);
 
-	if (!ptnet_tx_room(pt)) {
-		netif_tx_stop_queue(queue);
-		if (ptnet_arm(&pt->tx, pt->tx_slots_most)) {
-			pt->counters.tx_stops++;
-		} else {
-			ptnet_disarm(&pt->tx);
-			netif_tx_start_queue(queue);
-		}
-	}
+	if (!ptnet_tx_room(pt))
+		ptnet_tx_stop(pt, queue);
 	if ((!more || netif_tx_queue_stopped(queue)) && ptnet_must_kick(&pt->tx)) {
 		pt->counters.tx_kicks++;
 		ptnet_kick(pt, pt->tx.vector);
