@@ -309,18 +309,35 @@ static u32 ptnet_rx_packet(struct ptnet_ring *ring, u32 available, u32 *bytes)
 	return 0;
 }
 
-/* Appends a part of a frame as a page. */
-static bool ptnet_rx_page(struct sk_buff *skb, const u8 *from, u32 bytes)
+/* Appends a part of a frame, in pages that are filled one after the other. */
+static bool ptnet_rx_append(struct sk_buff *skb, const u8 *from, u32 bytes)
 {
-	struct page *page;
+	struct skb_shared_info *shared = skb_shinfo(skb);
 
-	if (skb_shinfo(skb)->nr_frags >= MAX_SKB_FRAGS || bytes > PAGE_SIZE)
-		return false;
-	page = dev_alloc_page();
-	if (unlikely(!page))
-		return false;
-	memcpy(page_address(page), from, bytes);
-	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, 0, bytes, PAGE_SIZE);
+	while (bytes) {
+		u32 last = shared->nr_frags - 1;
+		u32 used = PAGE_SIZE;
+		u32 part;
+
+		if (shared->nr_frags)
+			used = skb_frag_size(&shared->frags[last]);
+		if (used == PAGE_SIZE) {
+			struct page *page;
+
+			if (shared->nr_frags >= MAX_SKB_FRAGS)
+				return false;
+			page = dev_alloc_page();
+			if (unlikely(!page))
+				return false;
+			skb_add_rx_frag(skb, ++last, page, 0, 0, PAGE_SIZE);
+			used = 0;
+		}
+		part = min_t(u32, bytes, PAGE_SIZE - used);
+		memcpy(skb_frag_address(&shared->frags[last]) + used, from, part);
+		skb_coalesce_rx_frag(skb, last, part, 0);
+		from += part;
+		bytes -= part;
+	}
 	return true;
 }
 
@@ -357,7 +374,7 @@ static struct sk_buff *ptnet_rx_copy(struct ptnet *pt, u32 slots, u32 bytes)
 		if (linear)
 			skb_put_data(skb, from, linear);
 		pull -= linear;
-		if (length > linear && !ptnet_rx_page(skb, from + linear, length - linear))
+		if (!ptnet_rx_append(skb, from + linear, length - linear))
 			goto bad;
 	}
 	if (unlikely(skb->len < ETH_HLEN || !pskb_may_pull(skb, ETH_HLEN)))

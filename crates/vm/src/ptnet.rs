@@ -20,9 +20,10 @@ use crate::ivshmem::Descriptors;
 /// Doorbells of the host and interrupts of the guest: transmit ring, receive ring, control.
 pub(crate) const VECTORS: usize = 3;
 
-/// A buffer and the next begin in one page each, so that the guest's kernel can take a whole buffer as a page; 64 KiB
-/// with a header are 17 of them; and all of the memory is 8 MiB.
-pub(crate) const SHAPE: Shape = Shape { slots: 1024, buffer_bytes: 4096 - 64 };
+/// As of the ports of devices: the slots of their super-segments are copied to slots of this port one by one.
+pub(crate) fn shape() -> Shape {
+    Shape::of_device()
+}
 
 /// Longest frame's payload that the guest may be configured for, bytes.
 const MTU_MAX: u32 = 9000;
@@ -63,7 +64,7 @@ impl PortMemory {
     /// # Errors
     /// No memory or descriptor left.
     pub(crate) fn new(mac: [u8; 6]) -> Result<Self, VmError> {
-        let Shape { slots, buffer_bytes } = SHAPE;
+        let Shape { slots, buffer_bytes } = shape();
         let geometry = Geometry { tx_rings: 1, rx_rings: 1, slots, buffer_bytes, extra_buffers: 0 };
         let failed = |error: &dyn std::fmt::Display| VmError::NotStarted(error.to_string());
         // A device's memory has such a length, or QEMU aborts.
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn the_memory_is_a_power_of_two_and_the_page_is_as_documented() {
         let memory = PortMemory::new([0x52, 0x54, 0, 1, 2, 3]).unwrap();
-        assert_eq!(memory.region.length_bytes(), 8 << 20);
+        assert_eq!(memory.region.length_bytes(), 16 << 20);
         assert_eq!((memory.reset(), &MAGIC.to_le_bytes()), (0, b"CSPTNET1"));
         memory.tell(7, true).unwrap();
         // A guest writes where it likes.

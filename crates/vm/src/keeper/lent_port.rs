@@ -101,7 +101,7 @@ impl LentPort {
         let mut connection = Connection::open(&self.config.switch)?;
         let port = self.config.port.clone();
         if self.rings.is_some() {
-            connection.ask(Ask::LendPort { port: port.clone(), shape: ptnet::SHAPE })?;
+            connection.ask(Ask::LendPort { port: port.clone(), shape: ptnet::shape() })?;
             connection.ask(Ask::SetHeader { port, header_bytes: HEADER_BYTES })?;
         } else {
             let listener = Listener::bind(&self.path)?;
