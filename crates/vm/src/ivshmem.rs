@@ -4,7 +4,7 @@
 //! The guest rings doorbell `v` of the host through the host's descriptor `v`; the host interrupts the guest through
 //! the guest's.
 
-use std::io::{self, IoSlice, Read};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -68,7 +68,7 @@ fn attend(mut socket: &UnixStream, device: &Descriptors) -> io::Result<()> {
         send(socket, number, fd)?;
     }
     // It has nothing to say.
-    io::copy(&mut Read::by_ref(&mut socket), &mut io::sink()).map(drop)
+    io::copy(&mut socket, &mut io::sink()).map(drop)
 }
 
 fn send(socket: &UnixStream, number: i64, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
