@@ -276,15 +276,18 @@ static netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev)
 
 	if (!ptnet_tx_room(pt))
 		ptnet_tx_stop(pt, queue);
-	if ((!more || netif_tx_queue_stopped(queue)) && ptnet_must_kick(&pt->tx)) {
-		pt->counters.tx_kicks++;
-		ptnet_kick(pt, pt->tx.vector);
-	}
-	return NETDEV_TX_OK;
+	goto kick;
 
 drop:
 	netdev->stats.tx_dropped++;
 	dev_kfree_skb_any(skb);
+kick:
+	/* Also for packets before one that was dropped. */
+	if ((!more || netif_tx_queue_stopped(queue)) && pt->has_rings &&
+	    ptnet_must_kick(&pt->tx)) {
+		pt->counters.tx_kicks++;
+		ptnet_kick(pt, pt->tx.vector);
+	}
 	return NETDEV_TX_OK;
 }
 
