@@ -89,7 +89,6 @@ fn send(socket: &UnixStream, number: i64, fd: Option<BorrowedFd<'_>>) -> io::Res
 #[cfg(test)]
 mod tests {
     use std::io::IoSliceMut;
-    use std::os::fd::AsFd;
 
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
     use shm::{Bell, Region};
