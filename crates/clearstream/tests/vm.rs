@@ -1,7 +1,9 @@
 //! `clearstream vm`: guests under stock QEMU, at ports of a switch. No privilege is needed. What boots is made by
 //! `tools/guest` and kept. A boot may take a minute where others want the cores: nothing here is judged by time.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -88,6 +90,25 @@ impl Testbed {
         entries.iter().any(|entry| entry.name == name)
     }
 
+    fn kill_switch(&mut self) {
+        self.switch.daemon.kill().unwrap();
+        self.switch.daemon.wait().unwrap();
+    }
+
+    fn start_switch(&mut self) {
+        let mut switch = Command::new("setpriv");
+        switch.args("--pdeathsig KILL --".split(' ')).arg(PROGRAM);
+        switch.args(["switch", "run", "--socket"]).arg(&self.switch.socket);
+        self.switch.daemon = switch.stderr(Stdio::null()).spawn().unwrap();
+    }
+
+    fn runs_at_its_port(&self, short: &str) {
+        wait_until("the guest runs at its port", || {
+            let listed = self.listed(short);
+            listed["network"].as_str().is_some_and(|said| said.starts_with("guest runs"))
+        });
+    }
+
     /// Nothing is left of a guest: no process, no port, no folder.
     fn is_gone(&self, short: &str, guest: &Value) {
         let folder = folder(guest);
@@ -143,20 +164,13 @@ fn two_guests_run_commands_talk_by_tcp_and_outlive_their_switch() {
     wait_until("both pairs of queues run", || {
         bed.listed("two")["network"] == "guest runs, 2 pairs of queues"
     });
-    file_by_tcp(&bed);
+    file_by_tcp(&bed, "one", "two");
     // The switch is killed and started anew: the guests find their ports again, and what they say arrives.
-    bed.switch.daemon.kill().unwrap();
-    bed.switch.daemon.wait().unwrap();
+    bed.kill_switch();
     assert_eq!(bed.listed("one")["network"], "the switch has ended");
-    let mut again = Command::new("setpriv");
-    again.args("--pdeathsig KILL --".split(' ')).arg(PROGRAM).args(["switch", "run", "--socket"]);
-    bed.switch.daemon = again.arg(&bed.switch.socket).stderr(Stdio::null()).spawn().unwrap();
-    for short in ["one", "two"] {
-        wait_until("the guest is back at its port", || {
-            bed.listed(short)["network"].as_str().is_some_and(|said| said.starts_with("guest runs"))
-        });
-    }
-    file_by_tcp(&bed);
+    bed.start_switch();
+    ["one", "two"].into_iter().for_each(|short| bed.runs_at_its_port(short));
+    file_by_tcp(&bed, "one", "two");
     // Whatever is killed, nothing of that guest is left, and the other goes on.
     kill(pid(&one, "qemu_pid"));
     bed.is_gone("one", &one);
@@ -209,22 +223,90 @@ fn commands_come_and_go(bed: &Testbed) {
     assert!(complaint.contains("is up; end it first"), "{complaint}");
 }
 
-/// A file from the first guest to the second, whole.
-fn file_by_tcp(bed: &Testbed) {
+/// A file from one guest to another, whole.
+fn file_by_tcp(bed: &Testbed, from: &str, to: &str) {
     // A port that no earlier transfer has used. Its input stays open: at its end the stock nc would leave early.
-    bed.shell(
-        "two",
-        "rm -f /tmp/there; (sleep 1000 | nc -l -p 5002 >/tmp/there) >/dev/null 2>&1 &",
-    );
+    bed.shell(to, "rm -f /tmp/there; (sleep 1000 | nc -l -p 5002 >/tmp/there) >/dev/null 2>&1 &");
     let listens = "grep -q ':138A .* 0A ' /proc/net/tcp /proc/net/tcp6";
-    wait_until("the second guest listens", || {
-        bed.exec("two", &["sh", "-c", listens]).status.success()
+    wait_until("the receiving guest listens", || {
+        bed.exec(to, &["sh", "-c", listens]).status.success()
     });
-    bed.shell("one", "dd if=/dev/urandom of=/tmp/here bs=64k count=16 2>/dev/null");
-    let sent = bed.shell("one", "md5sum </tmp/here; nc 10.0.0.2 5002 </tmp/here");
-    wait_until("all has come", || bed.shell("two", "md5sum </tmp/there")[..32] == sent[..32]);
+    bed.shell(from, "dd if=/dev/urandom of=/tmp/here bs=64k count=16 2>/dev/null");
+    let last = if to == "two" { 2 } else { 1 };
+    let sent = bed.shell(from, &format!("md5sum </tmp/here; nc 10.0.0.{last} 5002 </tmp/here"));
+    wait_until("all has come", || bed.shell(to, "md5sum </tmp/there")[..32] == sent[..32]);
     // The next transfer's listener needs its port.
-    bed.shell("two", "killall nc sleep; while ps | grep -q '[n]c -l'; do sleep 1; done");
+    bed.shell(to, "killall nc sleep; while ps | grep -q '[n]c -l'; do sleep 1; done");
+}
+
+/// The memory of a guest's port, which its keeper has open.
+fn memory_of_port(keeper: i32) -> File {
+    let fds = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
+    let is_memory = |path: &PathBuf| {
+        let target = std::fs::read_link(path).unwrap_or_default();
+        target.to_string_lossy().contains("clearstream-ptnet")
+    };
+    let path = fds.map(|entry| entry.unwrap().path()).find(is_memory).expect("the memory");
+    File::options().write(true).open(path).unwrap()
+}
+
+fn carrier_becomes(bed: &Testbed, wanted: &str) {
+    wait_until("the carrier follows the switch", || {
+        bed.shell("one", "cat /sys/class/net/eth0/carrier").trim() == wanted
+    });
+}
+
+/// A guest that drives its port's rings itself, beside one with a stock virtio-net driver.
+#[test]
+fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_and_its_faults() {
+    let mut bed = Testbed::new("ptnet");
+    let (one, _two) = std::thread::scope(|scope| {
+        let two = scope.spawn(|| bed.run("two", ""));
+        (bed.run("one", " --type ptnet"), two.join().unwrap())
+    });
+    let listed = bed.listed("one");
+    assert_eq!((&listed["type"], &bed.listed("two")["type"]), (&"ptnet".into(), &"virtio".into()));
+    let mac = bed.shell("one", "cat /sys/class/net/eth0/address");
+    assert_eq!(mac.trim(), listed["mac"].as_str().unwrap());
+    for (short, last) in [("one", 1), ("two", 2)] {
+        bed.shell(short, &format!("ip addr add 10.0.0.{last}/24 dev eth0; ip link set eth0 up"));
+        bed.runs_at_its_port(short);
+    }
+    bed.shell("one", "ping -c 3 -W 60 10.0.0.2");
+    bed.shell("two", "ping -c 3 -W 60 -s 1400 10.0.0.1");
+    file_by_tcp(&bed, "one", "two");
+    file_by_tcp(&bed, "two", "one");
+    // The switch is killed: the guest has no carrier until another serves the same rings.
+    carrier_becomes(&bed, "1");
+    bed.kill_switch();
+    carrier_becomes(&bed, "0");
+    bed.start_switch();
+    ["one", "two"].into_iter().for_each(|short| bed.runs_at_its_port(short));
+    file_by_tcp(&bed, "one", "two");
+    // A cursor of the receive ring that is no slot, as the guest could write it: the switch ends the rings and says why,
+    // and the driver gets new ones.
+    let memory = memory_of_port(pid(&one, "pid"));
+    memory.write_all_at(&9999_u32.to_le_bytes(), 4096 + 64).unwrap();
+    bed.exec("one", &["ping", "-c", "1", "-W", "1", "10.0.0.2"]);
+    wait_until("the guest has new rings", || {
+        let network = bed.listed("one")["network"].as_str().unwrap().to_owned();
+        network.starts_with("guest runs") && network.contains("cursor 9999")
+    });
+    file_by_tcp(&bed, "one", "two");
+    // The driver goes, and comes again.
+    bed.shell("one", "rmmod ptnet");
+    wait_until("the switch hears that it has gone", || {
+        let network = bed.listed("one")["network"].as_str().unwrap().to_owned();
+        network.starts_with("guest without a driver")
+    });
+    bed.shell(
+        "one",
+        "insmod /modules/ptnet.ko; ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up",
+    );
+    bed.runs_at_its_port("one");
+    file_by_tcp(&bed, "two", "one");
+    kill(pid(&one, "pid"));
+    bed.is_gone("one", &one);
 }
 
 #[test]
@@ -296,6 +378,12 @@ fn printed_lines_start_nothing() {
     let line = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && line.starts_with("qemu-system-x86_64 -name "), "{line}");
     assert!(line.contains(" -netdev vhost-user,id=net,chardev=port,queues=1 "), "{line}");
+    let output = bed.vm(&words.replace("--print", "--type ptnet --print")).arg(images()).output();
+    let line = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(line.contains(" ivshmem-doorbell,chardev=port,bus=root,vectors=3"), "{line}");
+    let two = words.replace("--print", "--type ptnet --queues 2 --print");
+    let refused = bed.vm(&two).arg(images()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert_eq!(bed.listed("print"), Value::Null);
     let path = bed.switch.socket.with_extension("vm");
     let said = bed.must(&format!("port vale0:theirs --path {} --memory 512M", path.display()));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use vm::accelerator::{choose, qemu_version};
-use vm::line::{MachineConfig, QUEUES_MAX, mac_of, quoted};
+use vm::line::{MachineConfig, PortType, QUEUES_MAX, mac_of, quoted};
 use vm::{Machine, Place, ShellEnd, Start};
 
 use crate::lab::Lab;
@@ -25,6 +25,10 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
         return Ok(Vec::new());
     }
     let image = vm::image::find(&vm::image::default_folder())?;
+    let is_ptnet = |guest: &GuestPlan| guest.port_type == PortType::Ptnet;
+    if let Some(why) = image.no_ptnet.filter(|_| plan.guests.iter().any(is_ptnet)) {
+        return Err(vm::VmError::NoDriver(why).into());
+    }
     let version = qemu_version(QEMU.as_ref())?;
     let choice = choose(QEMU.as_ref());
     let keeper = program.keeper();
@@ -35,13 +39,17 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
         let port = format!("{}:{}", switch.name, guest.name).parse().map_err(wrong)?;
         let config = MachineConfig {
             name: guest.name.clone(),
+            port_type: guest.port_type,
             switch: lab.switch_socket(&switch.name),
             kernel: Some(image.kernel.clone()),
             initrd: Some(image.initrd.clone()),
             disk: None,
             memory_bytes: guest.memory_bytes,
             cores: guest.cores,
-            queues: guest.cores.min(QUEUES_MAX),
+            queues: match guest.port_type {
+                PortType::Virtio => guest.cores.min(QUEUES_MAX),
+                PortType::Ptnet => 1,
+            },
             mac: mac_of(&port),
             port,
             append: String::new(),

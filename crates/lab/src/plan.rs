@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use switch::lightpath::{BurstLoss, JitterShape, LightpathConfig, Shaper};
+use vm::line::PortType;
 
 /// Hosts and links.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,9 +97,12 @@ pub struct HostPlan {
 pub struct GuestPlan {
     /// Among hosts and guests the only one.
     pub name: String,
+    /// How it is connected to its port.
+    #[serde(default)]
+    pub port_type: PortType,
     /// Memory, bytes.
     pub memory_bytes: u64,
-    /// Cores of its own, each with a pair of queues.
+    /// Cores of its own, each with a pair of queues unless it is connected by ptnet.
     pub cores: u32,
 }
 

@@ -112,6 +112,23 @@ pub enum Ask {
         #[serde(default = "Shape::of_device")]
         shape: Shape,
     },
+    /// As [`Ask::AddPort`], and the port goes with this connection.
+    LendPort {
+        /// Name of the port.
+        port: PortName,
+        /// Geometry of its rings.
+        #[serde(default)]
+        shape: Shape,
+    },
+    /// A port that nobody has, with rings in memory of the client's, which comes with the request: the sealed memfd,
+    /// then as in [`Answer::Attached`] the bells. The answer brings none.
+    AttachMemory {
+        /// Name of the port.
+        port: PortName,
+        /// Whether the rings are made anew. Otherwise they are what another attachment has left, also of a daemon
+        /// that has ended.
+        is_fresh: bool,
+    },
     /// Makes two ports and a link between them.
     AddLink {
         /// Port at one end.

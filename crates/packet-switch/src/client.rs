@@ -195,6 +195,27 @@ impl Connection {
         self.attach(Ask::OpenPipe { group: group.clone(), end, shape })
     }
 
+    /// Attaches memory of the caller's own to a port that nobody has; the number of the attachment. With it go the
+    /// bells of the transmit ring and of the receive ring: of each, first the one that the switch waits for.
+    ///
+    /// # Errors
+    /// The port is not there, it or the memory is in use, or the memory is no use for a port of its shape.
+    pub fn attach_memory(
+        &mut self,
+        port: &PortName,
+        is_fresh: bool,
+        memory: BorrowedFd<'_>,
+        [tx, rx]: [[&Bell; 2]; 2],
+    ) -> Result<u32, ClientError> {
+        let bells = [tx[0], tx[1], rx[0], rx[1]].map(AsFd::as_fd);
+        let fds = [&[memory], &bells[..]].concat();
+        let ask = Ask::AttachMemory { port: port.clone(), is_fresh };
+        match self.exchange_with(ask, &fds)? {
+            (Answer::Attached { attachment, .. }, _) => Ok(attachment),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
     /// Asks for something that comes without memory.
     ///
     /// # Errors

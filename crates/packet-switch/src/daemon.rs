@@ -6,6 +6,7 @@
 mod descriptor_threads;
 mod devices;
 mod entries;
+mod lent_memory;
 mod make;
 mod memory;
 mod monitors;

@@ -1,5 +1,7 @@
 //! Clients and a daemon over a real socket and real shared memory, within one process.
 
+#[path = "attach/own_memory.rs"]
+mod own_memory;
 #[path = "attach/refusals.rs"]
 mod refusals;
 use std::os::fd::AsFd;

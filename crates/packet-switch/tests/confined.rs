@@ -9,6 +9,8 @@ mod confined;
 mod guests;
 #[path = "confined/of_every.rs"]
 mod of_every;
+#[path = "confined/own_memory.rs"]
+mod own_memory;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -253,6 +255,11 @@ of_every! {
             r#"{"lend_device":{"port":@,"device":{"xdp":{"device":@,"queue":#}}}}"#,
             r#"{"lend_device":{"port":@,"device":"tap","shape":{"slots":#,"buffer_bytes":#}}}"#,
             r#"{"lend_device":{"port":@,"device":{"vhost_user":{"path":@}},"shape":{"slots":#,"buffer_bytes":#}}}"#,
+        ],
+        LendPort => [r#"{"lend_port":{"port":@,"shape":{"slots":#,"buffer_bytes":#}}}"#],
+        AttachMemory => [
+            r#"{"attach_memory":{"port":@,"is_fresh":true}}"#,
+            r#"{"attach_memory":{"port":@,"is_fresh":#}}"#,
         ],
         AddLink => [
             r#"{"add_link":{"one":@,"other":"vale6:y","link":{"delay_ns":#,"jitter_ns":#}}}"#,

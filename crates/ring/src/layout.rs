@@ -215,6 +215,17 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Where everything lies in a region that was [formatted](Self::format) so and has been in use since: nothing
+    /// in it is read or changed.
+    ///
+    /// # Errors
+    /// A count or size is out of range, or the region too short.
+    pub fn resume(region: &Arc<Region>, geometry: &Geometry) -> Result<Self, LayoutError> {
+        let layout = geometry.layout()?;
+        layout.check(region)?;
+        Ok(layout)
+    }
+
     /// Reads the header of a region that somebody else made, and checks that everything it names
     /// lies inside.
     ///

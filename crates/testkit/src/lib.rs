@@ -9,6 +9,7 @@ pub mod effort;
 pub mod kernel_threads;
 pub mod lab_bed;
 pub mod machines;
+pub mod own_memory;
 pub mod planted;
 pub mod port;
 pub mod refuser;

@@ -27,6 +27,11 @@ pub enum VmError {
     /// There is nothing to boot.
     #[error("no guest image in {}: make one with `clearstream vm image`", .0.display())]
     NoImage(PathBuf),
+    /// The guest could not drive its port's rings.
+    #[error(
+        "the guest image has no ptnet driver: {0}; make it again with `clearstream vm image`, or use --type virtio"
+    )]
+    NoDriver(String),
     /// The image could not be made.
     #[error("the guest image was not made: {0}")]
     ImageNotMade(String),

@@ -12,6 +12,12 @@ use sys::private::Scratch;
 use crate::VmError;
 
 const SCRIPT: &str = include_str!("../../../tools/guest");
+/// The driver of guests that drive their port's rings themselves.
+const DRIVER: [(&str, &str); 3] = [
+    ("Kbuild", include_str!("../../../guest/ptnet/Kbuild")),
+    ("ptnet.c", include_str!("../../../guest/ptnet/ptnet.c")),
+    ("ptnet.h", include_str!("../../../guest/ptnet/ptnet.h")),
+];
 
 /// Where it is kept: `$CLEARSTREAM_GUEST`, else `clearstream/guest` in the user's cache (`$XDG_CACHE_HOME`, `~/.cache`), else
 /// in `/var/cache`.
@@ -34,6 +40,8 @@ pub struct Image {
     pub kernel: PathBuf,
     /// The file system.
     pub initrd: PathBuf,
+    /// Why it has no driver of `guest/ptnet`, if it has none.
+    pub no_ptnet: Option<String>,
 }
 
 /// The image in a folder, if it is there.
@@ -42,7 +50,12 @@ pub struct Image {
 /// It is not.
 pub fn find(folder: &Path) -> Result<Image, VmError> {
     let folder = std::path::absolute(folder).map_err(VmError::file("find", folder))?;
-    let image = Image { kernel: folder.join("vmlinux"), initrd: folder.join("initrd.gz") };
+    let no_ptnet = std::fs::read_to_string(folder.join("no-ptnet")).ok();
+    let image = Image {
+        kernel: folder.join("vmlinux"),
+        initrd: folder.join("initrd.gz"),
+        no_ptnet: no_ptnet.map(|why| units::printable(why.trim()).into_owned()),
+    };
     // Written last.
     let is_whole = folder.join("key").is_file() && image.kernel.is_file() && image.initrd.is_file();
     if is_whole { Ok(image) } else { Err(VmError::NoImage(folder)) }
@@ -55,11 +68,15 @@ pub fn find(folder: &Path) -> Result<Image, VmError> {
 pub fn make(folder: &Path, programs: &[PathBuf]) -> Result<Image, VmError> {
     let scratch = Scratch::new("vm-image")?;
     let script = scratch.path().join("guest");
-    std::fs::File::create_new(&script)
-        .and_then(|mut file| file.write_all(SCRIPT.as_bytes()))
-        .map_err(VmError::file("write", &script))?;
+    for (name, text) in [("guest", SCRIPT)].into_iter().chain(DRIVER) {
+        let path = scratch.path().join(name);
+        std::fs::File::create_new(&path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(VmError::file("write", &path))?;
+    }
     let mut command = Command::new("bash");
-    command.arg(&script).arg(folder).args(programs).stdin(Stdio::null()).stderr(Stdio::piped());
+    command.arg(&script).arg(folder).args(programs).env("GUEST_PTNET", scratch.path());
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
     let ended = command.output().map_err(VmError::file("run", "bash"))?;
     let said = String::from_utf8_lossy(&ended.stderr);
     if !ended.status.success() {

@@ -5,23 +5,21 @@
 //! (`PR_SET_PDEATHSIG`), and so does the port. The switch is spoken to by a thread of its own, so that one that hangs
 //! keeps nothing else waiting.
 
+mod lent_port;
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use packet_switch::attachment::{Ask, DeviceKind, Shape};
-use packet_switch::client::{ClientError, Connection};
-use ports::vm::Listener;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use std::os::fd::AsFd;
 use sys::process::{Ending, Owned, SignalReader, keep_children};
+
+use lent_port::LentPort;
 
 use crate::VmError;
 use crate::accelerator::KVM_GAVE_UP;
@@ -37,8 +35,6 @@ const PORT_MAX: Duration = Duration::from_secs(30);
 const QEMU_MAX: Duration = Duration::from_secs(60);
 /// How often it is looked whether the folder is in its place and the owner runs.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often a switch that has gone is looked for, and whether one goes.
-const SWITCH_EVERY: Duration = Duration::from_millis(100);
 /// How often a guest is asked whether its shell is there.
 const GREET_EVERY: Duration = Duration::from_millis(500);
 
@@ -120,12 +116,7 @@ impl Keeper {
         let gone = || VmError::NotStarted(format!("{name}: no such guest's folder"));
         let folder = MachineFolder { folder: place.folder(name)?.ok_or_else(gone)? };
         let Orders { config, owner } = folder.read(CONFIG_FILE).ok_or_else(gone)?;
-        let port = LentPort {
-            config: config.clone(),
-            path: folder.file(names::PORT),
-            folder: sys::private::Folder::at(folder.path())?,
-            owner,
-        };
+        let port = LentPort::new(&config, &folder, owner)?;
         port.serve()?.recv_timeout(PORT_MAX).map_err(|_silent| {
             VmError::NotStarted(format!("the switch at {} is silent", config.switch.display()))
         })??;
@@ -313,76 +304,4 @@ fn connect(qemu: &Owned, folder: &MachineFolder, name: &str) -> Result<UnixStrea
             Err(_) => {}
         }
     }
-}
-
-/// A guest's port, seen from the thread that lends it.
-struct LentPort {
-    config: MachineConfig,
-    path: PathBuf,
-    folder: sys::private::Folder,
-    owner: Option<ProcessId>,
-}
-
-impl LentPort {
-    /// Lends the port to the switch, and again to one that is started anew. Says how it went the first time.
-    fn serve(self) -> Result<Receiver<Result<(), ClientError>>, VmError> {
-        let (say, hear) = channel();
-        thread::Builder::new()
-            .name("port".to_owned())
-            .spawn(move || self.lend_again(&say))
-            .map_err(|error| sys::SyscallError::new("clone", "thread", error))?;
-        Ok(hear)
-    }
-
-    fn lend_again(&self, say: &Sender<Result<(), ClientError>>) {
-        let mut is_first = true;
-        while is_first || self.is_wanted() {
-            match self.lend() {
-                Ok(connection) => {
-                    if is_first {
-                        // Whoever waits for it may have given up; then this process ends.
-                        say.send(Ok(())).ok();
-                    } else {
-                        log("the switch is there again");
-                    }
-                    watch(connection);
-                }
-                Err(error) if is_first => {
-                    say.send(Err(error)).ok();
-                    return;
-                }
-                Err(_) => {}
-            }
-            is_first = false;
-            // Until somebody starts the switch, QEMU is to find nobody: a connection would make it wait.
-            if self.is_wanted() {
-                std::fs::remove_file(&self.path).ok();
-            }
-            thread::sleep(SWITCH_EVERY);
-        }
-    }
-
-    /// Whether the guest is to go on: another one may have its name, folder and port by now.
-    fn is_wanted(&self) -> bool {
-        self.folder.is_in_place() && self.owner.is_none_or(ProcessId::is_running)
-    }
-
-    /// The port is there as long as the connection.
-    fn lend(&self) -> Result<Connection, ClientError> {
-        let mut connection = Connection::open(&self.config.switch)?;
-        let listener = Listener::bind(&self.path)?;
-        let device = DeviceKind::VhostUser { path: self.path.display().to_string() };
-        let port = self.config.port.clone();
-        let ask = Ask::LendDevice { port, device, shape: Shape::of_device() };
-        connection.ask_with(ask, &[listener.as_fd()])?;
-        Ok(connection)
-    }
-}
-
-/// Returns when the switch has ended.
-fn watch(mut connection: Connection) {
-    while !connection.has_news() || connection.poll_cut_off().is_ok() {
-        thread::sleep(SWITCH_EVERY);
-    }
-    log("the switch has ended");
 }

@@ -1,4 +1,5 @@
-//! Guests on ports of the packet switch: stock QEMU with a virtio-net device, connected by vhost-user.
+//! Guests on ports of the packet switch: stock QEMU with a virtio-net device, connected by vhost-user, or with the
+//! port's own memory as a PCI device ([`PortType::Ptnet`](line::PortType)).
 //!
 //! A guest that is up is one process, its *keeper* ([`keeper`]): it owns QEMU, lends the guest's port to the switch and
 //! has a folder of small files and sockets. QEMU ends with the keeper (the kernel sees to that), the port ends with the
@@ -9,9 +10,11 @@
 pub mod accelerator;
 mod error;
 pub mod image;
+mod ivshmem;
 pub mod keeper;
 pub mod line;
 mod machine;
+mod ptnet;
 pub mod serial;
 mod shell;
 mod state;

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use packet_switch::PortName;
 use serde::{Deserialize, Serialize};
 
+use crate::VmError;
+use crate::ptnet::VECTORS;
+
 /// Most pairs of queues of a guest, those of its port.
 pub const QUEUES_MAX: u32 = 16;
 
@@ -15,6 +18,9 @@ pub struct MachineConfig {
     pub name: String,
     /// The port of the switch that its network device is connected to.
     pub port: PortName,
+    /// How it is connected to it.
+    #[serde(default)]
+    pub port_type: PortType,
     /// Where the switch is asked.
     pub switch: PathBuf,
     /// What it boots; from its disk where absent.
@@ -41,6 +47,26 @@ pub struct MachineConfig {
     pub qemu: PathBuf,
     /// QEMU's version: major and minor.
     pub qemu_version: (u32, u32),
+}
+
+/// How a guest is connected to its port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PortType {
+    /// By vhost-user: the guest has a virtio-net device, and needs no driver of ours.
+    #[default]
+    Virtio,
+    /// The guest drives the port's rings itself, by `guest/ptnet`.
+    Ptnet,
+}
+
+impl std::fmt::Display for PortType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Virtio => "virtio",
+            Self::Ptnet => "ptnet",
+        })
+    }
 }
 
 /// What the file of a disk is.
@@ -130,11 +156,23 @@ pub fn qemu(config: &MachineConfig, folder: &Path) -> Vec<String> {
     say(&["-chardev", &chardev, "-serial", "chardev:console"]);
     let chardev = format!("socket,id=shell,server=on,wait=off,path={}", at(names::SHELL));
     say(&["-chardev", &chardev, "-serial", "chardev:shell"]);
-    // A switch that is started anew finds its guest again.
-    let again = reconnect(config.qemu_version);
-    say(&["-chardev", &format!("socket,id=port,path={},{again}", at(names::PORT))]);
-    say(&["-netdev", &netdev(config.queues)]);
-    say(&["-device", &device(config.accelerator, config.queues, &config.mac)]);
+    match config.port_type {
+        PortType::Virtio => {
+            // A switch that is started anew finds its guest again.
+            let again = reconnect(config.qemu_version);
+            say(&["-chardev", &format!("socket,id=port,path={},{again}", at(names::PORT))]);
+            say(&["-netdev", &netdev(config.queues)]);
+            say(&["-device", &device(config.accelerator, config.queues, &config.mac)]);
+        }
+        PortType::Ptnet => {
+            // The keeper serves it as long as QEMU runs; QEMU 7.2 hangs where it is to connect again.
+            say(&["-chardev", &format!("socket,id=port,path={}", at(names::PORT))]);
+            // Above 4 GiB, or firmware makes the memory uncacheable.
+            say(&["-device", "pcie-root-port,id=root,chassis=1,pref64-reserve=4G"]);
+            let device = format!("ivshmem-doorbell,chardev=port,bus=root,vectors={VECTORS}");
+            say(&["-device", &device]);
+        }
+    }
     line
 }
 
@@ -205,6 +243,18 @@ pub fn mac_of(port: &PortName) -> String {
     });
     let [a, b, c, ..] = (hash ^ (hash >> 24)).to_le_bytes();
     format!("52:54:00:{a:02x}:{b:02x}:{c:02x}")
+}
+
+/// The bytes of a hardware address.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn mac_bytes(mac: &str) -> Result<[u8; 6], VmError> {
+    let is_byte = |part: &str| part.len() == 2 && part.chars().all(|c| c.is_ascii_hexdigit());
+    let byte = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| is_byte(part));
+    let bytes: Option<Vec<u8>> = mac.split(':').map(byte).collect();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| VmError::Invalid(format!("'{mac}' is no hardware address")))
 }
 
 /// The version that `qemu --version` says: major and minor.

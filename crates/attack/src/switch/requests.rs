@@ -57,6 +57,8 @@ of_every! {
         AddPipes => [json!({"add_pipes": {"group": "tgroup", "pipes": 2, "shape": shape()}})],
         AddDevice => with_devices("add_device"),
         LendDevice => with_devices("lend_device"),
+        LendPort => [json!({"lend_port": {"port": "vale0:lent", "shape": shape()}})],
+        AttachMemory => [json!({"attach_memory": {"port": "vale0:lent", "is_fresh": true}})],
         AddLink => [json!({"add_link": {"one": "vale0:one", "other": "vale0:two", "link": {"delay_ns": 1000,
             "jitter_ns": 10, "rate_bits_per_s": 1_000_000, "queue_bytes": 9000, "loss_per_billion": 1000,
             "seed": 1}}})],

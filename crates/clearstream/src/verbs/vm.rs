@@ -29,7 +29,7 @@ use crate::exit::{Exit, VerbError};
     clearstream vm down --all\n  \
     clearstream vm port vale0:other --path /run/other.sock     for a QEMU of your own\n\n\
     A guest is stock QEMU with an unmodified virtio-net driver, connected to the switch by\n\
-    vhost-user. It runs under KVM where that runs a small guest, and under TCG elsewhere (slower).\n\
+    vhost-user, or (--type ptnet) with the driver of guest/ptnet and the port's rings. It runs under KVM where that runs a small guest, and under TCG elsewhere (slower).\n\
     A guest ends with its keeper process or with QEMU, and its port is then removed. If the switch\n\
     is restarted, the port is added again and the guest continues.\n\
     Needs no privilege except access to /dev/kvm. See docs/guests.md in the source.")]
@@ -91,7 +91,8 @@ struct ExecArgs {
 #[command(after_help = "Example:\n  clearstream vm image --program /usr/bin/iperf3\n\n\
     Fetches Debian's cloud kernel with `apt-get download` (60 MB; nothing is installed) and keeps it.\n\
     $GUEST_KERNEL names another release, such as 6.12.0-1-cloud-amd64. Made again only when something\n\
-    has changed.")]
+    has changed. The driver for --type ptnet is built with that kernel's headers (fetched likewise),\n\
+    gcc and make; where one of them is missing, the image is made without it.")]
 struct ImageArgs {
     /// Where it is kept [default: $CLEARSTREAM_GUEST, else clearstream/guest in the user's cache].
     #[arg(long = "image", value_name = "DIR")]
@@ -158,11 +159,15 @@ fn image(args: &ImageArgs, json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     let shown = |path: &Path| path.display().to_string();
     if json {
-        let line = json!({ "kernel": shown(&image.kernel), "initrd": shown(&image.initrd) });
+        let line = json!({ "kernel": shown(&image.kernel), "initrd": shown(&image.initrd),
+            "no_ptnet": image.no_ptnet });
         writeln!(out, "{line}")?;
     } else {
         writeln!(out, "kernel {}", shown(&image.kernel))?;
         writeln!(out, "initrd {}", shown(&image.initrd))?;
+        if let Some(why) = image.no_ptnet {
+            writeln!(out, "without the driver for --type ptnet: {why}")?;
+        }
     }
     Ok(Exit::Ok)
 }

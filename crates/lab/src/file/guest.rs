@@ -1,11 +1,13 @@
 //! The keys of a guest.
 
+use vm::line::PortType;
+
 use super::section::Section;
 use super::{LabFileError, check_name};
 use crate::plan::{GuestPlan, HostPlan, LabPlan};
 
 /// What may be said of a guest.
-const KEYS: &[&str] = &["memory", "cores"];
+const KEYS: &[&str] = &["memory", "cores", "type"];
 
 /// Each is a virtual machine.
 const GUESTS_COUNT_MAX: usize = 32;
@@ -37,7 +39,12 @@ pub(super) fn read_guests(
         let cores = cores.ok_or_else(|| {
             guest.error_at("cores", format!("a guest has 1 to {CORES_MAX} cores"))
         })?;
-        guests.push(GuestPlan { name: name.to_owned(), memory_bytes, cores });
+        let port_type = match guest.text("type")? {
+            None | Some("virtio") => PortType::Virtio,
+            Some("ptnet") => PortType::Ptnet,
+            Some(_) => return Err(guest.error_at("type", "a guest is of type virtio or ptnet")),
+        };
+        guests.push(GuestPlan { name: name.to_owned(), port_type, memory_bytes, cores });
     }
     match guests.len() {
         0..=GUESTS_COUNT_MAX => Ok(guests),

@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use vm::line::PortType;
+
 use super::*;
 use crate::builtin::builtin_labs;
 use crate::plan::FilesystemKind;
@@ -397,11 +399,11 @@ fn any_text_is_a_lab_or_one_line() {
 #[test]
 fn guests_are_on_one_switch_and_their_mistakes_are_told() {
     let with = |rest: &str| parse_lab("g", &format!("name = \"g\"\n[guest.one]\n{rest}"));
-    let on_desk = "[guest.two]\nmemory = \"1GiB\"\ncores = 2\n[[switch]]\nname = \"desk\"\nhosts = [\"one\", \"two\"]\n";
+    let on_desk = "[guest.two]\nmemory = \"1GiB\"\ncores = 2\ntype = \"ptnet\"\n[[switch]]\nname = \"desk\"\nhosts = [\"one\", \"two\"]\n";
     let plan = with(on_desk).unwrap();
     assert!(plan.hosts.is_empty());
     let two = plan.guest("two").unwrap();
-    assert_eq!((two.memory_bytes, two.cores), (1 << 30, 2));
+    assert_eq!((two.memory_bytes, two.cores, two.port_type), (1 << 30, 2, PortType::Ptnet));
     assert_eq!(plan.guest("one").map(|one| (one.memory_bytes, one.cores)), Some((256 << 20, 1)));
     assert_eq!(plan.guest_end("two").map(|(switch, _)| switch.name.as_str()), Some("desk"));
     assert!(plan.hosts_file().contains("10.78.0.2 two\n"), "{}", plan.hosts_file());
@@ -409,6 +411,7 @@ fn guests_are_on_one_switch_and_their_mistakes_are_told() {
     for (rest, why) in [
         ("memory = \"1MiB\"\n", "64MiB at least"),
         ("cores = 99\n", "1 to 16 cores"),
+        ("type = \"e1000\"\n", "virtio or ptnet"),
         ("disk = \"x\"\n", "unknown key 'disk'"),
         ("[host.one]\n", "'one' is a host already"),
         ("[host.a]\n", "'one' is on 0 switches"),

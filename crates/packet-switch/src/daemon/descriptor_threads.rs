@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shm::{Bell, Message, Socket};
 use sys::SyscallError;
 
+use super::lent_memory::{LentMemory, LentMemoryError};
 use super::session::SessionId;
 use crate::attachment::{Ask, MessageError, Request};
 use crate::device::{Adopted, DeviceError, Keep};
@@ -36,12 +37,24 @@ pub(super) struct ReceivedMessage {
 /// What was in it.
 #[derive(Debug)]
 pub(super) enum MessageContent {
-    /// A request, and the device that its descriptors are if it is to add one.
-    Asked { ask: Box<Ask>, device: Option<Result<Adopted, DeviceError>>, keep: Keep },
+    /// A request, and what its descriptors are.
+    Asked { ask: Box<Ask>, brought: Brought, keep: Keep },
     /// The message is not a request.
     Unreadable(MessageError),
     /// The client has disconnected.
     Closed,
+}
+
+/// What descriptors that came with a request turned out to be.
+#[derive(Debug, Default)]
+pub(super) enum Brought {
+    /// Nothing that the request is about.
+    #[default]
+    Nothing,
+    /// The device that it is to add.
+    Device(Result<Adopted, DeviceError>),
+    /// The memory that it is to attach.
+    Memory(Result<LentMemory, LentMemoryError>),
 }
 
 /// Threads at work, by user.
@@ -130,11 +143,17 @@ fn unpack(socket: &Socket, keep: Keep) -> (MessageContent, Vec<OwnedFd>) {
             Ask::AddDevice { device: kind, .. } | Ask::LendDevice { device: kind, .. } => {
                 let (device, rest) = Adopted::open(kind, fds);
                 let keep = if rest.is_empty() { Keep::until_accepted(keep) } else { keep };
-                (MessageContent::Asked { ask: Box::new(ask), device: Some(device), keep }, rest)
+                let brought = Brought::Device(device);
+                (MessageContent::Asked { ask: Box::new(ask), brought, keep }, rest)
+            }
+            Ask::AttachMemory { .. } => {
+                let (memory, rest) = LentMemory::open(fds);
+                let (brought, keep) = (Brought::Memory(memory), Keep::default());
+                (MessageContent::Asked { ask: Box::new(ask), brought, keep }, rest)
             }
             _ => {
-                let keep = Keep::default();
-                (MessageContent::Asked { ask: Box::new(ask), device: None, keep }, fds)
+                let (brought, keep) = (Brought::Nothing, Keep::default());
+                (MessageContent::Asked { ask: Box::new(ask), brought, keep }, fds)
             }
         },
     }

@@ -10,6 +10,8 @@ use switch::vale::PortId;
 use sys::SyscallError;
 use thiserror::Error;
 
+use super::lent_memory::LentMemory;
+use super::switches::random_seed;
 use crate::attachment::{PipeEnd, RingSeat, Shape};
 use crate::counters::PortCounters;
 use crate::datapath::{Credit, Inlet, Marks, Monitor, Outlet, PortEnds};
@@ -89,24 +91,53 @@ fn make(role: Role, shape: Shape) -> Result<Made, MakeError> {
     let layout = Layout::format(&region, &geometry)?;
     let (tx, tx_switch) = Bells::pair()?;
     let (rx, rx_switch) = Bells::pair()?;
+    let seed = role.serial as u32;
+    let ends = port_ends(role, (&region, &layout), [tx_switch, rx_switch], seed)?;
+    Ok(Made { ends, region, layout, tx, rx })
+}
+
+/// The owner's seats at both rings of a region; `seed` as of [`ring::End::join`].
+fn port_ends(
+    role: Role,
+    (region, layout): (&Arc<Region>, &Layout),
+    [tx, rx]: [Bells; 2],
+    seed: u32,
+) -> Result<PortEnds, MakeError> {
     let Role { id, serial, header_bytes, counters } = role;
-    let seed = serial as u32;
-    let inlet_end = layout.end(&region, 0, Seat::TxOwner, seed)?;
-    let outlet_end = layout.end(&region, 1, Seat::RxOwner, seed)?;
-    let buffers = || layout.buffers(&region);
-    let ends = PortEnds {
+    let inlet_end = layout.end(region, 0, Seat::TxOwner, seed)?;
+    let outlet_end = layout.end(region, 1, Seat::RxOwner, seed)?;
+    let buffers = || layout.buffers(region);
+    Ok(PortEnds {
         id,
         serial,
-        inlet: Inlet::new(inlet_end, buffers()?, tx_switch.theirs),
-        outlet: Outlet::new(outlet_end, buffers()?, rx_switch.theirs),
+        inlet: Inlet::new(inlet_end, buffers()?, tx.theirs),
+        outlet: Outlet::new(outlet_end, buffers()?, rx.theirs),
         marks: Marks::new(&buffers()?),
         header_bytes,
-        kick: tx_switch.ours,
+        kick: tx.ours,
         counters,
         credit: Credit::default(),
         rest: None,
+    })
+}
+
+/// The rings of a port in memory that its client has made, and may have used.
+pub(crate) fn lent_port(
+    role: Role,
+    shape: Shape,
+    memory: LentMemory,
+    is_fresh: bool,
+) -> Result<(PortEnds, Weak<Region>), MakeError> {
+    let LentMemory { region, bells, .. } = memory;
+    let geometry = Geometry { extra_buffers: 0, ..geometry(shape, 1, 1) };
+    let layout = if is_fresh {
+        Layout::format(&region, &geometry)?
+    } else {
+        Layout::resume(&region, &geometry)?
     };
-    Ok(Made { ends, region, layout, tx, rx })
+    // What an earlier attachment began with is not known here.
+    let ends = port_ends(role, (&region, &layout), bells, random_seed() as u32)?;
+    Ok((ends, Arc::downgrade(&region)))
 }
 
 /// A port of a switch: the owner's seats for the switch, the user's for the client. Its region, to see when it goes.
@@ -119,11 +150,15 @@ pub(crate) fn port(
     for bells in [&made.tx, &made.rx] {
         fds.extend([dup(&bells.theirs)?, dup(&bells.ours)?]);
     }
-    let rings = vec![
+    Ok((made.ends, Arc::downgrade(&made.region), Handout { fds, rings: port_rings() }))
+}
+
+/// The rings of a port's client.
+pub(crate) fn port_rings() -> Vec<RingSeat> {
+    vec![
         RingSeat { ring: 0, sends: true, user: true },
         RingSeat { ring: 1, sends: false, user: true },
-    ];
-    Ok((made.ends, Arc::downgrade(&made.region), Handout { fds, rings }))
+    ]
 }
 
 /// The owner's seat for copies of what passes a port, and what a watcher gets.

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use shm::{Message, Socket, Waiting};
 
-use super::descriptor_threads::{MessageContent, ReceivedMessage};
+use super::descriptor_threads::{Brought, MessageContent, ReceivedMessage};
 use super::refusal::{self, Refusal};
 use super::registry::Asked;
 use super::session::{SessionId, State};
 use super::{Daemon, Notice};
 use crate::attachment::{Answer, Ask, Delivery, MessageError, RefusalCode, Request};
-use crate::device::{Adopted, DeviceError, Keep};
+use crate::device::Keep;
 use crate::panics::{self, printable};
 
 /// How long descriptors wait for a thread to receive them before their sender is told to go.
@@ -52,7 +52,7 @@ impl Daemon {
             Ok(Message::Closed) | Err(_) => return self.close(id, notice),
         };
         let ask = bytes.and_then(|bytes| Request::decode(&bytes));
-        self.answer(id, ask, None, Keep::default(), notice);
+        self.answer(id, ask, Brought::Nothing, Keep::default(), notice);
     }
 
     /// A message that brought descriptors, which have been dealt with.
@@ -66,14 +66,16 @@ impl Daemon {
             session.state = State::Ready;
         }
         match content {
-            MessageContent::Asked { ask, device, keep } if self.sessions.contains_key(&id) => {
-                self.answer(id, Ok(*ask), device, keep, notice);
+            MessageContent::Asked { ask, brought, keep } if self.sessions.contains_key(&id) => {
+                self.answer(id, Ok(*ask), brought, keep, notice);
             }
             // Who asked has gone meanwhile.
-            MessageContent::Asked { device: Some(Ok(device)), keep, .. } => keep.refuse(device),
+            MessageContent::Asked { brought: Brought::Device(Ok(device)), keep, .. } => {
+                keep.refuse(device);
+            }
             MessageContent::Asked { .. } => {}
             MessageContent::Unreadable(error) => {
-                self.answer(id, Err(error), None, Keep::default(), notice)
+                self.answer(id, Err(error), Brought::Nothing, Keep::default(), notice)
             }
             MessageContent::Closed => self.close(id, notice),
         }
@@ -83,7 +85,7 @@ impl Daemon {
         &mut self,
         id: SessionId,
         ask: Result<Ask, MessageError>,
-        device: Option<Result<Adopted, DeviceError>>,
+        brought: Brought,
         keep: Keep,
         notice: &mut dyn FnMut(Notice),
     ) {
@@ -92,7 +94,7 @@ impl Daemon {
         let delivery = ask
             .map_err(|error| (error.code(), error.to_string()))
             .and_then(|ask| {
-                let asked = Asked { session: id, user, ask, device, keep };
+                let asked = Asked { session: id, user, ask, brought, keep };
                 let refused = |error: Refusal| (error.code(), refusal::words(&error));
                 self.registry.answer(asked, notice).map_err(refused)
             })

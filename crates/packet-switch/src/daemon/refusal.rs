@@ -6,6 +6,7 @@ use shm::RegionError;
 use sys::SyscallError;
 use thiserror::Error;
 
+use super::lent_memory::LentMemoryError;
 use super::make::MakeError;
 use crate::attachment::{RefusalCode, Shape};
 use crate::device::DeviceError;
@@ -48,6 +49,8 @@ pub(super) enum Refusal {
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(transparent)]
+    Memory(#[from] LentMemoryError),
+    #[error(transparent)]
     Make(#[from] MakeError),
     #[error(transparent)]
     Syscall(#[from] SyscallError),
@@ -81,7 +84,7 @@ impl Refusal {
             Self::Make(_) | Self::Syscall(_) | Self::Device(DeviceError::Syscall(_)) => {
                 RefusalCode::System
             }
-            Self::Device(_) => RefusalCode::Device,
+            Self::Device(_) | Self::Memory(_) => RefusalCode::Device,
         }
     }
 }

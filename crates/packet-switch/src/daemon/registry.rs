@@ -9,7 +9,9 @@ use shm::{Bell, Region};
 use switch::vale::{PORTS_MAX, PortId};
 use sys::SyscallError;
 
+use super::descriptor_threads::Brought;
 use super::entries::{Client, Ends, Group, Port, Switch};
+use super::lent_memory::Lent;
 use super::make::{self, Handout, MakeError, PipeGroup, Role};
 use super::memory::Memory;
 pub(super) use super::refusal::Refusal;
@@ -19,7 +21,7 @@ use super::{Config, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Entry, Health, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::datapath::{Command, CutOff, PortEnds, Trouble};
 use crate::deferred_drop::DeferredDrop;
-use crate::device::{Adopted, DeviceError, Keep};
+use crate::device::Keep;
 use crate::name::{Name, PortName};
 use crate::threads::Threads;
 
@@ -36,6 +38,8 @@ pub(super) struct Registry {
     /// Switches without ports whose threads have been told to stop.
     ending: Vec<Switch>,
     groups: BTreeMap<Name, Group>,
+    /// Memory of clients' own that is attached, or was and is still held by some thread.
+    pub(super) lent: Vec<Lent>,
     pub(super) linger: Duration,
     pub(super) threads: Threads,
     pub(super) signallers: Signallers,
@@ -58,7 +62,7 @@ pub(super) struct Asked {
     pub(super) user: u32,
     pub(super) ask: Ask,
     /// What the descriptors are that came with it.
-    pub(super) device: Option<Result<Adopted, DeviceError>>,
+    pub(super) brought: Brought,
     pub(super) keep: Keep,
 }
 
@@ -70,6 +74,7 @@ impl Registry {
             switches: BTreeMap::new(),
             ending: Vec::new(),
             groups: BTreeMap::new(),
+            lent: Vec::new(),
             linger: config.linger,
             threads: Threads { cores: config.cores.clone(), confined: false },
             signallers: Signallers::new(config.plain_bells),
@@ -90,7 +95,7 @@ impl Registry {
 
     /// Does what a client asks.
     pub(super) fn answer(&mut self, asked: Asked, notice: &mut dyn FnMut(Notice)) -> Answered {
-        let Asked { session, user, ask, device: adopted, keep } = asked;
+        let Asked { session, user, ask, brought, keep } = asked;
         match ask {
             Ask::AttachPort { port, shape } => {
                 let delivery = self.attach_port(session, user, &port, shape)?;
@@ -117,17 +122,27 @@ impl Registry {
             Ask::AddPort { port, shape } => self.add_port(user, &port, shape),
             Ask::AddPipes { group, pipes, shape } => self.add_pipes(user, group, pipes, shape),
             Ask::AddDevice { port, device, shape } => {
-                let adopted = adopted.unwrap_or_else(|| Adopted::open(&device, Vec::new()).0);
-                self.add_device(user, &port, &device, shape, adopted?, keep)?;
+                let adopted = brought.device(&device)?;
+                self.add_device(user, &port, &device, shape, adopted, keep)?;
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(Answer::Done.into())
             }
             Ask::LendDevice { port, device, shape } => {
-                let adopted = adopted.unwrap_or_else(|| Adopted::open(&device, Vec::new()).0);
-                self.add_device(user, &port, &device, shape, adopted?, keep)?;
+                let adopted = brought.device(&device)?;
+                self.add_device(user, &port, &device, shape, adopted, keep)?;
                 self.lend(&port, session);
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(Answer::Done.into())
+            }
+            Ask::LendPort { port, shape } => {
+                self.add_port(user, &port, shape)?;
+                self.lend(&port, session);
+                Ok(Answer::Done.into())
+            }
+            Ask::AttachMemory { port, is_fresh } => {
+                let delivery = self.attach_memory(session, &port, brought.memory()?, is_fresh)?;
+                notice(Notice::Attached { name: port.to_string(), user });
+                Ok(delivery)
             }
             Ask::AddLink { one, other, link } => {
                 self.add_link(user, &[one, other], &link)?;

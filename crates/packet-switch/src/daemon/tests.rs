@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use ring::Patience;
 
+use super::descriptor_threads::Brought;
 use super::registry::Asked;
 use super::*;
 use crate::attachment::{Ask, LinkConfig, PipeEnd, Shape};
@@ -73,7 +74,8 @@ impl Bench {
     }
 
     fn ask(&mut self, ask: Ask) -> Result<(), String> {
-        let asked = Asked { session: 1, user: 0, ask, device: None, keep: Keep::default() };
+        let asked =
+            Asked { session: 1, user: 0, ask, brought: Brought::Nothing, keep: Keep::default() };
         self.registry.answer(asked, &mut |_| {}).map(drop).map_err(|error| error.to_string())
     }
 

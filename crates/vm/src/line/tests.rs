@@ -4,6 +4,7 @@ fn config() -> MachineConfig {
     MachineConfig {
         name: "one".to_owned(),
         port: "vale0:one".parse().unwrap(),
+        port_type: PortType::Virtio,
         switch: "/run/switch".into(),
         kernel: Some("/g/vmlinux".into()),
         initrd: Some("/g/initrd.gz".into()),
@@ -75,6 +76,27 @@ fn a_guest_under_kvm_has_the_hosts_processor_and_msi_x() {
 }
 
 #[test]
+fn a_ptnet_guest_has_the_ports_memory_as_a_device_with_doorbells() {
+    let config = MachineConfig { port_type: PortType::Ptnet, ..config() };
+    let line = qemu(&config, Path::new("/f"));
+    // QEMU must not connect again.
+    assert_eq!(after(&line, "-chardev")[2], "socket,id=port,path=/f/port.sock");
+    let devices = [
+        "pcie-root-port,id=root,chassis=1,pref64-reserve=4G",
+        "ivshmem-doorbell,chardev=port,bus=root,vectors=3",
+    ];
+    assert_eq!(after(&line, "-device"), devices);
+    assert!(after(&line, "-netdev").is_empty());
+}
+
+#[test]
+fn a_guest_of_before_there_were_types_has_a_virtio_device() {
+    let mut old = serde_json::to_value(config()).unwrap();
+    assert_eq!(old.as_object_mut().unwrap().remove("port_type").unwrap(), "virtio");
+    assert_eq!(serde_json::from_value::<MachineConfig>(old).unwrap(), config());
+}
+
+#[test]
 fn a_disk_boots_without_a_kernel_and_its_format_is_told() {
     let disk = Some(("/d/a,b.img".into(), DiskFormat::Raw));
     let config = MachineConfig { kernel: None, initrd: None, disk, ..config() };
@@ -113,4 +135,9 @@ fn ports_have_addresses_of_their_own() {
     assert_eq!(all.len(), names.len());
     assert!(all.iter().all(|mac| mac.starts_with("52:54:00:") && mac.len() == 17));
     assert_eq!(of("vale0:a"), of("vale0:a"));
+    assert!(all.iter().all(|mac| mac_bytes(mac).is_ok()));
+    assert_eq!(mac_bytes("52:54:00:0a:FF:01").unwrap(), [0x52, 0x54, 0, 0xa, 0xff, 1]);
+    for wrong in ["", "52:54:00:00:00", "52:54:00:00:00:1", "+2:54:00:00:00:01"] {
+        assert!(mac_bytes(wrong).is_err(), "{wrong}");
+    }
 }

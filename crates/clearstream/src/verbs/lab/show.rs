@@ -23,7 +23,8 @@ pub(super) fn hosts(out: &mut impl Write, plan: &LabPlan) -> io::Result<()> {
         let addresses: Vec<String> =
             plan.addresses_of(&guest.name).map(|address| address.to_string()).collect();
         let size = format!("cores {}, {}", guest.cores, show_byte_size(guest.memory_bytes));
-        writeln!(out, "  {:<12} {}  guest, {size}", guest.name, addresses.join("  "))?;
+        let (name, kind, addresses) = (&guest.name, guest.port_type, addresses.join("  "));
+        writeln!(out, "  {name:<12} {addresses}  guest, {kind}, {size}")?;
     }
     if let Some(files) = &plan.filesystem {
         let (point, servers) = (files.mount_point(), files.servers.join(" "));

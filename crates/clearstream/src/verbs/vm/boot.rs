@@ -8,7 +8,7 @@ use packet_switch::PortName;
 use serde_json::json;
 use units::{parse_byte_size, parse_duration, show_byte_size};
 use vm::accelerator::{Choice, choose, qemu_version};
-use vm::line::{self, Accelerator, DiskFormat, MachineConfig, QUEUES_MAX};
+use vm::line::{self, Accelerator, DiskFormat, MachineConfig, PortType, QUEUES_MAX};
 use vm::{Machine, Start};
 
 use crate::VerbResult;
@@ -22,6 +22,7 @@ const CORES_MAX: u32 = 255;
 #[command(after_help = "Examples:\n  \
     clearstream vm run one --port vale0:one\n  \
     clearstream vm run big --port vale0:big --disk debian.qcow2 --memory 2G --cores 4\n  \
+    clearstream vm run fast --port vale0:fast --type ptnet\n  \
     clearstream vm run one --port vale0:one --print\n\n\
     The first line printed is QEMU's command line. What `vm image` makes is booted where neither\n\
     --kernel nor --disk is given; then run returns once the guest's shell answers (--no-wait: at\n\
@@ -34,6 +35,10 @@ pub(super) struct RunArgs {
     /// Port to create for the guest; removed with it.
     #[arg(long, value_name = "SWITCH:PORT")]
     port: PortName,
+    /// How the guest is connected: virtio needs no driver of ours, ptnet the module of guest/ptnet.
+    #[arg(long = "type", value_name = "virtio|ptnet", default_value = "virtio",
+          value_parser = ["virtio", "ptnet"])]
+    port_type: String,
     /// A kernel to boot.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
@@ -127,6 +132,15 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
         let said = show_byte_size(args.memory);
         return Err(VerbError::usage(format!("--memory {said}: 32 MiB to 16 TiB are possible")));
     }
+    let port_type = match args.port_type.as_str() {
+        "ptnet" => PortType::Ptnet,
+        _ => PortType::Virtio,
+    };
+    let is_single = port_type == PortType::Ptnet;
+    if is_single && args.queues.is_some_and(|queues| queues > 1) {
+        return Err(VerbError::usage("--type ptnet: one pair of queues is possible"));
+    }
+    let queues = if is_single { 1 } else { args.cores.min(QUEUES_MAX) };
     let qemu_version = qemu_version(&args.qemu)?;
     let Choice { accelerator, why } = match args.accelerator.as_str() {
         "kvm" => Choice { accelerator: Accelerator::Kvm, why: None },
@@ -137,6 +151,9 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
     let (kernel, initrd) = if ours {
         let folder = args.image.clone().unwrap_or_else(vm::image::default_folder);
         let image = vm::image::find(&folder)?;
+        if let (PortType::Ptnet, Some(why)) = (port_type, image.no_ptnet) {
+            return Err(vm::VmError::NoDriver(why).into());
+        }
         (Some(image.kernel), Some(image.initrd))
     } else {
         (
@@ -147,13 +164,14 @@ fn config(args: &RunArgs, switch: &Path) -> Result<(MachineConfig, Option<String
     let config = MachineConfig {
         name: args.name.clone(),
         port: args.port.clone(),
+        port_type,
         switch: switch.to_owned(),
         kernel,
         initrd,
         disk: args.disk.as_deref().map(disk).transpose()?,
         memory_bytes: args.memory,
         cores: args.cores,
-        queues: args.queues.unwrap_or(args.cores.min(QUEUES_MAX)),
+        queues: args.queues.unwrap_or(queues),
         mac: line::mac_of(&args.port),
         append: args.append.clone(),
         has_shell: ours,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use packet_switch::attachment::Entry;
+use packet_switch::attachment::{Entry, Kind};
 use packet_switch::client::Connection;
 use serde_json::json;
 use units::show_byte_size;
@@ -33,7 +33,8 @@ pub(super) fn list(json: bool) -> VerbResult {
             .iter()
             .map(|(state, network)| {
                 let config = &state.config;
-                json!({ "name": config.name, "port": config.port, "switch": config.switch,
+                json!({ "name": config.name, "port": config.port, "type": config.port_type,
+                    "switch": config.switch,
                     "state": word(state), "network": network, "pid": state.keeper.pid,
                     "qemu_pid": state.qemu.pid, "owner_pid": state.owner.map(|owner| owner.pid),
                     "memory_bytes": config.memory_bytes, "cores": config.cores,
@@ -49,9 +50,10 @@ pub(super) fn list(json: bool) -> VerbResult {
             let size = format!("{} x {}", config.cores, show_byte_size(config.memory_bytes));
             writeln!(
                 out,
-                "{:<12} {:<16} {:<8} {size:<13} {:<4} pid {:<8} {network}",
+                "{:<12} {:<16} {:<6} {:<8} {size:<13} {:<4} pid {:<8} {network}",
                 config.name,
                 config.port.to_string(),
+                config.port_type,
                 word(state),
                 config.accelerator.to_string(),
                 state.keeper.pid,
@@ -77,18 +79,32 @@ fn network(switches: &mut BTreeMap<PathBuf, Option<Vec<Entry>>>, state: &Machine
     let Some(entries) = known else { return "the switch has ended".to_owned() };
     let name = state.config.port.to_string();
     let entry = entries.iter().find(|entry| entry.name == name);
-    let Some(device) = entry.and_then(|entry| entry.device.as_ref()) else {
-        return "the port has gone".to_owned();
-    };
-    let mode = match device.mode.clone().unwrap_or_default() {
+    let Some((mode, fault)) = entry.and_then(said) else { return "the port has gone".to_owned() };
+    let mode = match mode {
         // The switch cannot tell a driver that is missing from one that is not loaded yet.
         mode if word(state) == "boots" && !mode.starts_with("guest runs") => {
             "guest is booting".to_owned()
         }
         mode => mode,
     };
-    match device.ended.as_ref().or(device.trouble.as_ref()) {
+    match fault {
         Some(why) => format!("{mode}, last fault: {why}"),
         None => mode,
+    }
+}
+
+/// What the switch says of the guest at a port, and what that did wrong last.
+fn said(entry: &Entry) -> Option<(String, Option<&String>)> {
+    match (&entry.device, entry.kind) {
+        (Some(device), _) => {
+            let fault = device.ended.as_ref().or(device.trouble.as_ref());
+            Some((device.mode.clone().unwrap_or_default(), fault))
+        }
+        // A guest that drives its rings itself is attached as soon as its driver has asked for them.
+        (None, Kind::Port) => {
+            let mode = if entry.attached > 0 { "guest runs" } else { "guest without a driver" };
+            Some((mode.to_owned(), entry.last_cut_off.as_ref()))
+        }
+        (None, _) => None,
     }
 }

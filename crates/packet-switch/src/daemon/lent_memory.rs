@@ -1,0 +1,128 @@
+//! Rings in memory of a client's own: it keeps memory and bells, so both outlive the daemon. A guest's are of this
+//! kind, because its hypervisor maps them once.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use ring::Bells;
+use shm::{Bell, Region, RegionError};
+use sys::SyscallError;
+use thiserror::Error;
+
+use super::descriptor_threads::Brought;
+use super::make::{self, Handout};
+use super::registry::{Answered, Refusal, Registry, attached};
+use super::session::SessionId;
+use crate::attachment::DeviceKind;
+use crate::device::{Adopted, DeviceError};
+use crate::name::PortName;
+
+/// Descriptors of a lent memory: its own, and two bells for each of two rings.
+const FDS: usize = 5;
+
+/// Memory and bells that a client sent, checked.
+#[derive(Debug)]
+pub(crate) struct LentMemory {
+    pub(crate) region: Arc<Region>,
+    /// Of the transmit ring and of the receive ring, seen by the switch.
+    pub(crate) bells: [Bells; 2],
+    identity: (u64, u64),
+}
+
+/// Why it cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum LentMemoryError {
+    #[error("memory for a port needs {FDS} descriptors; {given} came")]
+    Descriptors { given: usize },
+    #[error("a doorbell is no eventfd")]
+    NoEventfd,
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    #[error(transparent)]
+    Syscall(#[from] SyscallError),
+}
+
+/// Memory that is attached, or was: its device and number, and whether it is still in use.
+pub(super) type Lent = ((u64, u64), Weak<Region>);
+
+impl LentMemory {
+    /// Looks at descriptors that anybody may have sent. Those that are of no use come back.
+    pub(super) fn open(fds: Vec<OwnedFd>) -> (Result<Self, LentMemoryError>, Vec<OwnedFd>) {
+        let fds = match <[OwnedFd; FDS]>::try_from(fds) {
+            Ok(fds) => fds,
+            Err(fds) => return (Err(LentMemoryError::Descriptors { given: fds.len() }), fds),
+        };
+        match fds[1..].iter().try_for_each(check_eventfd) {
+            Ok(()) => (Self::of_checked(fds), Vec::new()),
+            Err(why) => (Err(why), fds.into()),
+        }
+    }
+
+    fn of_checked(
+        [memory, tx_ours, tx_theirs, rx_ours, rx_theirs]: [OwnedFd; FDS],
+    ) -> Result<Self, LentMemoryError> {
+        let region = Region::attach(memory)?;
+        let file = region.fd().map(rustix::fs::fstat).transpose();
+        let file = file.map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
+        let identity = file.map(|file| (file.st_dev, file.st_ino)).unwrap_or_default();
+        let bells =
+            |ours, theirs| Bells { theirs: Bell::from_fd(theirs), ours: Bell::from_fd(ours) };
+        let bells = [bells(tx_ours, tx_theirs), bells(rx_ours, rx_theirs)];
+        Ok(Self { region, bells, identity })
+    }
+}
+
+/// What is no eventfd may block whoever waits for it: a file on a FUSE file system asks its server.
+fn check_eventfd(fd: &OwnedFd) -> Result<(), LentMemoryError> {
+    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    let target = rustix::fs::readlink(&path, Vec::new())
+        .map_err(|error| SyscallError::new("readlink", path, error))?;
+    let is_eventfd = target.as_bytes().starts_with(b"anon_inode:[eventfd");
+    if is_eventfd { Ok(()) } else { Err(LentMemoryError::NoEventfd) }
+}
+
+impl Brought {
+    /// What came as a device of that kind.
+    pub(super) fn device(self, kind: &DeviceKind) -> Result<Adopted, DeviceError> {
+        match self {
+            Self::Device(device) => device,
+            // As if no descriptors had come.
+            _ => Adopted::open(kind, Vec::new()).0,
+        }
+    }
+
+    /// What came as memory.
+    pub(super) fn memory(self) -> Result<LentMemory, LentMemoryError> {
+        match self {
+            Self::Memory(memory) => memory,
+            _ => Err(LentMemoryError::Descriptors { given: 0 }),
+        }
+    }
+}
+
+impl Registry {
+    /// Gives a free port to a client with memory of its own. Refused as long as any thread has that memory from an
+    /// earlier attachment: it would write to rings that are another's by then.
+    pub(super) fn attach_memory(
+        &mut self,
+        session: SessionId,
+        name: &PortName,
+        memory: LentMemory,
+        is_fresh: bool,
+    ) -> Answered {
+        self.check_attachments(session)?;
+        self.lent.retain(|(_, region)| region.strong_count() > 0);
+        let identity = memory.identity;
+        if self.lent.iter().any(|(other, _)| *other == identity) {
+            return Err(Refusal::Taken(format!("the memory for {name}")));
+        }
+        let (role, shape) = self.free_port(name, 0)?;
+        let attachment = self.next_attachment();
+        let header_bytes = role.header_bytes;
+        let (ends, region) = make::lent_port(role, shape, memory, is_fresh)?;
+        self.lent.push((identity, region.clone()));
+        self.join(name, (session, attachment), ends, (region, 0))?;
+        let handout = Handout { fds: Vec::new(), rings: make::port_rings() };
+        Ok(attached(attachment, handout, header_bytes))
+    }
+}

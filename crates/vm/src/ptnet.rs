@@ -1,0 +1,165 @@
+//! The memory of a port whose rings a guest drives itself: made and kept by the guest's keeper, lent to the switch.
+//!
+//! It is laid out as any port's memory; what else the guest and the keeper have to tell each other is in a part of page 0
+//! that is otherwise unused (`docs/attachment.md`, "A guest's own port"). The guest may write anything anywhere in it at
+//! any time. The keeper believes nothing of it but the number of the reset that the guest asks for, and the switch checks
+//! what it takes from the rings, as of any client.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use packet_switch::attachment::{HEADER_BYTES, Shape};
+use ring::{Geometry, Layout};
+use shm::{Bell, Region, View};
+use sys::SyscallError;
+
+use crate::VmError;
+use crate::ivshmem::Descriptors;
+
+/// Doorbells of the host and interrupts of the guest: transmit ring, receive ring, control.
+pub(crate) const VECTORS: usize = 3;
+
+/// As of the ports of devices: the slots of their super-segments are copied to slots of this port one by one.
+pub(crate) fn shape() -> Shape {
+    Shape::of_device()
+}
+
+/// Longest frame's payload that the guest may be configured for, bytes.
+const MTU_MAX: u32 = 9000;
+
+/// Where the guest's part of page 0 begins.
+const PAGE_OFFSET: usize = 2048;
+/// "CSPTNET1", little-endian.
+const MAGIC: u64 = 0x3154_454e_5450_5343;
+const VERSION: u32 = 1;
+
+/// Words of that part.
+mod word {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 2;
+    pub(super) const HEADER_BYTES: usize = 3;
+    pub(super) const MTU_MAX: usize = 4;
+    pub(super) const MAC: usize = 5;
+    pub(super) const GENERATION: usize = 7;
+    pub(super) const LINK: usize = 8;
+    /// The guest's, in a cache line of its own.
+    pub(super) const RESET: usize = 16;
+    pub(super) const COUNT: usize = 32;
+}
+
+/// Memory and doorbells of a guest's port.
+#[derive(Debug)]
+pub(crate) struct PortMemory {
+    region: Arc<Region>,
+    page: View<AtomicU32>,
+    mac: [u8; 6],
+    doorbells: [Bell; VECTORS],
+    interrupts: [Bell; VECTORS],
+}
+
+impl PortMemory {
+    /// New memory for a guest with this hardware address.
+    ///
+    /// # Errors
+    /// No memory or descriptor left.
+    pub(crate) fn new(mac: [u8; 6]) -> Result<Self, VmError> {
+        let Shape { slots, buffer_bytes } = shape();
+        let geometry = Geometry { tx_rings: 1, rx_rings: 1, slots, buffer_bytes, extra_buffers: 0 };
+        let failed = |error: &dyn std::fmt::Display| VmError::NotStarted(error.to_string());
+        // A device's memory has such a length, or QEMU aborts.
+        let bytes = geometry.region_bytes().map_err(|error| failed(&error))?.next_power_of_two();
+        let region = Region::create("clearstream-ptnet", bytes).map_err(|error| failed(&error))?;
+        Layout::format(&region, &geometry).map_err(|error| failed(&error))?;
+        let page = region.view(PAGE_OFFSET, word::COUNT).map_err(|error| failed(&error))?;
+        let bells = || Ok::<_, SyscallError>([Bell::new()?, Bell::new()?, Bell::new()?]);
+        let memory = Self { region, page, mac, doorbells: bells()?, interrupts: bells()? };
+        memory.describe();
+        Ok(memory)
+    }
+
+    /// Writes what does not change, over whatever a guest has made of it.
+    pub(crate) fn describe(&self) {
+        let [a, b, c, d, e, f] = self.mac;
+        self.put(word::VERSION, VERSION);
+        self.put(word::HEADER_BYTES, HEADER_BYTES.into());
+        self.put(word::MTU_MAX, MTU_MAX);
+        self.put(word::MAC, u32::from_le_bytes([a, b, c, d]));
+        self.put(word::MAC + 1, u32::from_le_bytes([e, f, 0, 0]));
+        self.put(word::MAGIC, MAGIC as u32);
+        self.put(word::MAGIC + 1, (MAGIC >> 32) as u32);
+    }
+
+    fn put(&self, word: usize, value: u32) {
+        self.page[word].store(value.to_le(), Ordering::Release);
+    }
+
+    /// The reset that the guest asks for; 0 is none: it has no driver.
+    pub(crate) fn reset(&self) -> u32 {
+        u32::from_le(self.page[word::RESET].load(Ordering::Acquire))
+    }
+
+    /// Tells the guest which reset its rings are of (0: of none), and whether a switch serves them.
+    pub(crate) fn tell(&self, generation: u32, has_link: bool) -> Result<(), SyscallError> {
+        // Whoever sees the link up sees the rings as they are then.
+        self.put(word::GENERATION, generation);
+        self.put(word::LINK, has_link.into());
+        // What was rung while nobody listened is lost: the guest looks at its rings.
+        self.interrupts.iter().try_for_each(Bell::ring)
+    }
+
+    /// Rung by the guest when it asks for a reset.
+    pub(crate) fn control(&self) -> &Bell {
+        &self.doorbells[VECTORS - 1]
+    }
+
+    /// What the switch maps.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.region.fd().expect("made as shared memory")
+    }
+
+    /// Of the transmit ring and of the receive ring: the bell that the switch waits for, and the one that it rings.
+    pub(crate) fn bells(&self) -> [[&Bell; 2]; 2] {
+        [0, 1].map(|ring| [&self.doorbells[ring], &self.interrupts[ring]])
+    }
+
+    /// What QEMU makes the device of.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub(crate) fn descriptors(&self) -> Result<Descriptors, SyscallError> {
+        let own = |fd: BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|error| SyscallError::new("dup", "ptnet", error))
+        };
+        let all = |bells: &[Bell]| -> Result<Vec<OwnedFd>, _> {
+            bells.iter().map(|bell| own(bell.as_fd())).collect()
+        };
+        Ok(Descriptors {
+            memory: own(self.fd())?,
+            doorbells: all(&self.doorbells)?,
+            interrupts: all(&self.interrupts)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_a_power_of_two_and_the_page_is_as_documented() {
+        let memory = PortMemory::new([0x52, 0x54, 0, 1, 2, 3]).unwrap();
+        assert_eq!(memory.region.length_bytes(), 16 << 20);
+        assert_eq!((memory.reset(), &MAGIC.to_le_bytes()), (0, b"CSPTNET1"));
+        memory.tell(7, true).unwrap();
+        // A guest writes where it likes.
+        memory.page[word::MAC].store(0, Ordering::Relaxed);
+        memory.page[word::RESET].store(9, Ordering::Relaxed);
+        memory.describe();
+        assert_eq!(memory.reset(), 9);
+        let words: Vec<u32> = (0..9).map(|at| memory.page[at].load(Ordering::Relaxed)).collect();
+        let [low, high] = [MAGIC as u32, (MAGIC >> 32) as u32];
+        assert_eq!(words, [low, high, 1, 10, 9000, 0x0100_5452, 0x0302, 7, 1]);
+        assert!(memory.interrupts.iter().all(|bell| bell.wait(None).unwrap()));
+    }
+}

@@ -1,0 +1,899 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Network driver of a guest whose device is a port of the ClearStream packet
+ * switch: QEMU's ivshmem-doorbell, whose memory is the port's.
+ *
+ * The driver is the user of two rings, as any other client of the switch is:
+ * it holds the slots from its own cursor (head) up to the switch's (hwtail),
+ * fills or empties them and moves its cursor. Frames are copied between
+ * socket buffers and the port's buffers; the switch copies them once more, to
+ * the buffers of their destination.
+ *
+ * Either side sleeps after it has said so in its half of the CSB, executed a
+ * full barrier and looked at the other's cursor once more. Either side that
+ * has moved its cursor executes a full barrier and then looks whether the
+ * other one sleeps. Without both barriers a wake-up could be lost.
+ *
+ * The host makes the rings anew at the driver's wish (reset): the driver
+ * writes a new number and rings, and the rings are its own once the host has
+ * answered with the same number (generation). A switch that is started anew
+ * finds the rings as they are; meanwhile there is no carrier.
+ */
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/interrupt.h>
+#include <linux/io.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/pci.h>
+#include <linux/random.h>
+#include <linux/skbuff.h>
+#include <linux/virtio_net.h>
+#include <linux/workqueue.h>
+
+#include "ptnet.h"
+
+#define PTNET_NAME	"ptnet"
+#define IVSHMEM_DEVICE	0x1110
+
+/* Received frames up to this length are copied into the linear part. */
+#define PTNET_COPY_BYTES	1600
+/* Of longer ones so much: the protocol headers. */
+#define PTNET_PULL_BYTES	128
+/* How often a host that has not answered is asked again. */
+#define PTNET_ASK_AGAIN		HZ
+
+struct ptnet_ring {
+	struct ptnet_user *user;
+	struct ptnet_owner *owner;
+	struct ptnet_slot *slots;
+	u32 count;
+	/* The slot that comes next, this side's cursor. */
+	u32 position;
+	/* What the sleep flag was set to last: a new number each time. */
+	u32 asked;
+	/* The switch's number that was answered last. */
+	u32 answered;
+	u32 vector;
+};
+
+struct ptnet_counters {
+	u64 tx_kicks;
+	u64 tx_stops;
+	u64 tx_irqs;
+	u64 rx_kicks;
+	u64 rx_irqs;
+	u64 rx_no_memory;
+	u64 rx_bad_frames;
+	u64 resets;
+};
+
+struct ptnet {
+	struct net_device *netdev;
+	struct pci_dev *pdev;
+	void __iomem *registers;
+	void *memory;
+	struct ptnet_guest *guest;
+	u8 *buffers;
+	u32 buffer_bytes;
+	u32 buffers_count;
+	u32 header_bytes;
+	u32 tx_slots_most;
+	struct ptnet_ring tx;
+	struct ptnet_ring rx;
+	struct napi_struct napi;
+	struct work_struct link_work;
+	struct delayed_work ask_work;
+	/* The reset that this driver asked for last. */
+	u32 reset;
+	/* Whether the rings are of that reset; changed with the device quiet. */
+	bool has_rings;
+	/* Between open and stop. */
+	bool is_open;
+	struct ptnet_counters counters;
+};
+
+static const char ptnet_counter_names[][ETH_GSTRING_LEN] = {
+	"tx_kicks", "tx_stops", "tx_irqs", "rx_kicks", "rx_irqs",
+	"rx_no_memory", "rx_bad_frames", "resets",
+};
+
+static_assert(sizeof(struct ptnet_counters) ==
+	      ARRAY_SIZE(ptnet_counter_names) * sizeof(u64));
+static_assert(offsetof(struct ptnet_guest, reset) == 64);
+
+static u32 ptnet_load(const __le32 *word)
+{
+	return le32_to_cpu(READ_ONCE(*word));
+}
+
+static void ptnet_store(__le32 *word, u32 value)
+{
+	WRITE_ONCE(*word, cpu_to_le32(value));
+}
+
+static void ptnet_kick(struct ptnet *pt, u32 vector)
+{
+	/* Orders the memory before it: see writel(). */
+	writel(vector, pt->registers + IVSHMEM_DOORBELL);
+}
+
+/* Slots from the position on that are the driver's. */
+static u32 ptnet_available(struct ptnet_ring *ring)
+{
+	u32 tail = le32_to_cpu(virt_load_acquire(&ring->owner->hwtail));
+
+	if (unlikely(tail >= ring->count))
+		return 0;
+	return tail >= ring->position ? tail - ring->position :
+					tail + ring->count - ring->position;
+}
+
+static u32 ptnet_index(struct ptnet_ring *ring, u32 offset)
+{
+	u32 index = ring->position + offset;
+
+	return index >= ring->count ? index - ring->count : index;
+}
+
+/* Hands over the next slots. */
+static void ptnet_advance(struct ptnet_ring *ring, u32 slots)
+{
+	ring->position = ptnet_index(ring, slots);
+	ptnet_store(&ring->user->cur, ring->position);
+	virt_store_release(&ring->user->head, cpu_to_le32(ring->position));
+}
+
+/* Whether the switch sleeps and has not been rung for that yet; to be asked
+ * after ptnet_advance().
+ */
+static bool ptnet_must_kick(struct ptnet_ring *ring)
+{
+	u32 asked;
+
+	/* The cursor must be seen before the flag is looked at. */
+	virt_mb();
+	asked = ptnet_load(&ring->owner->sleeps);
+	if (!asked || (asked == ring->answered && asked != 1))
+		return false;
+	ring->answered = asked;
+	return true;
+}
+
+/* Asks for an interrupt; false when there is something to do already. */
+static bool ptnet_arm(struct ptnet_ring *ring, u32 enough)
+{
+	ring->asked = max(ring->asked + 1, 2U);
+	ptnet_store(&ring->user->sleeps, ring->asked);
+	/* The flag must be seen before the other's cursor is looked at. */
+	virt_mb();
+	return ptnet_available(ring) < enough;
+}
+
+static void ptnet_disarm(struct ptnet_ring *ring)
+{
+	ptnet_store(&ring->user->sleeps, 0);
+}
+
+static u8 *ptnet_buffer(struct ptnet *pt, u32 buffer)
+{
+	if (unlikely(buffer < PTNET_FIRST_BUFFER || buffer >= pt->buffers_count))
+		return NULL;
+	return pt->buffers + (size_t)buffer * pt->buffer_bytes;
+}
+
+/* Transmission. */
+
+static bool ptnet_tx_room(struct ptnet *pt)
+{
+	return ptnet_available(&pt->tx) >= pt->tx_slots_most;
+}
+
+static void ptnet_tx_wake(struct ptnet *pt)
+{
+	struct netdev_queue *queue = netdev_get_tx_queue(pt->netdev, 0);
+
+	__netif_tx_lock(queue, smp_processor_id());
+	if (pt->has_rings && netif_tx_queue_stopped(queue) &&
+	    netif_carrier_ok(pt->netdev)) {
+		if (ptnet_tx_room(pt) ||
+		    !ptnet_arm(&pt->tx, pt->tx_slots_most)) {
+			ptnet_disarm(&pt->tx);
+			netif_tx_wake_queue(queue);
+		}
+	}
+	__netif_tx_unlock(queue);
+}
+
+/* Stops the queue until there is room; false when there is after all. */
+static bool ptnet_tx_stop(struct ptnet *pt, struct netdev_queue *queue)
+{
+	netif_tx_stop_queue(queue);
+	if (ptnet_arm(&pt->tx, pt->tx_slots_most)) {
+		pt->counters.tx_stops++;
+		return true;
+	}
+	ptnet_disarm(&pt->tx);
+	netif_tx_start_queue(queue);
+	return false;
+}
+
+/* Copies the packet and the header before it into slots; how many that takes.
+ * The caller knows that there are enough.
+ */
+static u32 ptnet_tx_copy(struct ptnet *pt, struct sk_buff *skb, const void *header)
+{
+	struct ptnet_ring *ring = &pt->tx;
+	u32 before = pt->header_bytes;
+	u32 offset = 0;
+	u32 slots = 0;
+
+	while (offset < skb->len) {
+		struct ptnet_slot *slot = &ring->slots[ptnet_index(ring, slots)];
+		u8 *to = ptnet_buffer(pt, le32_to_cpu(READ_ONCE(slot->buffer)));
+		u32 bytes = min(skb->len - offset, pt->buffer_bytes - before);
+		bool more = offset + bytes < skb->len;
+
+		if (unlikely(!to))
+			return 0;
+		if (before)
+			memcpy(to, header, before);
+		if (unlikely(skb_copy_bits(skb, offset, to + before, bytes)))
+			return 0;
+		WRITE_ONCE(slot->length, cpu_to_le16(before + bytes));
+		WRITE_ONCE(slot->flags, cpu_to_le16(more ? PTNET_MORE_FRAGMENTS : 0));
+		offset += bytes;
+		before = 0;
+		slots++;
+	}
+	return slots;
+}
+
+static netdev_tx_t ptnet_xmit(struct sk_buff *skb, struct net_device *netdev)
+{
+	struct netdev_queue *queue = netdev_get_tx_queue(netdev, 0);
+	struct ptnet *pt = netdev_priv(netdev);
+	struct virtio_net_hdr header = {};
+	bool more = netdev_xmit_more();
+	u32 bytes = skb->len;
+	u32 slots;
+
+	if (unlikely(!pt->has_rings))
+		goto drop;
+	if (pt->header_bytes &&
+	    virtio_net_hdr_from_skb(skb, &header, true, false, 0))
+		goto drop;
+	/* It is stopped in time below, but may be full when the link comes. */
+	if (unlikely(!ptnet_tx_room(pt)) && ptnet_tx_stop(pt, queue))
+		return NETDEV_TX_BUSY;
+	slots = ptnet_tx_copy(pt, skb, &header);
+	if (unlikely(!slots))
+		goto drop;
+	ptnet_advance(&pt->tx, slots);
+	skb_tx_timestamp(skb);
+	dev_consume_skb_any(skb);
+	dev_sw_netstats_tx_add(netdev, 1, bytes);
+
+	if (!ptnet_tx_room(pt))
+		ptnet_tx_stop(pt, queue);
+	goto kick;
+
+drop:
+	netdev->stats.tx_dropped++;
+	dev_kfree_skb_any(skb);
+kick:
+	/* Also for packets before one that was dropped. */
+	if ((!more || netif_tx_queue_stopped(queue)) && pt->has_rings &&
+	    ptnet_must_kick(&pt->tx)) {
+		pt->counters.tx_kicks++;
+		ptnet_kick(pt, pt->tx.vector);
+	}
+	return NETDEV_TX_OK;
+}
+
+/* Reception. */
+
+/* The slots of the next packet, as far as they have come; 0 when it is not
+ * whole.
+ */
+static u32 ptnet_rx_packet(struct ptnet_ring *ring, u32 available, u32 *bytes)
+{
+	u32 slots;
+
+	*bytes = 0;
+	for (slots = 0; slots < available;) {
+		struct ptnet_slot *slot = &ring->slots[ptnet_index(ring, slots)];
+
+		*bytes += le16_to_cpu(READ_ONCE(slot->length));
+		slots++;
+		if (!(le16_to_cpu(READ_ONCE(slot->flags)) & PTNET_MORE_FRAGMENTS))
+			return slots;
+	}
+	return 0;
+}
+
+/* Appends a part of a frame, in pages that are filled one after the other. */
+static bool ptnet_rx_append(struct sk_buff *skb, const u8 *from, u32 bytes)
+{
+	struct skb_shared_info *shared = skb_shinfo(skb);
+
+	while (bytes) {
+		u32 last = shared->nr_frags - 1;
+		u32 used = PAGE_SIZE;
+		u32 part;
+
+		if (shared->nr_frags)
+			used = skb_frag_size(&shared->frags[last]);
+		if (used == PAGE_SIZE) {
+			struct page *page;
+
+			if (shared->nr_frags >= MAX_SKB_FRAGS)
+				return false;
+			page = dev_alloc_page();
+			if (unlikely(!page))
+				return false;
+			skb_add_rx_frag(skb, ++last, page, 0, 0, PAGE_SIZE);
+			used = 0;
+		}
+		part = min_t(u32, bytes, PAGE_SIZE - used);
+		memcpy(skb_frag_address(&shared->frags[last]) + used, from, part);
+		skb_coalesce_rx_frag(skb, last, part, 0);
+		from += part;
+		bytes -= part;
+	}
+	return true;
+}
+
+static struct sk_buff *ptnet_rx_copy(struct ptnet *pt, u32 slots, u32 bytes)
+{
+	u32 pull = bytes <= PTNET_COPY_BYTES ? bytes : PTNET_PULL_BYTES;
+	struct virtio_net_hdr header = {};
+	u32 skip = pt->header_bytes;
+	struct sk_buff *skb;
+	u32 i;
+
+	skb = napi_alloc_skb(&pt->napi, pull);
+	if (unlikely(!skb)) {
+		pt->counters.rx_no_memory++;
+		return NULL;
+	}
+	for (i = 0; i < slots; i++) {
+		struct ptnet_slot *slot = &pt->rx.slots[ptnet_index(&pt->rx, i)];
+		const u8 *from = ptnet_buffer(pt, le32_to_cpu(READ_ONCE(slot->buffer)));
+		u32 length = le16_to_cpu(READ_ONCE(slot->length));
+		u32 linear;
+
+		if (unlikely(!from || length > pt->buffer_bytes || length < skip))
+			goto bad;
+		if (skip)
+			memcpy(&header, from, skip);
+		from += skip;
+		length -= skip;
+		skip = 0;
+		linear = min(length, pull);
+		/* Pages follow when the linear part is full; from then on nothing
+		 * may be put there.
+		 */
+		if (linear)
+			skb_put_data(skb, from, linear);
+		pull -= linear;
+		if (!ptnet_rx_append(skb, from + linear, length - linear))
+			goto bad;
+	}
+	if (unlikely(skb->len < ETH_HLEN || !pskb_may_pull(skb, ETH_HLEN)))
+		goto bad;
+	if (pt->header_bytes) {
+		if (header.flags & VIRTIO_NET_HDR_F_DATA_VALID)
+			skb->ip_summed = CHECKSUM_UNNECESSARY;
+		if (virtio_net_hdr_to_skb(skb, &header, true))
+			goto bad;
+	}
+	skb->protocol = eth_type_trans(skb, pt->netdev);
+	return skb;
+
+bad:
+	pt->counters.rx_bad_frames++;
+	dev_kfree_skb_any(skb);
+	return NULL;
+}
+
+static int ptnet_rx(struct ptnet *pt, int budget)
+{
+	u32 available = ptnet_available(&pt->rx);
+	struct net_device *netdev = pt->netdev;
+	int done = 0;
+	u32 slots, bytes;
+
+	while (done < budget && available) {
+		struct sk_buff *skb;
+
+		slots = ptnet_rx_packet(&pt->rx, available, &bytes);
+		if (!slots)
+			break;
+		skb = ptnet_rx_copy(pt, slots, bytes);
+		available -= slots;
+		pt->rx.position = ptnet_index(&pt->rx, slots);
+		done++;
+		if (skb) {
+			dev_sw_netstats_rx_add(netdev, skb->len);
+			napi_gro_receive(&pt->napi, skb);
+		} else {
+			netdev->stats.rx_dropped++;
+		}
+	}
+	if (done) {
+		ptnet_advance(&pt->rx, 0);
+		if (ptnet_must_kick(&pt->rx)) {
+			pt->counters.rx_kicks++;
+			ptnet_kick(pt, pt->rx.vector);
+		}
+	}
+	return done;
+}
+
+static int ptnet_poll(struct napi_struct *napi, int budget)
+{
+	struct ptnet *pt = container_of(napi, struct ptnet, napi);
+	int done;
+
+	ptnet_disarm(&pt->rx);
+	if (netif_queue_stopped(pt->netdev))
+		ptnet_tx_wake(pt);
+	done = ptnet_rx(pt, budget);
+	if (done < budget && napi_complete_done(napi, done) &&
+	    !ptnet_arm(&pt->rx, 1)) {
+		ptnet_disarm(&pt->rx);
+		napi_schedule(napi);
+	}
+	return done;
+}
+
+static irqreturn_t ptnet_tx_irq(int irq, void *data)
+{
+	struct ptnet *pt = data;
+
+	pt->counters.tx_irqs++;
+	napi_schedule_irqoff(&pt->napi);
+	return IRQ_HANDLED;
+}
+
+static irqreturn_t ptnet_rx_irq(int irq, void *data)
+{
+	struct ptnet *pt = data;
+
+	pt->counters.rx_irqs++;
+	napi_schedule_irqoff(&pt->napi);
+	return IRQ_HANDLED;
+}
+
+/* Rings and carrier. */
+
+static irqreturn_t ptnet_control_irq(int irq, void *data)
+{
+	struct ptnet *pt = data;
+
+	schedule_work(&pt->link_work);
+	return IRQ_HANDLED;
+}
+
+/* Begins at the beginning of rings that the host has just made. */
+static void ptnet_take_rings(struct ptnet *pt)
+{
+	struct ptnet_ring *rings[] = { &pt->tx, &pt->rx };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(rings); i++) {
+		rings[i]->position = 0;
+		rings[i]->answered = 0;
+	}
+	pt->has_rings = true;
+}
+
+static void ptnet_start(struct ptnet *pt)
+{
+	napi_enable(&pt->napi);
+	netif_carrier_on(pt->netdev);
+	netif_tx_wake_all_queues(pt->netdev);
+	/* Events before this moment are lost: looks at the rings, and arms. */
+	local_bh_disable();
+	napi_schedule(&pt->napi);
+	local_bh_enable();
+}
+
+static void ptnet_quiesce(struct ptnet *pt)
+{
+	netif_carrier_off(pt->netdev);
+	netif_tx_disable(pt->netdev);
+	napi_disable(&pt->napi);
+}
+
+static void ptnet_ask_reset(struct ptnet *pt)
+{
+	ptnet_store(&pt->guest->reset, pt->reset);
+	ptnet_kick(pt, PTNET_VECTOR_CONTROL);
+}
+
+static void ptnet_new_reset(struct ptnet *pt)
+{
+	u32 before = pt->reset;
+
+	do {
+		pt->reset = get_random_u32();
+	} while (!pt->reset || pt->reset == before ||
+		 pt->reset == ptnet_load(&pt->guest->generation));
+	pt->has_rings = false;
+}
+
+/* Brings rings and carrier to what the host says; with the RTNL held. */
+static void ptnet_follow(struct ptnet *pt)
+{
+	bool is_mine = ptnet_load(&pt->guest->generation) == pt->reset;
+	bool had = netif_carrier_ok(pt->netdev);
+	bool has;
+
+	/* The rings were made before the number was written. */
+	virt_rmb();
+	if (pt->has_rings && !is_mine) {
+		netdev_warn(pt->netdev, "the host has ended the rings; asking for new ones\n");
+		if (had)
+			ptnet_quiesce(pt);
+		had = false;
+		ptnet_new_reset(pt);
+	}
+	if (!pt->has_rings && is_mine) {
+		pt->counters.resets++;
+		ptnet_take_rings(pt);
+	}
+	if (!pt->has_rings) {
+		ptnet_ask_reset(pt);
+		schedule_delayed_work(&pt->ask_work, PTNET_ASK_AGAIN);
+	}
+	has = pt->has_rings && pt->is_open && ptnet_load(&pt->guest->link);
+	if (has && !had) {
+		pt->tx.answered = 0;
+		pt->rx.answered = 0;
+		ptnet_start(pt);
+	} else if (had && !has) {
+		ptnet_quiesce(pt);
+	}
+}
+
+static void ptnet_follow_if_registered(struct ptnet *pt)
+{
+	rtnl_lock();
+	/* One that is being removed asks for nothing. */
+	if (pt->netdev->reg_state == NETREG_REGISTERED)
+		ptnet_follow(pt);
+	rtnl_unlock();
+}
+
+static void ptnet_link_work(struct work_struct *work)
+{
+	ptnet_follow_if_registered(container_of(work, struct ptnet, link_work));
+}
+
+static void ptnet_ask_work(struct work_struct *work)
+{
+	ptnet_follow_if_registered(container_of(work, struct ptnet, ask_work.work));
+}
+
+static int ptnet_open(struct net_device *netdev)
+{
+	struct ptnet *pt = netdev_priv(netdev);
+
+	pt->is_open = true;
+	ptnet_follow(pt);
+	return 0;
+}
+
+static int ptnet_stop(struct net_device *netdev)
+{
+	struct ptnet *pt = netdev_priv(netdev);
+
+	pt->is_open = false;
+	if (netif_carrier_ok(netdev))
+		ptnet_quiesce(pt);
+	return 0;
+}
+
+static const struct net_device_ops ptnet_netdev_ops = {
+	.ndo_open = ptnet_open,
+	.ndo_stop = ptnet_stop,
+	.ndo_start_xmit = ptnet_xmit,
+	.ndo_set_mac_address = eth_mac_addr,
+	.ndo_validate_addr = eth_validate_addr,
+	.ndo_get_stats64 = dev_get_tstats64,
+};
+
+static void ptnet_get_drvinfo(struct net_device *netdev, struct ethtool_drvinfo *info)
+{
+	struct ptnet *pt = netdev_priv(netdev);
+
+	strscpy(info->driver, PTNET_NAME, sizeof(info->driver));
+	strscpy(info->bus_info, pci_name(pt->pdev), sizeof(info->bus_info));
+}
+
+static void ptnet_get_ringparam(struct net_device *netdev, struct ethtool_ringparam *param,
+				struct kernel_ethtool_ringparam *kernel_param,
+				struct netlink_ext_ack *extack)
+{
+	struct ptnet *pt = netdev_priv(netdev);
+
+	param->tx_pending = pt->tx.count;
+	param->tx_max_pending = pt->tx.count;
+	param->rx_pending = pt->rx.count;
+	param->rx_max_pending = pt->rx.count;
+}
+
+static int ptnet_get_sset_count(struct net_device *netdev, int set)
+{
+	return set == ETH_SS_STATS ? ARRAY_SIZE(ptnet_counter_names) : -EOPNOTSUPP;
+}
+
+static void ptnet_get_strings(struct net_device *netdev, u32 set, u8 *data)
+{
+	if (set == ETH_SS_STATS)
+		memcpy(data, ptnet_counter_names, sizeof(ptnet_counter_names));
+}
+
+static void ptnet_get_ethtool_stats(struct net_device *netdev, struct ethtool_stats *stats,
+				    u64 *data)
+{
+	struct ptnet *pt = netdev_priv(netdev);
+
+	memcpy(data, &pt->counters, sizeof(pt->counters));
+}
+
+static const struct ethtool_ops ptnet_ethtool_ops = {
+	.get_drvinfo = ptnet_get_drvinfo,
+	.get_link = ethtool_op_get_link,
+	.get_ringparam = ptnet_get_ringparam,
+	.get_sset_count = ptnet_get_sset_count,
+	.get_strings = ptnet_get_strings,
+	.get_ethtool_stats = ptnet_get_ethtool_stats,
+	.get_ts_info = ethtool_op_get_ts_info,
+};
+
+/* The device. */
+
+/* What is wrong with the memory; NULL if nothing is. */
+static const char *ptnet_find_ring(struct ptnet *pt, struct ptnet_ring *ring, u32 number,
+				   size_t length)
+{
+	const struct ptnet_layout *layout = pt->memory;
+	u32 offset = le32_to_cpu(layout->ring[number].offset);
+
+	ring->vector = number;
+	ring->count = le32_to_cpu(layout->ring[number].slots);
+	if (le32_to_cpu(layout->ring[number].direction) != number)
+		return "its rings are not one to transmit and one to receive";
+	if (ring->count < 2 || ring->count > 4096 || offset % 64 ||
+	    offset + PTNET_RING_HEADER_BYTES + (u64)ring->count * sizeof(*ring->slots) > length)
+		return "a ring does not lie inside its memory";
+	ring->user = pt->memory + PTNET_USER_CSB_OFFSET + number * sizeof(*ring->user);
+	ring->owner = pt->memory + PTNET_OWNER_CSB_OFFSET + number * sizeof(*ring->owner);
+	ring->slots = pt->memory + offset + PTNET_RING_HEADER_BYTES;
+	return NULL;
+}
+
+static const char *ptnet_check(struct ptnet *pt, size_t length)
+{
+	const struct ptnet_layout *layout = pt->memory;
+	const char *why;
+	u64 end;
+
+	if (length < 4 * 4096)
+		return "its memory is too short";
+	pt->guest = pt->memory + PTNET_GUEST_OFFSET;
+	if (le64_to_cpu(pt->guest->magic) != PTNET_GUEST_MAGIC ||
+	    le64_to_cpu(layout->magic) != PTNET_RINGS_MAGIC)
+		return "it is no port of a ClearStream switch";
+	if (le32_to_cpu(pt->guest->version) != PTNET_GUEST_VERSION ||
+	    le32_to_cpu(layout->version) != PTNET_RINGS_VERSION)
+		return "it is of another version";
+	if (le32_to_cpu(layout->rings) != 2)
+		return "it has not two rings";
+	why = ptnet_find_ring(pt, &pt->tx, 0, length);
+	if (!why)
+		why = ptnet_find_ring(pt, &pt->rx, 1, length);
+	if (why)
+		return why;
+	pt->buffer_bytes = le32_to_cpu(layout->buffer_bytes);
+	pt->buffers_count = le32_to_cpu(layout->buffers);
+	end = le32_to_cpu(layout->buffers_offset) + (u64)pt->buffer_bytes * pt->buffers_count;
+	if (pt->buffer_bytes < 1024 || end > length)
+		return "its buffers do not lie inside its memory";
+	pt->buffers = pt->memory + le32_to_cpu(layout->buffers_offset);
+	pt->header_bytes = le32_to_cpu(pt->guest->header_bytes);
+	if (pt->header_bytes && pt->header_bytes != sizeof(struct virtio_net_hdr))
+		return "its frames have a header of an unknown length";
+	if (!is_valid_ether_addr(pt->guest->mac))
+		return "it has no hardware address";
+	return NULL;
+}
+
+static void ptnet_describe(struct ptnet *pt)
+{
+	struct net_device *netdev = pt->netdev;
+	u32 longest = GSO_MAX_SIZE;
+
+	netdev->netdev_ops = &ptnet_netdev_ops;
+	netdev->ethtool_ops = &ptnet_ethtool_ops;
+	netdev->min_mtu = ETH_MIN_MTU;
+	netdev->max_mtu = clamp(le32_to_cpu(pt->guest->mtu_max), (u32)ETH_DATA_LEN, 65000U);
+	eth_hw_addr_set(netdev, pt->guest->mac);
+	netdev->hw_features = NETIF_F_SG;
+	if (pt->header_bytes)
+		netdev->hw_features |= NETIF_F_HW_CSUM | NETIF_F_TSO | NETIF_F_TSO_ECN | NETIF_F_TSO6;
+	else
+		longest = netdev->max_mtu + VLAN_ETH_HLEN;
+	netdev->features = netdev->hw_features | NETIF_F_HIGHDMA;
+	netdev->vlan_features = netdev->features;
+	pt->tx_slots_most = DIV_ROUND_UP(longest + pt->header_bytes + VLAN_ETH_HLEN,
+					 pt->buffer_bytes);
+}
+
+static int ptnet_request_irqs(struct ptnet *pt)
+{
+	static const irq_handler_t handlers[PTNET_VECTORS] = {
+		[PTNET_VECTOR_TX] = ptnet_tx_irq,
+		[PTNET_VECTOR_RX] = ptnet_rx_irq,
+		[PTNET_VECTOR_CONTROL] = ptnet_control_irq,
+	};
+	static const char * const names[PTNET_VECTORS] = {
+		[PTNET_VECTOR_TX] = "ptnet-tx",
+		[PTNET_VECTOR_RX] = "ptnet-rx",
+		[PTNET_VECTOR_CONTROL] = "ptnet-control",
+	};
+	int i, err;
+
+	err = pci_alloc_irq_vectors(pt->pdev, PTNET_VECTORS, PTNET_VECTORS, PCI_IRQ_MSIX);
+	if (err < 0)
+		return err;
+	for (i = 0; i < PTNET_VECTORS; i++) {
+		err = request_irq(pci_irq_vector(pt->pdev, i), handlers[i], 0, names[i], pt);
+		if (err)
+			goto free;
+	}
+	return 0;
+
+free:
+	while (i--)
+		free_irq(pci_irq_vector(pt->pdev, i), pt);
+	pci_free_irq_vectors(pt->pdev);
+	return err;
+}
+
+static void ptnet_free_irqs(struct ptnet *pt)
+{
+	int i;
+
+	for (i = 0; i < PTNET_VECTORS; i++)
+		free_irq(pci_irq_vector(pt->pdev, i), pt);
+	pci_free_irq_vectors(pt->pdev);
+}
+
+static int ptnet_map(struct ptnet *pt)
+{
+	struct pci_dev *pdev = pt->pdev;
+	const char *why;
+	int err;
+
+	err = pcim_enable_device(pdev);
+	if (err)
+		return err;
+	err = pci_request_regions(pdev, PTNET_NAME);
+	if (err)
+		return err;
+	pt->registers = pcim_iomap(pdev, 0, 0);
+	pt->memory = devm_memremap(&pdev->dev, pci_resource_start(pdev, 2),
+				   pci_resource_len(pdev, 2), MEMREMAP_WB);
+	if (!pt->registers || IS_ERR_OR_NULL(pt->memory)) {
+		err = -ENOMEM;
+		goto release;
+	}
+	why = ptnet_check(pt, pci_resource_len(pdev, 2));
+	if (why) {
+		dev_err(&pdev->dev, "refused: %s\n", why);
+		err = -ENODEV;
+		goto release;
+	}
+	/* Below 4 GiB firmware makes such memory uncacheable. */
+	if (pci_resource_start(pdev, 2) < SZ_4G)
+		dev_warn(&pdev->dev, "its memory lies below 4 GiB and may be slow\n");
+	return 0;
+
+release:
+	pci_release_regions(pdev);
+	return err;
+}
+
+static int ptnet_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct net_device *netdev;
+	struct ptnet *pt;
+	int err;
+
+	netdev = alloc_etherdev(sizeof(*pt));
+	if (!netdev)
+		return -ENOMEM;
+	SET_NETDEV_DEV(netdev, &pdev->dev);
+	pci_set_drvdata(pdev, netdev);
+	pt = netdev_priv(netdev);
+	pt->netdev = netdev;
+	pt->pdev = pdev;
+	pt->tx.asked = get_random_u32();
+	pt->rx.asked = get_random_u32();
+	INIT_WORK(&pt->link_work, ptnet_link_work);
+	INIT_DELAYED_WORK(&pt->ask_work, ptnet_ask_work);
+	err = ptnet_map(pt);
+	if (err)
+		goto free;
+	ptnet_describe(pt);
+	netdev->tstats = netdev_alloc_pcpu_stats(struct pcpu_sw_netstats);
+	if (!netdev->tstats) {
+		err = -ENOMEM;
+		goto release;
+	}
+	netif_napi_add(netdev, &pt->napi, ptnet_poll);
+	ptnet_new_reset(pt);
+	pci_set_master(pdev);
+	err = ptnet_request_irqs(pt);
+	if (err)
+		goto stats;
+	netif_carrier_off(netdev);
+	err = register_netdev(netdev);
+	if (err)
+		goto irqs;
+	schedule_work(&pt->link_work);
+	return 0;
+
+irqs:
+	ptnet_free_irqs(pt);
+	cancel_work_sync(&pt->link_work);
+	cancel_delayed_work_sync(&pt->ask_work);
+stats:
+	netif_napi_del(&pt->napi);
+	free_percpu(netdev->tstats);
+release:
+	pci_release_regions(pdev);
+free:
+	free_netdev(netdev);
+	return err;
+}
+
+static void ptnet_remove(struct pci_dev *pdev)
+{
+	struct net_device *netdev = pci_get_drvdata(pdev);
+	struct ptnet *pt = netdev_priv(netdev);
+
+	unregister_netdev(netdev);
+	ptnet_free_irqs(pt);
+	cancel_work_sync(&pt->link_work);
+	cancel_delayed_work_sync(&pt->ask_work);
+	/* Nobody uses the rings any more. */
+	ptnet_store(&pt->guest->reset, 0);
+	ptnet_kick(pt, PTNET_VECTOR_CONTROL);
+	netif_napi_del(&pt->napi);
+	free_percpu(netdev->tstats);
+	pci_release_regions(pdev);
+	free_netdev(netdev);
+}
+
+static const struct pci_device_id ptnet_ids[] = {
+	{ PCI_DEVICE(PCI_VENDOR_ID_REDHAT_QUMRANET, IVSHMEM_DEVICE) },
+	{ }
+};
+MODULE_DEVICE_TABLE(pci, ptnet_ids);
+
+static struct pci_driver ptnet_driver = {
+	.name = PTNET_NAME,
+	.id_table = ptnet_ids,
+	.probe = ptnet_probe,
+	.remove = ptnet_remove,
+	.shutdown = ptnet_remove,
+};
+module_pci_driver(ptnet_driver);
+
+MODULE_DESCRIPTION("Port of the ClearStream packet switch as a network device");
+MODULE_LICENSE("GPL");
