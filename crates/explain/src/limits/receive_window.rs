@@ -12,7 +12,7 @@ use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{at_least, percent};
 use crate::observed::{Observed, end_name};
-use crate::thresholds::{Fitted, path, signs};
+use crate::thresholds::{Fitted, path, predictions, signs};
 use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
@@ -281,7 +281,7 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
 /// Describes the requested and the granted size, if the kernel granted less.
 fn clamp(seen: &Observed<'_>) -> Option<String> {
     let asked = seen.spec.window_bytes? as f64 * seen.streams();
-    let given = seen.receiver.receive_buffer_bytes? * signs::WINDOW_OF_BUFFER;
+    let given = seen.receiver.receive_buffer_bytes? / predictions::WINDOW_OF_ASKED_MOST;
     if given >= asked * path::GRANTED_OF_ASKED {
         return None;
     }
