@@ -314,15 +314,23 @@ fn size(effort: Effort) -> Comparison {
 
 const RIGHT: Figure = Figure { name: "right_share", unit: "%", scale: 0.01 };
 
+const LEFT_OUT: Figure = Figure { name: "left_out_share", unit: "%", scale: 0.01 };
+
 /// Recorded results of planted limits, explained again.
 fn recorded_verdicts(effort: Effort) -> Comparison {
     let run: Run = Box::new(|_, _| Verdicts::recorded());
-    verdict_share(
+    let mut recorded = verdict_share(
         "verdicts-recorded",
         "right verdicts on recorded results of planted limits, and on unplanted ones",
         effort,
         run,
-    )
+    );
+    // Each family by the thresholds that the others set.
+    recorded.rows.push(RowPlan {
+        gate: Gate::Figure(90.0),
+        ..row("verdicts-left-out", LEFT_OUT, &["ClearStream"], &[])
+    });
+    recorded
 }
 
 /// Planted labs brought up one after the other, `path` run once in each.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use testkit::planted::bed::PlantedLab;
 use testkit::planted::cases::{self, Case};
-use testkit::planted::{modelled, recorded, trim};
+use testkit::planted::{families, modelled, recorded, trim};
 
 use crate::comparison::Figures;
 use crate::host::BenchError;
@@ -33,7 +33,11 @@ impl Verdicts {
             }
             is_right
         });
-        share(right.count(), all.len())
+        let mut figures = share(right.count(), all.len())?;
+        let left_out = families::left_out(&recorded::recorded());
+        eprintln!("  {left_out}");
+        figures.insert("left_out_share", left_out.share_left_out());
+        Ok(figures)
     }
 
     /// The live ones, first answers only; a sixth of them when it must be quick.

@@ -12,11 +12,12 @@ use crate::experiment::Experiment;
 use crate::mechanism::{self, Opinion, TABLE};
 use crate::observed::Observed;
 use crate::remedy::Remedy;
+use crate::thresholds::Fit;
 use crate::verdict;
 use crate::wanted::{Wanted, is_window};
 
 /// Least weight, 0 to 1, at which a limit is suspected.
-const SUSPECTED: f64 = 0.35;
+pub(crate) const SUSPECTED: f64 = 0.35;
 
 /// Most candidates that experiments are run for.
 const CANDIDATES_TRIED_MAX: usize = 3;
@@ -30,6 +31,8 @@ pub struct Candidate {
     pub end: Option<End>,
     /// How far it accounts for the throughput, 0 to 1.
     pub weight: f64,
+    /// What speaks most against it, in words; absent if nothing does.
+    pub doubt: Option<&'static str>,
     /// Evidence for it, one line each, strongest first.
     pub evidence: Vec<String>,
     /// Highest throughput it allows, bit/s.
@@ -57,6 +60,8 @@ pub struct Diagnosis {
     pub candidates: Vec<Candidate>,
     /// Limits that do not bind, with the reasons: those an experiment refuted come first.
     pub ruled_out: Vec<Evidence>,
+    /// The thresholds that limits are weighed by.
+    pub(crate) fit: Fit,
     pub(crate) undecided: Vec<Undecided>,
     /// Changes that should have helped and, when tried, gained nothing.
     pub(crate) fruitless: Vec<Change>,
@@ -81,11 +86,17 @@ pub(crate) struct Undecided {
 /// Weighs every limit against the points of `results`.
 #[must_use]
 pub fn diagnose(results: &Results) -> Diagnosis {
+    diagnose_fitted(results, Fit::default())
+}
+
+/// The same with these thresholds.
+pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
     let mut diagnosis = Diagnosis {
         measured: None,
         spec: None,
         candidates: Vec::new(),
         ruled_out: Vec::new(),
+        fit,
         undecided: Vec::new(),
         fruitless: Vec::new(),
         refuted: Vec::new(),
@@ -93,7 +104,7 @@ pub fn diagnose(results: &Results) -> Diagnosis {
         candidates_tried: 0,
         remarks: Vec::new(),
     };
-    let Some(seen) = Observed::of(results) else { return diagnosis };
+    let Some(seen) = Observed::fitted(results, fit) else { return diagnosis };
     diagnosis.measured = Some(seen.goodput);
     diagnosis.spec = Some(seen.spec.clone());
     diagnosis.weigh(&seen);
@@ -104,10 +115,17 @@ pub fn diagnose(results: &Results) -> Diagnosis {
 impl Candidate {
     /// The same diagnosis after an experiment that lifted its limit reached so much, bit/s: no lower ceiling
     /// can bind next.
-    pub(crate) fn having_reached(&self, results: &Results, reached_bits_per_s: f64) -> Self {
+    pub(crate) fn having_reached(
+        &self,
+        results: &Results,
+        fit: Fit,
+        reached_bits_per_s: f64,
+    ) -> Self {
         let same = self.clone();
         let is_disproved = |next: &NextCeiling| next.bits_per_s < reached_bits_per_s;
-        match Observed::of(results).filter(|_| self.next.as_ref().is_some_and(is_disproved)) {
+        match Observed::fitted(results, fit)
+            .filter(|_| self.next.as_ref().is_some_and(is_disproved))
+        {
             Some(seen) => {
                 let opinions = opinions(&seen);
                 let next = verdict::next_of(&seen, &opinions, self.limit, reached_bits_per_s);
@@ -123,12 +141,13 @@ impl Candidate {
     }
 
     /// The same diagnosis, with windows and buffers sized for the rate that an experiment reached, bit/s.
-    pub(crate) fn knowing(&self, results: &Results, reached_bits_per_s: f64) -> Self {
+    pub(crate) fn knowing(&self, results: &Results, fit: Fit, reached_bits_per_s: f64) -> Self {
         let same = self.clone();
         if !matches!(self.limit, Limit::ReceiveWindow | Limit::SendBuffer) {
             return same;
         }
-        let (Some(seen), Some(mechanism)) = (Observed::of(results), mechanism::of(self.limit))
+        let (Some(seen), Some(mechanism)) =
+            (Observed::fitted(results, fit), mechanism::of(self.limit))
         else {
             return same;
         };
@@ -158,6 +177,7 @@ impl Diagnosis {
                 limit,
                 end: opinion.end,
                 weight: opinion.weight,
+                doubt: opinion.doubt,
                 evidence: opinion.evidence.clone(),
                 // An estimate below what was carried is at least that.
                 ceiling_bits_per_s: opinion.ceiling_bits_per_s.map(|rate| rate.max(seen.rate())),
@@ -179,7 +199,7 @@ impl Diagnosis {
         let Candidate { limit, weight, .. } = candidate;
         self.refuted.push(limit);
         if matches!(limit, Limit::ReceiveWindow | Limit::SendBuffer)
-            && let Some(seen) = Observed::of(results)
+            && let Some(seen) = Observed::fitted(results, self.fit)
         {
             let is_refuted = |evidence: &Evidence| self.refuted.contains(&evidence.limit);
             let told: Vec<Evidence> = self.ruled_out.drain(..).filter(is_refuted).collect();

@@ -4,9 +4,10 @@ mod trial;
 
 use results::{Point, Results, TestSpec, Verdict};
 
-use crate::diagnosis::{Diagnosis, Undecided, diagnose};
+use crate::diagnosis::{Diagnosis, Undecided, diagnose_fitted};
 use crate::observed::repeats_of;
 use crate::recording;
+use crate::thresholds::Fit;
 use crate::verdict;
 use trial::{Outcome, Trial};
 
@@ -40,14 +41,15 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
     let is_alike =
         |judged: &TestSpec| (spec.protocol, spec.streams) == (judged.protocol, judged.streams);
     let reached = ruling.after_bits_per_s.filter(|_| diagnosis.spec.as_ref().is_some_and(is_alike));
-    let candidate = &candidate.having_reached(results, reached.unwrap_or(0.0));
+    let candidate = &candidate.having_reached(results, diagnosis.fit, reached.unwrap_or(0.0));
     if let Some(tried) = next.candidates.first_mut() {
         tried.clone_from(candidate);
     }
     let confirmation = ruling.confirmation(experiment, &before);
     match (ruling.outcome, confirmation) {
         (Outcome::Confirmed, Some(confirmation)) => {
-            let candidate = &candidate.knowing(results, confirmation.after_bits_per_s);
+            let candidate =
+                &candidate.knowing(results, diagnosis.fit, confirmation.after_bits_per_s);
             let verdict = verdict::confirmed(diagnosis, candidate, confirmation);
             return Judgement { verdict, next: None };
         }
@@ -78,11 +80,19 @@ pub fn judge(results: &Results, diagnosis: &Diagnosis, points: &[Point]) -> Judg
 /// that was measured together with gateways is judged by their counters instead.
 #[must_use]
 pub fn explain(results: &Results) -> Verdict {
-    recording::withheld(results).unwrap_or_else(|| recording::qualified(results, judged(results)))
+    explain_fitted(results, &Fit::default())
 }
 
-fn judged(results: &Results) -> Verdict {
-    let mut diagnosis = diagnose(results);
+/// The same by these thresholds, which other recorded cases set: what that changes shows how much a verdict rests on
+/// the cases that its thresholds come from.
+#[must_use]
+pub fn explain_fitted(results: &Results, fit: &Fit) -> Verdict {
+    let judged = || recording::qualified(results, judged(results, *fit));
+    recording::withheld(results).unwrap_or_else(judged)
+}
+
+fn judged(results: &Results, fit: Fit) -> Verdict {
+    let mut diagnosis = diagnose_fitted(results, fit);
     if diagnosis.measured.is_none()
         && let Some(verdict) = crate::files::explain(results)
             .or_else(|| crate::datagrams::explain(results))

@@ -46,8 +46,10 @@ mod recording;
 mod remedy;
 mod round_trips;
 pub mod symptoms;
+mod thresholds;
 mod verdict;
 mod wanted;
+mod weighing;
 
 pub use advice::Advice;
 pub use buffers::{Buffer, round_up};
@@ -58,11 +60,12 @@ pub use experiment::{Experiment, Prediction, Rule, point_name};
 pub use host_change::{
     HostChangeError, check_later, confirm_host_change, window_asked, with_trial,
 };
-pub use judgement::{Judgement, explain, judge};
+pub use judgement::{Judgement, explain, explain_fitted, judge};
 pub use load_change::{
     LoadRates, LoadTrial, confirm_load_change, has_load_verdict, is_lifted_by_settings,
 };
 pub use observed::judged_test;
 pub use pages::limits_page;
+pub use thresholds::{Fit, PlantedCase};
 pub use verdict::next_ceiling;
 pub use wanted::{Wanted, wanted};

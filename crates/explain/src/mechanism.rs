@@ -63,6 +63,8 @@ pub(crate) struct Page {
 pub(crate) struct Opinion {
     /// How far it accounts for the throughput, 0 to 1.
     pub(crate) weight: f64,
+    /// What costs its weight most; absent if nothing costs it much.
+    pub(crate) doubt: Option<&'static str>,
     /// The end it is at; absent for the path.
     pub(crate) end: Option<End>,
     /// Evidence for it, one line each, strongest first, figures with units.

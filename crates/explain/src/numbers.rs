@@ -26,6 +26,11 @@ pub(crate) fn ramp(value: f64, from: f64, to: f64) -> f64 {
     if value.is_nan() { 0.0 } else { ((value - from) / (to - from)).clamp(0.0, 1.0) }
 }
 
+/// A confidence, 0 to 1, that is never below `least`.
+pub(crate) fn at_least(least: f64, confidence: f64) -> f64 {
+    least + (1.0 - least) * confidence
+}
+
 /// The median, in linear time: an hour has many interval samples.
 pub(crate) fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();

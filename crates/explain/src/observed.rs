@@ -18,11 +18,9 @@ pub(crate) use run::{Run, opposite, report_of};
 
 use crate::ceilings::Headers;
 use crate::change::Change;
-use crate::numbers::{middle, positive, ramp, ratio, share};
+use crate::numbers::{middle, positive, ratio, share};
+use crate::thresholds::{Fit, Fitted, signs};
 use crate::wanted::{Wanted, idle_rtt_s};
-
-/// Least gain, as a share, at which more streams count as carrying more.
-const GAIN_MIN: f64 = 0.04;
 
 /// Name of the experiment whose test is judged.
 const JUDGED: &str = "single-stream";
@@ -49,6 +47,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) window: Option<WindowUse>,
     /// The rate to size windows and buffers for; set once the limits are weighed.
     pub(crate) wanted: Option<Wanted>,
+    /// The thresholds that recorded cases set.
+    pub(crate) fit: Fit,
     /// Windows and buffers that an experiment refuted as limits.
     refuted: Vec<Limit>,
     /// Whether both ends run on one kernel (an emulated path), so that core figures are shared.
@@ -73,6 +73,11 @@ pub(crate) struct UdpSeen {
 impl<'a> Observed<'a> {
     /// The observations of a document; `None` if it has no TCP bulk transfer.
     pub(crate) fn of(results: &'a Results) -> Option<Self> {
+        Self::fitted(results, Fit::default())
+    }
+
+    /// The same, to be weighed by these thresholds.
+    pub(crate) fn fitted(results: &'a Results, fit: Fit) -> Option<Self> {
         let judged = judged_points(results);
         let runs: Vec<(&Point, Run<'_>)> =
             judged.iter().filter_map(|point| Some((*point, Run::of(point)?))).collect();
@@ -96,6 +101,7 @@ impl<'a> Observed<'a> {
             wanted: None,
             several: several(results, run),
             several_idle: several_idle(results, run),
+            fit,
             refuted: Vec::new(),
             udp: udp_best(results, run),
             acknowledgements: Acknowledgements::of(run, spec.omit_s),
@@ -131,7 +137,7 @@ impl<'a> Observed<'a> {
     /// The round trip that a window is spread over, seconds: as measured under the test's own load or, if
     /// a queue on the path lengthens that, as on the idle path.
     pub(crate) fn window_rtt_s(&self) -> Option<f64> {
-        self.flow.rtt_s.filter(|_| self.queue() < 0.3).or(self.base_rtt_s)
+        self.flow.rtt_s.filter(|_| self.queue() < signs::PERHAPS).or(self.base_rtt_s)
     }
 
     /// The round trip under load beside the idle one, which is printed elsewhere too. Where the idle path was not
@@ -216,20 +222,21 @@ impl<'a> Observed<'a> {
     pub(crate) fn streams_in_vain(&self) -> Option<Change> {
         let (to_count, _) = self.several?;
         let from_count = self.spec.streams;
-        let is_in_vain = self.streams_gain()? < 1.0 + GAIN_MIN;
+        let is_in_vain = self.streams_gain()? < 1.0 + signs::GAIN_MIN;
         is_in_vain.then_some(Change::MoreStreams { from_count, to_count })
     }
 
     /// Confidence, 0 to 1, that more streams carry more; 0 if that was not tried.
     pub(crate) fn lifted_by_streams(&self) -> f64 {
-        self.streams_gain().map_or(0.0, |gain| ramp(gain, 1.1, 1.3))
+        self.streams_gain().map_or(0.0, |gain| self.fit[Fitted::MoreStreams].of(gain))
     }
 
     /// Confidence, 0 to 1, that there is a standing queue on the path: round trips under load are
     /// considerably longer than idle ones, in relation and in time, and more streams carry no more.
     pub(crate) fn queue(&self) -> f64 {
         let (Some(rtt_s), Some(base_s)) = (self.flow.rtt_s, self.base_rtt_s) else { return 0.0 };
-        let longer = ramp(rtt_s / base_s, 1.3, 2.0) * ramp(rtt_s - base_s, 0.2e-3, 0.6e-3);
+        let longer =
+            signs::QUEUE_GROWTH.of(rtt_s / base_s) * signs::QUEUE_DELAY_S.of(rtt_s - base_s);
         longer * (1.0 - self.lifted_by_streams())
     }
 
@@ -266,7 +273,7 @@ impl<'a> Observed<'a> {
     pub(crate) fn hosts_full(&self) -> f64 {
         let starved = |host: &HostView<'_>| host.starved().unwrap_or(0.0);
         let most = |of: &dyn Fn(&HostView<'_>) -> f64| of(&self.sender).max(of(&self.receiver));
-        most(&starved).max(0.8 * most(&|host| self.exhausted(host)))
+        most(&starved).max(signs::HOSTS_FULL_BY_CORES * most(&|host| self.exhausted(host)))
     }
 
     /// Mean idle share, 0 to 1, of an end's cores in the test over several streams.
@@ -278,11 +285,14 @@ impl<'a> Observed<'a> {
     /// Confidence, 0 to 1, that an end has no idle core left: in the judged test or, if that leaves a
     /// little idle time, once more streams use it up without carrying more.
     pub(crate) fn exhausted(&self, host: &HostView<'_>) -> f64 {
-        let now = host.mean_idle.map_or(0.0, |idle| 1.0 - ramp(idle, 0.03, 0.10));
+        let now = host.mean_idle.map_or(0.0, |idle| signs::EXHAUSTED_IDLE.not(idle));
         let asked_for_more =
             self.several_idle(host).zip(host.mean_idle).map_or(0.0, |(several, idle)| {
-                let in_vain = self.streams_gain().map_or(0.0, |gain| 1.0 - ramp(gain, 1.05, 1.2));
-                in_vain * (1.0 - ramp(several, 0.02, 0.06)) * (1.0 - ramp(idle, 0.2, 0.35))
+                let in_vain =
+                    self.streams_gain().map_or(0.0, |gain| signs::STREAMS_IN_VAIN.not(gain));
+                in_vain
+                    * signs::EXHAUSTED_BY_SEVERAL.not(several)
+                    * signs::NEARLY_EXHAUSTED.not(idle)
             });
         now.max(asked_for_more) * host.feels_its_cores()
     }
@@ -297,10 +307,9 @@ pub fn judged_test(results: &Results) -> Option<&TestSpec> {
 /// How full a receiver's socket is; see [`Observed::receiver_fullness`].
 pub(crate) fn receiver_fullness(receiver: &HostView<'_>, flow: &Flow, streams: f64) -> Option<f64> {
     let unread = receiver.receive_queue_bytes? / streams;
-    let free = receiver
-        .advertised_window_bytes
-        .or(flow.peer_window_bytes)
-        .or_else(|| receiver.receive_buffer_bytes.map(|buffer| buffer / 2.0 - unread))?;
+    let free = receiver.advertised_window_bytes.or(flow.peer_window_bytes).or_else(|| {
+        receiver.receive_buffer_bytes.map(|buffer| buffer * signs::WINDOW_OF_BUFFER - unread)
+    })?;
     share(unread, unread + (free / streams).max(0.0)).or(Some(0.0))
 }
 
@@ -313,7 +322,7 @@ pub(crate) fn packet_bytes(host: &HostView<'_>, is_sender: bool) -> Option<f64> 
         (device.rx_bytes, device.rx_pkts)
     };
     // Acknowledgements of the opposite direction would distort the mean.
-    let moved = bytes as f64 > 0.5 * host.payload_bytes;
+    let moved = bytes as f64 > signs::MOVED_BY_DEVICE * host.payload_bytes;
     if moved { ratio(bytes as f64, pkts as f64) } else { None }
 }
 

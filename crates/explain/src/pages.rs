@@ -23,7 +23,11 @@ pub fn limits_page() -> String {
             writeln!(page, "| {row} | {text} |").ok();
         }
     }
-    page + CODA + crate::datagrams::PAGE + crate::round_trips::PAGE + &crate::files::pages()
+    page + CODA
+        + crate::datagrams::PAGE
+        + crate::round_trips::PAGE
+        + &crate::files::pages()
+        + &crate::thresholds::page()
 }
 
 const PREFACE: &str = "\

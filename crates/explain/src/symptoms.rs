@@ -116,7 +116,8 @@ impl Symptoms {
     }
 
     /// Why the measurement contradicts itself, if it does: throughput times round trip is not the data in flight,
-    /// beyond a quarter and beyond 3 times the uncertainty. Windows and fill ratios are then not to be relied on.
+    /// beyond a quarter and beyond 3 times the uncertainty, which must be known. Windows and fill ratios are then not to
+    /// be relied on.
     #[must_use]
     pub fn contradiction(&self) -> Option<String> {
         let (_, law) = self.all().find(|(_, one)| one.name == connection::LITTLES_LAW)?;
@@ -125,7 +126,8 @@ impl Symptoms {
         let error = match (told.spread, told.sampling) {
             (Some(spread), _) => spread.deviation,
             (None, Some(sampling)) => sampling.standard_error,
-            (None, None) => 0.0,
+            // A single sample is a moment: how far it is from the run's mean is not known.
+            (None, None) => return None,
         };
         let is_outside = told.median.max(1.0 / told.median) > LAW_FACTOR_MAX;
         (is_outside && off > LAW_ERRORS_MIN * error).then(|| {
@@ -139,8 +141,8 @@ impl Symptoms {
 }
 
 /// Largest factor by which throughput times round trip may differ from the data in flight: samples are taken at
-/// moments and the round trip is smoothed. 40 of the 47 recordings in `testdata/planted` are within it, and
-/// two are beyond both bounds: senders that had their core for a small part of the time.
+/// moments and the round trip is smoothed. Of 47 recordings in `testdata/planted` 40 were within it, and
+/// one with a known uncertainty is beyond both bounds: a sender that had its core for a small part of the time.
 const LAW_FACTOR_MAX: f64 = 1.25;
 /// Least distance from 1 in units of the uncertainty.
 const LAW_ERRORS_MIN: f64 = 3.0;

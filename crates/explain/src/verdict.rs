@@ -208,9 +208,11 @@ fn of_candidate(
     let evidence = lines.map(|text| Evidence { limit, text: text.clone(), weight }).collect();
     let others =
         diagnosis.candidates.iter().chain(diagnosis.undecided.iter().map(|other| &other.candidate));
-    let weaker = others.filter(|other| other.limit != limit).map(|other| Evidence {
+    let mut weaker: Vec<&Candidate> = others.filter(|other| other.limit != limit).collect();
+    weaker.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let weaker = weaker.into_iter().enumerate().map(|(behind, other)| Evidence {
         limit: other.limit,
-        text: format!("less likely: {}", other.evidence.first().map_or("", String::as_str)),
+        text: why_behind(behind, other, candidate),
         weight: other.weight,
     });
     let advice = candidate.advice.iter().filter(|one| !one.is_refuted(&diagnosis.fruitless));
@@ -227,6 +229,27 @@ fn of_candidate(
         next: candidate.next.clone(),
         ruled_out: weaker.chain(diagnosis.ruled_out.iter().cloned()).collect(),
     }
+}
+
+/// Why a candidate stands behind the first one: what speaks for it, and what against it. `behind` is 0 for the
+/// second.
+fn why_behind(behind: usize, other: &Candidate, first: &Candidate) -> String {
+    let rank = if behind == 0 { "second" } else { "less likely" };
+    let sign = other.evidence.first().map_or("", String::as_str);
+    let against = match other.doubt {
+        Some(doubt) => format!("against it: {doubt}"),
+        None if other.weight < first.weight => {
+            format!("the figures speak more directly for {}", title(first.limit))
+        }
+        // An experiment set the first apart, or nothing did.
+        None => format!("the figures do not tell it from {}", title(first.limit)),
+    };
+    format!("{rank}: {sign}; {against}")
+}
+
+/// A limit in a sentence.
+fn title(limit: Limit) -> &'static str {
+    mechanism::of(limit).map_or(limit.name(), |mechanism| mechanism.page().title)
 }
 
 /// A verdict with its advice alone: no evidence, no experiment, nothing ruled out.
@@ -275,7 +298,7 @@ fn headline(candidate: &Candidate) -> String {
 /// Text of a limit, with its end and its strongest line of evidence:
 /// `bound by the receive window at the far end: receive-window-limited 97% …`.
 pub(crate) fn bound_by(limit: Limit, end: Option<End>, evidence: Option<&str>) -> String {
-    let title = mechanism::of(limit).map_or(limit.name(), |mechanism| mechanism.page().title);
+    let title = title(limit);
     let place = match end {
         Some(End::Near) => " at the near end",
         Some(End::Far) => " at the far end",

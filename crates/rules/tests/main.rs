@@ -3,4 +3,5 @@
 mod docs;
 mod layers;
 mod promises;
+mod thresholds;
 mod tidy;

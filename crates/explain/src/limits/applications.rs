@@ -8,11 +8,9 @@ use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp, ratio};
+use crate::numbers::{percent, ratio};
 use crate::observed::Observed;
-
-/// Largest gain, as a factor, that is expected from lifting an application's own rate.
-const GAIN_MAX: f64 = 20.0;
+use crate::thresholds::{Fitted, path, predictions, signs};
 
 #[derive(Debug)]
 pub(crate) struct SendingApplication;
@@ -46,8 +44,8 @@ impl Mechanism for SendingApplication {
             .and_then(|offered| ratio(seen.rate(), offered * seen.streams()));
         let paused = seen.sender_idle();
         let weight = match reached {
-            Some(reached) => 0.97 * ramp(reached, 0.9, 0.97),
-            None => ramp(paused, 0.05, 0.5),
+            Some(reached) => signs::STATED * path::OFFERED_REACHED.of(reached),
+            None => path::PAUSED.of(paused),
         };
         let mut evidence = Vec::new();
         if let (Some(offered), Some(reached)) = (seen.spec.offered_bits_per_s, reached) {
@@ -62,7 +60,7 @@ impl Mechanism for SendingApplication {
             evidence.push(format!("it paused by choice {} of the time", percent(idle)));
         }
         // Over a long round trip something is outstanding though the application pauses.
-        if let Some(busy) = seen.flow.busy_share.filter(|busy| *busy < 0.95) {
+        if let Some(busy) = seen.flow.busy_share.filter(|busy| *busy < path::OUTSTANDING_TOLD) {
             evidence
                 .push(format!("the connection had data outstanding {} of the time", percent(busy)));
         }
@@ -75,6 +73,7 @@ impl Mechanism for SendingApplication {
         }
         Opinion {
             weight,
+            doubt: None,
             end: Some(seen.sender.end),
             against: match reached {
                 Some(reached) => {
@@ -94,7 +93,7 @@ impl Mechanism for SendingApplication {
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         let lift = |from_bits_per_s| {
             let change = Change::LiftOfferedRate { from_bits_per_s };
-            lifted(self.limit(), seen, change, GAIN_MAX, headroom)
+            lifted(self.limit(), seen, change, predictions::OWN_RATE_MOST, headroom)
         };
         seen.spec.offered_bits_per_s.map(lift).into_iter().collect()
     }
@@ -133,11 +132,14 @@ impl Mechanism for ReceivingApplication {
         let reached =
             seen.spec.read_bits_per_s.and_then(|read| ratio(seen.rate(), read * seen.streams()));
         let weight = match reached {
-            Some(reached) => 0.97 * ramp(reached, 0.85, 0.93) * (1.0 - ramp(reached, 1.15, 1.3)),
+            Some(reached) => {
+                signs::STATED * path::READ_REACHED.of(reached) * path::READ_EXCEEDED.not(reached)
+            }
             None => unasked_weight(seen),
         };
         Opinion {
             weight,
+            doubt: None,
             end: Some(seen.receiver.end),
             evidence: reading_evidence(seen, reached),
             against: match (reached, seen.receiver_fullness()) {
@@ -156,7 +158,7 @@ impl Mechanism for ReceivingApplication {
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         let lift = |from_bits_per_s| {
             let change = Change::LiftReadRate { from_bits_per_s };
-            lifted(self.limit(), seen, change, GAIN_MAX, headroom)
+            lifted(self.limit(), seen, change, predictions::OWN_RATE_MOST, headroom)
         };
         seen.spec.read_bits_per_s.map(lift).into_iter().collect()
     }
@@ -173,18 +175,18 @@ impl Mechanism for ReceivingApplication {
 
 /// Weight of a slow reader without a requested read rate: its socket is full although its thread has time.
 fn unasked_weight(seen: &Observed<'_>) -> f64 {
-    let held_back = ramp(seen.receive_window_share(), 0.1, 0.5);
+    let held_back = path::HELD_BY_READER.of(seen.receive_window_share());
     let Some(fullness) = seen.receiver_fullness() else {
         let unsteady =
-            seen.flow.peer_window_steadiness.map_or(0.0, |steady| 1.0 - ramp(steady, 0.2, 0.7));
-        return 0.4 * unsteady * held_back;
+            seen.flow.peer_window_steadiness.map_or(0.0, |steady| path::STEADY_WINDOW.not(steady));
+        return path::READER_UNSEEN * unsteady * held_back;
     };
-    let full = ramp(fullness, 0.3, 0.7);
+    let full = seen.fit[Fitted::SlowReader].of(fullness);
     // Reported pauses count; without them, the time in which the thread neither ran nor waited.
     match (seen.receiver.application_idle_share, seen.receiver.busy_share()) {
-        (Some(paused), _) => full * held_back * ramp(paused, 0.05, 0.3),
-        (None, Some(busy)) => full * held_back * (1.0 - ramp(busy, 0.7, 0.95)),
-        (None, None) => 0.5 * full * held_back,
+        (Some(paused), _) => full * held_back * path::READER_PAUSED.of(paused),
+        (None, Some(busy)) => full * held_back * path::READER_AT_WORK.not(busy),
+        (None, None) => path::READER_UNTIMED * full * held_back,
     }
 }
 

@@ -9,8 +9,9 @@ use crate::advice::Advice;
 use crate::ceilings::ceilings;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp, ratio};
+use crate::numbers::{percent, ratio};
 use crate::observed::{HostView, Observed, end_name};
+use crate::thresholds::{hosts, path, signs};
 
 #[derive(Debug)]
 pub(crate) struct Pcie;
@@ -47,11 +48,11 @@ impl Mechanism for Pcie {
         let reached = ratio(seen.rate(), link.goodput_bits_per_s).unwrap_or(0.0);
         let narrower =
             seen.line_goodput(host.end).is_none_or(|line| link.goodput_bits_per_s < line);
-        let shown = if plateau(seen) > 0.5 { 0.97 } else { 0.9 };
+        let shown = if plateau(seen) > signs::LIKELY { signs::STATED } else { signs::INDIRECT };
         let weight = if narrower { shown } else { 0.0 }
-            * ramp(reached, 0.88, 0.95)
-            * (1.0 - ramp(reached, 1.05, 1.12))
-            * (1.0 - 0.9 * seen.lifted_by_streams());
+            * hosts::BUS_REACHED.of(reached)
+            * hosts::BUS_EXCEEDED.not(reached)
+            * (1.0 - path::LIFTED_LINE * seen.lifted_by_streams());
         let first = format!(
             "the {} end's PCI Express link can carry {} of payload; measured {} ({})",
             end_name(host.end),
@@ -66,6 +67,7 @@ impl Mechanism for Pcie {
         evidence.extend(plateau_evidence(seen));
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence,
             against: first,
@@ -144,9 +146,11 @@ impl Mechanism for MemoryBandwidth {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = hungrier(seen);
         let traffic = traffic_bytes_per_s(host);
-        let weight = 0.9 * cpu_weight(seen, host) * ramp(excess(seen, host), 10.0, 20.0);
+        let weight =
+            signs::INDIRECT * cpu_weight(seen, host) * hosts::MEMORY_EXCESS.of(excess(seen, host));
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence: traffic
                 .map(|bytes| {

@@ -3,11 +3,9 @@
 
 use results::Proximity;
 
-use crate::numbers::{ramp, ratio};
+use crate::numbers::ratio;
 use crate::observed::{HostView, Observed};
-
-/// Largest size of a small packet: two standard Ethernet frames.
-const SMALL_PACKET_BYTES: f64 = 3200.0;
+use crate::thresholds::signs;
 
 /// Clock of the busiest thread's core, and the highest the processor reaches; kHz.
 pub(super) fn clock_khz(host: &HostView<'_>) -> Option<(f64, f64)> {
@@ -19,7 +17,7 @@ pub(super) fn clock_khz(host: &HostView<'_>) -> Option<(f64, f64)> {
 
 /// Confidence, 0 to 1, that the clock is held low.
 pub(super) fn slow_clock(host: &HostView<'_>) -> f64 {
-    clock_khz(host).map_or(0.0, |(seen, most)| ramp(1.0 - seen / most, 0.2, 0.4))
+    clock_khz(host).map_or(0.0, |(seen, most)| signs::SLOW_CLOCK.of(1.0 - seen / most))
 }
 
 /// Proximity of the busiest thread's core to the core its packets arrive on (for a sender, its
@@ -43,7 +41,7 @@ pub(super) fn device_nodes(host: &HostView<'_>) -> Option<(u32, u32)> {
 pub(super) fn misplaced(host: &HostView<'_>) -> f64 {
     let by_cores = match distance(host).map(|found| found.0) {
         Some(Proximity::OtherNode) => 1.0,
-        Some(Proximity::SameNode) if shares_caches(host) => 0.7,
+        Some(Proximity::SameNode) if shares_caches(host) => signs::MISPLACED_ON_NODE,
         _ => 0.0,
     };
     let by_device: f64 = if device_nodes(host).is_some() { 1.0 } else { 0.0 };
@@ -60,8 +58,7 @@ fn shares_caches(host: &HostView<'_>) -> bool {
 
 /// Confidence, 0 to 1, that an end's stack handles small packets one by one; 0 if its device combines them.
 pub(super) fn small_packets(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
-    seen.packet_bytes(host)
-        .map_or(0.0, |bytes| 1.0 - ramp(bytes, SMALL_PACKET_BYTES, 2.0 * SMALL_PACKET_BYTES))
+    seen.packet_bytes(host).map_or(0.0, |bytes| signs::SMALL_PACKET_BYTES.not(bytes))
 }
 
 /// Offloads that would combine an end's packets and are off; empty if the host does not report them.
@@ -81,8 +78,9 @@ pub(super) fn offloads_off(seen: &Observed<'_>, host: &HostView<'_>) -> Vec<&'st
         if !is_on("gso") {
             off.push("gso");
         }
-        let cuts_small =
-            interface.gso_max_bytes.is_some_and(|most| f64::from(most) < SMALL_PACKET_BYTES);
+        let cuts_small = interface
+            .gso_max_bytes
+            .is_some_and(|most| f64::from(most) < signs::SMALL_PACKET_BYTES.from);
         if cuts_small {
             off.push("gso_max_size");
         }
@@ -106,7 +104,7 @@ pub(super) fn uncombined(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 pub(super) fn small_segments(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let Some(mss) = seen.flow.mss_bytes else { return 0.0 };
     // Combined segments cost as much as one packet.
-    1.0_f64.min(1.0 - ramp(mss, 1000.0, 1400.0)) * small_packets(seen, host)
+    signs::SMALL_SEGMENT_BYTES.not(mss) * small_packets(seen, host)
 }
 
 /// The strongest of these reasons at one end, 0 to 1.
@@ -115,7 +113,7 @@ pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
         host.throttled(),
         host.held_behind(),
         slow_clock(host),
-        0.9 * misplaced(host),
+        signs::MISPLACED_AS_REASON * misplaced(host),
         uncombined(seen, host),
         small_segments(seen, host),
     ]
@@ -125,11 +123,11 @@ pub(super) fn other_reason(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
 
 /// Share of the retransmissions that an end's drops explain, 0 (none) to 1 (all).
 pub(super) fn explains_losses(seen: &Observed<'_>, dropped_pkts: u64) -> f64 {
-    if seen.flow.retransmits_count.is_none_or(|again| again < 3.0) {
+    if seen.flow.retransmits_count.is_none_or(|again| again < signs::RETRANSMITS_MIN) {
         return 0.0;
     }
     let again = seen.flow.run_retransmits_count.unwrap_or(0.0).max(1.0);
     // A dropped packet may combine many segments, so a few drops may cause many retransmissions.
-    ramp(ratio(dropped_pkts as f64, again).unwrap_or(0.0), 0.01, 0.1)
-        * ramp(dropped_pkts as f64, 1.0, 5.0)
+    signs::DROPS_OF_RETRANSMITS.of(ratio(dropped_pkts as f64, again).unwrap_or(0.0))
+        * signs::DROPS_COUNT.of(dropped_pkts as f64)
 }

@@ -3,20 +3,19 @@
 use results::{Limit, TestLimit};
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_seconds};
 
-use super::{drops, interrupt_core, more_streams, several_streams, signals};
+use super::{drops, interrupt_core, more_streams, several_streams, several_words, signals};
 use crate::advice::Advice;
 use crate::ceiling::{is_disproved, window_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent, ramp, ratio};
+use crate::numbers::{at_least, fine_percent, percent, ratio};
 use crate::observed::{Observed, end_name};
+use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct CongestionControl;
-
-/// Range of throughput growth, last third of a test over the first, in which it begins to count as rising.
-const RISING: (f64, f64) = (1.15, 1.5);
 
 impl Mechanism for CongestionControl {
     fn limit(&self) -> Limit {
@@ -44,55 +43,86 @@ impl Mechanism for CongestionControl {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let rising = rising(seen);
         let lifted = seen.lifted_by_streams();
-        let shown = if seen.several.is_some() { lifted.max(rising) } else { 0.5_f64.max(rising) };
+        let shown = if seen.several.is_some() {
+            lifted.max(rising)
+        } else {
+            path::CWND_UNTRIED.max(rising)
+        };
         let used = if paced(seen) {
             1.0
         } else {
-            seen.flow.window_use().map_or(0.6, |used| 0.3 + 0.7 * ramp(used, 0.5, 0.85))
+            seen.flow.window_use().map_or(path::CWND_USED_UNKNOWN, |used| {
+                at_least(path::CWND_USED_LEAST, seen.fit[Fitted::UsedCwnd].of(used))
+            })
         };
         let again = seen.flow.retransmit_share.unwrap_or(0.0);
-        let lost = ramp(again, 2e-6, 2e-5);
+        let lost = path::CWND_LOST.of(again);
         // Throughput that rises after many losses recovers from them.
-        let ramps_up = rising * (1.0 - ramp(again, 2e-4, 1e-3));
-        let weight = 0.9
-            * shown
-            * used
-            * seen.unexplained()
-            * (1.0 - 0.7 * lost * (1.0 - ramps_up))
-            * (1.0 - seen.hosts_full())
-            * (1.0 - seen.queue())
-            * (1.0 - 0.7 * drops::own_drops_bind(seen).max(signals::marks(seen)))
-            * (1.0 - 0.7 * interrupt_core::weight(seen));
+        let ramps_up = rising * path::CWND_RECOVERING.not(again);
+        let weighed = Weighing::most(signs::INDIRECT)
+            .by(shown, "more streams carry no more, or were not tried")
+            .by(used, "the congestion window is not used up")
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(lost * (1.0 - ramps_up), path::CWND_OTHER_CAUSE, "losses hold the window down")
+            .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
+            .unless(seen.queue(), 1.0, weighing::QUEUE)
+            .unless(
+                drops::own_drops_bind(seen).max(signals::marks(seen)),
+                path::CWND_OTHER_CAUSE,
+                "marks or drops of the sender's own queue hold the window down",
+            )
+            .unless(
+                interrupt_core::weight(seen),
+                path::CWND_OTHER_CAUSE,
+                "the core that takes the packets has no time left",
+            );
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(seen.sender.end),
             evidence: evidence(seen, rising),
             against: against(seen),
-            ceiling_bits_per_s: law(seen).filter(|_| weight > 0.3),
+            ceiling_bits_per_s: law(seen).filter(|_| weighed.weight() > signs::PERHAPS),
         }
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         let rate = seen.rate();
         let mut experiments = Vec::new();
-        if let (true, TestLimit::DurationS(duration_s)) = (rising(seen) > 0.5, seen.spec.limit) {
-            let growth = seen.flow.growth.unwrap_or(1.2).min(4.0);
+        if let (true, TestLimit::DurationS(duration_s)) =
+            (rising(seen) > signs::LIKELY, seen.spec.limit)
+        {
+            let growth = seen
+                .flow
+                .growth
+                .unwrap_or(predictions::OMIT_GROWTH_UNKNOWN)
+                .min(predictions::OMIT_GROWTH_MOST);
             let from_s = seen.spec.omit_s;
             experiments.push(Experiment {
                 limit: self.limit(),
                 change: Change::Omit { from_s, to_s: from_s + duration_s },
-                predicted: Prediction::new(rate * 1.05, rate * growth.sqrt(), rate * growth * 2.0),
+                predicted: Prediction::new(
+                    rate * predictions::LIFT_LEAST,
+                    rate * growth.sqrt(),
+                    rate * growth * predictions::OMIT_MOST,
+                ),
                 rule: Rule::Lifts,
             });
         }
         experiments.extend(more_streams(self.limit(), seen, headroom));
         if let Some(to) = another(seen) {
             let from = seen.flow.congestion_control.clone().unwrap_or_default();
-            let most = headroom.unwrap_or(rate * 2.0).max(rate * 1.3);
+            let most = headroom
+                .unwrap_or(rate * predictions::ANOTHER_CONTROL)
+                .max(rate * predictions::ANOTHER_CONTROL_EXPECTED);
             experiments.push(Experiment {
                 limit: self.limit(),
                 change: Change::CongestionControl { from, to },
-                predicted: Prediction::new(rate * 1.15, most, most.max(rate * 4.0)),
+                predicted: Prediction::new(
+                    rate * predictions::ANOTHER_CONTROL_LEAST,
+                    most,
+                    most.max(rate * predictions::ANOTHER_CONTROL_MOST),
+                ),
                 rule: Rule::Scales,
             });
         }
@@ -101,7 +131,7 @@ impl Mechanism for CongestionControl {
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines = Vec::new();
-        if rising(seen) > 0.3 {
+        if rising(seen) > signs::PERHAPS {
             let text = "test longer, or leave out the start (--omit): throughput was still rising";
             let from_s = seen.spec.omit_s;
             lines.push(Advice::of(Change::Omit { from_s, to_s: from_s }, text));
@@ -127,13 +157,13 @@ impl Mechanism for CongestionControl {
 }
 
 fn rising(seen: &Observed<'_>) -> f64 {
-    seen.flow.growth.map_or(0.0, |growth| ramp(growth, RISING.0, RISING.1))
+    seen.flow.growth.map_or(0.0, |growth| path::RISING.of(growth))
 }
 
 /// Whether the kernel's pacing spaces the packets: its rate then equals the throughput.
 fn paced(seen: &Observed<'_>) -> bool {
     let pacing = seen.flow.pacing_bits_per_s.and_then(|pacing| ratio(pacing, seen.rate()));
-    pacing.is_some_and(|of_rate| (0.9..1.3).contains(&of_rate))
+    pacing.is_some_and(|of_rate| (path::PACED_FROM..path::PACED_TO).contains(&of_rate))
 }
 
 fn law(seen: &Observed<'_>) -> Option<f64> {
@@ -177,10 +207,7 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
             "throughput still rises: the last third carries {growth:.1} times the first"
         ));
     }
-    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
-        let together = show_bit_rate(several.median);
-        lines.push(format!("{streams} streams carry {together} together, {gain:.1} times as much"));
-    }
+    lines.extend(several_words(seen));
     lines.extend(seen.flow.retransmit_share.map(|share| match share {
         0.0 => "no segment was retransmitted".to_owned(),
         share => format!("{} of the segments retransmitted", fine_percent(share)),
@@ -190,23 +217,25 @@ fn evidence(seen: &Observed<'_>, rising: f64) -> Vec<String> {
 
 fn against(seen: &Observed<'_>) -> String {
     match (seen.streams_gain(), seen.flow.window_use()) {
-        (Some(gain), _) if gain < 1.2 => {
+        (Some(gain), _) if gain < path::STREAMS_NO_MORE => {
             format!("more streams, more congestion windows: {gain:.2} times as much")
         }
-        (_, Some(used)) if used < 0.6 => {
+        (_, Some(used)) if used < path::CWND_UNUSED_TOLD => {
             format!("only {} of the congestion window is in flight", percent(used))
         }
         _ if seen.flow.receive_window_share.is_none() && seen.flow.send_buffer_share.is_none() => {
             "what held the sender back was not recorded".to_owned()
         }
-        _ if seen.unexplained() < 0.5 => {
+        _ if seen.unexplained() < signs::LIKELY => {
             format!("other limits hold it back {} of the time", percent(1.0 - seen.unexplained()))
         }
-        _ if seen.queue() > 0.3 => {
+        _ if seen.queue() > signs::PERHAPS => {
             "round trips grow under load: what its window lets out waits in a queue".to_owned()
         }
-        _ if seen.hosts_full() > 0.5 => "the hosts' cores are full before the window is".to_owned(),
-        _ if seen.flow.retransmit_share.is_some_and(|share| share > 2e-5) => {
+        _ if seen.hosts_full() > signs::LIKELY => {
+            "the hosts' cores are full before the window is".to_owned()
+        }
+        _ if seen.flow.retransmit_share.is_some_and(|share| share > path::CWND_LOST.to) => {
             let share = seen.flow.retransmit_share.unwrap_or(0.0);
             format!(
                 "losses hold its window down: {} of the segments retransmitted",

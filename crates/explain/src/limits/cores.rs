@@ -8,17 +8,15 @@ use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp};
+use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
+use crate::thresholds::{Fitted, hosts, path, predictions};
 
 #[derive(Debug)]
 pub(crate) struct SenderCore;
 
 #[derive(Debug)]
 pub(crate) struct ReceiverCore;
-
-/// Largest gain, as a factor, expected from a cheaper way of passing data to or from the socket.
-const CHEAPER_GAIN_MAX: f64 = 2.0;
 
 impl Mechanism for SenderCore {
     fn limit(&self) -> Limit {
@@ -45,7 +43,12 @@ impl Mechanism for SenderCore {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let (own, other) = (&seen.sender, &seen.receiver);
-        opinion(seen, own, other, sender_weight(seen) * (1.0 - 0.75 * other_reason(seen, own)))
+        opinion(
+            seen,
+            own,
+            other,
+            sender_weight(seen) * (1.0 - hosts::OTHER_REASON * other_reason(seen, own)),
+        )
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
@@ -93,7 +96,12 @@ impl Mechanism for ReceiverCore {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let (own, other) = (&seen.receiver, &seen.sender);
-        opinion(seen, own, other, receiver_weight(seen) * (1.0 - 0.75 * other_reason(seen, own)))
+        opinion(
+            seen,
+            own,
+            other,
+            receiver_weight(seen) * (1.0 - hosts::OTHER_REASON * other_reason(seen, own)),
+        )
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
@@ -130,8 +138,10 @@ fn sender_weight(seen: &Observed<'_>) -> f64 {
     let (own, other) = (&seen.sender, &seen.receiver);
     let held_back = seen.receive_window_share().max(seen.flow.send_buffer_share.unwrap_or(0.0));
     let reader_is_slower = other.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
-    let full = own.starved().unwrap_or_else(|| 0.6 * core_full(own));
-    full * (1.0 - 0.8 * held_back) * (1.0 - 0.6 * reader_is_slower) * (1.0 - own_choice(own))
+    let full = own.starved().unwrap_or_else(|| hosts::CORE_WITHOUT_THREAD * core_full(own));
+    full * (1.0 - hosts::HELD_BACK_SENDER * held_back)
+        * (1.0 - hosts::SLOWER_END * reader_is_slower)
+        * (1.0 - own_choice(own))
 }
 
 fn receiver_weight(seen: &Observed<'_>) -> f64 {
@@ -139,14 +149,17 @@ fn receiver_weight(seen: &Observed<'_>) -> f64 {
     let fullness = seen.receiver_fullness();
     let full = own.starved().unwrap_or_else(|| {
         // Unread data and a full core, but it is unknown whose work fills the core.
-        0.6 * core_full(own) * ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
+        hosts::CORE_WITHOUT_THREAD
+            * core_full(own)
+            * seen.fit[Fitted::SlowReader].of(fullness.unwrap_or(0.0))
     });
-    let feeder_is_slower = other.starved().unwrap_or(0.0) * (1.0 - fullness.unwrap_or(0.3));
-    let by_thread = full * (1.0 - 0.6 * feeder_is_slower) * (1.0 - own_choice(own));
+    let feeder_is_slower =
+        other.starved().unwrap_or(0.0) * (1.0 - fullness.unwrap_or(hosts::FULLNESS_UNKNOWN));
+    let by_thread = full * (1.0 - hosts::SLOWER_END * feeder_is_slower) * (1.0 - own_choice(own));
     // The socket is full although the reader never paused: the reader is scheduled too late or too briefly.
-    let by_queue = ramp(fullness.unwrap_or(0.0), 0.3, 0.7)
-        * ramp(seen.receive_window_share(), 0.1, 0.5)
-        * own.busy_share().map_or(0.0, |busy| ramp(busy, 0.5, 0.9))
+    let by_queue = seen.fit[Fitted::SlowReader].of(fullness.unwrap_or(0.0))
+        * path::HELD_BY_READER.of(seen.receive_window_share())
+        * own.busy_share().map_or(0.0, |busy| hosts::QUEUE_BUSY.of(busy))
         * (1.0 - own_choice(own));
     by_thread.max(by_queue)
 }
@@ -163,7 +176,7 @@ fn opinion(
     if let Some(text) = own.mode_text() {
         evidence.push(format!("thread time: {text}{}", work_text(own)));
     }
-    if let Some(core) = own.core.filter(|core| core.steal > 0.02) {
+    if let Some(core) = own.core.filter(|core| core.steal > hosts::STEAL_TOLD) {
         evidence.push(format!("the hypervisor took {} of core {}", percent(core.steal), core.core));
     }
     if let Some(core) = own.softirq_core {
@@ -187,6 +200,7 @@ fn opinion(
     }
     Opinion {
         weight,
+        doubt: None,
         end: Some(own.end),
         evidence,
         against: match own.busy_share() {
@@ -203,7 +217,7 @@ fn opinion(
         ceiling_bits_per_s: own
             .busy_share()
             // A thread that mostly sleeps spends its time on wake-ups, which do not scale.
-            .filter(|busy| *busy > 0.5)
+            .filter(|busy| *busy > hosts::THREAD_SCALES)
             .map(|busy| seen.rate() / busy),
     }
 }
@@ -213,21 +227,24 @@ fn opinion(
 fn by_exhaustion(seen: &Observed<'_>, own: &HostView<'_>, other: &HostView<'_>) -> f64 {
     let exhausted = seen.exhausted(own);
     let lacks = |host: &HostView<'_>| host.busy_share().unwrap_or(0.0);
-    if lacks(own) <= 0.3 || lacks(own) < lacks(other) {
+    if lacks(own) <= hosts::EXHAUSTION_BUSY || lacks(own) < lacks(other) {
         return 0.0;
     }
-    let waits = ramp(own.wait_share.unwrap_or(0.0), 0.2, 0.35);
-    (0.5 + 0.2 * waits) * exhausted * seen.unexplained() * (1.0 - 0.75 * other_reason(seen, own))
+    let waits = hosts::EXHAUSTION_WAITS.of(own.wait_share.unwrap_or(0.0));
+    (hosts::EXHAUSTION + hosts::EXHAUSTION_WAITED * waits)
+        * exhausted
+        * seen.unexplained()
+        * (1.0 - hosts::OTHER_REASON * other_reason(seen, own))
 }
 
 /// Confidence, 0 to 1, that the core its thread ran on has no time left.
 fn core_full(host: &HostView<'_>) -> f64 {
-    host.core.map_or(0.0, |core| 1.0 - ramp(core.idle, 0.02, 0.08))
+    host.core.map_or(0.0, |core| hosts::CORE_IDLE.not(core.idle))
 }
 
 /// Confidence, 0 to 1, that its application pauses by choice; the core then has time.
 fn own_choice(host: &HostView<'_>) -> f64 {
-    ramp(host.application_idle_share.unwrap_or(0.0), 0.05, 0.3)
+    hosts::OWN_PAUSES.of(host.application_idle_share.unwrap_or(0.0))
 }
 
 fn experiments(
@@ -240,10 +257,13 @@ fn experiments(
     let mut experiments = Vec::new();
     if !own.pinned.is_empty() {
         let change = Change::MoveCores { end: own.end, from: own.pinned.clone(), to: Vec::new() };
-        let waited = own.wait_share.unwrap_or(0.0).min(0.8);
-        let mut elsewhere = lifted(limit, seen, change, 1.1 / (1.0 - waited), headroom);
+        let waited = own.wait_share.unwrap_or(0.0).min(predictions::WAITED_MOST);
+        let mut elsewhere =
+            lifted(limit, seen, change, predictions::MOVED_MOST / (1.0 - waited), headroom);
         // A thread that fills a core by itself would fill another core as well.
-        if own.idle_cores.is_none_or(|idle| idle < 0.5) || waited < 0.1 {
+        if own.idle_cores.is_none_or(|idle| idle < predictions::IDLE_CORE)
+            || waited < predictions::WAITED_LEAST
+        {
             elsewhere.rule = Rule::Eases;
         }
         experiments.push(elsewhere);
@@ -252,7 +272,7 @@ fn experiments(
         // The kernel may or may not make it cheaper, and on one machine the other end uses the time that
         // this end saves: only a gain decides.
         let may_cost_more = matches!(change, Change::SendPath(_)) || seen.one_machine;
-        let mut experiment = lifted(limit, seen, change, CHEAPER_GAIN_MAX, headroom);
+        let mut experiment = lifted(limit, seen, change, predictions::CHEAPER_MOST, headroom);
         if may_cost_more {
             experiment.rule = Rule::Eases;
         }
@@ -260,7 +280,7 @@ fn experiments(
     }));
     experiments.extend(dearer(limit, seen, own.end));
     // On one machine, or without an idle core, more streams only divide the same time.
-    if own.idle_cores.is_none_or(|idle| idle > 0.5)
+    if own.idle_cores.is_none_or(|idle| idle > predictions::IDLE_CORE)
         && own.host.is_none_or(|host| host.usable_cores.len() != 1)
     {
         experiments.extend(more_streams(limit, seen, headroom));
@@ -273,7 +293,11 @@ fn dearer(limit: Limit, seen: &Observed<'_>, end: End) -> Option<Experiment> {
     seen.spec.block_bytes.is_none().then(|| Experiment {
         limit,
         change: Change::Block { to_bytes: DEARER_BLOCK_BYTES },
-        predicted: Prediction::new(rate * 0.2, rate * 0.6, rate * 0.9),
+        predicted: Prediction::new(
+            rate * predictions::DEARER_LOW,
+            rate * predictions::DEARER_EXPECTED,
+            rate * predictions::DEARER_HIGH,
+        ),
         rule: Rule::FollowsCost(end),
     })
 }
@@ -282,12 +306,12 @@ fn dearer(limit: Limit, seen: &Observed<'_>, end: End) -> Option<Experiment> {
 fn work_text(host: &HostView<'_>) -> String {
     let Some(core) = &host.core else { return String::new() };
     let mut text = String::new();
-    if core.softirq > 0.15 {
+    if core.softirq > hosts::WORK_TOLD {
         text += &format!("; softirq takes {} of core {}", percent(core.softirq), core.core);
     }
     let own = host.run_share.unwrap_or(0.0);
     let others = (core.user + core.system - own).max(0.0);
-    if others > 0.15 {
+    if others > hosts::WORK_TOLD {
         text += &format!("; other threads take {} of core {}", percent(others), core.core);
     }
     text
@@ -299,7 +323,7 @@ const DEARER_BLOCK_BYTES: u64 = 8 << 10;
 /// Where the end's thread should run.
 fn placement(host: &HostView<'_>) -> Advice {
     let end = end_name(host.end);
-    let waited = host.wait_share.unwrap_or(0.0) > 0.1;
+    let waited = host.wait_share.unwrap_or(0.0) > hosts::WAIT_TOLD;
     match (&host.pinned[..], waited) {
         ([], false) => {
             format!("pin the {end} end's thread next to the core that serves its NIC queue").into()

@@ -10,6 +10,8 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::{percent, share};
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Remedy, change};
+use crate::thresholds::{hosts, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct CpuQuota;
@@ -37,10 +39,13 @@ impl Mechanism for CpuQuota {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = worse(seen);
-        let weight = 0.96 * host.throttled() * (1.0 - 0.5 * seen.queue());
+        let weighed = Weighing::most(signs::LOCATED)
+            .by(host.throttled(), "the quota stopped the group only part of the time")
+            .unless(seen.queue(), hosts::QUOTA_QUEUE, weighing::QUEUE);
         let quota = quota_of(host);
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(host.end),
             evidence: quota.map(|quota| evidence(host, quota)).unwrap_or_default(),
             against: match quota {
@@ -60,7 +65,7 @@ impl Mechanism for CpuQuota {
                     }
                 },
             },
-            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+            ceiling_bits_per_s: (weighed.weight() > signs::PERHAPS).then_some(seen.rate()),
         }
     }
 
@@ -78,13 +83,14 @@ impl Mechanism for CpuQuota {
         let period_us = (quota.period_s * 1e6).round();
         let key = format!("cgroup:{}/cpu.max", quota.group.trim_end_matches('/'));
         let now = format!("{:.0} {period_us:.0}", quota.cores * period_us);
-        let stopped = share(quota.throttled_s, host.duration_s).unwrap_or(0.0).min(0.9);
+        let stopped =
+            share(quota.throttled_s, host.duration_s).unwrap_or(0.0).min(predictions::STOPPED_MOST);
         Some(Remedy::setting(
             host.end,
             change(&key, Some(&now), &format!("max {period_us:.0}"))?,
             (seen.rate() / (1.0 - stopped))
                 .min(headroom.unwrap_or(f64::MAX))
-                .max(seen.rate() * 1.05),
+                .max(seen.rate() * predictions::LIFT_LEAST),
             "without the quota nothing stops its threads: throughput rises",
         ))
     }

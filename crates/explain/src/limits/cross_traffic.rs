@@ -9,8 +9,10 @@ use crate::advice::Advice;
 use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp, ratio};
+use crate::numbers::{percent, ratio};
 use crate::observed::{HostView, Observed, end_name};
+use crate::thresholds::{path, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct CrossTraffic;
@@ -43,7 +45,13 @@ impl Mechanism for CrossTraffic {
         let together = seen.rate() + other;
         let of_all = ratio(other, together).unwrap_or(0.0);
         let line = seen.line_goodput(host.end);
-        let weight = 0.96 * shares(seen) * seen.unexplained() * (1.0 - seen.hosts_full());
+        let weighed = Weighing::most(signs::LOCATED)
+            .by(
+                shares(seen),
+                "it takes little of the line, or nothing shows a rate that both share",
+            )
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL);
         let first = format!(
             "{}: {} carried {} of other traffic the same way, {} of all",
             host.name(),
@@ -61,7 +69,14 @@ impl Mechanism for CrossTraffic {
             )
         }));
         evidence.extend(plateau_evidence(seen));
-        Opinion { weight, end: Some(host.end), evidence, against: first, ceiling_bits_per_s: None }
+        Opinion {
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
+            end: Some(host.end),
+            evidence,
+            against: first,
+            ceiling_bits_per_s: None,
+        }
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
@@ -83,14 +98,15 @@ impl Mechanism for CrossTraffic {
 pub(super) fn shares(seen: &Observed<'_>) -> f64 {
     let Some((host, other)) = most_other(seen) else { return 0.0 };
     let together = seen.rate() + other;
-    let line = seen.line_goodput(host.end).map_or(0.0, |line| ramp(together / line, 0.85, 0.93));
-    let held = line.max(0.9 * plateau_with_others(seen));
-    ramp(ratio(other, together).unwrap_or(0.0), 0.08, 0.2) * held
+    let line =
+        seen.line_goodput(host.end).map_or(0.0, |line| path::OTHERS_FILL_LINE.of(together / line));
+    let held = line.max(path::OTHERS_AT_RATE * plateau_with_others(seen));
+    path::OTHERS_SHARE.of(ratio(other, together).unwrap_or(0.0)) * held
 }
 
 /// Confidence in a plateau, 0 to 1. Other traffic also fills queues, so longer round trips count nearly as much.
 fn plateau_with_others(seen: &Observed<'_>) -> f64 {
-    plateau(seen).max(0.8 * seen.queue())
+    plateau(seen).max(path::OTHERS_QUEUE * seen.queue())
 }
 
 /// Rate at which an end's interface carried bytes beyond those of the test, headers included, bit/s.
@@ -107,7 +123,8 @@ fn other_bits_per_s(seen: &Observed<'_>, host: &HostView<'_>) -> Option<f64> {
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
     // Upper bound: every segment with its own headers, as a device counts them, and the retransmissions.
     let headers_bytes = f64::from(seen.headers().bytes()) + ETHERNET_QDISC_BYTES;
-    let own = host.payload_bytes * (mss + headers_bytes) / mss * (1.0 + again) * 1.01;
+    let own =
+        host.payload_bytes * (mss + headers_bytes) / mss * (1.0 + again) * path::OWN_BYTES_MOST;
     ratio((bytes - own).max(0.0) * 8.0, host.duration_s).or(Some(0.0))
 }
 

@@ -10,9 +10,11 @@ use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, ramp, ratio};
+use crate::numbers::{fine_percent, ratio};
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
+use crate::thresholds::{hosts, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct Qdisc;
@@ -49,9 +51,12 @@ impl Mechanism for Qdisc {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = &seen.sender;
         let dropped = short_queue(seen).map_or(0, |qdisc| qdisc.dropped_pkts);
-        let weight = 0.96 * own_drops_bind(seen) * overflow_binds(seen);
+        let weighed = Weighing::most(signs::LOCATED)
+            .by(own_drops_bind(seen), "its drops are too few for the losses")
+            .by(overflow_binds(seen), weighing::HELD);
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(host.end),
             evidence: short_queue(seen)
                 .map(|qdisc| qdisc_evidence(seen, qdisc))
@@ -70,13 +75,13 @@ impl Mechanism for Qdisc {
                 }
                 (_, None) => "the sending host reports no counters".to_owned(),
             },
-            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+            ceiling_bits_per_s: (weighed.weight() > signs::PERHAPS).then_some(seen.rate()),
         }
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         // Without retransmissions there is nothing that paced packets could prevent.
-        if seen.flow.retransmits_count.is_some_and(|count| count >= 3.0) {
+        if seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN) {
             return spaced(self.limit(), seen);
         }
         loss::with_bbr(self.limit(), seen, headroom).into_iter().collect()
@@ -86,7 +91,7 @@ impl Mechanism for Qdisc {
         Some(Remedy {
             end: seen.sender.end,
             method: longer_queue(short_queue(seen)?)?,
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * predictions::CHANGE_TWICE),
             text: "a longer queue drops nothing: throughput rises".to_owned(),
         })
     }
@@ -113,8 +118,8 @@ pub(super) fn own_drops_bind(seen: &Observed<'_>) -> f64 {
     let told_at_once = seen
         .segments()
         .and_then(|all| loss::law(seen, ratio(dropped, all)?))
-        .map_or(0.0, |response| 1.0 - ramp((seen.rate() / response).ln(), 0.7, 1.4));
-    explains_losses(seen, dropped as u64).max(told_at_once * ramp(dropped, 0.0, 2.0))
+        .map_or(0.0, |response| hosts::DROPS_AT_ONCE.not((seen.rate() / response).ln()));
+    explains_losses(seen, dropped as u64).max(told_at_once * hosts::DROPS_AT_ONCE_COUNT.of(dropped))
 }
 
 /// The sender's queueing discipline that dropped most, except one that holds a configured rate.
@@ -125,7 +130,7 @@ fn short_queue<'a>(seen: &Observed<'a>) -> Option<&'a QdiscCounters> {
         limits
             .into_iter()
             .flatten()
-            .any(|limit| ratio(rate, limit).is_some_and(|reached| reached > 0.75))
+            .any(|limit| ratio(rate, limit).is_some_and(|reached| reached > hosts::KEEPS_ITS_RATE))
     };
     let filters = |qdisc: &QdiscCounters| matches!(qdisc.kind.as_str(), "ingress" | "clsact");
     let own = seen.sender.qdiscs().filter(|qdisc| !filters(qdisc) && !keeps_its_rate(qdisc));
@@ -203,9 +208,12 @@ impl Mechanism for SoftnetBacklog {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = &seen.receiver;
         let dropped = softnet_drops(host);
-        let weight = 0.96 * explains_losses(seen, dropped.unwrap_or(0)) * overflow_binds(seen);
+        let weighed = Weighing::most(signs::LOCATED)
+            .by(explains_losses(seen, dropped.unwrap_or(0)), "its drops are too few for the losses")
+            .by(overflow_binds(seen), weighing::HELD);
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(host.end),
             evidence: softnet_evidence(seen, host),
             against: match dropped {
@@ -215,7 +223,7 @@ impl Mechanism for SoftnetBacklog {
                 }
                 None => "the receiving host reports no counters".to_owned(),
             },
-            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+            ceiling_bits_per_s: (weighed.weight() > signs::PERHAPS).then_some(seen.rate()),
         }
     }
 
@@ -229,7 +237,7 @@ impl Mechanism for SoftnetBacklog {
         Some(Remedy::setting(
             host.end,
             longer_backlog(seen)?,
-            headroom.unwrap_or(seen.rate() * 2.0),
+            headroom.unwrap_or(seen.rate() * predictions::CHANGE_TWICE),
             "with a longer backlog nothing is dropped there: throughput rises",
         ))
     }
@@ -322,7 +330,9 @@ impl Mechanism for RingOverrun {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = &seen.receiver;
         let overrun = host.device().and_then(|device| device.rx_ring_overruns_count);
-        let weight = 0.96 * explains_losses(seen, overrun.unwrap_or(0)) * overflow_binds(seen);
+        let weighed = Weighing::most(signs::LOCATED)
+            .by(explains_losses(seen, overrun.unwrap_or(0)), "its drops are too few for the losses")
+            .by(overflow_binds(seen), weighing::HELD);
         let mut evidence = Vec::new();
         if let (Some(count), Some(device)) = (overrun.filter(|count| *count > 0), host.device()) {
             evidence.push(format!(
@@ -338,7 +348,8 @@ impl Mechanism for RingOverrun {
             evidence.extend(repeats_text(seen));
         }
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(host.end),
             evidence,
             against: match overrun {
@@ -346,7 +357,7 @@ impl Mechanism for RingOverrun {
                 Some(count) => format!("{}, too few to bind", show_count_of(count, "overrun")),
                 None => "the receiving interface does not report overruns".to_owned(),
             },
-            ceiling_bits_per_s: (weight > 0.3).then_some(seen.rate()),
+            ceiling_bits_per_s: (weighed.weight() > signs::PERHAPS).then_some(seen.rate()),
         }
     }
 
@@ -361,7 +372,7 @@ impl Mechanism for RingOverrun {
         Some(Remedy::setting(
             host.end,
             change(&key, Some(&now.to_string()), &most.to_string())?,
-            headroom.unwrap_or(seen.rate() * 2.0),
+            headroom.unwrap_or(seen.rate() * predictions::CHANGE_TWICE),
             "with the longest ring there are fewer overruns: throughput rises",
         ))
     }
@@ -389,7 +400,7 @@ fn ring(host: &HostView<'_>) -> Option<(u32, u32)> {
 /// Confidence, 0 to 1, that overflow and nothing else limits throughput.
 fn overflow_binds(seen: &Observed<'_>) -> f64 {
     let starved = seen.sender.starved().unwrap_or(0.0).max(seen.receiver.starved().unwrap_or(0.0));
-    seen.unexplained() * (1.0 - 0.7 * starved)
+    seen.unexplained() * (1.0 - hosts::DROPS_STARVED * starved)
 }
 
 fn repeats_text(seen: &Observed<'_>) -> Option<String> {
@@ -401,15 +412,19 @@ fn repeats_text(seen: &Observed<'_>) -> Option<String> {
 /// that, at half of it.
 pub(super) fn spaced(limit: Limit, seen: &Observed<'_>) -> Vec<Experiment> {
     let rate = seen.rate();
-    let lost = ramp(seen.flow.retransmit_share.unwrap_or(0.0), 0.0, 1.0);
-    [0.9, 0.5]
+    let lost = seen.flow.retransmit_share.unwrap_or(0.0).clamp(0.0, 1.0);
+    [predictions::SPACED_NEAR, predictions::SPACED_HALF]
         .into_iter()
         .map(|part| {
             let paced = rate * part;
             Experiment {
                 limit,
                 change: Change::PaceAt { bits_per_s: paced },
-                predicted: Prediction::new(paced * 0.75, paced * (1.0 - 0.1 * lost), paced * 1.05),
+                predicted: Prediction::new(
+                    paced * predictions::SPACED_LOW,
+                    paced * (1.0 - predictions::SPACED_LOST * lost),
+                    paced * predictions::SPACED_HIGH,
+                ),
                 rule: Rule::Calms,
             }
         })

@@ -4,14 +4,14 @@ use results::{CoreUse, Interrupt, KernelThreadUse, Limit, NapiThread, Nic, Recei
 use settings::Key;
 
 use super::causes::{small_packets, uncombined};
-use super::more_streams;
+use super::{halved_segments, more_streams};
 use crate::advice::Advice;
-use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp, share};
+use crate::numbers::{percent, share};
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Remedy, change};
+use crate::thresholds::{hosts, predictions, signs};
 
 #[derive(Debug)]
 pub(crate) struct InterruptCore;
@@ -48,6 +48,7 @@ impl Mechanism for InterruptCore {
         let core = packet_core(host);
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence: evidence(seen, host),
             against: match core {
@@ -62,14 +63,14 @@ impl Mechanism for InterruptCore {
             },
             ceiling_bits_per_s: host
                 .softirq_core
-                .filter(|core| core.softirq > 0.3)
+                .filter(|core| core.softirq > hosts::SOFTIRQ_TOLD)
                 .map(|core| seen.rate() / core.softirq.min(1.0)),
         }
     }
 
     fn experiments(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<Experiment> {
         let mut experiments = Vec::new();
-        if small_packets(seen, &seen.receiver) > 0.5 {
+        if small_packets(seen, &seen.receiver) > signs::LIKELY {
             experiments.extend(more_packets(self.limit(), seen));
         }
         experiments.extend(
@@ -85,7 +86,9 @@ impl Mechanism for InterruptCore {
         Some(Remedy::setting(
             host.end,
             packets_on(host, to)?,
-            headroom.unwrap_or(seen.rate() * 1.5).max(seen.rate() * 1.1),
+            headroom
+                .unwrap_or(seen.rate() * predictions::CHANGE_HALF_MORE)
+                .max(seen.rate() * predictions::LIFT_MOST),
             format!("with the packet work on core {to}, which has time, throughput rises"),
         ))
     }
@@ -97,7 +100,7 @@ impl Mechanism for InterruptCore {
             lines.push(format!("at the {end} end: {}", remedy.shown().command));
         }
         lines.push(format!("at the {end} end spread the packets: more queues (ethtool -L), RSS, RPS over several cores"));
-        if uncombined(seen, &seen.receiver) > 0.5 {
+        if uncombined(seen, &seen.receiver) > signs::LIKELY {
             lines.push("let the kernel join packets: ethtool -K DEV gro on".to_owned());
         }
         lines.push("larger packets cost less a byte: a larger MTU along the whole path".to_owned());
@@ -107,15 +110,15 @@ impl Mechanism for InterruptCore {
 
 /// An experiment in which each byte costs more packets, if the segments can be halved.
 pub(super) fn more_packets(limit: Limit, seen: &Observed<'_>) -> Option<Experiment> {
-    const MSS_MIN: f64 = 180.0;
-    let from = seen.flow.mss_bytes.filter(|mss| *mss >= 2.0 * MSS_MIN)?;
-    let to = (from / 2.0).min(16_000.0);
     let rate = seen.rate();
-    let bytes = |mss: f64| u32::try_from(units::saturating_u64(mss)).unwrap_or(u32::MAX);
     Some(Experiment {
         limit,
-        change: Change::SmallerSegments { from_bytes: bytes(from), to_bytes: bytes(to) },
-        predicted: Prediction::new(rate * 0.4, rate * 0.6, rate * 0.85),
+        change: halved_segments(seen)?,
+        predicted: Prediction::new(
+            rate * predictions::PACKETS_LOW,
+            rate * predictions::PACKETS_EXPECTED,
+            rate * predictions::PACKETS_HIGH,
+        ),
         rule: Rule::FollowsPackets,
     })
 }
@@ -123,23 +126,25 @@ pub(super) fn more_packets(limit: Limit, seen: &Observed<'_>) -> Option<Experime
 /// Confidence, 0 to 1, that this core binds.
 pub(super) fn weight(seen: &Observed<'_>) -> f64 {
     let host = &seen.receiver;
-    let free_sender = 1.0 - 0.85 * seen.sender.starved().unwrap_or(0.0);
+    let free_sender = 1.0 - hosts::PACKET_SENDER * seen.sender.starved().unwrap_or(0.0);
     // A reader that never sleeps, on a core of its own, is slower than the core that feeds it.
     let fed = host.starved().unwrap_or(0.0) * seen.receiver_fullness().unwrap_or(0.0);
-    let others = seen.unexplained() * free_sender * (1.0 - 0.8 * fed);
-    let by_softirq = host.softirq_core.map_or(0.0, |core| 0.9 * ramp(core.softirq, 0.55, 0.85));
+    let others = seen.unexplained() * free_sender * (1.0 - hosts::PACKET_READER * fed);
+    let by_softirq = host
+        .softirq_core
+        .map_or(0.0, |core| signs::INDIRECT * hosts::SOFTIRQ_BUSY.of(core.softirq));
     let by_thread = match hungry_thread(host) {
         // On one machine `ksoftirqd` threads serve both ends and the path between them.
-        Some(thread) if !seen.one_machine || thread.name.starts_with("napi/") => 0.96,
-        Some(_) => 0.8,
+        Some(thread) if !seen.one_machine || thread.name.starts_with("napi/") => signs::LOCATED,
+        Some(_) => hosts::SHARED_THREAD,
         None => 0.0,
     };
-    let by_crowd = 0.93 * crowded_packet_core(seen, host);
+    let by_crowd = hosts::PINNED_PACKETS * crowded_packet_core(seen, host);
     let own_reader = host.starved().unwrap_or(0.0) * same_core(host);
     // Packets that wait for this core are a queue too, but softirq time alone does not locate that queue.
-    by_crowd.max(by_thread).max(by_softirq * (1.0 - 0.5 * seen.queue()))
+    by_crowd.max(by_thread).max(by_softirq * (1.0 - hosts::PACKET_QUEUE * seen.queue()))
         * others
-        * (1.0 - 0.6 * own_reader)
+        * (1.0 - hosts::PACKET_OWN_READER * own_reader)
 }
 
 /// 1 if the reader runs on the core that processes its packets, else 0.
@@ -165,9 +170,13 @@ fn crowded_packet_core(seen: &Observed<'_>, host: &HostView<'_>) -> f64 {
     let Some(idle) = idle.reduce(f64::max) else { return 0.0 };
     let elsewhere = idlest(host).and_then(|core| host.core_use(core)).map_or(0.0, |core| core.idle);
     let asleep = 1.0 - host.starved().unwrap_or(0.0) * (1.0 - same_core(host));
-    (1.0 - ramp(idle, 0.02, 0.1))
+    hosts::PACKET_CORE_IDLE.not(idle)
         * asleep
-        * if seen.one_machine { 0.9 } else { ramp(elsewhere, 0.05, 0.2).max(0.8) }
+        * if seen.one_machine {
+            hosts::ELSEWHERE_SHARED
+        } else {
+            hosts::ELSEWHERE_IDLE.of(elsewhere).max(hosts::ELSEWHERE_FULL)
+        }
 }
 
 /// The kernel thread for packet processing that always runs or waits for its core.
@@ -176,7 +185,9 @@ fn hungry_thread<'a>(host: &HostView<'a>) -> Option<&'a KernelThreadUse> {
         share(thread.run_s + thread.wait_s, host.duration_s).unwrap_or(0.0)
     };
     let threads = host.counters?.kernel_threads.iter();
-    threads.filter(|thread| busy(thread) > 0.85).max_by(|a, b| busy(a).total_cmp(&busy(b)))
+    threads
+        .filter(|thread| busy(thread) > hosts::HUNGRY_THREAD)
+        .max_by(|a, b| busy(a).total_cmp(&busy(b)))
 }
 
 fn nic_of<'a>(host: &HostView<'a>) -> Option<&'a Nic> {

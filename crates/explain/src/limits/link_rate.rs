@@ -8,8 +8,10 @@ use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp};
+use crate::numbers::percent;
 use crate::observed::{Observed, end_name, opposite};
+use crate::thresholds::{path, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct LinkRate;
@@ -48,13 +50,17 @@ impl Mechanism for LinkRate {
         let reached = seen.rate() / line.goodput_bits_per_s;
         // One stream may leave a little of the line unused that several streams fill.
         let of_all = best(seen) / line.goodput_bits_per_s;
-        let nearly =
-            ramp(of_all, 0.95, 0.98) * ramp(reached, 0.82, 0.9) * (1.0 - seen.hosts_full());
-        let at_the_line = ramp(reached, 0.90, 0.96).max(nearly * seen.unexplained());
+        let nearly = path::LINE_BY_SEVERAL.of(of_all)
+            * path::LINE_NEARLY.of(reached)
+            * (1.0 - seen.hosts_full());
+        let at_the_line = path::LINE_REACHED.of(reached).max(nearly * seen.unexplained());
         // Payload above the line's capacity: the speed that the device reports is not real.
-        let believed = 1.0 - ramp(of_all, 1.04, 1.10);
-        let shown = if plateau(seen) > 0.5 { 0.97 } else { 0.9 };
-        let weight = shown * at_the_line * believed * (1.0 - 0.9 * seen.lifted_by_streams());
+        let believed = path::LINE_EXCEEDED.not(of_all);
+        let shown = if plateau(seen) > signs::LIKELY { signs::STATED } else { signs::INDIRECT };
+        let weighed = Weighing::most(shown)
+            .by(at_the_line, "throughput is below the line's")
+            .by(believed, "more was carried than the line's rate")
+            .unless(seen.lifted_by_streams(), path::LIFTED_LINE, weighing::LIFTED);
         let ceiling = after_headers(line.goodput_bits_per_s, line.line_bits_per_s);
         let first = format!(
             "the {} end's interface can carry {ceiling}; measured {} ({})",
@@ -63,11 +69,12 @@ impl Mechanism for LinkRate {
             percent(reached)
         );
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(line.end),
             evidence: std::iter::once(first.clone()).chain(plateau_evidence(seen)).collect(),
             against: first,
-            ceiling_bits_per_s: (believed > 0.5).then_some(line.goodput_bits_per_s),
+            ceiling_bits_per_s: (believed > signs::LIKELY).then_some(line.goodput_bits_per_s),
         }
     }
 
@@ -78,7 +85,7 @@ impl Mechanism for LinkRate {
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
         let mut lines =
             vec!["nothing to tune: a faster interface, or a second one beside it".to_owned()];
-        if seen.path_mtu_bytes().is_some_and(|mtu| mtu <= 1500.0) {
+        if seen.path_mtu_bytes().is_some_and(|mtu| mtu <= path::MTU_USUAL_BYTES) {
             lines.push(
                 "a larger MTU (9000) along the whole path gives headers less of the line"
                     .to_owned(),

@@ -4,20 +4,19 @@ use results::Limit;
 use units::{saturating_u64, show_bit_rate, show_byte_size, show_count, show_seconds, show_share};
 
 use super::causes::explains_losses;
-use super::{more_streams, policer, several_streams, signals};
+use super::{datagram_bytes, more_streams, policer, several_streams, several_words, signals};
 use crate::advice::Advice;
 use crate::ceiling::is_disproved;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent, positive, ramp};
+use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name};
+use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct Loss;
-
-/// Fewer retransmissions than this give no usable rate.
-pub(super) const RETRANSMITS_MIN: f64 = 3.0;
 
 impl Mechanism for Loss {
     fn limit(&self) -> Limit {
@@ -53,27 +52,40 @@ impl Mechanism for Loss {
                 let below = (response / seen.rate()).ln();
                 // Far above the law the loss is tolerated (a short test has not yet responded to every loss);
                 // far below it another limit is tighter.
-                1.0 - ramp(above, 1.8, 2.7).max(ramp(below, 1.1, 2.0))
+                1.0 - path::LAW_ABOVE.of(above).max(path::LAW_BELOW.of(below))
             }
             // Without SACK most retransmissions are needless, so their share says little of the losses.
-            None if seen.flow.is_sack_negotiated == Some(false) => 0.5 * ramp(share, 0.05, 0.2),
-            None => ramp(share, 0.05, 0.2),
+            None if seen.flow.is_sack_negotiated == Some(false) => {
+                path::LOSS_WITHOUT_SACK * path::LOSS_UNANSWERED.of(share)
+            }
+            None => path::LOSS_UNANSWERED.of(share),
         };
-        let enough = if count >= RETRANSMITS_MIN { 1.0 } else { 0.0 };
+        let enough = if count >= signs::RETRANSMITS_MIN { 1.0 } else { 0.0 };
         let overflow = overflow(seen);
-        let weight = enough
-            * answers
-            * seen.unexplained()
-            * (1.0 - overflow)
-            * (1.0 - 0.8 * seen.hosts_full())
-            * (1.0 - 0.9 * elsewhere(seen))
-            * (1.0 - 0.9 * policer::common_ceiling(seen));
+        let weighed = Weighing::most(1.0)
+            .by(enough, "too few retransmissions for a rate of them")
+            .by(answers, "the congestion control's law for these losses is not what was measured")
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(overflow, 1.0, "a queue that overflows explains the losses")
+            .unless(seen.hosts_full(), path::LOSS_FULL_HOSTS, weighing::HOSTS_FULL)
+            .unless(
+                elsewhere(seen),
+                path::LOSS_ELSEWHERE,
+                "a host counts these drops, or nothing was lost",
+            )
+            .unless(
+                policer::common_ceiling(seen),
+                path::LOSS_BELOW_RATE,
+                "all streams and UDP end at one rate",
+            );
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: None,
             evidence: evidence(seen, response, by_events),
             against: against(seen, count, overflow),
-            ceiling_bits_per_s: most(response, by_events).filter(|_| count >= RETRANSMITS_MIN),
+            ceiling_bits_per_s: most(response, by_events)
+                .filter(|_| count >= signs::RETRANSMITS_MIN),
         }
     }
 
@@ -82,17 +94,16 @@ impl Mechanism for Loss {
         let mut experiments = Vec::new();
         experiments.extend(with_bbr(self.limit(), seen, headroom));
         let share = seen.flow.retransmit_share.unwrap_or(0.0);
-        let datagram_bytes =
-            seen.path_mtu_bytes().map_or(1400.0, |mtu| (mtu - 48.0).clamp(512.0, 65_000.0));
-        let offered = rate * 0.5;
+        let offered = rate * predictions::UDP_HALF_RATE;
         experiments.push(Experiment {
             limit: self.limit(),
-            change: Change::UdpAtRate {
-                bits_per_s: offered,
-                datagram_bytes: u32::try_from(saturating_u64(datagram_bytes)).unwrap_or(1400),
-            },
-            predicted: Prediction::new(offered * 0.5, offered * (1.0 - share), offered),
-            rule: Rule::Loses { low_share: share * 0.2 },
+            change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes: datagram_bytes(seen) },
+            predicted: Prediction::new(
+                offered * predictions::UDP_HALF_ARRIVES,
+                offered * (1.0 - share),
+                offered,
+            ),
+            rule: Rule::Loses { low_share: share * predictions::UDP_LOST_LEAST },
         });
         experiments.extend(more_streams(self.limit(), seen, headroom));
         experiments
@@ -127,11 +138,16 @@ pub(super) fn with_bbr(
 ) -> Option<Experiment> {
     let from = seen.flow.congestion_control.clone().unwrap_or_default();
     let rate = seen.rate();
-    let most = headroom.unwrap_or(rate * 4.0).max(rate * 1.5);
+    let most =
+        headroom.unwrap_or(rate * predictions::BBR_EXPECTED).max(rate * predictions::BBR_LEAST);
     (from != "bbr" && offers_bbr(seen)).then(|| Experiment {
         limit,
         change: Change::CongestionControl { from, to: "bbr".to_owned() },
-        predicted: Prediction::new(rate * 1.25, most, most.max(rate * 10.0)),
+        predicted: Prediction::new(
+            rate * predictions::SCALE_LEAST,
+            most,
+            most.max(rate * predictions::BBR_MOST),
+        ),
         rule: Rule::Scales,
     })
 }
@@ -150,13 +166,13 @@ fn elsewhere(seen: &Observed<'_>) -> f64 {
     });
     let ring = seen.receiver.device().and_then(|device| device.rx_ring_overruns_count).unwrap_or(0);
     let counted = [sent, policed, softnet, ring].map(|drops| explains_losses(seen, drops));
-    counted.into_iter().fold(ramp(signals::mistaken(seen), 0.2, 0.6), f64::max)
+    counted.into_iter().fold(seen.fit[Fitted::Mistaken].of(signals::mistaken(seen)), f64::max)
 }
 
 /// States that the drop counters of both hosts did not move, which leaves the path; else `None`.
 fn nowhere_else(seen: &Observed<'_>) -> Option<String> {
     let both = seen.sender.counters.zip(seen.receiver.counters);
-    (both.is_some() && elsewhere(seen) < 0.1).then(|| {
+    (both.is_some() && elsewhere(seen) < path::LOSS_NOWHERE_ELSE).then(|| {
         "neither the sender's queue nor the receiver's ring, backlog or filters dropped them: lost on the path"
             .to_owned()
     })
@@ -171,9 +187,8 @@ pub(super) fn law(seen: &Observed<'_>, lost_share: f64) -> Option<f64> {
     }
     let lost = positive(lost_share)?;
     let (mss_bytes, rtt_s) = (seen.flow.mss_bytes?, seen.base_rtt_s?);
-    let reno_segments = 1.22 / lost.sqrt();
-    // (C (3 + beta) / (4 (1 - beta)))^0.25 with C 0.4 and beta 0.7: RFC 9438 section 5.1.
-    let cubic_segments = 1.054 * (rtt_s / lost).powf(0.75);
+    let reno_segments = path::MATHIS / lost.sqrt();
+    let cubic_segments = path::CUBIC * (rtt_s / lost).powf(path::CUBIC_POWER);
     let segments = if name == "reno" { reno_segments } else { cubic_segments.max(reno_segments) };
     positive(segments * mss_bytes * 8.0 / rtt_s * seen.streams())
 }
@@ -193,7 +208,7 @@ fn most(response: Option<f64>, by_events: Option<f64>) -> Option<f64> {
 /// Confidence, 0 to 1, that the losses come from a queue that overflows at some rate.
 pub(super) fn overflow(seen: &Observed<'_>) -> f64 {
     let plateau = match seen.streams_gain() {
-        Some(gain) => 1.0 - ramp(gain, 1.1, 1.4),
+        Some(gain) => signs::MORE_STREAMS_AND_LOSS.not(gain),
         None => 0.0,
     };
     plateau.max(seen.queue())
@@ -236,12 +251,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
             show_seconds(rtt_s)
         ));
     }
-    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
-        lines.push(format!(
-            "{streams} streams carry {} together, {gain:.1} times as much",
-            show_bit_rate(several.median)
-        ));
-    }
+    lines.extend(several_words(seen));
     if let Some(udp) = seen.udp.filter(|udp| udp.lost_share > 0.0) {
         lines.push(format!(
             "UDP at {} lost {} too",
@@ -254,7 +264,7 @@ fn evidence(seen: &Observed<'_>, response: Option<f64>, by_events: Option<f64>) 
 
 /// Describes the law's rate for losses in bursts, each of which counts once.
 fn in_bursts(each: f64, by_events: Option<f64>) -> String {
-    match by_events.filter(|by_events| *by_events > 1.2 * each) {
+    match by_events.filter(|by_events| *by_events > path::BURSTS_TOLD * each) {
         Some(by_events) => {
             format!(", up to {} as they come in bursts", show_bit_rate(by_events))
         }
@@ -266,7 +276,7 @@ fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
     let share = seen.flow.retransmit_share.filter(|share| *share > 0.0);
     let share = share.map_or_else(String::new, |share| format!(" ({})", fine_percent(share)));
     let lost = format!("{} retransmissions{share}", show_count(count));
-    if count < RETRANSMITS_MIN {
+    if count < signs::RETRANSMITS_MIN {
         return match saturating_u64(count) {
             0 if seen.flow.retransmits_count.is_none() => {
                 "the sender does not report retransmissions".to_owned()
@@ -276,8 +286,8 @@ fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
             _ => lost,
         };
     }
-    if overflow > 0.3 {
-        let shown = match seen.queue() > 0.3 {
+    if overflow > signs::PERHAPS {
+        let shown = match seen.queue() > signs::PERHAPS {
             true => "round trips grow under load",
             false => "more streams carry no more",
         };
@@ -300,7 +310,7 @@ fn against(seen: &Observed<'_>, count: f64, overflow: f64) -> String {
         Some(allowed) => {
             let mut line = format!("{lost} would allow {}", show_bit_rate(allowed));
             let held = 1.0 - seen.unexplained();
-            if held > 0.05 {
+            if held > path::HELD_TOLD {
                 line += &format!("; other limits: {} of the time", percent(held));
             }
             line

@@ -3,21 +3,18 @@
 use results::{End, Limit, SettingChange};
 use units::{show_bit_rate, show_count, show_seconds};
 
-use super::loss::{RETRANSMITS_MIN, overflow};
+use super::loss::overflow;
 use super::windows::sysctl;
-use super::{more_streams, several_streams};
+use super::{halved_segments, more_streams, several_streams, several_words};
 use crate::advice::Advice;
-use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent, positive, ramp};
+use crate::numbers::{fine_percent, percent, positive};
 use crate::observed::{Observed, end_name, opposite};
+use crate::thresholds::{path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 const KEY: &str = "net.ipv4.tcp_sack";
-
-/// Shares of the measured throughput that half the segment size should leave: half is the law's, and the
-/// spread is that of a few dozen random losses.
-const HALF_SEGMENTS: [f64; 3] = [0.3, 0.5, 0.8];
 
 #[derive(Debug)]
 pub(crate) struct LossRecovery;
@@ -51,23 +48,28 @@ impl Mechanism for LossRecovery {
         let law = law(seen);
         let near = law.map_or(0.0, |law| {
             let off = (seen.rate() / law.bits_per_s).ln();
-            let below = ramp(-off, 1.2, 2.0);
+            let below = path::REPAIR_BELOW.of(-off);
             if law.is_of_losses {
                 // Far above the law, the losses came together; far below it, another limit is tighter.
-                1.0 - ramp(off, 0.7, 1.5).max(below)
+                1.0 - path::REPAIR_ABOVE.of(off).max(below)
             } else {
-                0.75 * (1.0 - below)
+                path::REPAIR_BY_RETRANSMITS * (1.0 - below)
             }
         });
-        let weight = 0.95
-            * near
-            * seen.unexplained()
-            * (1.0 - overflow(seen))
-            * (1.0 - 0.8 * seen.sender.starved().unwrap_or(0.0))
-            * (1.0 - 0.8 * seen.receiver.starved().unwrap_or(0.0));
+        let weighed = Weighing::most(signs::SEEN)
+            .by(near, "one repair per round trip is not what was measured")
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(overflow(seen), 1.0, "a queue that overflows explains the losses")
+            .unless(seen.sender.starved().unwrap_or(0.0), path::REPAIR_STARVED, weighing::STARVED)
+            .unless(
+                seen.receiver.starved().unwrap_or(0.0),
+                path::REPAIR_STARVED,
+                weighing::STARVED,
+            );
         let ceiling = law.filter(|law| law.is_of_losses).map(|law| law.bits_per_s);
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: refusing(seen).first().copied(),
             evidence: evidence(seen, law),
             against: against(seen, law),
@@ -83,7 +85,7 @@ impl Mechanism for LossRecovery {
     }
 
     fn changes(&self, seen: &Observed<'_>, headroom: Option<f64>) -> Vec<SettingChange> {
-        let predicted = headroom.unwrap_or(seen.rate() * 1.5);
+        let predicted = headroom.unwrap_or(seen.rate() * predictions::CHANGE_HALF_MORE);
         let on = |end: End| {
             let why = "without SACK one loss is repaired per round trip".to_owned();
             let change = sysctl(seen, end, KEY, "1", why)?;
@@ -114,13 +116,12 @@ impl Mechanism for LossRecovery {
 
 /// The experiment with segments of half the size, if they can be halved.
 fn half_segments(limit: Limit, seen: &Observed<'_>) -> Option<Experiment> {
-    const MSS_MIN: f64 = 180.0;
-    let from = seen.flow.mss_bytes.filter(|mss| *mss >= 2.0 * MSS_MIN)?;
-    let bytes = |mss: f64| u32::try_from(units::saturating_u64(mss)).unwrap_or(u32::MAX);
-    let [low, expected, high] = HALF_SEGMENTS.map(|share| share * seen.rate());
+    let [low, expected, high] =
+        [predictions::SEGMENTS_LOW, predictions::SEGMENTS_EXPECTED, predictions::SEGMENTS_HIGH]
+            .map(|share| share * seen.rate());
     Some(Experiment {
         limit,
-        change: Change::SmallerSegments { from_bytes: bytes(from), to_bytes: bytes(from / 2.0) },
+        change: halved_segments(seen)?,
         predicted: Prediction::new(low, expected, high),
         rule: Rule::FollowsSegments,
     })
@@ -156,7 +157,7 @@ struct Law {
 fn law(seen: &Observed<'_>) -> Option<Law> {
     let applies = seen.flow.is_sack_negotiated == Some(false)
         && uses_bbr(seen)
-        && seen.flow.retransmits_count.is_some_and(|count| count >= RETRANSMITS_MIN);
+        && seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
     let again = positive(seen.flow.retransmit_share.filter(|_| applies)?)?;
     // A receiver that does not tell where datagrams were lost may have lost them itself.
     let udp = seen.udp.filter(|udp| udp.located);
@@ -208,12 +209,7 @@ fn evidence(seen: &Observed<'_>, law: Option<Law>) -> Vec<String> {
             fine_percent(again)
         ));
     }
-    if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
-        lines.push(format!(
-            "{streams} streams carry {} together, {gain:.1} times as much",
-            show_bit_rate(several.median)
-        ));
-    }
+    lines.extend(several_words(seen));
     lines
 }
 
@@ -235,11 +231,11 @@ fn against(seen: &Observed<'_>, law: Option<Law>) -> String {
             "no SACK, but only {} retransmissions",
             show_count(seen.flow.retransmits_count.unwrap_or(0.0))
         ),
-        Some(_) if seen.unexplained() < 0.5 => format!(
+        Some(_) if seen.unexplained() < signs::LIKELY => format!(
             "no SACK, but windows, buffers or applications hold it back {} of the time",
             percent(1.0 - seen.unexplained())
         ),
-        Some(_) if overflow(seen) > 0.3 => {
+        Some(_) if overflow(seen) > signs::PERHAPS => {
             "no SACK, but a full queue explains the losses".to_owned()
         }
         Some(law) => format!(

@@ -9,9 +9,11 @@ use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
 use crate::change::Change;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, positive, ramp, ratio};
+use crate::numbers::{percent, positive, ratio};
 use crate::observed::{Observed, end_name};
 use crate::remedy::{Method, Remedy};
+use crate::thresholds::{path, predictions, signs};
+use crate::weighing::Weighing;
 
 #[derive(Debug)]
 pub(crate) struct Pacing;
@@ -68,7 +70,9 @@ impl Mechanism for Pacing {
             show_bit_rate(seen.rate()),
             percent(reached)
         );
-        let weight = 0.97 * ramp(reached, 0.85, 0.93) * (1.0 - ramp(reached, 1.08, 1.2));
+        let weighed = Weighing::most(signs::STATED)
+            .by(path::PACING_REACHED.of(reached), "throughput is below the pacing rate")
+            .unless(path::PACING_EXCEEDED.of(reached), 1.0, "throughput is above the pacing rate");
         let mut evidence = vec![line.clone()];
         if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
             evidence.push(format!(
@@ -77,7 +81,8 @@ impl Mechanism for Pacing {
             ));
         }
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(seen.sender.end),
             evidence,
             against: line,
@@ -89,7 +94,7 @@ impl Mechanism for Pacing {
         match (paced(seen).map(|paced| paced.how), seen.spec.pacing_bits_per_s) {
             (Some(How::Test), Some(from_bits_per_s)) => {
                 let change = Change::LiftPacing { from_bits_per_s };
-                vec![lifted(self.limit(), seen, change, 20.0, headroom)]
+                vec![lifted(self.limit(), seen, change, predictions::OWN_RATE_MOST, headroom)]
             }
             (Some(_), _) => more_streams(self.limit(), seen, headroom).into_iter().collect(),
             (None, _) => Vec::new(),
@@ -104,7 +109,7 @@ impl Mechanism for Pacing {
                 command: format!("tc qdisc change dev {name} root fq maxrate 1000gbit"),
                 undo: None,
             },
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * predictions::CHANGE_TWICE),
             text: "without a rate for each flow, one stream carries more".to_owned(),
         })
     }

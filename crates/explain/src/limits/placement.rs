@@ -10,12 +10,10 @@ use crate::change::Change;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::observed::{HostView, Observed, end_name};
+use crate::thresholds::{predictions, signs};
 
 #[derive(Debug)]
 pub(crate) struct Placement;
-
-/// Largest gain, as a factor, expected from a better placement (the papers saw up to about 1.7).
-const GAIN_MAX: f64 = 2.0;
 
 impl Mechanism for Placement {
     fn limit(&self) -> Limit {
@@ -40,9 +38,10 @@ impl Mechanism for Placement {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = worse(seen);
-        let weight = 0.95 * cpu_weight(seen, host) * misplaced(host);
+        let weight = signs::SEEN * cpu_weight(seen, host) * misplaced(host);
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence: evidence(host),
             against: match (distance(host), host.machine()) {
@@ -64,7 +63,8 @@ impl Mechanism for Placement {
         let Some(better) = better_core(host) else { return Vec::new() };
         let change =
             Change::MoveCores { end: host.end, from: host.pinned.clone(), to: vec![better] };
-        let mut experiment = lifted(self.limit(), seen, change, GAIN_MAX, headroom);
+        let mut experiment =
+            lifted(self.limit(), seen, change, predictions::PLACEMENT_MOST, headroom);
         // An unpinned thread may already have run next to its packets.
         if host.pinned.is_empty() {
             experiment.rule = Rule::Eases;

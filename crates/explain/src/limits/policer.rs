@@ -8,11 +8,14 @@ use super::loss;
 use super::shaper::{plateau, plateau_evidence, stays};
 use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, goodput_ceiling};
+use crate::diagnosis::SUSPECTED;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent, ramp, ratio};
+use crate::numbers::{fine_percent, percent, ratio};
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy};
+use crate::thresholds::{path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct Policer;
@@ -46,27 +49,33 @@ impl Mechanism for Policer {
         let reached = plateau(seen) * drops_without_queue(seen);
         // These two add up: the more that streams lift throughput, the less it is a plateau and the more it is
         // a stream kept below the rate by its own drops.
-        let weight = 0.96
-            * (reached + common_ceiling(seen)).min(1.0)
-            * seen.unexplained()
-            * (1.0 - seen.hosts_full())
-            * (1.0 - super::shaper::at_the_line(seen));
+        let weighed = Weighing::most(signs::LOCATED)
+            .by(
+                (reached + common_ceiling(seen)).min(1.0),
+                "no common rate above which packets are dropped without a queue",
+            )
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
+            .unless(super::shaper::at_the_line(seen), 1.0, "the rate is the interface's own");
         let best = seen.several.map_or(seen.rate(), |(_, several)| several.median.max(seen.rate()));
         let mut evidence = plateau_evidence(seen);
         evidence.push("nothing waits: what exceeds the rate is dropped at once".to_owned());
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: None,
             evidence,
             against: match seen.flow.retransmit_share {
                 Some(0.0) => "no segment was retransmitted".to_owned(),
-                Some(again) if again < 4e-4 => {
+                Some(again) if again < path::DROPS_UNQUEUED.from => {
                     format!("only {} of the segments retransmitted", fine_percent(again))
                 }
-                _ if plateau(seen) < 0.5 => "nothing shows a rate that cannot be lifted".to_owned(),
+                _ if plateau(seen) < signs::LIKELY => {
+                    "nothing shows a rate that cannot be lifted".to_owned()
+                }
                 _ => "round trips grow under load: something queues".to_owned(),
             },
-            ceiling_bits_per_s: (weight > 0.3).then_some(best),
+            ceiling_bits_per_s: (weighed.weight() > signs::PERHAPS).then_some(best),
         }
     }
 
@@ -74,7 +83,11 @@ impl Mechanism for Policer {
         let mut experiments =
             if shown(seen).is_some() { spaced(self.limit(), seen) } else { Vec::new() };
         let most = seen.several.map_or(seen.rate(), |(_, several)| several.median);
-        let rate = if common_ceiling(seen) > 0.1 { most.max(seen.rate()) } else { seen.rate() };
+        let rate = if common_ceiling(seen) > path::COMMON_CEILING_TOLD {
+            most.max(seen.rate())
+        } else {
+            seen.rate()
+        };
         experiments.extend(stays(self.limit(), seen, rate));
         experiments
     }
@@ -88,7 +101,7 @@ impl Mechanism for Policer {
                 command: format!("tc filter del dev {} {side}", qdisc.interface),
                 undo: None,
             },
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * predictions::CHANGE_TWICE),
             text: "without the filter nothing is dropped there: throughput rises \
                    (save the output of `tc filter show` first: the filter cannot be restored automatically)"
                 .to_owned(),
@@ -96,7 +109,10 @@ impl Mechanism for Policer {
     }
 
     fn advice(&self, seen: &Observed<'_>) -> Vec<Advice> {
-        let pace = format!("pace just below it: --pacing-rate {:.0}M", seen.rate() / 1e6 * 0.98);
+        let pace = format!(
+            "pace just below it: --pacing-rate {:.0}M",
+            seen.rate() / 1e6 * predictions::PACE_ADVISED
+        );
         Advice::all(match shown(seen) {
             Some((host, qdisc)) => vec![
                 format!("the {} end polices itself: tc -s filter show dev {} ingress, then change or delete it", end_name(host.end), qdisc.interface),
@@ -113,39 +129,40 @@ impl Mechanism for Policer {
 /// Confidence, 0 to 1, that packets are dropped without a queue before them.
 pub(super) fn drops_without_queue(seen: &Observed<'_>) -> f64 {
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
-    ramp(again, 4e-4, 1.5e-3) * (1.0 - waits(seen))
+    path::DROPS_UNQUEUED.of(again) * (1.0 - waits(seen))
 }
 
 /// Confidence, 0 to 1, that packets wait in a queue on the path.
 fn waits(seen: &Observed<'_>) -> f64 {
     let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 1.0 };
-    ramp(rtt_s - base_s, 0.2e-3 + 0.04 * base_s, 0.6e-3 + 0.15 * base_s)
+    path::WAITS_S.plus(path::WAITS_OF_RTT.times(base_s)).of(rtt_s - base_s)
 }
 
 /// Confidence, 0 to 1, that drops above one common rate, not random losses, keep a single stream down:
 /// several streams, and UDP sent faster than that, end at the same throughput, and UDP loses the excess.
 pub(super) fn common_ceiling(seen: &Observed<'_>) -> f64 {
     let (Some((_, several)), Some(udp)) = (seen.several, seen.udp) else { return 0.0 };
-    let lost = seen.flow.retransmits_count.is_some_and(|count| count >= 3.0);
+    let lost = seen.flow.retransmits_count.is_some_and(|count| count >= signs::RETRANSMITS_MIN);
     if !lost || !udp.located {
         return 0.0;
     }
     let apart = (udp.delivered_bits_per_s / several.median).ln().abs();
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
     // Random losses would take as large a share of UDP as of TCP.
-    let beyond = ramp(udp.lost_share, 0.03 + 3.0 * again, 0.08 + 6.0 * again);
+    let beyond =
+        path::POLICED_UDP_LOST.plus(path::POLICED_UDP_OF_TCP.times(again)).of(udp.lost_share);
     // With random losses at this share no stream could be as fast: one burst above the rate was dropped.
     let too_fast = [Some(again), seen.flow.loss_event_share]
         .into_iter()
         .flatten()
         .filter_map(|share| loss::law(seen, share))
         .reduce(f64::max)
-        .map_or(0.0, |law| ramp((seen.rate() / law).ln(), 1.8, 2.7));
-    let beyond = beyond.max(too_fast * ramp(udp.lost_share, 0.03, 0.08));
+        .map_or(0.0, |law| path::LAW_ABOVE.of((seen.rate() / law).ln()));
+    let beyond = beyond.max(too_fast * path::POLICED_UDP_LOST.of(udp.lost_share));
     let below_the_line = seen
         .line_goodput(seen.sender.end)
-        .map_or(1.0, |line| 1.0 - ramp(several.median / line, 0.8, 0.9));
-    (1.0 - ramp(apart, 0.1, 0.25))
+        .map_or(1.0, |line| path::BELOW_THE_LINE.not(several.median / line));
+    path::ENDS_APART.not(apart)
         * beyond
         * below_the_line
         * seen.lifted_by_streams()
@@ -175,18 +192,25 @@ fn shown<'s, 'a>(seen: &'s Observed<'a>) -> Option<(&'s HostView<'a>, &'a QdiscC
 
 fn visible(seen: &Observed<'_>) -> Option<Opinion> {
     let (host, qdisc) = shown(seen)?;
-    let dropped = ramp(qdisc.dropped_pkts as f64, 0.0, 10.0);
+    let dropped = path::POLICED_DROPS.of(qdisc.dropped_pkts as f64);
     let goodput =
         qdisc.police_bits_per_s.and_then(|rate| goodput_ceiling(seen, rate, ETHERNET_QDISC_BYTES));
     let reached = goodput.and_then(|goodput| ratio(seen.rate(), goodput));
     // Loss keeps TCP below the rate, often far below; throughput far above it does not pass this policer.
     let near = match reached {
-        Some(reached) => ramp(reached, 0.02, 0.1) * (1.0 - ramp(reached, 1.15, 1.4)),
-        None => 0.9,
+        Some(reached) => path::POLICED_NEAR.of(reached) * path::POLICED_EXCEEDED.not(reached),
+        None => path::POLICED_RATE_UNKNOWN,
     };
-    let again =
-        if seen.flow.retransmits_count.is_some_and(|count| count < 3.0) { 0.0 } else { 1.0 };
-    let weight = 0.97 * dropped * near * again * (1.0 - 0.8 * held_elsewhere(seen));
+    let again = if seen.flow.retransmits_count.is_some_and(|count| count < signs::RETRANSMITS_MIN) {
+        0.0
+    } else {
+        1.0
+    };
+    let weighed = Weighing::most(signs::STATED)
+        .by(dropped, "it dropped few packets")
+        .by(near, "throughput is far from its rate")
+        .by(again, "hardly anything was retransmitted")
+        .unless(held_elsewhere(seen), path::POLICED_HELD, weighing::HELD);
     let mut evidence = vec![format!(
         "{}: {} at {} dropped {}{}",
         host.name(),
@@ -207,8 +231,9 @@ fn visible(seen: &Observed<'_>) -> Option<Opinion> {
         ));
     }
     evidence.extend(plateau_evidence(seen));
-    (weight > 0.0).then(|| Opinion {
-        weight,
+    (weighed.weight() > 0.0).then(|| Opinion {
+        weight: weighed.weight(),
+        doubt: weighed.doubt(),
         end: Some(host.end),
         evidence,
         against: String::new(),
@@ -223,5 +248,5 @@ fn held_elsewhere(seen: &Observed<'_>) -> f64 {
 
 /// The end that polices, if any; the shaper's weight yields to it.
 pub(super) fn polices(seen: &Observed<'_>) -> Option<End> {
-    visible(seen).filter(|opinion| opinion.weight > 0.35).and_then(|opinion| opinion.end)
+    visible(seen).filter(|opinion| opinion.weight > SUSPECTED).and_then(|opinion| opinion.end)
 }

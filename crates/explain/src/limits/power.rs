@@ -8,9 +8,10 @@ use super::cores::{cpu_experiments, cpu_weight};
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp};
+use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
+use crate::thresholds::{hosts, signs};
 
 #[derive(Debug)]
 pub(crate) struct IdleStates;
@@ -40,14 +41,15 @@ impl Mechanism for IdleStates {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let (host, waking) = sleepier(seen);
-        let weight = 0.8
-            * ramp(waking, 0.08, 0.3)
+        let weight = hosts::IDLE_STATES_MOST
+            * hosts::WAKING.of(waking)
             * seen.unexplained()
             * (1.0 - seen.hosts_full())
             * (1.0 - seen.queue())
-            * (1.0 - 0.7 * super::shaper::plateau(seen));
+            * (1.0 - hosts::IDLE_STATES_PLATEAU * super::shaper::plateau(seen));
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence: deepest(host)
                 .map(|state| {
@@ -141,10 +143,11 @@ impl Mechanism for CpuFrequency {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = slower(seen);
-        let weight = 0.95 * cpu_weight(seen, host) * slow_clock(host);
+        let weight = signs::SEEN * cpu_weight(seen, host) * slow_clock(host);
         let clock = clock_khz(host);
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence: evidence(host),
             against: match clock {
@@ -154,7 +157,7 @@ impl Mechanism for CpuFrequency {
                 None => "no host reports its clock".to_owned(),
             },
             ceiling_bits_per_s: clock
-                .filter(|_| weight > 0.3)
+                .filter(|_| weight > signs::PERHAPS)
                 .map(|(now, most)| seen.rate() * most / now),
         }
     }

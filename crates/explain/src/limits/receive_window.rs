@@ -10,8 +10,10 @@ use crate::buffers::Buffer;
 use crate::ceiling::window_ceiling;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp};
+use crate::numbers::{at_least, percent};
 use crate::observed::{Observed, end_name};
+use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct ReceiveWindow;
@@ -44,29 +46,35 @@ impl Mechanism for ReceiveWindow {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let share = seen.receive_window_share();
         let fullness = seen.receiver_fullness();
-        let slow_reader = ramp(fullness.unwrap_or(0.0), 0.3, 0.7);
-        let starved =
-            seen.receiver.starved().unwrap_or(0.0) * ramp(fullness.unwrap_or(0.5), 0.05, 0.3);
+        let slow_reader = seen.fit[Fitted::SlowReader].of(fullness.unwrap_or(0.0));
+        let starved = seen.receiver.starved().unwrap_or(0.0)
+            * path::READER_BUSY.of(fullness.unwrap_or(path::READER_UNKNOWN));
         // Without the receiver's report, a varying window is the only sign of a slow reader.
         let unsteady = if fullness.is_some() { 0.0 } else { 1.0 - steadiness(seen) };
         let law = law(seen);
-        let by_law = law.map_or(0.8, |law| 1.0 - ramp((law / seen.rate()).ln().abs(), 0.25, 0.7));
-        let weight = share
-            * (1.0 - slow_reader)
-            * (1.0 - 0.7 * starved)
-            * (1.0 - 0.5 * unsteady)
-            * (1.0 - seen.queue())
-            * (0.7 + 0.3 * by_law);
+        let by_law = window_law_off(seen)
+            .map_or(path::WINDOW_LAW_UNKNOWN, |off| seen.fit[Fitted::WindowLawOff].not(off));
+        let weighed = Weighing::most(1.0)
+            .by(share, "the window holds the sender back only part of the time")
+            .unless(slow_reader, 1.0, "unread data, not the kernel, closes the window")
+            .unless(starved, path::STARVED_READER, "the reading thread hardly sleeps")
+            .unless(unsteady, path::UNSTEADY_WINDOW, "the window varies as a slow reader's does")
+            .unless(seen.queue(), 1.0, weighing::QUEUE)
+            .by(
+                at_least(path::WINDOW_WITHOUT_LAW, by_law),
+                "window / RTT is not what was measured",
+            );
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(seen.receiver.end),
             evidence: evidence(seen, share, law),
             against: against(seen, share, slow_reader),
             // What a slow reader leaves of the window is no bound of it.
-            ceiling_bits_per_s: if share > 0.5 && slow_reader < 0.3 {
+            ceiling_bits_per_s: if share > signs::LIKELY && slow_reader < signs::PERHAPS {
                 law
             } else {
-                tuned_ceiling(seen).or(law.filter(|_| slow_reader < 0.3))
+                tuned_ceiling(seen).or(law.filter(|_| slow_reader < signs::PERHAPS))
             },
         }
     }
@@ -157,6 +165,11 @@ fn law(seen: &Observed<'_>) -> Option<f64> {
     window_ceiling(seen.receive_window_bytes()?, seen.window_rtt_s()?)
 }
 
+/// How far throughput is from what the window allows: ln of their quotient, its absolute value.
+pub(crate) fn window_law_off(seen: &Observed<'_>) -> Option<f64> {
+    Some((law(seen)? / seen.rate()).ln().abs())
+}
+
 /// Rate that the window allows once autotuning has grown it fully, bit/s.
 fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
     let TestSpec { window_bytes: None, .. } = seen.spec else { return None };
@@ -164,7 +177,7 @@ fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
 }
 
 fn steadiness(seen: &Observed<'_>) -> f64 {
-    seen.flow.peer_window_steadiness.map_or(1.0, |steady| ramp(steady, 0.2, 0.7))
+    seen.flow.peer_window_steadiness.map_or(1.0, |steady| path::STEADY_WINDOW.of(steady))
 }
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
@@ -246,7 +259,7 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
     }
     let most = buffers(seen).most_bytes(seen);
     if let (Some(most), Some(window), None) = (most, window, seen.spec.window_bytes)
-        && (0.2..1.0).contains(&(window / most))
+        && (path::BOUND_OF_BUFFER..1.0).contains(&(window / most))
     {
         lines.push(format!(
             "clamped: net.ipv4.tcp_rmem at the {end} end lets a buffer grow to {}; the window is part of it",
@@ -268,8 +281,8 @@ fn why(seen: &Observed<'_>) -> Vec<String> {
 /// Describes the requested and the granted size, if the kernel granted less.
 fn clamp(seen: &Observed<'_>) -> Option<String> {
     let asked = seen.spec.window_bytes? as f64 * seen.streams();
-    let given = seen.receiver.receive_buffer_bytes? / 2.0;
-    if given >= asked * 0.95 {
+    let given = seen.receiver.receive_buffer_bytes? / predictions::WINDOW_OF_ASKED_MOST;
+    if given >= asked * path::GRANTED_OF_ASKED {
         return None;
     }
     let cap = seen.sysctl(seen.receiver.end, "net.core.rmem_max");
@@ -283,7 +296,7 @@ fn clamp(seen: &Observed<'_>) -> Option<String> {
 
 fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
     let limited = format!("receive-window-limited {} of the time", percent(share));
-    if share < 0.3 {
+    if share < signs::PERHAPS {
         return match seen.flow.receive_window_share {
             Some(_) => limited,
             None if seen.flow.in_flight_bytes.zip(seen.flow.peer_window_bytes).is_none() => {
@@ -294,7 +307,7 @@ fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
             }
         };
     }
-    if slow_reader > 0.3 {
+    if slow_reader > signs::PERHAPS {
         let unread = seen.receiver.receive_queue_bytes.unwrap_or(0.0);
         let unread = show_byte_size(saturating_u64(unread));
         return format!(
@@ -302,7 +315,9 @@ fn against(seen: &Observed<'_>, share: f64, slow_reader: f64) -> String {
         );
     }
     match seen.round_trip_words() {
-        Some(words) if seen.queue() > 0.3 => format!("{limited}, but a queue fills it: {words}"),
+        Some(words) if seen.queue() > signs::PERHAPS => {
+            format!("{limited}, but a queue fills it: {words}")
+        }
         _ => limited,
     }
 }

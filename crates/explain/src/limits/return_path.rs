@@ -9,20 +9,13 @@ use crate::ceiling::ETHERNET_QDISC_BYTES;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, positive, ramp};
+use crate::numbers::{at_least, percent, positive};
 use crate::observed::{Acknowledgements, Observed, end_name};
-
-/// Offered over what the acknowledgements take: a way back with room for that much was not the limit.
-const OFFERED: f64 = 4.0;
+use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 /// Payload of a datagram of the experiment, bytes: small, as acknowledgements are.
 const DATAGRAM_BYTES: u32 = 200;
-
-/// Bytes of IP and UDP headers (IPv4) and of Ethernet.
-const UDP_HEADER_BYTES: f64 = 28.0;
-
-/// Highest over expected arrival of the experiment: acknowledgements with SACK blocks are larger than those without.
-const ARRIVES_MOST: f64 = 1.65;
 
 #[derive(Debug)]
 pub(crate) struct ReturnPath;
@@ -53,15 +46,18 @@ impl Mechanism for ReturnPath {
     }
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
-        let weight = seen.acknowledgements.map_or(0.0, |told| {
-            0.95 * late(seen)
-                * way_out_open(seen)
-                * (0.7 + 0.3 * ramp(told.lost_share(), 0.02, 0.2))
-                * (1.0 - seen.sender_idle())
-                * (1.0 - threads_full(seen))
+        let weighed = seen.acknowledgements.map_or(Weighing::most(0.0), |told| {
+            let lost = path::ACKS_LOST.of(told.lost_share());
+            Weighing::most(signs::SEEN)
+                .by(late(seen), "round trips hardly grow under load")
+                .by(way_out_open(seen), "UDP meets the same ceiling on the way out")
+                .by(at_least(path::ACKS_UNLOST, lost), "hardly any acknowledgement was lost")
+                .unless(seen.sender_idle(), 1.0, "the sending application pauses")
+                .unless(threads_full(seen), 1.0, weighing::STARVED)
         });
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: shaped(seen).map(|(end, _)| end),
             evidence: evidence(seen),
             against: against(seen),
@@ -74,15 +70,16 @@ impl Mechanism for ReturnPath {
         let rate = rate(seen).filter(|_| one_way);
         let experiment = |rate: f64| {
             let datagram = f64::from(DATAGRAM_BYTES);
-            let payload_share = datagram / (datagram + UDP_HEADER_BYTES + ETHERNET_QDISC_BYTES);
+            let payload_share =
+                datagram / (datagram + predictions::ACKS_HEADER_BYTES + ETHERNET_QDISC_BYTES);
             let expected = rate * payload_share;
             Experiment {
                 limit: self.limit(),
                 change: Change::UdpAgainst {
-                    bits_per_s: rate * OFFERED,
+                    bits_per_s: rate * predictions::ACKS_OFFERED,
                     datagram_bytes: DATAGRAM_BYTES,
                 },
-                predicted: Prediction::new(0.0, expected, expected * ARRIVES_MOST),
+                predicted: Prediction::new(0.0, expected, expected * predictions::ACKS_ARRIVE_MOST),
                 rule: Rule::Saturates,
             }
         };
@@ -122,14 +119,14 @@ fn shaped(seen: &Observed<'_>) -> Option<(End, f64)> {
     let is_per_flow = interface.qdisc.as_deref() == Some("fq");
     let rate = interface.qdisc_rate_bits_per_s.filter(|_| !is_per_flow)?;
     // One with room for many times the acknowledgements does not hold them.
-    let near = positive(rate)? < OFFERED * self::rate(seen)?;
+    let near = positive(rate)? < predictions::ACKS_OFFERED * self::rate(seen)?;
     near.then_some((seen.receiver.end, rate))
 }
 
 /// Confidence, 0 to 1, that something waits on the path: round trips grow under load, in relation and in time.
 fn late(seen: &Observed<'_>) -> f64 {
     let (Some(rtt_s), Some(base_s)) = (seen.flow.rtt_s, seen.base_rtt_s) else { return 0.0 };
-    ramp(rtt_s / base_s, 1.3, 2.0) * ramp(rtt_s - base_s, 1e-3, 5e-3)
+    path::LATE_GROWTH.of(rtt_s / base_s) * seen.fit[Fitted::LateS].of(rtt_s - base_s)
 }
 
 /// Confidence, 0 to 1, that a thread of either end never sleeps. Cores full of other work do not make round trips
@@ -144,8 +141,8 @@ fn threads_full(seen: &Observed<'_>) -> f64 {
 /// Confidence, 0 to 1, that it does not wait on the way out: UDP gets more through there and loses little.
 fn way_out_open(seen: &Observed<'_>) -> f64 {
     seen.udp.map_or(0.0, |udp| {
-        let more = ramp(udp.delivered_bits_per_s / best(seen), 1.05, 1.12);
-        more * (1.0 - ramp(udp.lost_share, 0.01, 0.05))
+        let more = path::WAY_OUT_MORE.of(udp.delivered_bits_per_s / best(seen));
+        more * path::WAY_OUT_LOST.not(udp.lost_share)
     })
 }
 
@@ -179,9 +176,9 @@ fn against(seen: &Observed<'_>) -> String {
     let Some(told) = seen.acknowledgements else {
         return "the acknowledgements were not counted at both ends".to_owned();
     };
-    if late(seen) < 0.3 {
+    if late(seen) < signs::PERHAPS {
         return match told.lost_share() {
-            lost if lost > 0.02 => format!(
+            lost if lost > path::ACKS_LOST_TOLD => format!(
                 "{} of the acknowledgements were lost, and round trips stay short: later ones stand for them",
                 percent(lost)
             ),
@@ -190,10 +187,12 @@ fn against(seen: &Observed<'_>) -> String {
     }
     match seen.udp {
         None => "UDP did not try the way out".to_owned(),
-        Some(_) if way_out_open(seen) < 0.3 => {
+        Some(_) if way_out_open(seen) < signs::PERHAPS => {
             "UDP meets the same ceiling on the way out".to_owned()
         }
-        Some(_) if threads_full(seen) > 0.3 => "a full core makes round trips longer".to_owned(),
+        Some(_) if threads_full(seen) > signs::PERHAPS => {
+            "a full core makes round trips longer".to_owned()
+        }
         Some(_) => "other limits explain the longer round trips".to_owned(),
     }
 }

@@ -7,9 +7,10 @@ use super::cores::{cpu_experiments, cpu_weight};
 use crate::advice::Advice;
 use crate::experiment::Experiment;
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp};
+use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy};
+use crate::thresholds::{hosts, predictions, signs};
 
 #[derive(Debug)]
 pub(crate) struct Scheduler;
@@ -42,6 +43,7 @@ impl Mechanism for Scheduler {
         let (host, weight) = worse(seen);
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence: evidence(host),
             against: match host.wait_share {
@@ -51,8 +53,8 @@ impl Mechanism for Scheduler {
             // Without waiting, the thread would do the same work in the time it ran.
             ceiling_bits_per_s: host
                 .wait_share
-                .filter(|_| weight > 0.3)
-                .map(|wait| seen.rate() / (1.0 - wait.min(0.95))),
+                .filter(|_| weight > signs::PERHAPS)
+                .map(|wait| seen.rate() / (1.0 - wait.min(hosts::WAIT_MOST))),
         }
     }
 
@@ -103,7 +105,7 @@ fn cores_option(host: &HostView<'_>) -> &'static str {
 }
 
 fn unheld(seen: &Observed<'_>, host: &HostView<'_>, headroom: Option<f64>) -> f64 {
-    let wait = host.wait_share.unwrap_or(0.0).min(0.9);
+    let wait = host.wait_share.unwrap_or(0.0).min(predictions::STOPPED_MOST);
     (seen.rate() / (1.0 - wait)).min(headroom.unwrap_or(f64::MAX)).max(seen.rate())
 }
 
@@ -112,9 +114,9 @@ fn worse<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let weigh = |host: &HostView<'_>| {
         let cpu = cpu_weight(seen, host);
         // For a thread of lower priority, waiting for its core is by itself the symptom.
-        let waits = ramp(host.wait_share.unwrap_or(0.0), 0.2, 0.45);
-        let behind = 0.97 * host.held_behind() * cpu.max(waits * seen.unexplained());
-        let unmoved = 0.92 * cpu * left_waiting(host) * (1.0 - host.throttled());
+        let waits = hosts::LOW_PRIORITY_WAITS.of(host.wait_share.unwrap_or(0.0));
+        let behind = signs::STATED * host.held_behind() * cpu.max(waits * seen.unexplained());
+        let unmoved = hosts::LEFT_WAITING * cpu * left_waiting(host) * (1.0 - host.throttled());
         behind.max(unmoved)
     };
     let (sender, receiver) = (weigh(&seen.sender), weigh(&seen.receiver));
@@ -127,7 +129,8 @@ fn left_waiting(host: &HostView<'_>) -> f64 {
     if !free {
         return 0.0;
     }
-    ramp(host.wait_share.unwrap_or(0.0), 0.2, 0.4) * ramp(host.idle_cores.unwrap_or(0.0), 0.9, 1.5)
+    hosts::LEFT_WAITS.of(host.wait_share.unwrap_or(0.0))
+        * hosts::LEFT_IDLE_CORES.of(host.idle_cores.unwrap_or(0.0))
 }
 
 fn evidence(host: &HostView<'_>) -> Vec<String> {
@@ -147,7 +150,7 @@ fn evidence(host: &HostView<'_>) -> Vec<String> {
             host.thread.sleeps_per_s.unwrap_or(0.0)
         ));
     }
-    if let Some(idle) = host.idle_cores.filter(|idle| *idle > 0.9) {
+    if let Some(idle) = host.idle_cores.filter(|idle| *idle > hosts::LEFT_IDLE_CORES.from) {
         lines.push(format!("{idle:.1} cores of that host were idle meanwhile"));
     }
     lines

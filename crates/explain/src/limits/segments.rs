@@ -14,6 +14,7 @@ use crate::mechanism::{Mechanism, Opinion, Page};
 use crate::numbers::percent;
 use crate::observed::{HostView, Observed, end_name};
 use crate::remedy::{Method, Remedy, change};
+use crate::thresholds::{hosts, predictions, signs};
 
 #[derive(Debug)]
 pub(crate) struct PathMtu;
@@ -46,12 +47,13 @@ impl Mechanism for PathMtu {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let host = worse(seen, small_segments);
-        let by_cost = 0.95 * packet_weight(seen, host) * small_segments(seen, host);
+        let by_cost = signs::SEEN * packet_weight(seen, host) * small_segments(seen, host);
         // Segments that the test itself made small rank slightly higher.
-        let asked = if seen.spec.mss_bytes.is_some() { 1.0 } else { 0.98 };
+        let asked = if seen.spec.mss_bytes.is_some() { 1.0 } else { hosts::SEGMENTS_NOT_ASKED };
         let weight = by_cost * asked;
         Opinion {
             weight,
+            doubt: None,
             end: None,
             evidence: mtu_evidence(seen, host),
             against: match seen.packet_bytes(host) {
@@ -70,7 +72,13 @@ impl Mechanism for PathMtu {
         let mut experiments = Vec::new();
         if let Some(from_bytes) = seen.spec.mss_bytes {
             let change = Change::LiftMss { from_bytes };
-            experiments.push(lifted(self.limit(), seen, change, 20.0, headroom));
+            experiments.push(lifted(
+                self.limit(),
+                seen,
+                change,
+                predictions::OWN_RATE_MOST,
+                headroom,
+            ));
         }
         experiments.extend(more_packets(self.limit(), seen));
         experiments
@@ -86,7 +94,7 @@ impl Mechanism for PathMtu {
             Remedy::setting(
                 seen.sender.end,
                 change,
-                headroom.unwrap_or(seen.rate() * 2.0),
+                headroom.unwrap_or(seen.rate() * predictions::CHANGE_TWICE),
                 "with the same at every hop and at the other end, throughput rises",
             )
         })
@@ -132,10 +140,11 @@ impl Mechanism for Offloads {
 
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let (host, weight) = cutting_end(seen);
-        let weight = 0.96 * weight;
+        let weight = signs::LOCATED * weight;
         let off = offloads_off(seen, host);
         Opinion {
             weight,
+            doubt: None,
             end: Some(host.end),
             evidence: offload_evidence(seen, host),
             against: match (off.is_empty(), seen.packet_bytes(host)) {
@@ -172,7 +181,7 @@ impl Mechanism for Offloads {
         Some(Remedy {
             end: host.end,
             method: Method::Settings(switches(seen, host)?),
-            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * 2.0),
+            predicted_bits_per_s: headroom.unwrap_or(seen.rate() * predictions::CHANGE_TWICE),
             text: "with packets joined, a byte costs less: throughput rises".to_owned(),
         })
     }
@@ -236,7 +245,7 @@ fn cutting_end<'s, 'a>(seen: &'s Observed<'a>) -> (&'s HostView<'a>, f64) {
     let is_veth = |host: &HostView<'_>| {
         host.interface().is_some_and(|interface| interface.driver.as_deref() == Some("veth"))
     };
-    if cut > 0.5 && is_veth(&seen.sender) && is_veth(&seen.receiver) {
+    if cut > hosts::CUT_AT_SENDER && is_veth(&seen.sender) && is_veth(&seen.receiver) {
         let paid = packet_weight(seen, &seen.sender).max(packet_weight(seen, &seen.receiver));
         return (&seen.sender, cut * paid);
     }

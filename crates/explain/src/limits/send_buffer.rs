@@ -11,8 +11,10 @@ use crate::ceiling::window_ceiling;
 use crate::change::Change;
 use crate::experiment::{Experiment, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{percent, ramp};
+use crate::numbers::percent;
 use crate::observed::{Observed, end_name};
+use crate::thresholds::{path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct SendBuffer;
@@ -45,17 +47,21 @@ impl Mechanism for SendBuffer {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let share = seen.send_buffer_share();
         let starved = seen.receiver.starved().unwrap_or(0.0);
-        let weight = share * (1.0 - 0.7 * starved) * (1.0 - seen.queue());
+        let weighed = Weighing::most(1.0)
+            .by(share, "the buffer holds the sender back only part of the time")
+            .unless(starved, path::STARVED_READER, "the reading thread hardly sleeps")
+            .unless(seen.queue(), 1.0, weighing::QUEUE);
         let law = law(seen);
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: Some(seen.sender.end),
             evidence: evidence(seen, share, law),
             against: match seen.flow.send_buffer_share {
-                None if share < 0.3 => {
+                None if share < signs::PERHAPS => {
                     "how long it held the sender back was not recorded".to_owned()
                 }
-                _ if share > 0.3 => {
+                _ if share > signs::PERHAPS => {
                     format!(
                         "send-buffer-limited {} of the time, but what drains it is slower",
                         percent(share)
@@ -63,7 +69,11 @@ impl Mechanism for SendBuffer {
                 }
                 _ => format!("send-buffer-limited {} of the time", percent(share)),
             },
-            ceiling_bits_per_s: if share > 0.5 { law } else { tuned_ceiling(seen).or(law) },
+            ceiling_bits_per_s: if share > signs::LIKELY {
+                law
+            } else {
+                tuned_ceiling(seen).or(law)
+            },
         }
     }
 
@@ -89,14 +99,17 @@ impl Mechanism for SendBuffer {
             return buffers(seen).larger(seen).into_iter().collect();
         };
         // A buffer of the requested size binds by the test's own choice.
-        let given = seen.sender.send_buffer_bytes.map_or(f64::MAX, |given| given / 2.0);
+        let given = seen
+            .sender
+            .send_buffer_bytes
+            .map_or(f64::MAX, |given| given / predictions::WINDOW_OF_ASKED_MOST);
         let why = format!(
             "asked {}, given {}",
             show_byte_size(asked),
             show_byte_size(saturating_u64(given))
         );
         let end = seen.sender.end;
-        (given < asked as f64 * 0.95)
+        (given < asked as f64 * path::GRANTED_OF_ASKED)
             .then(|| sysctl(seen, end, "net.core.wmem_max", &asked.to_string(), why))
             .flatten()
             .into_iter()
@@ -131,14 +144,14 @@ impl Mechanism for SendBuffer {
 
 /// The autotuning bound of the sender's buffer.
 fn buffers(seen: &Observed<'_>) -> Autotuned {
-    let full = usable_bytes(seen).filter(|_| seen.send_buffer_share() > 0.5);
+    let full = usable_bytes(seen).filter(|_| seen.send_buffer_share() > signs::LIKELY);
     let window_bytes = full.map(|bytes| bytes / seen.streams());
     Autotuned { end: seen.sender.end, buffer: Buffer::Send, window_bytes }
 }
 
 /// Bytes of payload the buffer holds: as queued when it was full, else its usual share.
 fn usable_bytes(seen: &Observed<'_>) -> Option<f64> {
-    let full = seen.send_buffer_share() > 0.5;
+    let full = seen.send_buffer_share() > signs::LIKELY;
     let queued = seen.sender.send_queue_bytes.filter(|queued| full && *queued > 0.0);
     let share = Buffer::Send.window_share(seen.host(seen.sender.end));
     queued.or_else(|| seen.sender.send_buffer_bytes.map(|given| given * share))
@@ -156,7 +169,7 @@ fn tuned_ceiling(seen: &Observed<'_>) -> Option<f64> {
 }
 
 fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
-    let counted = seen.flow.send_buffer_share.filter(|counted| *counted < share - 0.01);
+    let counted = seen.flow.send_buffer_share.filter(|counted| *counted < share - path::TOLD_APART);
     let mut first = match counted {
         // Small and frequent acknowledgements, or the sender's own pacing, hide the wait from the kernel's account.
         Some(counted) => format!(
@@ -191,7 +204,7 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
         ));
     }
     let idle_window = seen.receive_window_share();
-    if ramp(idle_window, 0.0, 0.3) < 1.0 {
+    if path::OTHER_WINDOW_TOLD.of(idle_window) < 1.0 {
         lines.push(format!(
             "the receiver's window holds it back only {} of the time",
             percent(idle_window)

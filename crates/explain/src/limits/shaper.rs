@@ -5,15 +5,17 @@ use units::{count_of, show_bit_rate, show_byte_size, show_count_of, show_share};
 
 use super::causes::explains_losses;
 use super::policer::{drops_without_queue, polices};
-use super::{cross_traffic, interrupt_core};
+use super::{cross_traffic, datagram_bytes, interrupt_core};
 use crate::advice::Advice;
 use crate::ceiling::{ETHERNET_QDISC_BYTES, ETHERNET_WIRE_BYTES, after_headers, goodput_ceiling};
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, percent, positive, ramp, ratio};
+use crate::numbers::{at_least, fine_percent, percent, positive, ratio};
 use crate::observed::{Observed, end_name, opposite};
 use crate::remedy::{Method, Remedy};
+use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct Shaper;
@@ -46,20 +48,33 @@ impl Mechanism for Shaper {
         // Drops without a queue are a policer's, as is a rate that a host reports as policed.
         let policed = if polices(seen).is_some() { 1.0 } else { drops_without_queue(seen) };
         let at_the_line = at_the_line(seen);
-        let weight = 0.95
-            * plateau(seen)
-            * seen.unexplained()
-            * (1.0 - seen.hosts_full())
-            * (1.0 - at_the_line)
-            * (1.0 - 0.8 * policed)
-            * (1.0 - 0.8 * cross_traffic::shares(seen))
-            * (1.0 - 0.7 * interrupt_core::weight(seen));
+        let weighed = Weighing::most(signs::SEEN)
+            .by(plateau(seen), weighing::NO_PLATEAU)
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(seen.hosts_full(), 1.0, weighing::HOSTS_FULL)
+            .unless(at_the_line, 1.0, "the rate is the interface's own")
+            .unless(
+                policed,
+                path::SHAPER_OTHER_CAUSE,
+                "what exceeds the rate is dropped, not queued",
+            )
+            .unless(
+                cross_traffic::shares(seen),
+                path::SHAPER_OTHER_CAUSE,
+                "other traffic shares the line or the rate",
+            )
+            .unless(
+                interrupt_core::weight(seen),
+                path::SHAPER_PACKET_CORE,
+                "the core that takes the packets has no time left",
+            );
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: None,
             evidence: plateau_evidence(seen),
             against: against(seen, at_the_line),
-            ceiling_bits_per_s: (plateau(seen) > 0.5).then(|| best(seen)),
+            ceiling_bits_per_s: (plateau(seen) > signs::LIKELY).then(|| best(seen)),
         }
     }
 
@@ -78,7 +93,7 @@ impl Mechanism for Shaper {
                 command: format!("tc qdisc del dev {} root", interface.name),
                 undo: None,
             },
-            predicted_bits_per_s: headroom.unwrap_or(rate * 2.0),
+            predicted_bits_per_s: headroom.unwrap_or(rate * predictions::CHANGE_TWICE),
             text: "without the shaper throughput rises (note `tc qdisc show` first)".to_owned(),
         })
     }
@@ -120,7 +135,7 @@ fn by_hand(seen: &Observed<'_>, end: End, rate: f64) -> Vec<String> {
         Some(parent) if parent != "root" => format!("parent {parent}"),
         _ => "root".to_owned(),
     };
-    let twice = format!("{}mbit", (rate * 2e-6).ceil());
+    let twice = format!("{}mbit", (rate * predictions::SHAPER_ADVISED / 1e6).ceil());
     let class = interface.qdisc_class.as_deref();
     let change = match kind {
         "tbf" => {
@@ -158,9 +173,19 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
     let goodput = goodput_ceiling(seen, rate, ETHERNET_QDISC_BYTES)?;
     let reached = ratio(seen.rate(), goodput)?;
     let of_all = ratio(best(seen), goodput)?;
-    let kept_below = ramp(of_all, 0.9, 0.95) * ramp(reached, 0.5, 0.7) * bursts_overflow(seen);
-    let weight =
-        0.95 * ramp(reached, 0.82, 0.92).max(kept_below) * (1.0 - ramp(of_all, 1.06, 1.15));
+    let kept_below = path::SHAPED_BY_SEVERAL.of(of_all)
+        * path::SHAPED_BY_ONE.of(reached)
+        * bursts_overflow(seen);
+    let weighed = Weighing::most(signs::SEEN)
+        .by(
+            path::SHAPED_REACHED.of(reached).max(kept_below),
+            "throughput is below what the discipline's rate allows",
+        )
+        .unless(
+            path::SHAPED_EXCEEDED.of(of_all),
+            1.0,
+            "several streams exceed the discipline's rate",
+        );
     let first = format!(
         "the {} end shapes to {}; measured {} ({})",
         end_name(end),
@@ -168,8 +193,9 @@ fn shaped_on_a_host(seen: &Observed<'_>) -> Option<Opinion> {
         show_bit_rate(seen.rate()),
         percent(reached)
     );
-    (weight > 0.0).then(|| Opinion {
-        weight,
+    (weighed.weight() > 0.0).then(|| Opinion {
+        weight: weighed.weight(),
+        doubt: weighed.doubt(),
         end: Some(end),
         evidence: std::iter::once(first)
             .chain(drops_text(seen))
@@ -191,7 +217,8 @@ fn bursts_overflow(seen: &Observed<'_>) -> f64 {
     let dropped = shaping(seen).map_or(0, |qdisc| qdisc.dropped_pkts);
     let again = seen.flow.retransmits_count.unwrap_or(0.0);
     // Drops that TCP learns of at once never count as retransmissions.
-    let lost_elsewhere = if again < 3.0 { 0.0 } else { 1.0 - explains_losses(seen, dropped) };
+    let lost_elsewhere =
+        if again < signs::RETRANSMITS_MIN { 0.0 } else { 1.0 - explains_losses(seen, dropped) };
     seen.unexplained() * (1.0 - seen.hosts_full()) * (1.0 - lost_elsewhere)
 }
 
@@ -216,29 +243,33 @@ fn drops_text(seen: &Observed<'_>) -> Option<String> {
 
 /// Confidence, 0 to 1, that throughput stands at a rate that nothing lifts.
 pub(super) fn plateau(seen: &Observed<'_>) -> f64 {
-    let streams = seen.streams_gain().map(|gain| 1.0 - ramp(gain, 1.1, 1.3));
+    let streams = seen.streams_gain().map(|gain| seen.fit[Fitted::MoreStreams].not(gain));
     match (streams, udp_meets_it(seen)) {
         (Some(streams), Some(udp)) => streams * udp,
-        (Some(streams), None) => 0.85 * streams,
-        (None, Some(udp)) => 0.85 * udp,
-        (None, None) => 0.3 + 0.4 * seen.queue(),
+        (Some(streams), None) => path::PLATEAU_BY_ONE * streams,
+        (None, Some(udp)) => path::PLATEAU_BY_ONE * udp,
+        (None, None) => path::PLATEAU_UNTRIED + path::PLATEAU_BY_QUEUE * seen.queue(),
     }
+}
+
+/// What UDP delivered over the best of TCP; `None` if UDP was sent no faster and delivered no more, which shows
+/// nothing.
+pub(crate) fn udp_over_best(seen: &Observed<'_>) -> Option<f64> {
+    let udp = seen.udp?;
+    let best = best(seen);
+    let over = udp.delivered_bits_per_s / best;
+    let is_pushed = udp.sent_bits_per_s > best * path::UDP_PUSHED;
+    (is_pushed || over > path::UDP_PUSHED).then_some(over)
 }
 
 /// Confidence, 0 to 1, that UDP meets the same ceiling; `None` if its rate was too low to tell.
 fn udp_meets_it(seen: &Observed<'_>) -> Option<f64> {
-    let udp = seen.udp?;
-    let best = best(seen);
-    let above = 1.0 - ramp(udp.delivered_bits_per_s / best, 1.12, 1.25);
-    let pushed = udp.sent_bits_per_s > best * 1.05;
-    // It was sent no faster than TCP, so a delivery as slow as TCP's shows nothing.
-    if !pushed && above == 1.0 {
-        return None;
-    }
+    let (udp, over) = (seen.udp?, udp_over_best(seen)?);
+    let above = seen.fit[Fitted::UdpAbove].not(over);
     // Sent faster, about as much delivered, the rest lost: the same ceiling.
-    let lost = if udp.located { ramp(udp.lost_share, 0.002, 0.02) } else { 0.0 };
-    let delivered_alike = ramp(udp.delivered_bits_per_s / best, 0.6, 0.85);
-    Some(above * (0.5 + 0.5 * lost) * (0.6 + 0.4 * delivered_alike))
+    let lost = if udp.located { path::UDP_LOST.of(udp.lost_share) } else { 0.0 };
+    let delivered_alike = path::UDP_ALIKE.of(over);
+    Some(above * at_least(path::UDP_UNLOST, lost) * at_least(path::UDP_UNLIKE, delivered_alike))
 }
 
 pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
@@ -268,15 +299,14 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
 
 /// Experiments that leave the throughput of a fixed rate unchanged.
 pub(super) fn stays(limit: Limit, seen: &Observed<'_>, rate: f64) -> Vec<Experiment> {
-    let predicted = Prediction::new(rate * 0.85, rate, rate * 1.12);
+    let predicted =
+        Prediction::new(rate * predictions::STAYS_LOW, rate, rate * predictions::STAYS_HIGH);
     let from_count = seen.spec.streams.max(1);
     let to_count = from_count.saturating_mul(8).min(1024);
-    let datagram_bytes =
-        seen.path_mtu_bytes().map_or(1400.0, |mtu| (mtu - 48.0).clamp(512.0, 65_000.0));
     let changes = [
         Change::UdpAtRate {
-            bits_per_s: rate * 1.33,
-            datagram_bytes: u32::try_from(units::saturating_u64(datagram_bytes)).unwrap_or(1400),
+            bits_per_s: rate * predictions::UDP_FASTER,
+            datagram_bytes: datagram_bytes(seen),
         },
         Change::MoreStreams { from_count, to_count },
     ];
@@ -296,16 +326,20 @@ pub(super) fn at_the_line(seen: &Observed<'_>) -> f64 {
         Some(most / goodput_ceiling(seen, line, ETHERNET_WIRE_BYTES)?)
     });
     reached.fold(0.0, |most, reached| {
-        most.max(ramp(reached, 0.90, 0.96) * (1.0 - ramp(reached, 1.04, 1.10)))
+        most.max(path::LINE_REACHED.of(reached) * path::LINE_EXCEEDED.not(reached))
     })
 }
 
 fn against(seen: &Observed<'_>, at_the_line: f64) -> String {
     match seen.streams_gain() {
-        Some(gain) if gain > 1.15 => format!("more streams carry {gain:.1} times as much"),
-        _ if at_the_line > 0.5 => "the ceiling is the interface's own".to_owned(),
-        _ if seen.hosts_full() > 0.5 => "the hosts' cores are full before the path is".to_owned(),
-        _ if seen.unexplained() < 0.5 => {
+        Some(gain) if gain > path::STREAMS_TOLD => {
+            format!("more streams carry {gain:.1} times as much")
+        }
+        _ if at_the_line > signs::LIKELY => "the ceiling is the interface's own".to_owned(),
+        _ if seen.hosts_full() > signs::LIKELY => {
+            "the hosts' cores are full before the path is".to_owned()
+        }
+        _ if seen.unexplained() < signs::LIKELY => {
             format!(
                 "windows, buffers or applications hold it back {} of the time",
                 percent(1.0 - seen.unexplained())

@@ -1,16 +1,18 @@
 //! Congestion signals without loss: marks, and late packets.
 
 use results::Limit;
-use units::{saturating_u64, show_bit_rate, show_count, show_count_of, show_share};
+use units::{saturating_u64, show_count, show_count_of, show_share};
 
-use super::{loss, more_streams};
+use super::{datagram_bytes, loss, more_streams, several_words};
 use crate::advice::Advice;
 use crate::change::Change;
 use crate::experiment::{Experiment, Prediction, Rule};
 use crate::mechanism::{Mechanism, Opinion, Page};
-use crate::numbers::{fine_percent, ramp, ratio, share};
+use crate::numbers::{fine_percent, ratio, share};
 use crate::observed::{Observed, end_name};
 use crate::remedy::{Remedy, change};
+use crate::thresholds::{Fitted, path, predictions, signs};
+use crate::weighing::{self, Weighing};
 
 #[derive(Debug)]
 pub(crate) struct EcnMarks;
@@ -43,28 +45,24 @@ impl Mechanism for EcnMarks {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let marked = seen.flow.marked_count.unwrap_or(0.0);
         let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
-        let weight = 0.95
-            * marks(seen)
-            * seen.unexplained()
-            * (1.0 - plateau(seen))
-            * (1.0 - 0.8 * seen.hosts_full());
+        let weighed = Weighing::most(signs::SEEN)
+            .by(marks(seen), "few segments are marked")
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(plateau(seen), 1.0, "more streams carry no more, or packets wait")
+            .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
         let first = format!(
             "{} segments came back marked, {} of all",
             show_count(marked),
             fine_percent(of_all)
         );
         let mut evidence = vec![first.clone()];
-        if let (Some(gain), Some((streams, several))) = (seen.streams_gain(), seen.several) {
-            evidence.push(format!(
-                "{streams} streams carry {} together, {gain:.1} times as much",
-                show_bit_rate(several.median)
-            ));
-        }
+        evidence.extend(several_words(seen));
         if let Some(again) = seen.flow.retransmit_share {
             evidence.push(format!("{} of the segments retransmitted", fine_percent(again)));
         }
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: None,
             evidence,
             against: match seen.flow.marked_count {
@@ -89,7 +87,7 @@ impl Mechanism for EcnMarks {
         Some(Remedy::setting(
             end,
             change("net.ipv4.tcp_ecn", Some(now), "0")?,
-            headroom.unwrap_or(seen.rate() * 1.5),
+            headroom.unwrap_or(seen.rate() * predictions::CHANGE_HALF_MORE),
             "without ECN the queue drops when it is really full: throughput rises",
         ))
     }
@@ -126,14 +124,16 @@ impl Mechanism for Reordering {
     fn weigh(&self, seen: &Observed<'_>) -> Opinion {
         let again = seen.flow.run_retransmits_count.unwrap_or(0.0);
         let needless = mistaken(seen);
-        let noticed = ramp(seen.flow.reordered_count.unwrap_or(0.0), 2.0, 10.0);
-        let late_udp = seen.udp.map_or(0.0, |udp| ramp(udp.reordered_share, 1e-3, 5e-3));
-        let weight = 0.95
-            * ramp(needless, 0.2, 0.6)
-            * noticed.max(late_udp).max(ramp(seen.flow.needless_count.unwrap_or(0.0), 5.0, 30.0))
-            * seen.unexplained()
-            * (1.0 - plateau(seen))
-            * (1.0 - 0.8 * seen.hosts_full());
+        let noticed = path::REORDER_NOTICED.of(seen.flow.reordered_count.unwrap_or(0.0));
+        let late_udp = seen.udp.map_or(0.0, |udp| path::REORDER_UDP.of(udp.reordered_share));
+        let needless_count = seen.flow.needless_count.unwrap_or(0.0);
+        let shown = noticed.max(late_udp).max(path::REORDER_NEEDLESS.of(needless_count));
+        let weighed = Weighing::most(signs::SEEN)
+            .by(seen.fit[Fitted::Mistaken].of(needless), "what was retransmitted was really lost")
+            .by(shown, "few packets came late")
+            .by(seen.unexplained(), weighing::HELD)
+            .unless(plateau(seen), 1.0, "more streams carry no more, or packets wait")
+            .unless(seen.hosts_full(), path::SIGNALS_FULL_HOSTS, weighing::HOSTS_FULL);
         let mut evidence = vec![format!(
             "spurious retransmissions: {} of {}; the sender noticed reordering {}",
             show_count(seen.flow.needless_count.unwrap_or(0.0)),
@@ -154,7 +154,8 @@ impl Mechanism for Reordering {
             ));
         }
         Opinion {
-            weight,
+            weight: weighed.weight(),
+            doubt: weighed.doubt(),
             end: None,
             against: match (seen.flow.reordered_count, seen.flow.needless_count) {
                 (Some(0.0), Some(0.0)) => "packets came in order".to_owned(),
@@ -167,17 +168,12 @@ impl Mechanism for Reordering {
     }
 
     fn experiments(&self, seen: &Observed<'_>, _headroom: Option<f64>) -> Vec<Experiment> {
-        let offered = seen.rate() * 0.5;
-        let datagram_bytes =
-            seen.path_mtu_bytes().map_or(1400.0, |mtu| (mtu - 48.0).clamp(512.0, 65_000.0));
+        let offered = seen.rate() * predictions::UDP_HALF_RATE;
         vec![Experiment {
             limit: self.limit(),
-            change: Change::UdpAtRate {
-                bits_per_s: offered,
-                datagram_bytes: u32::try_from(saturating_u64(datagram_bytes)).unwrap_or(1400),
-            },
-            predicted: Prediction::new(offered * 0.5, offered, offered),
-            rule: Rule::Reorders { low_share: 1e-4 },
+            change: Change::UdpAtRate { bits_per_s: offered, datagram_bytes: datagram_bytes(seen) },
+            predicted: Prediction::new(offered * predictions::UDP_HALF_ARRIVES, offered, offered),
+            rule: Rule::Reorders { low_share: predictions::UDP_LATE_LEAST },
         }]
     }
 
@@ -196,23 +192,23 @@ impl Mechanism for Reordering {
 pub(super) fn marks(seen: &Observed<'_>) -> f64 {
     let marked = seen.flow.marked_count.unwrap_or(0.0);
     let of_all = seen.segments().and_then(|all| share(marked, all)).unwrap_or(0.0);
-    ramp(of_all, 5e-5, 5e-4) * ramp(marked, 2.0, 10.0)
+    path::MARKED_SHARE.of(of_all) * path::MARKED_COUNT.of(marked)
 }
 
 /// Confidence, 0 to 1, that more streams carry no more.
 fn plateau(seen: &Observed<'_>) -> f64 {
-    seen.streams_gain().map_or(0.0, |gain| 1.0 - ramp(gain, 1.1, 1.4)).max(seen.queue())
+    seen.streams_gain().map_or(0.0, |gain| signs::MORE_STREAMS_AND_LOSS.not(gain)).max(seen.queue())
 }
 
 /// Spurious retransmissions as a share of all, 0 to 1: the larger of what the receiver reports (D-SACK)
 /// and of what UDP suggests, if it arrives late about as often and is hardly ever lost.
-pub(super) fn mistaken(seen: &Observed<'_>) -> f64 {
+pub(crate) fn mistaken(seen: &Observed<'_>) -> f64 {
     let needless = seen.flow.needless_count.unwrap_or(0.0);
     let told = seen.flow.run_retransmits_count.and_then(|again| ratio(needless, again));
     let again = seen.flow.retransmit_share.unwrap_or(0.0);
     let late = seen.udp.map_or(0.0, |udp| {
-        let kept = 1.0 - ramp(udp.lost_share, 0.1 * again, 0.3 * again);
-        kept * ramp(udp.reordered_share, 0.2 * again, 0.6 * again)
+        let kept = path::LOST_OF_AGAIN.times(again).not(udp.lost_share);
+        kept * path::LATE_OF_AGAIN.times(again).of(udp.reordered_share)
     });
     told.unwrap_or(0.0).min(1.0).max(if again > 0.0 { late } else { 0.0 })
 }

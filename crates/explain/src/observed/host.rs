@@ -6,7 +6,8 @@ use results::{
 };
 
 use super::run::{Run, report_of};
-use crate::numbers::{counted, middle, percent, ramp, share};
+use crate::numbers::{counted, middle, percent, share};
+use crate::thresholds::signs;
 
 /// Observations of one end. Shares are of the measured time, 0 to 1.
 #[derive(Debug, Clone)]
@@ -177,7 +178,7 @@ impl<'a> HostView<'a> {
         };
         let periods = share(quota.throttled_count as f64, quota.periods_count as f64);
         let stopped = share(quota.throttled_s, self.duration_s).unwrap_or(0.0);
-        ramp(periods.unwrap_or(0.0), 0.05, 0.3) * ramp(stopped, 0.02, 0.1)
+        signs::THROTTLED_PERIODS.of(periods.unwrap_or(0.0)) * signs::THROTTLED_TIME.of(stopped)
     }
 
     /// Confidence, 0 to 1, that a scheduling policy of low priority keeps it waiting.
@@ -186,7 +187,7 @@ impl<'a> HostView<'a> {
             let nice = policy.strip_prefix("nice ").and_then(|nice| nice.parse::<i32>().ok());
             policy == "idle" || policy == "batch" || nice.is_some_and(|nice| nice > 0)
         });
-        if behind { ramp(self.wait_share.unwrap_or(0.0), 0.1, 0.35) } else { 0.0 }
+        if behind { signs::HELD_BEHIND.of(self.wait_share.unwrap_or(0.0)) } else { 0.0 }
     }
 
     /// How the thread's time divides, if known: `user 8%, system 91%: mostly in the kernel`.
@@ -194,9 +195,9 @@ impl<'a> HostView<'a> {
         let (user, system) = (self.thread.user_share?, self.thread.system_share?);
         let total = crate::numbers::positive(user + system)?;
         let kernel = system / total;
-        let what = if kernel > 0.6 {
+        let what = if kernel > signs::MOSTLY_KERNEL {
             "mostly in the kernel"
-        } else if kernel < 0.4 {
+        } else if kernel < signs::MOSTLY_USER {
             "mostly in user mode"
         } else {
             "in both modes"
@@ -217,7 +218,7 @@ impl<'a> HostView<'a> {
     /// slowest one. `None` if the thread's times are unknown.
     pub(crate) fn starved(&self) -> Option<f64> {
         let busy = self.run_share? + self.wait_share.unwrap_or(0.0);
-        Some(ramp(busy, 0.75, 0.95))
+        Some(signs::STARVED.of(busy))
     }
 
     /// Confidence, 0 to 1, that full cores slow this flow. If its thread gets a core as soon as it is ready
@@ -225,7 +226,7 @@ impl<'a> HostView<'a> {
     pub(crate) fn feels_its_cores(&self) -> f64 {
         let (Some(run), Some(wait)) = (self.run_share, self.wait_share) else { return 1.0 };
         let softirq = self.cores.iter().map(|core| core.softirq).fold(0.0, f64::max);
-        ramp(run, 0.15, 0.4).max(ramp(wait, 0.01, 0.05)).max(ramp(softirq, 0.05, 0.2))
+        signs::FELT_RUN.of(run).max(signs::FELT_WAIT.of(wait)).max(signs::FELT_SOFTIRQ.of(softirq))
     }
 
     /// Share of the time in which the thread ran or waited for its core, 0 to 1.
@@ -318,6 +319,8 @@ impl Thread {
 }
 
 fn softirq_core(cores: &[CoreUse]) -> Option<CoreUse> {
-    let full = cores.iter().filter(|core| core.softirq > 0.5 && core.idle < 0.05);
+    let full = cores
+        .iter()
+        .filter(|core| core.softirq > signs::SOFTIRQ_CORE && core.idle < signs::SOFTIRQ_CORE_IDLE);
     full.max_by(|a, b| a.softirq.total_cmp(&b.softirq)).copied()
 }

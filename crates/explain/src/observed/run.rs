@@ -5,6 +5,7 @@ use results::{
 };
 
 use crate::numbers::{middle, positive, share};
+use crate::thresholds::signs;
 
 /// A TCP bulk test that transferred data.
 #[derive(Debug, Clone)]
@@ -83,7 +84,7 @@ impl<'a> Run<'a> {
             let tcp = stream.tcp.as_ref()?;
             let again =
                 tcp.last.retransmits_count.saturating_sub(tcp.first.retransmits_count) as f64;
-            let mss_bytes = positive(f64::from(tcp.mss_bytes)).unwrap_or(1448.0);
+            let mss_bytes = positive(f64::from(tcp.mss_bytes)).unwrap_or(signs::MSS_USUAL_BYTES);
             Some((again, stream.bytes as f64 / mss_bytes))
         });
         counts.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))

@@ -2,7 +2,7 @@
 
 use results::TcpSample;
 
-use super::definition::{Definition, Row, SymptomUnit as Unit};
+use super::definition::{Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
 use crate::numbers::{counted, positive, ratio, share};
 use crate::observed::receiver_fullness;
@@ -12,16 +12,6 @@ pub(super) const LITTLES_LAW: &str = "littles-law-ratio";
 
 /// From this share of a window or buffer on it counts as full.
 const FULL_MIN: f64 = 0.95;
-
-const fn row(
-    name: &'static str,
-    unit: Unit,
-    source: &'static str,
-    about: &'static str,
-    read: fn(&Seen<'_>) -> Option<f64>,
-) -> Row {
-    Row::new(Definition::new(name, unit, source, about), read)
-}
 
 /// At the end that sends the data.
 pub(super) static SENDER: &[Row] = &[

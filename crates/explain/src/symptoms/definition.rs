@@ -159,11 +159,18 @@ impl Definition {
     }
 }
 
-impl Row {
-    pub(super) const fn new(definition: Definition, read: OfTest) -> Self {
-        Self { definition, read, samples: None }
-    }
+/// A symptom that is read in each repeat.
+pub(super) const fn row(
+    name: &'static str,
+    unit: SymptomUnit,
+    source: &'static str,
+    about: &'static str,
+    read: OfTest,
+) -> Row {
+    Row { definition: Definition::new(name, unit, source, about), read, samples: None }
+}
 
+impl Row {
     /// The same, with samples in the intervals of a repeat.
     pub(super) const fn sampled(self, samples: fn(&Seen<'_>) -> Vec<f64>) -> Self {
         Self { samples: Some(samples), ..self }

@@ -2,22 +2,12 @@
 
 use results::{LatencySummary, Results};
 
-use super::definition::{Definition, Row, SymptomUnit as Unit};
+use super::definition::{Definition, Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
 use super::{Symptom, deviation};
 use crate::numbers::{positive, ratio, share};
 use crate::observed::{several_rates, udp_best};
 use crate::wanted::{idle_rtt_s, line};
-
-const fn row(
-    name: &'static str,
-    unit: Unit,
-    source: &'static str,
-    about: &'static str,
-    read: fn(&Seen<'_>) -> Option<f64>,
-) -> Row {
-    Row::new(Definition::new(name, unit, source, about), read)
-}
 
 /// Read in each repeat of the judged TCP test.
 pub(super) static EACH: &[Row] = &[

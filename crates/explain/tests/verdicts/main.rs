@@ -8,6 +8,7 @@ mod datagrams;
 mod files;
 mod model;
 mod next;
+mod ranking;
 mod round_trips;
 mod symptoms;
 

@@ -64,7 +64,7 @@ fn sane(all: &Symptoms) -> Result<(), String> {
 }
 
 /// Every recorded planted limit, with its name.
-fn recordings() -> Vec<(String, Results)> {
+pub(crate) fn recordings() -> Vec<(String, Results)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/planted");
     let files = std::fs::read_dir(folder).expect("the folder of recordings");
     files
@@ -127,7 +127,8 @@ fn recordings_have_finite_symptoms_with_shares_of_0_to_1() {
 }
 
 /// A sender that waits most of the time is sampled with nothing in flight, or with more than the mean; without SACK
-/// what has arrived behind a loss counts as in flight until the loss is repaired.
+/// what has arrived behind a loss counts as in flight until the loss is repaired. `quota-near` has too few samples to
+/// tell how uncertain its figures are.
 #[test]
 fn of_the_recordings_only_interrupted_senders_and_those_without_sack_contradict_themselves() {
     let mut told: Vec<String> = recordings()
@@ -136,7 +137,7 @@ fn of_the_recordings_only_interrupted_senders_and_those_without_sack_contradict_
         .map(|(name, _)| name)
         .collect();
     told.sort();
-    assert_eq!(told, ["crowd-near", "no-sack", "no-sack-iperf3", "no-sack-reverse", "quota-near"]);
+    assert_eq!(told, ["crowd-near", "no-sack", "no-sack-iperf3", "no-sack-reverse"]);
 }
 
 #[test]

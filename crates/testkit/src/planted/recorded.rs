@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use explain::Fit;
 use results::{Results, Verdict};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -57,7 +58,12 @@ pub fn recorded() -> Vec<(String, Recorded)> {
 impl Recorded {
     /// The verdict on it today, and whether it is right.
     pub fn judge(&self) -> (Verdict, bool) {
-        let verdict = explain::explain(&self.results);
+        self.judge_with(&Fit::default())
+    }
+
+    /// The verdict by these thresholds, and whether it is right.
+    pub fn judge_with(&self, fit: &Fit) -> (Verdict, bool) {
+        let verdict = explain::explain_fitted(&self.results, fit);
         let is_right = self.accept.iter().any(|accepted| accepted.is(&verdict));
         (verdict, is_right)
     }

@@ -540,3 +540,32 @@ fn several_streams_and_datagrams_are_compared_with_the_judged_test() {
     close(&all, "streams-compared", None, 4.0);
     close(&all, "datagrams-of-throughput", None, 2.0);
 }
+
+/// A test of one second may hold one sample: a moment, of which nobody knows how far it is from the mean.
+#[test]
+fn one_sample_contradicts_nothing() {
+    let mut results = document(vec![tcp(RATE)]);
+    let results::PointOutcome::Measured(outcome) = &mut results.points[0].outcome else {
+        panic!("measured");
+    };
+    let streams = outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams);
+    for stream in streams {
+        for interval in &mut stream.intervals {
+            if let Some(tcp) = &mut interval.tcp {
+                tcp.in_flight_bytes *= 2;
+            }
+        }
+    }
+    assert!(symptoms(&results).contradiction().is_some(), "five samples, all of them half");
+    let results::PointOutcome::Measured(outcome) = &mut results.points[0].outcome else {
+        panic!("measured");
+    };
+    for stream in outcome.hosts.iter_mut().flat_map(|host| &mut host.account.streams) {
+        let last = stream.intervals.len() - 1;
+        stream.intervals.drain(..last);
+    }
+    let told = symptoms(&results);
+    let law = named(&told, "littles-law-ratio", None).and_then(|one| one.estimate).expect("it");
+    assert!((law.median - 0.5).abs() < 0.1 && law.sampling.is_none(), "{law:?}");
+    assert_eq!(told.contradiction(), None);
+}
