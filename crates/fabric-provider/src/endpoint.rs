@@ -17,6 +17,7 @@ use crate::abi;
 use crate::buffers::{Buffers, Lent};
 use crate::fence::Number;
 use crate::interfaces;
+use crate::local::Local;
 use crate::name::{Name, socket_address};
 use crate::operations::{Operation, Operations};
 use crate::presence::{Presence, Probes};
@@ -35,6 +36,10 @@ const STOPPED: Duration = Duration::from_secs(60);
 const STOPPED_VARIABLE: &str = "FI_CLEARSTREAM_STOPPED_S";
 /// Receive calls in a row before what came is answered.
 const RECEIVES_IN_A_ROW: u32 = 4;
+/// Polls after a datagram came during which each looks for another.
+const POLLS_AFTER_DATAGRAM: u32 = 64;
+/// After that, one poll of so many looks, where ranks of this host are reached through memory.
+const POLLS_A_DATAGRAM: u32 = 16;
 
 /// A message to send.
 #[derive(Debug, Clone, Copy)]
@@ -87,11 +92,16 @@ pub(crate) struct Endpoint {
     began: Instant,
     machine: Machine,
     udp: Udp,
+    local: Local,
+    /// Polls since a datagram came.
+    quiet_polls: u32,
     _presence: Presence,
     probes: Probes,
     operations: Operations,
     /// By address of the address vector.
     peers: Vec<Option<PeerId>>,
+    /// The same peers' names.
+    names: Vec<Option<Name>>,
     /// By peer: its address in the address vector.
     addresses: Vec<u64>,
     claims: Vec<(usize, ClaimId)>,
@@ -100,7 +110,7 @@ pub(crate) struct Endpoint {
     scratch: Vec<u8>,
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Number> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Number> {
     let mut bytes = [0; N];
     let flags = rustix::rand::GetRandomFlags::empty();
     rustix::rand::getrandom(&mut bytes[..], flags).map_err(|error| error.raw_os_error())?;
@@ -157,10 +167,13 @@ impl Endpoint {
             began: Instant::now(),
             machine,
             udp,
+            local: Local::open(&name),
+            quiet_polls: 0,
             _presence: presence,
             probes: Probes::default(),
             operations: Operations::default(),
             peers: Vec::new(),
+            names: Vec::new(),
             addresses: Vec::new(),
             claims: Vec::new(),
             own: VecDeque::new(),
@@ -178,8 +191,11 @@ impl Endpoint {
         let (at_index, peer_index) = (at as usize, peer.0 as usize);
         if self.peers.len() <= at_index {
             self.peers.resize(at_index + 1, None);
+            self.names.resize(at_index + 1, None);
         }
         self.peers[at_index] = Some(peer);
+        self.names[at_index] = Some(*name);
+        self.local.introduce(peer, &name.address, &mut self.machine);
         if self.addresses.len() <= peer_index {
             self.addresses.resize(peer_index + 1, abi::ADDR_UNSPEC);
         }
@@ -189,6 +205,13 @@ impl Endpoint {
 
     fn peer(&self, at: u64) -> Result<PeerId, Number> {
         self.peers.get(at as usize).copied().flatten().ok_or(libc::EINVAL)
+    }
+
+    /// The name of the peer at an address of the address vector is what greetings to it need.
+    fn reach(&mut self, at: u64, peer: PeerId) {
+        let names = &self.names;
+        let name = || names.get(at as usize).copied().flatten();
+        self.local.reach(peer, name, &mut self.machine);
     }
 
     fn source(&self, from: u64) -> Result<Option<PeerId>, Number> {
@@ -218,6 +241,7 @@ impl Endpoint {
 
     fn begin_send(&mut self, out: &Outgoing) -> Result<(), Number> {
         let peer = self.peer(out.to)?;
+        self.reach(out.to, peer);
         let is_inject = out.mode == SendMode::Inject;
         let flags = abi::SEND | flags_of(out.channel);
         let context = if is_inject {
@@ -276,6 +300,9 @@ impl Endpoint {
 
     fn begin_receive(&mut self, incoming: &Incoming) -> Result<(), Number> {
         let source = self.source(incoming.from)?;
+        if let Some(peer) = source {
+            self.reach(incoming.from, peer);
+        }
         let receive = self.insert_receive(incoming, source);
         let now_ns = self.now_ns();
         let outcome = self.machine.receive(now_ns, &receive, &mut self.buffers);
@@ -396,9 +423,29 @@ impl Endpoint {
 
     /// Takes packets in and sends what is due. True: packets came.
     pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
+        let now_ns = self.now_ns();
+        let mut has_received =
+            self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
+        if self.is_udps_turn() {
+            has_received |= self.receive_datagrams(now_ns);
+        }
+        self.transmit();
+        self.settle(queues);
+        has_received
+    }
+
+    /// Datagrams are looked for at each poll while some come and where there are no rings; else, because it
+    /// takes a system call, only at some.
+    fn is_udps_turn(&mut self) -> bool {
+        self.quiet_polls = self.quiet_polls.wrapping_add(1);
+        !self.local.has_links()
+            || self.quiet_polls < POLLS_AFTER_DATAGRAM
+            || self.quiet_polls.is_multiple_of(POLLS_A_DATAGRAM)
+    }
+
+    fn receive_datagrams(&mut self, now_ns: u64) -> bool {
         let mut has_received = false;
         for _ in 0..RECEIVES_IN_A_ROW {
-            let now_ns = self.now_ns();
             let (machine, buffers) = (&mut self.machine, &mut self.buffers);
             let may_have_more = self.udp.receive(|packet| {
                 has_received = true;
@@ -408,8 +455,9 @@ impl Endpoint {
                 break;
             }
         }
-        self.transmit();
-        self.settle(queues);
+        if has_received {
+            self.quiet_polls = 0;
+        }
         has_received
     }
 
@@ -417,10 +465,14 @@ impl Endpoint {
         let now_ns = self.now_ns();
         self.machine.handle_timeouts(now_ns);
         loop {
+            while let Some(copy) = self.machine.poll_copy() {
+                let is_whole = self.local.copy(&copy, &mut self.buffers);
+                self.machine.end_copy(now_ns, copy.id, is_whole);
+            }
             while self.udp.has_room()
                 && let Some(mut transmit) = self.machine.poll_transmit(now_ns)
             {
-                let address = transmit.address;
+                let (peer, address) = (transmit.peer, transmit.address);
                 let payload = match transmit.payload {
                     Payload::None => &[],
                     Payload::Bytes(bytes) => bytes,
@@ -431,6 +483,11 @@ impl Endpoint {
                 let header = transmit.header(payload);
                 if address == self.name.address {
                     self.own.push_back([header, payload].concat());
+                } else if let Some(way) = self.local.way(peer, &address) {
+                    let is_full = self.local.push(way, header, payload);
+                    if let Some(peer) = peer.filter(|_| is_full) {
+                        self.machine.hold(peer);
+                    }
                 } else if let Some(to) = socket_address(&address) {
                     self.udp.push(to, header, payload);
                 }

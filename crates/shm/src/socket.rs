@@ -77,6 +77,19 @@ impl Socket {
         Ok(Self { fd })
     }
 
+    /// Connects to the server at an abstract name, which belongs to this network namespace and to no folder.
+    /// Any user may listen at any name: see [`peer_user`](Self::peer_user).
+    ///
+    /// # Errors
+    /// Nothing listens there.
+    pub fn connect_abstract(name: &str) -> Result<Self, SyscallError> {
+        let failed = |error| SyscallError::new("connect", format!("@{name}"), error);
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
+        let fd = new_socket(SocketFlags::CLOEXEC, name)?;
+        rustix::net::connect(&fd, &address).map_err(failed)?;
+        Ok(Self { fd })
+    }
+
     /// Sends a message, whole.
     ///
     /// # Errors
@@ -194,6 +207,14 @@ impl Socket {
     pub fn peer_user(&self) -> Result<u32, SyscallError> {
         sys::socket::peer_user(&self.fd)
     }
+
+    /// The process at the other end; none where it has no number in this process-id namespace.
+    ///
+    /// # Errors
+    /// Not a connected UNIX socket.
+    pub fn peer_process(&self) -> Result<Option<u32>, SyscallError> {
+        sys::socket::peer_process(&self.fd)
+    }
 }
 
 impl AsFd for Socket {
@@ -202,12 +223,15 @@ impl AsFd for Socket {
     }
 }
 
+/// Connections that wait to be accepted, at most.
+const BACKLOG_COUNT: i32 = 64;
+
 /// A socket that others connect to. Its path goes with it.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
-    /// What the kernel calls the file at `path`: another's may take its place.
+    /// What the kernel calls the file at `path`: another's may take its place. None: there is no file.
     file: Option<(u64, u64)>,
 }
 
@@ -246,8 +270,21 @@ impl Listener {
             answer => answer.map_err(failed("bind"))?,
         }
         let listener = Self { fd, path: path.to_owned(), file: file_at(path) };
-        rustix::net::listen(&listener, 64).map_err(failed("listen"))?;
+        rustix::net::listen(&listener, BACKLOG_COUNT).map_err(failed("listen"))?;
         Ok(listener)
+    }
+
+    /// Listens at an abstract name, which is gone with the listener.
+    ///
+    /// # Errors
+    /// Somebody listens there already, or no descriptor is left.
+    pub fn bind_abstract(name: &str) -> Result<Self, SyscallError> {
+        let failed = |call| move |error| SyscallError::new(call, format!("@{name}"), error);
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed("bind"))?;
+        let fd = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, name)?;
+        rustix::net::bind(&fd, &address).map_err(failed("bind"))?;
+        rustix::net::listen(&fd, BACKLOG_COUNT).map_err(failed("listen"))?;
+        Ok(Self { fd, path: PathBuf::from(format!("@{name}")), file: None })
     }
 
     /// The next connection, if one waits; it does not block either.
@@ -273,7 +310,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // Somebody may have removed it already, and listen there now.
-        if file_at(&self.path) == self.file {
+        if self.file.is_some() && file_at(&self.path) == self.file {
             rustix::fs::unlink(&self.path).ok();
         }
     }

@@ -48,6 +48,8 @@ impl Machine {
         } else {
             Source::User(send.buffer, send.offset)
         };
+        let is_direct = !is_copied && self.is_direct(peer);
+        let place = if is_direct { memory.place(send.buffer, send.offset) } else { None };
         let is_eager = send.length_bytes <= self.config.eager_bytes_max;
         let is_sync = send.mode == SendMode::Synchronous;
         if is_copied && send.mode == SendMode::Standard {
@@ -64,6 +66,7 @@ impl Machine {
                 data: send.data,
                 length: send.length_bytes,
                 source,
+                place,
                 is_sync,
                 context: (!is_copied).then_some(send.context),
                 cut_bytes: 0,
@@ -171,6 +174,7 @@ impl Machine {
             data: arrived.data,
             length: arrived.length,
             handle: arrived.handle,
+            place: arrived.place,
             context: posted.context,
             buffer: posted.buffer,
             offset,
@@ -196,6 +200,7 @@ impl Machine {
             data: unexpected.data,
             length: unexpected.length,
             handle: unexpected.handle,
+            place: unexpected.place,
         }
     }
 
@@ -255,6 +260,7 @@ impl Machine {
                 data: None,
                 length: 0,
                 source: Source::Copy(Vec::new()),
+                place: None,
                 is_sync: false,
                 context: None,
                 cut_bytes: 0,
@@ -365,6 +371,7 @@ impl Machine {
             data: arriving.data,
             length: arriving.length,
             handle: arriving.handle,
+            place: arriving.place,
             context: receive.context,
             buffer: receive.buffer,
             offset: receive.offset,
@@ -413,4 +420,5 @@ pub(super) struct Arriving {
     pub(super) data: Option<u64>,
     pub(super) length: u64,
     pub(super) handle: Option<u64>,
+    pub(super) place: Option<u64>,
 }
