@@ -41,7 +41,7 @@ pub struct Path {
 }
 
 /// A message for the owner to copy from its sender's memory. Lengths stay within the receive's room.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyRequest {
     /// Names the copy in [`end_copy`](crate::Machine::end_copy).
     pub id: CopyId,

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Bytes of a secret.
 pub(crate) const SECRET_BYTES: usize = 16;
+/// Parts of one call, less than the kernel's `UIO_MAXIOV`.
+const PARTS_IN_A_CALL: usize = 256;
 
 /// This process's secret for one peer. It does not move.
 #[derive(Debug)]
@@ -89,14 +91,15 @@ impl Process {
 
     /// # Safety
     /// As [`copy`](Self::copy).
-    unsafe fn read_all(&self, place: u64, mut parts: &mut [libc::iovec]) -> io::Result<()> {
-        let mut place = place;
-        while let Some(first) = parts.first_mut() {
+    unsafe fn read_all(&self, place: u64, parts: &mut [libc::iovec]) -> io::Result<()> {
+        let (mut place, mut filled_count) = (place, 0);
+        while let Some(first) = parts.get(filled_count) {
             if first.iov_len == 0 {
-                parts = &mut parts[1..];
+                filled_count += 1;
                 continue;
             }
-            let now = &parts[..parts.len().min(PARTS_IN_A_CALL)];
+            let left = &mut parts[filled_count..];
+            let now = &left[..left.len().min(PARTS_IN_A_CALL)];
             let bytes = now.iter().map(|part| part.iov_len).sum();
             let from = libc::iovec {
                 iov_base: std::ptr::without_provenance_mut(place as usize),
@@ -113,7 +116,7 @@ impl Process {
                 Err(_negative) => return Err(io::Error::last_os_error()),
             };
             place = place.wrapping_add(count as u64);
-            for part in parts.iter_mut() {
+            for part in left {
                 let taken = count.min(part.iov_len);
                 part.iov_base = part.iov_base.wrapping_byte_add(taken);
                 part.iov_len -= taken;
@@ -123,9 +126,6 @@ impl Process {
         Ok(())
     }
 }
-
-/// Parts of one call, less than the kernel's `UIO_MAXIOV`.
-const PARTS_IN_A_CALL: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -303,8 +303,8 @@ impl World {
             let to = self.by_address.get(&transmit.address).copied();
             let peer = transmit.peer;
             self.carry(at, to, &packet);
-            let filling = self.shared.map_or(0.0, |shared| shared.filling);
-            if let Some(peer) = peer.filter(|_| self.random.chance(filling)) {
+            let is_full = self.shared.is_some_and(|shared| self.random.chance(shared.filling));
+            if let Some(peer) = peer.filter(|_| is_full) {
                 self.nodes[at].machine.hold(peer);
                 let at_ns = self.now_ns + self.random.below(100_000);
                 self.put(at_ns, Happening::Emptied(at, peer.0));
