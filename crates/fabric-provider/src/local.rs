@@ -100,9 +100,9 @@ impl Local {
             return local;
         }
         // A rank that can make no memory would only be offered some by others.
-        let opened = rings::Rings::create()
-            .map_err(|error| error.to_string())
-            .and_then(|_| Door::open(*name, uses == Use::Direct).map_err(|error| error.to_string()));
+        let opened = rings::Rings::create().map_err(|error| error.to_string()).and_then(|_| {
+            Door::open(*name, uses == Use::Direct).map_err(|error| error.to_string())
+        });
         match opened {
             Ok(door) => local.door = Some(door),
             Err(line) => say_why_not(&line),
@@ -115,7 +115,12 @@ impl Local {
     }
 
     /// Tries to share memory with a peer, once: before the first operation on it.
-    pub(crate) fn reach(&mut self, peer: PeerId, name: impl FnOnce() -> Option<Name>, machine: &mut Machine) {
+    pub(crate) fn reach(
+        &mut self,
+        peer: PeerId,
+        name: impl FnOnce() -> Option<Name>,
+        machine: &mut Machine,
+    ) {
         let index = peer.0 as usize;
         if self.ways.len() <= index {
             self.ways.resize(index + 1, Way::Untried);
@@ -250,9 +255,8 @@ impl Local {
     /// Copies a message from its sender's memory. False: not all of it, or it is no longer the message's.
     pub(crate) fn copy(&self, copy: &CopyRequest, buffers: &mut Buffers) -> bool {
         let mut links = self.links.iter().flatten();
-        let process = links.find_map(|used| {
-            used.link.process.as_ref().filter(|_| used.peer == Some(copy.peer))
-        });
+        let process = links
+            .find_map(|used| used.link.process.as_ref().filter(|_| used.peer == Some(copy.peer)));
         process.is_some_and(|process| buffers.fill_from(process, copy))
     }
 

@@ -81,7 +81,7 @@ pub struct Config {
     /// A peer fails after this long without an answer, if its host reports that nobody listens
     /// there.
     pub refused_ns: u64,
-    /// How often a quiet peer that posted receives name is asked whether it is alive.
+    /// How often a quiet peer that operations wait for is asked whether it is alive.
     pub keepalive_ns: u64,
     /// Tags cover payloads, and packets without such a tag are dropped. Must be the same on all
     /// endpoints of a job. When off, only headers are authenticated: for paths that no attacker can

@@ -55,7 +55,9 @@ impl SharedMemory {
     /// One line for the user.
     fn line(self) -> &'static str {
         match self {
-            Self::Direct => "messages use shared memory inside a host, with one copy if they are long, and UDP between hosts",
+            Self::Direct => {
+                "messages use shared memory inside a host, with one copy if they are long, and UDP between hosts"
+            }
             Self::Rings => "messages use shared memory inside a host and UDP between hosts",
             Self::Off => "messages use UDP between hosts and inside a host",
         }

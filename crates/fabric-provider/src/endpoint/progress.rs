@@ -20,8 +20,7 @@ impl Endpoint {
     /// Takes packets in and sends what is due. True: packets came.
     pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
         let now_ns = self.now_ns();
-        let mut has_received =
-            self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
+        let mut has_received = self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
         if self.is_udps_turn() {
             has_received |= self.receive_datagrams(now_ns);
         }

@@ -31,7 +31,8 @@ impl Secret {
     }
 
     pub(crate) fn bytes(&self) -> [u8; SECRET_BYTES] {
-        let [first, last] = self.0.each_ref().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let [first, last] =
+            self.0.each_ref().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
         std::array::from_fn(|at| if at < 8 { first[at] } else { last[at - 8] })
     }
 
@@ -108,7 +109,14 @@ impl Process {
             // SAFETY: the parts may be written (the caller's promise); the other address is of the other
             // process, and the kernel checks it.
             let count = unsafe {
-                libc::process_vm_readv(self.pid, now.as_ptr(), now.len() as u64, &raw const from, 1, 0)
+                libc::process_vm_readv(
+                    self.pid,
+                    now.as_ptr(),
+                    now.len() as u64,
+                    &raw const from,
+                    1,
+                    0,
+                )
             };
             let mut count = match usize::try_from(count) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -168,7 +176,10 @@ mod tests {
         let mut read = vec![0; 100];
         for place in [0, 4096, u64::MAX - 10, 1 << 63] {
             // SAFETY: `read` has that room and is not used meanwhile.
-            assert!(unsafe { process.copy(place, &mut parts(&mut read, &[100])) }.is_err(), "{place}");
+            assert!(
+                unsafe { process.copy(place, &mut parts(&mut read, &[100])) }.is_err(),
+                "{place}"
+            );
         }
     }
 }

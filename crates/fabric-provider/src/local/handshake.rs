@@ -77,20 +77,14 @@ fn random_secret() -> Result<Secret, LinkError> {
 
 /// Connects to an endpoint of this host.
 pub(crate) fn connect(own: &Address, peer: &Name, may_read: bool) -> Result<Link, LinkError> {
-    let socket =
-        Socket::connect_abstract(&listening_at(&peer.address)).map_err(|_error| LinkError::Absent)?;
+    let socket = Socket::connect_abstract(&listening_at(&peer.address))
+        .map_err(|_error| LinkError::Absent)?;
     check_user(&socket)?;
     sys::socket::set_timeouts(&socket, PATIENCE).map_err(refused)?;
     let (rings, region) = Rings::create().map_err(refused)?;
     let secret = random_secret()?;
-    let offer = [
-        &VERSION[..],
-        &peer.key,
-        &own.0,
-        &secret.address().to_le_bytes(),
-        &secret.bytes(),
-    ]
-    .concat();
+    let offer = [&VERSION[..], &peer.key, &own.0, &secret.address().to_le_bytes(), &secret.bytes()]
+        .concat();
     socket.send(&offer, &[descriptor(&region)]).map_err(refused)?;
     let (welcome, _fds) = next(&socket)?;
     let (secret_at, their_secret) = parse_welcome(&welcome).ok_or_else(malformed)?;
@@ -112,8 +106,7 @@ fn welcome(socket: &Socket, name: &Name, may_read: bool) -> Result<Link, LinkErr
         return Err(refused("its key is not this endpoint's"));
     }
     let rings = Rings::attach(region).map_err(refused)?;
-    let process =
-        if may_read { find_process(socket, offer.secret_at, offer.secret) } else { None };
+    let process = if may_read { find_process(socket, offer.secret_at, offer.secret) } else { None };
     let secret = random_secret()?;
     let welcome = [&VERSION[..], &secret.address().to_le_bytes(), &secret.bytes()].concat();
     socket.send(&welcome, &[]).map_err(refused)?;
@@ -182,7 +175,8 @@ pub(crate) struct Door {
 impl Door {
     /// Answers for an endpoint; links come out of the channel.
     pub(crate) fn open(name: Name, may_read: bool) -> io::Result<(Self, mpsc::Receiver<Link>)> {
-        let listener = Listener::bind_abstract(&listening_at(&name.address)).map_err(io::Error::other)?;
+        let listener =
+            Listener::bind_abstract(&listening_at(&name.address)).map_err(io::Error::other)?;
         let listener = std::sync::Arc::new(listener);
         let (links, come) = mpsc::channel();
         let accepting = std::sync::Arc::clone(&listener);
@@ -285,7 +279,8 @@ mod tests {
         let (near, far) = (name(7), name(8));
         let (_door, _links) = Door::open(far, true).unwrap();
         let valid = [&VERSION[..], &far.key, &near.address.0, &[0; 8], &[0; 16]].concat();
-        for bytes in [&b"x"[..], &VERSION, &valid[..75], &valid, &[valid.as_slice(), b"x"].concat()] {
+        for bytes in [&b"x"[..], &VERSION, &valid[..75], &valid, &[valid.as_slice(), b"x"].concat()]
+        {
             let socket = Socket::connect_abstract(&listening_at(&far.address)).unwrap();
             socket.send(bytes, &[]).unwrap();
             sys::socket::set_timeouts(&socket, Duration::from_secs(10)).unwrap();

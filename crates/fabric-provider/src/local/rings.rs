@@ -176,7 +176,8 @@ mod tests {
             let mut under_way = [Vec::new(), Vec::new()];
             for (number, &(step, length)) in steps.iter().enumerate() {
                 let way = usize::from(step & 1);
-                let [from, to] = if way == 0 { [&mut near, &mut far] } else { [&mut far, &mut near] };
+                let [from, to] =
+                    if way == 0 { [&mut near, &mut far] } else { [&mut far, &mut near] };
                 if step & 2 == 0 {
                     let length = usize::from(length) % (usize::from(PACKET_BYTES_MAX) + 1);
                     let packet = vec![number as u8; length];
@@ -251,6 +252,9 @@ mod tests {
         let attached = Rings::attach(descriptor(&large).try_clone_to_owned().unwrap());
         assert!(matches!(attached, Err(RingsError::Memory(RegionError::Size { .. }))));
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert!(matches!(Rings::attach(file.into()), Err(RingsError::Memory(RegionError::Unsealed))));
+        assert!(matches!(
+            Rings::attach(file.into()),
+            Err(RingsError::Memory(RegionError::Unsealed))
+        ));
     }
 }

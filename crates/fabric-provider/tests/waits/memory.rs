@@ -27,8 +27,8 @@ fn job(name: &str, adapt: impl FnOnce(&mut Command)) -> Ran {
 fn ranks_of_one_host_share_memory_and_long_messages_are_copied_once() {
     let ran = job("memory-direct", |_| {});
     assert_eq!(ran.counters("memory_peers"), [1, 1], "{:?}", ran.report);
-    let (memory_pkts, sent_pkts) = (ran.counters("memory_pkts"), ran.counters("sent_pkts"));
-    assert_eq!(memory_pkts, sent_pkts, "every packet went through memory: {:?}", ran.report);
+    assert!(ran.counters("memory_pkts").iter().all(|&count| count > 1000), "{:?}", ran.report);
+    assert_eq!(ran.counters("sends"), [0, 0], "no datagram was sent: {:?}", ran.report);
     assert!(ran.counters("direct_bytes").iter().all(|&bytes| bytes > 1 << 20), "{:?}", ran.report);
 }
 
@@ -37,7 +37,7 @@ fn without_leave_to_read_the_other_long_messages_go_through_the_rings() {
     let ran = job("memory-rings", |command| {
         command.env(VARIABLE, "rings");
     });
-    assert_eq!(ran.counters("memory_pkts"), ran.counters("sent_pkts"), "{:?}", ran.report);
+    assert_eq!(ran.counters("sends"), [0, 0], "no datagram was sent: {:?}", ran.report);
     assert_eq!(ran.counters("direct_bytes"), [0, 0]);
 }
 
@@ -57,7 +57,8 @@ fn without_system_call(command: &mut Command, number: libc::c_long) {
 }
 
 fn refuse(number: libc::c_long) -> std::io::Result<()> {
-    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let step =
+        |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let number = u32::try_from(number).expect("a small number");
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let mut filter = [
@@ -72,7 +73,11 @@ fn refuse(number: libc::c_long) -> std::io::Result<()> {
     let mode = libc::SECCOMP_MODE_FILTER;
     // SAFETY: a program with its length, which the kernel copies.
     let filtered = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
-    if without_privileges == 0 && filtered == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    if without_privileges == 0 && filtered == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
 #[test]
@@ -81,7 +86,11 @@ fn ranks_without_memory_to_share_use_udp_and_say_why() {
         without_system_call(command, libc::SYS_memfd_create);
     });
     assert_eq!(ran.counters("memory_peers"), [0, 0]);
-    assert!(ran.said().contains("go over UDP, without shared memory: memfd_create"), "{}", ran.said());
+    assert!(
+        ran.said().contains("go over UDP, without shared memory: memfd_create"),
+        "{}",
+        ran.said()
+    );
 }
 
 #[test]
@@ -89,7 +98,7 @@ fn ranks_that_may_not_read_each_other_pull_long_messages_through_the_rings() {
     let ran = job("memory-unread", |command| {
         without_system_call(command, libc::SYS_process_vm_readv);
     });
-    assert_eq!(ran.counters("memory_pkts"), ran.counters("sent_pkts"), "{:?}", ran.report);
+    assert_eq!(ran.counters("sends"), [0, 0], "no datagram was sent: {:?}", ran.report);
     assert_eq!(ran.counters("direct_bytes"), [0, 0]);
 }
 

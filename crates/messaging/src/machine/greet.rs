@@ -237,8 +237,7 @@ impl Machine {
         known.remote_index = greeting.index;
         known.remote_endpoint = greeting.endpoint;
         // A correct peer never sends less than 256.
-        known.packet_bytes_max =
-            greeting.packet_bytes_max.max(256).min(limit_bytes);
+        known.packet_bytes_max = greeting.packet_bytes_max.max(256).min(limit_bytes);
         restart(known, window, credit_bytes);
         if greeting.way_in_bytes > 0 {
             known.out.window.limit(greeting.way_in_bytes.into());

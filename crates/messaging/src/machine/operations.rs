@@ -77,6 +77,7 @@ impl Machine {
                 all: Link::OUT,
             },
         );
+        self.await_peer(now_ns, peer);
         Ok(())
     }
 

@@ -73,7 +73,9 @@ fn a_held_peer_gets_nothing_until_it_is_released_and_the_others_do() {
     assert_eq!(world.sent_pkts, sent);
     world.send(0, 2, 9, message(100), SendMode::Standard);
     world.run_for(1_000_000);
-    assert!(world.completion(1, receives[0]).is_none() && world.completion(2, receives[1]).is_some());
+    assert!(
+        world.completion(1, receives[0]).is_none() && world.completion(2, receives[1]).is_some()
+    );
     world.nodes[0].machine.release(peer);
     world.pump(0);
     world.run_for(1_000_000);
