@@ -78,14 +78,16 @@ impl Socket {
     }
 
     /// Connects to the server at an abstract name, which belongs to this network namespace and to no folder.
-    /// Any user may listen at any name: see [`peer_user`](Self::peer_user).
+    /// Any user may listen at any name: see [`peer_user`](Self::peer_user). Connecting, sending and receiving
+    /// each take at most `timeout`.
     ///
     /// # Errors
-    /// Nothing listens there.
-    pub fn connect_abstract(name: &str) -> Result<Self, SyscallError> {
+    /// Nothing listens there (`ECONNREFUSED`), or what listens accepts nobody (`EAGAIN`).
+    pub fn connect_abstract(name: &str, timeout: Duration) -> Result<Self, SyscallError> {
         let failed = |error| SyscallError::new("connect", format!("@{name}"), error);
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
         let fd = new_socket(SocketFlags::CLOEXEC, name)?;
+        sys::socket::set_timeouts(&fd, timeout)?;
         rustix::net::connect(&fd, &address).map_err(failed)?;
         Ok(Self { fd })
     }
@@ -487,6 +489,27 @@ mod tests {
         Socket::connect(&path).expect("the path is another's now");
         drop(successor);
         assert!(!path.exists(), "the path goes with the listener");
+    }
+
+    #[test]
+    fn an_abstract_name_serves_while_its_listener_lives_and_nobody_waits_for_long() {
+        let name = format!("clearstream-test-{}", std::process::id());
+        let listener = Listener::bind_abstract(&name).unwrap();
+        assert!(Listener::bind_abstract(&name).is_err(), "it is taken");
+        let short = Duration::from_millis(10);
+        let near = Socket::connect_abstract(&name, short).unwrap();
+        let far = listener.accept().unwrap().unwrap();
+        for end in [&near, &far] {
+            assert_eq!(end.peer_user().unwrap(), rustix::process::geteuid().as_raw());
+            assert_eq!(end.peer_process().unwrap(), Some(std::process::id()));
+        }
+        assert!(matches!(near.receive().unwrap(), Message::Nothing), "nothing came in time");
+        let waiting: Vec<Socket> =
+            std::iter::from_fn(|| Socket::connect_abstract(&name, short).ok()).take(1000).collect();
+        assert!(waiting.len() < 1000, "at some time nobody more may wait");
+        drop(listener);
+        let error = Socket::connect_abstract(&name, short).unwrap_err();
+        assert_eq!(error.source.kind(), std::io::ErrorKind::ConnectionRefused);
     }
 
     #[test]

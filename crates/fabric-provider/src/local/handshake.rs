@@ -77,10 +77,12 @@ fn random_secret() -> Result<Secret, LinkError> {
 
 /// Connects to an endpoint of this host.
 pub(crate) fn connect(own: &Address, peer: &Name, may_read: bool) -> Result<Link, LinkError> {
-    let socket = Socket::connect_abstract(&listening_at(&peer.address))
-        .map_err(|_error| LinkError::Absent)?;
+    let socket =
+        Socket::connect_abstract(&listening_at(&peer.address), PATIENCE).map_err(|error| {
+            let is_absent = error.source.kind() == io::ErrorKind::ConnectionRefused;
+            if is_absent { LinkError::Absent } else { refused(error) }
+        })?;
     check_user(&socket)?;
-    sys::socket::set_timeouts(&socket, PATIENCE).map_err(refused)?;
     let (rings, region) = Rings::create().map_err(refused)?;
     let secret = random_secret()?;
     let offer = [&VERSION[..], &peer.key, &own.0, &secret.address().to_le_bytes(), &secret.bytes()]
@@ -281,9 +283,10 @@ mod tests {
         let valid = [&VERSION[..], &far.key, &near.address.0, &[0; 8], &[0; 16]].concat();
         for bytes in [&b"x"[..], &VERSION, &valid[..75], &valid, &[valid.as_slice(), b"x"].concat()]
         {
-            let socket = Socket::connect_abstract(&listening_at(&far.address)).unwrap();
+            let socket =
+                Socket::connect_abstract(&listening_at(&far.address), Duration::from_secs(10))
+                    .unwrap();
             socket.send(bytes, &[]).unwrap();
-            sys::socket::set_timeouts(&socket, Duration::from_secs(10)).unwrap();
             assert!(matches!(socket.receive().unwrap(), Message::Closed), "{bytes:?}");
         }
         connect(&near.address, &far, true).map_err(at_once).expect("the door is still open");
