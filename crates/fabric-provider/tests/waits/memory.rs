@@ -27,7 +27,7 @@ fn job(name: &str, adapt: impl FnOnce(&mut Command)) -> Ran {
 fn ranks_of_one_host_share_memory_and_long_messages_are_copied_once() {
     let ran = job("memory-direct", |_| {});
     assert_eq!(ran.counters("memory_peers"), [1, 1], "{:?}", ran.report);
-    assert!(ran.counters("memory_pkts").iter().all(|&count| count > 1000), "{:?}", ran.report);
+    assert!(ran.counters("memory_pkts").iter().all(|&count| count > 100), "{:?}", ran.report);
     assert_eq!(ran.counters("sends"), [0, 0], "no datagram was sent: {:?}", ran.report);
     assert!(ran.counters("direct_bytes").iter().all(|&bytes| bytes > 1 << 20), "{:?}", ran.report);
 }
