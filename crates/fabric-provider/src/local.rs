@@ -136,8 +136,13 @@ impl Local {
         self.ways[index] = Way::Udp;
         match connect(&self.name.address, &name, self.uses == Use::Direct) {
             Ok(link) => {
+                let is_confirmed = link.is_confirmed;
                 let link = self.keep(link);
-                self.assign(link, peer, machine);
+                if is_confirmed {
+                    self.assign(link, peer, machine);
+                } else if let Some(used) = &mut self.links[link] {
+                    used.peer = Some(peer);
+                }
             }
             Err(LinkError::Absent) => {}
             Err(LinkError::Refused(line)) => say_why_not(&line),
@@ -167,10 +172,12 @@ impl Local {
     }
 
     fn keep(&mut self, link: Link) -> usize {
-        let address = link.address;
+        let (address, is_confirmed) = (link.address, link.is_confirmed);
         let index = crate::fence::keep(&mut self.links, Used { link, peer: None, is_full: false });
         // Both ends may connect at the same time; then each sends over its own link.
-        self.by_address.entry(address).or_insert(index);
+        if is_confirmed {
+            self.by_address.entry(address).or_insert(index);
+        }
         index
     }
 

@@ -1,11 +1,12 @@
 //! How two ranks of one host come to share rings. Each listens at an abstract UNIX name, which only processes
 //! of the same network namespace reach. The one that has something to send connects, and both check the
-//! other's user with the kernel. Three messages follow:
+//! other's user with the kernel. Four messages follow:
 //!
 //! 1. `Offer`: the region, the key of whoever listens (which the other has from its name), the sender's address,
 //!    and where its secret is;
 //! 2. `Welcome`: where the secret of whoever listens is;
-//! 3. `Agreed`: until it came the rings are not used, so that no end talks into rings that the other gave up.
+//! 3. `Agreed`: now whoever listens uses the rings, and the other end takes packets from them;
+//! 4. `Confirmed`: now the other end sends over them too. So no end talks into rings that the other gave up.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -39,6 +40,8 @@ pub(crate) struct Link {
     pub(crate) process: Option<Process>,
     /// Lets the peer read this process's long messages.
     pub(crate) secret: Secret,
+    /// The peer takes packets from the rings. Without that it may all the same send some.
+    pub(crate) is_confirmed: bool,
 }
 
 /// Why there is no link.
@@ -92,7 +95,8 @@ pub(crate) fn connect(own: &Address, peer: &Name, may_read: bool) -> Result<Link
     let (secret_at, their_secret) = parse_welcome(&welcome).ok_or_else(malformed)?;
     let process = if may_read { find_process(&socket, secret_at, their_secret) } else { None };
     socket.send(&VERSION, &[]).map_err(refused)?;
-    Ok(Link { address: peer.address, rings, process, secret })
+    let is_confirmed = next(&socket).is_ok_and(|(confirmed, _fds)| confirmed == VERSION);
+    Ok(Link { address: peer.address, rings, process, secret, is_confirmed })
 }
 
 /// Answers one that connected.
@@ -116,7 +120,9 @@ fn welcome(socket: &Socket, name: &Name, may_read: bool) -> Result<Link, LinkErr
     if agreed != VERSION {
         return Err(malformed());
     }
-    Ok(Link { address: offer.from, rings, process, secret })
+    // Where this is lost the peer takes packets from the rings and sends its own by UDP.
+    socket.send(&VERSION, &[]).ok();
+    Ok(Link { address: offer.from, rings, process, secret, is_confirmed: true })
 }
 
 fn find_process(socket: &Socket, secret_at: u64, secret: [u8; SECRET_BYTES]) -> Option<Process> {
