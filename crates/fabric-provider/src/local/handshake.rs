@@ -39,7 +39,7 @@ pub(crate) struct Link {
     /// Where long messages are read; none where the kernel forbids it.
     pub(crate) process: Option<Process>,
     /// Lets the peer read this process's long messages.
-    pub(crate) secret: Secret,
+    _secret: Secret,
     /// The peer takes packets from the rings. Without that it may all the same send some.
     pub(crate) is_confirmed: bool,
 }
@@ -96,7 +96,7 @@ pub(crate) fn connect(own: &Address, peer: &Name, may_read: bool) -> Result<Link
     let process = if may_read { find_process(&socket, secret_at, their_secret) } else { None };
     socket.send(&VERSION, &[]).map_err(refused)?;
     let is_confirmed = next(&socket).is_ok_and(|(confirmed, _fds)| confirmed == VERSION);
-    Ok(Link { address: peer.address, rings, process, secret, is_confirmed })
+    Ok(Link { address: peer.address, rings, process, _secret: secret, is_confirmed })
 }
 
 /// Answers one that connected.
@@ -122,7 +122,7 @@ fn welcome(socket: &Socket, name: &Name, may_read: bool) -> Result<Link, LinkErr
     }
     // Where this is lost the peer takes packets from the rings and sends its own by UDP.
     socket.send(&VERSION, &[]).ok();
-    Ok(Link { address: offer.from, rings, process, secret, is_confirmed: true })
+    Ok(Link { address: offer.from, rings, process, _secret: secret, is_confirmed: true })
 }
 
 fn find_process(socket: &Socket, secret_at: u64, secret: [u8; SECRET_BYTES]) -> Option<Process> {
