@@ -116,7 +116,7 @@ fn check_loss(name: &str, signal: i32, most: Duration) {
             .arg(signal.to_string()),
     );
     std::fs::remove_file(&lost).ok();
-    assert!(!ran.output.status.success(), "{}", ran.said());
+    // The launcher's own code says nothing: with recovery enabled it is that of a success.
     assert!(ran.said().contains("rank 0 knew after"), "{}", ran.said());
     assert!(began.elapsed() < most, "{:?}: {}", began.elapsed(), ran.said());
 }
