@@ -78,3 +78,23 @@ fn what_would_fall_back_to_tcp_is_refused() {
     let (code, text) = told(&mut command);
     assert_eq!(code, Some(2), "{text}");
 }
+
+#[test]
+fn the_transport_is_said_and_can_be_set() {
+    let show =
+        ["mpirun.openmpi", "--oversubscribe", "-n", "1", "sh", "-c", "echo $FI_CLEARSTREAM_SHM"];
+    for (how, line) in
+        [("direct", "with one copy"), ("rings", "inside a host and UDP"), ("off", "use UDP")]
+    {
+        let mut command = mpi(&["--shared-memory", how, "--"]);
+        let (code, text) = told(command.args(show));
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains(line) && text.lines().any(|line| line == how), "{text}");
+        let (code, text) = told(mpi(&["--"]).args(show).env("FI_CLEARSTREAM_SHM", how));
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains(line), "{text}");
+    }
+    let (code, text) = told(mpi(&["--"]).args(show).env("FI_CLEARSTREAM_SHM", "cloud"));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("none of direct, rings and off"), "{text}");
+}

@@ -1,7 +1,11 @@
 //! The program's memory. A program lends a buffer with each send and receive until that completes; the
 //! machine knows it by number.
 
-use messaging::{BufferId, Memory};
+use std::ffi::c_void;
+
+use messaging::{BufferId, CopyRequest, Memory};
+
+use crate::local::Process;
 
 /// Numbers with this bit name a list of pieces, others are addresses: no address of a process has it.
 const LIST: u64 = 1 << 63;
@@ -105,6 +109,18 @@ impl Buffers {
         }
     }
 
+    /// Reads a message from another process into the buffer of its receive; false: not all of it, or what was
+    /// read does not count.
+    pub(crate) fn fill_from(&mut self, process: &Process, copy: &CopyRequest) -> bool {
+        let mut parts = Vec::new();
+        self.for_each_piece(copy.buffer, copy.offset, copy.length_bytes as usize, |piece| {
+            let iov_base = std::ptr::with_exposed_provenance_mut::<c_void>(piece.start);
+            parts.push(libc::iovec { iov_base, iov_len: piece.length_bytes });
+        });
+        // SAFETY: the program lent this memory for a receive, and the machine stays within it.
+        unsafe { process.copy(copy.place, &mut parts) }.is_ok()
+    }
+
     /// A part of a buffer in one piece: the program's own memory where that is in one, else a copy in
     /// `scratch`.
     pub(crate) fn part<'a>(
@@ -147,6 +163,10 @@ impl Memory for Buffers {
             let bytes = unsafe { std::slice::from_raw_parts(start, piece.length_bytes) };
             into.extend_from_slice(bytes);
         });
+    }
+
+    fn place(&self, buffer: BufferId, offset: u64) -> Option<u64> {
+        (buffer.0 & LIST == 0).then_some(buffer.0.wrapping_add(offset))
     }
 }
 

@@ -2,6 +2,7 @@
 //! inside the program's calls; nothing here waits but [`Endpoint::close`], for a bounded time.
 
 mod endings;
+mod progress;
 
 pub(crate) use endings::Queues;
 use endings::{flags_of, number_of};
@@ -10,14 +11,15 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use messaging::{
-    Channel, ClaimId, Config, Machine, OperationError, Payload, PeerId, Receive, Send, SendMode,
+    Channel, ClaimId, Config, Machine, OperationError, PeerId, Receive, Send, SendMode,
 };
 
 use crate::abi;
 use crate::buffers::{Buffers, Lent};
 use crate::fence::Number;
 use crate::interfaces;
-use crate::name::{Name, socket_address};
+use crate::local::Local;
+use crate::name::Name;
 use crate::operations::{Operation, Operations};
 use crate::presence::{Presence, Probes};
 use crate::queue::{Ended, Error};
@@ -25,16 +27,12 @@ use crate::transport::Udp;
 
 /// Longest message that is copied, so that its buffer is free at once: libfabric's `inject_size`.
 pub(crate) const INJECT_BYTES_MAX: u64 = 4096;
-/// How long a closed endpoint waits for its last messages to be received.
-const DRAIN: Duration = Duration::from_secs(5);
 /// Unexpected messages of one peer that are kept, bytes.
 const PEER_UNEXPECTED_BYTES: u64 = 64 * 1024;
 /// A peer whose process does not run for so long, while something is awaited from it, has failed.
 const STOPPED: Duration = Duration::from_secs(60);
 /// Says it otherwise, in whole seconds.
 const STOPPED_VARIABLE: &str = "FI_CLEARSTREAM_STOPPED_S";
-/// Receive calls in a row before what came is answered.
-const RECEIVES_IN_A_ROW: u32 = 4;
 
 /// A message to send.
 #[derive(Debug, Clone, Copy)]
@@ -87,11 +85,16 @@ pub(crate) struct Endpoint {
     began: Instant,
     machine: Machine,
     udp: Udp,
+    local: Local,
+    /// Polls since a datagram came.
+    quiet_polls: u32,
     _presence: Presence,
     probes: Probes,
     operations: Operations,
     /// By address of the address vector.
     peers: Vec<Option<PeerId>>,
+    /// The same peers' names.
+    names: Vec<Option<Name>>,
     /// By peer: its address in the address vector.
     addresses: Vec<u64>,
     claims: Vec<(usize, ClaimId)>,
@@ -100,7 +103,7 @@ pub(crate) struct Endpoint {
     scratch: Vec<u8>,
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Number> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Number> {
     let mut bytes = [0; N];
     let flags = rustix::rand::GetRandomFlags::empty();
     rustix::rand::getrandom(&mut bytes[..], flags).map_err(|error| error.raw_os_error())?;
@@ -157,10 +160,13 @@ impl Endpoint {
             began: Instant::now(),
             machine,
             udp,
+            local: Local::open(&name),
+            quiet_polls: 0,
             _presence: presence,
             probes: Probes::default(),
             operations: Operations::default(),
             peers: Vec::new(),
+            names: Vec::new(),
             addresses: Vec::new(),
             claims: Vec::new(),
             own: VecDeque::new(),
@@ -178,8 +184,11 @@ impl Endpoint {
         let (at_index, peer_index) = (at as usize, peer.0 as usize);
         if self.peers.len() <= at_index {
             self.peers.resize(at_index + 1, None);
+            self.names.resize(at_index + 1, None);
         }
         self.peers[at_index] = Some(peer);
+        self.names[at_index] = Some(*name);
+        self.local.introduce(peer, &name.address, &mut self.machine);
         if self.addresses.len() <= peer_index {
             self.addresses.resize(peer_index + 1, abi::ADDR_UNSPEC);
         }
@@ -189,6 +198,13 @@ impl Endpoint {
 
     fn peer(&self, at: u64) -> Result<PeerId, Number> {
         self.peers.get(at as usize).copied().flatten().ok_or(libc::EINVAL)
+    }
+
+    /// The name of the peer at an address of the address vector is what greetings to it need.
+    fn reach(&mut self, at: u64, peer: PeerId) {
+        let names = &self.names;
+        let name = || names.get(at as usize).copied().flatten();
+        self.local.reach(peer, name, &mut self.machine);
     }
 
     fn source(&self, from: u64) -> Result<Option<PeerId>, Number> {
@@ -218,6 +234,7 @@ impl Endpoint {
 
     fn begin_send(&mut self, out: &Outgoing) -> Result<(), Number> {
         let peer = self.peer(out.to)?;
+        self.reach(out.to, peer);
         let is_inject = out.mode == SendMode::Inject;
         let flags = abi::SEND | flags_of(out.channel);
         let context = if is_inject {
@@ -276,6 +293,9 @@ impl Endpoint {
 
     fn begin_receive(&mut self, incoming: &Incoming) -> Result<(), Number> {
         let source = self.source(incoming.from)?;
+        if let Some(peer) = source {
+            self.reach(incoming.from, peer);
+        }
         let receive = self.insert_receive(incoming, source);
         let now_ns = self.now_ns();
         let outcome = self.machine.receive(now_ns, &receive, &mut self.buffers);
@@ -392,68 +412,5 @@ impl Endpoint {
             }
         }
         self.settle(queues);
-    }
-
-    /// Takes packets in and sends what is due. True: packets came.
-    pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
-        let mut has_received = false;
-        for _ in 0..RECEIVES_IN_A_ROW {
-            let now_ns = self.now_ns();
-            let (machine, buffers) = (&mut self.machine, &mut self.buffers);
-            let may_have_more = self.udp.receive(|packet| {
-                has_received = true;
-                machine.handle_packet(now_ns, packet, buffers);
-            });
-            if !may_have_more {
-                break;
-            }
-        }
-        self.transmit();
-        self.settle(queues);
-        has_received
-    }
-
-    fn transmit(&mut self) {
-        let now_ns = self.now_ns();
-        self.machine.handle_timeouts(now_ns);
-        loop {
-            while self.udp.has_room()
-                && let Some(mut transmit) = self.machine.poll_transmit(now_ns)
-            {
-                let address = transmit.address;
-                let payload = match transmit.payload {
-                    Payload::None => &[],
-                    Payload::Bytes(bytes) => bytes,
-                    Payload::User { buffer, offset, length_bytes } => {
-                        self.buffers.part(buffer, offset, length_bytes, &mut self.scratch)
-                    }
-                };
-                let header = transmit.header(payload);
-                if address == self.name.address {
-                    self.own.push_back([header, payload].concat());
-                } else if let Some(to) = socket_address(&address) {
-                    self.udp.push(to, header, payload);
-                }
-            }
-            let Some(packet) = self.own.pop_front() else { break };
-            self.machine.handle_packet(now_ns, &packet, &mut self.buffers);
-        }
-        self.udp.flush();
-    }
-
-    /// Waits until the peers have received what was sent to them, for a bounded time, and tells them
-    /// that the endpoint closes.
-    pub(crate) fn close(&mut self, queues: &mut Queues<'_>) {
-        let began = Instant::now();
-        while !self.machine.is_drained() && began.elapsed() < DRAIN {
-            if !self.progress(queues) {
-                std::thread::yield_now();
-            }
-        }
-        let now_ns = self.now_ns();
-        self.machine.close(now_ns);
-        self.transmit();
-        self.settle(queues);
-        self.report();
     }
 }

@@ -10,6 +10,7 @@
 //!   made only inside calls;
 //! * `buffers`: the program's memory, which the machine reaches by number;
 //! * `presence`: whether a silent peer's process is there;
+//! * `local`: ranks of the same host, through shared memory;
 //! * `transport`, `interfaces`: UDP datagrams; `name`: an endpoint's address with its key.
 #![expect(
     unsafe_code,
@@ -23,6 +24,7 @@ mod endpoint;
 mod fence;
 mod info;
 mod interfaces;
+mod local;
 pub mod name;
 mod objects;
 mod operations;

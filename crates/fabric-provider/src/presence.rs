@@ -57,7 +57,7 @@ impl Drop for Presence {
 }
 
 /// Starts a thread that takes no signals: they are the program's.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: room for a set, which the call fills.

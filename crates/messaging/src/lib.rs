@@ -13,7 +13,8 @@
 //!
 //! Three mechanisms transport them, each in its own module under `machine`:
 //! * ordered packets with selective acknowledgements and one window per peer (`order`, `reliable`);
-//! * pulls: the receiver requests fragments, and all its senders share one window (`pulls`);
+//! * pulls: the receiver requests fragments, and all its senders share one window (`pulls`); where it can
+//!   read the sender's memory, its owner copies the message instead (`paths`);
 //! * sessions, each with its own keys, opened by a cookie exchange (`greet`).
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,6 @@ pub mod wire;
 
 pub use machine::{Config, ConfigError, Counters, Machine, Payload, Transmit};
 pub use types::{
-    Address, Arrived, BufferId, Channel, ClaimId, Completion, Event, Failure, Memory, Operation,
-    OperationError, PeerId, Receive, ReceiveId, Send, SendMode, Status,
+    Address, Arrived, BufferId, Channel, ClaimId, Completion, CopyId, CopyRequest, Event, Failure,
+    Memory, Operation, OperationError, Path, PeerId, Receive, ReceiveId, Send, SendMode, Status,
 };

@@ -11,6 +11,7 @@ mod fail;
 mod greet;
 mod operations;
 mod order;
+mod paths;
 mod pulls;
 mod reliable;
 mod timeouts;
@@ -80,7 +81,7 @@ pub struct Config {
     /// A peer fails after this long without an answer, if its host reports that nobody listens
     /// there.
     pub refused_ns: u64,
-    /// How often a quiet peer that posted receives name is asked whether it is alive.
+    /// How often a quiet peer that operations wait for is asked whether it is alive.
     pub keepalive_ns: u64,
     /// Tags cover payloads, and packets without such a tag are dropped. Must be the same on all
     /// endpoints of a job. When off, only headers are authenticated: for paths that no attacker can
@@ -193,6 +194,8 @@ pub struct Counters {
     pub unexpected_messages: u64,
     /// Eager messages that were announced because the receiver had no room for them.
     pub announced_for_room: u64,
+    /// Bytes that the owner copied from senders' memory.
+    pub direct_bytes: u64,
     /// Bytes copied into the machine: of short sends and of unexpected messages.
     pub copied_bytes: u64,
 }
@@ -229,6 +232,8 @@ pub struct Machine {
     pull_shrunk_ns: u64,
     replies: VecDeque<(Kind, u32, u32, Greeting)>,
     refused: VecDeque<u32>,
+    /// Pulls that the owner is to copy, by their handles.
+    copies: VecDeque<u64>,
     completions: VecDeque<Completion>,
     events: VecDeque<Event>,
     deadlines: Deadlines,
@@ -275,6 +280,7 @@ impl Machine {
             pull_shrunk_ns: 0,
             replies: VecDeque::new(),
             refused: VecDeque::new(),
+            copies: VecDeque::new(),
             completions: VecDeque::new(),
             events: VecDeque::new(),
             deadlines: Deadlines::default(),
@@ -326,6 +332,12 @@ impl Machine {
     #[must_use]
     pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
         self.peers.get(peer.0 as usize).map(|peer| peer.address)
+    }
+
+    /// The peer with this address; none if it is not in the table.
+    #[must_use]
+    pub fn find_peer(&self, address: &Address) -> Option<PeerId> {
+        self.by_address.get(address).copied().map(PeerId)
     }
 
     /// Number of peers in the table, failed ones included.

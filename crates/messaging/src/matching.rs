@@ -46,6 +46,8 @@ pub(crate) struct Unexpected {
     pub(crate) length: u64,
     /// The sender's handle, of an announced or synchronous message.
     pub(crate) handle: Option<u64>,
+    /// Address of an announced message in its sender's memory.
+    pub(crate) place: Option<u64>,
     pub(crate) body: Body,
     /// The session that it arrived in, as `Peer::sessions_count`.
     pub(crate) session: u64,

@@ -4,7 +4,7 @@ use crate::congestion::Window;
 use crate::rtt::RoundTrip;
 use crate::slab::{Link, List, NONE, linked};
 use crate::tag::{Key, PayloadKey};
-use crate::types::{Address, BufferId, Channel, Failure};
+use crate::types::{Address, BufferId, Channel, Failure, Path};
 
 /// Sequence numbers, from the next expected one on, that a receiver accepts; a sender has at most
 /// half as many packets in flight.
@@ -68,6 +68,10 @@ pub(crate) struct Peer {
     pub(crate) due: Due,
     pub(crate) silence: Silence,
     pub(crate) must: Must,
+    /// How packets to the peer travel; none: as the configuration says.
+    pub(crate) path: Option<Path>,
+    /// The transport has no room for further packets to it.
+    pub(crate) is_held: bool,
 }
 linked!(Peer, 0 => ready, 1 => puller);
 
@@ -295,6 +299,8 @@ impl Peer {
             due: Due::default(),
             silence: Silence::default(),
             must: Must::default(),
+            path: None,
+            is_held: false,
         }
     }
 }
@@ -329,6 +335,8 @@ pub(crate) struct Outgoing {
     pub(crate) data: Option<u64>,
     pub(crate) length: u64,
     pub(crate) source: Source,
+    /// Address of the message, for a peer that may read it there.
+    pub(crate) place: Option<u64>,
     pub(crate) is_sync: bool,
     /// None once the operation has completed.
     pub(crate) context: Option<u64>,
@@ -388,6 +396,8 @@ pub(crate) struct Receiving {
     pub(crate) length: u64,
     /// The sender's handle of a message that `Done` answers.
     pub(crate) handle: Option<u64>,
+    /// Address of the message in its sender's memory.
+    pub(crate) place: Option<u64>,
     pub(crate) context: u64,
     pub(crate) buffer: BufferId,
     pub(crate) offset: u64,

@@ -22,7 +22,44 @@ pub trait Memory {
     fn write(&mut self, buffer: BufferId, offset: u64, bytes: &[u8]);
     /// Appends `bytes_count` bytes of a buffer, from `offset` on, to `into`.
     fn read(&self, buffer: BufferId, offset: u64, bytes_count: usize, into: &mut Vec<u8>);
+    /// The address at which a peer that can read this process's memory finds the bytes of a buffer from
+    /// `offset` on; none where they are not in one piece, or no peer can read them.
+    fn place(&self, buffer: BufferId, offset: u64) -> Option<u64> {
+        let _ = (buffer, offset);
+        None
+    }
 }
+
+/// How packets to a peer travel, where that differs from what [`Config`](crate::Config) says of all peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// Size limit of a packet in bytes, 256 to 65535.
+    pub packet_bytes_max: u16,
+    /// Either end may be able to read the other's memory: announcements name the address of the message, and
+    /// [`poll_copy`](crate::Machine::poll_copy) returns the messages to copy from there.
+    pub is_direct: bool,
+}
+
+/// A message for the owner to copy from its sender's memory. Lengths stay within the receive's room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyRequest {
+    /// Names the copy in [`end_copy`](crate::Machine::end_copy).
+    pub id: CopyId,
+    /// The sender.
+    pub peer: PeerId,
+    /// Address of the first byte in the sender's memory, as the sender claims.
+    pub place: u64,
+    /// The buffer of the receive.
+    pub buffer: BufferId,
+    /// Where the message begins in the buffer, in bytes.
+    pub offset: u64,
+    /// Bytes to copy, at least 1.
+    pub length_bytes: u64,
+}
+
+/// A copy in progress. Once its session has ended it names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CopyId(pub(crate) u64);
 
 /// The two kinds of messages. A receive takes only messages of its own channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

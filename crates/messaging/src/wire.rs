@@ -26,6 +26,8 @@ pub(crate) const SACK_WORDS: usize = 16;
 /// first packet, of later packets, and of the kinds that the constants name.
 pub(crate) const EAGER_BYTES: usize = 64;
 pub(crate) const ANNOUNCED_BYTES: usize = 72;
+/// Of the first packet of a message that the receiver may copy itself.
+pub(crate) const PLACED_BYTES: usize = 80;
 pub(crate) const MORE_BYTES: usize = HEADER_BYTES;
 pub(crate) const DONE_BYTES: usize = 48;
 pub(crate) const PULL_BYTES: usize = 84;
@@ -105,6 +107,8 @@ pub(crate) const FLAG_DATA: u8 = 4;
 pub(crate) const FLAG_TAGGED: u8 = 8;
 /// Packets that were refused for lack of memory would be accepted now.
 pub(crate) const FLAG_AGAIN: u8 = 16;
+/// An announcement names the address of the message in its sender's memory.
+pub(crate) const FLAG_PLACED: u8 = 32;
 
 /// The header that every packet begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +158,7 @@ impl Header {
         match self.kind {
             Kind::Eager if self.has(FLAG_SYNC) => ANNOUNCED_BYTES,
             Kind::Eager => EAGER_BYTES,
+            Kind::Announce if self.has(FLAG_PLACED) => PLACED_BYTES,
             Kind::Announce => ANNOUNCED_BYTES,
             Kind::More | Kind::Ack | Kind::Ping | Kind::Close => HEADER_BYTES,
             Kind::Done => DONE_BYTES,
@@ -215,16 +220,22 @@ pub(crate) struct Envelope {
     pub(crate) length: u64,
     /// The sender's handle, of an announced or synchronous message.
     pub(crate) handle: Option<u64>,
+    /// Address of the message in its sender's memory.
+    pub(crate) place: Option<u64>,
 }
 
 impl Envelope {
     pub(crate) fn parse(header: &Header, packet: &[u8]) -> Option<Self> {
         let handle = match header.length() {
-            ANNOUNCED_BYTES => Some(u64_at(packet, EAGER_BYTES)?),
+            ANNOUNCED_BYTES | PLACED_BYTES => Some(u64_at(packet, EAGER_BYTES)?),
+            _ => None,
+        };
+        let place = match header.length() {
+            PLACED_BYTES => Some(u64_at(packet, ANNOUNCED_BYTES)?),
             _ => None,
         };
         let [bits, data, length] = [u64_at(packet, 40)?, u64_at(packet, 48)?, u64_at(packet, 56)?];
-        Some(Self { bits, data, length, handle })
+        Some(Self { bits, data, length, handle, place })
     }
 }
 
@@ -383,7 +394,9 @@ mod tests {
                 greeting.put(&mut written);
                 packet[136..144].fill(0);
             } else if let Some(envelope) = Envelope::parse(&header, &packet) {
-                assert_eq!(envelope.handle.is_some(), header.length() == ANNOUNCED_BYTES);
+                let has_handle = matches!(header.length(), ANNOUNCED_BYTES | PLACED_BYTES);
+                assert_eq!(envelope.handle.is_some(), has_handle);
+                assert_eq!(envelope.place.is_some(), header.length() == PLACED_BYTES);
             }
             assert_eq!(written.bytes(), &packet[..written.bytes().len()]);
         });

@@ -77,6 +77,21 @@ impl Socket {
         Ok(Self { fd })
     }
 
+    /// Connects to the server at an abstract name, which belongs to this network namespace and to no folder.
+    /// Any user may listen at any name: see [`peer_user`](Self::peer_user). Connecting, sending and receiving
+    /// each take at most `timeout`.
+    ///
+    /// # Errors
+    /// Nothing listens there (`ECONNREFUSED`), or what listens accepts nobody (`EAGAIN`).
+    pub fn connect_abstract(name: &str, timeout: Duration) -> Result<Self, SyscallError> {
+        let failed = |error| SyscallError::new("connect", format!("@{name}"), error);
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
+        let fd = new_socket(SocketFlags::CLOEXEC, name)?;
+        sys::socket::set_timeouts(&fd, timeout)?;
+        rustix::net::connect(&fd, &address).map_err(failed)?;
+        Ok(Self { fd })
+    }
+
     /// Sends a message, whole.
     ///
     /// # Errors
@@ -194,6 +209,14 @@ impl Socket {
     pub fn peer_user(&self) -> Result<u32, SyscallError> {
         sys::socket::peer_user(&self.fd)
     }
+
+    /// The process at the other end; none where it has no number in this process-id namespace.
+    ///
+    /// # Errors
+    /// Not a connected UNIX socket.
+    pub fn peer_process(&self) -> Result<Option<u32>, SyscallError> {
+        sys::socket::peer_process(&self.fd)
+    }
 }
 
 impl AsFd for Socket {
@@ -202,12 +225,15 @@ impl AsFd for Socket {
     }
 }
 
+/// Connections that wait to be accepted, at most.
+const BACKLOG_COUNT: i32 = 64;
+
 /// A socket that others connect to. Its path goes with it.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
-    /// What the kernel calls the file at `path`: another's may take its place.
+    /// What the kernel calls the file at `path`: another's may take its place. None: there is no file.
     file: Option<(u64, u64)>,
 }
 
@@ -246,8 +272,21 @@ impl Listener {
             answer => answer.map_err(failed("bind"))?,
         }
         let listener = Self { fd, path: path.to_owned(), file: file_at(path) };
-        rustix::net::listen(&listener, 64).map_err(failed("listen"))?;
+        rustix::net::listen(&listener, BACKLOG_COUNT).map_err(failed("listen"))?;
         Ok(listener)
+    }
+
+    /// Listens at an abstract name, which is gone with the listener.
+    ///
+    /// # Errors
+    /// Somebody listens there already, or no descriptor is left.
+    pub fn bind_abstract(name: &str) -> Result<Self, SyscallError> {
+        let failed = |call| move |error| SyscallError::new(call, format!("@{name}"), error);
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed("bind"))?;
+        let fd = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, name)?;
+        rustix::net::bind(&fd, &address).map_err(failed("bind"))?;
+        rustix::net::listen(&fd, BACKLOG_COUNT).map_err(failed("listen"))?;
+        Ok(Self { fd, path: PathBuf::from(format!("@{name}")), file: None })
     }
 
     /// The next connection, if one waits; it does not block either.
@@ -273,7 +312,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // Somebody may have removed it already, and listen there now.
-        if file_at(&self.path) == self.file {
+        if self.file.is_some() && file_at(&self.path) == self.file {
             rustix::fs::unlink(&self.path).ok();
         }
     }
@@ -450,6 +489,27 @@ mod tests {
         Socket::connect(&path).expect("the path is another's now");
         drop(successor);
         assert!(!path.exists(), "the path goes with the listener");
+    }
+
+    #[test]
+    fn an_abstract_name_serves_while_its_listener_lives_and_nobody_waits_for_long() {
+        let name = format!("clearstream-test-{}", std::process::id());
+        let listener = Listener::bind_abstract(&name).unwrap();
+        assert!(Listener::bind_abstract(&name).is_err(), "it is taken");
+        let short = Duration::from_millis(10);
+        let near = Socket::connect_abstract(&name, short).unwrap();
+        let far = listener.accept().unwrap().unwrap();
+        for end in [&near, &far] {
+            assert_eq!(end.peer_user().unwrap(), rustix::process::geteuid().as_raw());
+            assert_eq!(end.peer_process().unwrap(), Some(std::process::id()));
+        }
+        assert!(matches!(near.receive().unwrap(), Message::Nothing), "nothing came in time");
+        let waiting: Vec<Socket> =
+            std::iter::from_fn(|| Socket::connect_abstract(&name, short).ok()).take(1000).collect();
+        assert!(waiting.len() < 1000, "at some time nobody more may wait");
+        drop(listener);
+        let error = Socket::connect_abstract(&name, short).unwrap_err();
+        assert_eq!(error.source.kind(), std::io::ErrorKind::ConnectionRefused);
     }
 
     #[test]

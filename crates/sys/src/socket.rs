@@ -125,11 +125,24 @@ fn set_buffer(
 /// # Errors
 /// Not a connected UNIX socket.
 pub fn peer_user(fd: impl AsFd) -> Result<u32, SyscallError> {
-    let call = "getsockopt(SO_PEERCRED)";
-    // `struct ucred`: pid, uid, gid, 32 bits each.
-    let (bytes, _length) = get(fd.as_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, [0_u8; 12], call)?;
-    let [_, _, _, _, uid @ .., _, _, _, _] = bytes;
+    let [_, _, _, _, uid @ .., _, _, _, _] = peer_credentials(fd.as_fd())?;
     Ok(u32::from_ne_bytes(uid))
+}
+
+/// The process at the other end of a UNIX socket, which connected or listens; none where it is of another
+/// process-id namespace and so has no number here. The process may have ended since, and its number be another's.
+///
+/// # Errors
+/// Not a connected UNIX socket.
+pub fn peer_process(fd: impl AsFd) -> Result<Option<u32>, SyscallError> {
+    let [pid @ .., _, _, _, _, _, _, _, _] = peer_credentials(fd.as_fd())?;
+    Ok(Some(u32::from_ne_bytes(pid)).filter(|&pid| pid != 0))
+}
+
+/// `struct ucred`: pid, uid, gid, 32 bits each.
+fn peer_credentials(fd: BorrowedFd<'_>) -> Result<[u8; 12], SyscallError> {
+    let call = "getsockopt(SO_PEERCRED)";
+    get(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, [0_u8; 12], call).map(|(bytes, _length)| bytes)
 }
 
 /// `SO_SNDBUF` as the kernel has it, bytes (its doubled figure).

@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clap::ValueEnum;
+
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
 use crate::store;
@@ -24,13 +26,50 @@ const OPEN_MPI: [(&str, &str); 3] = [
 /// Open MPI parameters that select a transport; if given on the command line, they take precedence.
 const CHOICES: [&str; 4] = ["pml", "mtl", "mtl_ofi_provider_include", "mtl_ofi_provider_exclude"];
 /// Environment variables that the ranks need on every host.
-const FORWARDED: [&str; 3] = ["FI_PROVIDER_PATH", "FI_CLEARSTREAM_IFACE", "FI_CLEARSTREAM_REPORT"];
+const FORWARDED: [&str; 4] =
+    ["FI_PROVIDER_PATH", "FI_CLEARSTREAM_IFACE", "FI_CLEARSTREAM_REPORT", SHARED_MEMORY_VARIABLE];
+/// Tells the provider how ranks of one host exchange messages.
+const SHARED_MEMORY_VARIABLE: &str = "FI_CLEARSTREAM_SHM";
+
+/// How ranks of one host exchange messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SharedMemory {
+    /// Rings in shared memory; long messages are read from the sender's memory, with one copy.
+    Direct,
+    /// Rings in shared memory for all messages.
+    Rings,
+    /// UDP, as between hosts.
+    Off,
+}
+
+impl SharedMemory {
+    /// The variable's value.
+    fn value(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Rings => "rings",
+            Self::Off => "off",
+        }
+    }
+
+    /// One line for the user.
+    fn line(self) -> &'static str {
+        match self {
+            Self::Direct => {
+                "messages use shared memory inside a host, with one copy if they are long, and UDP between hosts"
+            }
+            Self::Rings => "messages use shared memory inside a host and UDP between hosts",
+            Self::Off => "messages use UDP between hosts and inside a host",
+        }
+    }
+}
 
 /// Options of `mpi`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     clearstream mpi -- mpirun -n 4 ./job\n  \
     clearstream mpi --interface eth1 -- mpirun --hostfile hosts ./job\n  \
+    clearstream mpi --shared-memory off -- mpirun -n 4 ./job\n  \
     clearstream mpi --report counters.json -- mpirun -n 2 ./job\n\n\
     The launcher must be Open MPI's, 4 or 5, with its libfabric component (Debian's has it). The\n\
     library must be at the same place on every host. The launcher takes this process's place: its\n\
@@ -42,6 +81,10 @@ pub(crate) struct MpiArgs {
     /// leads].
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// How ranks of one host exchange messages [default: direct]. Ranks that cannot share memory use UDP
+    /// and say why.
+    #[arg(long, value_name = "HOW", value_enum)]
+    shared_memory: Option<SharedMemory>,
     /// Have each rank add a line of JSON with its packet counters to FILE when it ends.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -65,9 +108,11 @@ pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
         Err(LauncherError::NotRun(error)) => return Ok(not_run(launcher, &error)),
         Err(LauncherError::Unfit(line)) => return Err(VerbError::missing(line)),
     }
+    let shared_memory = shared_memory(args.shared_memory)?;
     let folder = library.parent().unwrap_or(Path::new("/"));
     let mut command = Command::new(launcher);
     command.envs(OPEN_MPI).env("FI_PROVIDER_PATH", folder);
+    command.env(SHARED_MEMORY_VARIABLE, shared_memory.value());
     if let Some(interface) = &args.interface {
         command.env("FI_CLEARSTREAM_IFACE", interface);
     }
@@ -81,7 +126,22 @@ pub(crate) fn run(args: &MpiArgs, _json: bool) -> VerbResult {
     for name in forwarded {
         command.args(["-x", name]);
     }
+    writeln!(crate::out::stderr(), "clearstream: {}", shared_memory.line()).ok();
     Ok(not_run(launcher, &command.args(arguments).exec()))
+}
+
+/// What the command line says, else the environment.
+fn shared_memory(given: Option<SharedMemory>) -> Result<SharedMemory, VerbError> {
+    if let Some(given) = given {
+        return Ok(given);
+    }
+    match std::env::var(SHARED_MEMORY_VARIABLE) {
+        Ok(value) if !value.is_empty() => SharedMemory::from_str(&value, false).map_err(|_error| {
+            let text = "it is none of direct, rings and off";
+            VerbError::usage(format!("{SHARED_MEMORY_VARIABLE}={value}: {text}"))
+        }),
+        _ => Ok(SharedMemory::Direct),
+    }
 }
 
 /// A launcher that cannot be executed ends as in shells.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use messaging::{Arrived, Channel, Completion, Event, Failure, OperationError, Status};
+use messaging::{Arrived, Channel, Completion, Event, Failure, OperationError, PeerId, Status};
 
 use super::Endpoint;
 use crate::abi;
@@ -21,11 +21,10 @@ impl Endpoint {
             self.complete(&completion, queues);
         }
         while let Some(event) = self.machine.poll_event() {
-            if let Event::ProbeHost(peer) = event
-                && let Some(address) = self.machine.peer_address(peer)
-                && let Some(at) = socket_address(&address)
-            {
-                self.probes.ask(peer, at);
+            match event {
+                Event::ProbeHost(peer) => self.probe(peer),
+                Event::PeerFailed(peer, _) => self.local.forget(peer, &mut self.machine),
+                Event::PeerAppeared(_) => {}
             }
         }
         if !self.probes.is_empty() {
@@ -36,6 +35,14 @@ impl Endpoint {
                     Found::Nobody => self.machine.port_refused(peer),
                 }
             }
+        }
+    }
+
+    fn probe(&mut self, peer: PeerId) {
+        if let Some(address) = self.machine.peer_address(peer)
+            && let Some(at) = socket_address(&address)
+        {
+            self.probes.ask(peer, at);
         }
     }
 
@@ -94,7 +101,8 @@ impl Endpoint {
         let counters = self.machine.counters();
         let line = format!(
             "{{\"pid\":{},\"peers\":{},\"sent_pkts\":{},\"received_pkts\":{},\"resent_pkts\":{},\
-             \"reasked_pkts\":{},\"timeouts\":{},\"forged_pkts\":{},\"sends\":{},\"receives\":{}}}\n",
+             \"reasked_pkts\":{},\"timeouts\":{},\"forged_pkts\":{},\"sends\":{},\"receives\":{},\
+             \"memory_peers\":{},\"memory_pkts\":{},\"direct_bytes\":{}}}\n",
             std::process::id(),
             self.machine.peers_count(),
             counters.sent_pkts,
@@ -105,6 +113,9 @@ impl Endpoint {
             counters.forged_pkts,
             self.udp.sends_count,
             self.udp.receives_count,
+            self.local.peers_count,
+            self.local.sends_count,
+            counters.direct_bytes,
         );
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         // Nobody is left to tell.

@@ -16,20 +16,23 @@ pub(crate) fn built(name: &str) -> PathBuf {
     test.parent().expect("and a folder").join(name)
 }
 
-/// A C program of `tests/program`, compiled with Open MPI's compiler.
+/// The program whose every message is checked.
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = built(&format!("mpi-job-{}", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/job.c");
-        let outcome = Command::new("mpicc.openmpi")
-            .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-            .args([&program, &source])
-            .output()
-            .expect("mpicc.openmpi is installed (tools/prepare test)");
-        assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
-        program
-    })
+    PROGRAM.get_or_init(|| compiled("job"))
+}
+
+/// A C program of `tests/program`, compiled with Open MPI's compiler.
+pub(crate) fn compiled(name: &str) -> PathBuf {
+    let program = built(&format!("mpi-{name}-{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/program/{name}.c"));
+    let outcome = Command::new("mpicc.openmpi")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source])
+        .output()
+        .expect("mpicc.openmpi is installed (tools/prepare test)");
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+    program
 }
 
 /// A folder with the library alone, for `FI_PROVIDER_PATH`.

@@ -221,6 +221,7 @@ impl Machine {
     ) {
         let window = self.config.eager_window_bytes();
         let own_key = self.own_key;
+        let limit_bytes = self.packet_bytes_max(peer);
         let known = &mut self.peers[peer as usize];
         let context = [known.nonce, known.cookie];
         let key = if is_asking { known.key } else { own_key };
@@ -236,8 +237,7 @@ impl Machine {
         known.remote_index = greeting.index;
         known.remote_endpoint = greeting.endpoint;
         // A correct peer never sends less than 256.
-        known.packet_bytes_max =
-            greeting.packet_bytes_max.max(256).min(self.config.packet_bytes_max);
+        known.packet_bytes_max = greeting.packet_bytes_max.max(256).min(limit_bytes);
         restart(known, window, credit_bytes);
         if greeting.way_in_bytes > 0 {
             known.out.window.limit(greeting.way_in_bytes.into());
@@ -280,7 +280,7 @@ impl Machine {
             cookie: known.cookie,
             index: peer,
             endpoint: self.config.endpoint,
-            packet_bytes_max: self.config.packet_bytes_max,
+            packet_bytes_max: self.packet_bytes_max(peer),
             way_in_bytes: self.way_in_bytes(),
         };
         let (endpoint, echo) = (known.remote_endpoint, known.inn.stamp);

@@ -48,6 +48,8 @@ impl Machine {
         } else {
             Source::User(send.buffer, send.offset)
         };
+        let is_direct = !is_copied && self.is_direct(peer);
+        let place = if is_direct { memory.place(send.buffer, send.offset) } else { None };
         let is_eager = send.length_bytes <= self.config.eager_bytes_max;
         let is_sync = send.mode == SendMode::Synchronous;
         if is_copied && send.mode == SendMode::Standard {
@@ -64,6 +66,7 @@ impl Machine {
                 data: send.data,
                 length: send.length_bytes,
                 source,
+                place,
                 is_sync,
                 context: (!is_copied).then_some(send.context),
                 cut_bytes: 0,
@@ -74,6 +77,7 @@ impl Machine {
                 all: Link::OUT,
             },
         );
+        self.await_peer(now_ns, peer);
         Ok(())
     }
 
@@ -171,6 +175,7 @@ impl Machine {
             data: arrived.data,
             length: arrived.length,
             handle: arrived.handle,
+            place: arrived.place,
             context: posted.context,
             buffer: posted.buffer,
             offset,
@@ -196,6 +201,7 @@ impl Machine {
             data: unexpected.data,
             length: unexpected.length,
             handle: unexpected.handle,
+            place: unexpected.place,
         }
     }
 
@@ -255,6 +261,7 @@ impl Machine {
                 data: None,
                 length: 0,
                 source: Source::Copy(Vec::new()),
+                place: None,
                 is_sync: false,
                 context: None,
                 cut_bytes: 0,
@@ -365,6 +372,7 @@ impl Machine {
             data: arriving.data,
             length: arriving.length,
             handle: arriving.handle,
+            place: arriving.place,
             context: receive.context,
             buffer: receive.buffer,
             offset: receive.offset,
@@ -413,4 +421,5 @@ pub(super) struct Arriving {
     pub(super) data: Option<u64>,
     pub(super) length: u64,
     pub(super) handle: Option<u64>,
+    pub(super) place: Option<u64>,
 }

@@ -153,6 +153,7 @@ impl Machine {
             data: header.has(FLAG_DATA).then_some(envelope.data),
             length: envelope.length,
             handle: envelope.handle,
+            place: envelope.place,
         })
     }
 
@@ -238,6 +239,7 @@ impl Machine {
             data: arriving.data,
             length: arriving.length,
             handle: arriving.handle,
+            place: arriving.place,
             body,
             session: self.peers[arriving.peer as usize].sessions_count,
             by_source: Link::OUT,

@@ -38,15 +38,21 @@ impl Machine {
         if known.pulls.list.is_empty() {
             self.pulling_count += 1;
         }
-        let pull = Pull { receiving, wanted, asked: 0, fragment_bytes, link: Link::OUT };
+        let is_copied = receiving.place.is_some() && self.is_direct(peer);
+        // Nothing is requested of what the owner copies.
+        let asked = if is_copied { wanted } else { 0 };
+        let pull = Pull { receiving, wanted, asked, fragment_bytes, link: Link::OUT };
         let index = self.pulls.insert(pull);
         self.peers[peer as usize].pulls.list.push_back(&mut self.pulls, index);
+        if is_copied {
+            return self.copies.push_back(self.pulls.handle(index));
+        }
         self.line_up(peer);
         self.ask(now_ns);
     }
 
     /// Queues the peer for further requests if there is something left to request.
-    fn line_up(&mut self, peer: u32) {
+    pub(super) fn line_up(&mut self, peer: u32) {
         if !self.peers[peer as usize].puller.is_linked() && self.next_unasked(peer) != NONE {
             self.pullers.push_back(&mut self.peers, peer);
         }
@@ -63,7 +69,7 @@ impl Machine {
 
     /// Requests blocks while the window has room, from one peer after the other, each up to its
     /// share.
-    fn ask(&mut self, now_ns: u64) {
+    pub(super) fn ask(&mut self, now_ns: u64) {
         let window_bytes = self.pull_window.bytes();
         let share_bytes = window_bytes / self.pulling_count.max(1);
         while self.pull_under_way_bytes < window_bytes

@@ -2,7 +2,7 @@
 //! machine grow beyond its bounds, or reaches another peer's messages.
 
 use super::*;
-use crate::types::{BufferId, Channel, Memory, Operation, Receive, Send, SendMode, Status};
+use crate::types::{BufferId, Channel, Memory, Operation, Path, Receive, Send, SendMode, Status};
 use crate::wire::{
     EAGER_BYTES, FLAG_TAGGED, Fragment, HEADER_BYTES, Header, PacketHeader, PullRequest, extend,
 };
@@ -23,6 +23,10 @@ impl Memory for Buffers {
     fn read(&self, _: BufferId, offset: u64, bytes_count: usize, into: &mut Vec<u8>) {
         assert!(offset as usize + bytes_count <= BUFFER_BYTES);
         into.resize(into.len() + bytes_count, 7);
+    }
+
+    fn place(&self, buffer: BufferId, offset: u64) -> Option<u64> {
+        Some(buffer.0 << 32 | offset)
     }
 }
 
@@ -85,13 +89,20 @@ fn post(machine: &mut Machine, memory: &mut Buffers, bits: u64, room: u64, multi
     machine.receive(1_000, &receive, memory).expect("room");
 }
 
+/// Both ends read each other's memory.
+const DIRECT: Path = Path { packet_bytes_max: 1_472, is_direct: true };
+
 /// A machine with an open session and much under way in both directions.
-fn busy() -> (Machine, Buffers) {
+fn busy(is_direct: bool) -> (Machine, Buffers) {
     let mut machine = Machine::new(config(1)).expect("sound");
     let mut liar = Machine::new(config(2)).expect("sound");
     let mut memory = Buffers::default();
     machine.insert_peer(Address([2; 32])).expect("room");
     liar.insert_peer(Address([1; 32])).expect("room");
+    if is_direct {
+        machine.set_path(PeerId(0), DIRECT);
+        liar.set_path(PeerId(0), DIRECT);
+    }
     for (length_bytes, mode) in
         [(10, SendMode::Synchronous), (5_000, SendMode::Standard), (90_000, SendMode::Standard)]
     {
@@ -172,7 +183,7 @@ fn tell(machine: &Machine, lie: &Lie) -> Vec<u8> {
         Kind::Data => {
             Fragment { pull: a, offset: b, request: lie.credit % 4 }.put(&mut packet);
         }
-        _ => packet.put_u64s(&[a, b, c, d]),
+        _ => packet.put_u64s(&[a, b, c, d, e]),
     }
     let mut bytes = packet.bytes().to_vec();
     let payload_bytes = if lie.payload_bytes & 1 == 0 { 1_412 } else { lie.payload_bytes % 3_000 };
@@ -224,8 +235,8 @@ fn check_bounds(machine: &Machine) {
     }
 }
 
-fn lie_to(lies: &[Lie]) -> bool {
-    let (mut machine, mut memory) = busy();
+fn lie_to(lies: &[Lie], is_direct: bool) -> bool {
+    let (mut machine, mut memory) = busy(is_direct);
     let mut now_ns = 100_000;
     let mut has_gone_through = false;
     for (step, lie) in lies.iter().enumerate() {
@@ -237,6 +248,12 @@ fn lie_to(lies: &[Lie]) -> bool {
         machine.handle_timeouts(now_ns);
         if step % 4 == 0 {
             let _sent = packets(now_ns, &mut machine, &memory);
+        }
+        while step % 3 == 0
+            && let Some(copy) = machine.poll_copy()
+        {
+            assert!(is_direct && (1..=BUFFER_BYTES as u64).contains(&copy.length_bytes));
+            machine.end_copy(now_ns, copy.id, step % 2 == 0);
         }
         check_bounds(&machine);
     }
@@ -261,7 +278,8 @@ fn lie_to(lies: &[Lie]) -> bool {
 #[test]
 fn a_liar_with_the_keys_breaks_only_its_own_session() {
     bolero::check!().with_type::<Vec<Lie>>().for_each(|lies| {
-        lie_to(lies);
+        lie_to(lies, false);
+        lie_to(lies, true);
     });
 }
 
@@ -279,7 +297,7 @@ fn the_lies_are_believed_to_be_genuine() {
         payload_bytes: 0,
     };
     for kind in 0..9 {
-        assert!(lie_to(&[Lie { kind, ..lie.clone() }]), "kind {}", kind + 5);
+        assert!(lie_to(&[Lie { kind, ..lie.clone() }], false), "kind {}", kind + 5);
     }
 }
 
@@ -349,4 +367,23 @@ fn numbers_come_round_and_packets_of_an_earlier_round_are_dead() {
     let forged_pkts = pair[1].counters.forged_pkts - before.forged_pkts;
     assert_eq!(forged_pkts, recorded.len() as u64);
     assert_eq!(pair[1].unexpected_count(), 101);
+}
+
+#[test]
+fn a_copy_whose_session_has_ended_ends_nothing() {
+    let mut pair = pair_at(100);
+    let mut memory = Buffers::default();
+    pair.iter_mut().for_each(|machine| machine.set_path(PeerId(0), DIRECT));
+    post(&mut pair[1], &mut memory, 1, 0, None);
+    post(&mut pair[1], &mut memory, 1, 50_000, None);
+    send(&mut pair[0], &memory, 90_000, SendMode::Standard);
+    exchange(2_000_000, &mut pair);
+    let copy = pair[1].poll_copy().expect("a message to copy");
+    assert_eq!((copy.place, copy.length_bytes), (1 << 32, 50_000));
+    pair[1].reject(2_000_000, PeerId(0));
+    pair[1].end_copy(2_000_000, copy.id, true);
+    assert_eq!(pair[1].poll_copy(), None);
+    let completions: Vec<_> = std::iter::from_fn(|| pair[1].poll_completion()).collect();
+    let statuses: Vec<Status> = completions.iter().map(|completion| completion.status).collect();
+    assert_eq!(statuses, [Status::Ok, Status::PeerFailed(Failure::Violation)]);
 }

@@ -172,9 +172,13 @@ impl Machine {
         false
     }
 
-    /// Sends a `Ping` to a quiet peer that a posted receive names, once per keepalive interval.
+    /// Sends a `Ping` to a quiet peer that a posted receive names or that a send waits for, once per
+    /// keepalive interval.
     pub(super) fn await_peer(&mut self, now_ns: u64, peer: u32) {
-        if self.peers[peer as usize].due.keepalive_ns > 0 || !self.matcher.is_awaited(peer) {
+        let known = &self.peers[peer as usize];
+        // An acknowledged announcement still waits for its `Done`.
+        let is_awaited = self.matcher.is_awaited(peer) || !known.out.sends.is_empty();
+        if known.due.keepalive_ns > 0 || !is_awaited {
             return;
         }
         let known = &mut self.peers[peer as usize];

@@ -7,8 +7,8 @@ use crate::slab::{Link, NONE};
 use crate::tag::{Key, PayloadKey};
 use crate::types::{Address, BufferId, PeerId};
 use crate::wire::{
-    ANNOUNCED_BYTES, EAGER_BYTES, FLAG_ACK_NOW, FLAG_AGAIN, FLAG_DATA, FLAG_SYNC, FLAG_TAGGED,
-    Fragment, Header, Kind, MORE_BYTES, PacketHeader, SACK_WORDS,
+    ANNOUNCED_BYTES, EAGER_BYTES, FLAG_ACK_NOW, FLAG_AGAIN, FLAG_DATA, FLAG_PLACED, FLAG_SYNC,
+    FLAG_TAGGED, Fragment, Header, Kind, MORE_BYTES, PLACED_BYTES, PacketHeader, SACK_WORDS,
 };
 
 /// Consecutive packets to one peer, which a device or a kernel can accept as one batch.
@@ -100,7 +100,8 @@ impl Machine {
         }
         loop {
             let peer = self.ready.first()?;
-            let plan = if self.burst_pkts < BURST_PKTS { self.plan(now_ns, peer) } else { None };
+            let may_plan = self.burst_pkts < BURST_PKTS && !self.peers[peer as usize].is_held;
+            let plan = if may_plan { self.plan(now_ns, peer) } else { None };
             if let Some(plan) = plan {
                 self.burst_pkts += 1;
                 self.counters.sent_pkts += 1;
@@ -206,6 +207,7 @@ impl Machine {
             Class::Eager if !is_first => MORE_BYTES,
             Class::Eager if send.is_sync => ANNOUNCED_BYTES,
             Class::Eager => EAGER_BYTES,
+            Class::Announced if send.place.is_some() => PLACED_BYTES,
             Class::Announced => ANNOUNCED_BYTES,
             Class::Done(_) => crate::wire::DONE_BYTES,
         };
@@ -432,6 +434,10 @@ impl Machine {
         if send.data.is_some() {
             header.flags |= FLAG_DATA;
         }
+        let place = send.place.filter(|_| send.class == Class::Announced);
+        if place.is_some() {
+            header.flags |= FLAG_PLACED;
+        }
         header.put(packet);
         match send.class {
             Class::Done(handle) => packet.put_u64s(&[handle]),
@@ -440,6 +446,9 @@ impl Machine {
                 packet.put_u64s(&[send.bits, send.data.unwrap_or(0), send.length]);
                 if send.is_sync || send.class == Class::Announced {
                     packet.put_u64s(&[self.sends.handle(flight.send)]);
+                }
+                if let Some(place) = place {
+                    packet.put_u64s(&[place]);
                 }
             }
         }

@@ -56,6 +56,7 @@ fn unexpected(came: &Came) -> Unexpected {
         data: None,
         length: came.id,
         handle: None,
+        place: None,
         body: Body::Announced,
         session: 0,
         by_source: Link::OUT,

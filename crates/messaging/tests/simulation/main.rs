@@ -3,6 +3,7 @@
 mod hostile;
 mod network;
 mod oracle;
+mod paths;
 mod random_traffic;
 mod recovery;
 mod scale;

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use messaging::{
-    Address, BufferId, Channel, Completion, Config, Event, Machine, Memory, Payload, PeerId,
-    Receive, Send, SendMode,
+    Address, BufferId, Channel, Completion, Config, CopyRequest, Event, Machine, Memory, Payload,
+    PeerId, Receive, Send, SendMode,
 };
 use stats::Random;
 
@@ -49,6 +49,9 @@ pub(crate) struct Buffers {
     next: u64,
 }
 
+/// Bits of an address that are the offset in a buffer; the rest is the buffer's number.
+const OFFSET_BITS: u32 = 32;
+
 impl Buffers {
     pub(crate) fn add(&mut self, bytes: Vec<u8>) -> BufferId {
         self.next += 1;
@@ -67,6 +70,10 @@ impl Memory for Buffers {
     fn read(&self, buffer: BufferId, offset: u64, bytes_count: usize, into: &mut Vec<u8>) {
         let at = offset as usize;
         into.extend_from_slice(&self.bytes[&buffer.0][at..at + bytes_count]);
+    }
+
+    fn place(&self, buffer: BufferId, offset: u64) -> Option<u64> {
+        Some(buffer.0 << OFFSET_BITS | offset)
     }
 }
 
@@ -96,6 +103,8 @@ enum Happening {
     /// It leaves the switch towards a node.
     Switched(usize, Vec<u8>),
     Wake(usize),
+    /// A node's path to a peer has room again.
+    Emptied(usize, u32),
 }
 
 /// Packets a socket holds while its process computes.
@@ -117,6 +126,18 @@ pub(crate) struct World {
     pub(crate) recorded: Option<Vec<(usize, Vec<u8>)>>,
     /// Loses the packets whose number this names, once.
     pub(crate) lose: Vec<u64>,
+    /// Hosts share memory.
+    pub(crate) shared: Option<Shared>,
+}
+
+/// Nodes that read each other's memory, over paths that are full at times.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shared {
+    pub(crate) path: messaging::Path,
+    /// Share of copies that fail.
+    pub(crate) refusal: f64,
+    /// Share of packets after which a path is full, for a while.
+    pub(crate) filling: f64,
 }
 
 pub(crate) fn address(index: usize) -> Address {
@@ -159,6 +180,7 @@ impl World {
             sent_pkts: 0,
             recorded: None,
             lose: Vec::new(),
+            shared: None,
         };
         for index in 0..count {
             let machine = Machine::new(adapt(config(index, seed))).expect("a sound configuration");
@@ -184,7 +206,12 @@ impl World {
     /// The number by which `from` knows `to`.
     pub(crate) fn peer(&mut self, from: usize, to: usize) -> PeerId {
         let address = address(to);
-        self.nodes[from].machine.insert_peer(address).expect("room for peers")
+        let machine = &mut self.nodes[from].machine;
+        let peer = machine.insert_peer(address).expect("room for peers");
+        if let Some(shared) = self.shared {
+            machine.set_path(peer, shared.path);
+        }
+        peer
     }
 
     pub(crate) fn send(
@@ -253,6 +280,9 @@ impl World {
         if !self.nodes[at].is_running || self.nodes[at].busy_until_ns > self.now_ns {
             return;
         }
+        while let Some(copy) = self.nodes[at].machine.poll_copy() {
+            self.copy(at, &copy);
+        }
         let mut packet = Vec::new();
         let mut payload = Vec::new();
         loop {
@@ -271,7 +301,14 @@ impl World {
             packet.extend_from_slice(&payload);
             assert_eq!(packet.len(), transmit.packet_bytes());
             let to = self.by_address.get(&transmit.address).copied();
+            let peer = transmit.peer;
             self.carry(at, to, &packet);
+            let is_full = self.shared.is_some_and(|shared| self.random.chance(shared.filling));
+            if let Some(peer) = peer.filter(|_| is_full) {
+                self.nodes[at].machine.hold(peer);
+                let at_ns = self.now_ns + self.random.below(100_000);
+                self.put(at_ns, Happening::Emptied(at, peer.0));
+            }
         }
         let now_ns = self.now_ns;
         let node = &mut self.nodes[at];
@@ -294,6 +331,26 @@ impl World {
         if let Some(deadline_ns) = self.nodes[at].machine.poll_deadline_ns() {
             self.wake(at, deadline_ns.max(self.now_ns));
         }
+    }
+
+    /// Copies a message as its receiver would from the sender's memory, or not.
+    fn copy(&mut self, at: usize, copy: &CopyRequest) {
+        let address = self.nodes[at].machine.peer_address(copy.peer).expect("it was named");
+        let from = &self.nodes[self.by_address[&address]];
+        let buffer = BufferId(copy.place >> OFFSET_BITS);
+        let offset = copy.place & ((1 << OFFSET_BITS) - 1);
+        let is_there = from.is_running && from.memory.bytes.contains_key(&buffer.0);
+        let mut bytes = Vec::new();
+        if is_there {
+            from.memory.read(buffer, offset, copy.length_bytes as usize, &mut bytes);
+        }
+        let refusal = self.shared.map_or(1.0, |shared| shared.refusal);
+        let is_whole = is_there && !self.random.chance(refusal);
+        let node = &mut self.nodes[at];
+        if is_whole {
+            node.memory.write(copy.buffer, copy.offset, &bytes);
+        }
+        node.machine.end_copy(self.now_ns, copy.id, is_whole);
     }
 
     fn wake(&mut self, at: usize, at_ns: u64) {
@@ -367,6 +424,10 @@ impl World {
                 self.put(start_ns + serialisation_ns, Happening::Arrives(to, packet));
             }
             Happening::Arrives(to, packet) => self.arrive(to, packet),
+            Happening::Emptied(at, peer) => {
+                self.nodes[at].machine.release(PeerId(peer));
+                self.pump(at);
+            }
             Happening::Wake(at) => {
                 if self.nodes[at].wake_ns > at_ns {
                     return true;

@@ -1,0 +1,111 @@
+//! What moves packets: an endpoint's polls of its rings and its socket, and its end.
+
+use std::time::{Duration, Instant};
+
+use messaging::Payload;
+
+use super::{Endpoint, Queues};
+use crate::name::socket_address;
+
+/// How long a closed endpoint waits for its last messages to be received.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Receive calls in a row before what came is answered.
+const RECEIVES_IN_A_ROW: u32 = 4;
+/// Polls after a datagram came during which each looks for another.
+const POLLS_AFTER_DATAGRAM: u32 = 64;
+/// After that, one poll of so many looks, where ranks of this host are reached through memory.
+const POLLS_A_DATAGRAM: u32 = 16;
+
+impl Endpoint {
+    /// Takes packets in and sends what is due. True: packets came.
+    pub(crate) fn progress(&mut self, queues: &mut Queues<'_>) -> bool {
+        let now_ns = self.now_ns();
+        let mut has_received = self.local.receive(now_ns, &mut self.machine, &mut self.buffers);
+        if self.is_udps_turn() {
+            has_received |= self.receive_datagrams(now_ns);
+        }
+        self.transmit();
+        self.settle(queues);
+        has_received
+    }
+
+    /// Datagrams are looked for at each poll while some come and where there are no rings; else, because it
+    /// takes a system call, only at some.
+    fn is_udps_turn(&mut self) -> bool {
+        self.quiet_polls = self.quiet_polls.wrapping_add(1);
+        !self.local.has_links()
+            || self.quiet_polls < POLLS_AFTER_DATAGRAM
+            || self.quiet_polls.is_multiple_of(POLLS_A_DATAGRAM)
+    }
+
+    fn receive_datagrams(&mut self, now_ns: u64) -> bool {
+        let mut has_received = false;
+        for _ in 0..RECEIVES_IN_A_ROW {
+            let (machine, buffers) = (&mut self.machine, &mut self.buffers);
+            let may_have_more = self.udp.receive(|packet| {
+                has_received = true;
+                machine.handle_packet(now_ns, packet, buffers);
+            });
+            if !may_have_more {
+                break;
+            }
+        }
+        if has_received {
+            self.quiet_polls = 0;
+        }
+        has_received
+    }
+
+    pub(super) fn transmit(&mut self) {
+        let now_ns = self.now_ns();
+        self.machine.handle_timeouts(now_ns);
+        loop {
+            while let Some(copy) = self.machine.poll_copy() {
+                let is_whole = self.local.copy(&copy, &mut self.buffers);
+                self.machine.end_copy(now_ns, copy.id, is_whole);
+            }
+            while self.udp.has_room()
+                && let Some(mut transmit) = self.machine.poll_transmit(now_ns)
+            {
+                let (peer, address) = (transmit.peer, transmit.address);
+                let payload = match transmit.payload {
+                    Payload::None => &[],
+                    Payload::Bytes(bytes) => bytes,
+                    Payload::User { buffer, offset, length_bytes } => {
+                        self.buffers.part(buffer, offset, length_bytes, &mut self.scratch)
+                    }
+                };
+                let header = transmit.header(payload);
+                if address == self.name.address {
+                    self.own.push_back([header, payload].concat());
+                } else if let Some(way) = self.local.way(peer, &address) {
+                    let is_full = self.local.push(way, header, payload);
+                    if let Some(peer) = peer.filter(|_| is_full) {
+                        self.machine.hold(peer);
+                    }
+                } else if let Some(to) = socket_address(&address) {
+                    self.udp.push(to, header, payload);
+                }
+            }
+            let Some(packet) = self.own.pop_front() else { break };
+            self.machine.handle_packet(now_ns, &packet, &mut self.buffers);
+        }
+        self.udp.flush();
+    }
+
+    /// Waits until the peers have received what was sent to them, for a bounded time, and tells them
+    /// that the endpoint closes.
+    pub(crate) fn close(&mut self, queues: &mut Queues<'_>) {
+        let began = Instant::now();
+        while !self.machine.is_drained() && began.elapsed() < DRAIN {
+            if !self.progress(queues) {
+                std::thread::yield_now();
+            }
+        }
+        let now_ns = self.now_ns();
+        self.machine.close(now_ns);
+        self.transmit();
+        self.settle(queues);
+        self.report();
+    }
+}
