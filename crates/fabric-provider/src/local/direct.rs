@@ -176,10 +176,8 @@ mod tests {
         let mut read = vec![0; 100];
         for place in [0, 4096, u64::MAX - 10, 1 << 63] {
             // SAFETY: `read` has that room and is not used meanwhile.
-            assert!(
-                unsafe { process.copy(place, &mut parts(&mut read, &[100])) }.is_err(),
-                "{place}"
-            );
+            let outcome = unsafe { process.copy(place, &mut parts(&mut read, &[100])) };
+            assert!(outcome.is_err(), "{place}");
         }
     }
 }
