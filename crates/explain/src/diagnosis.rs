@@ -9,7 +9,7 @@ use crate::advice::Advice;
 use crate::ceiling::is_disproved;
 use crate::change::Change;
 use crate::experiment::Experiment;
-use crate::mechanism::{self, Opinion, TABLE};
+use crate::mechanism::{self, Mechanism, Opinion, TABLE};
 use crate::observed::Observed;
 use crate::remedy::Remedy;
 use crate::thresholds::Fit;
@@ -18,6 +18,10 @@ use crate::wanted::{Wanted, is_window};
 
 /// Least weight, 0 to 1, at which a limit is suspected.
 pub(crate) const SUSPECTED: f64 = 0.35;
+
+/// Least weight at which the likeliest limit is put to the test where none is suspected; only its experiment can make
+/// a verdict of it.
+const WORTH_A_TRIAL: f64 = 0.2;
 
 /// Most candidates that experiments are run for.
 const CANDIDATES_TRIED_MAX: usize = 3;
@@ -60,6 +64,8 @@ pub struct Diagnosis {
     pub candidates: Vec<Candidate>,
     /// Limits that do not bind, with the reasons: those an experiment refuted come first.
     pub ruled_out: Vec<Evidence>,
+    /// Whether the far host told of itself.
+    pub(crate) is_far_end_known: bool,
     /// The thresholds that limits are weighed by.
     pub(crate) fit: Fit,
     pub(crate) undecided: Vec<Undecided>,
@@ -96,6 +102,7 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
         spec: None,
         candidates: Vec::new(),
         ruled_out: Vec::new(),
+        is_far_end_known: results.far().is_some_and(|far| !far.sysctls.is_empty()),
         fit,
         undecided: Vec::new(),
         fruitless: Vec::new(),
@@ -112,7 +119,39 @@ pub(crate) fn diagnose_fitted(results: &Results, fit: Fit) -> Diagnosis {
     diagnosis
 }
 
+/// What is known of a limit that may bind.
+fn candidate(
+    seen: &Observed<'_>,
+    opinions: &[Opinion],
+    mechanism: &dyn Mechanism,
+    opinion: &Opinion,
+) -> Candidate {
+    let limit = mechanism.limit();
+    let headroom = headroom(seen, opinions, limit);
+    let next = verdict::next_of(seen, opinions, limit, 0.0);
+    Candidate {
+        limit,
+        end: opinion.end,
+        weight: opinion.weight,
+        doubt: opinion.doubt,
+        evidence: opinion.evidence.clone(),
+        // An estimate below what was carried is at least that.
+        ceiling_bits_per_s: opinion.ceiling_bits_per_s.map(|rate| rate.max(seen.rate())),
+        experiments: mechanism.experiments(seen, headroom),
+        advice: mechanism.advice(seen),
+        host_change: mechanism.host_change(seen, headroom).map(Remedy::shown),
+        changes: up_to(mechanism.changes(seen, headroom), next.as_ref()),
+        next,
+    }
+}
+
 impl Candidate {
+    /// Whether the figures alone speak for it enough to name it; a weaker one counts only once it is confirmed.
+    #[must_use]
+    pub fn is_suspected(&self) -> bool {
+        self.weight >= SUSPECTED
+    }
+
     /// The same diagnosis after an experiment that lifted its limit reached so much, bit/s: no lower ceiling
     /// can bind next.
     pub(crate) fn having_reached(
@@ -171,22 +210,15 @@ impl Diagnosis {
                 self.ruled_out.push(Evidence { limit, text, weight });
                 continue;
             }
-            let headroom = headroom(seen, &opinions, limit);
-            let next = verdict::next_of(seen, &opinions, limit, 0.0);
-            self.candidates.push(Candidate {
-                limit,
-                end: opinion.end,
-                weight: opinion.weight,
-                doubt: opinion.doubt,
-                evidence: opinion.evidence.clone(),
-                // An estimate below what was carried is at least that.
-                ceiling_bits_per_s: opinion.ceiling_bits_per_s.map(|rate| rate.max(seen.rate())),
-                experiments: mechanism.experiments(seen, headroom),
-                advice: mechanism.advice(seen),
-                host_change: mechanism.host_change(seen, headroom).map(Remedy::shown),
-                changes: up_to(mechanism.changes(seen, headroom), next.as_ref()),
-                next,
-            });
+            self.candidates.push(candidate(seen, &opinions, *mechanism, opinion));
+        }
+        if self.candidates.is_empty() {
+            let all = TABLE.iter().zip(&opinions);
+            let likeliest = all.max_by(|a, b| a.1.weight.total_cmp(&b.1.weight));
+            let weak = likeliest
+                .filter(|(_, opinion)| opinion.weight >= WORTH_A_TRIAL)
+                .map(|(mechanism, opinion)| candidate(seen, &opinions, *mechanism, opinion));
+            self.candidates.extend(weak.filter(|weak| !weak.experiments.is_empty()));
         }
         self.candidates.sort_by(|a, b| b.weight.total_cmp(&a.weight));
         self.ruled_out.sort_by(|a, b| b.weight.total_cmp(&a.weight));
@@ -198,6 +230,7 @@ impl Diagnosis {
         let Some(candidate) = self.move_on() else { return };
         let Candidate { limit, weight, .. } = candidate;
         self.refuted.push(limit);
+        self.ruled_out.retain(|evidence| evidence.limit != limit);
         if matches!(limit, Limit::ReceiveWindow | Limit::SendBuffer)
             && let Some(seen) = Observed::fitted(results, self.fit)
         {
@@ -214,7 +247,7 @@ impl Diagnosis {
         self.ruled_out.insert(0, Evidence { limit, text, weight });
     }
 
-    /// The likeliest limit that no experiment has refuted.
+    /// The likeliest limit that no experiment has refuted, be it not [suspected](Candidate::is_suspected) without one.
     #[must_use]
     pub fn best(&self) -> Option<&Candidate> {
         self.candidates.first()

@@ -68,14 +68,17 @@ pub(crate) fn lowest_ceiling(
     reached: f64,
 ) -> Option<NextCeiling> {
     let most = capacity(opinions, seen.rate().max(reached), &left_out);
+    // A full line looks like a rate limiter.
+    let is_line = |limit: Limit| limit == Limit::Shaper && left_out(Limit::LinkRate);
     let above = ceilings(opinions).filter(|(mechanism, _, rate)| {
         !left_out(mechanism.limit())
+            && !is_line(mechanism.limit())
             && *rate > seen.rate() * APART
             && *rate * APART >= reached
             && *rate <= most
     });
     let (mechanism, opinion, rate) = above.min_by(|a, b| a.2.total_cmp(&b.2))?;
-    Some(ceiling_text(mechanism, opinion, rate.max(reached)))
+    Some(ceiling_text(seen, mechanism, opinion, rate.max(reached)))
 }
 
 /// The other of the receive window and the send buffer, where `limit` is one of them. What it holds is an
@@ -105,7 +108,7 @@ fn other_window(
     {
         return None;
     }
-    let mut next = ceiling_text(mechanism, opinion, rate.max(carried));
+    let mut next = ceiling_text(seen, mechanism, opinion, rate.max(carried));
     if reached > next.bits_per_s {
         // The experiment went past it, because its option sets both.
         next.text += "; the experiment asked for a larger window, which lifts this limit too";
@@ -132,11 +135,24 @@ fn capacity(opinions: &[Opinion], carried: f64, left_out: impl Fn(Limit) -> bool
     most.unwrap_or(f64::MAX).min(line).min(BITS_PER_S_MAX)
 }
 
-fn ceiling_text(mechanism: &dyn Mechanism, opinion: &Opinion, bits_per_s: f64) -> NextCeiling {
+fn ceiling_text(
+    seen: &Observed<'_>,
+    mechanism: &dyn Mechanism,
+    opinion: &Opinion,
+    bits_per_s: f64,
+) -> NextCeiling {
+    let limit = mechanism.limit();
     let place = opinion.end.map(|end| format!(" at the {} end", end_name(end))).unwrap_or_default();
     let Page { title, ceiling, .. } = mechanism.page();
+    let buffer = if limit == Limit::SendBuffer { Buffer::Send } else { Buffer::Receive };
+    let is_tuned = || opinion.end.is_some_and(|end| seen.sysctl(end, buffer.key()).is_some());
+    let ceiling = match is_window(limit) {
+        true if seen.spec.window_bytes.is_some() => "of the size that the test asks for",
+        true if !is_tuned() => "as large as it was seen",
+        _ => ceiling,
+    };
     let text = format!("{title}{place}: {ceiling}, {}", show_bit_rate(bits_per_s));
-    NextCeiling { limit: mechanism.limit(), bits_per_s, text }
+    NextCeiling { limit, bits_per_s, text }
 }
 
 /// The highest throughput of the judged test with another window, experiments excepted; bit/s. 0 if `limit`
@@ -183,6 +199,7 @@ pub(crate) fn unconfirmed(diagnosis: &Diagnosis) -> Verdict {
     let untried = diagnosis.candidates.iter().map(|candidate| (candidate, None));
     let best = tried
         .chain(untried)
+        .filter(|(candidate, _)| candidate.is_suspected())
         .reduce(|best, other| if other.0.weight > best.0.weight { other } else { best });
     match best {
         Some((candidate, undecided)) => {
@@ -216,6 +233,8 @@ fn of_candidate(
         weight: other.weight,
     });
     let advice = candidate.advice.iter().filter(|one| !one.is_refuted(&diagnosis.fruitless));
+    // One that was only worth a trial stands there too.
+    let ruled_out = diagnosis.ruled_out.iter().filter(|evidence| evidence.limit != limit);
     Verdict {
         limit,
         end,
@@ -227,7 +246,7 @@ fn of_candidate(
         changes: candidate.changes.clone(),
         advice: advice.map(|advice| advice.text.clone()).collect(),
         next: candidate.next.clone(),
-        ruled_out: weaker.chain(diagnosis.ruled_out.iter().cloned()).collect(),
+        ruled_out: weaker.chain(ruled_out.cloned()).collect(),
     }
 }
 
@@ -278,10 +297,7 @@ fn none_found(diagnosis: &Diagnosis) -> Verdict {
     let (summary, advice) = match diagnosis.measured {
         Some(measured) => (
             format!("nothing measured explains {}", show_bit_rate(measured.median)),
-            vec![
-                "measure longer, with more repeats, and with clearstream serving the far end"
-                    .to_owned(),
-            ],
+            more_to_measure(diagnosis),
         ),
         None => {
             ("no TCP transfer was measured, so there is nothing to judge".to_owned(), Vec::new())
@@ -289,6 +305,15 @@ fn none_found(diagnosis: &Diagnosis) -> Verdict {
     };
     let ruled_out = diagnosis.ruled_out.clone();
     Verdict { ruled_out, ..unproven(Limit::NoneFound, None, summary, advice) }
+}
+
+/// What would tell more than the measurement did.
+fn more_to_measure(diagnosis: &Diagnosis) -> Vec<String> {
+    let mut advice = vec!["measure longer and with more repeats".to_owned()];
+    if !diagnosis.is_far_end_known {
+        advice.push("let clearstream serve the far end, which then tells its side".to_owned());
+    }
+    advice
 }
 
 fn headline(candidate: &Candidate) -> String {

@@ -32,7 +32,7 @@ pub fn wanted(results: &Results, way: Direction, rate: f64) -> Wanted {
     let verdict = results.verdict.as_ref().map(|verdict| verdict.limit);
     let limit = verdict
         .filter(|limit| *limit != Limit::NoneFound)
-        .or_else(|| diagnose(results).best().map(|candidate| candidate.limit));
+        .or_else(|| Some(diagnose(results).best().filter(|best| best.is_suspected())?.limit));
     let reached = reached_by_experiment(results).unwrap_or(0.0).max(seen.rate());
     let next = next(&seen, &opinions(&seen), limit);
     of(results, way, reached, seen.rate(), next, limit.is_some_and(is_window))

@@ -10,6 +10,10 @@ const FULL: f64 = 0.8;
 /// Of what a full send buffer holds so much must be in flight: the rest was just written.
 const FULL_OF_QUEUE: f64 = 0.6;
 
+/// How much of what the law `T = data in flight / RTT` gives is measured where both samples are typical. After losses
+/// data in flight comes and goes, and the samples tell neither the window nor the throughput.
+const OF_LAW: std::ops::RangeInclusive<f64> = 0.75..=1.33;
+
 /// Windows and buffers of one direction, all its streams together, as the kernels had them while the
 /// test ran steadily.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,6 +59,18 @@ impl WindowUse {
             (Some(advertised), _) => Some(advertised),
             (None, in_flight) => in_flight.filter(|_| self.is_full),
         }
+    }
+
+    /// Whether data in flight or round trip are unknown.
+    fn is_untold(&self) -> bool {
+        self.in_flight_bytes.is_none() || self.rtt_s.is_none()
+    }
+
+    /// What the law `T = data in flight / RTT` gives, bit/s, if that is what was `measured`.
+    #[must_use]
+    pub fn explains(&self, measured_bits_per_s: f64) -> Option<f64> {
+        let law = positive(self.in_flight_bytes? * 8.0 / self.rtt_s?)?;
+        OF_LAW.contains(&(measured_bits_per_s / law)).then_some(law)
     }
 
     /// The receiver's part of it, bytes: what was in flight where its window was full, else what it
@@ -116,7 +132,11 @@ impl TestOutcome {
         let is_buffer_full = of(in_flight_bytes, queued_bytes)
             .is_some_and(|it| it >= FULL_OF_QUEUE)
             && of(queued_bytes, told.send_buffer_bytes).is_some_and(|it| it >= 0.5);
-        told.is_full = limited || is_window_full || is_buffer_full;
+        let way = self.directions.iter().find(|one| one.direction == direction);
+        let measured = way.and_then(|way| positive(way.received_bits_per_s));
+        // A window that was full explains the throughput.
+        let fits = measured.is_none_or(|rate| told.is_untold() || told.explains(rate).is_some());
+        told.is_full = fits && (limited || is_window_full || is_buffer_full);
         (told.advertised_bytes.is_some() || told.in_flight_bytes.is_some()).then_some(told)
     }
 }
@@ -174,7 +194,7 @@ fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::HostAccount;
+    use crate::outcome::{DirectionOutcome, HostAccount};
     use crate::stream::TcpSummary;
 
     /// A test that asked for 128 KiB over 20 ms, with so much advertised and in flight.
@@ -230,6 +250,27 @@ mod tests {
     fn a_window_with_room_left_is_what_was_advertised() {
         assert_eq!(seen(4_000_000, 198_656, 0.0).effective_bytes(), Some(4_000_000.0));
         assert_eq!(seen(4_000_000, 198_656, 0.9).effective_bytes(), Some(198_656.0));
+    }
+
+    #[test]
+    fn samples_that_do_not_explain_the_throughput_tell_of_no_full_window() {
+        let spec = TestSpec { window_bytes: Some(131_072), ..TestSpec::tcp() };
+        // 77.9 Mbit/s by the law.
+        for (received_bits_per_s, is_full) in [(75e6, true), (100e6, true), (38e6, false)] {
+            let way = DirectionOutcome {
+                direction: Direction::Forward,
+                sent_bytes: 0,
+                received_bytes: 0,
+                sent_bits_per_s: received_bits_per_s,
+                received_bits_per_s,
+                retransmits_count: None,
+                udp: None,
+            };
+            let outcome = TestOutcome { directions: vec![way], ..outcome(206_848, 198_656, 0.0) };
+            let told = outcome.window_use(&spec, Direction::Forward).expect("the sender tells");
+            assert_eq!(told.is_full, is_full, "{received_bits_per_s}");
+            assert_eq!(told.explains(received_bits_per_s).is_some(), is_full);
+        }
     }
 
     #[test]

@@ -116,10 +116,18 @@ impl Mechanism for Loss {
         ]);
         if seen.flow.congestion_control.as_deref() != Some("bbr") {
             let end = end_name(seen.sender.end);
-            let text = format!(
-                "until then, a congestion control that tolerates loss at the {end} end: \
-                 sysctl -w net.ipv4.tcp_congestion_control=bbr, or --congestion bbr for one test"
-            );
+            let is_default =
+                seen.sysctl(seen.sender.end, "net.ipv4.tcp_congestion_control") == Some("bbr");
+            let text = if is_default {
+                format!(
+                    "until then, bbr, which tolerates loss and is the default at the {end} end: leave out --congestion"
+                )
+            } else {
+                format!(
+                    "until then, a congestion control that tolerates loss at the {end} end: \
+                     sysctl -w net.ipv4.tcp_congestion_control=bbr, or --congestion bbr for one test"
+                )
+            };
             let from = seen.flow.congestion_control.clone().unwrap_or_default();
             lines.push(Advice::of(Change::CongestionControl { from, to: "bbr".to_owned() }, text));
         }

@@ -345,7 +345,10 @@ mod tests {
         let fit = Fit::of(&[shaped.clone(), windowed.clone()]);
         assert_eq!(fit[Fitted::MoreStreams], Ramp::new(1.08, 1.28), "parts of the gap of 2");
         // What the mechanism predicts, 4 streams' worth, where no case shows it.
-        assert_eq!(Fit::of(&[shaped.clone()])[Fitted::MoreStreams], Ramp::new(1.12, 1.42));
+        assert_eq!(
+            Fit::of(std::slice::from_ref(&shaped))[Fitted::MoreStreams],
+            Ramp::new(1.12, 1.42)
+        );
         // One case in eight may lie beyond; two in eight do not.
         let mut cases = vec![shaped; 7];
         cases.extend([case(Limit::Shaper, 2.0), windowed]);

@@ -290,8 +290,12 @@ fn nothing_planted_nobody_accused() {
         }
     }
     let diagnosis = diagnose(&results);
-    let accused: Vec<(Limit, f64)> =
-        diagnosis.candidates.iter().map(|c| (c.limit, c.weight)).collect();
+    let accused: Vec<(Limit, f64)> = diagnosis
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.is_suspected())
+        .map(|candidate| (candidate.limit, candidate.weight))
+        .collect();
     assert!(accused.is_empty(), "{accused:?}");
     let verdict = diagnosis.verdict();
     assert_eq!((verdict.limit, verdict.confirmed), (Limit::NoneFound, false));

@@ -5,7 +5,7 @@ use results::{
     TestOutcome, WindowUse,
 };
 
-use super::{Digest, direction_of, ends_of, streams_of};
+use super::{Digest, ends_of, streams_of};
 use crate::show;
 
 /// Bytes a full frame has beside its IP packet: header 14, FCS 4, preamble 8, gap 12 (IEEE 802.3).
@@ -78,7 +78,8 @@ impl Chain {
         let direction = group.and_then(|group| group.directions().first().copied());
         let direction = direction.unwrap_or(Direction::Forward);
         let rate = group.and_then(|group| group.rate(direction)).map(|estimate| estimate.median);
-        let survey = Survey { digest, outcome, direction, rate };
+        let repeats = group.map_or(&[][..], |group| &group.outcomes);
+        let survey = Survey { digest, outcome, repeats, direction, rate };
         let sender = if direction == Direction::Reverse { End::Far } else { End::Near };
         let receiver = other(sender);
         let mut links = survey.host_links(sender, true);
@@ -132,6 +133,8 @@ const BITS_PER_S_MAX: f64 = 1e12;
 struct Survey<'a> {
     digest: &'a Digest<'a>,
     outcome: Option<&'a TestOutcome>,
+    /// All runs of that test.
+    repeats: &'a [&'a TestOutcome],
     direction: Direction,
     rate: Option<f64>,
 }
@@ -316,13 +319,14 @@ impl Survey<'_> {
         let mut link = blank(Place::Path, None, None);
         link.figure = self.digest.idle_rtt_s().map_or_else(String::new, show::seconds);
         if let Some(rtt) = &facts.idle_rtt {
-            link.notes.push(format!("±{}", show::seconds(rtt.deviation_s)));
+            let p99 = rtt.percentile_s(99.0).map(|p99| format!("p99 {}", show::seconds(p99)));
+            link.notes.extend(p99);
         }
         if let Some(mtu) = facts.path_mtu_bytes {
             link.notes.push(format!("MTU {mtu}"));
         }
         if let Some(lost) = self.retransmitted_share() {
-            link.notes.push(format!("resent {}", show::share(lost)));
+            link.notes.push(format!("retransmitted {}", show::share(lost)));
         }
         if let Some(lab) = &facts.lab {
             link.notes.push(format!("emulated: {}", show::clip(lab, 20)));
@@ -330,15 +334,21 @@ impl Survey<'_> {
         link
     }
 
+    /// Segments retransmitted, of those sent, in all repeats together.
     fn retransmitted_share(&self) -> Option<f64> {
-        let outcome = self.outcome?;
-        let resent = direction_of(outcome, self.direction)?.retransmits_count?;
-        let senders = streams_of(ends_of(outcome, self.direction).0, true);
-        let sent: u64 = senders
+        let senders = self
+            .repeats
             .iter()
-            .filter_map(|stream| stream.tcp.as_ref()?.segments_out_count)
-            .fold(0, u64::saturating_add);
-        (sent > 0).then(|| resent as f64 / sent as f64)
+            .flat_map(|outcome| streams_of(ends_of(outcome, self.direction).0, true));
+        let counts = senders.filter_map(|stream| {
+            let tcp = stream.tcp.as_ref()?;
+            let mss_bytes = f64::from(tcp.mss_bytes).max(1.0);
+            let again =
+                tcp.last.retransmits_count.saturating_sub(tcp.first.retransmits_count) as f64;
+            Some((again, stream.bytes as f64 / mss_bytes + again))
+        });
+        let (again, sent) = counts.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (sent > 0.0).then(|| again / sent)
     }
 
     fn why_unseen(&self, end: End) -> String {

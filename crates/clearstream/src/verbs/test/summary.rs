@@ -269,12 +269,16 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
     }
     let size = |bytes: f64| show_byte_size(units::saturating_u64(bytes));
     let (in_flight, rtt_s) = (told.in_flight_bytes?, told.rtt_s?);
+    let measured = way.received_bits_per_s;
+    let law = match told.explains(measured) {
+        Some(law) => format!("= {}, measured", show_bit_rate(law)),
+        None => "when sampled, which does not explain".to_owned(),
+    };
     let mut text = format!(
-        "{} in flight over {} = {}, measured {}",
+        "{} in flight over {} {law} {}",
         size(in_flight),
         show_seconds(rtt_s),
-        show_bit_rate(in_flight * 8.0 / rtt_s),
-        show_bit_rate(way.received_bits_per_s)
+        show_bit_rate(measured)
     );
     let sizes = [
         ("advertised", told.advertised_bytes),
