@@ -49,7 +49,8 @@ pub struct Config {
     pub cores: Vec<u32>,
     /// Most memory for all regions together, bytes.
     pub memory_bytes_max: u64,
-    /// Most connections at once.
+    /// Most connections at once: a quarter for each user, and an eighth that only root and the daemon's own user
+    /// take, to whom no share applies.
     pub sessions_max: usize,
     /// Whether bells are rung by plain writes, as where the kernel has no other way (see
     /// [`Daemon::waits_for_bells`]): for tests of that way.
@@ -136,6 +137,8 @@ pub struct Daemon {
     config: Config,
     listener: Listener,
     registry: Registry,
+    /// The user as whom it runs.
+    owner: u32,
     sessions: BTreeMap<SessionId, Session>,
     next_session: SessionId,
     descriptor_threads: DescriptorThreads,
@@ -179,6 +182,7 @@ impl Daemon {
             config,
             listener,
             registry,
+            owner: rustix::process::geteuid().as_raw(),
             sessions: BTreeMap::new(),
             next_session: 0,
             descriptor_threads,
@@ -339,20 +343,38 @@ impl Daemon {
                 }
                 Err(error) => return Err(error),
             };
-            if self.sessions.len() + self.closing.len() >= self.config.sessions_max {
-                refuse(
-                    &socket,
-                    &format!("the switch is full ({} clients)", self.config.sessions_max),
-                );
+            let Ok(user) = socket.peer_user() else { continue };
+            if let Some(why) = self.no_place_for(user) {
+                refuse(&socket, &why);
                 self.let_go(Arc::new(socket));
                 continue;
             }
-            let Ok(user) = socket.peer_user() else { continue };
             self.next_session += 1;
             let session = Session { socket: Arc::new(socket), user, state: State::Ready };
             self.sessions.insert(self.next_session, session);
         }
         Ok(())
+    }
+
+    /// Why another client of that user's has no place, if it has none.
+    fn no_place_for(&self, user: u32) -> Option<String> {
+        let most = self.config.sessions_max;
+        let served = self.sessions.values().map(|session| session.user);
+        let users = || served.clone().chain(self.closing.iter().map(|(user, _)| *user));
+        let is_trusted = |user: u32| user == 0 || user == self.owner;
+        if users().count() >= most {
+            return Some(format!("the switch is full ({most} clients)"));
+        }
+        if is_trusted(user) {
+            return None;
+        }
+        let (share, open) = ((most / 4).max(1), most - most / 8);
+        if users().filter(|&one| one == user).count() >= share {
+            return Some(format!("the switch serves {share} clients of a user, and has as many of yours"));
+        }
+        // Several users together leave some places, too.
+        let is_full = users().filter(|&one| !is_trusted(one)).count() >= open;
+        is_full.then(|| format!("the switch is full ({open} clients of users other than root and its own)"))
     }
 
     /// No descriptor is left for another client: it is told so with the spare one. If even that fails,

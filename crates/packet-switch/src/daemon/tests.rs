@@ -158,3 +158,32 @@ fn whoever_comes_and_goes_gets_no_more_than_there_is_while_drops_hang() {
     bench.drop_until(0);
     bench.attach("vale0:a").unwrap();
 }
+
+/// Silent connections are places that nobody else gets.
+#[test]
+fn one_user_has_a_share_of_the_places_and_all_leave_some_to_root() {
+    let config = Config::new(testkit::socket::socket_path("places"));
+    let mut daemon = Daemon::bind(Config { sessions_max: 16, ..config }).unwrap();
+    let silent = Arc::new(Socket::connect(&daemon.config.socket).unwrap());
+    let mut next = 0;
+    let mut come = |daemon: &mut Daemon, user: u32| {
+        let why = daemon.no_place_for(user);
+        if why.is_none() {
+            next += 1;
+            let session = Session { socket: Arc::clone(&silent), user, state: State::Ready };
+            daemon.sessions.insert(next, session);
+        }
+        why
+    };
+    daemon.owner = 7;
+    (0..4).for_each(|_| assert_eq!(come(&mut daemon, 1000), None));
+    assert!(come(&mut daemon, 1000).unwrap().contains("4 clients of a user"));
+    for user in [1001, 1002] {
+        (0..4).for_each(|_| assert_eq!(come(&mut daemon, user), None, "others have theirs"));
+    }
+    (0..2).for_each(|_| assert_eq!(come(&mut daemon, 1003), None));
+    assert!(come(&mut daemon, 1003).unwrap().contains("full (14 clients of users other"));
+    assert_eq!([0, 7].map(|user| come(&mut daemon, user)), [None, None]);
+    assert_eq!(come(&mut daemon, 0).unwrap(), "the switch is full (16 clients)");
+    std::fs::remove_file(&daemon.config.socket).ok();
+}
