@@ -7,6 +7,7 @@ mod descriptor_threads;
 mod devices;
 mod entries;
 mod lent_memory;
+mod list;
 mod make;
 mod memory;
 mod monitors;
@@ -49,7 +50,8 @@ pub struct Config {
     pub cores: Vec<u32>,
     /// Most memory for all regions together, bytes.
     pub memory_bytes_max: u64,
-    /// Most connections at once.
+    /// Most connections at once: a quarter for each user, and an eighth that only root and the daemon's own user
+    /// take, to whom no share applies.
     pub sessions_max: usize,
     /// Whether bells are rung by plain writes, as where the kernel has no other way (see
     /// [`Daemon::waits_for_bells`]): for tests of that way.
@@ -136,8 +138,12 @@ pub struct Daemon {
     config: Config,
     listener: Listener,
     registry: Registry,
+    /// The user as whom it runs.
+    owner: u32,
     sessions: BTreeMap<SessionId, Session>,
     next_session: SessionId,
+    /// How often it was decided whom to hear.
+    hearings: u64,
     descriptor_threads: DescriptorThreads,
     /// Connections that are closed as soon as a thread may do it.
     closing: VecDeque<(u32, Arc<Socket>)>,
@@ -156,6 +162,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// After so many new connections those that are there have their turn, however many more wait.
 const ACCEPTED_AT_ONCE: usize = 64;
+
+/// After so many requests, but one of each user who has any, it is looked who else has something to say.
+const HEARD_AT_ONCE: usize = 64;
 
 impl Daemon {
     /// Listens; from now on clients can connect, and are served once [`run`](Self::run) is called.
@@ -179,8 +188,10 @@ impl Daemon {
             config,
             listener,
             registry,
+            owner: rustix::process::geteuid().as_raw(),
             sessions: BTreeMap::new(),
             next_session: 0,
+            hearings: 0,
             descriptor_threads,
             closing: VecDeque::new(),
             spare,
@@ -220,7 +231,8 @@ impl Daemon {
         self.registry.begin();
         let mut watched = Instant::now();
         while !stop() {
-            for id in self.wait()? {
+            let ready = self.wait()?;
+            for id in self.in_turn(ready) {
                 // What fails in the service of one client ends that one's connection.
                 if let Err(why) = panics::caught(|| self.serve(id, notice)) {
                     notice(Notice::Fault { what: format!("connection {id}"), why });
@@ -323,6 +335,29 @@ impl Daemon {
         Ok(ids.into_iter().zip(ready).filter_map(|(id, ready)| ready.then_some(id)).collect())
     }
 
+    /// Of those that have something to say, whom to hear now: the users take turns, so that one's thousand connections
+    /// delay another's by one request each time, and a user's connections take turns. The others are found again.
+    fn in_turn(&mut self, mut ready: Vec<SessionId>) -> Vec<SessionId> {
+        ready.sort_by_key(|id| self.sessions.get(id).map(|session| session.heard));
+        let mut of_users: BTreeMap<u32, VecDeque<SessionId>> = BTreeMap::new();
+        for id in ready {
+            let Some(session) = self.sessions.get(&id) else { continue };
+            of_users.entry(session.user).or_default().push_back(id);
+        }
+        let mut now = Vec::new();
+        while now.len() < HEARD_AT_ONCE && !of_users.is_empty() {
+            now.extend(of_users.values_mut().filter_map(VecDeque::pop_front));
+            of_users.retain(|_, ids| !ids.is_empty());
+        }
+        self.hearings += 1;
+        for id in &now {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.heard = self.hearings;
+            }
+        }
+        now
+    }
+
     fn accept(&mut self) -> Result<(), SyscallError> {
         for _ in 0..ACCEPTED_AT_ONCE {
             // What cannot be closed yet is not added to: whoever connects waits.
@@ -339,20 +374,42 @@ impl Daemon {
                 }
                 Err(error) => return Err(error),
             };
-            if self.sessions.len() + self.closing.len() >= self.config.sessions_max {
-                refuse(
-                    &socket,
-                    &format!("the switch is full ({} clients)", self.config.sessions_max),
-                );
+            let Ok(user) = socket.peer_user() else { continue };
+            if let Some(why) = self.no_place_for(user) {
+                refuse(&socket, &why);
                 self.let_go(Arc::new(socket));
                 continue;
             }
-            let Ok(user) = socket.peer_user() else { continue };
             self.next_session += 1;
-            let session = Session { socket: Arc::new(socket), user, state: State::Ready };
+            let session = Session { socket: Arc::new(socket), user, state: State::Ready, heard: 0 };
             self.sessions.insert(self.next_session, session);
         }
         Ok(())
+    }
+
+    /// Why another client of that user's has no place, if it has none.
+    fn no_place_for(&self, user: u32) -> Option<String> {
+        let most = self.config.sessions_max;
+        let served = self.sessions.values().map(|session| session.user);
+        let users = || served.clone().chain(self.closing.iter().map(|(user, _)| *user));
+        let is_trusted = |user: u32| user == 0 || user == self.owner;
+        if users().count() >= most {
+            return Some(format!("the switch is full ({most} clients)"));
+        }
+        if is_trusted(user) {
+            return None;
+        }
+        let (share, open) = ((most / 4).max(1), most - most / 8);
+        if users().filter(|&one| one == user).count() >= share {
+            return Some(format!(
+                "the switch serves {share} clients of a user, and has as many of yours"
+            ));
+        }
+        // Several users together leave some places, too.
+        let is_full = users().filter(|&one| !is_trusted(one)).count() >= open;
+        is_full.then(|| {
+            format!("the switch is full ({open} clients of users other than root and its own)")
+        })
     }
 
     /// No descriptor is left for another client: it is told so with the spare one. If even that fails,

@@ -116,6 +116,7 @@ pub(crate) struct Datapath {
     rounds: u64,
     /// Work of a delivery beside copying.
     delivering: u64,
+    steps: work::Steps,
     linger: Duration,
     eagerness: Eagerness,
     began: Instant,
@@ -154,6 +155,7 @@ impl Datapath {
             headers: vec![0; switch::vale::PORTS_MAX],
             rounds: 0,
             delivering: 0,
+            steps: work::Steps::default(),
             linger,
             eagerness: Eagerness::default(),
             began: Instant::now(),
@@ -224,7 +226,10 @@ impl Datapath {
         self.rounds += 1;
         let share = work::share(ports.count());
         self.delivering = work::delivering(ports.count());
-        let slots: usize = ports.iter().map(|id| self.turn(id, now_s, share)).sum();
+        let first = self.steps.begin();
+        let is_sooner = |id: &PortId| first.is_none_or(|first| *id >= first);
+        let order = ports.iter().filter(is_sooner).chain(ports.iter().filter(|id| !is_sooner(id)));
+        let slots: usize = order.map(|id| self.turn(id, now_s, share)).sum();
         self.wake_again();
         brought + slots + self.residents.take_away()
     }
@@ -263,6 +268,11 @@ impl Datapath {
         let begun = source.rest.take();
         if begun.is_some() || spent > credit {
             spent = self.portion(source, credit, begun, &mut destinations);
+        }
+        if !self.steps.take(source.id, spent.saturating_sub(credit)) {
+            source.rest = begun;
+            source.inlet.put_back(&mut source.marks, &mut self.taken, 0);
+            return Ok(1);
         }
         if self.watched != PortSet::default() {
             self.show(source, &destinations, begun.is_none());
@@ -389,11 +399,11 @@ impl Datapath {
         let mut spent = work::taking(self.taken.packets[0].slots);
         let (mut now, mut once) = (PortSet::default(), 0);
         for id in destinations.iter().skip_while(|&id| begun.is_some_and(|begun| id < begun)) {
-            if spent + once > credit && now != PortSet::default() {
+            let (made, copied) = self.cost(source, 0, id);
+            if spent + copied + once.max(made) > credit && now != PortSet::default() {
                 source.rest = Some(id);
                 break;
             }
-            let (made, copied) = self.cost(source, 0, id);
             once = once.max(made);
             spent += copied;
             now.insert(id);

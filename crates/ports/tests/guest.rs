@@ -283,3 +283,18 @@ fn given_if_room(to: &mut ToRing) {
     to.put(packet.len(), std::iter::once(shm::Bytes::from(&packet[..]))).unwrap();
     to.flush().unwrap();
 }
+
+/// What another user left behind in a shared folder: root could remove it, and must not.
+#[test]
+fn root_a_deserted_socket_of_another_users_is_left_alone() {
+    let path = std::env::temp_dir().join(format!("clearstream-foreign-{}", std::process::id()));
+    drop(Listener::bind(&path).unwrap());
+    drop(Listener::bind(&path).expect("a deserted one of one's own is replaced"));
+    std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+    let before = rustix::fs::lstat(&path).unwrap();
+    let error = Listener::bind(&path).unwrap_err();
+    assert_eq!(error.source.kind(), std::io::ErrorKind::PermissionDenied);
+    let after = rustix::fs::lstat(&path).unwrap();
+    assert_eq!((after.st_ino, after.st_uid), (before.st_ino, 65534));
+    std::fs::remove_file(&path).unwrap();
+}

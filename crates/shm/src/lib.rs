@@ -21,5 +21,5 @@ mod view;
 pub use bell::Bell;
 pub use buffers::{Buffer, Buffers, Bytes};
 pub use region::{REGION_BYTES_MAX, REGION_BYTES_MULTIPLE, Region, RegionError};
-pub use socket::{FDS_MAX, Listener, MESSAGE_BYTES_MAX, Message, Socket, Waiting};
+pub use socket::{FDS_MAX, Listener, MESSAGE_BYTES_MAX, Message, Socket, Waiting, is_own_file};
 pub use view::{Atomic, OutsideRegion, View};

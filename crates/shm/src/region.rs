@@ -91,6 +91,19 @@ impl Region {
     /// # Errors
     /// As [`attach`](Self::attach).
     pub fn attach_up_to(fd: OwnedFd, bytes_max: u64) -> Result<Arc<Self>, RegionError> {
+        Self::attach_among(fd, bytes_max, &[])
+    }
+
+    /// As [`attach_up_to`](Self::attach_up_to), but memory that is `mapped` already is not mapped once more, and no
+    /// limit concerns it.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_among(
+        fd: OwnedFd,
+        bytes_max: u64,
+        mapped: &[Arc<Self>],
+    ) -> Result<Arc<Self>, RegionError> {
         // Anything but a memfd has no seals, and the call fails.
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
@@ -103,8 +116,13 @@ impl Region {
         if u64::try_from(of.f_type) != Ok(TMPFS_MAGIC) {
             return Err(RegionError::Pages);
         }
-        let stat = rustix::fs::fstat(&fd)
-            .map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
+        let stat = stat(fd.as_fd())?;
+        let file = (stat.st_dev, stat.st_ino);
+        for region in mapped {
+            if region.file()? == Some(file) {
+                return Ok(Arc::clone(region));
+            }
+        }
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         if bytes == 0 || bytes > bytes_max {
             return Err(RegionError::Size { bytes });
@@ -143,12 +161,25 @@ impl Region {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
+    /// Device and number of the memfd, by which it is known again; none for private memory.
+    ///
+    /// # Errors
+    /// As `fstat(2)`.
+    pub fn file(&self) -> Result<Option<(u64, u64)>, SyscallError> {
+        let stat = self.fd().map(stat).transpose()?;
+        Ok(stat.map(|stat| (stat.st_dev, stat.st_ino)))
+    }
+
     /// Address of `length` bytes from `offset`, if they lie inside.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(length)?;
         // SAFETY: `offset <= end <= self.length`, so the result is within the mapping or one past.
         (end <= self.length).then(|| unsafe { self.start.add(offset) })
     }
+}
+
+fn stat(fd: BorrowedFd<'_>) -> Result<rustix::fs::Stat, SyscallError> {
+    rustix::fs::fstat(fd).map_err(|error| SyscallError::new("fstat", "shared memory", error))
 }
 
 #[cfg(not(miri))]
@@ -224,6 +255,16 @@ mod tests {
             let error = file.set_len(bytes).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{bytes}");
         }
+    }
+
+    #[test]
+    fn memory_that_is_mapped_is_not_mapped_again() {
+        let fd = |region: &Region| region.fd().unwrap().try_clone_to_owned().unwrap();
+        let [one, other] = ["one", "other"].map(|name| Region::create(name, 1).unwrap());
+        let known = Region::attach_among(fd(&one), 0, &[one.clone(), other.clone()]).unwrap();
+        assert!(Arc::ptr_eq(&known, &one), "whatever the limit is");
+        let unknown = Region::attach_among(fd(&one), 0, &[other]);
+        assert!(matches!(unknown, Err(RegionError::Size { .. })));
     }
 
     #[test]

@@ -263,7 +263,7 @@ impl Listener {
             }
             Err(Errno::ADDRINUSE) if deserted(path) => {
                 // Somebody else's is his to remove.
-                if !is_ours(path) {
+                if !is_own_file(path) {
                     return Err(failed("unlink")(Errno::PERM));
                 }
                 rustix::fs::unlink(path).map_err(failed("unlink"))?;
@@ -348,8 +348,9 @@ fn is_socket(path: &Path) -> bool {
     rustix::fs::lstat(path).map_or(true, is_one)
 }
 
-/// Whether this user made it, or nothing is there any more.
-fn is_ours(path: &Path) -> bool {
+/// Whether this user made what is at `path`, or nothing is there any more.
+#[must_use]
+pub fn is_own_file(path: &Path) -> bool {
     let ours = rustix::process::geteuid().as_raw();
     rustix::fs::lstat(path).map_or(true, |stat| stat.st_uid == ours)
 }

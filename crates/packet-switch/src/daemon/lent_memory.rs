@@ -10,7 +10,7 @@ use sys::SyscallError;
 use thiserror::Error;
 
 use super::descriptor_threads::Brought;
-use super::make::{self, Handout};
+use super::make::{self, Handout, MakeError};
 use super::registry::{Answered, Refusal, Registry, attached};
 use super::session::SessionId;
 use crate::attachment::DeviceKind;
@@ -62,9 +62,7 @@ impl LentMemory {
         [memory, tx_ours, tx_theirs, rx_ours, rx_theirs]: [OwnedFd; FDS],
     ) -> Result<Self, LentMemoryError> {
         let region = Region::attach(memory)?;
-        let file = region.fd().map(rustix::fs::fstat).transpose();
-        let file = file.map_err(|error| SyscallError::new("fstat", "shared memory", error))?;
-        let identity = file.map(|file| (file.st_dev, file.st_ino)).unwrap_or_default();
+        let identity = region.file()?.unwrap_or_default();
         let bells =
             |ours, theirs| Bells { theirs: Bell::from_fd(theirs), ours: Bell::from_fd(ours) };
         let bells = [bells(tx_ours, tx_theirs), bells(rx_ours, rx_theirs)];
@@ -116,12 +114,16 @@ impl Registry {
         if self.lent.iter().any(|(other, _)| *other == identity) {
             return Err(Refusal::Taken(format!("the memory for {name}")));
         }
-        let (role, shape) = self.free_port(name, 0)?;
+        // Its whole length counts, whatever the port needs of it: all of it is mapped.
+        let needed = self.port(name).map(|port| make::region_bytes(port.shape, 2)).transpose();
+        let needed = needed.map_err(MakeError::from)?.unwrap_or(0);
+        let more = (memory.region.length_bytes() as u64).saturating_sub(needed);
+        let (role, shape) = self.free_port(name, more)?;
         let attachment = self.next_attachment();
         let header_bytes = role.header_bytes;
         let (ends, region) = make::lent_port(role, shape, memory, is_fresh)?;
         self.lent.push((identity, region.clone()));
-        self.join(name, (session, attachment), ends, (region, 0))?;
+        self.join(name, (session, attachment), ends, (region, more))?;
         let handout = Handout { fds: Vec::new(), rings: make::port_rings() };
         Ok(attached(attachment, handout, header_bytes))
     }

@@ -18,7 +18,7 @@ pub(super) use super::refusal::Refusal;
 use super::session::SessionId;
 use super::switches::Signallers;
 use super::{Config, Notice};
-use crate::attachment::{Answer, Ask, Delivery, Entry, Health, Kind, PIPES_MAX, PipeEnd, Shape};
+use crate::attachment::{Answer, Ask, Delivery, Health, Kind, PIPES_MAX, PipeEnd, Shape};
 use crate::datapath::{Command, CutOff, PortEnds, Trouble};
 use crate::deferred_drop::DeferredDrop;
 use crate::device::Keep;
@@ -29,15 +29,13 @@ use crate::threads::Threads;
 pub(super) const SWITCHES_MAX: usize = 8;
 /// Most attachments of one connection.
 const ATTACHMENTS_MAX: usize = 64;
-/// Entries of one list: a message's worth.
-const LIST_ENTRIES: usize = 48;
 
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) switches: BTreeMap<Name, Switch>,
     /// Switches without ports whose threads have been told to stop.
     ending: Vec<Switch>,
-    groups: BTreeMap<Name, Group>,
+    pub(super) groups: BTreeMap<Name, Group>,
     /// Memory of clients' own that is attached, or was and is still held by some thread.
     pub(super) lent: Vec<Lent>,
     pub(super) linger: Duration,
@@ -335,19 +333,6 @@ impl Registry {
             self.deferred_drop.drop_later(Box::new(group));
         }
         Ok(Answer::Done.into())
-    }
-
-    fn list(&self, after: Option<&str>) -> Answer {
-        let ports = self.switches.iter().flat_map(|(switch, entry)| {
-            entry.ports.iter().map(move |(name, port)| port.entry(format!("{switch}:{name}")))
-        });
-        let groups = self.groups.iter().map(|(name, group)| group.entry(name.to_string()));
-        let mut entries: Vec<Entry> = ports.chain(groups).collect();
-        entries.sort_by(|one, other| one.name.cmp(&other.name));
-        entries.retain(|entry| after.is_none_or(|after| entry.name.as_str() > after));
-        let more = entries.len() > LIST_ENTRIES;
-        entries.truncate(LIST_ENTRIES);
-        Answer::Listed { entries, more, health: self.health }
     }
 
     /// A connection has closed.

@@ -15,6 +15,8 @@ pub(crate) struct Session {
     pub(crate) socket: Arc<Socket>,
     pub(crate) user: u32,
     pub(crate) state: State,
+    /// In which of the daemon's hearings it was heard last.
+    pub(crate) heard: u64,
 }
 
 /// What is done about what it says.

@@ -158,3 +158,100 @@ fn whoever_comes_and_goes_gets_no_more_than_there_is_while_drops_hang() {
     bench.drop_until(0);
     bench.attach("vale0:a").unwrap();
 }
+
+fn session_of(socket: &Arc<Socket>, user: u32) -> Session {
+    Session { socket: Arc::clone(socket), user, state: State::Ready, heard: 0 }
+}
+
+/// Silent connections are places that nobody else gets.
+#[test]
+fn one_user_has_a_share_of_the_places_and_all_leave_some_to_root() {
+    let config = Config::new(testkit::socket::socket_path("places"));
+    let mut daemon = Daemon::bind(Config { sessions_max: 16, ..config }).unwrap();
+    let silent = Arc::new(Socket::connect(&daemon.config.socket).unwrap());
+    let mut next = 0;
+    let mut come = |daemon: &mut Daemon, user: u32| {
+        let why = daemon.no_place_for(user);
+        if why.is_none() {
+            next += 1;
+            let session = session_of(&silent, user);
+            daemon.sessions.insert(next, session);
+        }
+        why
+    };
+    daemon.owner = 7;
+    (0..4).for_each(|_| assert_eq!(come(&mut daemon, 1000), None));
+    assert!(come(&mut daemon, 1000).unwrap().contains("4 clients of a user"));
+    for user in [1001, 1002] {
+        (0..4).for_each(|_| assert_eq!(come(&mut daemon, user), None, "others have theirs"));
+    }
+    (0..2).for_each(|_| assert_eq!(come(&mut daemon, 1003), None));
+    assert!(come(&mut daemon, 1003).unwrap().contains("full (14 clients of users other"));
+    assert_eq!([0, 7].map(|user| come(&mut daemon, user)), [None, None]);
+    assert_eq!(come(&mut daemon, 0).unwrap(), "the switch is full (16 clients)");
+    std::fs::remove_file(&daemon.config.socket).ok();
+}
+
+#[test]
+fn users_take_turns_and_so_do_the_connections_of_each() {
+    let mut daemon = Daemon::bind(Config::new(testkit::socket::socket_path("turns"))).unwrap();
+    let socket = Arc::new(Socket::connect(&daemon.config.socket).unwrap());
+    let users = [(1..=1000, 1000), (1001..=1002, 1001), (1003..=1003, 0)];
+    for (ids, user) in users {
+        daemon.sessions.extend(ids.map(|id| (id, session_of(&socket, user))));
+    }
+    let all: Vec<SessionId> = daemon.sessions.keys().copied().collect();
+    let mut heard = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let now = daemon.in_turn(all.clone());
+        assert!(now.len() <= HEARD_AT_ONCE + 2, "{now:?}");
+        let place = |id| now.iter().position(|&one| one == id);
+        assert!(place(1003).unwrap() < 3 && place(1001).unwrap() < 6, "{now:?}");
+        heard.extend(now);
+    }
+    assert_eq!(heard.len(), all.len(), "none is left out for long");
+    std::fs::remove_file(&daemon.config.socket).ok();
+}
+
+/// Names whose order as text is not that of their switches and then their ports.
+#[test]
+fn lists_go_through_all_entries_in_the_order_of_their_names() {
+    let mut bench = Bench::new(u64::MAX);
+    let shape = Shape::default();
+    let mut names = Vec::new();
+    for switch in ["a", "a-b", "a.b", "a0"] {
+        names.extend((0..60).map(|number| format!("{switch}:p{number}")));
+    }
+    for name in &names {
+        bench.ask(Ask::AddPort { port: name.parse().unwrap(), shape }).unwrap();
+    }
+    for name in ["a", "a-", "a1", "z"] {
+        let group = name.parse().unwrap();
+        bench.ask(Ask::AddPipes { group, pipes: 1, shape }).unwrap();
+        names.push(name.to_owned());
+    }
+    names.sort();
+    let list = |bench: &Bench, after: Option<&str>| {
+        let Answer::Listed { entries, more, .. } = bench.registry.list(after) else { panic!() };
+        (entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>(), more)
+    };
+    for after in [
+        "", "a", "a-", "a-b", "a-b:", "a-b:p5", "a-b:p\0", "a:", "a;", "a:p99", "a:z", "zz",
+        "\u{7f}",
+    ] {
+        let rest: Vec<_> = names.iter().filter(|name| name.as_str() > after).cloned().collect();
+        let (entries, more) = list(&bench, Some(after));
+        assert_eq!(entries, rest[..rest.len().min(48)], "after '{after}'");
+        assert_eq!(more, rest.len() > 48, "after '{after}'");
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let (entries, more) = list(&bench, after.as_deref());
+        after = entries.last().cloned();
+        seen.extend(entries);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(seen, names);
+}

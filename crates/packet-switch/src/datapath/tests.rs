@@ -512,6 +512,40 @@ fn whoever_causes_much_waits_and_others_have_their_turns() {
     assert!(bench.counters(0).incoming.frames < 20, "its frames wait in its own ring");
 }
 
+/// Each frame costs several shares: all ports together would make a round of a hundred million.
+#[test]
+fn a_round_does_no_more_than_its_work_however_many_ports_send_super_segments() {
+    let geometry = Geometry { slots: 128, ..GEOMETRY_LONG };
+    let (innocent, senders) = (1, 2..140);
+    let mut bench = bench_of(senders.end, &geometry);
+    bench.introduce_quietly();
+    for sender in senders.clone() {
+        bench.set_header(sender, 10);
+        let packet = super_segment(sender, 0, 63_000, 63);
+        (0..3).for_each(|_| bench.put_long(sender, &packet));
+    }
+    let cost = work::making(63_064, 1000) + work::copying_parts(63_064, 1000);
+    let most = work::ROUND_WORK + work::STEPS_WORK + work::STEP_WORK_MAX;
+    let sent = |bench: &Bench| -> Vec<u64> {
+        senders.clone().map(|port| bench.counters(port).incoming.frames - 1).collect()
+    };
+    let (mut before, mut rounds) = (0, 0);
+    while before < 3 * senders.len() as u64 {
+        bench.send(innocent, 2, 10);
+        bench.round();
+        assert_eq!(bench.receive(2).len(), 10, "an innocent port has its turn in round {rounds}");
+        let each = sent(&bench);
+        let now: u64 = each.iter().sum();
+        assert!((now - before) * cost <= most, "{} segments in round {rounds}", now - before);
+        let (least, greatest) = (each.iter().min().unwrap(), each.iter().max().unwrap());
+        assert!(greatest - least <= 1, "they take turns: {each:?}");
+        assert!(rounds < 1000, "{each:?}");
+        (before, rounds) = (now, rounds + 1);
+        bench.drain(0);
+    }
+    assert_eq!(sent(&bench), vec![3; senders.len()]);
+}
+
 #[test]
 fn frames_to_everybody_leave_room_for_those_to_one() {
     let mut bench = bench(3);

@@ -9,19 +9,26 @@
 //!   least one, and to the others in the next turns of its sender. By how much a turn went beyond its share
 //!   is taken off the next ones.
 //!
+//! By how much turns go beyond their shares is limited for all ports together: [`STEPS_WORK`] a round. Where
+//! that is used up, the ports whose next frame costs more than their share wait, and the [next round](Steps) begins with
+//! the first of them.
+//!
 //! So a turn does at most its share and `STEP_WORK_MAX`, and between two turns of a port the switch does no
-//! more than `ROUND_WORK` and as many times `STEP_WORK_MAX` as there are ports that send such frames: with
-//! 22 of them 50 million, some 10 ms, whatever they send. What watchers take is not the senders' fault: they
-//! have [`WATCH_WORK`] together, and miss what is more.
+//! more than `ROUND_WORK`, `STEPS_WORK` and once `STEP_WORK_MAX`: 38 million, some 8 ms, whatever they send and however
+//! many they are. What watchers take is not the senders' fault: they have [`WATCH_WORK`] together, and miss what is more.
 //!
 //! Waking a sleeping port is not counted: a microsecond or two, and longer where its client lets many epoll sets wait
 //! for its bell. In a round a port is woken at most twice for frames that arrive ([`super::wake`]) and once for room
 //! in its transmit ring.
 
+use switch::vale::PortId;
+
 /// What all ports together may cause in a round.
 pub(super) const ROUND_WORK: u64 = 32 << 20;
 /// What one port may cause in a turn, however few there are.
 pub(super) const TURN_WORK: u64 = 512 << 10;
+/// By how much all turns of a round together may go beyond their shares.
+pub(super) const STEPS_WORK: u64 = 4 << 20;
 /// Most work for all watchers' copies in a round.
 pub(super) const WATCH_WORK: u64 = 8 << 20;
 /// Longest packet, virtio-net header included: no port sends longer ones.
@@ -75,6 +82,31 @@ pub(super) const fn copying_parts(bytes: u32, packets: u32) -> u64 {
 pub(super) const fn making(bytes: u32, packets: u32) -> u64 {
     // Copied, and summed up.
     2 * bytes as u64 + PACKET_WORK * packets as u64
+}
+
+/// What a round has left for turns that go beyond their shares, and whose turn that is first in the next.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Steps {
+    left: u64,
+    first: Option<PortId>,
+}
+
+impl Steps {
+    /// Another round; the port that it is to begin with, if any waits.
+    pub(super) fn begin(&mut self) -> Option<PortId> {
+        self.left = STEPS_WORK;
+        self.first.take()
+    }
+
+    /// Whether the port may go beyond its share by so much. If not, it waits for the next round.
+    pub(super) fn take(&mut self, port: PortId, work: u64) -> bool {
+        if work > 0 && self.left == 0 {
+            self.first.get_or_insert(port);
+            return false;
+        }
+        self.left = self.left.saturating_sub(work);
+        true
+    }
 }
 
 /// What a port has left of its shares.

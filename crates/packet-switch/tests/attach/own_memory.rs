@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use packet_switch::PortName;
 use packet_switch::attachment::{Ask, RefusalCode};
-use packet_switch::client::ClientError;
+use packet_switch::client::{ClientError, Connection};
 use ring::{Receiver, Sender};
 use shm::Bell;
 use testkit::own_memory::{OwnMemory, SHAPE};
@@ -103,6 +103,31 @@ fn memory_that_is_no_use_for_a_port_is_refused() {
         Err(ClientError::Refused { code: RefusalCode::NotThere, .. })
     ));
     memory.attach(&mut connection, &own(), true).unwrap();
+}
+
+/// Memory without pages costs whoever lends it nothing; the switch maps all of it, and counts it.
+#[test]
+fn the_whole_of_lent_memory_counts() {
+    let serving = Serving::start("own-long");
+    let mut connection = serving.connect();
+    let attach = |connection: &mut Connection, number: u32| {
+        let port: PortName = format!("vale0:own{number}").parse().unwrap();
+        connection.ask(Ask::LendPort { port: port.clone(), shape: SHAPE }).unwrap();
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let memory = rustix::fs::memfd_create("long", flags).unwrap();
+        rustix::fs::ftruncate(&memory, 4 << 30).unwrap();
+        let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&memory, seals).unwrap();
+        let bell = Bell::new().unwrap();
+        connection.attach_memory(&port, true, memory.as_fd(), [[&bell, &bell], [&bell, &bell]])
+    };
+    // The limit is 8 GiB.
+    (0..2).for_each(|number| drop(attach(&mut connection, number).unwrap()));
+    let third = attach(&mut connection, 2);
+    assert!(
+        matches!(&third, Err(ClientError::Refused { code: RefusalCode::Limit, .. })),
+        "{third:?}"
+    );
 }
 
 /// Two attachments would write to the same rings.

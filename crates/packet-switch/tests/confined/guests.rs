@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use hypervisor::{FEATURES, NEXT, Played, WRITE};
 use packet_switch::attachment::{Ask, DeviceKind, DeviceState, Shape};
 use ports::vm::Listener;
+use rustix::fs::SealFlags;
 use testkit::serving::wait_until;
 
 use crate::confined::{Confined, Innocents};
@@ -84,6 +85,13 @@ fn hostile_guests_harm_their_own_port_only_and_are_named() {
     let table = [1_u64, 0, 1 << 20, 0, 0].map(u64::to_le_bytes).concat();
     Played::connect(&path).say(5, &table, &[unsealed.as_fd()]);
     until_trouble(&daemon, "not sealed");
+    // Memory without pages: all addresses of the switch would be taken by some guests' worth of it.
+    let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+    let sparse = rustix::fs::memfd_create("sparse", flags).unwrap();
+    rustix::fs::ftruncate(&sparse, 1 << 40).unwrap();
+    rustix::fs::fcntl_add_seals(&sparse, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+    Played::connect(&path).say(5, &table, &[sparse.as_fd()]);
+    until_trouble(&daemon, "more than 512 GiB");
     // A bell at which whoever rings waits for ever.
     let mut played = connect(&daemon, &path);
     rustix::io::write(&played.calls[1], &(u64::MAX - 1).to_ne_bytes()).unwrap();

@@ -27,11 +27,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`. A socket that nobody serves any more is replaced; nothing else is. The file stays when the
-    /// listener goes.
+    /// Listens at `path`. A socket of this user's that nobody serves any more is replaced; nothing else is. The file
+    /// stays when the listener goes.
     ///
     /// # Errors
-    /// Somebody listens there (`EADDRINUSE`), something else is there, or no permission.
+    /// Somebody listens there (`EADDRINUSE`), something else is there, a deserted socket is another user's (`EPERM`), or
+    /// no permission.
     pub fn bind(path: &Path) -> Result<Self, SyscallError> {
         let failed = |call: &'static str| {
             move |error: Errno| SyscallError::new(call, path.display().to_string(), error)
@@ -47,6 +48,10 @@ impl Listener {
                 let other = new().map_err(failed("socket"))?;
                 if rustix::net::connect(&other, &address) != Err(Errno::CONNREFUSED) {
                     return Err(failed("bind")(Errno::ADDRINUSE));
+                }
+                // Somebody else's is his to remove.
+                if !shm::is_own_file(path) {
+                    return Err(failed("unlink")(Errno::PERM));
                 }
                 rustix::fs::unlink(path).map_err(failed("unlink"))?;
                 rustix::net::bind(&fd, &address).map_err(failed("bind"))?;

@@ -9,8 +9,12 @@ use virtqueue::GuestMemory;
 
 use super::message::RegionEntry;
 
-/// Largest memory of a guest, bytes.
-const BYTES_MAX: u64 = 1 << 40;
+/// Largest memory of a guest, bytes of all its files together. A hypervisor may hand over files that have no pages, so
+/// it costs it nothing: what is mapped for all guests that a process may serve (128 in the switch) must leave half
+/// of the addresses of a process, 128 TiB, for everybody else.
+const BYTES_MAX: u64 = GIB_MAX << 30;
+
+const GIB_MAX: u64 = 512;
 
 /// Why a guest's memory is refused.
 #[derive(Debug, Error)]
@@ -18,6 +22,9 @@ pub(super) enum MemoryError {
     /// The memory itself: for one, it is not sealed, so it could be cut off under whoever reads it.
     #[error("guest memory: {0} (QEMU: memory-backend-memfd,share=on)")]
     Region(#[from] RegionError),
+    /// More than is mapped for one guest.
+    #[error("guest memory of more than {GIB_MAX} GiB")]
+    Bytes,
     /// An entry that names bytes that its file does not have.
     #[error("guest memory: {0}")]
     Outside(#[from] OutsideRegion),
@@ -59,13 +66,23 @@ impl Memory {
         if entries.len() != fds.len() {
             return Err(MemoryError::Descriptors { regions: entries.len(), fds: fds.len() });
         }
+        // A file is mapped once, however many entries are in it: below and above 4 GiB, for one.
+        let mut files: Vec<Arc<Region>> = Vec::new();
         let map = |(entry, fd): (&RegionEntry, OwnedFd)| {
             let ends =
                 [entry.guest_address, entry.user_address].map(|at| at.checked_add(entry.bytes));
             if ends.contains(&None) {
                 return Err(MemoryError::Wraps(entry.guest_address));
             }
-            let region = Region::attach_up_to(fd, BYTES_MAX)?;
+            let mapped: u64 = files.iter().map(|file| file.length_bytes() as u64).sum();
+            let region = Region::attach_among(fd, BYTES_MAX - mapped, &files);
+            let region = region.map_err(|error| match error {
+                RegionError::Size { bytes: 1.. } => MemoryError::Bytes,
+                error => error.into(),
+            })?;
+            if !files.iter().any(|file| Arc::ptr_eq(file, &region)) {
+                files.push(Arc::clone(&region));
+            }
             let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
             let (offset, bytes) = (number(entry.file_offset), number(entry.bytes));
             Ok(Mapped { entry: *entry, bytes: Buffers::new(&region, offset, bytes, 1)? })
@@ -148,6 +165,36 @@ mod tests {
         assert!(memory.view::<Word>(0x7000_0000 + 4096, 4097).is_none());
         assert!(memory.view::<Word>(0x7000_0000 + 4097, 1).is_none(), "not aligned");
         assert!(memory.view::<Word>(4096, 1).is_none(), "the guest's address");
+    }
+
+    /// Files without pages cost their maker nothing, but whoever maps them addresses, of which all guests' ports have
+    /// one lot.
+    #[test]
+    fn a_guest_has_so_many_bytes_in_all_and_a_file_counts_once() {
+        let sparse = || {
+            let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+            let fd = rustix::fs::memfd_create("sparse", flags).unwrap();
+            rustix::fs::ftruncate(&fd, BYTES_MAX / 2).unwrap();
+            let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
+            rustix::fs::fcntl_add_seals(&fd, seals).unwrap();
+            fd
+        };
+        let entry = |guest_address| RegionEntry {
+            guest_address,
+            bytes: 4096,
+            user_address: guest_address,
+            file_offset: guest_address,
+        };
+        let entries = [0, 1 << 20, 2 << 20].map(entry);
+        let (one, other) = (sparse(), sparse());
+        let copy = || one.try_clone().unwrap();
+        let memory = Memory::map(&entries, vec![copy(), copy(), other]).unwrap();
+        let [first, second, third] = &memory.regions[..] else { panic!() };
+        assert!(Arc::ptr_eq(first.bytes.region(), second.bytes.region()));
+        assert!(!Arc::ptr_eq(first.bytes.region(), third.bytes.region()));
+        drop(memory);
+        let refused = Memory::map(&entries, vec![copy(), sparse(), sparse()]).unwrap_err();
+        assert!(matches!(refused, MemoryError::Bytes), "{refused}");
     }
 
     #[test]
