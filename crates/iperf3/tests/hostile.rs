@@ -1,7 +1,7 @@
 //! iperf3 peers that lie, stop or fall silent: each costs bounded time and one line.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use iperf3::options::{self, Options, Request};
 use iperf3::server::listener::Listener;
 use iperf3::server::{ServeLimits, serve_control};
 use iperf3::sink::Silent;
+use iperf3::wire::{UDP_HELLO, UDP_WELCOME};
 
 /// How long a peer may be silent where it is: one that speaks has to do so within that.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -302,6 +303,33 @@ fn limits_are_kept() {
         control.write_all(&asked).unwrap();
         assert_eq!(server.join().unwrap().unwrap_err().code(), code);
     }
+}
+
+/// Whoever holds a control connection can have a greeting sent in somebody else's name.
+#[test]
+fn udp_goes_only_where_the_client_is() {
+    let (port, server) = serve_one(LONG);
+    let mut control = greeted(port);
+    let datagrams = r#""udp":true,"reverse":true"#;
+    let asked = PARAMETERS.replace(r#""tcp":true"#, datagrams).replace("131072", "1400");
+    control.write_all(&framed(&asked)).unwrap();
+    control.read_exact(&mut [0; 1]).unwrap();
+    let socket = |host: u8| {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).unwrap();
+        socket.set_read_timeout(Some(AT_MOST)).unwrap();
+        socket.send_to(&UDP_HELLO, (Ipv4Addr::LOCALHOST, port)).unwrap();
+        socket
+    };
+    let stranger = socket(9);
+    let own = socket(1);
+    let mut answer = [0; 4];
+    assert_eq!(own.recv(&mut answer).expect("the client is welcome"), 4);
+    assert_eq!(answer, UDP_WELCOME);
+    stranger.set_nonblocking(true).unwrap();
+    let nothing = stranger.recv(&mut answer).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    drop(control);
+    server.join().unwrap().expect_err("the client left");
 }
 
 #[test]
