@@ -332,6 +332,121 @@ fn udp_goes_only_where_the_client_is() {
     server.join().unwrap().expect_err("the client left");
 }
 
+/// An end of `serve` that may move a megabyte a second.
+fn serve_slowly() -> (u16, JoinHandle<Result<(), Iperf3Error>>) {
+    serve_with(ServeLimits {
+        rate_bits_per_s_max: Some(8e6),
+        rate_interval_s: 1.0,
+        paces: true,
+        patience: LONG,
+        ..ServeLimits::default()
+    })
+}
+
+/// The parameters with these changes, up to the request for data connections.
+fn began(port: u16, changes: &[(&str, &str)]) -> TcpStream {
+    let mut control = greeted(port);
+    let change = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+    let asked = changes.iter().fold(PARAMETERS.to_owned(), change);
+    control.write_all(&framed(&asked)).unwrap();
+    control.read_exact(&mut [0; 1]).unwrap();
+    control
+}
+
+fn data(port: u16) -> TcpStream {
+    let mut data = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    data.write_all(COOKIE).unwrap();
+    data
+}
+
+fn datagrams(port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    socket.set_read_timeout(Some(AT_MOST)).unwrap();
+    socket.send(&UDP_HELLO).unwrap();
+    assert_eq!(socket.recv(&mut [0; 4]).expect("the client is welcome"), 4);
+    socket
+}
+
+/// Bytes that `turn` moves within a second, and what a megabyte a second comes to in that time.
+fn moved(mut turn: impl FnMut() -> usize) -> (f64, f64) {
+    let start = Instant::now();
+    let mut bytes = 0;
+    while start.elapsed() < Duration::from_secs(1) {
+        bytes += turn();
+    }
+    (bytes as f64, start.elapsed().as_secs_f64() * 1e6)
+}
+
+#[test]
+fn a_server_that_paces_keeps_to_its_rate_whatever_is_asked_for() {
+    let mut buffer = vec![0; 1 << 16];
+    let reverse = (r#""time":1"#, r#""time":30,"reverse":true"#);
+    let udp = [(r#""tcp":true"#, r#""udp":true,"bandwidth":0"#), ("131072", "1400")];
+
+    let (port, server) = serve_slowly();
+    let control = began(port, &[reverse]);
+    let mut stream = data(port);
+    let (came, allowed) = moved(|| stream.read(&mut buffer).unwrap());
+    assert!(came > 0.0 && came < 1.5 * allowed, "TCP from the server: {came} of {allowed} bytes");
+    drop((control, stream));
+    server.join().unwrap().expect_err("the client left");
+
+    let (port, server) = serve_slowly();
+    let control = began(port, &[reverse, udp[0], udp[1]]);
+    let socket = datagrams(port);
+    let (came, allowed) = moved(|| socket.recv(&mut buffer).unwrap());
+    assert!(came > 0.0 && came < 1.5 * allowed, "UDP from the server: {came} of {allowed} bytes");
+    drop((control, socket));
+    server.join().unwrap().expect_err("the client left");
+
+    let (port, server) = serve_slowly();
+    let control = began(port, &[(r#""time":1"#, r#""time":30"#)]);
+    let mut stream = data(port);
+    stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (went, allowed) = moved(|| stream.write(&buffer).unwrap_or(0));
+    // What the buffers of both ends hold comes on top.
+    assert!(went < 1.5 * allowed + 32e6, "TCP to the server: {went} of {allowed} bytes");
+    drop((control, stream));
+    server.join().unwrap().expect_err("the client left");
+}
+
+/// Datagrams cannot be held back by whoever receives them.
+#[test]
+fn a_flood_of_datagrams_beyond_the_rate_ends_its_test() {
+    let (port, server) = serve_slowly();
+    let udp =
+        [(r#""tcp":true"#, r#""udp":true"#), ("131072", "1400"), (r#""time":1"#, r#""time":60"#)];
+    let control = began(port, &udp);
+    let socket = datagrams(port);
+    let start = Instant::now();
+    while !server.is_finished() && start.elapsed() < AT_MOST {
+        // Refused once the server has closed its end.
+        socket.send(&[0; 1400]).ok();
+    }
+    assert!(start.elapsed() < AT_MOST, "it is still served");
+    assert!(matches!(server.join().unwrap(), Err(Iperf3Error::TotalRate)));
+    drop(control);
+}
+
+#[test]
+fn a_test_of_an_amount_ends_with_the_longest_time_allowed() {
+    let limits = ServeLimits {
+        duration_max: Some(Duration::from_secs(1)),
+        patience: LONG,
+        ..ServeLimits::default()
+    };
+    let (port, server) = serve_with(limits);
+    let amount = (r#""time":1,"num":0"#, r#""time":0,"num":2000000000000,"reverse":true"#);
+    let control = began(port, &[amount]);
+    let mut stream = data(port);
+    let start = Instant::now();
+    std::io::copy(&mut stream, &mut std::io::sink()).ok();
+    assert!(start.elapsed() < AT_MOST, "{:?}", start.elapsed());
+    assert!(matches!(server.join().unwrap(), Err(Iperf3Error::Expired)));
+    drop(control);
+}
+
 #[test]
 fn a_second_client_is_told_that_the_server_is_busy() {
     let (port, server) = serve_one(LONG);
