@@ -313,3 +313,31 @@ fn root_results_are_not_written_through_what_a_stranger_left() {
         fs::remove_file(&trap).expect("it is there still");
     }
 }
+
+/// Logs, tables and rows beside a run, which verbs write as iperf3, IOR and mdtest do: emptied or added to.
+#[test]
+fn root_logs_and_tables_are_not_written_through_what_a_stranger_left() {
+    let Some(place) = Place::new("tables") else { return };
+    let shared = place.folder("shared", 0, 0o1777);
+    let (kept, load) = (place.at("kept"), place.folder("load", 0, 0o700));
+    let load = load.to_str().expect("UTF-8");
+    let io = ["io", "-a", "POSIX", "-b", "4k", "-t", "4k", "-o", &format!("{load}/file"), "-O"];
+    let io = |option| [&io[..], &[option]].concat();
+    for (planted, arguments) in [
+        ("log", vec!["iperf3", "-c", "127.0.0.1", "-p", "1", "--logfile", "log"]),
+        ("tables", io("summaryFile=tables")),
+        ("ranks", io("saveRankPerformanceDetailsCSV=ranks")),
+        ("meta", vec!["meta", "-n", "1", "-d", load, "--saveRankPerformanceDetails=meta"]),
+    ] {
+        fs::write(&kept, "kept").expect("ours");
+        let trap = shared.join(planted);
+        symlink(&kept, &trap).expect("root may");
+        let output =
+            Command::new(PROGRAM).args(&arguments).current_dir(&shared).output().expect("it ends");
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}: {line}");
+        assert!(line.contains("it is left alone"), "{arguments:?}: {line}");
+        assert_eq!(fs::read_to_string(&kept).expect("there"), "kept", "{arguments:?}");
+        fs::remove_file(&trap).expect("it is there still");
+    }
+}

@@ -18,6 +18,9 @@ use super::wire::{COOKIE_BYTES, Cookie, State};
 /// `SIGTERM`: what iperf3 sessions are told when the server ends, or gives their place away.
 const TERMINATION_SIGNAL: i32 = 15;
 
+/// Over how many seconds a test's rate is averaged before one that is too fast is ended.
+const RATE_INTERVAL_S: f64 = 1.0;
+
 /// iperf3, for [`ServerConfig::personalities`](traffic::server::ServerConfig::personalities) and
 /// [`connect`](traffic::client::connect).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,8 @@ impl Personality for Iperf3 {
             streams_max: limits.streams_max,
             duration_max: Some(limits.duration_max),
             rate_bits_per_s_max: limits.rate_bits_per_s_max,
+            rate_interval_s: RATE_INTERVAL_S,
+            paces: true,
             patience: idle_timeout,
             ..ServeLimits::default()
         };

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use results::{TestLimit, TestSpec};
+use results::{Direction, Protocol, TestLimit, TestSpec};
 
 use super::account::{Account, Setup, Side};
 use super::channel::{Channel, Interrupted};
@@ -29,6 +29,13 @@ use traffic::server::{DataConnections, DataError};
 
 /// Ten turns of a slow conversation: how long past its time a client's test may run, as in iperf3.
 const GRACE: Duration = Duration::from_secs(40);
+
+/// How long after the longest time allowed a test that names its time may still end.
+const END_MARGIN: Duration = Duration::from_secs(5);
+
+/// How much faster than the limit a test may seem where this end paces: what a stall held up comes at
+/// once.
+const PACED_TOLERANCE: f64 = 1.5;
 
 /// How often the engine is looked after while data flows.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
@@ -56,6 +63,9 @@ pub struct ServeLimits {
     pub rate_bits_per_s_max: Option<f64>,
     /// Over how many seconds it is averaged.
     pub rate_interval_s: f64,
+    /// Whether this end also keeps to that rate itself: it sends no faster, and reads TCP no faster.
+    /// Else, as iperf3 does, it ends a test that is faster.
+    pub paces: bool,
     /// Longest silence on the data connections of a test that sends to us.
     pub receive_timeout: Duration,
     /// Longest silence on the control connection when it is the client's turn.
@@ -76,6 +86,7 @@ impl Default for ServeLimits {
             refuses_untimed: false,
             rate_bits_per_s_max: None,
             rate_interval_s: 5.0,
+            paces: false,
             receive_timeout: Duration::from_secs(120),
             patience: Duration::from_secs(30),
             interval_s: 1.0,
@@ -196,12 +207,13 @@ impl Session<'_, '_> {
     /// How this end runs the test. The client ends it; the limit here is only a net.
     fn spec_of(&self, setup: &Setup) -> TestSpec {
         let asked_core = setup.asked.server_core.and_then(|core| u32::try_from(core).ok());
-        spec_of(
+        let spec = spec_of(
             setup,
             TestLimit::DurationS(FOREVER_S),
             tick_s(setup.interval_s, self.limits.rate_bits_per_s_max.is_some()),
             asked_core.or(self.limits.core),
-        )
+        );
+        paced(spec, self.limits)
     }
 
     /// What this end may come to hold.
@@ -426,13 +438,27 @@ impl Tail {
     }
 }
 
-/// How long a test may run before the client must have ended it.
+/// How long a test may run before the client must have ended it. One that names its time may end a
+/// little after the limit, since it ends when its client says so; one that names none may not.
 fn longest(setup: &Setup, limits: &ServeLimits) -> Option<Duration> {
     let seconds = |value: i64| Duration::from_secs(u64::try_from(value).unwrap_or(0));
-    let timed = (setup.asked.duration_s > 0)
-        .then(|| seconds(setup.asked.duration_s) + seconds(setup.asked.omit_s) + GRACE);
-    let net = limits.duration_max.map(|longest| longest + GRACE);
+    let is_timed = setup.asked.duration_s > 0;
+    let timed =
+        is_timed.then(|| seconds(setup.asked.duration_s) + seconds(setup.asked.omit_s) + GRACE);
+    let margin = if is_timed { END_MARGIN } else { Duration::ZERO };
+    let net = limits.duration_max.map(|longest| longest + margin);
     timed.into_iter().chain(net).min()
+}
+
+/// The test at no more than the limit's share for each stream, where this end paces.
+fn paced(spec: TestSpec, limits: &ServeLimits) -> TestSpec {
+    let Some(total) = limits.rate_bits_per_s_max.filter(|_| limits.paces) else { return spec };
+    let directions = if spec.direction == Direction::Bidirectional { 2.0 } else { 1.0 };
+    let share = total / (f64::from(spec.streams) * directions);
+    let offered = spec.offered_bits_per_s.map_or(share, |offered| offered.min(share));
+    // Datagrams that are read more slowly would be lost, and counted as the path's losses.
+    let read = (spec.protocol == Protocol::Tcp).then_some(share);
+    TestSpec { offered_bits_per_s: Some(offered), read_bits_per_s: read, ..spec }
 }
 
 /// The rate over the last seconds, against its limit.
@@ -444,8 +470,9 @@ struct RateWatch {
 
 impl RateWatch {
     fn new(limits: &ServeLimits) -> Self {
+        let tolerance = if limits.paces { PACED_TOLERANCE } else { 1.0 };
         Self {
-            limit_bits_per_s: limits.rate_bits_per_s_max,
+            limit_bits_per_s: limits.rate_bits_per_s_max.map(|limit| limit * tolerance),
             span_s: limits.rate_interval_s.max(0.1),
             seen: VecDeque::new(),
         }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 
 use units::printable_lines;
 
@@ -105,9 +106,8 @@ impl Output {
     /// # Errors
     /// The log file cannot be opened.
     pub fn new(options: &Options) -> Result<Self, Iperf3Error> {
-        let open = |path: &String| {
-            File::options().create(true).append(true).open(path).map_err(Iperf3Error::LogFile)
-        };
+        let open =
+            |path: &String| sys::private::append_to(Path::new(path)).map_err(Iperf3Error::LogFile);
         Ok(Self {
             file: options.log_file.as_ref().map(open).transpose()?,
             flush: options.force_flush || options.log_file.is_some(),

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod recorded_files;
+mod samples;
 mod tcp;
 mod udp;
 
@@ -12,9 +13,14 @@ use results::{
 };
 use serde_json::Value;
 
+use samples::Samples;
+
 /// Streams and intervals taken from a file at most.
 const STREAMS_MAX: usize = 1024;
 const INTERVALS_MAX: usize = 1_000_000;
+
+/// Most memory for the values of a file, bytes: about 500 000 rows of a stream and interval.
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// So much of the beginning is looked at to know the format, bytes.
 const HEAD_BYTES: usize = 4096;
@@ -47,7 +53,7 @@ const ABSENT_OF_OMITTED_START: (&str, &str) = (
 /// else. What iperf3 does not tell (the far host, its cores) is absent in it.
 #[must_use]
 pub fn from_iperf3(bytes: &[u8]) -> Option<Results> {
-    if !begins_as_iperf3(bytes) {
+    if !begins_as_iperf3(bytes) || memory_bytes(bytes) > MEMORY_BYTES_MAX {
         return None;
     }
     let whole: Value = serde_json::from_slice(bytes).ok()?;
@@ -68,6 +74,10 @@ pub fn damage_of_iperf3(bytes: &[u8]) -> Option<String> {
     if !begins_as_iperf3(bytes) || !String::from_utf8_lossy(head).contains("\"iperf 3") {
         return None;
     }
+    if memory_bytes(bytes) > MEMORY_BYTES_MAX {
+        let most = units::show_byte_size(MEMORY_BYTES_MAX);
+        return Some(format!("the output of iperf3 has too many values to be read in {most}"));
+    }
     let whole: Value = match serde_json::from_slice(bytes) {
         Ok(whole) => whole,
         // A cut inside a number is no end-of-file error to the parser.
@@ -85,6 +95,18 @@ pub fn damage_of_iperf3(bytes: &[u8]) -> Option<String> {
     })
 }
 
+/// About how much memory the values of this JSON take once it is parsed.
+fn memory_bytes(json: &[u8]) -> u64 {
+    // What serde_json allocates: a node of a map, the room of a short list, a value and its name.
+    let cost_bytes = |byte: &u8| match byte {
+        b'{' => 640,
+        b'[' => 128,
+        b',' => 64,
+        _ => 0,
+    };
+    json.iter().map(cost_bytes).sum()
+}
+
 fn begins_as_iperf3(bytes: &[u8]) -> bool {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD_BYTES)]);
     // A document of our own names its schema long before it could be mistaken.
@@ -98,11 +120,15 @@ fn tcp(whole: &Value, start: &Value, test: &Value, end: &Value) -> Option<(TestS
     let each = || rows.iter().take(STREAMS_MAX).enumerate();
     // The client's rows are its own. With -R those of the sender are in the server's output, if that is there.
     let of_sender = if is_reverse { whole.get("server_output_json") } else { Some(whole) };
-    let senders: Vec<StreamEnd> =
-        each().filter_map(|(index, stream)| tcp::sender(whole, of_sender, stream, index)).collect();
-    let receivers = each().filter(|_| is_reverse);
-    let receivers: Vec<StreamEnd> =
-        receivers.filter_map(|(index, stream)| tcp::receiver(whole, stream, index)).collect();
+    let mut samples = of_sender.map(tcp::samples).unwrap_or_default();
+    let senders: Vec<StreamEnd> = each()
+        .filter_map(|(index, stream)| tcp::sender(whole, of_sender, &mut samples, stream, index))
+        .collect();
+    let mut samples = if is_reverse { tcp::samples(whole) } else { Samples::default() };
+    let receivers: Vec<StreamEnd> = each()
+        .filter(|_| is_reverse)
+        .filter_map(|(index, stream)| tcp::receiver(whole, &mut samples, stream, index))
+        .collect();
     let outcome = outcome_of(end, spec.direction, senders, receivers)?;
     Some((spec, outcome))
 }
@@ -293,6 +319,20 @@ mod tests {
         assert!(interrupted.contains("lacks the sums"), "{interrupted}");
         let interrupted = damage("\"end\":{", "\"error\":\"interrupted\",\"over\":{");
         assert!(interrupted.ends_with("did not finish the test: interrupted"), "{interrupted}");
+    }
+
+    #[test]
+    fn more_values_than_there_is_memory_for_are_not_parsed() {
+        let zeros = MEMORY_BYTES_MAX as usize / 64 + 1;
+        let many = SMALL.replace(
+            "\"intervals\":[",
+            &format!("\"x\":[0{}],\"intervals\":[", ",0".repeat(zeros)),
+        );
+        assert!(from_iperf3(many.as_bytes()).is_none());
+        let damage = damage_of_iperf3(many.as_bytes()).expect("iperf3's");
+        assert!(damage.contains("too many values"), "{damage}");
+        let row = memory_bytes(SMALL.as_bytes());
+        assert!((1000..20_000).contains(&row), "{row}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! iperf3 peers that lie, stop or fall silent: each costs bounded time and one line.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use iperf3::options::{self, Options, Request};
 use iperf3::server::listener::Listener;
 use iperf3::server::{ServeLimits, serve_control};
 use iperf3::sink::Silent;
+use iperf3::wire::{UDP_HELLO, UDP_WELCOME};
 
 /// How long a peer may be silent where it is: one that speaks has to do so within that.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -302,6 +303,148 @@ fn limits_are_kept() {
         control.write_all(&asked).unwrap();
         assert_eq!(server.join().unwrap().unwrap_err().code(), code);
     }
+}
+
+/// Whoever holds a control connection can have a greeting sent in somebody else's name.
+#[test]
+fn udp_goes_only_where_the_client_is() {
+    let (port, server) = serve_one(LONG);
+    let mut control = greeted(port);
+    let datagrams = r#""udp":true,"reverse":true"#;
+    let asked = PARAMETERS.replace(r#""tcp":true"#, datagrams).replace("131072", "1400");
+    control.write_all(&framed(&asked)).unwrap();
+    control.read_exact(&mut [0; 1]).unwrap();
+    let socket = |host: u8| {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).unwrap();
+        socket.set_read_timeout(Some(AT_MOST)).unwrap();
+        socket.send_to(&UDP_HELLO, (Ipv4Addr::LOCALHOST, port)).unwrap();
+        socket
+    };
+    let stranger = socket(9);
+    let own = socket(1);
+    let mut answer = [0; 4];
+    assert_eq!(own.recv(&mut answer).expect("the client is welcome"), 4);
+    assert_eq!(answer, UDP_WELCOME);
+    stranger.set_nonblocking(true).unwrap();
+    let nothing = stranger.recv(&mut answer).unwrap_err();
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    drop(control);
+    server.join().unwrap().expect_err("the client left");
+}
+
+/// An end of `serve` that may move a megabyte a second.
+fn serve_slowly() -> (u16, JoinHandle<Result<(), Iperf3Error>>) {
+    serve_with(ServeLimits {
+        rate_bits_per_s_max: Some(8e6),
+        rate_interval_s: 1.0,
+        paces: true,
+        patience: LONG,
+        ..ServeLimits::default()
+    })
+}
+
+/// The parameters with these changes, up to the request for data connections.
+fn began(port: u16, changes: &[(&str, &str)]) -> TcpStream {
+    let mut control = greeted(port);
+    let change = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+    let asked = changes.iter().fold(PARAMETERS.to_owned(), change);
+    control.write_all(&framed(&asked)).unwrap();
+    control.read_exact(&mut [0; 1]).unwrap();
+    control
+}
+
+fn data(port: u16) -> TcpStream {
+    let mut data = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    data.write_all(COOKIE).unwrap();
+    data
+}
+
+fn datagrams(port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    socket.set_read_timeout(Some(AT_MOST)).unwrap();
+    socket.send(&UDP_HELLO).unwrap();
+    assert_eq!(socket.recv(&mut [0; 4]).expect("the client is welcome"), 4);
+    socket
+}
+
+/// Bytes that `turn` moves within a second, and what a megabyte a second comes to in that time.
+fn moved(mut turn: impl FnMut() -> usize) -> (f64, f64) {
+    let start = Instant::now();
+    let mut bytes = 0;
+    while start.elapsed() < Duration::from_secs(1) {
+        bytes += turn();
+    }
+    (bytes as f64, start.elapsed().as_secs_f64() * 1e6)
+}
+
+#[test]
+fn a_server_that_paces_keeps_to_its_rate_whatever_is_asked_for() {
+    let mut buffer = vec![0; 1 << 16];
+    let reverse = (r#""time":1"#, r#""time":30,"reverse":true"#);
+    let udp = [(r#""tcp":true"#, r#""udp":true,"bandwidth":0"#), ("131072", "1400")];
+
+    let (port, server) = serve_slowly();
+    let control = began(port, &[reverse]);
+    let mut stream = data(port);
+    let (came, allowed) = moved(|| stream.read(&mut buffer).unwrap());
+    assert!(came > 0.0 && came < 1.5 * allowed, "TCP from the server: {came} of {allowed} bytes");
+    drop((control, stream));
+    server.join().unwrap().expect_err("the client left");
+
+    let (port, server) = serve_slowly();
+    let control = began(port, &[reverse, udp[0], udp[1]]);
+    let socket = datagrams(port);
+    let (came, allowed) = moved(|| socket.recv(&mut buffer).unwrap());
+    assert!(came > 0.0 && came < 1.5 * allowed, "UDP from the server: {came} of {allowed} bytes");
+    drop((control, socket));
+    server.join().unwrap().expect_err("the client left");
+
+    let (port, server) = serve_slowly();
+    let control = began(port, &[(r#""time":1"#, r#""time":30"#)]);
+    let mut stream = data(port);
+    stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (went, allowed) = moved(|| stream.write(&buffer).unwrap_or(0));
+    // What the buffers of both ends hold comes on top.
+    assert!(went < 1.5 * allowed + 32e6, "TCP to the server: {went} of {allowed} bytes");
+    drop((control, stream));
+    server.join().unwrap().expect_err("the client left");
+}
+
+/// Datagrams cannot be held back by whoever receives them.
+#[test]
+fn a_flood_of_datagrams_beyond_the_rate_ends_its_test() {
+    let (port, server) = serve_slowly();
+    let udp =
+        [(r#""tcp":true"#, r#""udp":true"#), ("131072", "1400"), (r#""time":1"#, r#""time":60"#)];
+    let control = began(port, &udp);
+    let socket = datagrams(port);
+    let start = Instant::now();
+    while !server.is_finished() && start.elapsed() < AT_MOST {
+        // Refused once the server has closed its end.
+        socket.send(&[0; 1400]).ok();
+    }
+    assert!(start.elapsed() < AT_MOST, "it is still served");
+    assert!(matches!(server.join().unwrap(), Err(Iperf3Error::TotalRate)));
+    drop(control);
+}
+
+#[test]
+fn a_test_of_an_amount_ends_with_the_longest_time_allowed() {
+    let limits = ServeLimits {
+        duration_max: Some(Duration::from_secs(1)),
+        patience: LONG,
+        ..ServeLimits::default()
+    };
+    let (port, server) = serve_with(limits);
+    let amount = (r#""time":1,"num":0"#, r#""time":0,"num":2000000000000,"reverse":true"#);
+    let control = began(port, &[amount]);
+    let mut stream = data(port);
+    let start = Instant::now();
+    std::io::copy(&mut stream, &mut std::io::sink()).ok();
+    assert!(start.elapsed() < AT_MOST, "{:?}", start.elapsed());
+    assert!(matches!(server.join().unwrap(), Err(Iperf3Error::Expired)));
+    drop(control);
 }
 
 #[test]

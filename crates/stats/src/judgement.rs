@@ -32,6 +32,12 @@ impl Judgement {
         Self { repeats_count, wrong_max: repeats_count.saturating_sub(1) / 2, wrong_share }
     }
 
+    /// Whether it fails when every repeat is wrong. One that does not says nothing by passing.
+    #[must_use]
+    pub const fn can_fail(&self) -> bool {
+        self.wrong_max < self.repeats_count
+    }
+
     /// How often it fails although nothing is the matter: the chance of more than `wrong_max` wrong
     /// ones when each repeat is wrong with `wrong_share`, whatever the others are.
     #[must_use]
@@ -108,6 +114,9 @@ mod tests {
             assert!(!judgement.passes(judgement.wrong_max + 1));
         }
         assert_eq!(Judgement::strictest(2, 0.5, 1e-4).wrong_max, 2, "two say nothing");
+        for (count, can_fail) in [(0, false), (1, false), (2, false), (3, true), (8, true)] {
+            assert_eq!(Judgement::strictest(count, 0.03, 1e-4).can_fail(), can_fail, "{count}");
+        }
         assert_eq!(Judgement::strictest(9, 0.0, 1e-4).wrong_max, 0, "none may be wrong");
     }
 

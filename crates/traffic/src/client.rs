@@ -24,8 +24,8 @@ pub use probes::PathMtu;
 pub use watch::Watch;
 
 use crate::control::{
-    ClientMessage, GREETING_TIMEOUT, Link, LinkError, PROTOCOL_MAJOR, Purpose,
-    SERVER_FRAME_BYTES_MAX, ServerMessage,
+    ANSWER_FRAME_BYTES_MAX, ClientMessage, GREETING_TIMEOUT, Link, LinkError, PROTOCOL_MAJOR,
+    Purpose, ServerMessage,
 };
 use crate::engine::IntervalReport;
 
@@ -156,7 +156,7 @@ impl Session {
         target: &Target,
         timeout: Duration,
     ) -> Result<Self, ClientError> {
-        let link = Link::new(stream, SERVER_FRAME_BYTES_MAX, MESSAGE_TIMEOUT)
+        let link = Link::new(stream, ANSWER_FRAME_BYTES_MAX, MESSAGE_TIMEOUT)
             .map_err(|source| ClientError::socket("the control connection", source))?;
         let mut session = Self {
             link,

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use frame::{FrameBuffer, FrameError, encode};
 pub use greeting::{GREETING_BYTES, Greeting, PROTOCOL_MAJOR, Purpose, Token};
-pub use limits::{Limits, admit};
+pub use limits::{Limits, admit, report_bytes_max};
 pub use link::{Link, LinkError};
 pub use message::{
     ClientMessage, CounterReading, Refusal, RefusalCode, ServerMessage, WireInterval,
@@ -29,7 +29,11 @@ pub use streams::{PROBE_LABEL, StreamPlan, streams_of};
 pub const TUNE_EXTENSION: &str = "tune";
 /// Largest frame that a server accepts from a client, in bytes.
 pub const CLIENT_FRAME_BYTES_MAX: usize = 64 << 10;
-/// Largest frame that a client accepts from a server, in bytes: the report of a long test.
+/// Largest frame that a client accepts from a server while no test runs, in bytes: the facts of a host
+/// with many cores. What JSON becomes in memory may be many times as large.
+pub const ANSWER_FRAME_BYTES_MAX: usize = 4 << 20;
+/// Largest frame that a client accepts from a server during a test, in bytes: the report of a long one.
+/// See [`report_bytes_max`] for that of a given test.
 pub const SERVER_FRAME_BYTES_MAX: usize = 64 << 20;
 /// Time limit for receiving the 37 bytes of a greeting, and for one complete frame of a client.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);

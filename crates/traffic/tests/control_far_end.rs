@@ -9,7 +9,8 @@ use results::{HostFacts, TestSpec};
 use testkit::port::free_port;
 use traffic::client::{self, ClientError, Target};
 use traffic::control::{
-    ClientMessage, GREETING_BYTES, Link, ServerMessage, Token, WireInterval, encode,
+    ClientMessage, FrameError, GREETING_BYTES, Link, LinkError, ServerMessage, Token, WireInterval,
+    encode,
 };
 
 /// Listens, hands the first connection (its greeting taken) to `play`, and keeps the others open.
@@ -61,6 +62,29 @@ fn failure(target: &Target) -> ClientError {
     let line = error.to_string();
     assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
     error
+}
+
+/// What JSON becomes in memory may be thirty times as large, so nothing is granted that is not needed.
+#[test]
+fn a_message_larger_than_its_place_needs_is_refused_when_it_is_announced() {
+    let announced = (64_u32 << 20).to_be_bytes();
+    let after_hello = server(move |mut stream| {
+        let _link = hello(stream.try_clone().expect("a socket"));
+        stream.write_all(&announced).expect("sent");
+        thread::sleep(Duration::from_secs(2));
+    });
+    let in_a_test = server(move |mut stream| {
+        let _link = begin(stream.try_clone().expect("a socket"));
+        stream.write_all(&announced).expect("sent");
+        thread::sleep(Duration::from_secs(2));
+    });
+    for target in [after_hello, in_a_test] {
+        let error = failure(&target);
+        let ClientError::Lost { source: LinkError::Frame(why), .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(matches!(why, FrameError::TooLong { .. }), "{why:?}");
+    }
 }
 
 #[test]

@@ -175,6 +175,47 @@ fn a_limit_in_transactions_is_exact() {
     assert_eq!(asked.report.streams[0].bytes, 77 * 300_000);
 }
 
+/// A peer that asks as fast as it is answered; over UDP one that does not even wait.
+#[test]
+fn answers_keep_the_offered_rate_whoever_asks() {
+    const SECOND: Duration = Duration::from_secs(1);
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let spec = TestSpec {
+            offered_bits_per_s: Some(8e6),
+            limit: TestLimit::DurationS(30.0),
+            ..TestSpec::request_response(protocol, 1, 10_000)
+        };
+        let pair = if protocol == Protocol::Tcp { tcp_pair() } else { udp_pair(&spec) };
+        let (asking, far) = pair;
+        let answering = RunningEnd::start(plan(&spec, End::Far, StreamRole::Respond, far)).unwrap();
+        sys::socket::set_timeouts(&asking, Duration::from_millis(1)).unwrap();
+        let (mut answer, mut came) = (vec![0; 1 << 16], 0);
+        let start = Instant::now();
+        while start.elapsed() < SECOND {
+            rustix::net::send(&asking, &[0], rustix::net::SendFlags::NOSIGNAL).ok();
+            came += rustix::io::read(&asking, &mut *answer).unwrap_or(0);
+        }
+        let allowed = 1e6 * start.elapsed().as_secs_f64();
+        let came = came as f64;
+        assert!(came > 0.0 && came < 1.2 * allowed, "{protocol:?}: {came} of {allowed} bytes");
+        drop(answering);
+    }
+}
+
+/// The asking end keeps to it by itself.
+#[test]
+fn transactions_keep_the_offered_rate() {
+    let spec = short(TestSpec {
+        offered_bits_per_s: Some(8e6),
+        ..TestSpec::request_response(Protocol::Tcp, 10_000, 1)
+    });
+    let (asked, _answered) = run(&spec, tcp_pair(), (StreamRole::Request, StreamRole::Respond));
+    let outcome = asked.request_response.expect("requests were made");
+    let most = 100.0 * 1.2 * asked.duration_s + 10.0;
+    assert!(outcome.transactions_count > 0, "{outcome:?}");
+    assert!((outcome.transactions_count as f64) < most, "{outcome:?}");
+}
+
 #[test]
 fn a_lost_answer_is_a_timeout_and_nothing_is_confused() {
     let spec = TestSpec {

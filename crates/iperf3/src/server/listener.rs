@@ -127,7 +127,9 @@ impl Listener {
     pub fn connections(&mut self, client: &AdmittedClient) -> Connections<'_> {
         let (sender, streams) = channel();
         *self.admission.test() = Some((Cookie(client.cookie), sender));
-        Connections { listener: self, streams }
+        // One that has left already gets no datagrams.
+        let host = client.control.peer_addr().ok().map(|peer| peer.ip().to_canonical());
+        Connections { listener: self, streams, host }
     }
 }
 
@@ -146,6 +148,9 @@ impl Drop for Listener {
 pub struct Connections<'a> {
     listener: &'a mut Listener,
     streams: Receiver<(u64, TcpStream)>,
+    /// Where the control connection comes from. A greeting over UDP proves nothing about its sender:
+    /// without this comparison it would direct the test's datagrams at anybody.
+    host: Option<IpAddr>,
 }
 
 impl Drop for Connections<'_> {
@@ -189,9 +194,14 @@ impl DataConnections for Connections<'_> {
                 continue;
             }
             let mut hello = [0; 4];
-            // What an earlier test left behind is no greeting.
+            // What an earlier test left behind, or another host sends, is no greeting.
             let from = match socket.recv_from(&mut hello) {
-                Ok((4, from)) if [UDP_HELLO, UDP_HELLO_LEGACY].contains(&hello) => from,
+                Ok((4, from))
+                    if [UDP_HELLO, UDP_HELLO_LEGACY].contains(&hello)
+                        && self.host == Some(from.ip().to_canonical()) =>
+                {
+                    from
+                }
                 Ok(_) | Err(_) => {
                     self.listener.udp = Some(socket);
                     continue;

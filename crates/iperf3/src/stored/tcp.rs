@@ -3,18 +3,20 @@
 use results::{IntervalSample, StreamEnd, TcpSample, TcpSummary};
 use serde_json::Value;
 
-use super::{INTERVALS_MAX, number, text};
+use super::samples::Samples;
+use super::{number, text};
 
 /// The sender's side of the stream `stream` of `whole`. Its samples are in `of_sender`, the output of the end that sent;
 /// without them its totals remain.
 pub(super) fn sender(
     whole: &Value,
     of_sender: Option<&Value>,
+    samples: &mut Samples,
     stream: &Value,
     index: usize,
 ) -> Option<StreamEnd> {
     let sender = stream.get("sender")?;
-    let mut intervals = of_sender.map_or_else(Vec::new, |output| intervals_of(output, index));
+    let mut intervals = samples.take(index);
     accumulate_retransmits(&mut intervals);
     let rtt_min_s = of_sender.and_then(|output| rtt_min_s(output, index));
     for tcp in intervals.iter_mut().filter_map(|interval| interval.tcp.as_mut()) {
@@ -47,7 +49,12 @@ pub(super) fn sender(
 }
 
 /// The receiver's side of a stream, where `whole` is the receiver's output.
-pub(super) fn receiver(whole: &Value, stream: &Value, index: usize) -> Option<StreamEnd> {
+pub(super) fn receiver(
+    whole: &Value,
+    samples: &mut Samples,
+    stream: &Value,
+    index: usize,
+) -> Option<StreamEnd> {
     let receiver = stream.get("receiver")?;
     Some(StreamEnd {
         index: u32::try_from(index).ok()?,
@@ -55,7 +62,7 @@ pub(super) fn receiver(whole: &Value, stream: &Value, index: usize) -> Option<St
         bytes: units::saturating_u64(number(receiver, "bytes")?),
         duration_s: number(receiver, "seconds")?,
         receive_buffer_bytes: buffer_of(whole, "rcvbuf_actual"),
-        intervals: intervals_of(whole, index),
+        intervals: samples.take(index),
         ..StreamEnd::default()
     })
 }
@@ -80,19 +87,11 @@ fn mss_bytes(whole: &Value) -> u32 {
     mss.and_then(|mss| u32::try_from(units::saturating_u64(mss)).ok()).unwrap_or(0)
 }
 
-/// The samples of a stream, found by its socket's number at the end that wrote `output`.
-fn intervals_of(output: &Value, index: usize) -> Vec<IntervalSample> {
-    let connected = output.get("start").and_then(|start| start.get("connected")?.get(index));
-    let socket = connected.and_then(|one| number(one, "socket"));
-    let (Some(socket), Some(rows)) = (socket, output.get("intervals").and_then(Value::as_array))
-    else {
-        return Vec::new();
-    };
-    let of_stream = |interval: &Value| {
-        let rows = interval.get("streams")?.as_array()?;
-        interval_of(rows.iter().find(|row| number(row, "socket") == Some(socket))?)
-    };
-    rows.iter().take(INTERVALS_MAX).filter_map(of_stream).collect()
+/// The samples of the streams, each found by its socket's number at the end that wrote `output`.
+pub(super) fn samples(output: &Value) -> Samples {
+    let connected = output.get("start").and_then(|start| start.get("connected")?.as_array());
+    let sockets = connected.into_iter().flatten().map(|one| number(one, "socket"));
+    Samples::of(output, sockets, interval_of)
 }
 
 fn interval_of(row: &Value) -> Option<IntervalSample> {
@@ -237,6 +236,24 @@ mod tests {
         assert_eq!(verdict.limit.name(), "shaper", "{verdict:#?}");
         let queue = "round trips 20.0 ms under load, 9.00 ms at the least";
         assert!(verdict.summary.contains(queue), "{}", verdict.summary);
+    }
+
+    /// Sockets that several streams claim, and rows that come twice: no sample is told more than once.
+    #[test]
+    fn every_row_counts_once() {
+        let mut file = file(false, 0, None);
+        let rows = file["intervals"][0]["streams"].as_array_mut().expect("rows");
+        rows.push(rows[0].clone());
+        let again = |list: &mut Value| {
+            let list = list.as_array_mut().expect("a list");
+            list.extend(vec![list[0].clone(); 3]);
+        };
+        again(&mut file["start"]["connected"]);
+        again(&mut file["end"]["streams"]);
+        let results = read(&file);
+        let streams = &results.points[0].measured().expect("measured").near().streams;
+        let counts: Vec<usize> = streams.iter().map(|stream| stream.intervals.len()).collect();
+        assert_eq!(counts, [2, 0, 0, 0]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use results::{
 };
 use serde_json::Value;
 
+use super::samples::Samples;
 use super::{INTERVALS_MAX, STREAMS_MAX, cpu_s, number, spec_of};
 
 /// What was asked and what came of it.
@@ -24,14 +25,15 @@ pub(super) fn read(whole: &Value, start: &Value, test: &Value) -> Option<(TestSp
     let direction =
         direction_of(end, spec.direction, f64::from(datagram_bytes), start_counted.flatten())?;
     let sends_here = direction.direction == Direction::Forward;
-    let streams: Vec<StreamEnd> = end
-        .get("streams")?
-        .as_array()?
+    let rows = end.get("streams")?.as_array()?;
+    let sockets = rows.iter().map(|stream| number(stream.get("udp")?, "socket"));
+    let mut samples = Samples::of(whole, sockets, |row| interval_of(row, datagram_bytes));
+    let streams: Vec<StreamEnd> = rows
         .iter()
         .take(STREAMS_MAX)
         .enumerate()
         .filter_map(|(index, stream)| {
-            stream_of(whole, stream.get("udp")?, index, sends_here, datagram_bytes)
+            stream_of(&mut samples, stream.get("udp")?, index, sends_here, datagram_bytes)
         })
         .collect();
     let duration_s = number(end.get("sum_sent").or(end.get("sum"))?, "seconds")?;
@@ -135,21 +137,16 @@ fn direction_of(
 
 /// This end of one stream.
 fn stream_of(
-    whole: &Value,
+    samples: &mut Samples,
     udp: &Value,
     index: usize,
     sends_here: bool,
     datagram_bytes: u32,
 ) -> Option<StreamEnd> {
-    let socket = number(udp, "socket")?;
+    number(udp, "socket")?;
     let count = |name: &str| number(udp, name).map(units::saturating_u64);
     let (packets, lost) = (count("packets")?, count("lost_packets").unwrap_or(0));
-    let rows = whole.get("intervals").and_then(Value::as_array);
-    let intervals = rows.into_iter().flatten().take(INTERVALS_MAX).filter_map(|interval| {
-        let rows = interval.get("streams")?.as_array()?;
-        interval_of(rows.iter().find(|row| number(row, "socket") == Some(socket))?, datagram_bytes)
-    });
-    let intervals: Vec<IntervalSample> = intervals.collect();
+    let intervals = samples.take(index);
     // A receiver's row at the end tells what was sent, in some versions with the omitted start's datagrams.
     let counted = intervals.iter().filter(|sample| !sample.omitted).map(|sample| sample.bytes);
     let bytes = match intervals.is_empty() || sends_here {

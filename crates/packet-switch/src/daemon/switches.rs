@@ -145,6 +145,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::super::Config;
+    use super::super::descriptor_threads::Brought;
     use super::super::registry::Asked;
     use super::*;
     use crate::attachment::{Ask, Shape};
@@ -157,7 +158,8 @@ mod tests {
         registry.begin();
         let attach = |registry: &mut Registry, session: u64, port: &str| {
             let ask = Ask::AttachPort { port: port.parse().unwrap(), shape: Shape::default() };
-            let asked = Asked { session, user: 1, ask, device: None, keep: Keep::default() };
+            let brought = Brought::Nothing;
+            let asked = Asked { session, user: 1, ask, brought, keep: Keep::default() };
             registry.answer(asked, &mut |_| {}).unwrap()
         };
         let [one, other] = ["vale0:a", "vale1:a"].map(|port| port.parse().unwrap());

@@ -109,7 +109,7 @@ fn rubbish_in_a_ports_memory_harms_that_port_only_and_is_named() {
     let mut copy = [0; 60];
     while copy != frame(1, 9, 5) {
         assert!(neighbour.receiver.wait(SOON).unwrap() > 0);
-        neighbour.receiver.copy(0, &mut copy);
+        assert!(neighbour.receiver.copy(0, &mut copy).is_some());
         neighbour.receiver.release(1).unwrap();
     }
     innocents.end();

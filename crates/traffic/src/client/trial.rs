@@ -12,8 +12,8 @@ use sys::socket::{Family, Transport, new_socket};
 use super::dial::connect_prepared;
 use super::{ANSWER_TIMEOUT, ClientError, IntervalPair, Session};
 use crate::control::{
-    ClientMessage, Purpose, STREAMS_TIMEOUT, ServerMessage, StreamPlan, Token, UDP_GREETING_EVERY,
-    streams_of,
+    ANSWER_FRAME_BYTES_MAX, ClientMessage, Purpose, STREAMS_TIMEOUT, ServerMessage, StreamPlan,
+    Token, UDP_GREETING_EVERY, report_bytes_max, streams_of,
 };
 use crate::engine::{
     EndOutcome, EndPlan, RunningEnd, StreamRole, StreamSocket, prepare_socket, tcp_socket,
@@ -45,8 +45,10 @@ impl Session {
         let streams = opened.into_iter().map(|stream| stream.socket).collect();
         let engine = self.begin(&spec, streams)?;
         let run = NearRun::new(Instant::now(), &spec);
+        self.link.set_frame_bytes_max(report_bytes_max(&spec));
         let trial = Trial { session: self, on_interval, run, engine };
         let (mut near, mut found, far) = trial.finish(should_stop)?;
+        self.link.set_frame_bytes_max(ANSWER_FRAME_BYTES_MAX);
         near.report.findings.append(&mut findings);
         near.report.findings.append(&mut found);
         if let Some(moved) = moved {

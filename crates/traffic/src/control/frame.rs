@@ -40,6 +40,11 @@ impl FrameBuffer {
         Self { bytes: Vec::new(), taken: 0, frame_bytes_max }
     }
 
+    /// From now on accepts frames of at most this.
+    pub fn set_frame_bytes_max(&mut self, frame_bytes_max: usize) {
+        self.frame_bytes_max = frame_bytes_max;
+    }
+
     /// Appends received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.taken));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use results::{Direction, End, Finding, Protocol, TestLimit, TestSpec};
 
-use super::{Refusal, RefusalCode, SERVER_FRAME_BYTES_MAX};
+use super::{ANSWER_FRAME_BYTES_MAX, Refusal, RefusalCode, SERVER_FRAME_BYTES_MAX};
 
 /// Limits on the tests of one client.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +44,10 @@ const MESSAGE_BYTES_MAX: u32 = 1 << 20;
 const SAMPLES_MAX: f64 = (SERVER_FRAME_BYTES_MAX / SAMPLE_BYTES_MAX) as f64;
 /// Size of a sample in a message, in bytes, with every value as long as it gets in practice.
 const SAMPLE_BYTES_MAX: usize = 1 << 10;
+/// Size of a stream's account in a report, its samples apart, in bytes.
+const STREAM_BYTES_MAX: f64 = 16e3;
+/// How much longer than planned a test may be sampled, in seconds.
+const REPORT_MARGIN_S: f64 = 20.0;
 
 impl Limits {
     /// How long an admitted test may run, its omitted start included: as long as its spec says. A
@@ -60,6 +64,17 @@ impl Limits {
         let longest = Duration::try_from_secs_f64(longest_s).unwrap_or(self.duration_max);
         longest.min(self.duration_max)
     }
+}
+
+/// Largest frame that the server of this test needs, in bytes: its report, where that tells each stream's
+/// every sample.
+#[must_use]
+pub fn report_bytes_max(spec: &TestSpec) -> usize {
+    let TestLimit::DurationS(duration_s) = spec.limit else { return SERVER_FRAME_BYTES_MAX };
+    let samples = (duration_s + spec.omit_s + REPORT_MARGIN_S) * samples_per_s(spec);
+    let streams = f64::from(spec.streams) * ways(spec) as f64;
+    let report = samples * SAMPLE_BYTES_MAX as f64 + streams * STREAM_BYTES_MAX;
+    (ANSWER_FRAME_BYTES_MAX + units::saturating_u64(report) as usize).min(SERVER_FRAME_BYTES_MAX)
 }
 
 /// Samples of all streams per second.

@@ -65,6 +65,11 @@ impl Link {
         Ok(Self { stream, buffer, message_timeout, partial_since: None, received_at })
     }
 
+    /// From now on accepts messages of at most `frame_bytes_max` bytes.
+    pub fn set_frame_bytes_max(&mut self, frame_bytes_max: usize) {
+        self.buffer.set_frame_bytes_max(frame_bytes_max);
+    }
+
     /// This end's address.
     ///
     /// # Errors

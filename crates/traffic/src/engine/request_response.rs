@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use stats::LatencyHistogram;
 
+use super::pace::Pace;
 use super::shared::add;
 use super::worker::{Ending, PATIENCE, Worker, is_pause};
 
@@ -45,8 +46,16 @@ fn payload_bytes(spec: &TestSpec) -> (usize, usize) {
 pub(super) fn request(worker: &mut Worker<'_>) -> Ending {
     let mut pair = Exchange::new(worker);
     worker.latency = Some(LatencyHistogram::default());
+    let mut pace = TransactionPace::new(worker);
     let mut start = Instant::now();
     while worker.goes_on() {
+        if let Some(pace) = &mut pace {
+            let cost_bytes = pair.request.len().max(pair.response.len());
+            if !pace.admits(worker, cost_bytes) {
+                continue;
+            }
+            start = Instant::now();
+        }
         if worker.allowance(1) == 0 {
             // Tells the other end that nothing more will come; over UDP it counts requests instead.
             rustix::net::shutdown(&worker.stream.socket, Shutdown::Write).ok();
@@ -59,10 +68,12 @@ pub(super) fn request(worker: &mut Worker<'_>) -> Ending {
                 add(&worker.stream.counters.bytes, pair.request.len() as u64);
                 add(&worker.stream.counters.datagrams, 1);
                 worker.spend(1);
+                pace.iter_mut().for_each(TransactionPace::next);
                 start = end;
             }
             Ok(false) => {
                 worker.timeouts_count += 1;
+                pace.iter_mut().for_each(TransactionPace::next);
                 start = Instant::now();
             }
             Err(ending) => return ending,
@@ -96,13 +107,21 @@ pub(super) fn probe(worker: &mut Worker<'_>) -> Ending {
     Ending::Over
 }
 
-/// Answers requests.
+/// Answers requests, no more of them than the offered rate: whoever asks need not keep to it.
 pub(super) fn respond(worker: &mut Worker<'_>) -> Ending {
     let mut pair = Exchange::new(worker);
+    let mut pace = TransactionPace::new(worker);
     let mut any = false;
     while worker.goes_on() {
+        let cost_bytes = pair.request.len().max(pair.response.len());
+        if let Some(pace) = &mut pace
+            && !pace.admits(worker, cost_bytes)
+        {
+            continue;
+        }
         match pair.answer(worker) {
             Ok(bytes) => {
+                pace.iter_mut().for_each(TransactionPace::next);
                 if !any {
                     any = true;
                     worker.shared.first_byte();
@@ -117,6 +136,37 @@ pub(super) fn respond(worker: &mut Worker<'_>) -> Ending {
         }
     }
     Ending::Over
+}
+
+/// A schedule of transactions at the offered rate. Each is paid for before it begins, so that even the
+/// first, however large, comes no earlier than the rate permits.
+struct TransactionPace {
+    pace: Pace,
+    is_paid: bool,
+}
+
+impl TransactionPace {
+    fn new(worker: &Worker<'_>) -> Option<Self> {
+        let spec = &worker.shared.spec;
+        // The probes beside a bulk test offer nothing.
+        spec.request_response.as_ref()?;
+        Some(Self { pace: Pace::new(spec.offered_bits_per_s?), is_paid: false })
+    }
+
+    /// Whether the next transaction, of so many bytes in its larger direction, may begin; if not,
+    /// waits a little.
+    fn admits(&mut self, worker: &Worker<'_>, cost_bytes: usize) -> bool {
+        if !self.is_paid {
+            self.is_paid = true;
+            self.pace.took(cost_bytes as u64);
+        }
+        self.pace.is_due(worker)
+    }
+
+    /// A transaction has ended.
+    fn next(&mut self) {
+        self.is_paid = false;
+    }
 }
 
 fn record(worker: &mut Worker<'_>, round_trip: Duration) {

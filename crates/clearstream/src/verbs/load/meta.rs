@@ -2,6 +2,8 @@
 
 mod document;
 
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use file_load::io::layout::Placement;
@@ -47,7 +49,8 @@ pub(crate) fn run(call: &Call, ranks: Ranks<'_>, edges: &Edges) -> VerbResult {
             warn("Read bytes is 0, thus, a read test will actually just open/close");
         }
         if let Some(path) = &options.ranks_file {
-            std::fs::write(path, text::ranks_head())
+            sys::private::create(Path::new(path))
+                .and_then(|mut file| file.write_all(text::ranks_head().as_bytes()))
                 .map_err(|error| VerbError::failed(format!("{path}: {error}")))?;
         }
     }

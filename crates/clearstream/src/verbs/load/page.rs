@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::exit::VerbError;
@@ -20,7 +21,7 @@ impl Page {
     pub(crate) fn open(file: Option<&str>, is_json: bool) -> Result<Self, VerbError> {
         let open = |path: &str| {
             let failed = |error| VerbError::failed(format!("summaryFile={path}: {error}"));
-            fs::File::create(path).map(Arc::new).map_err(failed)
+            sys::private::create(Path::new(path)).map(Arc::new).map_err(failed)
         };
         let file = file.map(open).transpose()?;
         Ok(Self { is_shown: file.is_some() || !is_json, file })

@@ -1,6 +1,8 @@
 //! Files beside the test: what there is before it, what is removed after it, where results go.
 
 use std::fs;
+use std::io::Write as _;
+use std::path::Path;
 
 use super::Run;
 use crate::error::LoadError;
@@ -10,21 +12,22 @@ use crate::posix;
 
 /// Writes a small file that is not under test.
 pub(crate) fn replace(path: &str, text: &str) -> Result<(), LoadError> {
-    fs::write(path, text).map_err(|source| LoadError::File { path: path.to_owned(), source })
+    sys::private::create(Path::new(path))
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|source| LoadError::File { path: path.to_owned(), source })
 }
 
 /// Adds to a file that is not under test.
 pub(crate) fn append(path: &str, text: &str) -> Result<(), LoadError> {
-    use std::io::Write as _;
-    let file = fs::OpenOptions::new().append(true).create(true).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
+    sys::private::append_to(Path::new(path))
+        .and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|source| LoadError::File { path: path.to_owned(), source })
 }
 
 /// The file system that a file lies or will lie in.
 #[must_use]
 pub fn capacity(path: &str) -> Option<Capacity> {
-    let parent = std::path::Path::new(path).parent().map(|parent| parent.to_owned());
+    let parent = Path::new(path).parent().map(|parent| parent.to_owned());
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or_else(|| ".".into());
     let stat = rustix::fs::statvfs(path).or_else(|_absent| rustix::fs::statvfs(&parent)).ok()?;
