@@ -71,7 +71,7 @@ fn card(comparison: &Comparison) -> Element {
         true if comparison.alike().next().is_none() => {
             "No test has the same settings on both sides".to_owned()
         }
-        true => compare::without_difference(&comparison.alike().collect::<Vec<_>>()),
+        true => comparison.without_difference(&comparison.alike().collect::<Vec<_>>()),
         false => format!("Beyond the noise: {}", parts.join(", ")),
     };
     let unlike = match comparison.unlike().count() {
