@@ -28,9 +28,7 @@ impl Comparison {
             format!("at most {} in A, {} in B", most(|one| one.a.count), most(|one| one.b.count));
         let wanted = match repeats_to_tell(figures.len()) {
             Some(count) => {
-                format!(
-                    "with {count} repeats on each side a single differing figure is detectable"
-                )
+                format!("with {count} repeats on each side a single differing figure is detectable")
             }
             None => "fewer figures or many more repeats are needed".to_owned(),
         };

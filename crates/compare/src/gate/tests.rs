@@ -174,7 +174,7 @@ fn a_figure_that_was_not_measured_misses_its_gate() {
         assert!(!text.contains('\n'), "{text:?}");
     }
     let nan = streams("test", &[f64::NAN], 0);
-    let results = judge(GatedVerb::Test, "below 1", Judged { points: &nan, ..NOTHING });
+    let results = judge(GatedVerb::Test, "below 1k", Judged { points: &nan, ..NOTHING });
     assert!(!one(&results).0, "{results:?}");
 }
 
