@@ -247,7 +247,7 @@ fn tests_of_other_settings_are_compared_apart_and_the_settings_named() {
     assert_eq!(differing(&shorter), ["settings differ: duration 10.0 s -> 1.00 s"]);
     let bytes = |window| tests_of(&[("test", windowed(window, 1))], 1e9);
     let hardly = of(&[bytes(1 << 30)], &[bytes((1 << 30) + 1)]);
-    assert_eq!(differing(&hardly), ["settings differ: window 1073741824 -> 1073741825"]);
+    assert_eq!(differing(&hardly), ["settings differ: window 1073741824 B -> 1073741825 B"]);
 
     // What is not the same kind of test is no other setting of it.
     for other in [
