@@ -94,7 +94,7 @@ pub(crate) fn unused(conducted: Conducted) -> VerbResult {
 pub(crate) fn say_cut_short(number: i32, log: Option<&PointLog>) {
     let how = log.map_or_else(String::new, |log| {
         let path = log.path().display();
-        format!(": cut short; the same command takes it up again from {path}")
+        format!(": interrupted; run the same command to resume from {path}")
     });
     // Informational: a closed stderr does not affect the run.
     writeln!(crate::out::stderr(), "clearstream: ended by signal {number}{how}").ok();

@@ -324,7 +324,7 @@ fn root_a_comparison_ended_by_a_signal_takes_its_lab_down_and_goes_on() {
     }
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(code(&ended), 129, "{said}");
-    assert!(said.contains("the same command takes it up again"), "{said}");
+    assert!(said.contains("run the same command to resume"), "{said}");
     assert!(!run(&["lab", "status", LAB]).status.success(), "the lab is down");
     let kept = lines() - 1;
     let results = results::read_results(&std::fs::read(&file).expect("written")).expect("results");

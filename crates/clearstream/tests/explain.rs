@@ -35,6 +35,20 @@ impl Drop for Scratch {
     }
 }
 
+#[test]
+fn a_file_of_the_model_checker_is_refused_with_what_it_holds() {
+    let checked = Scratch::new("checked.json", b"");
+    let output = run(&["check", "--example", "peterson", "-o", checked.path()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for options in [&[][..], &["--symptoms"]] {
+        let output = run(&[&["explain", checked.path()], options].concat());
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(line.contains("no network test") && line.contains("model checker"), "{line}");
+        assert!(output.stdout.is_empty() && line.lines().count() == 1, "{line}");
+    }
+}
+
 fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program starts")
 }

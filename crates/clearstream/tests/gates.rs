@@ -92,8 +92,11 @@ fn wrong_gates_are_refused_before_anything_is_measured() {
         (format!("path 127.0.0.1 -p {port} --fail-above 5ms"), "FIGURE=VALUE"),
         ("io --fail-below rate=1 -o /nowhere/f".to_owned(), "throughput"),
         ("io --ranks 2 --fail-above latency=1 -- -o /nowhere/f".to_owned(), "latency_p99"),
+        (format!("test 127.0.0.1 -p {port} --fail-below 10"), "'10' has no unit"),
+        (format!("test 127.0.0.1 -p {port} --fail-above rtt_p99=5"), "'5' has no unit"),
+        ("io --fail-below 5 -o /nowhere/f".to_owned(), "write for example 5M, or 5 B/s"),
         ("meta --require nothing -d /nowhere".to_owned(), "no-failed-calls"),
-        ("io --locks /tmp --fail-below 1".to_owned(), "--locks"),
+        ("io --locks /tmp --fail-below 1k".to_owned(), "--locks"),
     ] {
         let refused = run(&line);
         assert_eq!(refused.status.code(), Some(2), "{line}: {}", said(&refused));
@@ -135,7 +138,7 @@ fn file_load_is_held_against_its_gates() {
     let file = scratch.path().join("f");
     let io = format!("-w -r -b 64k -t 16k -o {}", file.display());
 
-    let met = run(&format!("io --fail-below 1 --fail-above latency_p50=1h -R {io}"));
+    let met = run(&format!("io --fail-below 1k --fail-above latency_p50=1h -R {io}"));
     assert_eq!(met.status.code(), Some(0), "{}", said(&met));
     let low = run(&format!("io --json --fail-below read:900T --require verified {io}"));
     assert_eq!(low.status.code(), Some(3), "{}", said(&low));

@@ -39,6 +39,28 @@ fn a_host_s_commands_are_iproute2_s() {
 }
 
 #[test]
+fn a_host_that_this_machine_is_not_is_not_checked() {
+    let output = gateway(&["check", "PLAN", "--host", "wolf01"]);
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(line.contains("this machine is not 'wolf01': its name is '"), "{line}");
+    assert!(line.contains("does not have the address 10.10.0.21"), "{line}");
+    assert!(output.stdout.is_empty() && line.lines().count() == 1, "{line}");
+}
+
+#[test]
+fn the_plan_in_the_documentation_is_accepted() {
+    let text = include_str!("../../../docs/gateways.md");
+    let mut count = 0;
+    for part in text.split("```toml\n").skip(1) {
+        let (plan, _rest) = part.split_once("```").expect("the example ends");
+        route_plan::parse_plan("docs/gateways.md", plan).unwrap_or_else(|error| panic!("{error}"));
+        count += 1;
+    }
+    assert!(count > 0, "docs/gateways.md has no plan");
+}
+
+#[test]
 fn an_unknown_gateway_plan_or_host_gets_one_line_with_those_that_there_are() {
     for (words, expected) in [
         (

@@ -139,6 +139,10 @@ fn root_a_parameter_that_the_kernel_refuses_ends_up_and_leaves_nothing() {
     for (parameter, advice) in [
         ("\"net.ipv4.tcp_rmem\" = \"one two three\"", "write a value in the lab file that"),
         (
+            "\"net.ipv4.tcp_congestion_control\" = \"nosuch\"",
+            "write a value in the lab file that the kernel accepts",
+        ),
+        (
             "\"net.ipv4.tcp_available_congestion_control\" = \"cubic\"",
             "no network namespace may set it; remove it from the lab file",
         ),

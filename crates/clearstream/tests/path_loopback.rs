@@ -131,7 +131,7 @@ fn interrupted_runs_keep_what_they_have() {
     let mut said = String::new();
     run.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
     assert_eq!(ended.code(), Some(130), "{said}");
-    assert!(said.contains("the same command takes it up again"), "{said}");
+    assert!(said.contains("run the same command to resume"), "{said}");
     let results = read_results(&fs::read(place.file("r.json")).expect("written")).expect("whole");
     assert_eq!(results.partial.as_deref(), Some("ended by signal 2"));
     assert!(journal.exists());
@@ -163,7 +163,7 @@ fn repeats_of_a_test_that_were_cut_short_are_made_up() {
         let ended = run.wait_with_output().expect("ends");
         let said = complaint(&ended);
         assert_eq!(ended.status.code(), Some(code), "{said}");
-        assert!(said.contains("the same command takes it up again"), "{said}");
+        assert!(said.contains("run the same command to resume"), "{said}");
         let told = String::from_utf8_lossy(&ended.stdout);
         assert!(told.contains("received") && told.contains("Written  "), "{told}");
         let results = read_results(&fs::read(&file).expect("written")).expect("whole");

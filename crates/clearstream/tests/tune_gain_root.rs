@@ -280,7 +280,10 @@ fn root_trials_that_were_killed_and_interrupted_are_taken_up() {
     let ended = ended.wait_with_output().expect("it ended");
     let said = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(143), "{said}");
-    assert!(said.contains("resuming after") && said.contains("takes it up again"), "{said}");
+    assert!(
+        said.contains("resuming after") && said.contains("run the same command to resume"),
+        "{said}"
+    );
     assert!(said.contains("no change is in force: every setting is as it was"), "{said}");
     assert_eq!(read_results(&file).partial.as_deref(), Some("ended by signal 15"));
     assert_eq!(bed.must("far", &["tune", "dump"]), before, "the change on trial is reverted");

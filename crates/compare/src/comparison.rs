@@ -13,7 +13,6 @@ use crate::words;
 mod enough;
 mod pairs;
 
-pub use enough::without_difference;
 use enough::{is_told, repeats_to_tell};
 
 /// Share of the differences told that may be there by chance, and the most that one alone may be.

@@ -102,7 +102,7 @@ pub enum GateError {
     /// The value cannot be read.
     #[error("{figure}: {why}")]
     Value {
-        /// The figure.
+        /// Name of the figure.
         figure: &'static str,
         /// What is wrong.
         why: String,

@@ -18,7 +18,7 @@ mod words;
 pub use better::Better;
 pub use comparison::{
     ComparedFigure, Comparison, Counted, FALSE_SHARE_MAX, HostChange, OneSided, Outcome,
-    SettingChange, Side, WhyAlone, compare, without_difference,
+    SettingChange, Side, WhyAlone, compare,
 };
 pub use gate::{Gate, GateError, GatedVerb, Judged};
 pub use quantity::Quantity;

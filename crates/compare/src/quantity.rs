@@ -1,7 +1,7 @@
 //! What a value is a value of: its unit, as people type and read it.
 
 use results::Unit;
-use units::{parse_bit_rate, parse_byte_size, parse_duration, parse_percent};
+use units::{parse_bit_rate, parse_byte_size, parse_duration_with_unit, parse_percent};
 
 /// What a value is a value of: its units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +50,17 @@ impl Quantity {
     pub(crate) fn parse(self, text: &str) -> Result<f64, String> {
         let told = |error: units::UnitError| error.to_string();
         match self {
-            Self::BitRate => parse_bit_rate(text).map(|rate| rate as f64).map_err(told),
+            Self::BitRate => {
+                with_unit(text, "bit/s", "G")?;
+                parse_bit_rate(text).map(|rate| rate as f64).map_err(told)
+            }
             Self::ByteRate | Self::Size => {
+                with_unit(text, if self == Self::Size { "B" } else { "B/s" }, "M")?;
                 let size = text.strip_suffix("/s").unwrap_or(text);
                 parse_byte_size(size).map(|bytes| bytes as f64).map_err(told)
             }
             Self::Time | Self::TimePerGbit => {
-                parse_duration(text).map(|time| time.as_secs_f64()).map_err(told)
+                parse_duration_with_unit(text).map(|time| time.as_secs_f64()).map_err(told)
             }
             Self::Share => parse_percent(text).map_err(told),
             Self::PerSecond | Self::Count | Self::EnergyPerGbit | Self::Power => plain(text),
@@ -80,6 +84,16 @@ impl Quantity {
             Self::Count => significant(value),
         }
     }
+}
+
+/// Refuses a bare number: a rate or size without prefix or unit is hardly ever meant. Only 0 needs none.
+fn with_unit(text: &str, unit: &str, prefix: &str) -> Result<(), String> {
+    let is_bare = text.trim().parse::<f64>().is_ok_and(|number| number != 0.0);
+    let number = text.trim();
+    let line = || {
+        format!("'{number}' has no unit; write for example {number}{prefix}, or {number} {unit}")
+    };
+    if is_bare { Err(line()) } else { Ok(()) }
 }
 
 /// A number with a decimal prefix.
@@ -113,6 +127,18 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_sizes_and_times_need_their_unit() {
+        for quantity in [Quantity::BitRate, Quantity::ByteRate, Quantity::Size, Quantity::Time] {
+            let refused = quantity.parse("10").expect_err("a bare number");
+            assert!(refused.contains("'10' has no unit; write for example"), "{refused}");
+            assert_eq!(quantity.parse("0"), Ok(0.0));
+        }
+        assert_eq!(Quantity::BitRate.parse("10 bit/s"), Ok(10.0));
+        assert_eq!(Quantity::ByteRate.parse("10 B/s"), Ok(10.0));
+        assert_eq!(Quantity::PerSecond.parse("10"), Ok(10.0));
+    }
 
     #[test]
     fn values_are_shown_with_their_units() {

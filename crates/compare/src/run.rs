@@ -58,6 +58,9 @@ pub(crate) struct Asked {
 pub(crate) const OPTIONS: &str = "options";
 pub(crate) const NOT_RECORDED: &str = "not recorded";
 
+/// The one of the other programs whose recordings tell settings of the test.
+const IPERF3: &str = "iperf3";
+
 /// Round trips of the idle path, as a setting among the others.
 const IDLE_PATH: &str = "idle path";
 
@@ -198,6 +201,10 @@ impl Asked {
             if results.kind == RunKind::Path && point.experiment == "udp" {
                 fields.remove("offered_bits_per_s");
             }
+            // How long somebody recorded is measured; when the test was to end, a recording does not tell.
+            if results.recorder().is_some_and(|program| program != IPERF3) {
+                fields.remove("limit");
+            }
         }
         let role = |name: &str| {
             let host = results.hosts.iter().find(|host| host.name == name);
@@ -278,7 +285,7 @@ fn idle_path(results: &Results) -> Option<Setting> {
 fn not_recorded(results: &Results) -> Option<String> {
     if let Some(program) = results.recorder() {
         return Some(match program {
-            "iperf3" => "iperf3 does not record every option of its tests".to_owned(),
+            IPERF3 => "iperf3 does not record every option of its tests".to_owned(),
             other => format!("the {other} holds no options of the test"),
         });
     }

@@ -107,6 +107,13 @@ fn field_words(name: &str, value: &Value) -> String {
     }
 }
 
+/// The unit of a field's bare number, with the space before it; empty where its name has none that is known.
+pub(crate) fn unit_of(name: &str) -> &'static str {
+    const UNITS: [(&str, &str); 4] =
+        [("_bits_per_s", " bit/s"), ("_per_s", "/s"), ("_bytes", " B"), ("_s", " s")];
+    UNITS.iter().find(|(ending, _)| name.ends_with(ending)).map_or("", |(_, unit)| unit)
+}
+
 /// The name and the value of a field in words.
 pub(crate) fn field(name: &str, value: &Value) -> (String, String) {
     let shown = match value {

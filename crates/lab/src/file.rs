@@ -190,7 +190,7 @@ fn read_mtu(section: &Section<'_>) -> Result<u32, LabFileError> {
     match u32::try_from(mtu_bytes) {
         Ok(bytes) if (68..=MTU_BYTES_MAX).contains(&mtu_bytes) => Ok(bytes),
         _ => {
-            let message = format!("an MTU of {mtu_bytes} bytes; from 68 to {MTU_BYTES_MAX}");
+            let message = format!("mtu {mtu_bytes} is outside 68 to {MTU_BYTES_MAX} bytes");
             Err(section.error_at("mtu", message))
         }
     }

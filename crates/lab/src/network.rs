@@ -4,8 +4,9 @@
 //! process and goes with it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use ports::tap::Port;
@@ -99,17 +100,27 @@ fn make_host(
     }
     for (name, value) in &host.sysctls {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
-        match fs::write(path, value) {
-            Ok(()) => {}
+        if !set_sysctl(Path::new(&path), value)
+            .map_err(|error| refused_sysctl(&host.name, name, value, &error))?
+        {
             // Only a name that some kernels lack has come this far.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let host = &host.name;
-                notes.push(format!("{host}: sysctl {name} is not set: this kernel has none"));
-            }
-            Err(error) => return Err(refused_sysctl(&host.name, name, value, &error)),
+            let host = &host.name;
+            notes.push(format!("{host}: sysctl {name} is not set: this kernel has none"));
         }
     }
     Ok(namespace)
+}
+
+/// Writes a parameter; `false` where the kernel has none of that name. A value that the kernel does not know may be
+/// refused by the same code, "no such file", as a missing name: of a congestion control without its module, for example.
+fn set_sysctl(path: &Path, value: &str) -> io::Result<bool> {
+    let mut file = match fs::OpenOptions::new().write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    file.write_all(value.as_bytes())?;
+    Ok(true)
 }
 
 /// A parameter of the lab file that the kernel has and does not set.
@@ -256,7 +267,7 @@ fn configure(end: &EndPlan, mtu_bytes: u32, notes: &mut Vec<String>) -> Result<(
         let megabits = u32::try_from(speed.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         if let Err(error) = route.set_speed(interface, megabits) {
             let (host, source) = (&end.host, &error.source);
-            notes.push(format!("{host}: {interface} does not take a speed: {source}"));
+            notes.push(format!("{host}: cannot set the reported speed of {interface}: {source}"));
         }
     }
     Ok(())

@@ -45,7 +45,7 @@ pub enum MpiError {
     /// A call failed.
     #[error("{call} failed with MPI error {code}")]
     Failed {
-        /// Which.
+        /// Name of the call.
         call: &'static str,
         /// The library's error code.
         code: i32,

@@ -53,7 +53,7 @@ pub(crate) fn of_capture(flow: &Flow) -> Results {
     let stream = capture_stream(flow, &trace, whole_s);
     let mut absent = absent(&[(
         "congestion window, send buffer, pacing and time limited by each",
-        "they are the sender's kernel's own, packets do not tell them (ss -tin does)",
+        "they are the sender's kernel's own, packets do not contain them (ss -tin does)",
     )]);
     if !flow.is_scale_known() {
         absent.insert(0, words::missing_syn());

@@ -70,6 +70,12 @@ pub enum RecordedError {
     /// The samples of `ss` show no connection that moved data.
     #[error("no sample shows a connection that moved data: take them with `ss -tin` while it runs")]
     NoConnection,
+    /// Times alone, as the loop around `ss` writes them.
+    #[error(
+        "the file holds times and no sample: `ss` found no connection or was refused (an IPv6 address needs \
+         brackets: ss -tinm dst '[fd00::1]')"
+    )]
+    TimesOnly,
     /// Nothing tells how much time passed.
     #[error(
         "the samples do not tell how much time passed: write the time before each, for example \
@@ -83,6 +89,9 @@ pub enum RecordedError {
 pub fn read(bytes: &[u8]) -> Option<Result<Results, RecordedError>> {
     if capture::is_capture(bytes) {
         return Some(flow::biggest(bytes).map(|flow| document::of_capture(&flow)));
+    }
+    if ss::is_times_only(bytes) {
+        return Some(Err(RecordedError::TimesOnly));
     }
     ss::is_ss(bytes).then(|| ss::samples(bytes).map(|samples| document::of_samples(&samples)))
 }

@@ -135,6 +135,19 @@ pub(crate) fn is_ss(bytes: &[u8]) -> bool {
     is_text && has(" rto:") && has(" cwnd:")
 }
 
+/// Whether every line is the time that `date +%s.%N` writes before a sample, and no sample follows any.
+pub(crate) fn is_times_only(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let is_time = |line: &[u8]| {
+        let mut parts = line.split(|byte| *byte == b'.');
+        let is_digits = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+        let seconds = parts.next().is_some_and(|part| part.len() >= 9 && is_digits(part));
+        seconds && parts.next().is_none_or(is_digits) && parts.next().is_none()
+    };
+    let has_any = lines.clone().any(|line| !line.is_empty());
+    has_any && lines.all(|line| line.is_empty() || is_time(line))
+}
+
 /// Reads them.
 pub(crate) fn samples(bytes: &[u8]) -> Result<Samples, RecordedError> {
     let mut listing = Listing::default();

@@ -71,7 +71,7 @@ fn card(comparison: &Comparison) -> Element {
         true if comparison.alike().next().is_none() => {
             "No test has the same settings on both sides".to_owned()
         }
-        true => compare::without_difference(&comparison.alike().collect::<Vec<_>>()),
+        true => comparison.without_difference(&comparison.alike().collect::<Vec<_>>()),
         false => format!("Beyond the noise: {}", parts.join(", ")),
     };
     let unlike = match comparison.unlike().count() {
@@ -160,7 +160,7 @@ fn unlike(comparison: &Comparison) -> Option<Section> {
         return None;
     }
     let why =
-        "The settings may be all that made a difference here. A gate does not judge these figures.";
+        "The settings alone may explain the difference here. A gate does not judge these figures.";
     Section::new("unlike", "Settings differ", [el("p").text(why), table.into_element()])
 }
 
@@ -257,10 +257,10 @@ fn reading() -> Option<Section> {
          is the median of all pairwise differences (Hodges and Lehmann), as a share of A's median; its interval assumes no \
          distribution.",
         "A difference is beyond the noise when the rank-sum test says so after allowing for the number of figures \
-         compared (Benjamini and Hochberg): of the differences told, at most 5% are there by chance. p is that test's \
+         compared (Benjamini and Hochberg): at most 5% of reported differences are expected to be false. p is that test's \
          adjusted probability.",
         "Tests of the same kind, protocol and direction that were asked for with other settings are told apart from the \
-         rest, as the settings may be all that made a difference. They are paired by the fewest settings that differ; where \
+         rest, as the settings alone may explain the difference. They are paired by the fewest settings that differ; where \
          more than one test could be the counterpart, each is listed on its side.",
         "Where a side holds many runs each run counts once, by the median of its repeats. Between single runs each \
          repeat counts, and what differs from one run to the next is not part of the noise.",

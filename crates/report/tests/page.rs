@@ -141,9 +141,9 @@ fn a_path_shows_all_its_sections() {
     for text in [
         "<h1>amsterdam → geneva</h1>",
         "confirmed by experiment",
-        "binds here",
+        "bottleneck",
         "BDP",
-        "limits considered: ruled out, or not seen",
+        "other limits: ruled out or not measured",
         "net.core.rmem_max gave 32.0 MiB",
         "no energy counters",
         "synthetic: made up, not measured",

@@ -60,7 +60,7 @@ pub struct CarriedPort {
 /// Which gateway carries a pair of hosts, by the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CarriedFlow {
-    /// The client.
+    /// The client's name in the plan.
     pub client: String,
     /// The server.
     pub server: String,

@@ -46,7 +46,7 @@ pub struct Check {
     /// The counterexample, initial state first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub run: Vec<RunLine>,
-    /// The state of the run from which it repeats for ever.
+    /// The state of the run from which it repeats forever.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cycle_begins_at: Option<u64>,
     /// Progress of the search over time.

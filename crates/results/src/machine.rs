@@ -118,7 +118,7 @@ pub struct Cache {
 pub struct MemoryNode {
     /// The kernel's number.
     pub node: u32,
-    /// Its cores.
+    /// Numbers of its cores.
     pub cores: Vec<u32>,
     /// Its memory, bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]

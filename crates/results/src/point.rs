@@ -160,7 +160,7 @@ pub struct Summary {
     pub varied: BTreeMap<String, f64>,
     /// What the figure is, with its unit: `forward_received_bits_per_s`, `rtt_p50_s`.
     pub figure: String,
-    /// The figure.
+    /// Its median and spread over the repeats.
     pub estimate: Estimate,
 }
 

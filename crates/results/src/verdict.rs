@@ -235,7 +235,7 @@ pub struct Confirmation {
 /// The next bottleneck if the binding limit were lifted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NextCeiling {
-    /// The limit.
+    /// The limit that would then bind.
     pub limit: Limit,
     /// The rate that it would allow, bit/s.
     pub bits_per_s: f64,

@@ -106,7 +106,7 @@ pub struct Figures {
     pub queued_count: u64,
     /// Steps out of the states looked at.
     pub transitions_count: u64,
-    /// States without a step.
+    /// States without a transition.
     pub deadlocks_count: u64,
     /// Distance of the states looked at now; at the end, of the farthest state.
     pub depth: u64,

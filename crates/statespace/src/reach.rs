@@ -58,7 +58,7 @@ pub struct Progress {
     pub queued_count: u64,
     /// Steps between the states looked at.
     pub transitions_count: u64,
-    /// States without a step.
+    /// States without a transition.
     pub deadlocks_count: u64,
     /// Steps from the first state to those that are looked at now.
     pub depth: u32,

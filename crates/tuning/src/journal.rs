@@ -119,14 +119,14 @@ pub enum Record {
     Intent(Intent),
     /// Changed.
     Done {
-        /// Which.
+        /// Number of its intent.
         id: u32,
         /// The value read back.
         now: String,
     },
     /// Back at its former value, or no longer ours.
     Undone {
-        /// Which.
+        /// Number of its intent.
         id: u32,
     },
 }

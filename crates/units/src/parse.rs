@@ -18,7 +18,7 @@ pub enum UnitError {
     #[error("'{0}' is out of range")]
     OutOfRange(String),
     /// No share: more than everything.
-    #[error("'{0}' is more than all; a share is 0% to 100%")]
+    #[error("'{0}' exceeds 100%; a share is 0% to 100%")]
     MoreThanAll(String),
     /// A share that could be meant as a percentage or as a fraction.
     #[error("'{0}' has no percent sign; write {1}")]
@@ -212,7 +212,7 @@ mod tests {
             ("0.07", "'0.07' has no percent sign; write 7% or 0.07%"),
             ("1", "'1' has no percent sign; write 100% or 1%"),
             ("5", "'5' has no percent sign; write 5%"),
-            ("150%", "'150%' is more than all; a share is 0% to 100%"),
+            ("150%", "'150%' exceeds 100%; a share is 0% to 100%"),
         ] {
             assert_eq!(parse_percent(text).unwrap_err().to_string(), reason);
         }

@@ -199,7 +199,7 @@ fn metrics(scene: &mut Scene) -> Result<(), String> {
                         sys::namespace::enter_network(namespace.as_fd()).map_err(said)?;
                         for turn in 0..3 {
                             let mut client = TcpStream::connect(address).map_err(said)?;
-                            // It may be sent away in the middle.
+                            // It may be rerouted in the middle.
                             CLIENTS[(number + turn) % CLIENTS.len()](&mut client).ok();
                             client.set_read_timeout(Some(Duration::from_secs(1))).map_err(said)?;
                             client.read_exact(&mut [0; 1]).ok();

@@ -56,7 +56,7 @@ const OUTPUT: &str = "Output";
     2 the model, the formula or the options are wrong.")]
 pub(crate) struct CheckArgs {
     /// The model, in the DVE language; a .mdve file is expanded first.
-    #[arg(value_name = "MODEL.dve", required_unless_present = "example")]
+    #[arg(value_name = "MODEL.dve")]
     model: Option<PathBuf>,
     /// Use a model that comes with the program; without a name, list them.
     #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "model")]
@@ -140,6 +140,11 @@ enum Fairness {
 }
 
 pub(crate) fn run(args: &CheckArgs, json: bool) -> VerbResult {
+    if args.model.is_none() && args.example.is_none() {
+        return Err(VerbError::usage(
+            "no model: name a file, or one that comes with the program (`clearstream check --example` lists them)",
+        ));
+    }
     let ranks_count = ranks_count(args);
     if !args.hosts.is_empty() {
         return launch::run(&args.mpirun, &args.hosts, ranks_count);
@@ -218,9 +223,10 @@ fn check(args: &CheckArgs, json: bool, ranks: &mut Ranks) -> VerbResult {
     let exit = worst(&reports);
     let said = Said { text: show::reports(&path, &reports), json: Some(&told), exit };
     let results_file = args.output.as_deref();
-    let outputs = Outputs { results: results_file, report: None, also: None, json };
+    let also = args.svg.as_deref().filter(|_| matches!(drawn, Ok(true)));
+    let outputs = Outputs { results: results_file, report: None, also, json };
     let ended = ending::end(outputs, &results, conducted, &said)?;
-    drawn.map(|()| ended)
+    drawn.map(|_is_drawn| ended)
 }
 
 /// Name of the experiment that a check's points belong to.
@@ -271,17 +277,18 @@ impl Driver for Search<'_> {
     }
 }
 
-/// Draws the first violation's run, if requested; says so if there is none.
-fn draw(args: &CheckArgs, reports: &[Report]) -> Result<(), VerbError> {
-    let Some(path) = &args.svg else { return Ok(()) };
+/// Draws the first violation's run, if requested; says so if there is none. Whether it was drawn.
+fn draw(args: &CheckArgs, reports: &[Report]) -> Result<bool, VerbError> {
+    let Some(path) = &args.svg else { return Ok(false) };
     let Some(drawing) = show::drawing(reports) else {
         let path = path.display();
         show::talk(&format!("{path} is not written: there is no counterexample to draw"));
-        return Ok(());
+        return Ok(false);
     };
     sys::private::create(path)
         .and_then(|mut file| file.write_all(drawing.as_bytes()))
-        .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))
+        .map_err(|error| VerbError::failed(format!("{}: {error}", path.display())))?;
+    Ok(true)
 }
 
 /// The options in the checker's form.

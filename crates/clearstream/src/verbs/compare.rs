@@ -23,7 +23,7 @@ use crate::{foreign, store};
     compared in a part of their own that names the settings, where it is clear which belong\n\
     together; --gate does not judge those and is missed. The difference is the median of all\n\
     pairwise differences, with its 95% interval (Hodges-Lehmann); whether it is beyond the noise is\n\
-    decided by the rank-sum test, so that of all differences told at most 5% are there by chance. It\n\
+    decided by the rank-sum test; at most 5% of reported differences are expected to be false. It\n\
     takes four repeats on both sides, or three and five, to tell any, and more to tell one of many;\n\
     the text then says how many.\n\
     Of folders that hold enough files each run counts once; otherwise each repeat does, and what\n\

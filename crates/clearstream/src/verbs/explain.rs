@@ -88,6 +88,12 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     for more in &args.more {
         results.points.extend(rates_of(&args.results, &results, more)?);
     }
+    if let Some(what) = other_work(&results) {
+        let name = args.results.display();
+        return Err(VerbError::usage(format!(
+            "{name} holds no network test and no load of a file system, only {what}: nothing to explain"
+        )));
+    }
     if args.symptoms {
         return symptoms::run(&results, json);
     }
@@ -148,6 +154,17 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What a file holds, in words, if it is nothing that a limit could explain.
+fn other_work(results: &Results) -> Option<&'static str> {
+    let what = |point: &Point| match point.work {
+        Work::Search(_) => Some("searches of the model checker (`clearstream check`)"),
+        Work::Frames(_) => Some("frames between the ports of one host"),
+        _ => None,
+    };
+    let first = what(results.points.first()?)?;
+    results.points.iter().all(|point| what(point).is_some()).then_some(first)
 }
 
 fn no_common_phase() -> VerbError {

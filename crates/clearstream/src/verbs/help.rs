@@ -32,14 +32,27 @@ fn after_help() -> String {
 pub(crate) fn expanded(arguments: Vec<OsString>) -> Vec<OsString> {
     let asks = arguments.get(1).is_some_and(|verb| verb == "help");
     let has_flag = arguments.iter().skip(2).any(|word| word.to_string_lossy().starts_with('-'));
-    let is_ours = |word: &OsString| {
-        is_topic(&word.to_string_lossy()) || CommandLine::command().find_subcommand(word).is_none()
-    };
-    if !asks || has_flag || (arguments.len() == 3 && is_ours(&arguments[2])) {
+    if !asks || has_flag {
         return arguments;
     }
     let (program, words) = (arguments[..1].to_vec(), arguments[2..].to_vec());
+    let is_topic = words.len() == 1 && is_topic(&words[0].to_string_lossy());
+    if is_topic || unknown_word(&words).is_some() {
+        return arguments;
+    }
     [program, words, vec!["--help".into()]].concat()
+}
+
+/// Place of the first word that is neither a command nor an action of the command before it.
+fn unknown_word(words: &[OsString]) -> Option<usize> {
+    let mut command = CommandLine::command();
+    for (at, word) in words.iter().enumerate() {
+        match command.find_subcommand(word) {
+            Some(found) => command = found.clone(),
+            None => return Some(at),
+        }
+    }
+    None
 }
 
 /// Prints a topic. A command arrives here only with an option among its words, which belongs to the
@@ -75,7 +88,17 @@ pub(crate) fn run(args: &HelpArgs, json: bool) -> VerbResult {
             )));
         }
         _ => {
-            let line = format!("write: clearstream {} --help", words.join(" "));
+            let has_flag = words.iter().any(|word| word.starts_with('-'));
+            let unknown = unknown_word(&args.words).filter(|at| *at > 0 && !has_flag);
+            let line = match unknown {
+                Some(at) => {
+                    let (command, word) = (words[..at].join(" "), words[at].escape_debug());
+                    format!(
+                        "'{command}' has no action '{word}'; write: clearstream {command} --help"
+                    )
+                }
+                None => format!("write: clearstream {} --help", words.join(" ")),
+            };
             return Err(VerbError::usage(line));
         }
     }

@@ -18,7 +18,7 @@ use crate::exit::{Exit, VerbError};
     clearstream lab up glif2010\n  \
     clearstream lab exec geneva -- iperf3 -s -D\n  \
     clearstream lab exec amsterdam -- iperf3 -c geneva\n  \
-    clearstream lab fail amsterdam hang   until: lab mend amsterdam\n  \
+    clearstream lab fail amsterdam hang   to end it: lab mend amsterdam\n  \
     clearstream lab status\n  \
     clearstream lab down\n\n\
     A lab is one process; when it ends, however it ends, nothing of the lab remains. Without root, a\n\

@@ -39,7 +39,7 @@ pub(crate) struct LiveArgs {
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
     /// End after N lines.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = lines_count)]
     count: Option<u64>,
     /// Show the other end too: a host that runs `clearstream serve`.
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -293,6 +293,11 @@ fn near_interfaces(args: &LiveArgs, far: Option<&FarEnd>) -> Result<Vec<String>,
         return Err(VerbError::failed(format!("no interface is up; name one of {}", names())));
     }
     Ok(up)
+}
+
+fn lines_count(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("'{text}' is not a whole number from 1 on"))
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

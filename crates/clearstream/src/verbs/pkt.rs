@@ -34,7 +34,7 @@ use show::Show;
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are\n\
     UDP datagrams to the discard port. Every run reports progress once a second, and at its end\n\
-    what came of it. Ctrl-C ends it. When the switch restarts, all continue at the same ports;\n\
+    the result. Ctrl-C ends it. When the switch restarts, all continue at the same ports;\n\
     the time without a switch does not count, and frames that it had not taken are counted as\n\
     lost.")]
 pub(crate) struct PktArgs {

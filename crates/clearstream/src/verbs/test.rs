@@ -34,7 +34,7 @@ use lines::IntervalLines;
     clearstream test geneva --place placement.toml       on the cores that `place` found\n  \
     clearstream test geneva --repeat 5 --fail-below 1G   exit code 3 if the median is lower\n  \
     clearstream test geneva --repeat 5 --csv > runs.csv  one row per run\n\n\
-    Gates (--fail-below, --fail-above, --require) hold the median of the repeats against a value, and\n\
+    Gates (--fail-below, --fail-above, --require) compare the median of the repeats with a value, and\n\
     a requirement against each repeat; a figure that was not measured misses its gate. Figures:\n\
     throughput (of each direction), loss, reordering, jitter, retransmissions, transactions, rtt_p50,\n\
     rtt_p99, rtt_p99.9 (of --rr, otherwise of the idle path), loaded_rtt_p50, loaded_rtt_p99,\n\

@@ -76,11 +76,14 @@ fn root_three_hosts_share_a_switch_and_nothing_is_left() {
     let status = run(&["lab", "status", &bed.name]);
     let text = stdout(&status);
     assert!(
-        text.contains("switch lan: 3 ports, MTU 9000, asked at ") && text.contains("c:eth0: sent")
+        text.contains("switch lan: 3 ports, MTU 9000, socket ") && text.contains("c:eth0: sent")
     );
     // The switch answers to whom any packet switch answers.
-    let socket =
-        text.split("asked at ").nth(1).and_then(|rest| rest.lines().next()).expect("a socket");
+    let socket = text
+        .split("MTU 9000, socket ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next())
+        .expect("a socket");
     let ports = run(&["port", "list", "--socket", socket]);
     assert!(stdout(&ports).contains("lan:c"), "{}", stdout(&ports));
     bed.kill_anchor();

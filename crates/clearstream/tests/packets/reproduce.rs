@@ -166,7 +166,7 @@ fn a_reproduction_ended_by_a_signal_keeps_its_points_and_judges_nothing() {
         let ended = run.wait_with_output().expect("it ended");
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(code), "{signal}: {ended:?}");
-        assert!(said.contains("cut short; the same command takes it up again"), "{said}");
+        assert!(said.contains("interrupted; run the same command to resume"), "{said}");
         let results = folder.read();
         assert!((1..6).contains(&results.points.len()), "{}", results.points.len());
         let law = results.reproduction.expect("a reproduction").law;
@@ -196,7 +196,7 @@ fn root_a_reproduction_in_a_lab_ended_by_a_signal_leaves_nothing_running() {
         let ended = run.wait_with_output().expect("it ended");
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(code), "{signal}: {said}");
-        assert!(said.contains("cut short; the same command takes it up again"), "{said}");
+        assert!(said.contains("interrupted; run the same command to resume"), "{said}");
         assert!(children.iter().all(|child| !is_running(child)), "{children:?}");
         let results = folder.read();
         let law = results.reproduction.as_ref().expect("a reproduction").law.clone();

@@ -264,7 +264,9 @@ fn changes(from: &Setting, to: &Setting) -> Vec<SettingChange> {
             return SettingChange { setting, a, b };
         }
         // Shortened for reading they look the same.
-        let [a, b] = values.map(|value| value.map_or_else(String::new, Value::to_string));
+        let unit = words::unit_of(short);
+        let [a, b] =
+            values.map(|value| value.map_or_else(String::new, |value| format!("{value}{unit}")));
         SettingChange { setting, a, b }
     };
     let names = [from, to].map(|one| one.experiment.replace('-', " "));

@@ -99,12 +99,12 @@ fn too_few_repeats_tell_nothing_and_do_not_pass_the_gate() {
         comparison.missed(0.0)
     );
     let headline = |comparison: &Comparison| {
-        super::without_difference(&comparison.alike().collect::<Vec<_>>())
+        comparison.without_difference(&comparison.alike().collect::<Vec<_>>())
     };
     assert_eq!(
         headline(&comparison),
-        "No difference can be told: too few repeats (at most 3 in A, 3 in B); 5 on both sides can tell one figure \
-         that differs alone"
+        "No difference can be told: too few repeats (at most 3 in A, 3 in B); with 5 repeats on each side \
+         a single differing figure is detectable"
     );
     let mut mixed = [streams(&[1e9]), streams(&[1e9])];
     for results in &mut mixed {
@@ -117,6 +117,14 @@ fn too_few_repeats_tell_nothing_and_do_not_pass_the_gate() {
         headline(&mixed),
         "No figure differs beyond the noise; 2 of 5 have too few repeats to tell"
     );
+    let longer = TestSpec { limit: TestLimit::DurationS(1.0), ..TestSpec::udp(1448) };
+    let mut beside = [streams(&[1e9; 6]), streams(&[1e9; 6])];
+    for (results, spec) in beside.iter_mut().zip([TestSpec::udp(1448), longer]) {
+        results.points.extend((0..6).map(|repeat| point("udp", &spec, 1e9, repeat)));
+    }
+    let beside = of(&beside[..1], &beside[1..]);
+    assert!(beside.unlike().next().is_some(), "{beside:#?}");
+    assert_eq!(headline(&beside), "No figure with equal settings differs beyond the noise");
     let four = of(&[streams(&[1e9, 1.1e9, 1.2e9, 1.3e9])], &[streams(&[1.0, 2.0, 3.0, 4.0])]);
     assert_eq!(throughput(&four), Outcome::Worse, "four of each can tell");
 }
@@ -239,7 +247,7 @@ fn tests_of_other_settings_are_compared_apart_and_the_settings_named() {
     assert_eq!(differing(&shorter), ["settings differ: duration 10.0 s -> 1.00 s"]);
     let bytes = |window| tests_of(&[("test", windowed(window, 1))], 1e9);
     let hardly = of(&[bytes(1 << 30)], &[bytes((1 << 30) + 1)]);
-    assert_eq!(differing(&hardly), ["settings differ: window 1073741824 -> 1073741825"]);
+    assert_eq!(differing(&hardly), ["settings differ: window 1073741824 B -> 1073741825 B"]);
 
     // What is not the same kind of test is no other setting of it.
     for other in [
@@ -488,6 +496,17 @@ fn options_that_one_side_did_not_record_are_not_taken_as_equal() {
         "file creation"
     );
 
+    let recorded = |duration_s: f64| {
+        let spec = TestSpec { limit: TestLimit::DurationS(duration_s), ..TestSpec::tcp() };
+        let mut results = document_of(vec![point("single-stream", &spec, 1e9, 0)]);
+        results.tool.name = "packet capture".to_owned();
+        results
+    };
+    assert_eq!(
+        told(&recorded(2.019375), &recorded(2.0198080000000003)),
+        (vec![], 1, 1),
+        "how long a capture lasts is measured"
+    );
     let mut foreign = streams(&[1e9; 4]);
     foreign.tool.name = "iperf3".to_owned();
     foreign.near_mut().interface = None;

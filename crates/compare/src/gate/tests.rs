@@ -174,7 +174,7 @@ fn a_figure_that_was_not_measured_misses_its_gate() {
         assert!(!text.contains('\n'), "{text:?}");
     }
     let nan = streams("test", &[f64::NAN], 0);
-    let results = judge(GatedVerb::Test, "below 1", Judged { points: &nan, ..NOTHING });
+    let results = judge(GatedVerb::Test, "below 1k", Judged { points: &nan, ..NOTHING });
     assert!(!one(&results).0, "{results:?}");
 }
 
@@ -280,7 +280,7 @@ fn requests_without_an_answer_are_losses() {
         (Protocol::Tcp, 0, "below transactions=0.9k", true),
         // Those of the test, not of the idle path.
         (Protocol::Tcp, 0, "above rtt_p99=2ms", true),
-        (Protocol::Tcp, 0, "below 1", false),
+        (Protocol::Tcp, 0, "below 1k", false),
     ] {
         let points = answered(protocol, timeouts);
         let judged = Judged { points: &points, idle_rtt: Some(&idle), ..NOTHING };

@@ -127,7 +127,7 @@ fn a_wrong_link_is_explained() {
             "rate = \"fast\"",
             "rate: 'fast' is not a number; write for example 950M, 10G or 40Gbit/s",
         ),
-        ("loss = \"150%\"", "loss: '150%' is more than all; a share is 0% to 100%"),
+        ("loss = \"150%\"", "loss: '150%' exceeds 100%; a share is 0% to 100%"),
         ("loss = 0.1", "loss: '0.1' has no percent sign; write 10% or 0.1%"),
         ("tbf = { rate = \"1G\" }", "unknown key 'tbf'; did you mean 'shaper'?"),
         ("wire = \"vet\"", "no wire 'vet'; did you mean 'veth'?"),
@@ -135,7 +135,7 @@ fn a_wrong_link_is_explained() {
             "wire = \"veth\"\nrate = \"1G\"",
             "a veth wire emulates nothing; 'rate' needs a lightpath",
         ),
-        ("mtu = 20", "an MTU of 20 bytes; from 68 to 65521"),
+        ("mtu = 20", "mtu 20 is outside 68 to 65521 bytes"),
         ("shaper = { rate = \"1G\" }", "shaper: 'burst' is missing"),
         (
             "addresses = { a = [\"10.0.0.1\"] }",

@@ -34,7 +34,7 @@ fn caption(digest: &Digest<'_>, chain: &Chain) -> String {
     let binding = chain.links.iter().find(|link| link.binding);
     caption.push_str(&match binding {
         Some(link) => format!("The binding link is the {}", link.place.name()),
-        None => "No link is known to bind".to_owned(),
+        None => "No bottleneck identified".to_owned(),
     });
     if let Some(end) = binding.and_then(|link| link.end) {
         caption.push_str(&format!(" of {}", host_name(digest, end)));
@@ -49,7 +49,7 @@ fn caption(digest: &Digest<'_>, chain: &Chain) -> String {
         ));
     }
     if chain.links.iter().any(|link| link.used.is_some()) {
-        caption.push_str(" Bars show the share of a link in use; ≤ marks what it could carry, as far as these figures tell.");
+        caption.push_str(" Bars show the share of a link in use; ≤ marks what it could carry, according to these measurements.");
     }
     caption
 }
@@ -103,7 +103,7 @@ fn draw_wide(digest: &Digest<'_>, chain: &Chain) -> Drawing {
         wide_texts(&mut drawing, link, (x, TOP), (card, HEIGHT));
         if link.binding {
             let middle = x + card / 2.0;
-            drawing.draw(svg::text("t flag mid", (middle, TOP - 13.0), "binds here"));
+            drawing.draw(svg::text("t flag mid", (middle, TOP - 13.0), "bottleneck"));
             drawing.draw(svg::path(
                 "flag",
                 &format!("M{0} {1}l5 -7h-10z", svg::px(middle), svg::px(TOP - 2.0)),
@@ -165,7 +165,7 @@ fn narrow_texts(drawing: &mut Drawing, link: &Link, (x, y): (f64, f64), width: f
     let pad = 12.0;
     let (start, end) = (x + pad, x + width - pad);
     let name = if link.binding {
-        format!("{} ◀ binds here", short_name(link))
+        format!("{} ◀ bottleneck", short_name(link))
     } else {
         short_name(link).to_owned()
     };

@@ -86,7 +86,7 @@ fn changes(digest: &Digest<'_>) -> Option<Element> {
 fn reading(digest: &Digest<'_>) -> Element {
     let is_load = load::is_one(digest.results);
     let rates = if is_load {
-        "Rates are of what the calls moved or did, from the first task's beginning to the last one's end. Sizes are \
+        "Rates count bytes moved or calls completed, from the first task's beginning to the last one's end. Sizes are \
          binary (1 MiB is 2^20 bytes)."
     } else {
         "Throughput is goodput: payload taken from the receiver's sockets, headers not counted, in decimal units \

@@ -26,7 +26,7 @@ pub(crate) fn card(digest: &Digest<'_>) -> Element {
             None => card.children(measured(digest)),
         };
     };
-    card.child(el("p").class("eyebrow").text("What binds this path"))
+    card.child(el("p").class("eyebrow").text("Bottleneck"))
         .child(heading(digest, verdict))
         .child(el("p").class("lead").text(said(digest, &verdict.summary)))
         .child(el("div").class("columns").maybe(evidence(verdict)).maybe(experiment(verdict)))
@@ -235,7 +235,7 @@ fn ruled_out(verdict: &Verdict) -> Option<Element> {
     let lines = verdict.ruled_out.iter().map(|line| evidence_line(line, true));
     Some(
         details
-            .child(el("summary").text(format!("{count} {noun} considered: ruled out, or not seen")))
+            .child(el("summary").text(format!("{count} other {noun}: ruled out or not measured")))
             .child(el("ul").class("evidence").children(lines)),
     )
 }

@@ -59,15 +59,15 @@ fn write_text(out: &mut String, comparison: &Comparison, is_all: bool) -> std::f
     if alike.is_empty() {
         writeln!(out, "\nNo test has the same settings on both sides.")?;
     } else {
-        outcomes(out, &alike, is_all)?;
+        outcomes(out, comparison, &alike, is_all)?;
     }
     let unlike: Vec<&ComparedFigure> = comparison.unlike().collect();
     if !unlike.is_empty() {
         writeln!(
             out,
-            "\n--- Tests whose settings differ: the settings may be all that made a difference"
+            "\n--- Tests whose settings differ: the settings alone may explain the difference"
         )?;
-        outcomes(out, &unlike, is_all)?;
+        outcomes(out, comparison, &unlike, is_all)?;
         writeln!(out, "---")?;
     }
     if !comparison.figures.is_empty() {
@@ -97,7 +97,12 @@ fn is_same(comparison: &Comparison) -> bool {
 }
 
 /// Figures by what their comparison says.
-fn outcomes(out: &mut String, figures: &[&ComparedFigure], is_all: bool) -> std::fmt::Result {
+fn outcomes(
+    out: &mut String,
+    comparison: &Comparison,
+    figures: &[&ComparedFigure],
+    is_all: bool,
+) -> std::fmt::Result {
     let with = |outcome: Outcome| -> Vec<&ComparedFigure> {
         figures.iter().copied().filter(|figure| figure.outcome == outcome).collect()
     };
@@ -111,7 +116,7 @@ fn outcomes(out: &mut String, figures: &[&ComparedFigure], is_all: bool) -> std:
     }
     if changed.iter().all(|(_, outcome)| with(*outcome).is_empty()) {
         writeln!(out)?;
-        wrapped(out, "", &format!("{}.", compare::without_difference(figures)))?;
+        wrapped(out, "", &format!("{}.", comparison.without_difference(figures)))?;
     }
     for (title, outcome) in [
         ("Within the noise", Outcome::Indistinguishable),

@@ -158,10 +158,8 @@ impl UndrainArgs {
         }
         let state = if is_drained { "is drained" } else { "is in use" };
         let way = &self.gateway;
-        writeln!(
-            crate::out::stdout(),
-            "{name}  {way} {state}: {moved} groups and routes replaced"
-        )?;
+        let what = if moved == 1 { "group or route" } else { "groups and routes" };
+        writeln!(crate::out::stdout(), "{name}  {way} {state}: {moved} {what} replaced")?;
         Ok(Exit::Ok)
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn mend(args: &MendArgs, json: bool) -> VerbResult {
         writeln!(out, "{}", json!({ "lab": lab.plan().name, "mended": mended }))?;
     } else {
         for failure in mended {
-            writeln!(out, "no more: {failure}")?;
+            writeln!(out, "ended: {failure}")?;
         }
     }
     Ok(Exit::Ok)

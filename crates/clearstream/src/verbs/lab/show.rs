@@ -106,7 +106,7 @@ fn show_switch(out: &mut impl Write, lab: &Lab, switch: &SwitchPlan) -> io::Resu
     let (name, mtu) = (&switch.name, switch.mtu_bytes);
     let ports = count_of(switch.ends.len() as u64, "port");
     let socket = lab.switch_socket(name);
-    writeln!(out, "switch {name}: {ports}, MTU {mtu}, asked at {}", socket.display())?;
+    writeln!(out, "switch {name}: {ports}, MTU {mtu}, socket {}", socket.display())?;
     match &switch.line {
         Some(line) => writeln!(out, "  to and from each host: {}", wire(line)),
         None => Ok(()),

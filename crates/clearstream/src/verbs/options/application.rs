@@ -61,7 +61,7 @@ pub(crate) struct ApplicationOptions {
     port_base: Option<u16>,
 
     /// Most that the sending application offers per stream: 950M, 10G; 0 is no limit [default: no
-    /// limit; for UDP tests 1M].
+    /// limit; of `test -u` 1M].
     #[arg(short = 'b', long, alias = "bitrate", value_name = "RATE", value_parser = bit_rate,
           help_heading = "Rates")]
     offered_rate: Option<u64>,

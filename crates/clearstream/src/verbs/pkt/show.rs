@@ -117,7 +117,7 @@ impl Show {
                     if let Some(UnderWay { p50_s, p99_s, max_s, .. }) = under_way {
                         let [p50, p99, max] = [p50_s, p99_s, max_s].map(show_seconds);
                         line += &format!(
-                            "; under way: median {p50}, 99% within {p99}, most {max}"
+                            "; under way: median {p50}, p99 {p99}, max {max}"
                         );
                     }
                 }
@@ -167,8 +167,8 @@ impl Show {
                 {
                     let [min, p50, max] = [min, p50, max].map(show_seconds);
                     let p99 = at(99.0).map(show_seconds);
-                    let tail = p99.map_or_else(String::new, |p99| format!("99% within {p99}, "));
-                    line += &format!("; least {min}, median {p50}, {tail}most {max}");
+                    let tail = p99.map_or_else(String::new, |p99| format!("p99 {p99}, "));
+                    line += &format!("; min {min}, median {p50}, {tail}max {max}");
                 }
                 line + &outage_words(outage)
             },

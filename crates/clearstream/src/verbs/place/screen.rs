@@ -56,7 +56,7 @@ fn head(out: &mut String, results: &Results, found: &PlacementFindings) -> std::
     let peer = results.path.peer.as_deref().unwrap_or("?");
     let address = results.path.address.as_deref().unwrap_or("?");
     writeln!(out, "Place    {from} -> {to} ({address}, {peer})")?;
-    let same = if shares_machine(results) { ", the very same ones" } else { "" };
+    let same = if shares_machine(results) { "; both ends share these cores" } else { "" };
     writeln!(
         out,
         "         {} near and {} far cores{same}; {} of {} pairs measured",

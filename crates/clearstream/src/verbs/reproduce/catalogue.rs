@@ -48,11 +48,7 @@ pub(super) const ENTRIES: [Entry; 35] = [
         "UDP streaming over offered rate",
         "as TCP, without the window: delivered follows offered up to the ceiling",
     ),
-    ready(
-        "C-ceiling",
-        "PCIe and header arithmetic",
-        "the lowest ceiling on the way names the limit",
-    ),
+    ready("C-ceiling", "PCIe and header arithmetic", "the lowest ceiling of the path is the limit"),
     ready("C-fig6", "one flow at 17 ms RTT over the TCP window", "T(w) = min(w / RTT, Tmax)"),
     ready(
         "C-fig7",

@@ -91,7 +91,7 @@ fn ceilings(near: &HostFacts) -> (Vec<PaperFigure>, LawCheck) {
         let here = lowest(&told).map(show_bit_rate);
         figures.push(figure(&format!("{} of this host, receiving", nic.name), "-", here));
     }
-    let law = "the lowest ceiling on the way names the limit".to_owned();
+    let law = "the lowest ceiling of the path is the limit".to_owned();
     let is_pcie = |told: &NicCeilings| {
         told.lowest_receiving().is_some_and(|lowest| lowest.link == CeilingLink::PcieReceive)
     };

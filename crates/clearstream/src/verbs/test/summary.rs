@@ -127,6 +127,11 @@ fn totals_of(spec: &TestSpec, outcome: &TestOutcome) -> Vec<(&'static str, Strin
     lines
 }
 
+/// Whether a granted window is so much less than the requested one that both are shown differently.
+fn is_less(given_bytes: u64, asked_bytes: u64) -> bool {
+    given_bytes < asked_bytes - asked_bytes / 100
+}
+
 /// The granted windows, where the kernels granted less than requested.
 fn clamps(spec: &TestSpec, outcome: &TestOutcome) -> String {
     let Some(asked_bytes) = spec.window_bytes else { return String::new() };
@@ -139,7 +144,8 @@ fn clamps(spec: &TestSpec, outcome: &TestOutcome) -> String {
                 if stream.sending { stream.send_buffer_bytes } else { stream.receive_buffer_bytes };
             buffer.map(|bytes| bytes / 2)
         });
-        given.min().map(|bytes| format!("{} ({name} end)", show_byte_size(bytes)))
+        let given = given.min().filter(|bytes| is_less(*bytes, asked_bytes))?;
+        Some(format!("{} ({name} end)", show_byte_size(given)))
     });
     let granted: Vec<String> = granted.collect();
     if granted.is_empty() {
@@ -171,7 +177,7 @@ fn several_streams(spec: &TestSpec, outcome: &TestOutcome, streams: &[StreamEnd]
     for sending in [true, false] {
         let of_way: Vec<&StreamEnd> =
             streams.iter().filter(|stream| stream.sending == sending).collect();
-        let rates = || of_way.iter().map(|stream| outcome.stream_bits_per_s(stream));
+        let rates = || of_way.iter().map(|stream| stream_bits_per_s(spec, outcome, stream));
         if of_way.is_empty() {
             continue;
         }
@@ -185,7 +191,8 @@ fn several_streams(spec: &TestSpec, outcome: &TestOutcome, streams: &[StreamEnd]
             1 => format!("1 stream {does} {}", show_bit_rate(most)),
             many => {
                 let (least, most) = (show_bit_rate(least), show_bit_rate(most));
-                format!("{many} streams {does} {least} to {most} each")
+                let range = if least == most { most } else { format!("{least} to {most}") };
+                format!("{many} streams {does} {range} each")
             }
         };
         if let Some(tcp) = of_way[0].tcp.as_ref().filter(|_| sending) {
@@ -345,13 +352,21 @@ fn latency(latency: &LatencySummary) -> String {
     )
 }
 
+/// Goodput of one stream; of requests and responses both together, of which an end counts the requests.
+fn stream_bits_per_s(spec: &TestSpec, outcome: &TestOutcome, stream: &StreamEnd) -> f64 {
+    let counted = outcome.stream_bits_per_s(stream);
+    spec.request_response.as_ref().map_or(counted, |sizes| {
+        counted * (1.0 + f64::from(sizes.response_bytes) / f64::from(sizes.request_bytes.max(1)))
+    })
+}
+
 fn one_stream(spec: &TestSpec, outcome: &TestOutcome, stream: &StreamEnd) -> String {
     let does = match (&spec.request_response, stream.sending) {
         (Some(_), _) => "exchanged",
         (None, true) => "sent",
         (None, false) => "received",
     };
-    let rate = show_bit_rate(outcome.stream_bits_per_s(stream));
+    let rate = show_bit_rate(stream_bits_per_s(spec, outcome, stream));
     let mut text = format!("stream {} {does} {rate}", stream.index);
     let cores: Vec<String> = stream.cores.iter().take(4).map(u32::to_string).collect();
     if !cores.is_empty() {
@@ -425,9 +440,30 @@ mod tests {
         let both = told(&[stream(0, true), stream(1, false)]);
         assert_eq!(both, "1 stream sent 10.0 Mbit/s; 1 stream received 10.0 Mbit/s");
         let two = told(&[stream(0, true), stream(1, true)]);
-        assert_eq!(two, "2 streams sent 10.0 Mbit/s to 10.0 Mbit/s each");
+        assert_eq!(two, "2 streams sent 10.0 Mbit/s each");
+        let other = StreamEnd { bytes: 2_500_000, ..stream(1, true) };
+        assert_eq!(
+            told(&[stream(0, true), other]),
+            "2 streams sent 10.0 Mbit/s to 20.0 Mbit/s each"
+        );
         let udp = UdpOutcome { sent_count: 1, received_count: 1, ..UdpOutcome::default() };
         assert!(datagrams(&udp).starts_with("1 datagram sent, 1 received"), "{}", datagrams(&udp));
+    }
+
+    #[test]
+    fn an_exchange_counts_its_responses_too() {
+        let spec = TestSpec::request_response(results::Protocol::Tcp, 1, 1000);
+        // 43 requests of one byte.
+        let stream = StreamEnd { bytes: 43, duration_s: 1.0, ..StreamEnd::default() };
+        let told = one_stream(&spec, &TestOutcome::default(), &stream);
+        assert!(told.contains("exchanged 344 kbit/s"), "{told}");
+    }
+
+    #[test]
+    fn a_window_granted_but_for_less_than_can_be_seen_is_no_clamp() {
+        let gib = 1 << 30;
+        assert!(!is_less(gib - 2, gib) && !is_less(gib, gib));
+        assert!(is_less(gib / 2, gib) && is_less(gib - gib / 50, gib));
     }
 
     #[test]

@@ -304,7 +304,7 @@ impl Switched<'_> {
         let standing = self.trials.standing(&self.chosen, &results.points);
         let settled = self.settle(&Standing { next: None, ..standing });
         settled.map_err(|error| {
-            let undo = "`clearstream tune revert`, here and with --far, takes every change back";
+            let undo = "`clearstream tune revert`, here and with --far, reverts every change";
             VerbError::failed(format!("a change may still be in force: {error}; {undo}"))
         })
     }

@@ -163,7 +163,7 @@ impl Trials<'_> {
         let (change, why) = self.refused(&chosen, results)?;
         let limit = results.verdict.as_ref().map_or("the limit", |verdict| verdict.limit.name());
         Some(format!(
-            "nothing is changed or measured: {why}; what lifts {limit} is set there by hand: {}",
+            "nothing is changed or measured: {why}; to lift {limit}, set on the far host: {}",
             change.command()
         ))
     }

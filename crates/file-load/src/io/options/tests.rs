@@ -161,7 +161,7 @@ fn combinations_that_make_no_test_are_refused() {
         ("-w -D 1 -O stoneWallingStatusFile=/s,stoneWallingWearOut=1", "-k"),
         ("-u -F -o a@b", "-u"),
         ("--randomPrefill 1m", "-z"),
-        ("-z --randomPrefill 1m -D 3", "for ever"),
+        ("-z --randomPrefill 1m -D 3", "forever"),
         ("-b 2000000g -s 1000", "1 EiB"),
     ];
     for (line, reason) in lines {

@@ -87,7 +87,7 @@ impl IoOptions {
             (
                 self.prefill_bytes > 0 && self.stonewall_s > 0,
                 "--randomPrefill with -D is not taken: ranks that stop at different segments would \
-                 wait for each other for ever",
+                 wait for each other forever",
             ),
             (
                 self.reorders_tasks && self.random_reorder > 0,
