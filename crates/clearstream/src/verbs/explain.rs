@@ -88,12 +88,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     for more in &args.more {
         results.points.extend(rates_of(&args.results, &results, more)?);
     }
-    if let Some(what) = other_work(&results) {
-        let name = args.results.display();
-        return Err(VerbError::usage(format!(
-            "{name} holds no network test and no load of a file system, only {what}: nothing to explain"
-        )));
-    }
+    check_work(&args.results, &results)?;
     if args.symptoms {
         return symptoms::run(&results, json);
     }
@@ -156,7 +151,16 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> VerbResult {
     Ok(Exit::Ok)
 }
 
-/// What a file holds, in words, if it is nothing that a limit could explain.
+/// Refuses a file that holds nothing that a limit could explain.
+fn check_work(path: &Path, results: &Results) -> Result<(), VerbError> {
+    let Some(what) = other_work(results) else { return Ok(()) };
+    let name = path.display();
+    Err(VerbError::usage(format!(
+        "{name} holds no network test and no load of a file system, only {what}: nothing to explain"
+    )))
+}
+
+/// What a file holds, in words, if that is the case.
 fn other_work(results: &Results) -> Option<&'static str> {
     let what = |point: &Point| match point.work {
         Work::Search(_) => Some("searches of the model checker (`clearstream check`)"),
