@@ -122,7 +122,9 @@ fn the_whole_of_lent_memory_counts() {
         connection.attach_memory(&port, true, memory.as_fd(), [[&bell, &bell], [&bell, &bell]])
     };
     // The limit is 8 GiB.
-    (0..2).for_each(|number| drop(attach(&mut connection, number).unwrap()));
+    for number in 0..2 {
+        attach(&mut connection, number).unwrap();
+    }
     let third = attach(&mut connection, 2);
     assert!(
         matches!(&third, Err(ClientError::Refused { code: RefusalCode::Limit, .. })),
