@@ -426,7 +426,7 @@ impl<'a> Account<'a> {
                 Limit::Loss,
                 0.9,
                 format!("random loss {where_lost}: any rate loses the same share; {at_lower}"),
-                "look for a bad link on the way: errors of interfaces (ip -s link), optics, cables, radio",
+                "look for a bad link on the path: errors of interfaces (ip -s link), optics, cables, radio",
             );
         }
         (

@@ -34,9 +34,11 @@ const PREFACE: &str = "\
 # The limits
 
 `clearstream path` names one of these as the verdict (`.verdict.limit`), with the end it lies at, and
-confirms it by an experiment that changes that one thing. Each limit weighs the same figures on its
-own mechanism, from 0 to 1; those from 0.35 on are candidates, the heaviest is put to the test first,
-and a refuted one is followed by the next, up to three. Figures that were not measured are not used. This page is generated from the table of limits, and a test compares them.
+confirms it by an experiment that changes that one thing. Each limit scores the same figures against its
+own mechanism, from 0 to 1. Those of 0.35 and more are candidates: the highest score is tested first, and a
+refuted one is followed by the next, up to three. Without candidates, the highest score from 0.2 on is tested, and
+named only if its experiment confirms it. Figures that were not measured are not used. This page is generated from
+the table of limits, and a test compares them.
 
 Three rules apply to all of them:
 

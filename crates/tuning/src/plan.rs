@@ -139,7 +139,7 @@ pub fn plan(results: &Results) -> Plan {
             .push("the far host told nothing of itself, so nothing is planned for it".into());
     }
     settle(&mut plan);
-    let binds = diagnosis.candidates.first();
+    let binds = diagnosis.best().filter(|best| best.is_suspected());
     if let Some(candidate) = binds.filter(|it| it.limit == Limit::Shaper) {
         plan.by_hand = candidate.advice.iter().map(|advice| advice.text.clone()).collect();
     }

@@ -29,7 +29,8 @@ use crate::exit::{Exit, VerbError};
     clearstream vm down --all\n  \
     clearstream vm port vale0:other --path /run/other.sock     for a QEMU of your own\n\n\
     A guest is stock QEMU with an unmodified virtio-net driver, connected to the switch by\n\
-    vhost-user, or (--type ptnet) with the driver of guest/ptnet and the port's rings. It runs under KVM where that runs a small guest, and under TCG elsewhere (slower).\n\
+    vhost-user, or (--type ptnet) with the driver of guest/ptnet on the port's rings. It runs under\n\
+    KVM where that runs a small guest, and under TCG elsewhere (slower).\n\
     A guest ends with its keeper process or with QEMU, and its port is then removed. If the switch\n\
     is restarted, the port is added again and the guest continues.\n\
     Needs no privilege except access to /dev/kvm. See docs/guests.md in the source.")]
@@ -44,7 +45,7 @@ pub(crate) struct VmArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Boot a guest on a port of the switch, and print QEMU's command line.
-    Run(boot::RunArgs),
+    Run(Box<boot::RunArgs>),
     /// Add a port for a guest that somebody else starts, and print what to tell its hypervisor.
     Port(port::PortArgs),
     /// The guests that are up.

@@ -173,7 +173,7 @@ fn evidence(seen: &Observed<'_>, share: f64, law: Option<f64>) -> Vec<String> {
     let mut first = match counted {
         // Small and frequent acknowledgements, or the sender's own pacing, hide the wait from the kernel's account.
         Some(counted) => format!(
-            "all that the send buffer holds is on the way (the kernel counts {} of the time as limited by it)",
+            "all that the send buffer holds is in flight (the kernel counts {} of the time as limited by it)",
             percent(counted)
         ),
         None => format!("send-buffer-limited {} of the time", percent(share)),

@@ -287,7 +287,7 @@ pub(super) fn plateau_evidence(seen: &Observed<'_>) -> Vec<String> {
             show_bit_rate(udp.sent_bits_per_s),
             show_bit_rate(udp.delivered_bits_per_s),
             show_share(udp.lost_share),
-            if udp.located { "on the way" } else { "somewhere" }
+            if udp.located { "on the path" } else { "at an unknown place" }
         ));
     }
     lines.extend(seen.round_trip_words());

@@ -258,7 +258,7 @@ fn suspects(results: &Results, diagnosis: &Diagnosis) -> Vec<(Limit, Option<End>
             verdict.evidence.first().map_or_else(|| verdict.summary.clone(), |e| e.text.clone());
         suspects.push((verdict.limit, verdict.end, text));
     }
-    for candidate in &diagnosis.candidates {
+    for candidate in diagnosis.candidates.iter().filter(|one| one.is_suspected()) {
         if suspects.iter().all(|(limit, _, _)| *limit != candidate.limit) {
             let text = candidate.evidence.first().cloned().unwrap_or_default();
             suspects.push((candidate.limit, candidate.end, text));
