@@ -20,7 +20,8 @@ use crate::verbs::options::ServerOptions;
 /// Options of `tune status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  clearstream tune status\n\n\
-    Of `tune` alone: what `gateway apply` changed, `gateway check` shows. Needs no privilege. Every user sees the changes of root; where the journal of root may not be read,\n\
+    Changes of `tune` only; `gateway check` shows those of `gateway apply`. Needs no privilege.\n\
+    Every user sees the changes of root; where the journal of root may not be read,\n\
     one line says so, with exit code 4.")]
 pub(crate) struct StatusArgs {
     /// Show the changes on this far host (`clearstream serve --allow-tuning`) that were made from this
