@@ -128,6 +128,8 @@ pub(crate) struct Datapath {
     /// Rings without waiting, where the kernel can.
     signaller: Option<Arc<Signaller>>,
     deferred_drop: DeferredDrop,
+    /// Told to stop.
+    is_stopped: bool,
     /// The next turn of this port panics.
     #[cfg(test)]
     fault: Option<PortId>,
@@ -165,6 +167,7 @@ impl Datapath {
             residents: Residents::default(),
             signaller: None,
             deferred_drop: DeferredDrop::default(),
+            is_stopped: false,
             #[cfg(test)]
             fault: None,
         })
@@ -190,7 +193,8 @@ impl Datapath {
         let mut idle_since = None;
         let mut dry_rounds = 0;
         loop {
-            if !self.obey()? {
+            self.obey();
+            if self.is_stopped {
                 return Ok(());
             }
             let ports = *self.forwarder.ports();
@@ -212,7 +216,7 @@ impl Datapath {
             if now - since < linger || self.polled != PortSet::default() {
                 std::thread::yield_now();
             } else {
-                self.sleep(&ports)?;
+                self.sleep()?;
                 dry_rounds = 0;
             }
         }
@@ -235,6 +239,12 @@ impl Datapath {
     }
 
     fn turn(&mut self, id: PortId, now_s: u32, share: u64) -> usize {
+        let Some(port) = &mut self.ports[id.index()] else { return 0 };
+        // Who is told that it is attached gets every frame that anybody sends afterwards. Such a frame may have come
+        // since the round began, so commands are looked at after it was seen and before it is routed.
+        if port.inlet.look() {
+            self.obey();
+        }
         // Taken out while it is served, so that its frames can be written to the others.
         let Some(mut source) = self.ports[id.index()].take() else { return 0 };
         // A panic takes this port's client away and nobody else's.
@@ -491,14 +501,14 @@ impl Datapath {
         self.deferred_drop.drop_later(port);
     }
 
-    /// Does what the control thread asks; false when it is to end.
-    fn obey(&mut self) -> Result<bool, SyscallError> {
+    /// Does what the control thread asks.
+    fn obey(&mut self) {
         if !self.link.has_commands() {
-            return Ok(true);
+            return;
         }
         for command in self.link.take_commands() {
             match command {
-                Command::Stop => return Ok(false),
+                Command::Stop => self.is_stopped = true,
                 Command::Reside { serial, resident } => {
                     self.residents.add(serial, resident);
                 }
@@ -542,11 +552,11 @@ impl Datapath {
                 }
             }
         }
-        Ok(true)
     }
 
     /// Asks every client to ring, and sleeps if none has sent anything meanwhile.
-    fn sleep(&mut self, ports: &PortSet) -> Result<(), SyscallError> {
+    fn sleep(&mut self) -> Result<(), SyscallError> {
+        let ports = *self.forwarder.ports();
         let mut quiet = true;
         for id in ports.iter() {
             let Some(port) = &mut self.ports[id.index()] else { continue };

@@ -256,29 +256,39 @@ fn a_jammed_bell_stops_nobody_for_long() {
     });
 }
 
-/// The same, and everybody leaves while the switch hangs: whoever comes next is served.
+/// The same, and everybody leaves while the switch hangs: whoever comes next is served, and is not taken for the one that
+/// had its place before.
 #[test]
 fn a_jammed_bell_left_behind_stops_nobody_either() {
-    let serving = Serving::start_plain("jam-left");
-    let left = {
-        let jam = jam(&serving, "vale0:jam");
+    for stays in [false, true] {
+        let serving = Serving::start_plain("jam-left");
+        // With a port that stays, the hanging switch itself serves those who come.
+        let mut kept = serving.connect();
+        let _kept = stays.then(|| kept.attach_port(&"vale0:kept".parse().unwrap()).unwrap());
+        let left = {
+            let jam = jam(&serving, "vale0:jam");
+            let mut connection = serving.connect();
+            let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+            a.sender.reserve(1).unwrap();
+            assert!(a.sender.put(0, &frame(1, 0xff, 0)));
+            a.sender.publish(1).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            // The connections close, the bells stay open here.
+            jam.fds
+        };
         let mut connection = serving.connect();
-        let mut a = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
-        a.sender.reserve(1).unwrap();
-        assert!(a.sender.put(0, &frame(1, 0xff, 0)));
-        a.sender.publish(1).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
-        // The connection closes, the bells stay open here.
-        jam.fds
-    };
-    let mut connection = serving.connect();
-    let mut again = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
-    let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
-    again.sender.reserve(1).unwrap();
-    assert!(again.sender.put(0, &frame(1, 0xff, 0)));
-    again.sender.publish(1).unwrap();
-    assert_eq!(b.receiver.wait(SOON).unwrap(), 1);
-    drop(left);
+        wait_until("those before have left", || {
+            !connection.list().unwrap().iter().any(|port| port.name.ends_with("jam"))
+        });
+        let mut b = connection.attach_port(&"vale0:b".parse().unwrap()).unwrap();
+        let mut again = connection.attach_port(&"vale0:a".parse().unwrap()).unwrap();
+        again.sender.reserve(1).unwrap();
+        assert!(again.sender.put(0, &frame(1, 0xff, 0)));
+        again.sender.publish(1).unwrap();
+        assert_eq!(b.receiver.wait(SOON).unwrap(), 1);
+        assert!(connection.poll_cut_off().unwrap().is_none());
+        drop(left);
+    }
 }
 
 #[test]

@@ -143,11 +143,11 @@ impl Switch {
     }
 
     /// If the thread has been in the same wake-up since the last call, empties the counters it may hang
-    /// on: then that wake-up succeeds. The clients it was for, unless they have left.
+    /// on: then that wake-up succeeds. The serial number of the client it was for, unless that has left.
     ///
     /// The last close of a bell that a client holds in an epoll set takes as long as that set is locked: bells
     /// of clients that have left go to `later`.
-    pub(super) fn free_jam(&mut self, later: &DeferredDrop) -> Vec<u64> {
+    pub(super) fn free_jam(&mut self, later: &DeferredDrop) -> Option<u64> {
         let ringing = self.link.ringing.load(Ordering::Relaxed);
         let same = ringing != 0 && ringing == self.ringing;
         let jammed = same && self.link.hangs_in(ringing);
@@ -156,18 +156,14 @@ impl Switch {
             if ringing == 0 && !self.link.has_commands() {
                 self.gone.drain(..).for_each(|bell| later.drop_later(Box::new(bell)));
             }
-            return Vec::new();
+            return None;
         }
         // Whether it helped is seen the next time.
         self.gone.iter().for_each(|bell| drop(bell.clear_now()));
-        let whose = self.ports.values().filter(|port| Link::is_for(ringing, port.id));
-        let clients = whose.filter_map(|port| port.client.as_ref());
-        clients
-            .map(|client| {
-                client.bells.iter().for_each(|bell| drop(bell.clear_now()));
-                client.serial
-            })
-            .collect()
+        let mut clients = self.ports.values().filter_map(|port| port.client.as_ref());
+        let client = clients.find(|client| client.serial == Link::serial_of(ringing))?;
+        client.bells.iter().for_each(|bell| drop(bell.clear_now()));
+        Some(client.serial)
     }
 }
 

@@ -368,7 +368,7 @@ impl Registry {
     /// no more often than any honest wake-up takes.
     pub(super) fn watch_bells(&mut self) {
         for switch in self.switches.values_mut().chain(&mut self.ending) {
-            for serial in switch.free_jam(&self.deferred_drop) {
+            if let Some(serial) = switch.free_jam(&self.deferred_drop) {
                 let why = CutOff::Bell("a write to it would block".to_owned());
                 // Both ends of this channel are here, and the bell is ours alone.
                 self.trouble.0.send(Trouble { serial, why }).ok();

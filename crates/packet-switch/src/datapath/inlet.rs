@@ -48,19 +48,28 @@ pub(crate) struct Inlet {
     end: End<Mapped>,
     buffers: Buffers,
     bell: Bell,
+    /// How many slots the client has handed over, as of the last look.
+    seen: Result<u32, Violation>,
 }
 
 impl Inlet {
     pub(crate) fn new(end: End<Mapped>, buffers: Buffers, bell: Bell) -> Self {
-        Self { end, buffers, bell }
+        Self { end, buffers, bell, seen: Ok(0) }
     }
 
-    /// Takes up to a turn's worth of slots and the whole packets they make. The slots of a packet
-    /// whose end is not there yet stay for the next turn.
+    /// Looks what the client has handed over; whether there is anything to be done.
+    #[inline]
+    pub(crate) fn look(&mut self) -> bool {
+        self.seen = self.end.observe();
+        self.seen != Ok(0)
+    }
+
+    /// Takes, of the slots that were there at the last [look](Self::look), up to a turn's worth and the whole packets
+    /// they make. The slots of a packet whose end is not there yet stay for the next turn.
     pub(crate) fn take(&mut self, marks: &mut Marks, taken: &mut Taken) -> Result<(), CutOff> {
         taken.slots.clear();
         taken.packets.clear();
-        let count = (self.end.observe()? as usize).min(BATCH_SLOTS);
+        let count = (std::mem::replace(&mut self.seen, Ok(0))? as usize).min(BATCH_SLOTS);
         let mut packet = Packet::default();
         for offset in 0..count {
             let slot = self.end.memory().slot(self.end.index(offset as u32));
@@ -95,9 +104,9 @@ impl Inlet {
         Ok(())
     }
 
-    /// Whether the client has handed anything over.
-    pub(crate) fn has_some(&mut self) -> Result<bool, CutOff> {
-        Ok(self.end.observe()? > 0)
+    /// Whether there was anything at the last look.
+    pub(crate) fn has_some(&self) -> Result<bool, CutOff> {
+        Ok(self.seen? > 0)
     }
 
     /// Leaves all but the first `packets` of those taken for the next turn.

@@ -11,6 +11,9 @@ use sys::SyscallError;
 use super::sleep::WakeSet;
 use super::{Monitor, PortEnds, Resident};
 
+/// Of what tells wake-ups from each other: more of them than there are between two looks at it.
+const NUMBER_BITS: u32 = 24;
+
 /// What the control thread asks of a switch.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -60,7 +63,7 @@ pub(crate) struct Link {
     bell: Bell,
     /// Where the thread sleeps.
     wake_set: WakeSet,
-    /// The wake-up under way, see [`Link::wake_up`]; 0 for none.
+    /// The wake-up under way, see [`Link::wake_up`]; 0 for none: serial numbers begin at 1.
     pub(crate) ringing: AtomicU64,
     /// The thread's folder below `/proc`, as that numbers it: it may be that of an outer namespace.
     thread: OnceLock<PathBuf>,
@@ -79,14 +82,15 @@ impl Link {
         })
     }
 
-    /// What stands in `ringing` during the `number`th wake-up, which is that port's.
-    pub(crate) fn wake_up(number: u64, port: PortId) -> u64 {
-        number << 8 | (port.index() as u64 + 1)
+    /// What stands in `ringing` during the `number`th wake-up, which is for the port of that serial number. Its place
+    /// among the ports would not do: while the thread hangs, the port may go and its place be another's.
+    pub(crate) fn wake_up(number: u64, serial: u64) -> u64 {
+        serial << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1)
     }
 
-    /// Whether that wake-up is that port's.
-    pub(crate) fn is_for(ringing: u64, port: PortId) -> bool {
-        ringing & 0xff == port.index() as u64 + 1
+    /// The serial number of the port that the wake-up is for.
+    pub(crate) fn serial_of(ringing: u64) -> u64 {
+        ringing >> NUMBER_BITS
     }
 
     /// To be called by the switch's thread when it begins.

@@ -34,7 +34,7 @@ fn bench_of(clients: usize, geometry: &Geometry) -> Bench {
     let bell = Bell::new().unwrap();
     let mut switch = Datapath::new(link, sender, bell, Duration::ZERO, 1).unwrap();
     let clients = (0..clients).map(|number| plug(&mut switch, number, geometry)).collect();
-    assert!(switch.obey().unwrap());
+    switch.obey();
     Bench { switch, trouble, clients }
 }
 
@@ -164,7 +164,7 @@ fn headers_come_and_go_between_ports_that_differ() {
     for (id, header_bytes) in ids.into_iter().zip([12, 10, 0]) {
         bench.switch.link.send(Command::SetHeader { id, header_bytes }).unwrap();
     }
-    bench.switch.obey().unwrap();
+    bench.switch.obey();
     let lengths = [12, 10, 0];
     for (from, to) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
         // Nothing in the header but, in the longer one, a count of buffers.
@@ -354,6 +354,32 @@ fn scribbling_harms_nobody_else() {
     });
 }
 
+/// Clients are told that they are attached as soon as the command is on its way, which may be in the middle of a round.
+#[test]
+fn a_frame_reaches_whoever_was_attached_before_it_was_sent() {
+    let mut bench = bench(1);
+    let late = plug(&mut bench.switch, 1, &GEOMETRY);
+    bench.clients.push(late);
+    bench.send(0, 0xff, 1);
+    assert_eq!(bench.round(), 1);
+    assert_eq!(bench.receive(1), [frame(0, 0xff, 0)]);
+}
+
+/// The port whose turn it is goes in the middle of a round, and another comes to its place.
+#[test]
+fn a_port_that_is_taken_away_in_a_round_sends_no_more() {
+    let mut bench = bench(2);
+    bench.send(0, 1, 1);
+    bench.switch.link.send(Command::Remove { id: PortId::new(0).unwrap(), serial: 1 }).unwrap();
+    let next = plug(&mut bench.switch, 0, &GEOMETRY);
+    bench.clients.push(next);
+    assert_eq!(bench.round(), 0);
+    assert!(bench.receive(1).is_empty());
+    bench.send(2, 1, 1);
+    assert_eq!(bench.round(), 1);
+    assert_eq!(bench.receive(1), [frame(2, 1, 0)]);
+}
+
 #[test]
 fn a_full_turn_leaves_the_rest_for_the_next() {
     let geometry = Geometry { slots: 1024, ..GEOMETRY };
@@ -369,6 +395,7 @@ fn a_full_turn_leaves_the_rest_for_the_next() {
     tx.publish(1000).unwrap();
     let (mut marks, mut taken) = (Marks::new(&buffers()), Taken::default());
     for expected in [256, 256, 256, 232, 0] {
+        inlet.look();
         inlet.take(&mut marks, &mut taken).unwrap();
         assert_eq!(taken.slots.len(), expected, "one port's turn is bounded");
         inlet.release(&mut marks, &taken.slots);
@@ -394,6 +421,7 @@ fn endless_packets_are_refused() {
     }
     tx.publish(65).unwrap();
     let (mut marks, mut taken) = (Marks::new(&buffers()), Taken::default());
+    assert!(inlet.look());
     assert_eq!(inlet.take(&mut marks, &mut taken), Err(CutOff::Fragments(64)));
 }
 
@@ -440,7 +468,7 @@ impl Bench {
     fn set_header(&mut self, number: usize, header_bytes: u8) {
         let id = PortId::new(number).unwrap();
         self.switch.link.send(Command::SetHeader { id, header_bytes }).unwrap();
-        self.switch.obey().unwrap();
+        self.switch.obey();
     }
 
     fn drain(&mut self, number: usize) {
@@ -641,7 +669,7 @@ fn watchers_take_no_more_than_their_share() {
             client
         })
         .collect();
-    bench.switch.obey().unwrap();
+    bench.switch.obey();
     let frames = work::WATCH_WORK / 8 / 2 / 2000 + 20;
     for _ in 0..frames {
         let mut long = vec![0; 2000];

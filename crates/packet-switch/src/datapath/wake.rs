@@ -75,7 +75,8 @@ impl Datapath {
             bell(port).ring_by(signaller)
         } else {
             self.wakeups.set(self.wakeups.get() + 1);
-            self.link.ringing.store(Link::wake_up(self.wakeups.get(), port.id), Ordering::Relaxed);
+            let wake_up = Link::wake_up(self.wakeups.get(), port.serial);
+            self.link.ringing.store(wake_up, Ordering::Relaxed);
             let rung = bell(port).ring();
             self.link.ringing.store(0, Ordering::Relaxed);
             rung
