@@ -6,6 +6,7 @@
 mod descriptor_threads;
 mod devices;
 mod entries;
+mod jams;
 mod lent_memory;
 mod list;
 mod make;
@@ -257,7 +258,9 @@ impl Daemon {
     fn watch(&mut self, notice: &mut dyn FnMut(Notice)) {
         self.deaf = false;
         self.spare = self.spare.take().or_else(|| spare(&self.listener).ok());
-        self.contain("bells of switches", notice, |daemon, _| daemon.registry.watch_bells());
+        self.contain("bells of switches", notice, |daemon, _| {
+            daemon.registry.watch_bells(Instant::now())
+        });
         self.contain("refused calls", notice, Self::count_refused_calls);
         self.contain("connections to close", notice, |daemon, _| daemon.close_later());
     }

@@ -58,6 +58,8 @@ pub(crate) struct PortEnds {
     pub(crate) id: PortId,
     /// Unique in the daemon's life.
     pub(crate) serial: u64,
+    /// Whose client it is.
+    pub(crate) user: u32,
     pub(crate) inlet: Inlet,
     pub(crate) outlet: Outlet,
     pub(crate) marks: Marks,
@@ -438,7 +440,8 @@ impl Datapath {
             // Somebody who breaks the protocol of its own ring watches no more.
             let round = self.rounds;
             let broken = monitors.extract_if(.., |monitor| monitor.begin(round, share).is_err());
-            broken.for_each(|monitor| self.deferred_drop.drop_later(Box::new(monitor)));
+            broken
+                .for_each(|monitor| self.deferred_drop.drop_later(monitor.user, Box::new(monitor)));
             let (from, skip) = (source.inlet.buffers(), usize::from(source.header_bytes));
             let mut copy = |packet: Packet| {
                 let fragments = self.taken.fragments(packet);
@@ -498,7 +501,7 @@ impl Datapath {
     fn leave(&mut self, port: Box<PortEnds>) {
         self.forwarder.remove(port.id);
         self.link.wake_set().remove(&port.kick);
-        self.deferred_drop.drop_later(port);
+        self.deferred_drop.drop_later(port.user, port);
     }
 
     /// Does what the control thread asks.
@@ -538,7 +541,9 @@ impl Datapath {
                 Command::Unwatch { id, serial } => {
                     let place = &mut self.monitors[id.index()];
                     let gone = place.extract_if(.., |monitor| monitor.serial == serial);
-                    gone.for_each(|monitor| self.deferred_drop.drop_later(Box::new(monitor)));
+                    gone.for_each(|monitor| {
+                        self.deferred_drop.drop_later(monitor.user, Box::new(monitor));
+                    });
                     if place.is_empty() {
                         self.watched.remove(id);
                     }
@@ -552,30 +557,6 @@ impl Datapath {
                 }
             }
         }
-    }
-
-    /// Asks every client to ring, and sleeps if none has sent anything meanwhile.
-    fn sleep(&mut self) -> Result<(), SyscallError> {
-        let ports = *self.forwarder.ports();
-        let mut quiet = true;
-        for id in ports.iter() {
-            let Some(port) = &mut self.ports[id.index()] else { continue };
-            match port.inlet.arm() {
-                Ok(nothing_new) => quiet &= nothing_new,
-                // The next turn sees it again and cuts the client off.
-                Err(_) => quiet = false,
-            }
-        }
-        let longest = self.residents.rest();
-        if quiet && !self.link.has_commands() && longest != Some(Duration::ZERO) {
-            self.link.wake_set().sleep(&self.residents.fds(), longest)?;
-        }
-        for id in ports.iter() {
-            if let Some(port) = &mut self.ports[id.index()] {
-                port.inlet.disarm();
-            }
-        }
-        Ok(())
     }
 }
 

@@ -89,6 +89,15 @@ impl Bell {
         }
     }
 
+    /// Whether a plain write to it would wait: somebody who shares the descriptor has filled it to the brim.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let mut set = [PollFd::new(&self.fd, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut set, Some(&now)).is_ok()
+            && !set[0].revents().contains(PollFlags::OUT)
+    }
+
     /// Sleeps until it rings, and forgets that it did; false when `timeout` passed first. A signal
     /// ends the sleep as a ring does.
     ///

@@ -104,15 +104,15 @@ impl Registry {
         if let Some(port) = self.port_mut(name) {
             port.header_bytes = header_bytes;
         }
-        let plug = self.plug_inner(name, client_bytes);
+        let plug = self.plug_inner(user, name, client_bytes);
         if plug.is_err() {
             self.forget_port(name);
         }
         plug
     }
 
-    fn plug_inner(&mut self, name: &PortName, bytes: u64) -> Result<Plug, Refusal> {
-        let (role, shape) = self.free_port(name, bytes)?;
+    fn plug_inner(&mut self, user: u32, name: &PortName, bytes: u64) -> Result<Plug, Refusal> {
+        let (role, shape) = self.free_port(user, name, bytes)?;
         let attachment = self.next_attachment();
         let (ends, region, plug) = make::inner_port(role, shape)?;
         self.join(name, (DAEMON, attachment), ends, (region, bytes))?;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,8 +27,8 @@ pub(super) struct Switch {
     pub(super) ports: BTreeMap<Name, Port>,
     /// Whom its thread was waking when the control thread looked last.
     pub(super) ringing: u64,
-    /// Doorbells of clients that have left, until the thread has dropped them too.
-    pub(super) gone: Vec<Bell>,
+    /// Doorbells of clients that have left, by user, until the thread has dropped them too.
+    pub(super) gone: Vec<(u32, Vec<Bell>)>,
 }
 
 #[derive(Debug)]
@@ -56,6 +55,7 @@ pub(super) struct Port {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) session: SessionId,
+    pub(super) user: u32,
     pub(super) attachment: u32,
     pub(super) serial: u64,
     pub(super) lease: Lease,
@@ -140,30 +140,6 @@ impl Switch {
     pub(super) fn stop(&self) {
         // The link's bell is ours alone; it cannot break.
         self.link.send(Command::Stop).ok();
-    }
-
-    /// If the thread has been in the same wake-up since the last call, empties the counters it may hang
-    /// on: then that wake-up succeeds. The serial number of the client it was for, unless that has left.
-    ///
-    /// The last close of a bell that a client holds in an epoll set takes as long as that set is locked: bells
-    /// of clients that have left go to `later`.
-    pub(super) fn free_jam(&mut self, later: &DeferredDrop) -> Option<u64> {
-        let ringing = self.link.ringing.load(Ordering::Relaxed);
-        let same = ringing != 0 && ringing == self.ringing;
-        let jammed = same && self.link.hangs_in(ringing);
-        self.ringing = ringing;
-        if !jammed {
-            if ringing == 0 && !self.link.has_commands() {
-                self.gone.drain(..).for_each(|bell| later.drop_later(Box::new(bell)));
-            }
-            return None;
-        }
-        // Whether it helped is seen the next time.
-        self.gone.iter().for_each(|bell| drop(bell.clear_now()));
-        let mut clients = self.ports.values().filter_map(|port| port.client.as_ref());
-        let client = clients.find(|client| client.serial == Link::serial_of(ringing))?;
-        client.bells.iter().for_each(|bell| drop(bell.clear_now()));
-        Some(client.serial)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use ring::Bells;
 use shm::{Bell, Region, RegionError};
@@ -104,10 +105,12 @@ impl Registry {
     pub(super) fn attach_memory(
         &mut self,
         session: SessionId,
+        user: u32,
         name: &PortName,
         memory: LentMemory,
         is_fresh: bool,
     ) -> Answered {
+        self.check_pause(user, Instant::now())?;
         self.check_attachments(session)?;
         self.lent.retain(|(_, region)| region.strong_count() > 0);
         let identity = memory.identity;
@@ -118,7 +121,7 @@ impl Registry {
         let needed = self.port(name).map(|port| make::region_bytes(port.shape, 2)).transpose();
         let needed = needed.map_err(MakeError::from)?.unwrap_or(0);
         let more = (memory.region.length_bytes() as u64).saturating_sub(needed);
-        let (role, shape) = self.free_port(name, more)?;
+        let (role, shape) = self.free_port(user, name, more)?;
         let attachment = self.next_attachment();
         let header_bytes = role.header_bytes;
         let (ends, region) = make::lent_port(role, shape, memory, is_fresh)?;

@@ -71,6 +71,8 @@ fn memory_of(region: &Region) -> Result<OwnedFd, SyscallError> {
 pub(crate) struct Role {
     pub(crate) id: PortId,
     pub(crate) serial: u64,
+    /// Whose client it is.
+    pub(crate) user: u32,
     /// Bytes of virtio-net header before each frame.
     pub(crate) header_bytes: u8,
     pub(crate) counters: Arc<PortCounters>,
@@ -103,13 +105,14 @@ fn port_ends(
     [tx, rx]: [Bells; 2],
     seed: u32,
 ) -> Result<PortEnds, MakeError> {
-    let Role { id, serial, header_bytes, counters } = role;
+    let Role { id, serial, user, header_bytes, counters } = role;
     let inlet_end = layout.end(region, 0, Seat::TxOwner, seed)?;
     let outlet_end = layout.end(region, 1, Seat::RxOwner, seed)?;
     let buffers = || layout.buffers(region);
     Ok(PortEnds {
         id,
         serial,
+        user,
         inlet: Inlet::new(inlet_end, buffers()?, tx.theirs),
         outlet: Outlet::new(outlet_end, buffers()?, rx.theirs),
         marks: Marks::new(&buffers()?),
@@ -164,12 +167,12 @@ pub(crate) fn port_rings() -> Vec<RingSeat> {
 /// The owner's seat for copies of what passes a port, and what a watcher gets.
 pub(crate) fn monitor(
     id: PortId,
-    serial: u64,
+    (serial, user): (u64, u32),
     shape: Shape,
 ) -> Result<(Monitor, Weak<Region>, Handout), MakeError> {
-    let role = Role { id, serial, header_bytes: 0, counters: Arc::default() };
+    let role = Role { id, serial, user, header_bytes: 0, counters: Arc::default() };
     let (ends, region, handout) = port(role, shape)?;
-    Ok((Monitor::new(serial, ends.outlet, ends.marks), region, handout))
+    Ok((Monitor::new(serial, user, ends.outlet, ends.marks), region, handout))
 }
 
 /// A port of a switch whose user is within the daemon.

@@ -49,7 +49,7 @@ impl Registry {
         if port.watchers.len() >= WATCHERS_MAX {
             return Err(Refusal::Limit { what: "watchers of a port", max: WATCHERS_MAX as u64 });
         }
-        let (monitor, region, handout) = make::monitor(port.id, serial, shape)?;
+        let (monitor, region, handout) = make::monitor(port.id, (serial, user), shape)?;
         switch.link.send(Command::Watch { id: port.id, monitor: Box::new(monitor) })?;
         let lease = self.memory.lease(region, bytes);
         port.watchers.push(Watcher { session, attachment, serial, lease });

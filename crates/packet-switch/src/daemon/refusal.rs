@@ -1,6 +1,7 @@
 //! Why a request is refused.
 
 use std::error::Error;
+use std::time::Duration;
 
 use shm::RegionError;
 use sys::SyscallError;
@@ -40,6 +41,8 @@ pub(super) enum Refusal {
     Taken(String),
     #[error("{what}: the limit of {max} is reached")]
     Limit { what: &'static str, max: u64 },
+    #[error("a doorbell of yours was jammed; attach again in {} s", .0.as_secs() + 1)]
+    Paused(Duration),
     #[error("{0} belongs to another user")]
     Foreign(String),
     #[error("rings of {} slots with buffers of {} bytes: 2 to 4096 slots and a multiple of 64 up to 65536 bytes are possible", .0.slots, .0.buffer_bytes)]
@@ -74,6 +77,7 @@ impl Refusal {
             Self::Exists(_) => RefusalCode::Exists,
             Self::Taken(_) => RefusalCode::Taken,
             Self::Limit { .. } => RefusalCode::Limit,
+            Self::Paused(_) => RefusalCode::Busy,
             Self::Foreign(_) => RefusalCode::NotOwner,
             Self::Shape(_)
             | Self::Header(_)

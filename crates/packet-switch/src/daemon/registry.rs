@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shm::{Bell, Region};
 use switch::vale::{PORTS_MAX, PortId};
@@ -11,6 +11,7 @@ use sys::SyscallError;
 
 use super::descriptor_threads::Brought;
 use super::entries::{Client, Ends, Group, Port, Switch};
+use super::jams::Jams;
 use super::lent_memory::Lent;
 use super::make::{self, Handout, MakeError, PipeGroup, Role};
 use super::memory::Memory;
@@ -19,7 +20,7 @@ use super::session::SessionId;
 use super::switches::Signallers;
 use super::{Config, Notice};
 use crate::attachment::{Answer, Ask, Delivery, Health, Kind, PIPES_MAX, PipeEnd, Shape};
-use crate::datapath::{Command, CutOff, PortEnds, Trouble};
+use crate::datapath::{Command, PortEnds, Trouble};
 use crate::deferred_drop::DeferredDrop;
 use crate::device::Keep;
 use crate::name::{Name, PortName};
@@ -34,7 +35,7 @@ const ATTACHMENTS_MAX: usize = 64;
 pub(super) struct Registry {
     pub(super) switches: BTreeMap<Name, Switch>,
     /// Switches without ports whose threads have been told to stop.
-    ending: Vec<Switch>,
+    pub(super) ending: Vec<Switch>,
     pub(super) groups: BTreeMap<Name, Group>,
     /// Memory of clients' own that is attached, or was and is still held by some thread.
     pub(super) lent: Vec<Lent>,
@@ -42,6 +43,9 @@ pub(super) struct Registry {
     pub(super) threads: Threads,
     pub(super) signallers: Signallers,
     pub(super) deferred_drop: DeferredDrop,
+    pub(super) jams: Jams,
+    /// The daemon's own user.
+    pub(super) owner: u32,
     /// As lists say it.
     pub(super) health: Health,
     pub(super) memory: Memory,
@@ -77,6 +81,8 @@ impl Registry {
             threads: Threads { cores: config.cores.clone(), confined: false },
             signallers: Signallers::new(config.plain_bells),
             deferred_drop: DeferredDrop::default(),
+            jams: Jams::default(),
+            owner: rustix::process::geteuid().as_raw(),
             health: Health::default(),
             memory: Memory::new(config.memory_bytes_max),
             next_serial: 1,
@@ -138,7 +144,8 @@ impl Registry {
                 Ok(Answer::Done.into())
             }
             Ask::AttachMemory { port, is_fresh } => {
-                let delivery = self.attach_memory(session, &port, brought.memory()?, is_fresh)?;
+                let delivery =
+                    self.attach_memory(session, user, &port, brought.memory()?, is_fresh)?;
                 notice(Notice::Attached { name: port.to_string(), user });
                 Ok(delivery)
             }
@@ -159,12 +166,13 @@ impl Registry {
         name: &PortName,
         shape: Shape,
     ) -> Answered {
+        self.check_pause(user, Instant::now())?;
         self.check_attachments(session)?;
         let ephemeral = self.port(name).is_none();
         if ephemeral {
             self.new_port(user, name, shape, Kind::Ephemeral)?;
         }
-        let outcome = self.plug(session, name);
+        let outcome = self.plug(session, user, name);
         if ephemeral && outcome.is_err() {
             self.forget_port(name);
         }
@@ -172,8 +180,8 @@ impl Registry {
     }
 
     /// Gives a free port's rings to a client and to the switch's thread.
-    fn plug(&mut self, session: SessionId, name: &PortName) -> Answered {
-        let (role, shape) = self.free_port(name, 0)?;
+    fn plug(&mut self, session: SessionId, user: u32, name: &PortName) -> Answered {
+        let (role, shape) = self.free_port(user, name, 0)?;
         let attachment = self.next_attachment();
         let header_bytes = role.header_bytes;
         let (ends, region, handout) = make::port(role, shape)?;
@@ -184,6 +192,7 @@ impl Registry {
     /// What a port that nobody has is to its switch, and its shape; there is memory for it, and `more`.
     pub(super) fn free_port(
         &mut self,
+        user: u32,
         name: &PortName,
         more: u64,
     ) -> Result<(Role, Shape), Refusal> {
@@ -193,7 +202,7 @@ impl Registry {
             return Err(Refusal::Taken(name.to_string()));
         }
         let (header_bytes, counters) = (port.header_bytes, Arc::clone(&port.counters));
-        let role = Role { id: port.id, serial, header_bytes, counters };
+        let role = Role { id: port.id, serial, user, header_bytes, counters };
         let shape = port.shape;
         let bytes = make::region_bytes(shape, 2).map_err(MakeError::from)?;
         self.memory.reserve(bytes.saturating_add(more))?;
@@ -213,12 +222,12 @@ impl Registry {
         let bells = vec![ends.inlet.bell().share()?, ends.outlet.bell().share()?];
         let switch = self.switches.get_mut(&name.switch).ok_or_else(not_there)?;
         let port = switch.ports.get_mut(&name.port).ok_or_else(not_there)?;
-        let serial = ends.serial;
+        let (serial, user) = (ends.serial, ends.user);
         let bytes = client_bytes + make::region_bytes(port.shape, 2).map_err(MakeError::from)?;
         switch.link.wake_set().add(&ends.kick)?;
         switch.link.send(Command::Add(Box::new(ends)))?;
         let lease = self.memory.lease(region, bytes);
-        port.client = Some(Client { session, attachment, serial, lease, bells });
+        port.client = Some(Client { session, user, attachment, serial, lease, bells });
         Ok(())
     }
 
@@ -330,7 +339,7 @@ impl Registry {
             self.farewells.push((session, Answer::CutOff { attachment, why }));
         }
         if let Some(group) = self.groups.remove(name) {
-            self.deferred_drop.drop_later(Box::new(group));
+            self.deferred_drop.drop_later(group.user, Box::new(group));
         }
         Ok(Answer::Done.into())
     }
@@ -364,30 +373,10 @@ impl Registry {
         to_tell
     }
 
-    /// Frees a switch that hangs in waking somebody (see `Link`), and says who that is. To be called
-    /// no more often than any honest wake-up takes.
-    pub(super) fn watch_bells(&mut self) {
-        for switch in self.switches.values_mut().chain(&mut self.ending) {
-            if let Some(serial) = switch.free_jam(&self.deferred_drop) {
-                let why = CutOff::Bell("a write to it would block".to_owned());
-                // Both ends of this channel are here, and the bell is ours alone.
-                self.trouble.0.send(Trouble { serial, why }).ok();
-                self.trouble_bell.ring().ok();
-            }
-        }
-        let is_over =
-            |switch: &mut Switch| switch.thread.as_ref().is_none_or(|one| one.is_finished());
-        let over = self.ending.extract_if(.., is_over);
-        over.for_each(|switch| self.deferred_drop.drop_later(Box::new(switch)));
-    }
-
     fn detach(&mut self, notice: &mut dyn FnMut(Notice), whom: impl Fn(SessionId, u32) -> bool) {
         self.unwatch(&whom);
         let serials: Vec<u64> = self
-            .switches
-            .values()
-            .flat_map(|switch| switch.ports.values())
-            .filter_map(|port| port.client.as_ref())
+            .clients()
             .filter(|client| whom(client.session, client.attachment))
             .map(|client| client.serial)
             .collect();
@@ -407,7 +396,7 @@ impl Registry {
     fn forget_deserted_groups(&mut self) {
         let goes = |group: &Group| group.ephemeral && group.is_deserted();
         for (_, group) in self.groups.extract_if(.., |_, group| goes(group)) {
-            self.deferred_drop.drop_later(Box::new(group));
+            self.deferred_drop.drop_later(group.user, Box::new(group));
         }
     }
 
@@ -415,18 +404,26 @@ impl Registry {
         let Some((name, port)) = self.port_of(serial) else { return };
         let (id, ephemeral) = (port.id, port.kind == Kind::Ephemeral);
         let client = port.client.take();
-        let (lease, bells) = client.map(|client| (client.lease, client.bells)).unzip();
-        lease.into_iter().for_each(|lease| self.memory.end(lease));
+        let bells = client.map(|client| {
+            self.memory.end(client.lease);
+            (client.user, client.bells)
+        });
         notice(Notice::Detached { name: name.clone() });
         let Ok(name) = name.parse::<PortName>() else { return };
         if let Some(switch) = self.switches.get_mut(&name.switch) {
-            switch.gone.extend(bells.into_iter().flatten());
+            switch.gone.extend(bells);
             // The link's bell is ours alone; it cannot break.
             switch.link.send(Command::Remove { id, serial }).ok();
         }
         if ephemeral {
             self.forget_port(&name);
         }
+    }
+
+    /// Everybody at a port.
+    pub(super) fn clients(&self) -> impl Iterator<Item = &Client> {
+        let ports = self.switches.values().flat_map(|switch| switch.ports.values());
+        ports.filter_map(|port| port.client.as_ref())
     }
 
     /// A port's client and those who watch it.
@@ -491,7 +488,7 @@ impl Registry {
         if let Some(port) = switch.ports.remove(&name.port) {
             // The link's bell is ours alone; it cannot break.
             switch.link.send(Command::Poll { id: port.id, always: false }).ok();
-            self.deferred_drop.drop_later(Box::new(port));
+            self.deferred_drop.drop_later(port.user, Box::new(port));
         }
         if switch.ports.is_empty()
             && let Some(switch) = self.switches.remove(&name.switch)
@@ -502,9 +499,7 @@ impl Registry {
     }
 
     pub(super) fn check_attachments(&self, session: SessionId) -> Result<(), Refusal> {
-        let ports = self.switches.values().flat_map(|switch| switch.ports.values());
-        let at_ports =
-            ports.filter(|port| port.client.as_ref().is_some_and(|one| one.session == session));
+        let at_ports = self.clients().filter(|client| client.session == session);
         let at_pipes = self.groups.values().flat_map(Group::attached);
         let at_pipes = at_pipes.filter(|(_, (one, _))| *one == session);
         if at_ports.count() + at_pipes.count() + self.watches_of(session) < ATTACHMENTS_MAX {

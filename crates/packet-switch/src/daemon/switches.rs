@@ -11,7 +11,7 @@ use super::entries::Switch;
 use super::registry::{Refusal, Registry, SWITCHES_MAX};
 use crate::attachment::Answer;
 use crate::datapath::{Datapath, Link};
-use crate::deferred_drop::DeferredDrop;
+use crate::deferred_drop::{DAEMON, DeferredDrop};
 use crate::name::Name;
 use crate::panics;
 use crate::threads::THREAD_NAME_MAX;
@@ -108,7 +108,7 @@ impl Registry {
                 notice(Notice::CutOff { name, why: why.clone() });
                 let client = port.client.take();
                 let client = client.map(|client| {
-                    switch.gone.extend(client.bells);
+                    switch.gone.push((client.user, client.bells));
                     self.memory.end(client.lease);
                     (client.session, client.attachment)
                 });
@@ -127,7 +127,10 @@ impl Registry {
                 }));
             }
             notice(Notice::Fault { what: format!("switch {name}"), why });
-            self.deferred_drop.drop_later(Box::new(switch));
+            for (user, bells) in std::mem::take(&mut switch.gone) {
+                self.deferred_drop.drop_later(user, Box::new(bells));
+            }
+            self.deferred_drop.drop_later(DAEMON, Box::new(switch));
         }
     }
 }

@@ -61,7 +61,7 @@ fn a_panic_in_what_is_done_for_all_takes_nobodys_port() {
 /// A registry whose deferred drops all wait in a queue that the test empties.
 struct Bench {
     registry: Registry,
-    waiting: mpsc::Receiver<Box<dyn std::any::Any + Send>>,
+    waiting: mpsc::Receiver<(u32, Box<dyn std::any::Any + Send>)>,
 }
 
 impl Bench {
@@ -97,7 +97,7 @@ impl Bench {
         while self.used_bytes() != bytes {
             assert!(Instant::now() < until, "{} bytes count, not {bytes}", self.used_bytes());
             self.waiting.recv_timeout(Duration::from_millis(1)).ok();
-            self.registry.watch_bells();
+            self.registry.watch_bells(Instant::now());
         }
     }
 }

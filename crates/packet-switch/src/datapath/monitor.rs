@@ -16,6 +16,8 @@ use crate::attachment::{RECORD_BYTES, Record};
 #[derive(Debug)]
 pub(crate) struct Monitor {
     pub(crate) serial: u64,
+    /// Who watches.
+    pub(crate) user: u32,
     outlet: Outlet,
     marks: Marks,
     missed: u32,
@@ -26,8 +28,8 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    pub(crate) fn new(serial: u64, outlet: Outlet, marks: Marks) -> Self {
-        Self { serial, outlet, marks, missed: 0, frame: Vec::new(), left: 0, round: 0 }
+    pub(crate) fn new(serial: u64, user: u32, outlet: Outlet, marks: Marks) -> Self {
+        Self { serial, user, outlet, marks, missed: 0, frame: Vec::new(), left: 0, round: 0 }
     }
 
     /// Before the copies of a turn in that round, in which it has that share of the work.

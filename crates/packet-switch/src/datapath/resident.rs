@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::deferred_drop::DeferredDrop;
+use crate::deferred_drop::{DAEMON, DeferredDrop};
 use crate::panics;
 
 /// A device at the client's seat of a port of this very switch. Each call is `None` once it has come to its
@@ -44,7 +44,7 @@ impl Residents {
 
     pub(super) fn remove(&mut self, serial: u64) {
         let gone = self.all.extract_if(.., |(one, _)| *one == serial);
-        gone.for_each(|(_, resident)| self.deferred_drop.drop_later(Box::new(resident)));
+        gone.for_each(|(_, resident)| self.deferred_drop.drop_later(DAEMON, Box::new(resident)));
     }
 
     /// What is to be listened to while the thread sleeps.
@@ -92,6 +92,6 @@ impl Residents {
             });
             stays.is_none()
         });
-        gone.for_each(|(_, resident)| self.deferred_drop.drop_later(Box::new(resident)));
+        gone.for_each(|(_, resident)| self.deferred_drop.drop_later(DAEMON, Box::new(resident)));
     }
 }

@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use shm::Bell;
 use sys::SyscallError;
 
+use super::Datapath;
+
 #[derive(Debug)]
 pub(crate) struct WakeSet {
     fd: OwnedFd,
@@ -64,6 +66,32 @@ impl WakeSet {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(SyscallError::new("epoll_wait", "switch", error)),
         }
+    }
+}
+
+impl Datapath {
+    /// Asks every client to ring, and sleeps if none has sent anything meanwhile.
+    pub(super) fn sleep(&mut self) -> Result<(), SyscallError> {
+        let ports = *self.forwarder.ports();
+        let mut quiet = true;
+        for id in ports.iter() {
+            let Some(port) = &mut self.ports[id.index()] else { continue };
+            match port.inlet.arm() {
+                Ok(nothing_new) => quiet &= nothing_new,
+                // The next turn sees it again and cuts the client off.
+                Err(_) => quiet = false,
+            }
+        }
+        let longest = self.residents.rest();
+        if quiet && !self.link.has_commands() && longest != Some(Duration::ZERO) {
+            self.link.wake_set().sleep(&self.residents.fds(), longest)?;
+        }
+        for id in ports.iter() {
+            if let Some(port) = &mut self.ports[id.index()] {
+                port.inlet.disarm();
+            }
+        }
+        Ok(())
     }
 }
 

@@ -54,6 +54,7 @@ fn ends(number: usize, geometry: &Geometry) -> (PortEnds, Client) {
     let port = PortEnds {
         id: PortId::new(number).unwrap(),
         serial: number as u64 + 1,
+        user: 0,
         inlet: Inlet::new(end(0, Seat::TxOwner), buffers(), tx_far.theirs),
         outlet: Outlet::new(end(1, Seat::RxOwner), buffers(), rx_far.theirs),
         header_bytes: 0,
@@ -664,7 +665,7 @@ fn watchers_take_no_more_than_their_share() {
     let watchers: Vec<Client> = (0..8)
         .map(|number| {
             let (port, client) = ends(100 + number, &Geometry { slots: 4096, ..GEOMETRY_LONG });
-            let monitor = Monitor::new(port.serial, port.outlet, port.marks);
+            let monitor = Monitor::new(port.serial, port.user, port.outlet, port.marks);
             bench.switch.link.send(Command::Watch { id, monitor: Box::new(monitor) }).unwrap();
             client
         })
