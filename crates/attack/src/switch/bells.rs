@@ -1,12 +1,16 @@
 //! Bells that make whoever rings or empties them wait.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use packet_switch::attachment::Shape;
 use rustix::fs::OFlags;
+use sys::descriptor::LockedEpoll;
 
 use super::{Hostile, SMALL, broadcast};
-use crate::case::{Case, Door, Scene};
+use crate::case::{Case, Door, Need, Scene};
+use crate::play::{STRANGER, as_user};
+use crate::program::size_of;
 
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "a jammed bell", jam_one),
@@ -18,6 +22,8 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "bells full and not blocking", full),
     Case::of(Door::Switch, "the switch's own bell: blocking and emptied", steal_rings),
     Case::of(Door::Switch, "the switch's own bell: full", fill_kick),
+    Case::of(Door::Switch, "many bells in an epoll set that stays locked", locked)
+        .needs(Need::Root),
     Case::of(Door::Switch, "bells of any kind, any flags", any).generated(),
 ];
 
@@ -127,6 +133,44 @@ fn fill_kick(scene: &mut Scene) -> Result<(), String> {
     jam(&hostile.bells[0]);
     std::thread::sleep(Duration::from_millis(100));
     // Going away with it.
+    Ok(())
+}
+
+/// Whoever closes one of these bells last waits until the set is unlocked. What others leave behind is freed all the
+/// same.
+fn locked(scene: &mut Scene) -> Result<(), String> {
+    const LARGE: Shape = Shape { slots: 4096, buffer_bytes: 2112 };
+    const FREED_WITHIN: Duration = Duration::from_secs(5);
+    let mut attached = as_user(STRANGER, || {
+        let attach = |number| {
+            Hostile::attach(&scene.socket, &format!("vale{}:l{number}", number % 4), SMALL)
+        };
+        (0..120).map(attach).collect::<Result<Vec<Hostile>, String>>()
+    })?;
+    let bells = attached.iter().flat_map(|one| [&one.bells[0], &one.bells[1], &one.bells[3]]);
+    let bells: Vec<BorrowedFd<'_>> = bells.map(AsFd::as_fd).collect();
+    rustix::io::write(bells[1], &1_u64.to_ne_bytes()).map_err(|error| error.to_string())?;
+    let lock = LockedEpoll::around(&bells).map_err(|error| error.to_string())?;
+    let held_bytes = size_of(scene.pid)?.shared_bytes;
+    // The switch is to be the last that has them.
+    attached.iter_mut().for_each(|one| one.bells.clear());
+    drop(attached);
+    for _ in 0..20 {
+        drop(Hostile::attach(&scene.socket, "vale0:honest", LARGE)?);
+    }
+    let until = Instant::now() + FREED_WITHIN;
+    loop {
+        let left_bytes = size_of(scene.pid)?.shared_bytes.saturating_sub(held_bytes);
+        if left_bytes == 0 {
+            break;
+        }
+        if Instant::now() > until {
+            let left = left_bytes >> 20;
+            return Err(format!("{left} MiB of another user's are there after {FREED_WITHIN:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(lock);
     Ok(())
 }
 
