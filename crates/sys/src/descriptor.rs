@@ -44,6 +44,9 @@ pub fn page_faults() -> Result<OwnedFd, SyscallError> {
     adopt(fd, "userfaultfd")
 }
 
+/// Seconds until the events of a set are collected.
+const PATIENCE_S: i64 = 5;
+
 /// An epoll set that stays locked until this is dropped: a thread of this process collects its events into a page that
 /// is never provided. The last close of each descriptor in the set waits for that lock.
 #[derive(Debug)]
@@ -61,8 +64,6 @@ impl LockedEpoll {
     /// The kernel leaves its own faults to nobody (`userfaultfd`), or not to this user: root may; no descriptor is
     /// readable (`ETIMEDOUT`).
     pub fn around(fds: &[BorrowedFd<'_>]) -> Result<Self, SyscallError> {
-        /// Seconds until the events are collected.
-        const PATIENCE_S: i64 = 5;
         let failed = |call: &'static str| move |error: Errno| SyscallError::new(call, "", error);
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create1"))?;
         for fd in fds {
@@ -84,13 +85,20 @@ impl LockedEpoll {
         let collector = Some(std::thread::spawn(collect));
         // Dropped, it lets the thread go.
         let locked = Self { faults: Some(faults), collector, page };
-        let timeout = Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
-        let fault = locked.faults.as_ref().map(|faults| PollFd::new(faults, PollFlags::IN));
-        let mut waits_for = fault.into_iter().collect::<Vec<_>>();
-        match poll(&mut waits_for, Some(&timeout)).map_err(failed("poll"))? {
-            0 => Err(failed("epoll_wait")(Errno::TIMEDOUT)),
-            _ => Ok(locked),
+        if locked.is_waited_for()? {
+            Ok(locked)
+        } else {
+            Err(failed("epoll_wait")(Errno::TIMEDOUT))
         }
+    }
+
+    /// Whether the page is wanted, at last.
+    fn is_waited_for(&self) -> Result<bool, SyscallError> {
+        let timeout = Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
+        let Some(faults) = &self.faults else { return Ok(false) };
+        poll(&mut [PollFd::new(faults, PollFlags::IN)], Some(&timeout))
+            .map(|count| count > 0)
+            .map_err(|error| SyscallError::new("poll", "userfaultfd", error))
     }
 }
 

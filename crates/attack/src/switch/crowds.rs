@@ -96,7 +96,9 @@ fn add_ports(scene: &Scene) -> Result<(), String> {
 fn ask_for_lists(scene: &Scene, connections: usize, until: Instant) -> Result<(), String> {
     let crowd = connect(scene, connections);
     let ask = Request::encode(Ask::List { after: None });
-    crowd.iter().for_each(|raw| drop(raw.say(&ask, &[])));
+    for raw in &crowd {
+        raw.say(&ask, &[]);
+    }
     let mut answers = 0;
     while Instant::now() < until {
         for raw in &crowd {

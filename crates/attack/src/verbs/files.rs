@@ -211,7 +211,7 @@ fn recording(streams: usize, intervals: usize) -> String {
         (1..=count).map(row).collect::<Vec<_>>().join(",")
     };
     let connected = list(streams, &|number| format!("{{\"socket\":{number}}}"));
-    let row = |number| format!("{{\"socket\":{number},\"start\":0,\"end\":1,\"bytes\":5}}");
+    let row = |number: usize| format!("{{\"socket\":{number},\"start\":0,\"end\":1,\"bytes\":5}}");
     let interval = format!("{{\"streams\":[{}]}}", list(streams, &row));
     let intervals = list(intervals, &|_| interval.clone());
     let side = "{\"bytes\":5,\"seconds\":2}";

@@ -80,7 +80,7 @@ fn begin(scene: &Scene, changes: &Value) -> Result<TcpStream, String> {
 const STEP: Duration = Duration::from_millis(5);
 
 fn data(scene: &Scene) -> Result<Vec<TcpStream>, String> {
-    let open = |_| {
+    let open = |_| -> std::io::Result<TcpStream> {
         let mut stream = connect_from(iperf3::ONE, scene.port)?;
         stream.write_all(&iperf3::cookie(1))?;
         stream.set_read_timeout(Some(STEP))?;
@@ -91,7 +91,7 @@ fn data(scene: &Scene) -> Result<Vec<TcpStream>, String> {
 }
 
 fn datagrams(scene: &Scene) -> Result<Vec<UdpSocket>, String> {
-    let open = |_| {
+    let open = |_| -> std::io::Result<UdpSocket> {
         let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, iperf3::ONE), 0))?;
         socket.connect((Ipv4Addr::LOCALHOST, scene.port))?;
         socket.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -176,7 +176,7 @@ fn transactions(scene: &mut Scene) -> Result<(), String> {
         let mut came_bytes = 0;
         for stream in &mut streams {
             // Full where the server is slower.
-            stream.write(&requests).ok();
+            rustix::io::write(&*stream, &requests).ok();
             came_bytes += stream.read(&mut buffer).unwrap_or(0);
         }
         came_bytes
