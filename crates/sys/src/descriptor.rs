@@ -54,7 +54,8 @@ pub struct LockedEpoll {
     /// Told of the page's fault. Its end provides the page.
     faults: Option<OwnedFd>,
     collector: Option<JoinHandle<()>>,
-    page: Page,
+    /// Unmapped last.
+    _page: Page,
 }
 
 impl LockedEpoll {
@@ -84,7 +85,7 @@ impl LockedEpoll {
         };
         let collector = Some(std::thread::spawn(collect));
         // Dropped, it lets the thread go.
-        let locked = Self { faults: Some(faults), collector, page };
+        let locked = Self { faults: Some(faults), collector, _page: page };
         if locked.is_waited_for()? {
             Ok(locked)
         } else {

@@ -11,7 +11,7 @@ use crate::play::{STRANGER, as_user};
 
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "silent crowds of one user, and of five", silent).needs(Need::Root),
-    Case::of(Door::Switch, "crowds that ask for lists of as many ports as there are", lists)
+    Case::of(Door::Switch, "crowds that ask for lists of a thousand ports", lists)
         .needs(Need::Root),
 ];
 
@@ -78,15 +78,15 @@ fn lists(scene: &mut Scene) -> Result<(), String> {
     })
 }
 
-/// As many ports as six switches have, with long names.
+/// Two thirds of what six switches have, with long names.
 fn add_ports(scene: &Scene) -> Result<(), String> {
     let raw = Raw::connect(&scene.socket)?;
-    for number in 0..2000 {
+    for number in 0..1000 {
         let port = format!("lists{}:averyveryverylongportname{number}", number % 6);
         let port = port.parse().map_err(|error| format!("{error}"))?;
         let (answer, _) = raw.ask(Ask::AddPort { port, shape: SMALL }, &[])?;
         if let Answer::Refused { why, .. } = answer {
-            return if number > 1000 { Ok(()) } else { Err(format!("port {number}: {why}")) };
+            return Err(format!("port {number}: {why}"));
         }
     }
     Ok(())

@@ -135,9 +135,9 @@ fn sparse(scene: &mut Scene) -> Result<(), String> {
 type Bell = fn() -> Option<OwnedFd>;
 
 const BELLS: &[Bell] = &[
-    || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok(),
+    || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).ok(),
     || {
-        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()?;
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).ok()?;
         super::bells::jam(&bell);
         Some(bell)
     },

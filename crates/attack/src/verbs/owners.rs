@@ -61,14 +61,14 @@ fn is_kept(what: &str, buffered_bytes: f64, mut turn: impl FnMut() -> usize) -> 
     Ok(())
 }
 
-/// A test of 2 TB as fast as it goes, up to where the server asks for its streams.
-fn begin(scene: &Scene, changes: &Value) -> Result<TcpStream, String> {
+/// With a cookie of this number, a test of 2 TB as fast as it goes, up to where the server asks for its streams.
+fn begin(scene: &Scene, number: u8, changes: &Value) -> Result<TcpStream, String> {
     let mut parameters = json!({"tcp": true, "omit": 0, "time": 0, "num": 2_000_000_000_000_u64, "blockcount": 0,
         "parallel": STREAMS, "len": 131_072, "pacing_timer": 1000, "client_version": "3.12", "bandwidth": 0});
     for (name, value) in changes.as_object().into_iter().flatten() {
         parameters[name] = value.clone();
     }
-    let mut control = iperf3::control(scene, 1)?.ok_or("serve is busy")?;
+    let mut control = iperf3::control(scene, number)?.ok_or("serve is busy")?;
     iperf3::say(&mut control, &parameters.to_string());
     let mut state = [0];
     control.read_exact(&mut state).map_err(said)?;
@@ -79,10 +79,10 @@ fn begin(scene: &Scene, changes: &Value) -> Result<TcpStream, String> {
 /// Longest wait for one read or write.
 const STEP: Duration = Duration::from_millis(5);
 
-fn data(scene: &Scene) -> Result<Vec<TcpStream>, String> {
+fn data(scene: &Scene, number: u8) -> Result<Vec<TcpStream>, String> {
     let open = |_| -> std::io::Result<TcpStream> {
         let mut stream = connect_from(iperf3::ONE, scene.port)?;
-        stream.write_all(&iperf3::cookie(1))?;
+        stream.write_all(&iperf3::cookie(number))?;
         stream.set_read_timeout(Some(STEP))?;
         stream.set_write_timeout(Some(STEP))?;
         Ok(stream)
@@ -110,7 +110,8 @@ fn stock(scene: &mut Scene) -> Result<(), String> {
     let mut daemon = serve(scene, "owner")?;
     let mut buffer = vec![0; 1 << 20];
 
-    let control = begin(scene, &json!({"reverse": true, "udp": true, "tcp": false, "len": 1400}))?;
+    let control =
+        begin(scene, 1, &json!({"reverse": true, "udp": true, "tcp": false, "len": 1400}))?;
     let sockets = datagrams(scene)?;
     is_kept("UDP from the server", 0.0, || {
         sockets.iter().map(|socket| socket.recv(&mut buffer).unwrap_or(0)).sum()
@@ -118,14 +119,14 @@ fn stock(scene: &mut Scene) -> Result<(), String> {
     drop((control, sockets));
 
     // What the buffers of both ends hold comes on top.
-    let control = begin(scene, &json!({"parallel": 1}))?;
-    let mut stream = data(scene)?.swap_remove(0);
+    let control = begin(scene, 2, &json!({"parallel": 1}))?;
+    let mut stream = data(scene, 2)?.swap_remove(0);
     is_kept("TCP to the server", 32e6, || stream.write(&buffer).unwrap_or(0))?;
     drop((control, stream));
 
-    let mut control = begin(scene, &json!({"reverse": true}))?;
+    let mut control = begin(scene, 3, &json!({"reverse": true}))?;
     let began = Instant::now();
-    let mut streams = data(scene)?;
+    let mut streams = data(scene, 3)?;
     let mut read = || -> usize {
         streams.iter_mut().map(|stream| stream.read(&mut buffer).unwrap_or(0)).sum()
     };
@@ -147,7 +148,7 @@ fn stock(scene: &mut Scene) -> Result<(), String> {
 
 /// Requests without a pause, and whatever answers they get.
 fn transactions(scene: &mut Scene) -> Result<(), String> {
-    const ANSWER_BYTES: u32 = 1 << 20;
+    const ANSWER_BYTES: u32 = 64 << 10;
     let mut daemon = serve(scene, "transactions")?;
     let mut spec = TestSpec::request_response(Protocol::Tcp, 64, ANSWER_BYTES);
     spec.streams = STREAMS.into();
