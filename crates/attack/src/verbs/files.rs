@@ -232,7 +232,7 @@ fn long_recordings(scene: &mut Scene) -> Result<(), String> {
         format!("{{\"start\":[{value}{many}],\"x\":\"iperf 3\"}}")
     };
     for (what, text) in [
-        ("rows of many streams", recording(256, 700)),
+        ("rows of many streams", recording(1000, 400)),
         ("many numbers", values("0")),
         ("many objects", values("{}")),
     ] {
