@@ -183,7 +183,7 @@ fn locked(scene: &mut Scene) -> Result<(), String> {
 /// Whoever had taken all asynchronous requests (`fs.aio-max-nr`) before a switch started lets its bells make that switch
 /// wait: by at most 200 ms each time, and after each for a longer time not again.
 fn jam_plain(scene: &mut Scene) -> Result<(), String> {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 8;
     let folder = scene.folder.with_file_name("plain");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     // Another user is to reach the socket in it.

@@ -126,7 +126,7 @@ fn sparse(scene: &mut Scene) -> Result<(), String> {
     }
     for number in 0..8 {
         Hostile::attach(&scene.socket, &format!("vale{number}:late"), SMALL)
-            .map_err(|why| format!("an attachment beside guests of {GUESTS} ports: {why}"))?;
+            .map_err(|why| format!("an attachment beside {GUESTS} guests: {why}"))?;
     }
     Ok(())
 }
