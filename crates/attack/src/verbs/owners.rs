@@ -91,16 +91,23 @@ fn data(scene: &Scene, number: u8) -> Result<Vec<TcpStream>, String> {
 }
 
 fn datagrams(scene: &Scene) -> Result<Vec<UdpSocket>, String> {
-    let open = |_| -> std::io::Result<UdpSocket> {
-        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, iperf3::ONE), 0))?;
-        socket.connect((Ipv4Addr::LOCALHOST, scene.port))?;
-        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-        socket.send(&GREETING)?;
-        socket.recv(&mut [0; 4])?;
-        socket.set_read_timeout(Some(STEP))?;
-        Ok(socket)
-    };
-    (0..STREAMS).map(open).collect::<std::io::Result<_>>().map_err(said)
+    (0..STREAMS).map(|_| greeted(scene)).collect()
+}
+
+/// The socket of a UDP stream, greeted until the server welcomes it.
+fn greeted(scene: &Scene) -> Result<UdpSocket, String> {
+    let from = (Ipv4Addr::new(127, 0, 0, iperf3::ONE), 0);
+    let socket = UdpSocket::bind(from).map_err(said)?;
+    socket.connect((Ipv4Addr::LOCALHOST, scene.port)).map_err(said)?;
+    socket.set_read_timeout(Some(Duration::from_millis(250))).map_err(said)?;
+    for _ in 0..20 {
+        socket.send(&GREETING).map_err(said)?;
+        if socket.recv(&mut [0; 4]).is_ok() {
+            socket.set_read_timeout(Some(STEP)).map_err(said)?;
+            return Ok(socket);
+        }
+    }
+    Err("serve does not welcome a UDP stream".to_owned())
 }
 
 /// The greeting of a UDP stream: `UDP_CONNECT_MSG`.
