@@ -305,7 +305,7 @@ impl Stage {
         let attack = move || {
             let thread = std::thread::spawn(move || {
                 if becomes_stranger {
-                    become_stranger()?;
+                    become_user(STRANGER)?;
                 }
                 play(&mut scene)
             });
@@ -333,9 +333,20 @@ fn seed_of(seed: u64, name: &str, turn: u64) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ seed, step).wrapping_add(turn)
 }
 
+/// Plays a part of an attack as another user, in a thread of its own: for attacks that root plays.
+pub(crate) fn as_user<T: Send>(
+    user: u32,
+    part: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let part = scope.spawn(|| become_user(user).and_then(|()| part()));
+        part.join().unwrap_or_else(|_| Err("the attack itself panicked".to_owned()))
+    })
+}
+
 /// Makes the calling thread, and those it begins, another user's.
-fn become_stranger() -> Result<(), String> {
-    let user = rustix::process::Uid::from_raw(STRANGER);
+fn become_user(user: u32) -> Result<(), String> {
+    let user = rustix::process::Uid::from_raw(user);
     rustix::thread::set_thread_res_uid(user, user, user)
         .map_err(|error| format!("becoming another user: {error}"))
 }

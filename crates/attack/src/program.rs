@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use sys::process::{Ending, Owned};
 
+/// How long a server may take to listen.
+const START: Duration = Duration::from_secs(10);
 /// How long a daemon may take to come back to what it was after an attack.
 const RECOVERY: Duration = Duration::from_secs(5);
 /// Memory of its own beyond what it had at first, bytes: what an allocator keeps.
@@ -63,6 +66,25 @@ impl Daemon {
         let child =
             start(&mut command).map_err(|error| format!("{}: {error}", program.display()))?;
         Ok(Self { child, log, base: None, read_to: 0 })
+    }
+
+    /// As [`start`](Self::start), of a server that listens on this TCP port when this returns.
+    pub(crate) fn start_listening(
+        program: &Path,
+        arguments: &[&str],
+        log: PathBuf,
+        port: u16,
+    ) -> Result<Self, String> {
+        let mut daemon = Self::start(program, arguments, log)?;
+        let until = Instant::now() + START;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            daemon.check()?;
+            if Instant::now() > until {
+                return Err(format!("{} does not listen: {}", arguments[0], daemon.log_text()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(daemon)
     }
 
     /// What it is like now is what it must come back to.

@@ -64,15 +64,7 @@ impl Served {
         // All of 127.0.0.0/8 is this host.
         let memory = MEMORY.to_string();
         let arguments = ["serve", "--bind", "0.0.0.0", "--port", &text, "--memory", &memory];
-        let mut daemon = Daemon::start(program, &arguments, log)?;
-        let until = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            daemon.check()?;
-            if Instant::now() > until {
-                return Err(format!("serve does not listen: {}", daemon.log_text()));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut daemon = Daemon::start_listening(program, &arguments, log, port)?;
         test_once(port).map_err(|error| format!("serve does not serve: {error}"))?;
         std::thread::sleep(Duration::from_millis(200));
         daemon.take_base()?;

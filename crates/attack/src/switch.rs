@@ -1,9 +1,11 @@
 //! Hostile clients of the switch: what they share.
 
 pub(crate) mod bells;
+pub(crate) mod crowds;
 pub(crate) mod descriptors;
 pub(crate) mod devices;
 pub(crate) mod frames;
+pub(crate) mod guests;
 pub(crate) mod memory;
 #[path = "../../packet-switch/tests/confined/of_every.rs"]
 mod of_every;
@@ -36,6 +38,8 @@ pub(crate) fn cases() -> Vec<Case> {
         frames::CASES,
         storms::CASES,
         devices::CASES,
+        guests::CASES,
+        crowds::CASES,
     ]
     .concat()
 }
@@ -191,10 +195,20 @@ impl Hostile {
             return Err(format!("{} descriptors with an attachment", fds.len()));
         }
         let region = Region::attach(fds.remove(0)).map_err(|error| error.to_string())?;
+        Self::over(raw, region, fds, slots)
+    }
+
+    /// One whose memory and bells are known.
+    pub(crate) fn over(
+        raw: Raw,
+        region: Arc<Region>,
+        bells: Vec<OwnedFd>,
+        slots: u32,
+    ) -> Result<Self, String> {
         let bytes = region.length_bytes();
         let words = region.view(0, bytes / 4).map_err(|error| error.to_string())?;
         let doubles = region.view(0, bytes / 8).map_err(|error| error.to_string())?;
-        Ok(Self { raw, region, words, doubles, bells: fds, slots })
+        Ok(Self { raw, region, words, doubles, bells, slots })
     }
 
     /// A word of the user's side of a ring: 0 head, 1 cur, 2 sleeps.

@@ -1,9 +1,12 @@
-//! Verbs that talk to a hostile server, read hostile files, or find what another user put in their way.
+//! Verbs that talk to a hostile server, read hostile files, or find what another user put in their way; and servers with
+//! options of their own.
 
 pub(crate) mod files;
 pub(crate) mod gateways;
+pub(crate) mod owners;
 pub(crate) mod planted;
 pub(crate) mod servers;
+pub(crate) mod stock_server;
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +17,15 @@ use crate::case::Case;
 
 /// All attacks on verbs.
 pub(crate) fn cases() -> Vec<Case> {
-    [servers::CASES, files::CASES, planted::CASES, gateways::CASES].concat()
+    [
+        servers::CASES,
+        files::CASES,
+        planted::CASES,
+        gateways::CASES,
+        owners::CASES,
+        stock_server::CASES,
+    ]
+    .concat()
 }
 
 /// Resident memory that no verb needs for what it is given here, bytes.

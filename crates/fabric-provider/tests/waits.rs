@@ -7,3 +7,5 @@ mod jobs;
 mod memory;
 #[path = "waits/scene.rs"]
 mod scene;
+#[path = "waits/strangers.rs"]
+mod strangers;

@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// The address of one attacker.
-const ONE: u8 = 2;
+pub(crate) const ONE: u8 = 2;
 /// An address that no attacker uses: who is there is no accomplice and must be served.
 const BYSTANDER: u8 = 200;
 /// Those who are silent for 3 s may lose their places to others (docs/protocol.md); with a busy machine's share.
@@ -172,7 +172,7 @@ fn every_field(scene: &mut Scene) -> Result<(), String> {
 }
 
 /// Has a test accepted.
-fn accepted(peer: &mut Peer, spec: &TestSpec) -> Option<Token> {
+pub(crate) fn accepted(peer: &mut Peer, spec: &TestSpec) -> Option<Token> {
     peer.say(&start(spec).to_string());
     match peer.hear() {
         Some(ServerMessage::Accepted { token, .. }) => Some(token),

@@ -17,16 +17,17 @@ pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Serve, "iperf3 clients with random bytes", random).generated(),
 ];
 
-const ONE: u8 = 3;
+/// Where the attackers are: 127.0.0.3.
+pub(crate) const ONE: u8 = 3;
 
-fn cookie(number: u8) -> [u8; 37] {
+pub(crate) fn cookie(number: u8) -> [u8; 37] {
     let mut cookie = [b'a' + number % 26; 37];
     cookie[36] = 0;
     cookie
 }
 
 /// A control connection of that cookie; none when the server is busy.
-fn control(scene: &Scene, number: u8) -> Result<Option<TcpStream>, String> {
+pub(crate) fn control(scene: &Scene, number: u8) -> Result<Option<TcpStream>, String> {
     let mut stream = connect_from(ONE, scene.port).map_err(|error| error.to_string())?;
     stream.set_read_timeout(Some(Duration::from_millis(500))).map_err(|error| error.to_string())?;
     stream.write_all(&cookie(number)).ok();
@@ -43,13 +44,13 @@ fn template() -> Value {
         "get_server_output": 1, "burst": 1, "flowlabel": 1, "cntl_ka": 1, "gro": 1, "dont_fragment": 1})
 }
 
-fn say(stream: &mut TcpStream, text: &str) {
+pub(crate) fn say(stream: &mut TcpStream, text: &str) {
     // The server may have closed already.
     stream.write_all(&u32::try_from(text.len()).unwrap_or(0).to_be_bytes()).ok();
     stream.write_all(text.as_bytes()).ok();
 }
 
-fn parameters(scene: &mut Scene) -> Result<(), String> {
+pub(crate) fn parameters(scene: &mut Scene) -> Result<(), String> {
     let long = "z".repeat(10_000);
     let extremes = [
         json!(0),
@@ -78,7 +79,7 @@ fn parameters(scene: &mut Scene) -> Result<(), String> {
     Ok(())
 }
 
-fn lengths(scene: &mut Scene) -> Result<(), String> {
+pub(crate) fn lengths(scene: &mut Scene) -> Result<(), String> {
     for length in [0, 1, 8191, 8192, 1 << 20, 1 << 30, u32::MAX] {
         let Some(mut stream) = control(scene, 2)? else { continue };
         stream.write_all(&length.to_be_bytes()).ok();
@@ -92,7 +93,7 @@ fn lengths(scene: &mut Scene) -> Result<(), String> {
     Ok(())
 }
 
-fn states(scene: &mut Scene) -> Result<(), String> {
+pub(crate) fn states(scene: &mut Scene) -> Result<(), String> {
     for state in 0..=255_u8 {
         let Some(mut stream) = control(scene, 3)? else { continue };
         if state % 2 == 0 {
@@ -103,7 +104,7 @@ fn states(scene: &mut Scene) -> Result<(), String> {
     Ok(())
 }
 
-fn cookies(scene: &mut Scene) -> Result<(), String> {
+pub(crate) fn cookies(scene: &mut Scene) -> Result<(), String> {
     let held = control(scene, 4)?;
     for number in 0..30 {
         // Those of a test that is there and those of none.

@@ -109,7 +109,8 @@ const KINDS_OF_ROOT: &[(&str, Make)] = &[
     ("/dev/kmsg", |_| open("/dev/kmsg")),
 ];
 
-const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+pub(super) const SEALED: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 fn open(path: &str) -> Option<OwnedFd> {
     File::open(path).ok().map(Into::into)
@@ -125,7 +126,7 @@ fn eventfd(value: u64, flags: EventfdFlags) -> Option<OwnedFd> {
     Some(fd)
 }
 
-fn memfd(flags: MemfdFlags, bytes: u64, seals: SealFlags) -> Option<OwnedFd> {
+pub(super) fn memfd(flags: MemfdFlags, bytes: u64, seals: SealFlags) -> Option<OwnedFd> {
     let fd = rustix::fs::memfd_create("attack", flags).ok()?;
     rustix::fs::ftruncate(&fd, bytes).ok()?;
     rustix::fs::fcntl_add_seals(&fd, seals).ok()?;

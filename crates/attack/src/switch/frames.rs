@@ -11,6 +11,12 @@ use crate::case::{Case, Door, Scene};
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Switch, "super-segments cut into packets of one byte", amplify).floods(),
     Case::of(Door::Switch, "super-segments of one byte on a lossy link", amplify_link).floods(),
+    Case::of(
+        Door::Switch,
+        "240 ports send super-segments cut into packets of 63 bytes",
+        amplify_all,
+    )
+    .floods(),
     Case::of(Door::Switch, "virtio-net headers at their extremes", headers).floods(),
     Case::of(Door::Switch, "a flood of broadcasts", flood).floods(),
     Case::of(
@@ -83,6 +89,49 @@ fn amplify_link(scene: &mut Scene) -> Result<(), String> {
     }
     hostile.publish(next);
     std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}
+
+/// None of them is more work than a port's share in a round allows; all of them together must not be either. They are
+/// for one port without headers, which is too slow for them.
+fn amplify_all(scene: &mut Scene) -> Result<(), String> {
+    const PORTS: u32 = 240;
+    const CUT: u16 = 63;
+    // As long as a super-segment gets with packets of that size: it fills 16 slots.
+    const BYTES: usize = 54 + 1000 * CUT as usize;
+    const SLOTS: u32 = 16;
+    let slow = Hostile::attach(&scene.socket, "vale0:slow", SMALL)?;
+    let mut hello = broadcast(21, 60);
+    let slow_station: [u8; 6] = std::array::from_fn(|index| hello[6 + index]);
+    // The switch learns where it is, and nobody else hears of it.
+    hello[..6].copy_from_slice(&slow_station);
+    let next = slow.send(0, &hello, 2112);
+    slow.publish(next);
+    let ports: Result<Vec<Hostile>, String> =
+        (0..PORTS).map(|number| with_header(scene, &format!("vale0:a{number}"), 12)).collect();
+    let ports = ports?;
+    let mut packet = segment(12, [1, CUT], BYTES);
+    packet[12..18].copy_from_slice(&slow_station);
+    packet[21] = 1;
+    for (number, port) in (0_u16..).zip(&ports) {
+        packet[22..24].copy_from_slice(&number.to_be_bytes());
+        let mut first = 0;
+        for _ in 0..LARGE.slots / SLOTS {
+            first = port.send(first, &packet, LARGE.buffer_bytes as usize);
+        }
+    }
+    ports.iter().for_each(|port| port.publish(LARGE.slots - SLOTS));
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        for port in &ports {
+            // All whole ones that the switch has given back, again.
+            port.publish(port.owner(0, 1) % LARGE.slots / SLOTS * SLOTS);
+        }
+        let arrived = slow.owner(1, 1) % SMALL.slots;
+        slow.set_user(1, 1, arrived);
+        slow.set_user(1, 0, arrived);
+        std::thread::sleep(Duration::from_millis(2));
+    }
     Ok(())
 }
 

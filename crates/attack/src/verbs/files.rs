@@ -8,13 +8,14 @@ use crate::case::{Case, Door, Scene};
 
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Verbs, "files of every kind in place of those that verbs read", every_kind),
+    Case::of(Door::Verbs, "recordings of iperf3 with too many rows and values", long_recordings),
     Case::of(Door::Verbs, "files that are nearly right", nearly).generated(),
 ];
 
 /// None of these is more than a moment's work.
 const WITHIN: Duration = Duration::from_secs(20);
 
-const MODEL: &str = "byte x = 0;\nprocess P {\n state a, b;\n init a;\n trans a -> b { guard x < 200; effect x = x + 1; },\n \
+pub(super) const MODEL: &str = "byte x = 0;\nprocess P {\n state a, b;\n init a;\n trans a -> b { guard x < 200; effect x = x + 1; },\n \
     b -> a { };\n}\nsystem async;\n";
 
 /// Verbs that read a file, FILE, and write at most to OUT.
@@ -200,6 +201,44 @@ fn every_kind(scene: &mut Scene) -> Result<(), String> {
         ("/proc/self/mem", PathBuf::from("/proc/self/mem")),
     ] {
         read_by_all(scene, what, &file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// A recording of iperf3 of so many streams and intervals, each interval with a row of each stream.
+fn recording(streams: usize, intervals: usize) -> String {
+    let list = |count: usize, row: &dyn Fn(usize) -> String| {
+        (1..=count).map(row).collect::<Vec<_>>().join(",")
+    };
+    let connected = list(streams, &|number| format!("{{\"socket\":{number}}}"));
+    let row = |number: usize| format!("{{\"socket\":{number},\"start\":0,\"end\":1,\"bytes\":5}}");
+    let interval = format!("{{\"streams\":[{}]}}", list(streams, &row));
+    let intervals = list(intervals, &|_| interval.clone());
+    let side = "{\"bytes\":5,\"seconds\":2}";
+    let ends = list(streams, &|_| format!("{{\"sender\":{side},\"receiver\":{side}}}"));
+    let sum = "{\"seconds\":2,\"bytes\":10,\"bits_per_second\":40}";
+    format!(
+        "{{\"start\":{{\"version\":\"iperf 3.12\",\"connected\":[{connected}],\"test_start\":{{\"protocol\":\"TCP\",\
+         \"num_streams\":1,\"duration\":2}}}},\"intervals\":[{intervals}],\"end\":{{\"streams\":[{ends}],\
+         \"sum_sent\":{sum},\"sum_received\":{sum}}}}}"
+    )
+}
+
+/// What is read in a time proportional to its length, or refused for the memory that it would take.
+fn long_recordings(scene: &mut Scene) -> Result<(), String> {
+    let path = |name: &str| scene.folder.join(name).display().to_string();
+    let values = |value: &str| {
+        let many = format!(",{value}").repeat((80 << 20) / (value.len() + 1));
+        format!("{{\"start\":[{value}{many}],\"x\":\"iperf 3\"}}")
+    };
+    for (what, text) in [
+        ("rows of many streams", recording(1000, 400)),
+        ("many numbers", values("0")),
+        ("many objects", values("{}")),
+    ] {
+        let file = path("recording.json");
+        fs::write(&file, text).map_err(|error| error.to_string())?;
+        read_by(scene, &["explain", &file]).map_err(|why| format!("{what}: {why}"))?;
     }
     Ok(())
 }

@@ -4,14 +4,15 @@
 //! In a mount namespace of the attack's own, with a `/tmp` and a `/run` of its own.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
 use crate::case::{Case, Door, Need, Scene};
 use crate::play::STRANGER;
+use crate::program::Daemon;
 
 pub(crate) const CASES: &[Case] = &[
     Case::of(Door::Verbs, "a planted state folder of labs", labs).needs(Need::Root),
@@ -20,6 +21,12 @@ pub(crate) const CASES: &[Case] = &[
         Door::Verbs,
         "planted sockets, files and folders where a switch is to listen",
         sockets,
+    )
+    .needs(Need::Root),
+    Case::of(
+        Door::Verbs,
+        "planted links where logs, tables and results are to be written",
+        outputs,
     )
     .needs(Need::Root),
     Case::of(Door::Verbs, "planted names of temporary files", temporary).needs(Need::Root).waits(),
@@ -224,6 +231,76 @@ fn sockets(scene: &mut Scene) -> Result<(), String> {
         verbs(&[&["port", "list", "--socket", path]])?;
     }
     drop(listener);
+    deserted()
+}
+
+/// A socket that another user has left behind is that user's to remove, by whoever listens there next.
+fn deserted() -> Result<(), String> {
+    const PLACE: &str = "/tmp/open/deserted";
+    const SWITCH: &str = "/run/switch.sock";
+    drop(std::os::unix::net::UnixListener::bind(PLACE).map_err(said(PLACE))?);
+    chown(PLACE, Some(STRANGER), Some(STRANGER)).map_err(said(PLACE))?;
+    let number = || fs::symlink_metadata(PLACE).map(|file| file.ino()).map_err(said(PLACE));
+    let before = number()?;
+    let arguments = ["switch", "run", "--socket", SWITCH];
+    let mut switch = Daemon::start(Path::new(PROGRAM), &arguments, "/run/switch.log".into())?;
+    let until = Instant::now() + WITHIN;
+    while !Path::new(SWITCH).exists() && Instant::now() < until {
+        switch.check()?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let guest = ["port", "add", "vale0:vm", "--type", "vhost-user", "--path", PLACE];
+    let guest = [&guest[..], &["--socket", SWITCH]].concat();
+    verbs(&[&guest, &["switch", "run", "--socket", PLACE]])?;
+    if number()? != before {
+        return Err("another user's deserted socket was replaced".to_owned());
+    }
+    switch.check()
+}
+
+/// Verbs that write a file, OUT, that the user names. Most fail before, or because of it; none may follow it.
+const WRITERS: &[&[&str]] = &[
+    &["iperf3", "-c", "127.0.0.1", "-p", "1", "--logfile", "OUT"],
+    &["iperf3", "-c", "127.0.0.1", "-p", "1", "-I", "OUT"],
+    &["io", "-a", "POSIX", "-b", "4k", "-t", "4k", "-o", "/tmp/load", "-O", "summaryFile=OUT"],
+    &["io", "-a", "POSIX", "-b", "4k", "-t", "4k", "-o", "/tmp/load", "--output", "OUT"],
+    &["meta", "-n", "1", "-d", "/tmp/load-meta", "--saveRankPerformanceDetails=OUT"],
+    &["test", "127.0.0.1", "-p", "PORT", "-t", "100ms", "-b", "1M", "-o", "OUT"],
+    &["report", "/tmp/real.json", "-o", "OUT"],
+    &["topo", "--svg", "OUT"],
+    &["check", "/tmp/model.dve", "--checkpoint", "OUT", "--memory", "1"],
+    &["check", "/tmp/model.dve", "-o", "OUT"],
+];
+
+/// A link in a folder that everybody may write, sticky and not. What the kernel does about
+/// these (`fs.protected_symlinks`) is a setting of the host.
+fn outputs(scene: &mut Scene) -> Result<(), String> {
+    alone(scene)?;
+    let port = scene.port.to_string();
+    fs::write("/tmp/model.dve", super::files::MODEL).map_err(said("a model"))?;
+    plant_folder("/tmp/load-meta")?;
+    let test =
+        ["test", "127.0.0.1", "-p", &port, "-t", "100ms", "-b", "1M", "-o", "/tmp/real.json"];
+    super::run(Path::new(PROGRAM), &test, Path::new("/"), None, WITHIN)?;
+    fs::set_permissions("/tmp/real.json", fs::Permissions::from_mode(0o644))
+        .map_err(said("results"))?;
+    for (folder, mode) in [("/tmp/open", 0o777), ("/tmp/sticky", 0o1777)] {
+        plant_folder(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).map_err(said(folder))?;
+        let out = format!("{folder}/out");
+        for words in WRITERS {
+            furnish()?;
+            fs::remove_file(&out).ok();
+            plant_link(&out, "/tmp/victim/papers/thesis")?;
+            let word = |word: &&str| match *word {
+                "PORT" => port.clone(),
+                other => other.replace("OUT", &out),
+            };
+            let words: Vec<String> = words.iter().map(word).collect();
+            verbs(&[&words.iter().map(String::as_str).collect::<Vec<_>>()])
+                .map_err(|why| format!("{folder}: `{}`: {why}", words.join(" ")))?;
+        }
+    }
     Ok(())
 }
 

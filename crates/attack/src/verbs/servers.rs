@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use traffic::control::SERVER_FRAME_BYTES_MAX;
 
 use crate::case::{Case, Door, Scene};
 use crate::serve::Peer;
@@ -46,6 +47,33 @@ fn accept(stream: &mut TcpStream, hello: &Value) -> std::io::Result<Value> {
 
 fn accepted(spec: &Value) -> Value {
     json!({"type": "accepted", "token": "aaaaaaaaaaaaaaaa", "spec": spec, "findings": []})
+}
+
+/// A message as long as a server's may be: rows behind a `head`, whose list and object end with it.
+fn document(stream: &mut TcpStream, head: &str, row: &str) -> std::io::Result<()> {
+    let end = "]}";
+    let rows = (SERVER_FRAME_BYTES_MAX - head.len() - end.len()) / row.len();
+    let length = head.len() + rows * row.len() + end.len();
+    stream.write_all(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes())?;
+    stream.write_all(head.as_bytes())?;
+    // A few at a time: many such servers are played at once.
+    let some = row.repeat(1000);
+    for _ in 0..rows / 1000 {
+        stream.write_all(some.as_bytes())?;
+    }
+    stream.write_all(row.repeat(rows % 1000).as_bytes())?;
+    stream.write_all(end.as_bytes())
+}
+
+/// Such a message behind the hello.
+fn long_document(
+    stream: &mut TcpStream,
+    hello: &Value,
+    head: &str,
+    row: &str,
+) -> std::io::Result<()> {
+    stream.write_all(&frame(hello))?;
+    document(stream, head, row)
 }
 
 /// What a server of ours may do to a client.
@@ -107,6 +135,23 @@ const OURS: &[Play] = &[
             sent += interval.len();
         }
         Ok(())
+    },
+    // Of each kind as much as a report may have, before any report is due: what a client allocates for one is
+    // thirty times that.
+    |stream, hello| {
+        let answer = r#"{"type":"tuned","answer":[0"#;
+        long_document(stream, hello, answer, ",0")
+    },
+    |stream, hello| long_document(stream, hello, r#"{"type":"hello","x":[{}"#, ",{}"),
+    |stream, hello| {
+        let findings = r#"{"type":"accepted","token":"aaaaaaaaaaaaaaaa","findings":[{"code":""}"#;
+        long_document(stream, hello, findings, r#",{"code":"","text":""}"#)
+    },
+    |stream, hello| {
+        let spec = accept(stream, hello)?;
+        stream.write_all(&frame(&accepted(&spec)))?;
+        let samples = r#"{"type":"interval","start_s":0,"end_s":1,"streams":[[0,true,{}]"#;
+        document(stream, samples, ",[0,true,{}]")
     },
     |stream, hello| {
         stream.write_all(&frame(hello))?;

@@ -270,6 +270,49 @@ mod tests {
         connect(&near.address, &far, true).map_err(at_once).expect("the door is still open");
     }
 
+    /// Another user of this host, with this thread's rights gone.
+    fn as_stranger<T: Send>(part: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let part = scope.spawn(|| {
+                let user = rustix::process::Uid::from_raw(65_534);
+                rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+                part()
+            });
+            part.join().unwrap()
+        })
+    }
+
+    /// The kernel says whose the other end is, whatever that end knows and says. A crowd of such delays nobody.
+    #[test]
+    fn root_another_user_is_neither_admitted_nor_believed() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can become another user");
+            return;
+        }
+        let (near, far) = (name(9), name(10));
+        let (_door, links) = Door::open(far, true).unwrap();
+        let offer = [&VERSION[..], &far.key, &near.address.0, &[0; 8], &[0; 16]].concat();
+        let silent = as_stranger(|| {
+            let connect = || Socket::connect_abstract(&listening_at(&far.address), PATIENCE);
+            let (_rings, region) = Rings::create().unwrap();
+            let knowing = connect().unwrap();
+            knowing.send(&offer, &[descriptor(&region)]).ok();
+            assert!(!matches!(knowing.receive(), Ok(Message::Received { .. })), "it is welcome");
+            (0..50).map(|_| connect().unwrap()).collect::<Vec<_>>()
+        });
+        connect(&near.address, &far, true).map_err(at_once).expect("the door is open to others");
+        drop(silent);
+        let admitted = links.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(admitted.address, near.address);
+        assert!(links.try_recv().is_err(), "a stranger was admitted");
+        // At a name of its own there is a stranger, who knows the key.
+        let elsewhere = name(11);
+        let _trap =
+            as_stranger(|| Listener::bind_abstract(&listening_at(&elsewhere.address)).unwrap());
+        let refused = connect(&near.address, &elsewhere, true).map_err(at_once).unwrap_err();
+        assert!(refused.contains("of user 65534"), "{refused}");
+    }
+
     #[test]
     fn nobody_there_is_known_at_once_and_a_silent_one_after_a_second() {
         let (near, far) = (name(5), name(6));

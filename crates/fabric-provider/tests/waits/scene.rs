@@ -19,20 +19,19 @@ pub(crate) fn built(name: &str) -> PathBuf {
 /// The program whose every message is checked.
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| compiled("job"))
+    PROGRAM.get_or_init(|| compiled("job", &built(&format!("mpi-job-{}", std::process::id()))))
 }
 
-/// A C program of `tests/program`, compiled with Open MPI's compiler.
-pub(crate) fn compiled(name: &str) -> PathBuf {
-    let program = built(&format!("mpi-{name}-{}", std::process::id()));
+/// A C program of `tests/program`, compiled with Open MPI's compiler to this file.
+pub(crate) fn compiled(name: &str, program: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/program/{name}.c"));
     let outcome = Command::new("mpicc.openmpi")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &source])
+        .args([program, &source])
         .output()
         .expect("mpicc.openmpi is installed (tools/prepare test)");
     assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
-    program
+    program.to_owned()
 }
 
 /// A folder with the library alone, for `FI_PROVIDER_PATH`.
