@@ -121,6 +121,7 @@ static void ptnet_kick(struct ptnet *pt, u32 vector)
 /* Slots from the position on that are the driver's. */
 static u32 ptnet_available(struct ptnet_ring *ring)
 {
+	/* The slots before it are read after it: the switch's release. */
 	u32 tail = le32_to_cpu(virt_load_acquire(&ring->owner->hwtail));
 
 	if (unlikely(tail >= ring->count))
@@ -141,6 +142,7 @@ static void ptnet_advance(struct ptnet_ring *ring, u32 slots)
 {
 	ring->position = ptnet_index(ring, slots);
 	ptnet_store(&ring->user->cur, ring->position);
+	/* The slots before it are written before it: the switch's acquire. */
 	virt_store_release(&ring->user->head, cpu_to_le32(ring->position));
 }
 
@@ -724,7 +726,8 @@ static void ptnet_describe(struct ptnet *pt)
 	eth_hw_addr_set(netdev, pt->guest->mac);
 	netdev->hw_features = NETIF_F_SG;
 	if (pt->header_bytes)
-		netdev->hw_features |= NETIF_F_HW_CSUM | NETIF_F_TSO | NETIF_F_TSO_ECN | NETIF_F_TSO6;
+		netdev->hw_features |= NETIF_F_HW_CSUM | NETIF_F_TSO | NETIF_F_TSO_ECN |
+				       NETIF_F_TSO6;
 	else
 		longest = netdev->max_mtu + VLAN_ETH_HLEN;
 	netdev->features = netdev->hw_features | NETIF_F_HIGHDMA;

@@ -20,16 +20,16 @@ use crate::signals;
 /// Interval of polling for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A request to the process in the lab.
+/// A request to the process in the lab, or in a guest.
 #[derive(Serialize, Deserialize)]
-enum Request {
+pub(crate) enum Request {
     Document(RunKind),
     Test(Box<TestSpec>),
 }
 
-/// An answer of the process in the lab.
+/// Its answer.
 #[derive(Serialize, Deserialize)]
-enum Answer {
+pub(crate) enum Answer {
     Document(Box<Results>),
     /// Payload rate of an interval, bit/s, while the test goes on.
     Rate(f64),

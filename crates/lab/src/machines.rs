@@ -48,7 +48,7 @@ pub(crate) fn start(lab: &Lab, program: &Program) -> Result<Vec<String>, LabErro
             cores: guest.cores,
             queues: match guest.port_type {
                 PortType::Virtio => guest.cores.min(QUEUES_MAX),
-                PortType::Ptnet => 1,
+                PortType::Ptnet | PortType::Tap => 1,
             },
             mac: mac_of(&port),
             port,

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
@@ -250,6 +251,19 @@ pub fn started_ticks(pid: i32) -> Option<u64> {
     fields.nth(22 - 10)?.parse().ok()
 }
 
+/// Processor time of a process, all its threads together, in the resolution of the kernel's clock ticks (fields 14 and 15
+/// of `/proc/PID/stat`, `proc_pid_stat(5)`). `None` for one that is not there.
+#[must_use]
+pub fn cpu_time(pid: i32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_name, after) = text.rsplit_once(')')?;
+    let mut fields = after.split_ascii_whitespace().skip(14 - 3);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let ticks = ticks()? + ticks()?;
+    let per_s = rustix::param::clock_ticks_per_second().max(1);
+    Some(Duration::from_secs_f64(ticks as f64 / per_s as f64))
+}
+
 /// Kernel `include/linux/sched.h`: it has begun to exit.
 const PF_EXITING: u32 = 0x4;
 
@@ -269,6 +283,20 @@ mod tests {
         let far = duplicate_above(number, 900).expect("a copy");
         let number = far.as_raw_fd();
         duplicate_by_number(number..number + 2).expect_err("only one is open");
+    }
+
+    #[test]
+    fn the_time_that_a_process_uses_is_counted() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let before = cpu_time(own).unwrap();
+        let used = crate::thread::thread_cpu_time;
+        let began = used();
+        while used() - began < Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        // Two ticks of 100 Hz may be missing.
+        assert!(cpu_time(own).unwrap() - before >= Duration::from_millis(30));
+        assert_eq!(cpu_time(i32::MAX), None);
     }
 
     #[test]

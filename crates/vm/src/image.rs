@@ -61,6 +61,22 @@ pub fn find(folder: &Path) -> Result<Image, VmError> {
     if is_whole { Ok(image) } else { Err(VmError::NoImage(folder)) }
 }
 
+/// Makes an image with these programs in a folder of this name below another's, whose packages it uses if they are there.
+///
+/// # Errors
+/// As [`make`].
+pub fn make_beside(folder: &Path, name: &str, programs: &[PathBuf]) -> Result<Image, VmError> {
+    const PACKAGES: &str = "packages";
+    let beside = folder.join(name);
+    std::fs::create_dir_all(&beside).map_err(VmError::file("make", &beside))?;
+    let packages = beside.join(PACKAGES);
+    if folder.join(PACKAGES).is_dir() && packages.symlink_metadata().is_err() {
+        std::os::unix::fs::symlink(Path::new("..").join(PACKAGES), &packages)
+            .map_err(VmError::file("link", &packages))?;
+    }
+    make(&beside, programs)
+}
+
 /// Makes the image in a folder, unless it is there as it would be made; `programs` go into the guest's `/bin`.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ use lent_port::LentPort;
 
 use crate::VmError;
 use crate::accelerator::KVM_GAVE_UP;
-use crate::line::{self, MachineConfig, names};
+use crate::line::{self, MachineConfig, PortType, names};
 use crate::serial::Greeting;
 use crate::state::{
     CONFIG_FILE, KEEPER_SAYS, LOG_FILE, MachineFolder, MachineState, Place, ProcessId, STATE_FILE,
@@ -116,10 +116,9 @@ impl Keeper {
         let gone = || VmError::NotStarted(format!("{name}: no such guest's folder"));
         let folder = MachineFolder { folder: place.folder(name)?.ok_or_else(gone)? };
         let Orders { config, owner } = folder.read(CONFIG_FILE).ok_or_else(gone)?;
-        let port = LentPort::new(&config, &folder, owner)?;
-        port.serve()?.recv_timeout(PORT_MAX).map_err(|_silent| {
-            VmError::NotStarted(format!("the switch at {} is silent", config.switch.display()))
-        })??;
+        if config.port_type != PortType::Tap {
+            lend_port(&config, &folder, owner)?;
+        }
         let qemu = start_qemu(&config, &folder)?;
         let ids = i32::try_from(qemu.id()).ok().and_then(ProcessId::of);
         let keeper = i32::try_from(std::process::id()).ok().and_then(ProcessId::of);
@@ -240,6 +239,18 @@ impl Keeper {
             _ => {}
         }
     }
+}
+
+fn lend_port(
+    config: &MachineConfig,
+    folder: &MachineFolder,
+    owner: Option<ProcessId>,
+) -> Result<(), VmError> {
+    let port = LentPort::new(config, folder, owner)?;
+    port.serve()?.recv_timeout(PORT_MAX).map_err(|_silent| {
+        VmError::NotStarted(format!("the switch at {} is silent", config.switch.display()))
+    })??;
+    Ok(())
 }
 
 fn start_qemu(config: &MachineConfig, folder: &MachineFolder) -> Result<Owned, VmError> {

@@ -58,6 +58,9 @@ pub enum PortType {
     Virtio,
     /// The guest drives the port's rings itself, by `guest/ptnet`.
     Ptnet,
+    /// To no port: its virtio-net device is a TAP device of the host, which QEMU makes under the guest's name. What ports
+    /// are compared with.
+    Tap,
 }
 
 impl std::fmt::Display for PortType {
@@ -65,6 +68,7 @@ impl std::fmt::Display for PortType {
         f.pad(match self {
             Self::Virtio => "virtio",
             Self::Ptnet => "ptnet",
+            Self::Tap => "tap",
         })
     }
 }
@@ -171,6 +175,12 @@ pub fn qemu(config: &MachineConfig, folder: &Path) -> Vec<String> {
             say(&["-device", "pcie-root-port,id=root,chassis=1,pref64-reserve=4G"]);
             let device = format!("ivshmem-doorbell,chardev=port,bus=root,vectors={VECTORS}");
             say(&["-device", &device]);
+        }
+        PortType::Tap => {
+            // Without vhost-net, which works with KVM only.
+            let netdev = format!("tap,id=net,ifname={},script=no,downscript=no", config.name);
+            say(&["-netdev", &netdev]);
+            say(&["-device", &format!("virtio-net-pci,netdev=net,mac={}", config.mac)]);
         }
     }
     line

@@ -4,6 +4,7 @@ mod catalogue;
 mod cumulus;
 mod divine;
 mod energy;
+mod guests;
 mod idle;
 mod local;
 mod packets;
@@ -36,7 +37,8 @@ use sweep::Experiment;
 #[command(after_help = "Examples:\n  clearstream reproduce --list\n  \
     clearstream reproduce G-flock             native and projected file system, in the lab cumulus\n  \
     clearstream reproduce C-fig6              in the lab, on this machine\n  \
-    clearstream reproduce C-fig6 far.example  between this host and far.example\n\n\
+    clearstream reproduce C-fig6 far.example  between this host and far.example\n  \
+    clearstream reproduce P-fig3              between guests, on ptnet and on virtio-net\n\n\
     Exit code 3: the experiment ran, and the paper's law does not hold here.")]
 pub(crate) struct ReproduceArgs {
     /// Which figure or table, e.g. C-fig6.
@@ -86,6 +88,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         "C-divine" | "C-mix" => return divine::run(entry, args, json),
         "M-idle" => return idle::run(entry, args, json),
         "P-pipe" | "P-vale" => return packets::run(entry, args, json),
+        id if guests::is_one(id) => return guests::run(entry, args, json),
         id if cumulus::is_one(id) => return cumulus::run(entry, args, json),
         _ => {}
     }

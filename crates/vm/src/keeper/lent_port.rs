@@ -41,7 +41,7 @@ impl LentPort {
     ) -> Result<Self, VmError> {
         let path = folder.file(names::PORT);
         let rings = match config.port_type {
-            PortType::Virtio => None,
+            PortType::Virtio | PortType::Tap => None,
             PortType::Ptnet => {
                 let memory = PortMemory::new(mac_bytes(&config.mac)?)?;
                 ivshmem::serve(&path, memory.descriptors()?)?;

@@ -90,6 +90,15 @@ fn a_ptnet_guest_has_the_ports_memory_as_a_device_with_doorbells() {
 }
 
 #[test]
+fn a_guest_beside_the_switch_has_a_tap_device_under_its_own_name() {
+    let config = MachineConfig { port_type: PortType::Tap, ..config() };
+    let line = qemu(&config, Path::new("/f"));
+    assert_eq!(after(&line, "-netdev"), ["tap,id=net,ifname=one,script=no,downscript=no"]);
+    assert_eq!(after(&line, "-device"), ["virtio-net-pci,netdev=net,mac=52:54:00:00:00:01"]);
+    assert_eq!(after(&line, "-chardev").len(), 2);
+}
+
+#[test]
 fn a_guest_of_before_there_were_types_has_a_virtio_device() {
     let mut old = serde_json::to_value(config()).unwrap();
     assert_eq!(old.as_object_mut().unwrap().remove("port_type").unwrap(), "virtio");

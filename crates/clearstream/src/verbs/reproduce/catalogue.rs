@@ -28,7 +28,7 @@ pub(super) const PAPERS: [(char, &str); 4] = [
     ('G', "Cumulus 2018: native routing over many gateways to a parallel file system"),
 ];
 
-const NO_GUESTS: Option<&str> = Some("guests on the packet switch (`clearstream vm`)");
+const NO_GUEST_RINGS: Option<&str> = Some("the ring API inside a guest");
 const NO_MESSAGING: Option<&str> = Some("message passing over Ethernet (`clearstream mpi`)");
 
 /// The catalogue, in the papers' order.
@@ -81,35 +81,27 @@ pub(super) const ENTRIES: [Entry; 35] = [
         "energy per bit transported, by placement",
         "a bit costs the less, the less core time it takes",
     ),
-    lacking(
+    between_guests(
         "P-fig3",
-        PTNET,
         "request/response over message size and device",
         "no device emulation wins until copies dominate",
-        NO_GUESTS,
     ),
-    lacking(
+    between_guests(
         "P-stream",
-        PTNET,
         "TCP_STREAM with 64 KiB TSO packets",
         "extra copies cost bulk throughput",
-        NO_GUESTS,
     ),
-    lacking(
+    between_guests(
         "P-fig4",
-        PTNET,
         "UDP_STREAM over message size and device",
         "fixed cost per message, then copies",
-        NO_GUESTS,
     ),
-    lacking(
+    between_guests(
         "P-fig5",
-        PTNET,
         "in-guest packet generator over batch size",
         "batches survive the device; wake-ups decide",
-        NO_GUESTS,
     ),
-    lacking("P-netmap", PTNET, "netmap pkt-gen guest to guest", "", NO_GUESTS),
+    lacking("P-netmap", PTNET, "netmap pkt-gen guest to guest", "", NO_GUEST_RINGS),
     Entry {
         id: "P-vale",
         title: "VALE switch on the host",
@@ -199,6 +191,10 @@ pub(super) fn find(id: &str) -> Option<&'static Entry> {
 
 const fn ready(id: &'static str, title: &'static str, law: &'static str) -> Entry {
     Entry { id, title, source: CLEARSTREAM, law, missing: None }
+}
+
+const fn between_guests(id: &'static str, title: &'static str, law: &'static str) -> Entry {
+    Entry { id, title, source: PTNET, law, missing: None }
 }
 
 const fn cumulus(id: &'static str, title: &'static str, law: &'static str) -> Entry {

@@ -1,0 +1,359 @@
+//! The guests of all contenders, up at the same time, and what connects them.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use packet_switch::client::Connection;
+use results::{Finding, FramesWork, TestOutcome, TestSpec};
+use sys::private::Scratch;
+use sys::process::{Ending, Owned};
+use vm::accelerator::{Choice, choose, qemu_version};
+use vm::image::Image;
+use vm::line::{Accelerator, MachineConfig, mac_of, quoted};
+use vm::{Machine, Place, Program, ShellEnd, Start, VmError};
+
+use super::contender::Contender;
+use super::finding;
+use super::meter::{Listener, MARK, Reading, Window, cpu_of};
+use super::study::Study;
+use crate::exit::VerbError;
+use crate::tester::Request;
+
+const QEMU: &str = "qemu-system-x86_64";
+const MEMORY_BYTES: u64 = 512 << 20;
+/// The bridge; its hardware address is [`SINK_MAC`].
+const BRIDGE: &str = "bridge";
+/// Where the generator sends its frames.
+const SINK_MAC: &str = "02:00:00:00:00:02";
+/// Address of a guest but for its last number, the same at every contender.
+const SUBNET: &str = "10.0.0";
+
+/// Longest until a guest has booted, on a machine on which many want the cores.
+const READY_MAX: Duration = Duration::from_secs(300);
+/// Longest until a switch answers.
+const SWITCH_MAX: Duration = Duration::from_secs(20);
+/// Time a test may take besides what it measures, seconds.
+const BESIDES_S: f64 = 60.0;
+
+/// The user's image with this program in it.
+pub(super) fn image() -> Result<Image, VerbError> {
+    let folder = vm::image::default_folder();
+    let image = vm::image::make_beside(&folder, "measuring", &[std::env::current_exe()?])?;
+    match image.no_ptnet {
+        Some(why) => Err(VmError::NoDriver(why).into()),
+        None => Ok(image),
+    }
+}
+
+/// Moves this process into a network namespace of its own, where it may make devices. To be called with one thread.
+pub(super) fn enter_own_network(id: &str) -> Result<(), VerbError> {
+    let enter = || -> Result<(), sys::SyscallError> {
+        if !rustix::process::geteuid().is_root() {
+            sys::namespace::unshare_user()?;
+        }
+        sys::namespace::unshare_network().map(drop)
+    };
+    enter().map_err(|error| {
+        let why = crate::exit::chain(&error);
+        VerbError::missing(format!("{id} needs root, or user namespaces, for a bridge: {why}"))
+    })
+}
+
+/// The guests of one contender.
+pub(super) struct Pair {
+    contender: Contender,
+    machines: Vec<Machine>,
+    switch: Option<Owned>,
+    socket: std::path::PathBuf,
+    /// Takes the frames that guests send to [`SINK_MAC`].
+    sink: Option<Owned>,
+}
+
+/// Everything that is up.
+pub(super) struct Bed {
+    pairs: Vec<Pair>,
+    choice: Choice,
+    ready_s: f64,
+    // Declared last, so removed last.
+    _scratch: Scratch,
+}
+
+impl Bed {
+    /// Boots all guests at once.
+    pub(super) fn up(image: &Image, study: &Study) -> Result<Self, VerbError> {
+        let scratch = Scratch::new("guests").map_err(|error| VerbError::from_error(&error))?;
+        let (version, choice) = (qemu_version(QEMU.as_ref())?, choose(QEMU.as_ref()));
+        let mut bed = Self { pairs: Vec::new(), choice, ready_s: 0.0, _scratch: scratch };
+        let began = Instant::now();
+        for contender in Contender::ALL {
+            bed.pairs.push(Pair::new(contender, &bed._scratch)?);
+        }
+        let place = Place::at(bed._scratch.path())?;
+        let program = Program::new(std::env::current_exe()?, ["vm", "internal"]);
+        for pair in &mut bed.pairs {
+            for number in 1..=study.guests_count {
+                let config = pair.config(number, image, (bed.choice.accelerator, version))?;
+                let owner = i32::try_from(std::process::id()).ok();
+                let start = Start { config: &config, program: &program, owner };
+                pair.machines.push(Machine::start_in(&place, start)?);
+            }
+        }
+        drop(place);
+        bed.pairs.iter().try_for_each(Pair::settle)?;
+        bed.ready_s = began.elapsed().as_secs_f64();
+        bed.pairs.iter_mut().try_for_each(Pair::begin)?;
+        Ok(bed)
+    }
+
+    pub(super) fn pair(&self, contender: Contender) -> Option<&Pair> {
+        self.pairs.iter().find(|pair| pair.contender == contender)
+    }
+
+    /// What a reader must know of these guests.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let count: usize = self.pairs.iter().map(|pair| pair.machines.len()).sum();
+        let Choice { accelerator, why } = &self.choice;
+        let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let mut findings = vec![
+            finding("guest-accelerator", format!("the guests run under {accelerator}{why}")),
+            finding("guest-boot", format!("{count} guests were ready after {:.1} s", self.ready_s)),
+        ];
+        if *accelerator == Accelerator::Tcg {
+            let text = "under TCG vhost-user guests have INTx instead of MSI-X, which crashes QEMU 7.2, and \
+                        no contender has vhost-net";
+            findings.push(finding("guest-interrupts", text.to_owned()));
+        }
+        findings
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for machine in self.pairs.iter_mut().flat_map(|pair| pair.machines.drain(..)) {
+            // Its keeper ends with this process in any case.
+            machine.end().ok();
+        }
+    }
+}
+
+impl Pair {
+    /// What its guests will be connected to.
+    fn new(contender: Contender, scratch: &Scratch) -> Result<Self, VerbError> {
+        let socket = scratch.path().join(format!("{}.sock", contender.prefix()));
+        let mut pair = Self { contender, machines: Vec::new(), switch: None, socket, sink: None };
+        if contender == Contender::Bridge {
+            let link = format!("link add {BRIDGE} address {SINK_MAC} type bridge");
+            ip(&link)?;
+            ip(&format!("link set {BRIDGE} up"))?;
+            return Ok(pair);
+        }
+        pair.switch = Some(pair.start(&["switch", "run"])?);
+        let until = Instant::now() + SWITCH_MAX;
+        while let Err(error) = Connection::open(&pair.socket) {
+            if Instant::now() > until {
+                return Err(VerbError::from_error(&error));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(pair)
+    }
+
+    /// One of its guests.
+    fn config(
+        &self,
+        number: usize,
+        image: &Image,
+        (accelerator, qemu_version): (Accelerator, (u32, u32)),
+    ) -> Result<MachineConfig, VerbError> {
+        let name = format!("{}{number}", self.contender.prefix());
+        let wrong = |error: packet_switch::NameError| VerbError::from_error(&error);
+        let port = format!("vale0:{name}").parse().map_err(wrong)?;
+        Ok(MachineConfig {
+            port_type: self.contender.port_type(),
+            switch: self.socket.clone(),
+            kernel: Some(image.kernel.clone()),
+            initrd: Some(image.initrd.clone()),
+            disk: None,
+            memory_bytes: MEMORY_BYTES,
+            cores: 1,
+            queues: 1,
+            mac: mac_of(&port),
+            name,
+            port,
+            append: String::new(),
+            has_shell: true,
+            accelerator,
+            qemu: QEMU.into(),
+            qemu_version,
+        })
+    }
+
+    /// Starts this program, for its switch.
+    fn start(&self, arguments: &[&str]) -> Result<Owned, VerbError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(arguments).arg("--socket").arg(&self.socket);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Owned::start(&mut command, Ending::TERM.with_group())?)
+    }
+
+    /// Waits until its guests have booted, and gives them addresses.
+    fn settle(&self) -> Result<(), VerbError> {
+        for (index, machine) in self.machines.iter().enumerate() {
+            machine.wait_until_ready(READY_MAX)?;
+            if self.contender == Contender::Bridge {
+                ip(&format!("link set {} master {BRIDGE} up", machine.state().config.name))?;
+            }
+            let address = format!("{SUBNET}.{}", index + 1);
+            let script = format!("ip addr add {address}/24 dev eth0; ip link set eth0 up");
+            run(machine, &script, &mut Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Starts the other end: a server in the second guest, or, where there is none, a port that takes frames.
+    fn begin(&mut self) -> Result<(), VerbError> {
+        if let Some(far) = self.machines.get(1) {
+            let port = traffic::server::DEFAULT_PORT;
+            let script = format!(
+                "(clearstream serve >/tmp/serve 2>&1 &)\n\
+                 for one in $(seq 600); do\n\
+                 grep -q ':{port:04X} .* 0A ' /proc/net/tcp /proc/net/tcp6 && exit 0\n\
+                 sleep 0.1\n\
+                 done\n\
+                 tail -n 1 /tmp/serve; exit 1"
+            );
+            return run(far, &script, &mut Vec::new());
+        }
+        if self.switch.is_some() {
+            // It sleeps when nothing comes: the guest needs the cores.
+            let sink = ["pkt", "sink", SINK_PORT, "--announce", SINK_MAC, "--linger", "0s"];
+            self.sink = Some(self.start(&sink)?);
+        }
+        Ok(())
+    }
+
+    /// Runs a test from the first guest to the second.
+    pub(super) fn test(&self, spec: &TestSpec) -> Result<(TestOutcome, Window), VerbError> {
+        let request = serde_json::to_string(&Request::Test(Box::new(spec.clone())));
+        let request = request.map_err(|error| VerbError::from_error(&error))?;
+        let results::TestLimit::DurationS(duration_s) = spec.limit else {
+            return Err(VerbError::failed("tests in guests are limited by time"));
+        };
+        let limit_s = (duration_s + BESIDES_S).ceil();
+        let script = format!(
+            "echo {} | timeout {limit_s} clearstream tester {SUBNET}.2 2>&1",
+            quoted(&request)
+        );
+        let read = || self.read();
+        let mut listener = Listener::new(&read);
+        let ran = run(self.near()?, &script, &mut listener);
+        let window = listener.window()?;
+        let outcome = listener.outcome()?;
+        ran?;
+        Ok((outcome, window))
+    }
+
+    /// Lets the kernel of the first guest send frames.
+    pub(super) fn generate(&self, work: &FramesWork, batch: u64) -> Result<Window, VerbError> {
+        let FramesWork { frame_bytes, duration_s, .. } = work;
+        let script = format!(
+            "[ -e /proc/net/pktgen ] || insmod /modules/pktgen.ko || exit\n\
+             cd /proc/net/pktgen || exit\n\
+             echo rem_device_all >kpktgend_0\n\
+             echo add_device eth0 >kpktgend_0\n\
+             for line in 'count 0' 'clone_skb 1000000' 'pkt_size {frame_bytes}' 'burst {batch}' 'delay 0' \
+             'dst_mac {SINK_MAC}' 'dst {SUBNET}.9'; do\n\
+             echo \"$line\" >eth0 || exit\n\
+             done\n\
+             (echo start >pgctrl) &\n\
+             sleep 0.5; echo {MARK}; sleep {duration_s}; echo {MARK}\n\
+             echo stop >pgctrl; wait"
+        );
+        let read = || self.read();
+        let mut listener = Listener::new(&read);
+        let ran = run(self.near()?, &script, &mut listener);
+        let window = listener.window()?;
+        ran.map(|()| window)
+    }
+
+    fn near(&self) -> Result<&Machine, VerbError> {
+        self.machines.first().ok_or_else(|| VerbError::failed("there is no guest"))
+    }
+
+    /// The meters of its processes, and the frames that came to the sink.
+    fn read(&self) -> Reading {
+        let states = self.machines.iter().map(Machine::state);
+        let (qemus, mut others): (Vec<i32>, Vec<i32>) =
+            states.map(|state| (state.qemu.pid, state.keeper.pid)).unzip();
+        let own = self.switch.as_ref().and_then(|switch| i32::try_from(switch.id()).ok());
+        others.extend(own);
+        Reading {
+            pkts: self.pkts().unwrap_or(0),
+            qemu: cpu_of(&qemus),
+            switch: cpu_of(&others),
+            at: Instant::now(),
+        }
+    }
+
+    /// Frames that the host received so far.
+    fn pkts(&self) -> Option<u64> {
+        if self.contender == Contender::Bridge {
+            return received_by(
+                &std::fs::read_to_string("/proc/thread-self/net/dev").ok()?,
+                BRIDGE,
+            );
+        }
+        self.sink.as_ref()?;
+        let entries = Connection::open(&self.socket).ok()?.list().ok()?;
+        let sink = entries.iter().find(|entry| entry.name == SINK_PORT)?;
+        Some(sink.count.as_ref()?.outgoing.frames)
+    }
+}
+
+/// The port that takes the generator's frames.
+const SINK_PORT: &str = "vale0:sink";
+
+/// Frames received by a device, from `/proc/net/dev` (`proc_net(5)`).
+fn received_by(text: &str, device: &str) -> Option<u64> {
+    let counts =
+        text.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
+    counts?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Runs a shell's script in a guest.
+fn run(machine: &Machine, script: &str, out: &mut dyn std::io::Write) -> Result<(), VerbError> {
+    let mut shell = machine.shell(READY_MAX)?;
+    match shell.run(&["sh", "-c", script], out, None)? {
+        ShellEnd::Status(0) => Ok(()),
+        ShellEnd::Status(status) => {
+            let name = machine.state().config.name;
+            Err(VerbError::failed(format!("guest {name}: exit status {status}")))
+        }
+        ShellEnd::Signal(number) => Err(VerbError::failed(format!("ended by signal {number}"))),
+    }
+}
+
+/// Runs iproute2 in this process's network namespace.
+fn ip(arguments: &str) -> Result<(), VerbError> {
+    let output = Command::new("ip").args(arguments.split(' ')).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| VerbError::missing(format!("ip (iproute2): {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = said.lines().last().unwrap_or("no reason").trim();
+    Err(VerbError::missing(format!("ip {arguments}: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_received_are_the_second_count_of_a_device() {
+        let text = "Inter-|   Receive\n face |bytes packets\n    lo: 1 2 0\nbridge: 600 10 0 0\n";
+        assert_eq!(received_by(text, BRIDGE), Some(10));
+        assert_eq!(received_by(text, "lo"), Some(2));
+        assert_eq!(received_by(text, "bridg"), None);
+    }
+}
