@@ -145,6 +145,9 @@ impl Session<'_, '_> {
         let setup = self.admit(asked)?;
         let need = self.need_of(&setup);
         data.reserve(need).map_err(|refusal| Iperf3Error::NoRoom(refusal.reason))?;
+        if setup.asked.transport == Transport::Udp {
+            data.expect_udp();
+        }
         self.channel.send_state(State::CreateStreams)?;
         let peer = self.channel.stream().peer_addr().map_err(Iperf3Error::ReceiveMessage)?;
         sink.agreed(&Agreement {

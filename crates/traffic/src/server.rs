@@ -208,6 +208,10 @@ pub trait DataConnections: std::fmt::Debug {
     /// The resources are in use, or exceed what any client may have.
     fn reserve(&mut self, need: Need) -> Result<(), Refusal>;
 
+    /// From now on a datagram from a new address of this test's peer is kept for [`next_udp`](Self::next_udp), as often
+    /// as streams are reserved. To be called before the peer is told to open them: some greet once and wait.
+    fn expect_udp(&mut self) {}
+
     /// The next TCP connection of this test, after its greeting, with its number among all accepted
     /// connections. The numbers give the order in which the client opened them; the greetings may
     /// be read in another order.

@@ -55,7 +55,7 @@ struct Expected {
     udp_peers: HashMap<u16, SocketAddr>,
     streams_max: usize,
     probes: bool,
-    /// Whether the session is waiting for a UDP stream now (personalities only).
+    /// Whether its data connections are UDP streams (personalities only).
     wants_udp: Arc<AtomicBool>,
     /// How many more data connections it accepts (personalities only); 0 before its test is
     /// admitted.
@@ -172,13 +172,16 @@ impl Registry {
     ) -> (DatagramFate, Option<[u8; GREETING_BYTES]>) {
         let mut inner = self.lock();
         let address = from.ip().to_canonical();
-        let waiting = inner.foreign.iter_mut().find(|(_, expected)| {
-            expected.peer == address && expected.wants_udp.load(Ordering::Relaxed)
-        });
-        let Some((greeting, expected)) = waiting else { return (DatagramFate::Ignore, None) };
-        if expected.udp_peers.values().any(|known| *known == from) {
+        let known = inner.foreign.values().flat_map(|expected| expected.udp_peers.values());
+        if known.into_iter().any(|known| *known == from) {
             return (DatagramFate::Ignore, None);
         }
+        let waiting = inner.foreign.iter_mut().find(|(_, expected)| {
+            expected.peer == address
+                && expected.wants_udp.load(Ordering::Relaxed)
+                && expected.wants.load(Ordering::Relaxed) > 0
+        });
+        let Some((greeting, expected)) = waiting else { return (DatagramFate::Ignore, None) };
         if !takes_one(&expected.wants) {
             return (DatagramFate::Ignore, None);
         }
@@ -330,6 +333,10 @@ impl DataConnections for ForeignInbox {
         Ok(())
     }
 
+    fn expect_udp(&mut self) {
+        self.wants_udp.store(true, Ordering::Relaxed);
+    }
+
     fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError> {
         loop {
             if let Arrival::Foreign { place, stream } = self.inbox.wait(deadline)? {
@@ -340,15 +347,11 @@ impl DataConnections for ForeignInbox {
     }
 
     fn next_udp(&mut self, deadline: Instant) -> Result<(UdpSocket, Vec<u8>), DataError> {
-        self.wants_udp.store(true, Ordering::Relaxed);
-        let answer = loop {
-            match self.inbox.wait(deadline) {
-                Ok(Arrival::Udp { socket, first, .. }) => break Ok((socket, first)),
-                Ok(_) => {}
-                Err(error) => break Err(error),
+        self.expect_udp();
+        loop {
+            if let Arrival::Udp { socket, first, .. } = self.inbox.wait(deadline)? {
+                return Ok((socket, first));
             }
-        };
-        self.wants_udp.store(false, Ordering::Relaxed);
-        answer
+        }
     }
 }
