@@ -68,10 +68,9 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         return list(json);
     }
     let Some(id) = args.id.as_deref() else {
-        let ready = ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id);
         return Err(VerbError::usage(format!(
             "name a figure or table: {}; `clearstream reproduce --list` lists what each shows",
-            ready.collect::<Vec<_>>().join(", ")
+            ids().collect::<Vec<_>>().join(", ")
         )));
     };
     let entry = catalogue::find(id).ok_or_else(|| {
@@ -98,6 +97,11 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         Some(host) => Ground::host(args, host)?,
     };
     between_hosts(entry, recipe, ground, args, json)
+}
+
+/// The figures and tables that can be reproduced.
+pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id)
 }
 
 fn list(json: bool) -> VerbResult {
