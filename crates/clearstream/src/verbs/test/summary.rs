@@ -6,7 +6,7 @@ use results::{
     CoreUse, Direction, DirectionOutcome, EndReport, LatencySummary, Results, StreamEnd, Summary,
     TestOutcome, TestSpec, UdpOutcome, ZeroCopyShare, show_percentile,
 };
-use traffic::client::Target;
+use traffic::client::{CUT_SHORT, Target};
 use traffic::describe_test;
 use units::{
     count_of, noun, show_bit_rate, show_byte_size, show_count, show_count_of, show_seconds,
@@ -46,13 +46,19 @@ pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome) -> String {
         lines.push((name, one_end(spec, outcome, end)));
     }
     let noted = |(name, end): (&'static str, &EndReport)| {
-        // The first line already shows the windows.
-        let findings = end.findings.iter().filter(|finding| finding.code != WINDOW_CLAMPED);
+        // The first line already shows the windows, and the last one why the test ended.
+        let is_told = |code: &str| [WINDOW_CLAMPED, CUT_SHORT].contains(&code);
+        let findings = end.findings.iter().filter(|finding| !is_told(&finding.code));
         findings.map(move |finding| format!("{name} end: {}", finding.text)).collect::<Vec<_>>()
     };
     let mut notes: Vec<String> = ends(outcome).flat_map(noted).collect();
-    if outcome.far().is_none() {
-        notes.push("the far end is an iperf3 server, which gives totals only".to_owned());
+    let is_cut_short = outcome.near().findings.iter().any(|finding| finding.code == CUT_SHORT);
+    match outcome.far() {
+        Some(_) => {}
+        None if is_cut_short => notes.push(
+            "without the far end's report: what the near end sent counts as received".to_owned(),
+        ),
+        None => notes.push("the far end is an iperf3 server, which gives totals only".to_owned()),
     }
     let more = notes.len().saturating_sub(NOTES_MAX);
     if more > 0 {
