@@ -38,7 +38,8 @@ use lines::IntervalLines;
     a requirement against each repeat; a figure that was not measured misses its gate. Figures:\n\
     throughput (of each direction), loss, reordering, jitter, retransmissions, transactions, rtt_p50,\n\
     rtt_p99, rtt_p99.9 (of --rr, otherwise of the idle path), loaded_rtt_p50, loaded_rtt_p99,\n\
-    loaded_rtt_p99.9 (--latency), cpu, near_cpu, far_cpu (processor time per 10^9 bits).\n\
+    loaded_rtt_p99.9 (--latency), cpu, near_cpu, far_cpu (processor time per 10^9 bits). jitter is the\n\
+    largest that RFC 3550's estimate had at the end of an interval (-i).\n\
     Requirements: no-loss, no-reordering, no-retransmissions, complete.\n\n\
     The rate to quote is the receiver's. If a kernel does not grant an option (-C, -M, -m, --cores,\n\
     zero copy), the test ends with exit code 4; a smaller window is reported beside the rate. Ctrl-C\n\
