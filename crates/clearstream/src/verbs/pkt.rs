@@ -1,5 +1,6 @@
 //! `clearstream pkt`: the functions of pkt-gen, on ports and pipes.
 
+mod drops;
 mod lasting;
 mod show;
 
@@ -36,7 +37,9 @@ use show::Show;
     UDP datagrams to the discard port. Every run reports progress once a second, and at its end\n\
     the result. Ctrl-C ends it. When the switch restarts, all continue at the same ports;\n\
     the time without a switch does not count, and frames that it had not taken are counted as\n\
-    lost.")]
+    lost. gen and sink report what the switch dropped meanwhile, by port and reason: of the frames\n\
+    sent, those without a destination; for a port, whoever sent them, those that did not fit its\n\
+    ring. `port stats` has the totals.")]
 pub(crate) struct PktArgs {
     #[command(subcommand)]
     action: Action,
