@@ -161,8 +161,6 @@ fn a_generator_and_a_sink_say_what_was_dropped_between_them() {
 
     let switch = Switch::run("dropped");
     assert!(switch.ask("port add vale0:b").status.success());
-    // What other runs lost does not count.
-    assert_eq!(switch.json("pkt gen vale0:a --count 3000")["frames"], 3000);
     let sink = switch.start("pkt sink vale0:b --quiet 2s --json");
     switch.wait_for_clients(1);
     // It takes nothing until the generator is done.
@@ -175,7 +173,7 @@ fn a_generator_and_a_sink_say_what_was_dropped_between_them() {
     assert_eq!(sent["dropped"]["sent"], serde_json::json!({}));
     let received = json(sink);
     assert_eq!(received["dropped"]["ring_full"], dropped, "{received}");
-    assert!(received["frames"].as_u64() >= Some(5000 - dropped), "{received}");
+    assert_eq!(received["frames"], 5000 - dropped, "{received}");
     // Nobody else is there.
     assert!(switch.ask("port del vale0:b").status.success());
     let alone = switch.ask("pkt gen vale0:a --count 10");

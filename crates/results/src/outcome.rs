@@ -43,11 +43,15 @@ pub struct TestOutcome {
 
 impl TestOutcome {
     /// Goodput of one stream at one end, bit/s; at a bulk sender at least that of its receiver, as in
-    /// [`DirectionOutcome::reconciled`].
+    /// [`DirectionOutcome::reconciled`]. Of a request/response stream, the requests of completed transactions over
+    /// the length of the test, at both ends: the far end's own clock starts with the first request.
     #[must_use]
     pub fn stream_bits_per_s(&self, stream: &StreamEnd) -> f64 {
         let own = |stream: &StreamEnd| stream.bytes as f64 * 8.0 / stream.duration_s.max(1e-9);
-        if !stream.sending || self.request_response.is_some() {
+        if self.request_response.is_some() {
+            return stream.bytes as f64 * 8.0 / self.duration_s.max(1e-9);
+        }
+        if !stream.sending {
             return own(stream);
         }
         let has_duplicates =

@@ -1,6 +1,7 @@
 //! Frames that the switch dropped during a run, from the counters of its ports.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use packet_switch::attachment::Entry;
 use packet_switch::client::Connection;
@@ -29,15 +30,16 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Reads the counters; `None` for a pipe, whose frames pass no switch, and if the switch has ended.
-    pub(super) fn of(connection: &mut Connection, place: &Place) -> Option<Self> {
+    /// Reads the counters of the switch at `socket`; `None` for a pipe, whose frames pass no switch, and if the
+    /// switch does not answer.
+    pub(super) fn of(socket: &Path, place: &Place) -> Option<Self> {
         let Place::Port(port) = place else { return None };
-        Some(Self { port: port.to_string(), entries: connection.list().ok()? })
+        Some(Self { port: port.to_string(), entries: entries(socket)? })
     }
 
-    /// What was dropped since; `None` if the switch has ended.
-    pub(super) fn until_now(&self, connection: &mut Connection) -> Option<Drops> {
-        Some(self.until(&connection.list().ok()?))
+    /// What was dropped since; `None` if the switch does not answer.
+    pub(super) fn until_now(&self, socket: &Path) -> Option<Drops> {
+        Some(self.until(&entries(socket)?))
     }
 
     fn until(&self, now: &[Entry]) -> Drops {
@@ -59,6 +61,10 @@ impl Before {
         }
         drops
     }
+}
+
+fn entries(socket: &Path) -> Option<Vec<Entry>> {
+    Connection::open(socket).and_then(|mut connection| connection.list()).ok()
 }
 
 fn more(before: Option<&FlowCount>, now: &FlowCount) -> Reasons {

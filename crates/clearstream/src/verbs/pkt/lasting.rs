@@ -158,7 +158,6 @@ fn failed(error: PktError) -> VerbError {
 /// A port of a switch, or a pipe that may outlive its switch.
 struct Seat {
     station: Station,
-    place: Place,
     is_pipe: bool,
     /// Whether the pipe's switch has ended.
     alone: bool,
@@ -187,15 +186,17 @@ fn run<T, const PLACES: usize>(
     let socket = socket.map_or_else(default_socket, Path::to_owned);
     let sit = |place: Place| -> Result<Seat, VerbError> {
         let is_pipe = matches!(place, Place::Pipe { .. });
-        let station = Station::attach(&socket, place.clone()).map_err(|error| explain(&error))?;
-        Ok(Seat { station, place, is_pipe, alone: false })
+        let station = Station::attach(&socket, place).map_err(|error| explain(&error))?;
+        Ok(Seat { station, is_pipe, alone: false })
     };
+    let first = places.first().cloned();
+    let counters = || first.as_ref().and_then(|place| Before::of(&socket, place));
+    let mut before = counters();
     let mut seats = Vec::new();
     for place in places {
         seats.push(sit(place)?);
     }
     let mut outage = Outage::default();
-    let mut before = seats.first_mut().and_then(Seat::counters);
     loop {
         let mut switches: Vec<&Connection> = Vec::new();
         let mut ports = Vec::new();
@@ -209,9 +210,7 @@ fn run<T, const PLACES: usize>(
         let deserted = seats.iter().any(|seat| !seat.alone && seat.station.is_deserted());
         if done || signalled() || !deserted {
             let signal = signals::caught().filter(|_| !done);
-            let drops = before.zip(seats.first_mut()).and_then(|(before, seat)| {
-                before.until_now(seat.station.parts().0)
-            });
+            let drops = before.and_then(|before| before.until_now(&socket));
             return Ok(Ran { value: count, outage, drops, signal });
         }
         for seat in seats.iter_mut().filter(|seat| seat.is_pipe && !seat.alone) {
@@ -219,13 +218,7 @@ fn run<T, const PLACES: usize>(
         }
         let ports = seats.iter_mut().filter(|seat| !seat.is_pipe);
         rejoin(ports.map(|seat| &mut seat.station), &mut outage)?;
-        before = seats.first_mut().and_then(Seat::counters);
-    }
-}
-
-impl Seat {
-    fn counters(&mut self) -> Option<Before> {
-        Before::of(self.station.parts().0, &self.place)
+        before = counters();
     }
 }
 
