@@ -92,7 +92,11 @@ fn csv_and_openmetrics_are_all_that_stdout_has() {
 }
 
 /// Exit code, output and last message of a long test whose server is ended once an interval has been printed.
-fn cut_short(server: &Server, options: &[&str], end: impl FnOnce()) -> (Option<i32>, String, String) {
+fn cut_short(
+    server: &Server,
+    options: &[&str],
+    end: impl FnOnce(),
+) -> (Option<i32>, String, String) {
     let port = server.port.to_string();
     let mut client = Command::new(PROGRAM)
         .args(["test", "127.0.0.1", "-p", &port, "-t", "300", "-i", "100ms"])

@@ -111,8 +111,7 @@ pub fn run_spec(
     should_stop: &dyn Fn() -> bool,
 ) -> Result<TestOutcome, FarTestError> {
     let control_mss_bytes = sys::socket::mss_bytes(&control).unwrap_or(0);
-    let asked =
-        translate::parameters(spec, control_mss_bytes).map_err(FarTestError::unmeasured)?;
+    let asked = translate::parameters(spec, control_mss_bytes).map_err(FarTestError::unmeasured)?;
     let setup = Setup { side: Side::Client, asked, interval_s: spec.interval_s };
     let watch = translate::watch(spec, &setup);
     let plan = Plan {

@@ -277,7 +277,7 @@ fn processor_figures(outcome: &TestOutcome, figures: &mut Vec<Figure>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hosts::HostAccount;
+    use crate::outcome::HostAccount;
     use crate::stream::{IntervalSample, StreamEnd};
 
     #[test]

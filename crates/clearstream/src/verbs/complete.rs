@@ -321,10 +321,7 @@ mod tests {
         assert_eq!(of("gateway apply plan.toml --lab "), Some(Wanted::LabsUp));
         assert_eq!(of("vm console "), Some(Wanted::Guests));
         assert_eq!(of("vm run one --port "), Some(Wanted::Switches(None)));
-        assert_eq!(
-            of("port --socket /run/x del "),
-            Some(Wanted::Ports(Some("/run/x".into())))
-        );
+        assert_eq!(of("port --socket /run/x del "), Some(Wanted::Ports(Some("/run/x".into()))));
         assert_eq!(of("port add "), Some(Wanted::Switches(None)));
         assert_eq!(of("port stats "), Some(Wanted::Ports(None)));
         assert_eq!(of("link add vale0:a "), Some(Wanted::Switches(None)));

@@ -230,10 +230,8 @@ fn path_is_judged_by_its_single_stream_unless_a_test_is_named() {
 fn jitter_is_judged_by_the_worst_interval_and_absent_without_intervals() {
     let udp = UdpOutcome { jitter_s: Some(0.001), ..UdpOutcome::default() };
     let way = DirectionOutcome { udp: Some(udp), ..direction(Direction::Forward, 1e8, None) };
-    let intervals = [0.001, 0.008, 0.001].map(|jitter_s| IntervalSample {
-        jitter_s: Some(jitter_s),
-        ..IntervalSample::default()
-    });
+    let intervals = [0.001, 0.008, 0.001]
+        .map(|jitter_s| IntervalSample { jitter_s: Some(jitter_s), ..IntervalSample::default() });
     let stream = StreamEnd { intervals: intervals.to_vec(), ..StreamEnd::default() };
     let far = EndReport { streams: vec![stream], ..EndReport::default() };
     let run = |far| TestOutcome {
@@ -243,11 +241,8 @@ fn jitter_is_judged_by_the_worst_interval_and_absent_without_intervals() {
     };
     let judged = |far| {
         let points = [point("test", 0, TestSpec::udp(1448), run(far))];
-        let results = judge(
-            GatedVerb::Test,
-            "above jitter=5ms",
-            Judged { points: &points, ..NOTHING },
-        );
+        let results =
+            judge(GatedVerb::Test, "above jitter=5ms", Judged { points: &points, ..NOTHING });
         let [result] = &results[..] else { panic!("{results:?}") };
         (result.is_met, result.text.clone())
     };

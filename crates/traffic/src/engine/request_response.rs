@@ -136,7 +136,7 @@ pub(super) fn respond(worker: &mut Worker<'_>) -> Ending {
 
 /// Starts the clock when the first request begins to arrive: a large one takes a while. What is wrong with the
 /// connection is for [`Exchange::answer`] to find.
-fn await_first_request(worker: &Worker<'_>) {
+fn await_first_request(worker: &mut Worker<'_>) {
     while worker.goes_on() {
         let mut first = [0];
         match rustix::net::recv(&worker.stream.socket, &mut first[..], RecvFlags::PEEK) {

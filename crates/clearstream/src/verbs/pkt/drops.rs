@@ -68,12 +68,12 @@ fn entries(socket: &Path) -> Option<Vec<Entry>> {
 }
 
 fn more(before: Option<&FlowCount>, now: &FlowCount) -> Reasons {
-    let known = |reason: &str| {
-        before.and_then(|count| count.dropped.get(reason)).copied().unwrap_or(0)
-    };
-    let grown = now.dropped.iter().map(|(reason, count)| {
-        (reason.clone(), count.saturating_sub(known(reason)))
-    });
+    let known =
+        |reason: &str| before.and_then(|count| count.dropped.get(reason)).copied().unwrap_or(0);
+    let grown = now
+        .dropped
+        .iter()
+        .map(|(reason, count)| (reason.clone(), count.saturating_sub(known(reason))));
     grown.filter(|(_, count)| *count > 0).collect()
 }
 
@@ -152,10 +152,7 @@ mod tests {
             "; the switch dropped 2 of them (no_destination), 3 for vale0:b (ring_full), \
              2 for vale0:new (1 ring_full, 1 too_long)"
         );
-        assert_eq!(
-            drops.words_of_receiver(),
-            "; the switch dropped 4 for this port (too_long)"
-        );
+        assert_eq!(drops.words_of_receiver(), "; the switch dropped 4 for this port (too_long)");
         let none = before.until(&before.entries);
         assert_eq!(none.words_of_sender(), "; the switch dropped none");
     }

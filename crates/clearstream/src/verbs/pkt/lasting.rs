@@ -49,14 +49,15 @@ pub(super) fn generate(
 ) -> VerbResult {
     let (what, mut so_far) = (args.generate(manner), Sent::default());
     let mut report = |count: GenerateCount| show.sent_so_far(&count);
-    let Ran { value: count, outage, drops, signal } = run(socket, [place], |[port], outage, stop| {
-        so_far.away = outage.away;
-        let count = pkt::generate_on(&mut port.sender, &what, &mut so_far, &mut report, stop)
-            .map_err(failed)?;
-        let done = what.count == Some(count.frames)
-            || what.duration.is_some_and(|all| count.elapsed >= all);
-        Ok((count, done))
-    })?;
+    let Ran { value: count, outage, drops, signal } =
+        run(socket, [place], |[port], outage, stop| {
+            so_far.away = outage.away;
+            let count = pkt::generate_on(&mut port.sender, &what, &mut so_far, &mut report, stop)
+                .map_err(failed)?;
+            let done = what.count == Some(count.frames)
+                || what.duration.is_some_and(|all| count.elapsed >= all);
+            Ok((count, done))
+        })?;
     let has_end = args.count.is_some() || args.duration.is_some();
     Ok(show.sent(&count, args.slots_only, drops.as_ref(), &outage)?.unless_cut(has_end, signal))
 }
