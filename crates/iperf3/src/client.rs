@@ -121,7 +121,8 @@ pub fn run_spec(
         first_port: spec.first_port,
         send_timeout_ms: 0,
     };
-    let peer = control.peer_addr().map_err(FarTestError::unmeasured)?;
+    let unread = |error| FarTestError::unmeasured(Iperf3Error::ReceiveMessage(error));
+    let peer = control.peer_addr().map_err(unread)?;
     let agreement = Agreement {
         setup,
         peer_host: super::sink::host_of(peer),
@@ -131,7 +132,7 @@ pub fn run_spec(
         unix_ms: 0,
     };
     let never = || None;
-    let channel = Channel::new(control, PATIENCE, &never).map_err(FarTestError::unmeasured)?;
+    let channel = Channel::new(control, PATIENCE, &never).map_err(unread)?;
     let cpu = CpuClock::start();
     let session = Session { plan, channel, agreement, cpu, on_report, should_stop };
     match session.test(&mut Silent) {

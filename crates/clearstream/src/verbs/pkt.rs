@@ -35,11 +35,12 @@ use show::Show;
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are\n\
     UDP datagrams to the discard port. Every run reports progress once a second, and at its end\n\
-    the result. Ctrl-C ends it. When the switch restarts, a run continues at the same ports;\n\
-    the time without a switch does not count, and frames that the old switch had not taken are\n\
-    counted as lost. gen and sink report what the switch dropped meanwhile, by port and reason: of the frames\n\
-    sent, those without a destination; for a port, whoever sent them, those that did not fit its\n\
-    ring. `port stats` has the totals.")]
+    the result. Ctrl-C ends it. When the switch restarts, a run continues at the same ports; the\n\
+    time without a switch does not count, and frames that the old switch had not taken are\n\
+    counted as lost.\n\n\
+    gen and sink report what the switch dropped meanwhile, by port and reason: frames that were\n\
+    sent without a destination, and frames for a port, whoever sent them, that its ring had no\n\
+    room for. `clearstream port stats` has the totals.")]
 pub(crate) struct PktArgs {
     #[command(subcommand)]
     action: Action,

@@ -1,4 +1,4 @@
-//! When a client's test is over.
+//! The end of a client's test: by time, by amount, or by silence.
 
 use std::time::Duration;
 
