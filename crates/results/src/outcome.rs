@@ -304,3 +304,31 @@ pub struct EndReport {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub changes: Vec<crate::setting::SettingChange>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_an_exchange_have_one_rate() {
+        let mut histogram = stats::LatencyHistogram::default();
+        histogram.record_many_ns(1_000_000, 4);
+        let latency = LatencySummary::of(&histogram, "tcp-rr").expect("round trips");
+        let outcome = TestOutcome {
+            duration_s: 2.0,
+            request_response: Some(RequestResponseOutcome {
+                transactions_count: 4,
+                transactions_per_s: 2.0,
+                timeouts_count: 0,
+                latency,
+            }),
+            ..TestOutcome::default()
+        };
+        // The far end's clock starts with the first request, which comes after a second.
+        for (sending, duration_s) in [(true, 2.0), (false, 1.0)] {
+            let stream =
+                StreamEnd { sending, duration_s, bytes: 4_000_000, ..StreamEnd::default() };
+            assert_eq!(outcome.stream_bits_per_s(&stream), 16e6);
+        }
+    }
+}
