@@ -17,9 +17,9 @@ use clap::{Command, CommandFactory};
 use lab::{Lab, builtin_labs};
 use packet_switch::client::{Connection, default_socket};
 
+use crate::catalogue;
 use crate::exit::Exit;
 use crate::topics::{SCHEMA, TOPICS};
-use crate::verbs::reproduce;
 use crate::{CommandLine, VerbResult};
 use cursor::Cursor;
 
@@ -205,7 +205,7 @@ fn names(wanted: &Wanted) -> Vec<String> {
             let switches = ports.iter().filter_map(|port| port.split_once(':'));
             in_order(switches.map(|(switch, _)| format!("{switch}:")))
         }
-        Wanted::Experiments => reproduce::ids().map(str::to_owned).collect(),
+        Wanted::Experiments => catalogue::ids().map(str::to_owned).collect(),
         Wanted::Models => dve::EXAMPLES.iter().map(|model| model.name.to_owned()).collect(),
         Wanted::Help(words) => commands_and_topics(words),
     }

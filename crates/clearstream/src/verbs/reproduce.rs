@@ -1,6 +1,5 @@
 //! `clearstream reproduce`: repeats a paper's figure or table and compares it with the paper's.
 
-mod catalogue;
 mod cumulus;
 mod divine;
 mod energy;
@@ -19,6 +18,7 @@ use results::{LawCheck, PaperFigure, Reproduction, Results, RunKind};
 
 use crate::VerbResult;
 use crate::bed::TestBed;
+use crate::catalogue::{self, ENTRIES, Entry};
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::{FarEnd, Tests};
@@ -27,7 +27,6 @@ use crate::runner::{self, Conducted, Driver, Keeping, Tested};
 use crate::signals;
 use crate::store;
 use crate::verbs::options::{ServerOptions, duration};
-use catalogue::{ENTRIES, Entry};
 use recipes::Recipe;
 use sweep::Experiment;
 
@@ -70,7 +69,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
     let Some(id) = args.id.as_deref() else {
         return Err(VerbError::usage(format!(
             "name a figure or table: {}; `clearstream reproduce --list` lists what each shows",
-            ids().collect::<Vec<_>>().join(", ")
+            catalogue::ids().collect::<Vec<_>>().join(", ")
         )));
     };
     let entry = catalogue::find(id).ok_or_else(|| {
@@ -97,11 +96,6 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         Some(host) => Ground::host(args, host)?,
     };
     between_hosts(entry, recipe, ground, args, json)
-}
-
-/// The figures and tables that can be reproduced.
-pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id)
 }
 
 fn list(json: bool) -> VerbResult {
