@@ -55,9 +55,9 @@ pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome) -> String {
     let is_cut_short = outcome.near().findings.iter().any(|finding| finding.code == CUT_SHORT);
     match outcome.far() {
         Some(_) => {}
-        None if is_cut_short => notes.push(
-            "without the far end's report: what the near end sent counts as received".to_owned(),
-        ),
+        None if is_cut_short => {
+            notes.push("the far end's report is missing: all figures are the near end's".to_owned())
+        }
         None => notes.push("the far end is an iperf3 server, which gives totals only".to_owned()),
     }
     let more = notes.len().saturating_sub(NOTES_MAX);
