@@ -182,7 +182,7 @@ fn halves(word: &str) -> [Option<&str>; 2] {
 fn names_in_time(wanted: Wanted) -> Vec<String> {
     let (send, receive) = mpsc::channel();
     // Without a thread, or when nobody waits any more, there are no names.
-    let _ = thread::Builder::new().spawn(move || send.send(names(&wanted)));
+    thread::Builder::new().spawn(move || send.send(names(&wanted))).ok();
     receive.recv_timeout(PATIENCE).unwrap_or_default()
 }
 

@@ -39,7 +39,7 @@ impl Cursor {
     }
 
     /// The values of an argument, in their order.
-    pub(super) fn values_of(&self, argument: &str) -> impl DoubleEndedIterator<Item = &str> {
+    pub(super) fn values_of(&self, argument: &str) -> impl Iterator<Item = &str> {
         self.given.iter().filter(move |(id, _)| id == argument).map(|(_, value)| value.as_str())
     }
 }
