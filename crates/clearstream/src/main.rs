@@ -4,6 +4,7 @@
 //! module of [`verbs`], a thin layer over a library crate.
 
 mod bed;
+mod catalogue;
 mod ending;
 mod exit;
 mod far;

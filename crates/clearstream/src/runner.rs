@@ -56,6 +56,8 @@ pub(crate) struct Done {
     pub(crate) beside: Vec<Point>,
     /// Why the work failed, if it did; ends the run if the next pieces of work fail too.
     pub(crate) error: Option<VerbError>,
+    /// Whether the error ended work that has results up to then. They are no measurement: a later run repeats it.
+    pub(crate) is_cut_short: bool,
 }
 
 impl Done {
@@ -77,7 +79,12 @@ impl Done {
 
     /// A single point, with the reason if the work failed.
     pub(crate) fn of(point: Point, error: Option<VerbError>) -> Self {
-        Self { point, beside: Vec::new(), error }
+        Self { point, beside: Vec::new(), error, is_cut_short: false }
+    }
+
+    /// A point with what was measured before the work ended with this error.
+    pub(crate) fn cut_short(point: Point, error: VerbError) -> Self {
+        Self { is_cut_short: true, ..Self::of(point, Some(error)) }
     }
 }
 
@@ -105,7 +112,8 @@ pub(crate) struct Keeping<'a> {
     pub(crate) resumes: bool,
     /// Whether the earlier run's facts about the hosts are used too: for runs that change the hosts.
     pub(crate) restores_hosts: bool,
-    /// Whether work interrupted by a signal becomes part of the document (it never enters the journal).
+    /// Whether work that a signal or the far end cut short becomes part of the document (it never enters the
+    /// journal).
     pub(crate) keeps_cut_short: bool,
     /// Consecutive failures after which the run gives up.
     pub(crate) failures_in_a_row_max: u32,
@@ -207,10 +215,15 @@ impl Loop<'_> {
                 }
                 return Ok(Ended::Interrupted(number));
             }
-            let Done { point, beside, error } = done?;
-            for point in beside.into_iter().chain([point]) {
-                self.log.iter_mut().try_for_each(|log| log.append(&point))?;
+            let Done { point, beside, error, is_cut_short } = done?;
+            if is_cut_short && self.keeping.keeps_cut_short {
+                points.extend(beside);
                 points.push(point);
+            } else {
+                for point in beside.into_iter().chain([point]) {
+                    self.log.iter_mut().try_for_each(|log| log.append(&point))?;
+                    points.push(point);
+                }
             }
             self.failures_in_a_row = if error.is_some() { self.failures_in_a_row + 1 } else { 0 };
             match error {

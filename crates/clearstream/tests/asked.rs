@@ -2,7 +2,11 @@
 //! short for people and whole for programs.
 
 use crate::PROGRAM;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::port::free_port;
 
 use testkit::server::Server;
 
@@ -85,4 +89,73 @@ fn csv_and_openmetrics_are_all_that_stdout_has() {
     assert!(metrics.contains("forward_received_bits_per_s{") && metrics.ends_with("# EOF\n"));
     let both = test(&server, &["--csv", "--openmetrics"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+/// Exit code, output and last message of a long test whose server is ended once an interval has been printed.
+fn cut_short(
+    server: &Server,
+    options: &[&str],
+    end: impl FnOnce(),
+) -> (Option<i32>, String, String) {
+    let port = server.port.to_string();
+    let mut client = Command::new(PROGRAM)
+        .args(["test", "127.0.0.1", "-p", &port, "-t", "300", "-i", "100ms"])
+        .args(options)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut out = BufReader::new(client.stdout.take().expect("piped"));
+    let mut said = String::new();
+    while !said.contains("bit/s") {
+        assert_ne!(out.read_line(&mut said).expect("UTF-8"), 0, "it ended with {said}");
+    }
+    end();
+    out.read_to_string(&mut said).expect("UTF-8");
+    let ended = client.wait_with_output().expect("it ends");
+    let last = text(&ended.stderr).lines().last().unwrap_or_default().to_owned();
+    (ended.status.code(), said, last)
+}
+
+#[test]
+fn a_server_that_ends_leaves_a_summary_and_the_reason() {
+    for (signal, why) in [
+        (Signal::TERM, ": the server is ending"),
+        (Signal::KILL, "clearstream: the test ended early: lost 127.0.0.1 port "),
+    ] {
+        for options in [&["-b", "10M"][..], &["-R", "-b", "10M"]] {
+            let server = Server::start(&["--bind", "127.0.0.1"]);
+            let pid = Pid::from_child(&server.child);
+            let end = || kill_process(pid, signal).expect("our own process");
+            let (code, said, last) = cut_short(&server, options, end);
+            assert_eq!(code, Some(5), "{options:?}: {last}");
+            assert!(said.contains("\nnear "), "a summary: {said}");
+            assert!(last.contains("the test ended early: ") && last.contains(why), "{last}");
+            let is_reported = said.contains("\nfar ");
+            assert_eq!(is_reported, signal == Signal::TERM, "{options:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn an_iperf3_server_that_ends_a_test_leaves_a_summary_and_the_reason() {
+    let port = free_port();
+    let mut child = Command::new(PROGRAM)
+        .args(["iperf3", "-s", "--server-bitrate-limit", "1M/1", "-p", &port.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("Server listening") {
+        assert_ne!(out.read_line(&mut line).expect("UTF-8"), 0, "{line}");
+    }
+    std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+    let server = Server { child, port };
+    let (code, said, last) = cut_short(&server, &[], || {});
+    assert_eq!(code, Some(5), "{last}");
+    assert!(said.contains("forward    received"), "{said}");
+    assert!(last.contains("the test ended early: "), "{last}");
+    assert!(last.contains("total required bandwidth is larger than server limit"), "{last}");
 }

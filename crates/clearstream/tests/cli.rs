@@ -107,6 +107,16 @@ fn help_starts_at_once() {
     assert!(median < Duration::from_millis(20), "{median:?}");
 }
 
+/// A shell asks while a command line is typed.
+#[test]
+fn names_to_complete_are_there_at_once() {
+    for words in [["check", "--example", ""], ["lab", "exec", ""], ["port", "del", ""]] {
+        let complete = [&["complete", "--"][..], &words].concat();
+        let median = effort::median_time(11, || assert!(run(&complete).status.success()));
+        assert!(median < Duration::from_millis(50), "{words:?}: {median:?}");
+    }
+}
+
 #[test]
 fn manual_writes_a_page_for_every_verb_and_completions() {
     let folder = std::env::temp_dir().join(format!("clearstream-manual-{}", std::process::id()));

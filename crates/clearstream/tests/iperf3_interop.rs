@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use iperf3::ordered::Json;
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::port::free_port;
 
 /// Directions and numbers of streams; every one with TCP and UDP.
@@ -400,8 +401,7 @@ fn a_signal_ends_a_client_and_a_server_well() {
 }
 
 fn interrupt(child: &Child) {
-    let pid = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 #[test]
@@ -462,4 +462,28 @@ fn a_log_file_and_a_pid_file() {
     assert!(std::fs::read_to_string(&log).unwrap().contains("Accepted connection from 127.0.0.1"));
     assert!(!pid.exists(), "the pid file is gone");
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_server_that_ends_or_breaks_off_leaves_the_client_its_summary() {
+    for (signal, why) in [
+        (Signal::TERM, "the server has terminated"),
+        // Which of the connections breaks first decides the words.
+        (Signal::KILL, "control"),
+    ] {
+        let port = free_port();
+        let server = Tool::Ours.start(&format!("-s -p {port}"));
+        wait_for_listener(port);
+        let mut client = Tool::Ours.start(&format!("-c 127.0.0.1 -p {port} -t 300 --forceflush"));
+        let mut out = BufReader::new(client.stdout.take().unwrap());
+        until_said(&mut out, "bits/sec");
+        kill_process(Pid::from_child(&server), signal).expect("our own process");
+        let mut summary = String::new();
+        out.read_to_string(&mut summary).unwrap();
+        assert!(summary.contains("sender"), "a summary of what was done: {summary}");
+        let client = wait(client, Duration::from_secs(30));
+        assert_eq!(client.status.code(), Some(1));
+        assert!(text(&client.stderr).contains(why), "{}", text(&client.stderr));
+        wait(server, Duration::from_secs(30));
+    }
 }

@@ -1,8 +1,8 @@
-//! What belongs to the program besides itself: topics, man pages, completion of names, installation.
+//! What belongs to the program besides itself: topics, man pages, completions of options, installation.
 
 use crate::PROGRAM;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -91,55 +91,6 @@ fn completions_offer_no_command_that_the_help_hides() {
     }
     let zsh = fs::read_to_string(scratch.path().join("_clearstream")).expect("zsh's");
     assert!(zsh.contains("compadd -S '' -a names"), "a port's name follows `SWITCH:` at once");
-}
-
-/// What bash offers for a command line, by the generated script.
-fn offered(scratch: &Path, line: &str) -> Vec<String> {
-    let script = format!(
-        "source '{0}/clearstream.bash'\n\
-         COMP_LINE=\"$1\" COMP_POINT=${{#1}} COMP_WORDBREAKS=$' \\t\\n\"\\'><=;|&(:'\n\
-         read -r -a COMP_WORDS <<<\"$1\"; [[ $1 == *' ' ]] && COMP_WORDS+=('')\n\
-         COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))\n\
-         _clearstream_names clearstream \"${{COMP_WORDS[COMP_CWORD]}}\" x\n\
-         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        scratch.display()
-    );
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = format!("{}:{}", scratch.display(), path.to_string_lossy());
-    let output = Command::new("bash")
-        .args(["--norc", "-c", &script, "bash", line])
-        .env("PATH", path)
-        .output()
-        .expect("bash starts");
-    assert!(output.stderr.is_empty(), "{line}: {}", text(&output.stderr));
-    text(&output.stdout).lines().map(str::to_owned).collect()
-}
-
-#[test]
-fn bash_completes_names_of_this_machine_and_falls_back_to_options() {
-    let scratch = Scratch::new("completion").expect("a scratch folder");
-    run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
-    symlink(PROGRAM, scratch.path().join("clearstream")).expect("a name for the program");
-    let offered = |line| offered(scratch.path(), line);
-    assert_eq!(offered("clearstream lab up gli"), ["glif2010"]);
-    assert_eq!(offered("clearstream lab fail near ha"), ["hang"]);
-    assert_eq!(offered("clearstream help lab-"), ["lab-file"]);
-    assert!(offered("clearstream lab sta").contains(&"status".to_owned()));
-    assert!(offered("clearstream test --no-del").contains(&"--no-delay".to_owned()));
-}
-
-#[test]
-fn bash_replaces_only_what_follows_the_last_break_of_a_word() {
-    let scratch = Scratch::new("breaks").expect("a scratch folder");
-    run(&["manual", "--out", scratch.path().to_str().expect("UTF-8")]);
-    // It answers like `clearstream complete` where a lab `office` with a host `one` is up.
-    let program = scratch.path().join("clearstream");
-    let answers =
-        "#!/bin/sh\ncase \"$*\" in *--lab=o) echo --lab=office;; *a:b=c) echo a:b=cd;; esac\n";
-    fs::write(&program, answers).expect("written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
-    assert_eq!(offered(scratch.path(), "clearstream lab exec --lab=o"), ["office"]);
-    assert_eq!(offered(scratch.path(), "clearstream port del a:b=c"), ["cd"]);
 }
 
 /// All files and folders below a folder.

@@ -156,6 +156,32 @@ fn what_is_generated_arrives_and_is_counted() {
 }
 
 #[test]
+fn a_generator_and_a_sink_say_what_was_dropped_between_them() {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    let switch = Switch::run("dropped");
+    assert!(switch.ask("port add vale0:b").status.success());
+    let sink = switch.start("pkt sink vale0:b --quiet 2s --json");
+    switch.wait_for_clients(1);
+    // It takes nothing until the generator is done.
+    let pid = Pid::from_child(&sink);
+    kill_process(pid, Signal::STOP).unwrap();
+    let sent = switch.json("pkt gen vale0:a --count 5000");
+    kill_process(pid, Signal::CONT).unwrap();
+    let dropped = sent["dropped"]["to"]["vale0:b"]["ring_full"].as_u64().expect("a number");
+    assert!((1..=5000).contains(&dropped), "{sent}");
+    assert_eq!(sent["dropped"]["sent"], serde_json::json!({}));
+    let received = json(sink);
+    assert_eq!(received["dropped"]["ring_full"], dropped, "{received}");
+    assert_eq!(received["frames"], 5000 - dropped, "{received}");
+    // Nobody else is there.
+    assert!(switch.ask("port del vale0:b").status.success());
+    let alone = switch.ask("pkt gen vale0:a --count 10");
+    let text = String::from_utf8(alone.stdout).unwrap();
+    assert!(text.contains("; the switch dropped 10 of them (no_destination)"), "{text}");
+}
+
+#[test]
 fn ranges_of_addresses_go_where_they_were_announced() {
     let switch = Switch::run("ranges");
     let names = ["even", "odd"];

@@ -5,6 +5,7 @@ mod check;
 mod check_mpi;
 mod check_ranks;
 mod compare;
+mod completion;
 mod docs;
 mod exit_codes;
 mod explain_load;

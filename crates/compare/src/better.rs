@@ -28,11 +28,12 @@ const MORE: [&str; 9] = [
 ];
 
 /// Ends of the names of figures of which less is better.
-const LESS: [&str; 14] = [
+const LESS: [&str; 15] = [
     "rtt_p50_s",
     "rtt_p99_s",
     "rtt_p99.9_s",
     "jitter_s",
+    "jitter_max_s",
     "lost_share",
     "reordered_share",
     "retransmits_count",

@@ -56,7 +56,7 @@ pub(crate) struct Observed<'a> {
     results: &'a Results,
 }
 
-/// The UDP test in the same direction that delivered most.
+/// A UDP test in the same direction, by the medians of its repeats.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UdpSeen {
     pub(crate) sent_bits_per_s: f64,
@@ -103,7 +103,7 @@ impl<'a> Observed<'a> {
             several_idle: several_idle(results, run),
             fit,
             refuted: Vec::new(),
-            udp: udp_best(results, run),
+            udp: udp_test(results, run),
             acknowledgements: Acknowledgements::of(run, spec.omit_s),
             one_machine,
             results,
@@ -383,11 +383,34 @@ fn several_idle(results: &Results, judged: &Run<'_>) -> (Option<f64>, Option<f64
     (idle_of(judged.sender), idle_of(opposite(judged.sender)))
 }
 
-/// The UDP test in the same direction that delivered most.
-pub(crate) fn udp_best(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
+/// The UDP test in the same direction, of several settings the one that delivered most.
+pub(crate) fn udp_test(results: &Results, judged: &Run<'_>) -> Option<UdpSeen> {
     let points = results.points.iter().filter(|point| point.experiment == "udp");
-    let seen = points.filter_map(|point| udp_seen(point, judged.direction.direction));
-    seen.max_by(|a, b| a.delivered_bits_per_s.total_cmp(&b.delivered_bits_per_s))
+    let mut settings: Vec<(&Point, Vec<UdpSeen>)> = Vec::new();
+    for point in points {
+        let Some(seen) = udp_seen(point, judged.direction.direction) else { continue };
+        match settings.iter_mut().find(|(first, _)| first.varied == point.varied) {
+            Some((_, repeats)) => repeats.push(seen),
+            None => settings.push((point, vec![seen])),
+        }
+    }
+    let medians = settings.iter().filter_map(|(_, repeats)| UdpSeen::median(repeats));
+    medians.max_by(|a, b| a.delivered_bits_per_s.total_cmp(&b.delivered_bits_per_s))
+}
+
+impl UdpSeen {
+    fn median(repeats: &[Self]) -> Option<Self> {
+        let of = |figure: fn(&Self) -> f64| {
+            stats::median(&repeats.iter().map(figure).collect::<Vec<_>>())
+        };
+        Some(Self {
+            sent_bits_per_s: of(|seen| seen.sent_bits_per_s)?,
+            delivered_bits_per_s: of(|seen| seen.delivered_bits_per_s)?,
+            lost_share: of(|seen| seen.lost_share)?,
+            located: repeats.iter().all(|seen| seen.located),
+            reordered_share: of(|seen| seen.reordered_share)?,
+        })
+    }
 }
 
 /// The UDP figures of a point in direction `way`; `None` if it is not such a test.
@@ -446,4 +469,48 @@ fn within_the_queue(flow: Flow, queued_bytes: Option<f64>) -> Flow {
     let in_flight_bytes =
         flow.in_flight_bytes.map(|bytes| queued_bytes.map_or(bytes, |queued| bytes.min(queued)));
     Flow { in_flight_bytes, ..flow }
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{Direction, DirectionOutcome, RunKind, TestOutcome, UdpOutcome};
+
+    use super::*;
+
+    fn point(experiment: &str, spec: TestSpec, mbit_per_s: f64, lost_count: u64) -> Point {
+        let received_count = 1000 - lost_count;
+        let udp =
+            UdpOutcome { sent_count: 1000, received_count, lost_count, ..UdpOutcome::default() };
+        let direction = DirectionOutcome {
+            direction: Direction::Forward,
+            sent_bytes: 1_000_000,
+            received_bytes: 1_000_000,
+            sent_bits_per_s: 2e9,
+            received_bits_per_s: mbit_per_s * 1e6,
+            retransmits_count: None,
+            udp: (experiment == "udp").then_some(udp),
+        };
+        let outcome = TestOutcome { directions: vec![direction], ..TestOutcome::default() };
+        Point::new(experiment, spec, outcome)
+    }
+
+    #[test]
+    fn udp_counts_by_the_median_of_the_setting_that_delivered_most() {
+        let offered = |rate: f64, mbit_per_s: f64, lost_count: u64| {
+            let mut point = point("udp", TestSpec::udp(1448), mbit_per_s, lost_count);
+            point.varied.insert("offered_bits_per_s".to_owned(), rate);
+            point
+        };
+        let mut results = Results::begun(RunKind::Path, 0);
+        results.points = vec![
+            point("single-stream", TestSpec::tcp(), 900.0, 0),
+            offered(1e9, 700.0, 10),
+            offered(1e9, 950.0, 30),
+            offered(1e9, 720.0, 20),
+            offered(5e8, 490.0, 0),
+        ];
+        let run = Run::of(&results.points[0]).expect("a bulk test");
+        let udp = udp_test(&results, &run).expect("UDP tests");
+        assert_eq!((udp.delivered_bits_per_s, udp.lost_share), (720e6, 0.02));
+    }
 }

@@ -4,30 +4,30 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use results::{TestLimit, TestOutcome, TestSpec};
+use results::{TestOutcome, TestSpec};
 
 mod translate;
+mod watch;
 
 use super::account::{Account, Setup, Side, Summary};
 use super::channel::{Channel, Interrupted};
 use super::failure::Iperf3Error;
-use super::options::{ClientOptions, Options, Role};
-use super::run::{CpuClock, Drain, FOREVER_S, Streams, spec_of, tick_s, unix_ms};
+use super::options::{Options, Role};
+use super::run::{CpuClock, Drain, Streams, spec_of, tick_s, unix_ms};
 use super::sink::{Agreement, Silent, Sink};
 use super::sockets::{self, LocalEnd};
 use super::wire::{
     COOKIE_BYTES, Cookie, EndResults, Parameters, SERVER_RESULTS_BYTES_MAX, State, Transport,
 };
+use traffic::client::FarTestError;
 use traffic::engine::{EndOutcome, Event, IntervalReport, RunningEnd};
+use watch::Watch;
 
 /// How long a server may be silent when it is its turn.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// iperf3's datagram where the path does not tell a better one, bytes.
 const UDP_BLOCK_BYTES: u64 = 1460;
-
-/// How long past its time a test may run before it is ended from here.
-const OVERTIME: Duration = Duration::from_millis(500);
 
 /// Runs one test as the options say and tells `sink` about it. `interrupted` is asked often: a
 /// signal ends the test early, its results so far are reported.
@@ -91,7 +91,7 @@ pub fn run_patiently(
     let cpu = CpuClock::start();
     let session =
         Session { plan, channel, agreement, cpu, on_report: &mut |_| {}, should_stop: &|| false };
-    session.test(sink).map(drop)
+    session.test(sink).map(drop).map_err(|broken| broken.error)
 }
 
 /// Runs a test of ours against an iperf3 server, on a control connection that the server has
@@ -102,16 +102,16 @@ pub fn run_patiently(
 ///
 /// # Errors
 /// The spec asks for what iperf3's protocol has not (requests and responses, a latency probe), the
-/// server refuses, or the connection breaks.
+/// server refuses, or the connection breaks. With what this end had measured by then, if the test had begun.
 pub fn run_spec(
     control: TcpStream,
     cookie: [u8; COOKIE_BYTES],
     spec: &TestSpec,
     on_report: &mut dyn FnMut(&IntervalReport),
     should_stop: &dyn Fn() -> bool,
-) -> Result<TestOutcome, Iperf3Error> {
+) -> Result<TestOutcome, FarTestError> {
     let control_mss_bytes = sys::socket::mss_bytes(&control).unwrap_or(0);
-    let asked = translate::parameters(spec, control_mss_bytes)?;
+    let asked = translate::parameters(spec, control_mss_bytes).map_err(FarTestError::unmeasured)?;
     let setup = Setup { side: Side::Client, asked, interval_s: spec.interval_s };
     let watch = translate::watch(spec, &setup);
     let plan = Plan {
@@ -121,7 +121,8 @@ pub fn run_spec(
         first_port: spec.first_port,
         send_timeout_ms: 0,
     };
-    let peer = control.peer_addr().map_err(Iperf3Error::ReceiveMessage)?;
+    let unread = |error| FarTestError::unmeasured(Iperf3Error::ReceiveMessage(error));
+    let peer = control.peer_addr().map_err(unread)?;
     let agreement = Agreement {
         setup,
         peer_host: super::sink::host_of(peer),
@@ -131,11 +132,17 @@ pub fn run_spec(
         unix_ms: 0,
     };
     let never = || None;
-    let channel = Channel::new(control, PATIENCE, &never).map_err(Iperf3Error::ReceiveMessage)?;
+    let channel = Channel::new(control, PATIENCE, &never).map_err(unread)?;
     let cpu = CpuClock::start();
     let session = Session { plan, channel, agreement, cpu, on_report, should_stop };
-    let (near, summary) = session.test(&mut Silent)?;
-    Ok(translate::outcome(near, &summary, spec))
+    match session.test(&mut Silent) {
+        Ok((near, summary)) => Ok(translate::outcome(near, &summary, spec)),
+        Err(Broken { error, near }) => {
+            // iperf3's summary would count what the server did not report as nothing received.
+            let measured = near.map(|near| Box::new(traffic::outcome::assemble(spec, *near, None)));
+            Err(FarTestError { source: error.into(), measured })
+        }
+    }
 }
 
 /// The message that these options make.
@@ -221,6 +228,19 @@ struct Session<'a> {
     should_stop: &'a dyn Fn() -> bool,
 }
 
+/// A test that failed.
+struct Broken {
+    error: Iperf3Error,
+    /// This end's outcome if data had been moved.
+    near: Option<Box<EndOutcome>>,
+}
+
+impl From<Iperf3Error> for Broken {
+    fn from(error: Iperf3Error) -> Self {
+        Self { error, near: None }
+    }
+}
+
 /// A test that has run.
 struct Ran {
     account: Account,
@@ -230,7 +250,7 @@ struct Ran {
 }
 
 impl Session<'_> {
-    fn test(mut self, sink: &mut dyn Sink) -> Result<(EndOutcome, Summary), Iperf3Error> {
+    fn test(mut self, sink: &mut dyn Sink) -> Result<(EndOutcome, Summary), Broken> {
         self.expect(State::ParamExchange)?;
         self.channel.send_message(&self.agreement.setup.asked.message())?;
         self.agreement.unix_ms = unix_ms();
@@ -241,7 +261,13 @@ impl Session<'_> {
         sink.started();
         self.expect(State::TestRunning)?;
         let Ran { account, outcome, drain } = self.run_streams(streams, sink)?;
-        let remote = self.exchange_results(&account)?;
+        let remote = match self.exchange_results(&account) {
+            Ok(remote) => remote,
+            Err(error) => {
+                sink.finished(&account.summary(None));
+                return Err(Broken { error, near: Some(Box::new(outcome)) });
+            }
+        };
         drop(drain);
         let summary = account.summary(Some(&remote));
         sink.finished(&summary);
@@ -310,7 +336,7 @@ impl Session<'_> {
         }
     }
 
-    fn run_streams(&mut self, streams: Streams, sink: &mut dyn Sink) -> Result<Ran, Iperf3Error> {
+    fn run_streams(&mut self, streams: Streams, sink: &mut dyn Sink) -> Result<Ran, Broken> {
         let spec = self.plan.spec.clone();
         let (mut running, mut account) =
             streams.start(&self.agreement.setup, spec, self.plan.watch.silence, usize::MAX)?;
@@ -318,18 +344,14 @@ impl Session<'_> {
         let (outcome, sockets) = running.finish_keeping_sockets();
         let drain = Drain::start(sockets);
         self.close_account(&mut account, &outcome, sink);
-        match how {
-            Ok(()) => {
-                self.channel.send_state(State::TestEnd)?;
-                Ok(Ran { account, outcome, drain })
-            }
+        match how.and_then(|()| self.channel.send_state(State::TestEnd)) {
+            Ok(()) => Ok(Ran { account, outcome, drain }),
             Err(error) => {
-                if error.has_results() {
-                    sink.finished(&account.summary(None));
-                    // The server may be gone already.
-                    self.channel.send_state(State::ClientTerminate).ok();
-                }
-                Err(error)
+                sink.finished(&account.summary(None));
+                // The server may be gone already.
+                self.channel.send_state(State::ClientTerminate).ok();
+                let has_moved = account.sent().0 + account.received().0 > 0;
+                Err(Broken { error, near: has_moved.then(|| Box::new(outcome)) })
             }
         }
     }
@@ -396,67 +418,6 @@ impl Session<'_> {
         }
         self.expect(State::DisplayResults)?;
         Ok(remote)
-    }
-}
-
-/// When a client's test is over.
-#[derive(Debug)]
-struct Watch {
-    /// What the engine is told.
-    limit: TestLimit,
-    /// Bytes or packets that this end counts itself, because somebody else sends them too.
-    amount: Option<Amount>,
-    /// Longest time, start and overtime included.
-    longest: Duration,
-    /// Longest time without a byte.
-    silence: Duration,
-    receives: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Amount {
-    Bytes(u64),
-    Blocks { count: u64, block_bytes: u64 },
-}
-
-impl Watch {
-    fn new(setup: &Setup, client: &ClientOptions, receive_timeout_ms: u64) -> Self {
-        let block_bytes = u64::try_from(setup.asked.block_bytes).unwrap_or(1).max(1);
-        let (bytes, count) = (client.total_bytes, client.total_blocks);
-        let seconds = match client.duration_s {
-            0 => FOREVER_S,
-            seconds => f64::from(seconds),
-        };
-        let (limit, amount) = match (bytes, count, setup.receives()) {
-            (0, 0, _) => (TestLimit::DurationS(seconds), None),
-            (0, count, false) => (TestLimit::TotalBlocks(count), None),
-            (bytes, _, false) => (TestLimit::TotalBytes(bytes), None),
-            (0, count, true) => {
-                (TestLimit::DurationS(FOREVER_S), Some(Amount::Blocks { count, block_bytes }))
-            }
-            (bytes, _, true) => (TestLimit::DurationS(FOREVER_S), Some(Amount::Bytes(bytes))),
-        };
-        let timed = bytes == 0 && count == 0 && client.duration_s > 0;
-        let test = Duration::from_secs(u64::from(client.duration_s) + u64::from(client.omit_s));
-        Self {
-            limit,
-            amount,
-            longest: if timed { test + OVERTIME } else { Duration::MAX },
-            silence: Duration::from_millis(receive_timeout_ms),
-            receives: setup.receives(),
-        }
-    }
-
-    fn is_reached(&self, account: &Account) -> bool {
-        let reached = |(bytes, packets): (u64, i64)| match self.amount {
-            None => false,
-            Some(Amount::Bytes(limit)) => bytes >= limit,
-            Some(Amount::Blocks { count, block_bytes }) => {
-                let packets = u64::try_from(packets).unwrap_or(0);
-                packets >= count || (packets == 0 && bytes / block_bytes >= count)
-            }
-        };
-        reached(account.received()) || reached(account.sent())
     }
 }
 

@@ -202,12 +202,6 @@ impl Iperf3Error {
         }
     }
 
-    /// Whether a running test that ends like this still has an account worth printing.
-    #[must_use]
-    pub fn has_results(&self) -> bool {
-        matches!(self, Self::Interrupted(_) | Self::NoData | Self::ServerTerminated)
-    }
-
     /// What a server's number and `errno` say.
     #[must_use]
     pub fn from_server(code: i32, errno: i32) -> Self {

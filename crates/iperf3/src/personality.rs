@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use results::{TestOutcome, TestSpec};
 
-use traffic::client::{FarProtocol, FirstAnswer};
+use traffic::client::{FarProtocol, FarTestError, FirstAnswer};
 use traffic::engine::IntervalReport;
 use traffic::server::{ForeignClient, Personality, SessionHandle};
 
@@ -103,8 +103,8 @@ impl FarProtocol for Iperf3 {
         spec: &TestSpec,
         on_report: &mut dyn FnMut(&IntervalReport),
         should_stop: &dyn Fn() -> bool,
-    ) -> Result<TestOutcome, Box<dyn Error + Send + Sync>> {
-        Ok(run_spec(control, greeting, spec, on_report, should_stop)?)
+    ) -> Result<TestOutcome, FarTestError> {
+        run_spec(control, greeting, spec, on_report, should_stop)
     }
 }
 

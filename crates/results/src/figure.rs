@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hosts::NEAR;
 use crate::outcome::{DirectionOutcome, EndReport, LatencySummary, TestOutcome};
 use crate::point::{Point, PointOutcome};
 use crate::spec::Direction;
@@ -129,7 +130,8 @@ impl Point {
     ///
     /// Figures of a test, `D` being `forward` or `reverse`: `D_received_bits_per_s`,
     /// `D_sent_bits_per_s`, `D_lost_share` (UDP: of the datagrams lost or received, 0 to 1),
-    /// `D_reordered_share`, `D_delivered_datagrams_per_s`, `D_jitter_s`; `retransmits_count`;
+    /// `D_reordered_share`, `D_delivered_datagrams_per_s`, `D_jitter_s` (at the end of the
+    /// test), `D_jitter_max_s` (the largest at the end of an interval); `retransmits_count`;
     /// `rtt_p50_s`, `rtt_p99_s`, `rtt_p99.9_s`, `transactions_per_s` (request/response and idle
     /// round trips); `loaded_rtt_p50_s`, `loaded_rtt_p99_s`; `cpu_s_per_gbit` (both ends),
     /// `near_cpu_s_per_gbit`, `far_cpu_s_per_gbit` (of the testing process, per 10^9 bits of payload
@@ -149,6 +151,20 @@ impl TestOutcome {
     pub fn with_figures(mut self) -> Self {
         self.figures = self.all_figures();
         self
+    }
+
+    /// The largest jitter (RFC 3550) that a stream of this direction had at the end of an interval, seconds. The
+    /// omitted start does not count. Absent where the receiver did not report its intervals.
+    #[must_use]
+    pub fn jitter_max_s(&self, direction: Direction) -> Option<f64> {
+        // With one direction only one end receives; recordings may call either of them near.
+        let receives = |host: &str| {
+            self.directions.len() == 1 || (host == NEAR) == (direction == Direction::Reverse)
+        };
+        let receivers = self.hosts.iter().filter(|end| receives(&end.host));
+        let streams = receivers.flat_map(|end| &end.account.streams).filter(|one| !one.sending);
+        let intervals = streams.flat_map(|one| &one.intervals).filter(|one| !one.omitted);
+        intervals.filter_map(|interval| interval.jitter_s).reduce(f64::max)
     }
 
     fn all_figures(&self) -> Vec<Figure> {
@@ -181,6 +197,9 @@ impl TestOutcome {
 fn test_figures(outcome: &TestOutcome, figures: &mut Vec<Figure>) {
     for direction in &outcome.directions {
         direction_figures(direction, outcome.duration_s, figures);
+        if let Some(jitter_s) = outcome.jitter_max_s(direction.direction) {
+            figures.push(Figure::new(format!("{}_jitter_max_s", way(direction)), jitter_s));
+        }
     }
     let retransmits: Vec<u64> =
         outcome.directions.iter().filter_map(|d| d.retransmits_count).collect();
@@ -202,11 +221,7 @@ fn test_figures(outcome: &TestOutcome, figures: &mut Vec<Figure>) {
 }
 
 fn direction_figures(outcome: &DirectionOutcome, duration_s: f64, figures: &mut Vec<Figure>) {
-    let way = match outcome.direction {
-        Direction::Forward => "forward",
-        Direction::Reverse => "reverse",
-        Direction::Bidirectional => "bidirectional",
-    };
+    let way = way(outcome);
     let mut add =
         |name: &str, value: f64| figures.push(Figure::new(format!("{way}_{name}"), value));
     add("received_bits_per_s", outcome.received_bits_per_s);
@@ -223,6 +238,14 @@ fn direction_figures(outcome: &DirectionOutcome, duration_s: f64, figures: &mut 
     }
     if let Some(jitter_s) = udp.jitter_s {
         add("jitter_s", jitter_s);
+    }
+}
+
+fn way(outcome: &DirectionOutcome) -> &'static str {
+    match outcome.direction {
+        Direction::Forward => "forward",
+        Direction::Reverse => "reverse",
+        Direction::Bidirectional => "bidirectional",
     }
 }
 
@@ -254,6 +277,8 @@ fn processor_figures(outcome: &TestOutcome, figures: &mut Vec<Figure>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::HostAccount;
+    use crate::stream::{IntervalSample, StreamEnd};
 
     #[test]
     fn a_name_tells_its_unit() {
@@ -293,6 +318,60 @@ mod tests {
         let figures = outcome.with_figures().figures;
         let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
         assert_eq!(names, ["loaded_rtt_p50_s", "loaded_rtt_p99_s", IDLE_WATTS]);
+    }
+
+    #[test]
+    fn the_largest_jitter_is_that_of_the_worst_interval_of_the_receiver() {
+        let stream = |sending, jitters: &[(f64, bool)]| StreamEnd {
+            sending,
+            intervals: jitters
+                .iter()
+                .map(|&(jitter_s, omitted)| IntervalSample {
+                    jitter_s: Some(jitter_s),
+                    omitted,
+                    ..IntervalSample::default()
+                })
+                .collect(),
+            ..StreamEnd::default()
+        };
+        let way = |direction| DirectionOutcome {
+            direction,
+            sent_bytes: 0,
+            received_bytes: 0,
+            sent_bits_per_s: 0.0,
+            received_bits_per_s: 0.0,
+            retransmits_count: None,
+            udp: None,
+        };
+        let near = EndReport {
+            streams: vec![stream(true, &[(9.0, false)]), stream(false, &[(0.5, false)])],
+            ..EndReport::default()
+        };
+        let far = EndReport {
+            streams: vec![
+                stream(false, &[(7.0, true), (0.1, false), (0.3, false), (0.2, false)]),
+                stream(false, &[(0.2, false)]),
+            ],
+            ..EndReport::default()
+        };
+        let outcome = TestOutcome {
+            directions: vec![way(Direction::Forward), way(Direction::Reverse)],
+            hosts: HostAccount::of_ends(near, Some(far)),
+            ..TestOutcome::default()
+        };
+        assert_eq!(outcome.jitter_max_s(Direction::Forward), Some(0.3));
+        assert_eq!(outcome.jitter_max_s(Direction::Reverse), Some(0.5));
+        let figures = outcome.with_figures().figures;
+        let value = |name: &str| figures.iter().find(|one| one.name == name).map(|one| one.value);
+        assert_eq!(value("forward_jitter_max_s"), Some(0.3), "{figures:?}");
+        assert_eq!(value("reverse_jitter_max_s"), Some(0.5), "{figures:?}");
+        // An iperf3 server tells the last value only.
+        let of_one_end = TestOutcome {
+            directions: vec![way(Direction::Forward)],
+            hosts: HostAccount::of_ends(EndReport::default(), None),
+            ..TestOutcome::default()
+        };
+        assert_eq!(of_one_end.jitter_max_s(Direction::Forward), None);
     }
 
     #[test]

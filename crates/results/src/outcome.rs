@@ -43,11 +43,15 @@ pub struct TestOutcome {
 
 impl TestOutcome {
     /// Goodput of one stream at one end, bit/s; at a bulk sender at least that of its receiver, as in
-    /// [`DirectionOutcome::reconciled`].
+    /// [`DirectionOutcome::reconciled`]. Of a request/response stream, the requests of completed transactions over
+    /// the length of the test, at both ends: the far end's own clock starts with the first request.
     #[must_use]
     pub fn stream_bits_per_s(&self, stream: &StreamEnd) -> f64 {
         let own = |stream: &StreamEnd| stream.bytes as f64 * 8.0 / stream.duration_s.max(1e-9);
-        if !stream.sending || self.request_response.is_some() {
+        if self.request_response.is_some() {
+            return stream.bytes as f64 * 8.0 / self.duration_s.max(1e-9);
+        }
+        if !stream.sending {
             return own(stream);
         }
         let has_duplicates =
@@ -299,4 +303,32 @@ pub struct EndReport {
     /// Settings that this end changed for the test, as requested, and restored after it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub changes: Vec<crate::setting::SettingChange>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_an_exchange_have_one_rate() {
+        let mut histogram = stats::LatencyHistogram::default();
+        histogram.record_many_ns(1_000_000, 4);
+        let latency = LatencySummary::of(&histogram, "tcp-rr").expect("round trips");
+        let outcome = TestOutcome {
+            duration_s: 2.0,
+            request_response: Some(RequestResponseOutcome {
+                transactions_count: 4,
+                transactions_per_s: 2.0,
+                timeouts_count: 0,
+                latency,
+            }),
+            ..TestOutcome::default()
+        };
+        // The far end's clock starts with the first request, which comes after a second.
+        for (sending, duration_s) in [(true, 2.0), (false, 1.0)] {
+            let stream =
+                StreamEnd { sending, duration_s, bytes: 4_000_000, ..StreamEnd::default() };
+            assert_eq!(outcome.stream_bits_per_s(&stream), 16e6);
+        }
+    }
 }

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use results::{HostFacts, TestOutcome, TestSpec};
 
 pub use dial::{Family, Target};
-pub use error::ClientError;
-pub use foreign::{FarProtocol, FirstAnswer, ForeignPeer};
+pub use error::{CUT_SHORT, ClientError};
+pub use foreign::{FarProtocol, FarTestError, FirstAnswer, ForeignPeer};
 pub use probes::PathMtu;
 pub use watch::Watch;
 

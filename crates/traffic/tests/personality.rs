@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use results::{TestOutcome, TestSpec};
 use testkit::port::free_port;
 use traffic::client::{
-    self, CONNECT_TIMEOUT, ClientError, FarProtocol, FirstAnswer, Peer, Target, connect,
+    self, CONNECT_TIMEOUT, ClientError, FarProtocol, FarTestError, FirstAnswer, Peer, Target,
+    connect,
 };
 use traffic::control::{GREETING_BYTES, RefusalCode};
 use traffic::engine::{IntervalReport, Need};
@@ -90,10 +91,11 @@ impl FarProtocol for Parrot {
         _spec: &TestSpec,
         _on_report: &mut dyn FnMut(&IntervalReport),
         _should_stop: &dyn Fn() -> bool,
-    ) -> Result<TestOutcome, Box<dyn Error + Send + Sync>> {
+    ) -> Result<TestOutcome, FarTestError> {
         let mut state = [0];
-        control.read_exact(&mut state)?;
-        Err(format!("it said '{}' and flew away", char::from(state[0])).into())
+        control.read_exact(&mut state).map_err(FarTestError::unmeasured)?;
+        let why = format!("it said '{}' and flew away", char::from(state[0]));
+        Err(FarTestError::unmeasured(why))
     }
 }
 

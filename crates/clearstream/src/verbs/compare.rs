@@ -29,10 +29,10 @@ use crate::{foreign, store};
     Of folders that hold enough files each run counts once; otherwise each repeat does, and what\n\
     differs from run to run is not part of the noise. docs/compare.md says more.")]
 pub(crate) struct CompareArgs {
-    /// Results file, or a folder of them: what is compared with.
+    /// Baseline: a results file, or a folder of them.
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// Results file or folder: what is compared.
+    /// Results file or folder to compare with the baseline.
     #[arg(value_name = "B")]
     b: PathBuf,
     /// Also list every figure that did not change.

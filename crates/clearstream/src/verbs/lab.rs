@@ -42,7 +42,7 @@ enum Action {
     },
     /// Take a lab down with every program in it.
     Down {
-        /// Its name; may be omitted if only one is up.
+        /// Name of the lab; may be omitted if only one is up.
         lab: Option<String>,
         /// Every lab that is up.
         #[arg(long, conflicts_with = "lab")]
@@ -61,12 +61,12 @@ enum Action {
     List,
     /// Show hosts, links and the counters of the links.
     Status {
-        /// Its name; all that are up when left out.
+        /// Name of the lab [default: all that are up].
         lab: Option<String>,
     },
     /// Print the file of a built-in lab, as a template.
     Show {
-        /// Its name.
+        /// Name of a built-in lab.
         lab: String,
     },
     /// The lab's own processes.

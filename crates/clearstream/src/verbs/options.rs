@@ -85,7 +85,8 @@ pub(crate) struct TestOptions {
     /// Both ends send at once.
     #[arg(long, help_heading = "Test")]
     bidir: bool,
-    /// Requests and responses instead of bulk (netperf's TCP_RR, with -u UDP_RR): bytes of each.
+    /// Requests and responses instead of bulk (netperf's TCP_RR, with -u UDP_RR): bytes of each. -b limits each
+    /// direction; the rates printed are of both together.
     #[arg(long, value_name = "REQ[,RESP]", num_args = 0..=1, default_missing_value = "1",
           require_equals = true, value_parser = sizes, help_heading = "Test",
           conflicts_with_all = ["reverse", "bidir"])]

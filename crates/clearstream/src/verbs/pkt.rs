@@ -1,5 +1,6 @@
 //! `clearstream pkt`: the functions of pkt-gen, on ports and pipes.
 
+mod drops;
 mod lasting;
 mod show;
 
@@ -34,9 +35,12 @@ use show::Show;
     clearstream pkt sink 'chain}0' --check\n\n\
     PORT is SWITCH:PORT, or GROUP{N and GROUP}N for the two ends of a group's Nth pipe. Frames are\n\
     UDP datagrams to the discard port. Every run reports progress once a second, and at its end\n\
-    the result. Ctrl-C ends it. When the switch restarts, all continue at the same ports;\n\
-    the time without a switch does not count, and frames that it had not taken are counted as\n\
-    lost.")]
+    the result. Ctrl-C ends it. When the switch restarts, a run continues at the same ports; the\n\
+    time without a switch does not count, and frames that the old switch had not taken are\n\
+    counted as lost.\n\n\
+    gen and sink report what the switch dropped meanwhile, by port and reason: frames that were\n\
+    sent without a destination, and frames for a port, whoever sent them, that its ring had no\n\
+    room for. `clearstream port stats` has the totals.")]
 pub(crate) struct PktArgs {
     #[command(subcommand)]
     action: Action,
@@ -73,7 +77,7 @@ enum Action {
     Bridge {
         /// SWITCH:PORT, or an end of a pipe.
         port: String,
-        /// The other one.
+        /// The port or end of a pipe to pass frames to and from.
         other: String,
     },
 }
@@ -98,7 +102,7 @@ struct GenArgs {
     #[arg(long, value_name = "BYTES", default_value_t = FRAME_BYTES_MIN as u32,
           value_parser = clap::value_parser!(u32).range(FRAME_BYTES_MIN as i64..=FRAME_BYTES_MAX as i64))]
     size: u32,
-    /// Frames a second: 1M [default: as fast as it goes].
+    /// Frames a second: 1M [default: as fast as possible].
     #[arg(long, value_name = "RATE", value_parser = frame_rate)]
     rate: Option<u64>,
     /// How many frames [default: no end; 1000 for ping].

@@ -65,11 +65,11 @@ enum Action {
     },
     /// List ports, and the clients attached to them.
     List,
-    /// Frames, bytes and drops by reason.
+    /// Show frames, bytes and drops by reason.
     Stats {
-        /// SWITCH:PORT; all when left out.
+        /// SWITCH:PORT [default: all].
         name: Option<String>,
-        /// As OpenMetrics text, for Prometheus and its like.
+        /// Print OpenMetrics text, for Prometheus and similar systems.
         #[arg(long)]
         openmetrics: bool,
     },

@@ -1,6 +1,5 @@
 //! `clearstream reproduce`: repeats a paper's figure or table and compares it with the paper's.
 
-mod catalogue;
 mod cumulus;
 mod divine;
 mod energy;
@@ -20,6 +19,7 @@ use results::{LawCheck, PaperFigure, Reproduction, Results, RunKind};
 
 use crate::VerbResult;
 use crate::bed::TestBed;
+use crate::catalogue::{self, ENTRIES, Entry};
 use crate::ending::{self, Outputs, Said};
 use crate::exit::{Exit, VerbError};
 use crate::far::{FarEnd, Tests};
@@ -28,7 +28,6 @@ use crate::runner::{self, Conducted, Driver, Keeping, Tested};
 use crate::signals;
 use crate::store;
 use crate::verbs::options::{ServerOptions, duration};
-use catalogue::{ENTRIES, Entry};
 use recipes::Recipe;
 use sweep::Experiment;
 
@@ -70,10 +69,9 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> VerbResult {
         return list(json);
     }
     let Some(id) = args.id.as_deref() else {
-        let ready = ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id);
         return Err(VerbError::usage(format!(
             "name a figure or table: {}; `clearstream reproduce --list` lists what each shows",
-            ready.collect::<Vec<_>>().join(", ")
+            catalogue::ids().collect::<Vec<_>>().join(", ")
         )));
     };
     let entry = catalogue::find(id).ok_or_else(|| {

@@ -35,9 +35,9 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum EndOption {
-    /// The end that asked for the tests.
+    /// The host that ran `place`.
     Near,
-    /// The host it talked to.
+    /// The far host of `place`.
     Far,
 }
 

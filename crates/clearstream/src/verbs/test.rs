@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use compare::GatedVerb;
 use results::{End, HostFacts, Placement, Results, RunKind, TestSpec};
 use sweep::{Plan, PlannedPoint, Setting};
-use traffic::client::IntervalPair;
+use traffic::client::{ClientError, IntervalPair};
 
 use crate::VerbResult;
 use crate::ending::{self, Outputs, Said};
@@ -38,12 +38,14 @@ use lines::IntervalLines;
     a requirement against each repeat; a figure that was not measured misses its gate. Figures:\n\
     throughput (of each direction), loss, reordering, jitter, retransmissions, transactions, rtt_p50,\n\
     rtt_p99, rtt_p99.9 (of --rr, otherwise of the idle path), loaded_rtt_p50, loaded_rtt_p99,\n\
-    loaded_rtt_p99.9 (--latency), cpu, near_cpu, far_cpu (processor time per 10^9 bits).\n\
+    loaded_rtt_p99.9 (--latency), cpu, near_cpu, far_cpu (processor time per 10^9 bits). jitter is the\n\
+    largest that RFC 3550's estimate had at the end of an interval (-i).\n\
     Requirements: no-loss, no-reordering, no-retransmissions, complete.\n\n\
     The rate to quote is the receiver's. If a kernel does not grant an option (-C, -M, -m, --cores,\n\
     zero copy), the test ends with exit code 4; a smaller window is reported beside the rate. Ctrl-C\n\
-    ends the test and prints what was measured. With --repeat and --output, the same command resumes\n\
-    an interrupted series.")]
+    ends the test and prints what was measured. If the server ends the test or is lost, that is\n\
+    printed too, then the reason, with exit code 5. With --repeat and --output, the same command\n\
+    resumes an interrupted series.")]
 pub(crate) struct TestArgs {
     #[command(flatten)]
     target: TargetOptions,
@@ -150,12 +152,21 @@ impl Driver for Watched {
         };
         let ended = self.far.watch_test(spec, &mut on_interval, &|| signals::caught().is_some());
         let command = command_line(self.far.target(), spec);
-        let ended = ended.map_err(|error| far::explain(&error));
+        let why = ended.as_ref().err().map(far::explain);
+        let (ended, cut_short) = match ended {
+            Ok(outcome) => (Ok(outcome), None),
+            Err(ClientError::CutShort { measured, .. }) => (Ok(*measured), why),
+            Err(error) => (Err(far::explain(&error)), None),
+        };
         if let (Ok(outcome), true) = (&ended, self.prints && self.numbers) {
             let text = summary::run(planned.repeat + 1, spec, outcome);
             crate::out::stdout().write_all(text.as_bytes()).ok();
         }
-        Ok(runner::tested(planned, started_unix_ms, command, ended))
+        let done = runner::tested(planned, started_unix_ms, command, ended);
+        Ok(match cut_short {
+            Some(error) => Done::cut_short(done.point, error),
+            None => done,
+        })
     }
 }
 

@@ -48,20 +48,20 @@ enum Action {
     Run(Box<boot::RunArgs>),
     /// Add a port for a guest that somebody else starts, and print what to tell its hypervisor.
     Port(port::PortArgs),
-    /// The guests that are up.
+    /// List the guests that are up.
     List,
     /// Talk to a guest on its first serial port; Ctrl-] leaves.
     Console {
-        /// Its name.
+        /// Name of the guest.
         name: String,
     },
     /// Run a program in a guest, by the shell on its second serial port.
     Exec(ExecArgs),
     /// End a guest and remove its port.
     Down {
-        /// Its name; may be omitted if only one is up.
+        /// Name of the guest; may be omitted if only one is up.
         name: Option<String>,
-        /// All that are up.
+        /// All guests that are up.
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },

@@ -1,7 +1,7 @@
 use results::{
-    Confirmation, Direction, DirectionOutcome, Figure, GateResult, LatencySummary, Limit,
-    PercentilePoint, Point, PointOutcome, Protocol, RequestResponseOutcome, TestLimit, TestOutcome,
-    TestSpec, UdpOutcome, Verdict,
+    Confirmation, Direction, DirectionOutcome, EndReport, Figure, GateResult, HostAccount,
+    IntervalSample, LatencySummary, Limit, PercentilePoint, Point, PointOutcome, Protocol,
+    RequestResponseOutcome, StreamEnd, TestLimit, TestOutcome, TestSpec, UdpOutcome, Verdict,
 };
 
 use super::{Gate, GateError, GatedVerb, Judged};
@@ -224,6 +224,32 @@ fn path_is_judged_by_its_single_stream_unless_a_test_is_named() {
     ] {
         assert_eq!(one(&judge(GatedVerb::Path, line, judged)), (is_met, text), "{line}");
     }
+}
+
+#[test]
+fn jitter_is_judged_by_the_worst_interval_and_absent_without_intervals() {
+    let udp = UdpOutcome { jitter_s: Some(0.001), ..UdpOutcome::default() };
+    let way = DirectionOutcome { udp: Some(udp), ..direction(Direction::Forward, 1e8, None) };
+    let intervals = [0.001, 0.008, 0.001]
+        .map(|jitter_s| IntervalSample { jitter_s: Some(jitter_s), ..IntervalSample::default() });
+    let stream = StreamEnd { intervals: intervals.to_vec(), ..StreamEnd::default() };
+    let far = EndReport { streams: vec![stream], ..EndReport::default() };
+    let run = |far| TestOutcome {
+        directions: vec![way.clone()],
+        hosts: HostAccount::of_ends(EndReport::default(), far),
+        ..TestOutcome::default()
+    };
+    let judged = |far| {
+        let points = [point("test", 0, TestSpec::udp(1448), run(far))];
+        let results =
+            judge(GatedVerb::Test, "above jitter=5ms", Judged { points: &points, ..NOTHING });
+        let [result] = &results[..] else { panic!("{results:?}") };
+        (result.is_met, result.text.clone())
+    };
+    let (is_met, text) = judged(Some(far));
+    assert_eq!((is_met, &*text), (false, "jitter 8.00 ms is above 5.00 ms (1 run)"));
+    let (is_met, text) = judged(None);
+    assert!(!is_met && text.contains("no iperf3 server reports it"), "{text}");
 }
 
 #[test]

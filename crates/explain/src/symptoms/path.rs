@@ -6,7 +6,7 @@ use super::definition::{Definition, Row, SymptomUnit as Unit, row};
 use super::tested::Seen;
 use super::{Symptom, deviation};
 use crate::numbers::{positive, ratio, share};
-use crate::observed::{several_rates, udp_best};
+use crate::observed::{several_rates, udp_test};
 use crate::wanted::{idle_rtt_s, line};
 
 /// Read in each repeat of the judged TCP test.
@@ -108,7 +108,7 @@ pub(super) const UDP_GAIN: Definition = Definition::new(
     "datagrams-of-throughput",
     Unit::Ratio,
     "bytes read at the receiver",
-    "best rate delivered by UDP in the same direction over the judged throughput",
+    "median rate delivered by UDP in the same direction over the judged throughput",
 );
 
 /// Read once from the whole document.
@@ -129,8 +129,8 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         }
         _ => Vec::new(),
     };
-    let best = seen.first().and_then(|one| udp_best(results, &one.run));
-    let best = best.zip(rate).and_then(|(udp, rate)| ratio(udp.delivered_bits_per_s, rate));
+    let udp = seen.first().and_then(|one| udp_test(results, &one.run));
+    let udp_gain = udp.zip(rate).and_then(|(udp, rate)| ratio(udp.delivered_bits_per_s, rate));
     let once = |definition: &Definition, value: Option<f64>| {
         definition.symptom(recorder, value.as_slice(), &[])
     };
@@ -141,7 +141,7 @@ pub(super) fn symptoms(results: &Results, seen: &[Seen<'_>]) -> Vec<Symptom> {
         once(&PATH_MTU, mtu),
         STREAMS_GAIN.symptom(recorder, &gains, &[]),
         once(&STREAMS, several.map(|(count, _)| f64::from(count))),
-        once(&UDP_GAIN, best),
+        once(&UDP_GAIN, udp_gain),
     ];
     EACH.iter().map(|row| row.symptom(seen)).chain(whole).collect()
 }

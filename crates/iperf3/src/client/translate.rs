@@ -7,7 +7,8 @@ use results::{
     UdpOutcome,
 };
 
-use super::{Amount, OVERTIME, UDP_BLOCK_BYTES, Watch};
+use super::UDP_BLOCK_BYTES;
+use super::watch::{Amount, OVERTIME, Watch};
 use crate::account::{DirectionSummary, Setup, StreamSummary, Summary};
 use crate::failure::Iperf3Error;
 use crate::run::{FOREVER_S, tick_s};

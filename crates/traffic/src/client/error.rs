@@ -3,11 +3,15 @@
 use std::error::Error as StdError;
 use std::io;
 
+use results::{End, Finding, TestOutcome};
 use thiserror::Error;
 
 use super::Target;
 use crate::control::{LinkError, Refusal, RefusalCode};
 use crate::engine::EngineError;
+
+/// Code of the finding in the outcome of a test that the far end cut short.
+pub const CUT_SHORT: &str = "cut-short";
 
 /// Why a client did not get what it requested.
 #[derive(Debug, Error)]
@@ -114,6 +118,14 @@ pub enum ClientError {
         /// The far end's reason.
         reason: String,
     },
+    /// The test began, and the far end ended it or was lost before its time.
+    #[error("the test ended early")]
+    CutShort {
+        /// Why.
+        source: Box<ClientError>,
+        /// What had been measured by then; without the far end's report if it did not come.
+        measured: Box<TestOutcome>,
+    },
     /// This end cannot run the test.
     #[error("this end cannot run the test")]
     Engine(#[from] EngineError),
@@ -165,6 +177,16 @@ pub enum ClientError {
 impl ClientError {
     pub(super) fn socket(what: impl Into<String>, source: io::Error) -> Self {
         Self::Socket { what: what.into(), source }
+    }
+
+    /// A test that ended early because of `why`. The outcome keeps the reason as a finding.
+    pub(super) fn cut_short(why: Self, mut measured: TestOutcome) -> Self {
+        measured.near_mut().findings.push(Finding {
+            end: Some(End::Far),
+            code: CUT_SHORT.to_owned(),
+            text: format!("the test ended early: {why}"),
+        });
+        Self::CutShort { source: Box::new(why), measured: Box::new(measured) }
     }
 
     pub(super) fn refused(target: &Target, refusal: Refusal) -> Self {

@@ -31,7 +31,7 @@ pub trait FarProtocol: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// In one line: what the protocol does not support, what the server refuses, or how the
-    /// connection broke.
+    /// connection broke; with what had been measured by then.
     fn run_test(
         &self,
         control: TcpStream,
@@ -39,7 +39,23 @@ pub trait FarProtocol: fmt::Debug + Send + Sync {
         spec: &TestSpec,
         on_report: &mut dyn FnMut(&IntervalReport),
         should_stop: &dyn Fn() -> bool,
-    ) -> Result<TestOutcome, Box<dyn Error + Send + Sync>>;
+    ) -> Result<TestOutcome, FarTestError>;
+}
+
+/// Why a test in another protocol failed.
+#[derive(Debug)]
+pub struct FarTestError {
+    /// The protocol's error.
+    pub source: Box<dyn Error + Send + Sync>,
+    /// What had been measured if the test had begun.
+    pub measured: Option<Box<TestOutcome>>,
+}
+
+impl FarTestError {
+    /// The test had not begun.
+    pub fn unmeasured(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: source.into(), measured: None }
+    }
 }
 
 /// How a server of a [`FarProtocol`] answers a greeting.
@@ -113,9 +129,15 @@ impl ForeignPeer {
         let mut on_report = |near: &IntervalReport| {
             on_interval(&IntervalPair { near: near.clone(), far: None });
         };
-        protocol.run_test(self.control, self.greeting, spec, &mut on_report, should_stop).map_err(
-            |source| ClientError::ForeignTest { protocol: protocol.name(), target, source },
-        )
+        let ended =
+            protocol.run_test(self.control, self.greeting, spec, &mut on_report, should_stop);
+        ended.map_err(|FarTestError { source, measured }| {
+            let why = ClientError::ForeignTest { protocol: protocol.name(), target, source };
+            match measured {
+                Some(measured) => ClientError::cut_short(why, *measured),
+                None => why,
+            }
+        })
     }
 }
 

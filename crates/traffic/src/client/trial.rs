@@ -47,14 +47,17 @@ impl Session {
         let run = NearRun::new(Instant::now(), &spec);
         self.link.set_frame_bytes_max(report_bytes_max(&spec));
         let trial = Trial { session: self, on_interval, run, engine };
-        let (mut near, mut found, far) = trial.finish(should_stop)?;
+        let Finished { mut near, far, cut_short } = trial.finish(should_stop)?;
         self.link.set_frame_bytes_max(ANSWER_FRAME_BYTES_MAX);
         near.report.findings.append(&mut findings);
-        near.report.findings.append(&mut found);
         if let Some(moved) = moved {
             moved.undo(&mut near.report, End::Near);
         }
-        Ok(outcome::assemble(&spec, near, far))
+        let measured = outcome::assemble(&spec, near, far);
+        match cut_short {
+            None => Ok(measured),
+            Some(why) => Err(ClientError::cut_short(why, measured)),
+        }
     }
 
     /// Receives the server's grant: the token, the test as the server will run it, and the server's
@@ -226,14 +229,36 @@ struct Trial<'a> {
     engine: RunningEnd,
 }
 
+/// What both ends have measured.
+struct Finished {
+    near: EndOutcome,
+    far: Option<EndReport>,
+    /// Why the test ended before its time, if the far end was the reason.
+    cut_short: Option<ClientError>,
+}
+
 impl Trial<'_> {
-    /// Runs the test to its end. Returns this end's outcome, the findings made on the way, and the
-    /// far end's report.
-    fn finish(
-        mut self,
-        should_stop: &dyn Fn() -> bool,
-    ) -> Result<(EndOutcome, Vec<Finding>, Option<EndReport>), ClientError> {
-        // Returning early drops the engine, which ends its threads.
+    /// Runs the test to its end and collects what was measured.
+    ///
+    /// # Errors
+    /// The far end ended the test, or was lost, before this end had moved a byte.
+    fn finish(mut self, should_stop: &dyn Fn() -> bool) -> Result<Finished, ClientError> {
+        let broken = self.run_to_end(should_stop).err();
+        for pair in self.run.last_intervals(Instant::now()) {
+            (self.on_interval)(&pair);
+        }
+        let (far, stopped_because) = self.run.into_parts();
+        let target = self.session.target.to_string();
+        let stopped = stopped_because.map(|reason| ClientError::Far { target, reason });
+        let cut_short = stopped.or(broken);
+        match cut_short {
+            // Dropping the engine ends its threads.
+            Some(why) if self.engine.moved_bytes() == 0 => Err(why),
+            cut_short => Ok(Finished { near: self.engine.finish(), far, cut_short }),
+        }
+    }
+
+    fn run_to_end(&mut self, should_stop: &dyn Fn() -> bool) -> Result<(), ClientError> {
         while !self.run.is_over() {
             if should_stop() {
                 self.run.stop(Instant::now());
@@ -251,11 +276,7 @@ impl Trial<'_> {
             }
             self.carry_out()?;
         }
-        for pair in self.run.last_intervals(Instant::now()) {
-            (self.on_interval)(&pair);
-        }
-        let (findings, report) = self.run.into_parts();
-        Ok((self.engine.finish(), findings, report))
+        Ok(())
     }
 
     fn take_messages(&mut self) -> Result<(), ClientError> {

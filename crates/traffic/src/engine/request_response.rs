@@ -111,7 +111,7 @@ pub(super) fn probe(worker: &mut Worker<'_>) -> Ending {
 pub(super) fn respond(worker: &mut Worker<'_>) -> Ending {
     let mut pair = Exchange::new(worker);
     let mut pace = TransactionPace::new(worker);
-    let mut any = false;
+    await_first_request(worker);
     while worker.goes_on() {
         let cost_bytes = pair.request.len().max(pair.response.len());
         if let Some(pace) = &mut pace
@@ -122,10 +122,6 @@ pub(super) fn respond(worker: &mut Worker<'_>) -> Ending {
         match pair.answer(worker) {
             Ok(bytes) => {
                 pace.iter_mut().for_each(TransactionPace::next);
-                if !any {
-                    any = true;
-                    worker.shared.first_byte();
-                }
                 add(&worker.stream.counters.datagrams, 1);
                 worker.received(bytes);
                 if worker.has_all(1) {
@@ -136,6 +132,21 @@ pub(super) fn respond(worker: &mut Worker<'_>) -> Ending {
         }
     }
     Ending::Over
+}
+
+/// Starts the clock when the first request begins to arrive: a large one takes a while. What is wrong with the
+/// connection is for [`Exchange::answer`] to find.
+fn await_first_request(worker: &mut Worker<'_>) {
+    while worker.goes_on() {
+        let mut first = [0];
+        match rustix::net::recv(&worker.stream.socket, &mut first[..], RecvFlags::PEEK) {
+            Ok((0, _)) => return,
+            Ok(_) => return worker.shared.first_byte(),
+            // A refusal (ICMP) answers a datagram of the handshake.
+            Err(error) if is_pause(error) || error == Errno::CONNREFUSED => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// A schedule of transactions at the offered rate. Each is paid for before it begins, so that even the

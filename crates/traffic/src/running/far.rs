@@ -161,7 +161,7 @@ impl FarRun {
     }
 
     /// Stops the test from this end; the first reason counts.
-    fn stop(&mut self, now: Instant, reason: String) {
+    pub(crate) fn stop(&mut self, now: Instant, reason: String) {
         if self.ending.is_none() {
             self.say(now, ServerMessage::Stopped { reason });
             self.end(FarEnding::Account);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use results::{End, EndReport, Finding, TestSpec};
+use results::{EndReport, TestSpec};
 
 use super::drain_of;
 use crate::client::IntervalPair;
@@ -39,7 +39,7 @@ pub(crate) struct NearRun {
     /// When the server reported that its end is done.
     far_done: Option<Instant>,
     report: Option<EndReport>,
-    findings: Vec<Finding>,
+    stopped_because: Option<String>,
     actions: VecDeque<NearAction>,
 }
 
@@ -54,7 +54,7 @@ impl NearRun {
             near_done: false,
             far_done: None,
             report: None,
-            findings: Vec::new(),
+            stopped_because: None,
             actions: VecDeque::new(),
         }
     }
@@ -102,8 +102,7 @@ impl NearRun {
             ServerMessage::Finished => self.far_done = Some(now),
             ServerMessage::Stopped { reason } => {
                 self.actions.push_back(NearAction::StopEngine);
-                let code = "stopped-by-server".to_owned();
-                self.findings.push(Finding { end: Some(End::Far), code, text: reason });
+                self.stopped_because.get_or_insert(reason);
             }
             ServerMessage::Report { report } => {
                 self.report = Some(*report);
@@ -142,9 +141,9 @@ impl NearRun {
         std::iter::from_fn(move || self.pairing.next(now, Duration::ZERO))
     }
 
-    /// The findings, and the server's report.
-    pub(crate) fn into_parts(self) -> (Vec<Finding>, Option<EndReport>) {
-        (self.findings, self.report)
+    /// The server's report, and its reason if it stopped the test.
+    pub(crate) fn into_parts(self) -> (Option<EndReport>, Option<String>) {
+        (self.report, self.stopped_because)
     }
 
     fn show(&mut self, now: Instant, patience: Duration) {

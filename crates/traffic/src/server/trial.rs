@@ -223,7 +223,15 @@ impl Trial<'_> {
             if self.run.ending().is_some() {
                 return Ok(());
             }
-            let Some(message) = self.client.next_message(patience)? else { break };
+            let message = match self.client.next_message(patience) {
+                Err(end @ SessionEnd::Ending) => {
+                    // The client still gets the report of what was measured.
+                    self.run.stop(Instant::now(), end.to_string());
+                    return self.carry_out();
+                }
+                other => other?,
+            };
+            let Some(message) = message else { break };
             patience = Duration::ZERO;
             self.run.on_message(Instant::now(), &message);
             self.carry_out()?;

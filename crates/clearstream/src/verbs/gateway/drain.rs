@@ -33,10 +33,10 @@ const NAMED_COUNT_MAX: usize = 5;
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     what: UndrainArgs,
-    /// The gateway is empty when it has forwarded nothing for so long.
+    /// Time without forwarded packets after which the gateway counts as empty.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     quiet: Duration,
-    /// Wait at most so long for that.
+    /// Longest time to wait until the gateway is empty.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     within: Duration,
 }

@@ -54,7 +54,7 @@ pub(crate) struct WeightsArgs {
     /// Between hosts of this lab, which is up; servers are started there.
     #[arg(long, value_name = "LAB")]
     lab: Option<String>,
-    /// Test each gateway so many times.
+    /// Tests of each gateway.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     repeat: u32,
     /// Length of a test.

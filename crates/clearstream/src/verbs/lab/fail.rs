@@ -34,10 +34,10 @@ pub(super) struct FailArgs {
 pub(super) struct MendArgs {
     /// The host.
     host: String,
-    /// Which of its failures; all when left out.
+    /// Kind of the failures to end [default: all].
     #[arg(value_name = "forward|hang|port|carrier")]
     kind: Option<FailureKind>,
-    /// Of which port; all when left out.
+    /// Port whose failures end [default: all].
     port: Option<String>,
     /// The lab; may be omitted if only one is up.
     #[arg(long)]

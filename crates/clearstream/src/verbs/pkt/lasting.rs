@@ -12,6 +12,7 @@ use packet_switch::pkt::{
 use packet_switch::station::{Backoff, Place, Rejoined, Station};
 use units::show_seconds;
 
+use super::drops::{Before, Drops};
 use super::show::Show;
 use super::{GenArgs, SinkArgs, explain, stop};
 use crate::VerbResult;
@@ -48,16 +49,17 @@ pub(super) fn generate(
 ) -> VerbResult {
     let (what, mut so_far) = (args.generate(manner), Sent::default());
     let mut report = |count: GenerateCount| show.sent_so_far(&count);
-    let Ran { value: count, outage, signal } = run(socket, [place], |[port], outage, stop| {
-        so_far.away = outage.away;
-        let count = pkt::generate_on(&mut port.sender, &what, &mut so_far, &mut report, stop)
-            .map_err(failed)?;
-        let done = what.count == Some(count.frames)
-            || what.duration.is_some_and(|all| count.elapsed >= all);
-        Ok((count, done))
-    })?;
+    let Ran { value: count, outage, drops, signal } =
+        run(socket, [place], |[port], outage, stop| {
+            so_far.away = outage.away;
+            let count = pkt::generate_on(&mut port.sender, &what, &mut so_far, &mut report, stop)
+                .map_err(failed)?;
+            let done = what.count == Some(count.frames)
+                || what.duration.is_some_and(|all| count.elapsed >= all);
+            Ok((count, done))
+        })?;
     let has_end = args.count.is_some() || args.duration.is_some();
-    Ok(show.sent(&count, args.slots_only, &outage)?.unless_cut(has_end, signal))
+    Ok(show.sent(&count, args.slots_only, drops.as_ref(), &outage)?.unless_cut(has_end, signal))
 }
 
 pub(super) fn sink(
@@ -69,7 +71,7 @@ pub(super) fn sink(
 ) -> VerbResult {
     let (what, mut so_far) = (args.sink(manner), Received::default());
     let mut report = |count: SinkCount| show.received_so_far(&count);
-    let Ran { value: count, outage, signal } = run(socket, [place], |[port], _, stop| {
+    let Ran { value: count, outage, drops, signal } = run(socket, [place], |[port], _, stop| {
         args.announce(port, manner)?;
         let mut count = pkt::sink_on(&mut port.receiver, &what, &mut so_far, &mut report, stop)
             .map_err(failed)?;
@@ -85,7 +87,7 @@ pub(super) fn sink(
         Ok((count, what.count == Some(count.frames) || !stop()))
     })?;
     let has_end = args.count.is_some() || args.duration.is_some() || args.quiet.is_some();
-    let exit = show.received(&count, (args.check, args.slots_only), &outage)?;
+    let exit = show.received(&count, (args.check, args.slots_only), drops.as_ref(), &outage)?;
     Ok(exit.unless_cut(has_end, signal))
 }
 
@@ -166,6 +168,8 @@ struct Seat {
 struct Ran<T> {
     value: T,
     outage: Outage,
+    /// What the last switch dropped at the first port; `None` for a pipe.
+    drops: Option<Drops>,
     /// The signal that ended it before it was done.
     signal: Option<i32>,
 }
@@ -186,6 +190,9 @@ fn run<T, const PLACES: usize>(
         let station = Station::attach(&socket, place).map_err(|error| explain(&error))?;
         Ok(Seat { station, is_pipe, alone: false })
     };
+    let first = places.first().cloned();
+    let counters = || first.as_ref().and_then(|place| Before::of(&socket, place));
+    let mut before = counters();
     let mut seats = Vec::new();
     for place in places {
         seats.push(sit(place)?);
@@ -204,13 +211,15 @@ fn run<T, const PLACES: usize>(
         let deserted = seats.iter().any(|seat| !seat.alone && seat.station.is_deserted());
         if done || signalled() || !deserted {
             let signal = signals::caught().filter(|_| !done);
-            return Ok(Ran { value: count, outage, signal });
+            let drops = before.and_then(|before| before.until_now(&socket));
+            return Ok(Ran { value: count, outage, drops, signal });
         }
         for seat in seats.iter_mut().filter(|seat| seat.is_pipe && !seat.alone) {
             seat.alone = go_on_alone(&mut seat.station)?;
         }
         let ports = seats.iter_mut().filter(|seat| !seat.is_pipe);
         rejoin(ports.map(|seat| &mut seat.station), &mut outage)?;
+        before = counters();
     }
 }
 

@@ -7,6 +7,7 @@ use packet_switch::pkt::{BridgeCount, GenerateCount, PingCount, SinkCount, Under
 use serde_json::{Value, json};
 use units::{show_bit_rate, show_count, show_seconds};
 
+use super::drops::Drops;
 use super::lasting::Outage;
 use crate::exit::Exit;
 
@@ -64,17 +65,28 @@ impl Show {
     }
 
     /// Prints the result of sending. With `slots_only` frames are not called sent, because they were not written.
-    pub(super) fn sent(&self, count: &GenerateCount, slots_only: bool, outage: &Outage) -> Printed {
+    pub(super) fn sent(
+        &self,
+        count: &GenerateCount,
+        slots_only: bool,
+        drops: Option<&Drops>,
+        outage: &Outage,
+    ) -> Printed {
         let GenerateCount { frames, bytes, elapsed } = *count;
         self.print(
             || {
-                let value = json!({ "frames": frames, "bytes": bytes, "written": !slots_only,
+                let mut value = json!({ "frames": frames, "bytes": bytes, "written": !slots_only,
                     "elapsed_s": elapsed.as_secs_f64(), "frames_per_s": per_s(frames, elapsed) });
+                if let Some(Drops { sent, to_others, .. }) = drops {
+                    value["dropped"] = json!({ "sent": sent, "to": to_others });
+                }
                 with_outage(value, outage)
             },
             || {
                 let only = if slots_only { " (slots only: frames not written again)" } else { "" };
-                format!("sent {}{only}{}", totals(frames, bytes, elapsed), outage_words(outage))
+                let drops = drops.map(Drops::words_of_sender).unwrap_or_default();
+                let totals = totals(frames, bytes, elapsed);
+                format!("sent {totals}{only}{drops}{}", outage_words(outage))
             },
         )?;
         Ok(Exit::Ok)
@@ -84,6 +96,7 @@ impl Show {
         &self,
         count: &SinkCount,
         (checked, slots_only): (bool, bool),
+        drops: Option<&Drops>,
         outage: &Outage,
     ) -> Printed {
         let SinkCount { frames, bytes, elapsed, content_sum, missing, late, foreign, under_way } =
@@ -95,6 +108,9 @@ impl Show {
                 if !slots_only {
                     // As text, because JSON's numbers cannot represent every 64-bit value.
                     value["content_sum"] = format!("{content_sum:016x}").into();
+                }
+                if let Some(Drops { to_us, .. }) = drops {
+                    value["dropped"] = json!(to_us);
                 }
                 if checked {
                     value["missing"] = missing.into();
@@ -121,6 +137,7 @@ impl Show {
                         );
                     }
                 }
+                line += &drops.map(Drops::words_of_receiver).unwrap_or_default();
                 line + &outage_words(outage)
             },
         )?;

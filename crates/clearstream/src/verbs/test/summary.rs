@@ -6,7 +6,7 @@ use results::{
     CoreUse, Direction, DirectionOutcome, EndReport, LatencySummary, Results, StreamEnd, Summary,
     TestOutcome, TestSpec, UdpOutcome, ZeroCopyShare, show_percentile,
 };
-use traffic::client::Target;
+use traffic::client::{CUT_SHORT, Target};
 use traffic::describe_test;
 use units::{
     count_of, noun, show_bit_rate, show_byte_size, show_count, show_count_of, show_seconds,
@@ -46,13 +46,19 @@ pub(super) fn outcome(spec: &TestSpec, outcome: &TestOutcome) -> String {
         lines.push((name, one_end(spec, outcome, end)));
     }
     let noted = |(name, end): (&'static str, &EndReport)| {
-        // The first line already shows the windows.
-        let findings = end.findings.iter().filter(|finding| finding.code != WINDOW_CLAMPED);
+        // The first line already shows the windows, and the last one why the test ended.
+        let is_told = |code: &str| [WINDOW_CLAMPED, CUT_SHORT].contains(&code);
+        let findings = end.findings.iter().filter(|finding| !is_told(&finding.code));
         findings.map(move |finding| format!("{name} end: {}", finding.text)).collect::<Vec<_>>()
     };
     let mut notes: Vec<String> = ends(outcome).flat_map(noted).collect();
-    if outcome.far().is_none() {
-        notes.push("the far end is an iperf3 server, which gives totals only".to_owned());
+    let is_cut_short = outcome.near().findings.iter().any(|finding| finding.code == CUT_SHORT);
+    match outcome.far() {
+        Some(_) => {}
+        None if is_cut_short => {
+            notes.push("the far end's report is missing: all figures are the near end's".to_owned())
+        }
+        None => notes.push("the far end is an iperf3 server, which gives totals only".to_owned()),
     }
     let more = notes.len().saturating_sub(NOTES_MAX);
     if more > 0 {
@@ -106,7 +112,7 @@ fn totals_of(spec: &TestSpec, outcome: &TestOutcome) -> Vec<(&'static str, Strin
     let mut lines = Vec::new();
     for direction in &outcome.directions {
         let label = if direction.direction == Direction::Reverse { "reverse" } else { "forward" };
-        lines.push((label, totals(direction)));
+        lines.push((label, totals(direction, outcome.jitter_max_s(direction.direction))));
     }
     if let Some(rr) = &outcome.request_response {
         let rate = show_count(rr.transactions_per_s);
@@ -253,10 +259,10 @@ fn ends(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, &EndReport
         .chain(outcome.far().into_iter().map(|far| ("far", far)))
 }
 
-fn totals(direction: &DirectionOutcome) -> String {
+fn totals(direction: &DirectionOutcome, jitter_max_s: Option<f64>) -> String {
     let of_protocol = match (direction.retransmits_count, &direction.udp) {
         (Some(count), _) => format!(", {}", count_of(count, "retransmit")),
-        (None, Some(udp)) => format!("; {}", datagrams(udp)),
+        (None, Some(udp)) => format!("; {}", datagrams(udp, jitter_max_s)),
         (None, None) => String::new(),
     };
     format!(
@@ -301,7 +307,7 @@ fn window(spec: &TestSpec, outcome: &TestOutcome, way: &DirectionOutcome) -> Opt
     Some(text)
 }
 
-fn datagrams(udp: &UdpOutcome) -> String {
+fn datagrams(udp: &UdpOutcome, jitter_max_s: Option<f64>) -> String {
     let mut text = format!(
         "{} sent, {} received, {}, reordered {}, duplicate {}",
         show_count_of(udp.sent_count, "datagram"),
@@ -319,6 +325,9 @@ fn datagrams(udp: &UdpOutcome) -> String {
     }
     if let Some(jitter_s) = udp.jitter_s {
         write!(text, ", jitter {}", show_seconds(jitter_s)).ok();
+    }
+    if let Some(jitter_s) = jitter_max_s {
+        write!(text, " (largest of an interval {})", show_seconds(jitter_s)).ok();
     }
     if udp.lost_count > 0 {
         let places = [
@@ -447,7 +456,8 @@ mod tests {
             "2 streams sent 10.0 Mbit/s to 20.0 Mbit/s each"
         );
         let udp = UdpOutcome { sent_count: 1, received_count: 1, ..UdpOutcome::default() };
-        assert!(datagrams(&udp).starts_with("1 datagram sent, 1 received"), "{}", datagrams(&udp));
+        let told = datagrams(&udp, None);
+        assert!(told.starts_with("1 datagram sent, 1 received"), "{told}");
     }
 
     #[test]

@@ -2,17 +2,17 @@
 
 /// One figure or table.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Identifier: `C-fig6`.
-    pub(super) id: &'static str,
+    pub(crate) id: &'static str,
     /// What it shows, and which parameters vary.
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     /// The paper, and the place in it.
-    pub(super) source: &'static str,
+    pub(crate) source: &'static str,
     /// The law that should hold on other hosts too.
-    pub(super) law: &'static str,
+    pub(crate) law: &'static str,
     /// What this version lacks to run it; `None` if it can be run.
-    pub(super) missing: Option<&'static str>,
+    pub(crate) missing: Option<&'static str>,
 }
 
 const CLEARSTREAM: &str = "ClearStream 2011";
@@ -21,7 +21,7 @@ const OPEN_MX: &str = "Open-MX 2009";
 const CUMULUS: &str = "Cumulus 2018";
 
 /// The first letter of an entry's id, and the paper it stands for.
-pub(super) const PAPERS: [(char, &str); 4] = [
+pub(crate) const PAPERS: [(char, &str); 4] = [
     ('C', "ClearStream 2011: 40 Gbit/s single streams over 1650 km"),
     ('P', "ptnet 2016: packet rings passed through to virtual machines, the VALE switch"),
     ('M', "Open-MX 2009: message passing over plain Ethernet"),
@@ -32,7 +32,7 @@ const NO_GUEST_RINGS: Option<&str> = Some("the ring API inside a guest");
 const NO_MESSAGING: Option<&str> = Some("message passing over Ethernet (`clearstream mpi`)");
 
 /// The catalogue, in the papers' order.
-pub(super) const ENTRIES: [Entry; 35] = [
+pub(crate) const ENTRIES: [Entry; 35] = [
     ready(
         "C-fig5",
         "local TCP over time: 1 flow, 2 flows, more",
@@ -185,8 +185,13 @@ pub(super) const ENTRIES: [Entry; 35] = [
 ];
 
 /// Finds an entry by its id; case does not matter.
-pub(super) fn find(id: &str) -> Option<&'static Entry> {
+pub(crate) fn find(id: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.id.eq_ignore_ascii_case(id))
+}
+
+/// The ids of the figures and tables that can be run.
+pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().filter(|entry| entry.missing.is_none()).map(|entry| entry.id)
 }
 
 const fn ready(id: &'static str, title: &'static str, law: &'static str) -> Entry {
