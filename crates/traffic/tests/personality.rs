@@ -49,12 +49,12 @@ impl Personality for Parrot {
             bytes
         });
         client.data.reserve(Need { bytes, streams: 2 }).map_err(|refusal| refusal.reason)?;
-        client.data.expect_udp();
         control.write_all(&[READY])?;
         let (_place, mut stream) = client.data.next_tcp(Instant::now() + TOLD)?;
         client.session.began("a conversation");
         let mut heard = Vec::new();
         stream.read_to_end(&mut heard)?;
+        client.data.expect_udp();
         stream.write_all(&heard)?;
         drop(stream);
         let (socket, first) = client.data.next_udp(Instant::now() + TOLD)?;
@@ -125,14 +125,13 @@ fn converse(server: &Running, greeting: &[u8; GREETING_BYTES]) -> TcpStream {
     let mut state = [0];
     control.read_exact(&mut state).unwrap();
     assert_eq!(state, [READY]);
-    // Its turn comes when the TCP stream has ended.
-    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-    datagrams.set_read_timeout(Some(TOLD)).unwrap();
-    datagrams.send_to(b"over the air", ("127.0.0.1", server.target.port)).unwrap();
     let mut data = greeted(server, greeting);
     data.write_all(b"hello").unwrap();
     data.shutdown(Shutdown::Write).unwrap();
     assert_eq!(rest(data), b"hello");
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    datagrams.set_read_timeout(Some(TOLD)).unwrap();
+    datagrams.send_to(b"over the air", ("127.0.0.1", server.target.port)).unwrap();
     let mut answer = [0; 16];
     let heard = datagrams.recv(&mut answer).expect("answered");
     assert_eq!(&answer[..heard], b"over the air");
