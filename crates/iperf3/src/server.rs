@@ -6,6 +6,7 @@
 //! [`listener::Listener`].
 
 pub mod listener;
+mod unidentified;
 
 use std::collections::VecDeque;
 use std::net::TcpStream;

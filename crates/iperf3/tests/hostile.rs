@@ -12,6 +12,7 @@ use iperf3::server::listener::Listener;
 use iperf3::server::{ServeLimits, serve_control};
 use iperf3::sink::Silent;
 use iperf3::wire::{UDP_HELLO, UDP_WELCOME};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How long a peer may be silent where it is: one that speaks has to do so within that.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -469,6 +470,20 @@ fn silent_visitors_hold_up_nobody() {
     let start = Instant::now();
     drop(greeted(port));
     assert!(server.join().unwrap().is_err());
+    assert!(start.elapsed() < AT_MOST);
+    drop(visitors);
+}
+
+#[test]
+fn more_silent_visitors_than_there_are_places_hold_up_nobody() {
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    let (port, server) = serve_one(LONG);
+    let visitors: Vec<_> =
+        (0..600).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect();
+    let start = Instant::now();
+    drop(greeted(port));
+    assert!(server.join().unwrap().is_err(), "the client left");
     assert!(start.elapsed() < AT_MOST);
     drop(visitors);
 }

@@ -28,6 +28,7 @@ pub use activation::notify_ready;
 pub use memory::default_memory_bytes;
 pub use networks::{Network, NetworkError};
 pub use personality::{ForeignClient, Personality, SessionHandle};
+pub use places::{most_frequent, owner_of};
 
 use crate::control::{Limits, Refusal};
 use crate::engine::Need;

@@ -62,8 +62,8 @@ fn clients(scene: &mut Scene) -> Result<(), String> {
         daemon.check()?;
     }
     let silent: Vec<_> =
-        (0..100).filter_map(|_| connect_from(iperf3::ONE, scene.port).ok()).collect();
-    is_served(scene, "beside a hundred that are silent")?;
+        (0..600).filter_map(|_| connect_from(iperf3::ONE, scene.port).ok()).collect();
+    is_served(scene, "beside 600 that are silent")?;
     drop(silent);
     daemon.check()
 }

@@ -1,12 +1,13 @@
 //! The listening sockets of `iperf3 -s`: one client at a time, the others are told that it is busy.
 //!
 //! One thread accepts connections. The cookie of each is read by a thread of its own, so that a client
-//! that stays silent delays no other; at most `UNIDENTIFIED_MAX` connections may wait like this.
+//! that stays silent delays no other; at most `UNIDENTIFIED_MAX` connections may wait like this, and a
+//! newcomer displaces one of them.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use sys::socket::{Family as IpFamily, Transport, new_socket};
 
+use super::unidentified::Unidentified;
 use crate::channel::{Interrupted, is_pause, wait_readable};
 use crate::failure::{self, Iperf3Error, OptionKind};
 use crate::options::{Family, Options};
@@ -69,7 +71,7 @@ type Running = Option<(Cookie, Sender<(u64, TcpStream)>)>;
 #[derive(Debug)]
 struct Admission {
     closed: AtomicBool,
-    waiting: AtomicUsize,
+    unidentified: Unidentified,
     test: Mutex<Running>,
     admitted: Sender<AdmittedClient>,
 }
@@ -85,7 +87,7 @@ impl Listener {
         let (sender, admitted) = channel();
         let admission = Arc::new(Admission {
             closed: AtomicBool::new(false),
-            waiting: AtomicUsize::new(0),
+            unidentified: Unidentified::new(UNIDENTIFIED_MAX),
             test: Mutex::new(None),
             admitted: sender,
         });
@@ -221,14 +223,19 @@ impl Admission {
     }
 
     /// Decides on a connection that has said its cookie; `place`: its place among those accepted.
-    fn admit(&self, place: u64, mut stream: TcpStream, cookie: Cookie) {
+    fn admit(&self, place: u64, stream: Arc<TcpStream>, cookie: Cookie) {
         let deadline = Instant::now() + TURN_PATIENCE;
+        // Displaced, it is closed already.
+        let leaving =
+            |stream| self.unidentified.leave(place).then(|| Arc::into_inner(stream)).flatten();
         loop {
             let mut test = self.test();
             match &*test {
                 Some((name, data)) if *name == cookie => {
-                    // A test that is over needs no more data.
-                    data.send((place, stream)).ok();
+                    if let Some(stream) = leaving(stream) {
+                        // A test that is over needs no more data.
+                        data.send((place, stream)).ok();
+                    }
                     return;
                 }
                 Some(_) if Instant::now() < deadline => {
@@ -237,16 +244,18 @@ impl Admission {
                 }
                 Some(_) => {
                     // Told or not, it is turned away.
-                    stream.write_all(&[State::AccessDenied.byte()]).ok();
+                    (&*stream).write_all(&[State::AccessDenied.byte()]).ok();
+                    self.unidentified.leave(place);
                     return;
                 }
                 None => {
+                    let Some(control) = leaving(stream) else { return };
                     // Busy from now on; `connections` puts the test's own channel in place.
                     let (sender, _nobody) = channel();
                     *test = Some((cookie, sender));
                     drop(test);
                     // Without a listener there is nobody to serve.
-                    self.admitted.send(AdmittedClient { control: stream, cookie: cookie.0 }).ok();
+                    self.admitted.send(AdmittedClient { control, cookie: cookie.0 }).ok();
                     return;
                 }
             }
@@ -261,27 +270,24 @@ fn keep(admission: &Arc<Admission>, listener: &TcpListener) {
         if !wait_readable(listener.as_fd(), Duration::from_millis(100)) {
             continue;
         }
-        let Ok((stream, _from)) = listener.accept() else {
+        let Ok((stream, from)) = listener.accept() else {
             // Out of descriptors, it stays readable: without a pause this would spin.
             std::thread::sleep(Duration::from_millis(20));
             continue;
         };
-        if admission.waiting.fetch_add(1, Ordering::Relaxed) >= UNIDENTIFIED_MAX {
-            admission.waiting.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
         accepted_count += 1;
         let place = accepted_count;
+        let stream = admission.unidentified.enter(place, from.ip(), stream);
         let guard = Arc::clone(admission);
-        let body = move || {
-            if let Ok(cookie) = read_cookie(&stream, &guard.closed) {
-                guard.admit(place, stream, cookie);
+        let body = move || match read_cookie(&stream, &guard.closed) {
+            Ok(cookie) => guard.admit(place, stream, cookie),
+            Err(_) => {
+                guard.unidentified.leave(place);
             }
-            guard.waiting.fetch_sub(1, Ordering::Relaxed);
         };
         let spawned = std::thread::Builder::new().name("cs-cookie".to_owned()).spawn(body);
         if spawned.is_err() {
-            admission.waiting.fetch_sub(1, Ordering::Relaxed);
+            admission.unidentified.leave(place);
         }
     }
 }

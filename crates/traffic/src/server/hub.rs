@@ -1,6 +1,5 @@
 //! The hub: accepts connections and datagrams, identifies each, and passes it to its session.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::places::{Caps, Places, owner_of};
+use super::places::{Caps, Places, most_frequent, owner_of};
 use super::registry::{DatagramFate, Registry, canonical};
 use super::session::{self, Session};
 use super::sockets::{Listeners, Sharing, Sockets, udp_stream};
@@ -302,15 +301,12 @@ fn descriptors_max() -> u64 {
 /// that a flood from one address does not displace a slow greeting from another.
 fn drop_surplus(pending: &mut Vec<Pending>, most: usize) {
     while pending.len() > most {
-        let mut counts = HashMap::new();
-        for one in pending.iter() {
-            *counts.entry(owner_of(one.peer)).or_insert(0_usize) += 1;
-        }
-        let most_of_all = counts.into_iter().max_by_key(|(_, count)| *count);
-        let Some((flood, _)) = most_of_all else { return };
+        let Some(flood) = most_frequent(pending.iter().map(|one| owner_of(one.peer.ip()))) else {
+            return;
+        };
         let mut surplus_count = pending.len() - most;
         pending.retain(|one| {
-            let goes = surplus_count > 0 && owner_of(one.peer) == flood;
+            let goes = surplus_count > 0 && owner_of(one.peer.ip()) == flood;
             surplus_count -= usize::from(goes);
             !goes
         });

@@ -70,14 +70,27 @@ struct Seat {
     goes_after_test: AtomicBool,
 }
 
-/// The address that `peer` counts as: for IPv6 the first 64 bits.
-pub(super) fn owner_of(peer: SocketAddr) -> IpAddr {
-    match peer.ip().to_canonical() {
+/// The address that a peer at `address` counts as: for IPv6 the first 64 bits.
+#[must_use]
+pub fn owner_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
         IpAddr::V6(address) => {
             Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
         }
         v4 @ IpAddr::V4(_) => v4,
     }
+}
+
+/// Which of the owners has most; of several, the one that comes first. `None` without any.
+///
+/// A server that drops connections of this one keeps a flood from one address from displacing a slow
+/// greeting from another.
+pub fn most_frequent(owners: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
+    let mut counts: HashMap<IpAddr, (usize, usize)> = HashMap::new();
+    for (order, owner) in owners.enumerate() {
+        counts.entry(owner).or_insert((0, usize::MAX - order)).0 += 1;
+    }
+    counts.into_iter().max_by_key(|(_, rank)| *rank).map(|(owner, _)| owner)
 }
 
 impl Places {
@@ -91,7 +104,7 @@ impl Places {
     /// `busy`: the client's address has all its places, all other holders are active, or the memory
     /// is in use.
     pub(super) fn enter(self: &Arc<Self>, peer: SocketAddr) -> Result<Place, Refusal> {
-        let owner = owner_of(peer);
+        let owner = owner_of(peer.ip());
         let now_ms = self.now_ms();
         let mut inner = self.lock();
         let own_count = inner.seats.iter().filter(|seat| seat.owner == owner).count();
