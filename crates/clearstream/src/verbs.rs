@@ -21,6 +21,7 @@ mod place;
 mod port;
 mod report;
 mod reproduce;
+mod rings;
 mod run;
 mod serve;
 mod switch;
@@ -98,6 +99,9 @@ pub(crate) enum Verb {
     /// Make tests that another process of this program asks for.
     #[command(hide = true)]
     Tester(tester::TesterArgs),
+    /// Send or take frames by a guest's /dev/netmap.
+    #[command(hide = true)]
+    Rings(rings::RingsArgs),
 }
 
 pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
@@ -131,5 +135,6 @@ pub(crate) fn run(verb: &Verb, json: bool) -> VerbResult {
         Verb::Manual(args) => manual::run(args, json),
         Verb::Complete(args) => complete::run(args, json),
         Verb::Tester(args) => tester::run(args, json),
+        Verb::Rings(args) => rings::run(args, json),
     }
 }

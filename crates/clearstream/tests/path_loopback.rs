@@ -211,7 +211,6 @@ fn every_mistake_gets_one_line() {
     refused(&line("no-such-host.invalid", "5201"), 1, "no-such-host.invalid");
     refused(&line("127.0.0.1", &nobody.to_string()), 1, "clearstream serve");
     refused(&run(&["reproduce", "C-fig99"]), 2, "--list");
-    refused(&run(&["reproduce", "P-netmap"]), 4, "needs");
     refused(&run(&["report", "/no/such/results.json"]), 2, "/no/such/results.json");
     let cut = place.file("cut.json");
     fs::write(&cut, br#"{"schema_version":"1.0","kind":"pa"#).expect("writes");

@@ -90,6 +90,16 @@ impl Testbed {
         entries.iter().any(|entry| entry.name == name)
     }
 
+    /// Frames that came for a guest, also those that its ring had no room for.
+    fn arrived_at(&self, short: &str) -> u64 {
+        let name = format!("vale0:{short}");
+        let connection = packet_switch::client::Connection::open(&self.switch.socket);
+        let entries = connection.and_then(|mut connection| connection.list()).unwrap();
+        let entry = entries.iter().find(|entry| entry.name == name).expect("the port");
+        let count = &entry.count.as_ref().expect("counters").outgoing;
+        count.frames + count.dropped_total()
+    }
+
     fn kill_switch(&mut self) {
         self.switch.daemon.kill().unwrap();
         self.switch.daemon.wait().unwrap();
@@ -256,6 +266,40 @@ fn carrier_becomes(bed: &Testbed, wanted: &str) {
     });
 }
 
+/// A program in the guest takes the rings of its interface, and gives them back, also when it is killed.
+fn netmap_between(bed: &Testbed, ptnet: &str, virtio: &str) {
+    const COUNT: u64 = 5000;
+    let received = || {
+        let count = bed.shell(virtio, "cat /sys/class/net/eth0/statistics/rx_packets");
+        count.trim().parse::<u64>().unwrap()
+    };
+    let address = bed.shell(virtio, "cat /sys/class/net/eth0/address").trim().replace(':', "");
+    let (before, arrived) = (received(), bed.arrived_at(virtio));
+    let sent = bed.shell(ptnet, &format!("netmap_frames send eth0 {COUNT} {address}"));
+    assert_eq!(sent.trim().parse(), Ok(COUNT));
+    wait_until("the switch has had every frame", || bed.arrived_at(virtio) >= arrived + COUNT);
+    wait_until("the other guest has had some", || received() > before);
+    // In the other direction, beside another program that wants the same rings.
+    carrier_becomes(bed, "1");
+    bed.shell(ptnet, "netmap_frames receive eth0 3 >/tmp/received 2>&1 &");
+    carrier_becomes(bed, "0");
+    let refused = bed.exec(ptnet, &["netmap_frames", "receive", "eth0", "1"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stdout).contains("busy"), "{refused:?}");
+    bed.shell(virtio, "ip neigh replace 10.0.0.77 lladdr ff:ff:ff:ff:ff:ff dev eth0 nud permanent");
+    bed.exec(virtio, &["ping", "-c", "3", "-W", "1", "10.0.0.77"]);
+    wait_until("three frames have come", || {
+        bed.shell(ptnet, "cat /tmp/received").trim().parse().is_ok_and(|count: u64| count >= 3)
+    });
+    // One that is killed leaves the rings to the interface.
+    carrier_becomes(bed, "1");
+    bed.shell(ptnet, "netmap_frames receive eth0 1000000 >/dev/null 2>&1 &");
+    carrier_becomes(bed, "0");
+    bed.shell(ptnet, "killall -9 netmap_frames");
+    carrier_becomes(bed, "1");
+    file_by_tcp(bed, virtio, ptnet);
+}
+
 /// A guest that drives its port's rings itself, beside one with a stock virtio-net driver.
 #[test]
 fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_and_its_faults() {
@@ -276,6 +320,7 @@ fn a_ptnet_guest_speaks_with_a_virtio_guest_and_outlives_its_switch_its_driver_a
     bed.shell("two", "ping -c 3 -W 60 -s 1400 10.0.0.1");
     file_by_tcp(&bed, "one", "two");
     file_by_tcp(&bed, "two", "one");
+    netmap_between(&bed, "one", "two");
     // The switch is killed: the guest has no carrier until another serves the same rings.
     carrier_becomes(&bed, "1");
     bed.kill_switch();

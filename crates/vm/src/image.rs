@@ -13,9 +13,12 @@ use crate::VmError;
 
 const SCRIPT: &str = include_str!("../../../tools/guest");
 /// The driver of guests that drive their port's rings themselves.
-const DRIVER: [(&str, &str); 3] = [
+const DRIVER: [(&str, &str); 6] = [
     ("Kbuild", include_str!("../../../guest/ptnet/Kbuild")),
-    ("ptnet.c", include_str!("../../../guest/ptnet/ptnet.c")),
+    ("main.c", include_str!("../../../guest/ptnet/main.c")),
+    ("netmap.c", include_str!("../../../guest/ptnet/netmap.c")),
+    ("device.h", include_str!("../../../guest/ptnet/device.h")),
+    ("netmap.h", include_str!("../../../guest/ptnet/netmap.h")),
     ("ptnet.h", include_str!("../../../guest/ptnet/ptnet.h")),
 ];
 

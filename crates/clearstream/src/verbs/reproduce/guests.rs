@@ -1,4 +1,4 @@
-//! P-fig3, P-stream, P-fig4 and P-fig5: two guests on ptnet, on virtio-net over vhost-user and on virtio-net over a
+//! P-fig3, P-stream, P-fig4, P-fig5 and P-netmap: two guests on ptnet, on virtio-net over vhost-user and on virtio-net over a
 //! TAP device and a bridge, all up at once and measured in turns.
 //!
 //! Every rate stands beside the same rate per second of processor time that QEMU and the switch used meanwhile. QEMU's
@@ -104,7 +104,7 @@ impl Driver for Guests {
 }
 
 impl Guests {
-    /// Sends frames from the guest's kernel; what counts is what the host received.
+    /// Sends frames from the guest; what counts is what came out at the other end.
     fn generate(
         &self,
         pair: &Pair,

@@ -67,6 +67,8 @@ pub(super) struct Pair {
     socket: std::path::PathBuf,
     /// Takes the frames that guests send to [`SINK_MAC`].
     sink: Option<Owned>,
+    /// Frames are generated for the second guest, by the ring API if the guests have it.
+    is_of_rings: bool,
 }
 
 /// Everything that is up.
@@ -86,7 +88,7 @@ impl Bed {
         let mut bed = Self { pairs: Vec::new(), choice, ready_s: 0.0, _scratch: scratch };
         let began = Instant::now();
         for contender in Contender::ALL {
-            bed.pairs.push(Pair::new(contender, &bed._scratch)?);
+            bed.pairs.push(Pair::new(contender, study.is_of_rings(), &bed._scratch)?);
         }
         let place = Place::at(bed._scratch.path())?;
         let program = Program::new(std::env::current_exe()?, ["vm", "internal"]);
@@ -138,9 +140,10 @@ impl Drop for Bed {
 
 impl Pair {
     /// What its guests will be connected to.
-    fn new(contender: Contender, scratch: &Scratch) -> Result<Self, VerbError> {
+    fn new(contender: Contender, is_of_rings: bool, scratch: &Scratch) -> Result<Self, VerbError> {
         let socket = scratch.path().join(format!("{}.sock", contender.prefix()));
-        let mut pair = Self { contender, machines: Vec::new(), switch: None, socket, sink: None };
+        let (machines, switch, sink) = (Vec::new(), None, None);
+        let mut pair = Self { contender, machines, switch, socket, sink, is_of_rings };
         if contender == Contender::Bridge {
             let link = format!("link add {BRIDGE} address {SINK_MAC} type bridge");
             ip(&link)?;
@@ -212,6 +215,9 @@ impl Pair {
 
     /// Starts the other end: a server in the second guest, or, where there is none, a port that takes frames.
     fn begin(&mut self) -> Result<(), VerbError> {
+        if let Some(far) = self.machines.get(1).filter(|_| self.is_of_rings) {
+            return run(far, self.receiver(), &mut Vec::new());
+        }
         if let Some(far) = self.machines.get(1) {
             let port = traffic::server::DEFAULT_PORT;
             let script = format!(
@@ -253,22 +259,50 @@ impl Pair {
         Ok((outcome, window))
     }
 
-    /// Lets the kernel of the first guest send frames.
+    /// What the second guest does with frames, in a shell. Either way the switch or the bridge learns where it is.
+    fn receiver(&self) -> &'static str {
+        match self.contender {
+            // Its interface has no carrier while a program has the rings.
+            Contender::Ptnet => {
+                "own=/sys/class/net/eth0\n\
+                 (clearstream rings receive eth0 $(cat $own/address) >/tmp/rings 2>&1 &)\n\
+                 for one in $(seq 100); do\n\
+                 [ \"$(cat $own/carrier)\" = 0 ] && exit 0\n\
+                 sleep 0.1\n\
+                 done\n\
+                 tail -n 1 /tmp/rings; exit 1"
+            }
+            Contender::VhostUser | Contender::Bridge => "ping -c 1 -W 20 10.0.0.1 >/dev/null",
+        }
+    }
+
+    /// Lets the first guest send frames.
     pub(super) fn generate(&self, work: &FramesWork, batch: u64) -> Result<Window, VerbError> {
         let FramesWork { frame_bytes, duration_s, .. } = work;
-        let script = format!(
-            "[ -e /proc/net/pktgen ] || insmod /modules/pktgen.ko || exit\n\
-             cd /proc/net/pktgen || exit\n\
-             echo rem_device_all >kpktgend_0\n\
-             echo add_device eth0 >kpktgend_0\n\
-             for line in 'count 0' 'clone_skb 1000000' 'pkt_size {frame_bytes}' 'burst {batch}' 'delay 0' \
-             'dst_mac {SINK_MAC}' 'dst {SUBNET}.9'; do\n\
-             echo \"$line\" >eth0 || exit\n\
-             done\n\
-             (echo start >pgctrl) &\n\
-             sleep 0.5; echo {MARK}; sleep {duration_s}; echo {MARK}\n\
-             echo stop >pgctrl; wait"
-        );
+        let to = self.machines.get(1).map(|far| far.state().config.mac);
+        let to = to.as_deref().unwrap_or(SINK_MAC);
+        let window = format!("sleep 0.5; echo {MARK}; sleep {duration_s}; echo {MARK}");
+        let script = if self.is_of_rings && self.contender == Contender::Ptnet {
+            format!(
+                "clearstream rings send eth0 $(cat /sys/class/net/eth0/address) {to} {frame_bytes} {batch} >/tmp/rings 2>&1 &\n\
+                 {window}\n\
+                 kill $! && wait $! || {{ tail -n 1 /tmp/rings; exit 1; }}"
+            )
+        } else {
+            format!(
+                "[ -e /proc/net/pktgen ] || insmod /modules/pktgen.ko || exit\n\
+                 cd /proc/net/pktgen || exit\n\
+                 echo rem_device_all >kpktgend_0\n\
+                 echo add_device eth0 >kpktgend_0\n\
+                 for line in 'count 0' 'clone_skb 1000000' 'pkt_size {frame_bytes}' 'burst {batch}' 'delay 0' \
+                 'dst_mac {to}' 'dst {SUBNET}.9'; do\n\
+                 echo \"$line\" >eth0 || exit\n\
+                 done\n\
+                 (echo start >pgctrl) &\n\
+                 {window}\n\
+                 echo stop >pgctrl; wait"
+            )
+        };
         let read = || self.read();
         let mut listener = Listener::new(&read);
         let ran = run(self.near()?, &script, &mut listener);
@@ -295,29 +329,35 @@ impl Pair {
         }
     }
 
-    /// Frames that the host received so far.
+    /// Frames of the generator that have come so far: to the second guest's device, else to the host.
     fn pkts(&self) -> Option<u64> {
+        let far = self.machines.get(1).map(|far| far.state().config);
         if self.contender == Contender::Bridge {
-            return received_by(
-                &std::fs::read_to_string("/proc/thread-self/net/dev").ok()?,
-                BRIDGE,
-            );
+            let devices = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+            return match far {
+                Some(far) => count_of(&devices, &far.name, SENT_FRAMES),
+                None => count_of(&devices, BRIDGE, RECEIVED_FRAMES),
+            };
         }
-        self.sink.as_ref()?;
+        let port = far.map_or(SINK_PORT.to_owned(), |far| far.port.to_string());
         let entries = Connection::open(&self.socket).ok()?.list().ok()?;
-        let sink = entries.iter().find(|entry| entry.name == SINK_PORT)?;
-        Some(sink.count.as_ref()?.outgoing.frames)
+        let entry = entries.iter().find(|entry| entry.name == port)?;
+        Some(entry.count.as_ref()?.outgoing.frames)
     }
 }
 
 /// The port that takes the generator's frames.
 const SINK_PORT: &str = "vale0:sink";
 
-/// Frames received by a device, from `/proc/net/dev` (`proc_net(5)`).
-fn received_by(text: &str, device: &str) -> Option<u64> {
+/// Columns of `/proc/net/dev`.
+const RECEIVED_FRAMES: usize = 1;
+const SENT_FRAMES: usize = 9;
+
+/// A count of a device, from `/proc/net/dev` (`proc_net(5)`).
+fn count_of(text: &str, device: &str, column: usize) -> Option<u64> {
     let counts =
         text.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
-    counts?.split_ascii_whitespace().nth(1)?.parse().ok()
+    counts?.split_ascii_whitespace().nth(column)?.parse().ok()
 }
 
 /// Runs a shell's script in a guest.
@@ -350,10 +390,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_received_are_the_second_count_of_a_device() {
-        let text = "Inter-|   Receive\n face |bytes packets\n    lo: 1 2 0\nbridge: 600 10 0 0\n";
-        assert_eq!(received_by(text, BRIDGE), Some(10));
-        assert_eq!(received_by(text, "lo"), Some(2));
-        assert_eq!(received_by(text, "bridg"), None);
+    fn frames_are_counted_by_device_and_direction() {
+        let text = "Inter-|   Receive\n face |bytes packets\n    lo: 1 2 0\nbridge: 600 10 0 0 0 0 0 0 900 15\n";
+        assert_eq!(count_of(text, BRIDGE, RECEIVED_FRAMES), Some(10));
+        assert_eq!(count_of(text, BRIDGE, SENT_FRAMES), Some(15));
+        assert_eq!(count_of(text, "lo", RECEIVED_FRAMES), Some(2));
+        assert_eq!(count_of(text, "bridg", RECEIVED_FRAMES), None);
     }
 }

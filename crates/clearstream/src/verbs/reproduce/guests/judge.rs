@@ -154,6 +154,7 @@ fn decided(measured: &Measured<'_>) -> Option<(Option<bool>, String)> {
         "P-fig3" => latency(measured),
         "P-stream" => stream(measured),
         "P-fig4" => datagrams(measured),
+        "P-netmap" => rings(measured),
         _ => batches(measured),
     }
 }
@@ -199,6 +200,20 @@ fn datagrams(measured: &Measured<'_>) -> Option<(Option<bool>, String)> {
     let text =
         format!("ptnet / tap+bridge: {told}; its best size carries {growth:.1} times the smallest");
     Some((all(answers), text))
+}
+
+/// Far ahead of both kinds of virtio-net with every batch but the smallest.
+fn rings(measured: &Measured<'_>) -> Option<(Option<bool>, String)> {
+    let load = *measured.study.loads.first()?;
+    let (mut answers, mut told) = (Vec::new(), Vec::new());
+    for value in measured.study.values.iter().skip(1) {
+        for other in [Contender::Bridge, Contender::VhostUser] {
+            let ratio = measured.ratio(load, *value, other, measured.study.rate)?;
+            answers.push(is_above(&ratio, GROWTH_MIN));
+            told.push(format!("{} of {other} at batch {value}", shown(&ratio)));
+        }
+    }
+    Some((all(answers), format!("ring API: {}", told.join(", "))))
 }
 
 /// ptnet gains by batches, and more than virtio-net does.
@@ -301,6 +316,16 @@ mod tests {
         let batches = |who, batch| if who == Contender::Ptnet { f64::from(batch) } else { 1.0 };
         assert_eq!(holds("P-fig5", batches).0, Some(true));
         assert_eq!(holds("P-fig5", |_, batch| f64::from(batch)).0, Some(false));
+    }
+
+    #[test]
+    fn the_ring_api_must_be_ahead_by_more_than_a_little() {
+        assert_eq!(holds("P-netmap", |who, _| ptnet(who, 20.0)).0, Some(true));
+        assert_eq!(holds("P-netmap", |who, _| ptnet(who, 1.5)).0, Some(false));
+        let (as_paper, told) =
+            holds("P-netmap", |who, batch| ptnet(who, if batch == 512 { 1.5 } else { 20.0 }));
+        assert_eq!(as_paper, Some(false), "{told}");
+        assert!(told.ends_with("1 of 1 predictions came true"), "{told}");
     }
 
     #[test]

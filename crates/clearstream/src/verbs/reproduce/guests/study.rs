@@ -42,6 +42,8 @@ pub(super) enum Load {
     UdpStream,
     /// The kernel's packet generator.
     Pktgen,
+    /// The ring API where the guest has it, elsewhere the kernel's packet generator; from guest to guest.
+    Rings,
 }
 
 /// The least ratio of ptnet's rate per second of processor time to a contender's that was expected, with the varied
@@ -58,7 +60,7 @@ const fn predict(against: Contender, ratio: f64, from: u32, to: u32) -> Predicti
     Prediction { against, ratio, from, to }
 }
 
-static STUDIES: [Study; 4] = [
+static STUDIES: [Study; 5] = [
     Study {
         id: "P-fig3",
         loads: &[Load::TcpRequests, Load::UdpRequests],
@@ -113,6 +115,18 @@ static STUDIES: [Study; 4] = [
         paper: "best near batch 50",
         predictions: &[predict(Contender::Bridge, 8.0, 64, 64)],
     },
+    Study {
+        id: "P-netmap",
+        loads: &[Load::Rings],
+        varied: BATCH,
+        values: &[1, 64, 512],
+        rate: figure::RECEIVED_PKTS_PER_S,
+        per_cpu: "received_pkts_per_cpu_s",
+        show: show_pkts,
+        guests_count: 2,
+        paper: "- (ptnet: 19.5 Mpkt/s)",
+        predictions: &[predict(Contender::Bridge, 15.0, 64, 64)],
+    },
 ];
 
 impl Study {
@@ -133,6 +147,11 @@ impl Study {
             }
         }
         settings
+    }
+
+    /// Whether a program in the guest drives the rings itself, where the guest lets it.
+    pub(super) fn is_of_rings(&self) -> bool {
+        self.loads.contains(&Load::Rings)
     }
 
     /// Name of the points of a load and a contender.
@@ -161,6 +180,7 @@ impl Load {
             Self::TcpStream => "TCP_STREAM",
             Self::UdpStream => "UDP_STREAM",
             Self::Pktgen => "pktgen",
+            Self::Rings => "generator",
         }
     }
 
@@ -174,7 +194,7 @@ impl Load {
                 let udp = UdpSpec { datagram_bytes: value, gso: false, gro: false, batch_count: 1 };
                 TestSpec { udp: Some(udp), ..TestSpec::udp(value) }
             }
-            Self::Pktgen => {
+            Self::Pktgen | Self::Rings => {
                 return Work::Frames(FramesWork {
                     frame_bytes: FRAME_BYTES,
                     slots_only: false,

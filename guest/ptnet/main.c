@@ -31,7 +31,8 @@
 #include <linux/virtio_net.h>
 #include <linux/workqueue.h>
 
-#include "ptnet.h"
+#include "device.h"
+#include "netmap.h"
 
 #define PTNET_NAME	"ptnet"
 #define IVSHMEM_DEVICE	0x1110
@@ -43,56 +44,6 @@
 /* How often a host that has not answered is asked again. */
 #define PTNET_ASK_AGAIN		HZ
 
-struct ptnet_ring {
-	struct ptnet_user *user;
-	struct ptnet_owner *owner;
-	struct ptnet_slot *slots;
-	u32 count;
-	/* The slot that comes next, this side's cursor. */
-	u32 position;
-	/* What the sleep flag was set to last: a new number each time. */
-	u32 asked;
-	/* The switch's number that was answered last. */
-	u32 answered;
-	u32 vector;
-};
-
-struct ptnet_counters {
-	u64 tx_kicks;
-	u64 tx_stops;
-	u64 tx_irqs;
-	u64 rx_kicks;
-	u64 rx_irqs;
-	u64 rx_no_memory;
-	u64 rx_bad_frames;
-	u64 resets;
-};
-
-struct ptnet {
-	struct net_device *netdev;
-	struct pci_dev *pdev;
-	void __iomem *registers;
-	void *memory;
-	struct ptnet_guest *guest;
-	u8 *buffers;
-	u32 buffer_bytes;
-	u32 buffers_count;
-	u32 header_bytes;
-	u32 tx_slots_most;
-	struct ptnet_ring tx;
-	struct ptnet_ring rx;
-	struct napi_struct napi;
-	struct work_struct link_work;
-	struct delayed_work ask_work;
-	/* The reset that this driver asked for last. */
-	u32 reset;
-	/* Whether the rings are of that reset; changed with the device quiet. */
-	bool has_rings;
-	/* Between open and stop. */
-	bool is_open;
-	struct ptnet_counters counters;
-};
-
 static const char ptnet_counter_names[][ETH_GSTRING_LEN] = {
 	"tx_kicks", "tx_stops", "tx_irqs", "rx_kicks", "rx_irqs",
 	"rx_no_memory", "rx_bad_frames", "resets",
@@ -101,88 +52,6 @@ static const char ptnet_counter_names[][ETH_GSTRING_LEN] = {
 static_assert(sizeof(struct ptnet_counters) ==
 	      ARRAY_SIZE(ptnet_counter_names) * sizeof(u64));
 static_assert(offsetof(struct ptnet_guest, reset) == 64);
-
-static u32 ptnet_load(const __le32 *word)
-{
-	return le32_to_cpu(READ_ONCE(*word));
-}
-
-static void ptnet_store(__le32 *word, u32 value)
-{
-	WRITE_ONCE(*word, cpu_to_le32(value));
-}
-
-static void ptnet_kick(struct ptnet *pt, u32 vector)
-{
-	/* Orders the memory before it: see writel(). */
-	writel(vector, pt->registers + IVSHMEM_DOORBELL);
-}
-
-/* Slots from the position on that are the driver's. */
-static u32 ptnet_available(struct ptnet_ring *ring)
-{
-	/* The slots before it are read after it: the switch's release. */
-	u32 tail = le32_to_cpu(virt_load_acquire(&ring->owner->hwtail));
-
-	if (unlikely(tail >= ring->count))
-		return 0;
-	return tail >= ring->position ? tail - ring->position :
-					tail + ring->count - ring->position;
-}
-
-static u32 ptnet_index(struct ptnet_ring *ring, u32 offset)
-{
-	u32 index = ring->position + offset;
-
-	return index >= ring->count ? index - ring->count : index;
-}
-
-/* Hands over the next slots. */
-static void ptnet_advance(struct ptnet_ring *ring, u32 slots)
-{
-	ring->position = ptnet_index(ring, slots);
-	ptnet_store(&ring->user->cur, ring->position);
-	/* The slots before it are written before it: the switch's acquire. */
-	virt_store_release(&ring->user->head, cpu_to_le32(ring->position));
-}
-
-/* Whether the switch sleeps and has not been rung for that yet; to be asked
- * after ptnet_advance().
- */
-static bool ptnet_must_kick(struct ptnet_ring *ring)
-{
-	u32 asked;
-
-	/* The cursor must be seen before the flag is looked at. */
-	virt_mb();
-	asked = ptnet_load(&ring->owner->sleeps);
-	if (!asked || (asked == ring->answered && asked != 1))
-		return false;
-	ring->answered = asked;
-	return true;
-}
-
-/* Asks for an interrupt; false when there is something to do already. */
-static bool ptnet_arm(struct ptnet_ring *ring, u32 enough)
-{
-	ring->asked = max(ring->asked + 1, 2U);
-	ptnet_store(&ring->user->sleeps, ring->asked);
-	/* The flag must be seen before the other's cursor is looked at. */
-	virt_mb();
-	return ptnet_available(ring) < enough;
-}
-
-static void ptnet_disarm(struct ptnet_ring *ring)
-{
-	ptnet_store(&ring->user->sleeps, 0);
-}
-
-static u8 *ptnet_buffer(struct ptnet *pt, u32 buffer)
-{
-	if (unlikely(buffer < PTNET_FIRST_BUFFER || buffer >= pt->buffers_count))
-		return NULL;
-	return pt->buffers + (size_t)buffer * pt->buffer_bytes;
-}
 
 /* Transmission. */
 
@@ -455,7 +324,8 @@ static irqreturn_t ptnet_tx_irq(int irq, void *data)
 	struct ptnet *pt = data;
 
 	pt->counters.tx_irqs++;
-	napi_schedule_irqoff(&pt->napi);
+	if (!ptnet_netmap_wake(pt))
+		napi_schedule_irqoff(&pt->napi);
 	return IRQ_HANDLED;
 }
 
@@ -464,7 +334,8 @@ static irqreturn_t ptnet_rx_irq(int irq, void *data)
 	struct ptnet *pt = data;
 
 	pt->counters.rx_irqs++;
-	napi_schedule_irqoff(&pt->napi);
+	if (!ptnet_netmap_wake(pt))
+		napi_schedule_irqoff(&pt->napi);
 	return IRQ_HANDLED;
 }
 
@@ -502,8 +373,10 @@ static void ptnet_start(struct ptnet *pt)
 	local_bh_enable();
 }
 
-static void ptnet_quiesce(struct ptnet *pt)
+void ptnet_quiesce(struct ptnet *pt)
 {
+	if (!netif_carrier_ok(pt->netdev))
+		return;
 	netif_carrier_off(pt->netdev);
 	netif_tx_disable(pt->netdev);
 	napi_disable(&pt->napi);
@@ -515,7 +388,7 @@ static void ptnet_ask_reset(struct ptnet *pt)
 	ptnet_kick(pt, PTNET_VECTOR_CONTROL);
 }
 
-static void ptnet_new_reset(struct ptnet *pt)
+void ptnet_new_reset(struct ptnet *pt)
 {
 	u32 before = pt->reset;
 
@@ -526,19 +399,19 @@ static void ptnet_new_reset(struct ptnet *pt)
 	pt->has_rings = false;
 }
 
-/* Brings rings and carrier to what the host says; with the RTNL held. */
-static void ptnet_follow(struct ptnet *pt)
+/* While a program has the rings (netmap.c), the interface has no carrier. */
+void ptnet_follow(struct ptnet *pt)
 {
 	bool is_mine = ptnet_load(&pt->guest->generation) == pt->reset;
 	bool had = netif_carrier_ok(pt->netdev);
 	bool has;
 
+	ptnet_netmap_hold(pt);
 	/* The rings were made before the number was written. */
 	virt_rmb();
 	if (pt->has_rings && !is_mine) {
 		netdev_warn(pt->netdev, "the host has ended the rings; asking for new ones\n");
-		if (had)
-			ptnet_quiesce(pt);
+		ptnet_quiesce(pt);
 		had = false;
 		ptnet_new_reset(pt);
 	}
@@ -550,14 +423,16 @@ static void ptnet_follow(struct ptnet *pt)
 		ptnet_ask_reset(pt);
 		schedule_delayed_work(&pt->ask_work, PTNET_ASK_AGAIN);
 	}
-	has = pt->has_rings && pt->is_open && ptnet_load(&pt->guest->link);
+	has = pt->has_rings && pt->is_open && ptnet_load(&pt->guest->link) &&
+	      !ptnet_netmap_has(pt);
 	if (has && !had) {
 		pt->tx.answered = 0;
 		pt->rx.answered = 0;
 		ptnet_start(pt);
-	} else if (had && !has) {
+	} else if (!has) {
 		ptnet_quiesce(pt);
 	}
+	ptnet_netmap_resume(pt);
 }
 
 static void ptnet_follow_if_registered(struct ptnet *pt)
@@ -593,8 +468,7 @@ static int ptnet_stop(struct net_device *netdev)
 	struct ptnet *pt = netdev_priv(netdev);
 
 	pt->is_open = false;
-	if (netif_carrier_ok(netdev))
-		ptnet_quiesce(pt);
+	ptnet_quiesce(pt);
 	return 0;
 }
 
@@ -606,6 +480,11 @@ static const struct net_device_ops ptnet_netdev_ops = {
 	.ndo_validate_addr = eth_validate_addr,
 	.ndo_get_stats64 = dev_get_tstats64,
 };
+
+struct ptnet *ptnet_of(struct net_device *netdev)
+{
+	return netdev->netdev_ops == &ptnet_netdev_ops ? netdev_priv(netdev) : NULL;
+}
 
 static void ptnet_get_drvinfo(struct net_device *netdev, struct ethtool_drvinfo *info)
 {
@@ -871,6 +750,7 @@ static void ptnet_remove(struct pci_dev *pdev)
 	struct ptnet *pt = netdev_priv(netdev);
 
 	unregister_netdev(netdev);
+	ptnet_netmap_detach(pt);
 	ptnet_free_irqs(pt);
 	cancel_work_sync(&pt->link_work);
 	cancel_delayed_work_sync(&pt->ask_work);
@@ -896,7 +776,25 @@ static struct pci_driver ptnet_driver = {
 	.remove = ptnet_remove,
 	.shutdown = ptnet_remove,
 };
-module_pci_driver(ptnet_driver);
+
+static int __init ptnet_init(void)
+{
+	int err;
+
+	ptnet_netmap_init();
+	err = pci_register_driver(&ptnet_driver);
+	if (err)
+		ptnet_netmap_exit();
+	return err;
+}
+module_init(ptnet_init);
+
+static void __exit ptnet_exit(void)
+{
+	pci_unregister_driver(&ptnet_driver);
+	ptnet_netmap_exit();
+}
+module_exit(ptnet_exit);
 
 MODULE_DESCRIPTION("Port of the ClearStream packet switch as a network device");
 MODULE_LICENSE("GPL");
