@@ -69,7 +69,34 @@ pub(super) fn with_names(shell: Shell, script: &str) -> String {
                 renamed.rsplit_once("\nif [ ").unwrap_or((renamed.as_str(), ""));
             format!("{body}\n{ZSH}\nif [ {registered}")
         }
-        Shell::Fish => format!("{script}{FISH}"),
+        Shell::Fish => {
+            // After an option fish asks that option's own completion only. Those of files say so.
+            let lines = script.lines().map(|line| match line.strip_suffix(" -r") {
+                Some(_) => format!("{line} -f -a '(__clearstream_names)'\n"),
+                None => format!("{line}\n"),
+            });
+            format!("{}{FISH}", lines.collect::<String>())
+        }
         _ => script.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fish_offers_names_after_an_option_and_files_where_it_takes_a_file() {
+        let script = "complete -c clearstream -l example -d 'A model' -r\n\
+                      complete -c clearstream -l output -d 'A file' -r -F\n";
+        let lines = with_names(Shell::Fish, script);
+        let lines: Vec<&str> = lines.lines().take(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "complete -c clearstream -l example -d 'A model' -r -f -a '(__clearstream_names)'",
+                "complete -c clearstream -l output -d 'A file' -r -F",
+            ]
+        );
     }
 }
