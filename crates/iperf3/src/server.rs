@@ -147,7 +147,7 @@ impl Session<'_, '_> {
         let need = self.need_of(&setup);
         data.reserve(need).map_err(|refusal| Iperf3Error::NoRoom(refusal.reason))?;
         if setup.asked.transport == Transport::Udp {
-            data.expect_udp();
+            self.await_turn(data)?;
         }
         self.channel.send_state(State::CreateStreams)?;
         let peer = self.channel.stream().peer_addr().map_err(Iperf3Error::ReceiveMessage)?;
@@ -235,6 +235,20 @@ impl Session<'_, '_> {
         let message_bytes = u64::from(results_bytes_max(streams.len())) * JSON_GROWTH;
         let message = Need { bytes: message_bytes, streams: 0 };
         need_of(&spec, &streams, samples, caps).and(message)
+    }
+
+    /// Waits until no other test of this client's address is opening UDP streams.
+    fn await_turn(&mut self, data: &mut dyn DataConnections) -> Result<(), Iperf3Error> {
+        let deadline = Instant::now() + self.limits.patience;
+        loop {
+            self.channel.check_signal()?;
+            let slice = Instant::now() + LOOK_AFTER;
+            match data.expect_udp(slice.min(deadline)) {
+                Err(DataError::Timeout) if Instant::now() < deadline => self.check_client()?,
+                Err(error) => return Err(Iperf3Error::StreamAccept(error.to_string())),
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     fn accept_streams(

@@ -210,8 +210,14 @@ pub trait DataConnections: std::fmt::Debug {
     fn reserve(&mut self, need: Need) -> Result<(), Refusal>;
 
     /// From now on a datagram from a new address of this test's peer is kept for [`next_udp`](Self::next_udp), as often
-    /// as streams are reserved. To be called before the peer is told to open them: some greet once and wait.
-    fn expect_udp(&mut self) {}
+    /// as streams are reserved. To be called before the peer is told to open them: some greet once and wait. Tests of one
+    /// address take turns with this, because a datagram does not say whose it is.
+    ///
+    /// # Errors
+    /// Before `deadline` another test of that address did not get all its streams, or the server is ending.
+    fn expect_udp(&mut self, _deadline: Instant) -> Result<(), DataError> {
+        Ok(())
+    }
 
     /// The next TCP connection of this test, after its greeting, with its number among all accepted
     /// connections. The numbers give the order in which the client opened them; the greetings may

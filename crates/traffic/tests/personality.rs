@@ -54,7 +54,7 @@ impl Personality for Parrot {
         client.session.began("a conversation");
         let mut heard = Vec::new();
         stream.read_to_end(&mut heard)?;
-        client.data.expect_udp();
+        client.data.expect_udp(Instant::now() + TOLD)?;
         stream.write_all(&heard)?;
         drop(stream);
         let (socket, first) = client.data.next_udp(Instant::now() + TOLD)?;
@@ -118,8 +118,8 @@ fn rest(mut stream: TcpStream) -> Vec<u8> {
 const GREETING: &[u8; GREETING_BYTES] = b"parrot, and whatever makes it 37 long";
 const STAYING: &[u8; GREETING_BYTES] = b"parrot, and it does not leave: _stays";
 
-/// A whole session: a TCP stream, a UDP stream.
-fn converse(server: &Running, greeting: &[u8; GREETING_BYTES]) -> TcpStream {
+/// A session up to its TCP stream, which has been told what it is to say: the control connection, and that stream.
+fn begun(server: &Running, greeting: &[u8; GREETING_BYTES]) -> (TcpStream, TcpStream) {
     let mut control = greeted(server, greeting);
     control.write_all(&1000_u64.to_be_bytes()).unwrap();
     let mut state = [0];
@@ -128,14 +128,45 @@ fn converse(server: &Running, greeting: &[u8; GREETING_BYTES]) -> TcpStream {
     let mut data = greeted(server, greeting);
     data.write_all(b"hello").unwrap();
     data.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(rest(data), b"hello");
+    (control, data)
+}
+
+/// The UDP stream of the session that has said all over TCP.
+fn over_the_air(server: &Running) {
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     datagrams.set_read_timeout(Some(TOLD)).unwrap();
     datagrams.send_to(b"over the air", ("127.0.0.1", server.target.port)).unwrap();
     let mut answer = [0; 16];
     let heard = datagrams.recv(&mut answer).expect("answered");
     assert_eq!(&answer[..heard], b"over the air");
+}
+
+/// A whole session: a TCP stream, a UDP stream.
+fn converse(server: &Running, greeting: &[u8; GREETING_BYTES]) -> TcpStream {
+    let (control, data) = begun(server, greeting);
+    assert_eq!(rest(data), b"hello");
+    over_the_air(server);
     control
+}
+
+/// A datagram does not say which session it is for.
+#[test]
+fn sessions_of_one_address_take_turns_with_their_udp_streams() {
+    let server = Running::with(|config| config.personalities = vec![Arc::new(Parrot)]);
+    let (first, data) = begun(&server, GREETING);
+    assert_eq!(rest(data), b"hello", "it is the first's turn");
+    let (second, mut data) = begun(&server, b"parrot, and another that is 37 long..");
+    data.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let early = data.read(&mut [0]).expect_err("it is not yet the second's turn");
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+    over_the_air(&server);
+    assert_eq!(rest(first), b"");
+    data.set_read_timeout(Some(TOLD)).unwrap();
+    assert_eq!(rest(data), b"hello");
+    over_the_air(&server);
+    assert_eq!(rest(second), b"");
+    eventually("the log is complete", TOLD, || server.endings().len() == 2);
+    assert!(server.endings().iter().all(|ending| ending == "done"), "{:?}", server.endings());
 }
 
 #[test]

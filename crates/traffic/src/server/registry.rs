@@ -30,6 +30,8 @@ pub(super) enum Arrival {
 const SURPLUS_MAX: usize = 16;
 /// How often a waiting session checks whether the server is ending.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
+/// How often a session asks whether it is its turn to get UDP streams.
+const TURN_EVERY: Duration = Duration::from_millis(5);
 
 /// Sessions that expect data connections. Shared by the hub and all sessions.
 #[derive(Debug, Default)]
@@ -55,11 +57,18 @@ struct Expected {
     udp_peers: HashMap<u16, SocketAddr>,
     streams_max: usize,
     probes: bool,
-    /// Whether its data connections are UDP streams (personalities only).
-    wants_udp: Arc<AtomicBool>,
+    /// Whether it has had its turn to get UDP streams (personalities only).
+    wants_udp: bool,
     /// How many more data connections it accepts (personalities only); 0 before its test is
     /// admitted.
     wants: Arc<AtomicUsize>,
+}
+
+impl Expected {
+    /// Whether UDP streams of a personality's session are still to come.
+    fn is_opening_udp(&self) -> bool {
+        self.wants_udp && self.wants.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// What the hub does with a datagram that arrived at the listening socket.
@@ -108,7 +117,6 @@ impl Registry {
     ) -> Option<ForeignInbox> {
         let wanted = Wanted { streams_max, probes: false };
         let (expected, arrivals) = expected(peer, local, wanted);
-        let wants_udp = Arc::clone(&expected.wants_udp);
         let wants = Arc::clone(&expected.wants);
         let mut inner = self.lock();
         if inner.foreign.contains_key(&greeting) {
@@ -116,7 +124,7 @@ impl Registry {
         }
         inner.foreign.insert(greeting, expected);
         let inbox = Inbox { registry: Arc::clone(self), key: Key::Foreign(greeting), arrivals };
-        Some(ForeignInbox { inbox, wants_udp, wants, place, share: None })
+        Some(ForeignInbox { inbox, wants, place, share: None })
     }
 
     /// Whether a session with this greeting is running; the connection is then one of its streams.
@@ -176,17 +184,32 @@ impl Registry {
         if known.into_iter().any(|known| *known == from) {
             return (DatagramFate::Ignore, None);
         }
-        let waiting = inner.foreign.iter_mut().find(|(_, expected)| {
-            expected.peer == address
-                && expected.wants_udp.load(Ordering::Relaxed)
-                && expected.wants.load(Ordering::Relaxed) > 0
-        });
+        let waiting = inner
+            .foreign
+            .iter_mut()
+            .find(|(_, expected)| expected.peer == address && expected.is_opening_udp());
         let Some((greeting, expected)) = waiting else { return (DatagramFate::Ignore, None) };
         if !takes_one(&expected.wants) {
             return (DatagramFate::Ignore, None);
         }
         let index = u16::try_from(expected.udp_peers.len()).unwrap_or(u16::MAX);
         (claim(expected, index, from), Some(*greeting))
+    }
+
+    /// From now on datagrams of strangers are this personality's session's; false while another session of the same address
+    /// waits for some.
+    fn claim_udp(&self, key: &Key) -> bool {
+        let Key::Foreign(own) = key else { return true };
+        let mut inner = self.lock();
+        let Some(peer) = inner.foreign.get(own).map(|expected| expected.peer) else { return true };
+        let mut others = inner.foreign.iter().filter(|(greeting, _)| *greeting != own);
+        if others.any(|(_, other)| other.peer == peer && other.is_opening_udp()) {
+            return false;
+        }
+        if let Some(expected) = inner.foreign.get_mut(own) {
+            expected.wants_udp = true;
+        }
+        true
     }
 
     /// Delivers the socket of a UDP stream of our protocol.
@@ -232,7 +255,7 @@ fn expected(peer: IpAddr, local: SocketAddr, wanted: Wanted) -> (Expected, Recei
         udp_peers: HashMap::new(),
         streams_max: wanted.streams_max,
         probes: wanted.probes,
-        wants_udp: Arc::default(),
+        wants_udp: false,
         wants: Arc::default(),
     };
     (expected, arrivals)
@@ -319,7 +342,6 @@ impl Drop for Inbox {
 #[derive(Debug)]
 pub(super) struct ForeignInbox {
     inbox: Inbox,
-    wants_udp: Arc<AtomicBool>,
     wants: Arc<AtomicUsize>,
     place: Arc<Place>,
     share: Option<Share>,
@@ -333,8 +355,17 @@ impl DataConnections for ForeignInbox {
         Ok(())
     }
 
-    fn expect_udp(&mut self) {
-        self.wants_udp.store(true, Ordering::Relaxed);
+    fn expect_udp(&mut self, deadline: Instant) -> Result<(), DataError> {
+        while !self.inbox.registry.claim_udp(&self.inbox.key) {
+            if self.inbox.registry.is_ending() {
+                return Err(DataError::Ending);
+            }
+            if Instant::now() >= deadline {
+                return Err(DataError::Timeout);
+            }
+            std::thread::sleep(TURN_EVERY);
+        }
+        Ok(())
     }
 
     fn next_tcp(&mut self, deadline: Instant) -> Result<(u64, TcpStream), DataError> {
@@ -347,7 +378,7 @@ impl DataConnections for ForeignInbox {
     }
 
     fn next_udp(&mut self, deadline: Instant) -> Result<(UdpSocket, Vec<u8>), DataError> {
-        self.expect_udp();
+        self.expect_udp(deadline)?;
         loop {
             if let Arrival::Udp { socket, first, .. } = self.inbox.wait(deadline)? {
                 return Ok((socket, first));
