@@ -1,5 +1,6 @@
 //! `clearstream rings`: a program for a guest whose interface has `/dev/netmap`; `reproduce P-netmap` runs it there.
 
+use std::io::Write;
 use std::time::Duration;
 
 use packet_switch::pkt::{FRAME_BYTES_MIN, Frame, MacAddress};
@@ -51,7 +52,8 @@ pub(crate) fn run(args: &RingsArgs, _json: bool) -> VerbResult {
         }
         Action::Receive { interface, src } => receive(interface, *src),
     };
-    println!("{} frames", count.map_err(|error| VerbError::from_error(&error))?);
+    let count = count.map_err(|error| VerbError::from_error(&error))?;
+    writeln!(crate::out::stdout(), "{count} frames")?;
     Ok(Exit::Ok)
 }
 
