@@ -2,8 +2,9 @@
 //! `tools/guest` and kept. A boot may take a minute where others want the cores: nothing here is judged by time.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -412,6 +413,42 @@ fn a_guest_that_cannot_start_leaves_nothing_and_says_why() {
     assert!(code == Some(1) && complaint.contains("guest did not start: qemu"), "{complaint}");
     let (code, complaint) = fails(" --kernel /etc/hostname --socket /nonexistent/switch");
     assert!(code == Some(1) && complaint.contains("no switch at"), "{complaint}");
+}
+
+/// A port for a QEMU that somebody else starts: held by the command, also while the switch is restarted.
+#[test]
+fn a_held_port_waits_for_any_hypervisor_and_goes_with_its_command() {
+    let mut bed = Testbed::new("held");
+    let path = bed.switch.socket.with_extension("rings");
+    let words = format!("port vale0:held --type ptnet --path {}", path.display());
+    let mut held = bed.vm(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(held.stdout.take().unwrap()).lines();
+    let first = said.next().unwrap().unwrap();
+    assert_eq!(first, format!("port vale0:held waits for a guest at {}", path.display()));
+    assert!(said.any(|line| line.unwrap().contains("ivshmem-doorbell,chardev=port")));
+    // As QEMU hears it: the protocol's version, then its own number.
+    let hear = || {
+        let mut numbers = [0; 16];
+        UnixStream::connect(&path).unwrap().read_exact(&mut numbers).unwrap();
+        numbers
+    };
+    let greeting = [[0; 8], 1_u64.to_le_bytes()].concat();
+    assert_eq!(hear()[..], greeting);
+    let again = bed.vm(&words).output().unwrap();
+    let complaint = String::from_utf8(again.stderr).unwrap();
+    assert_eq!((again.status.code(), complaint.lines().count()), (Some(1), 1), "{complaint}");
+    assert!(path.exists(), "the other's socket stays");
+    bed.kill_switch();
+    bed.start_switch();
+    wait_until("the next switch has the port", || {
+        packet_switch::client::Connection::open(&bed.switch.socket).is_ok() && bed.has_port("held")
+    });
+    assert_eq!(hear()[..], greeting);
+    let pid = rustix::process::Pid::from_child(&held);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(held.wait().unwrap().success());
+    wait_until("the port goes", || !bed.has_port("held"));
+    assert!(!path.exists());
 }
 
 #[test]

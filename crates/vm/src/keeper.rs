@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use sys::process::{Ending, Owned, SignalReader, keep_children};
 
 use lent_port::LentPort;
+use packet_switch::PortName;
 
 use crate::VmError;
 use crate::accelerator::KVM_GAVE_UP;
@@ -246,9 +247,21 @@ fn lend_port(
     folder: &MachineFolder,
     owner: Option<ProcessId>,
 ) -> Result<(), VmError> {
-    let port = LentPort::new(config, folder, owner)?;
+    is_lent(LentPort::new(config, folder, owner)?, &config.switch)
+}
+
+/// Holds a port whose rings a guest drives itself, for whichever hypervisor connects to the socket `path`, and lends it to the
+/// switch and to each that follows it, as long as this process runs. Returns when the switch has it.
+///
+/// # Errors
+/// The socket exists already, there is no switch, or it refuses.
+pub fn hold_port(switch: &Path, port: &PortName, mac: &str, path: &Path) -> Result<(), VmError> {
+    is_lent(LentPort::with_rings(switch.to_owned(), port.clone(), path.to_owned(), mac)?, switch)
+}
+
+fn is_lent(port: LentPort, switch: &Path) -> Result<(), VmError> {
     port.serve()?.recv_timeout(PORT_MAX).map_err(|_silent| {
-        VmError::NotStarted(format!("the switch at {} is silent", config.switch.display()))
+        VmError::NotStarted(format!("the switch at {} is silent", switch.display()))
     })??;
     Ok(())
 }

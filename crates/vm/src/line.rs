@@ -170,11 +170,7 @@ pub fn qemu(config: &MachineConfig, folder: &Path) -> Vec<String> {
         }
         PortType::Ptnet => {
             // The keeper serves it as long as QEMU runs; QEMU 7.2 hangs where it is to connect again.
-            say(&["-chardev", &format!("socket,id=port,path={}", at(names::PORT))]);
-            // Above 4 GiB, or firmware makes the memory uncacheable.
-            say(&["-device", "pcie-root-port,id=root,chassis=1,pref64-reserve=4G"]);
-            let device = format!("ivshmem-doorbell,chardev=port,bus=root,vectors={VECTORS}");
-            say(&["-device", &device]);
+            say(&rings_device(&at(names::PORT)).each_ref().map(String::as_str));
         }
         PortType::Tap => {
             // Without vhost-net, which works with KVM only.
@@ -184,6 +180,19 @@ pub fn qemu(config: &MachineConfig, folder: &Path) -> Vec<String> {
         }
     }
     line
+}
+
+/// The device whose memory is a port's, served at the socket `path` (with commas doubled).
+pub(crate) fn rings_device(path: &str) -> [String; 6] {
+    [
+        "-chardev".to_owned(),
+        format!("socket,id=port,path={path}"),
+        "-device".to_owned(),
+        // Above 4 GiB, or firmware makes the memory uncacheable.
+        "pcie-root-port,id=root,chassis=1,pref64-reserve=4G".to_owned(),
+        "-device".to_owned(),
+        format!("ivshmem-doorbell,chardev=port,bus=root,vectors={VECTORS}"),
+    ]
 }
 
 /// What connects to the port, by the chardev `port`.

@@ -64,6 +64,19 @@ pub fn of_port(socket: &Path, mac: &str, memory_bytes: u64, queues: u32) -> Vec<
     ]
 }
 
+/// The words for a port whose rings the guest drives itself (`guest/ptnet`), served at `socket`.
+#[must_use]
+pub fn of_rings(socket: &Path) -> Vec<Words> {
+    let path = socket.display().to_string().replace(',', ",,");
+    let machine = ["-machine".to_owned(), "q35".to_owned()];
+    let options = machine.into_iter().chain(line::rings_device(&path)).collect();
+    vec![Words {
+        hypervisor: "QEMU",
+        options: Some(options),
+        note: "the guest needs the driver guest/ptnet; its memory need not be shared",
+    }]
+}
+
 impl Words {
     /// Its options as a shell takes them.
     #[must_use]
@@ -87,6 +100,15 @@ mod tests {
         let cloud = "--memory size=512M,shared=on --net vhost_user=true,socket=/run/vm.sock,\
             mac=52:54:00:01:02:03,num_queues=4,vhost_mode=client";
         assert_eq!(lines, [Some(qemu.to_owned()), Some(cloud.to_owned()), None]);
+    }
+
+    #[test]
+    fn a_guest_with_the_ports_rings_gets_its_memory_as_a_device() {
+        let line = of_rings(Path::new("/run/a,b.sock"))[0].line().unwrap();
+        let wanted = "-machine q35 -chardev socket,id=port,path=/run/a,,b.sock \
+            -device pcie-root-port,id=root,chassis=1,pref64-reserve=4G \
+            -device ivshmem-doorbell,chardev=port,bus=root,vectors=3";
+        assert_eq!(line, wanted);
     }
 
     #[test]

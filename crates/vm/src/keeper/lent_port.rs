@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use packet_switch::PortName;
 use packet_switch::attachment::{Ask, DeviceKind, HEADER_BYTES, RefusalCode, Shape};
 use packet_switch::client::{ClientError, Connection};
 use ports::vm::Listener;
@@ -24,32 +25,51 @@ const SWITCH_EVERY: Duration = Duration::from_millis(100);
 const RESET_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct LentPort {
-    config: MachineConfig,
+    switch: PathBuf,
+    port: PortName,
     path: PathBuf,
-    folder: sys::private::Folder,
-    owner: Option<ProcessId>,
+    /// The guest that the port goes with; without one it goes with this process.
+    guest: Option<Guest>,
     /// Of a guest that drives the port's rings itself.
     rings: Option<GuestRings>,
 }
 
+/// A guest that may end, and leave its name to another.
+struct Guest {
+    folder: sys::private::Folder,
+    owner: Option<ProcessId>,
+}
+
 impl LentPort {
-    /// QEMU can connect to a guest's own rings from now on.
+    /// The port of a keeper's guest. QEMU can connect to a guest's own rings from now on.
     pub(super) fn new(
         config: &MachineConfig,
         folder: &MachineFolder,
         owner: Option<ProcessId>,
     ) -> Result<Self, VmError> {
         let path = folder.file(names::PORT);
-        let rings = match config.port_type {
-            PortType::Virtio | PortType::Tap => None,
-            PortType::Ptnet => {
-                let memory = PortMemory::new(mac_bytes(&config.mac)?)?;
-                ivshmem::serve(&path, memory.descriptors()?)?;
-                Some(GuestRings::new(memory))
+        let (switch, port) = (config.switch.clone(), config.port.clone());
+        let mut lent = match config.port_type {
+            PortType::Virtio | PortType::Tap => {
+                Self { switch, port, path, guest: None, rings: None }
             }
+            PortType::Ptnet => Self::with_rings(switch, port, path, &config.mac)?,
         };
         let folder = sys::private::Folder::at(folder.path())?;
-        Ok(Self { config: config.clone(), path, folder, owner, rings })
+        lent.guest = Some(Guest { folder, owner });
+        Ok(lent)
+    }
+
+    /// A port whose rings are for whichever hypervisor connects to `path` from now on.
+    pub(super) fn with_rings(
+        switch: PathBuf,
+        port: PortName,
+        path: PathBuf,
+        mac: &str,
+    ) -> Result<Self, VmError> {
+        let memory = PortMemory::new(mac_bytes(mac)?)?;
+        ivshmem::serve(&path, memory.descriptors()?)?;
+        Ok(Self { switch, port, path, guest: None, rings: Some(GuestRings::new(memory)) })
     }
 
     /// Lends the port to the switch, and again to one that is started anew. Says how it went the first time.
@@ -93,13 +113,15 @@ impl LentPort {
 
     /// Whether the guest is to go on: another one may have its name, folder and port by now.
     fn is_wanted(&self) -> bool {
-        self.folder.is_in_place() && self.owner.is_none_or(ProcessId::is_running)
+        self.guest.as_ref().is_none_or(|guest| {
+            guest.folder.is_in_place() && guest.owner.is_none_or(ProcessId::is_running)
+        })
     }
 
     /// The port is there as long as the connection.
     fn lend(&mut self) -> Result<Connection, ClientError> {
-        let mut connection = Connection::open(&self.config.switch)?;
-        let port = self.config.port.clone();
+        let mut connection = Connection::open(&self.switch)?;
+        let port = self.port.clone();
         if self.rings.is_some() {
             connection.ask(Ask::LendPort { port: port.clone(), shape: ptnet::shape() })?;
             connection.ask(Ask::SetHeader { port, header_bytes: HEADER_BYTES })?;
@@ -120,7 +142,7 @@ impl LentPort {
             }
             return;
         };
-        let mut seat = SwitchSeat { port: &self.config.port, connection };
+        let mut seat = SwitchSeat { port: &self.port, connection };
         let ended = rings.attend(&mut seat);
         if let ClientError::Syscall(error) = &ended {
             log(&error.to_string());
@@ -131,7 +153,7 @@ impl LentPort {
 
 /// Where a guest's rings are attached.
 struct SwitchSeat<'a> {
-    port: &'a packet_switch::PortName,
+    port: &'a PortName,
     connection: Connection,
 }
 

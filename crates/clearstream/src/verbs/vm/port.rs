@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use packet_switch::PortName;
 use packet_switch::attachment::{Ask, DeviceKind, Shape};
@@ -10,23 +11,32 @@ use packet_switch::client::Connection;
 use serde_json::json;
 use units::parse_byte_size;
 use vm::line::{QUEUES_MAX, mac_of};
-use vm::words::{Words, of_port};
+use vm::words::{Words, of_port, of_rings};
 
 use crate::VerbResult;
 use crate::exit::{Exit, VerbError};
+use crate::signals;
+
+/// How often a port that is held looks for signals.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     clearstream vm port vale0:vm --path /run/vm.sock --memory 1G\n\n\
     The same as `port add vale0:vm --type vhost-user --path /run/vm.sock`, with the words for the\n\
     hypervisor. The port stays; `port del` takes it away. Whoever runs the hypervisor must be able to\n\
-    open the socket.")]
+    open the socket.\n\n\
+    With --type ptnet the guest drives the port's rings itself. This command then holds the port's\n\
+    memory and doorbells until it ends (Ctrl-C), also while the switch is restarted.")]
 pub(super) struct PortArgs {
     /// The port to add.
     port: PortName,
     /// Socket to create, to which the hypervisor connects.
     #[arg(long, value_name = "SOCKET")]
     path: PathBuf,
+    /// How the guest uses the port: virtio (its own virtio-net driver) or ptnet (the driver of guest/ptnet).
+    #[arg(long = "type", value_name = "TYPE", default_value = "virtio", value_parser = ["virtio", "ptnet"])]
+    port_type: String,
     /// The guest's memory, for the printed options.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_byte_size)]
     memory: u64,
@@ -38,8 +48,26 @@ pub(super) struct PortArgs {
 
 pub(super) fn run(args: &PortArgs, switch: &Path, json: bool) -> VerbResult {
     let path = std::path::absolute(&args.path)?;
+    let mac = mac_of(&args.port);
+    if args.port_type == "ptnet" {
+        if args.queues > 1 {
+            return Err(VerbError::usage("a port of type ptnet has one pair of queues"));
+        }
+        signals::watch().map_err(|error| VerbError::from_error(&error))?;
+        vm::keeper::hold_port(switch, &args.port, &mac, &path)?;
+        let held = tell(args, &path, &of_rings(&path), json);
+        while held.is_ok() && signals::caught().is_none() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        std::fs::remove_file(&path).ok();
+        return held;
+    }
     add(&args.port, &path, switch)?;
-    let words = of_port(&path, &mac_of(&args.port), args.memory, args.queues);
+    tell(args, &path, &of_port(&path, &mac, args.memory, args.queues), json)
+}
+
+/// Says where the port waits, and what each hypervisor is to be told.
+fn tell(args: &PortArgs, path: &Path, words: &[Words], json: bool) -> VerbResult {
     let mut out = crate::out::stdout();
     if json {
         let told = words.iter().map(|words| {
@@ -51,7 +79,7 @@ pub(super) fn run(args: &PortArgs, switch: &Path, json: bool) -> VerbResult {
         return Ok(Exit::Ok);
     }
     writeln!(out, "port {} waits for a guest at {}", args.port, path.display())?;
-    for one in &words {
+    for one in words {
         let Words { hypervisor, note, .. } = one;
         writeln!(out, "\n{hypervisor}: {note}")?;
         if let Some(line) = one.line() {
