@@ -31,7 +31,7 @@
 #include <linux/virtio_net.h>
 #include <linux/workqueue.h>
 
-#include "device.h"
+#include "port.h"
 #include "netmap.h"
 
 #define PTNET_NAME	"ptnet"

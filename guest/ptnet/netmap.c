@@ -23,7 +23,7 @@
 #include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 
-#include "device.h"
+#include "port.h"
 #include "netmap.h"
 
 /* Frames that a program has sent are out this long after its end. */
@@ -40,6 +40,7 @@ struct ptnet_shadow {
 
 /* A program's file. */
 struct ptnet_netmap {
+	/* Guards what follows, and the port's rings while this program has them. */
 	struct mutex lock;
 	wait_queue_head_t wait;
 	/* NULL without an interface, or when that has gone. */
@@ -181,6 +182,7 @@ static int ptnet_sync(struct ptnet *pt, struct ptnet_shadow *shadow, struct ptne
 		}
 	}
 	shadow->tail = tail;
+	/* The slots before it are written before it: the program's other threads. */
 	smp_store_release(&shadow->ring->tail, tail);
 	return 0;
 }
@@ -419,7 +421,7 @@ static void ptnet_netmap_unbind(struct ptnet_netmap *nm)
 	int waited;
 
 	/* What was sent last is still in the ring. */
-	for (waited = 0; waited < PTNET_DRAIN_MS; waited += 5) {
+	for (waited = 0; waited < PTNET_DRAIN_MS; waited++) {
 		bool is_empty = true;
 
 		pt = ptnet_netmap_lock(nm);
@@ -430,7 +432,7 @@ static void ptnet_netmap_unbind(struct ptnet_netmap *nm)
 		mutex_unlock(&nm->lock);
 		if (is_empty)
 			break;
-		msleep(5);
+		usleep_range(1000, 1100);
 	}
 	rtnl_lock();
 	pt = nm->pt;

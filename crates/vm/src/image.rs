@@ -17,7 +17,7 @@ const DRIVER: [(&str, &str); 6] = [
     ("Kbuild", include_str!("../../../guest/ptnet/Kbuild")),
     ("main.c", include_str!("../../../guest/ptnet/main.c")),
     ("netmap.c", include_str!("../../../guest/ptnet/netmap.c")),
-    ("device.h", include_str!("../../../guest/ptnet/device.h")),
+    ("port.h", include_str!("../../../guest/ptnet/port.h")),
     ("netmap.h", include_str!("../../../guest/ptnet/netmap.h")),
     ("ptnet.h", include_str!("../../../guest/ptnet/ptnet.h")),
 ];

@@ -3,8 +3,8 @@
  * The device as its network interface (main.c) and its netmap device (netmap.c)
  * share it: the rings, and how either of them moves a cursor, rings and sleeps.
  */
-#ifndef PTNET_DEVICE_H
-#define PTNET_DEVICE_H
+#ifndef PTNET_PORT_H
+#define PTNET_PORT_H
 
 #include <linux/io.h>
 #include <linux/netdevice.h>
