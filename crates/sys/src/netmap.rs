@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::SyscallError;
 use crate::memory::Mapping;
@@ -180,7 +181,7 @@ impl NetmapPort {
         Ok(count)
     }
 
-    /// Sleeps until the transmit ring has room.
+    /// Sleeps until the transmit ring has room, a signal comes, or `longest` is over.
     ///
     /// # Errors
     /// The interface is gone.
@@ -188,7 +189,7 @@ impl NetmapPort {
         self.wait(PollFlags::OUT, longest)
     }
 
-    /// Sleeps until a frame has arrived.
+    /// Sleeps until a frame has arrived, a signal comes, or `longest` is over.
     ///
     /// # Errors
     /// The interface is gone.
